@@ -1,0 +1,97 @@
+"""From a checked recipe to objects: datasets, networks, steps. Each network is initialised from its own seed."""
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from accelerate import Accelerator
+from torch import nn
+
+from models.engine.checkpoint import load_weights
+from models.engine.examples import Examples
+from models.engine.injectors import Injector
+from models.engine.problems import Problems
+from models.engine.recipe import DATASET, INJECTOR, LOSS, NETWORK, OPTIMIZER, PICTURE, SCORE, build_schedule
+from models.engine.schema import Declaration, Recipe
+from models.engine.scores import Picture, Score
+from models.engine.seeding import seed_here
+from models.engine.steps import Gate, Step, WeightedLoss
+from models.engine.types import Slot, construct
+
+T = TypeVar("T")
+
+
+def _built(kind: type[T], entry: Declaration, slot: Slot, key: str, **given: Any) -> T:
+    problems = Problems(Path("recipe"))
+    found = construct(entry.type, entry.arguments, slot, key, problems, **given)
+    problems.raise_any()
+    assert isinstance(found, kind)
+    return found
+
+
+def build_datasets(recipe: Recipe, split: str) -> dict[str, Examples]:
+    """Open the datasets of `data.<split>`, by name."""
+    entries = recipe.data.train if split == "train" else recipe.data.validation
+    return {n: _built(Examples, entry, DATASET, f"data.{split}.{n}") for n, entry in entries.items()}
+
+
+def build_networks(recipe: Recipe) -> dict[str, nn.Module]:
+    """Construct and initialise the networks, by name; adding one does not change how another starts."""
+    networks = {}
+    for name, entry in recipe.networks.items():
+        seed_here(recipe.seed, "network", name)
+        networks[name] = _built(nn.Module, entry, NETWORK, f"networks.{name}")
+        if entry.weights is not None:
+            load_weights(networks[name], Path(entry.weights))
+    return networks
+
+
+def build_losses(recipe: Recipe, step: str, device: torch.device) -> dict[str, WeightedLoss]:
+    """Construct the losses that belong to a step, by name."""
+    return {
+        name: WeightedLoss(
+            loss=_built(nn.Module, entry, LOSS, f"losses.{name}").to(device),  # type: ignore[arg-type]
+            inputs=entry.inputs,
+            weight=entry.weight,
+            schedule=build_schedule(entry.schedule, f"losses.{name}.schedule", Problems(Path())),
+        )
+        for name, entry in recipe.losses.items()
+        if recipe.loss_step(name) == step
+    }
+
+
+def build_injectors(entries: dict[str, Declaration], key: str) -> list[Injector]:
+    """Construct injectors, in their order."""
+    return [_built(Injector, entry, INJECTOR, f"{key}.{name}") for name, entry in entries.items()]
+
+
+def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Accelerator) -> dict[str, Step]:
+    """Construct the steps with their optimizers, by name; `networks` are the prepared ones."""
+    steps = {}
+    for name, entry in recipe.steps.items():
+        trains = {network: networks[network] for network in entry.trains}
+        parameters = [p for network in trains.values() for p in network.parameters() if p.requires_grad]
+        optimizer = _built(
+            torch.optim.Optimizer, entry.optimizer, OPTIMIZER, f"steps.{name}.optimizer", params=parameters
+        )
+        steps[name] = Step(
+            trains=trains,
+            injectors=build_injectors(entry.injectors, f"steps.{name}.injectors"),
+            losses=build_losses(recipe, name, accelerator.device),
+            optimizer=accelerator.prepare_optimizer(optimizer),
+            lr_schedule=build_schedule(entry.lr_schedule, f"steps.{name}.lr_schedule", Problems(Path())),
+            clip=entry.clip,
+            detach=entry.detach,
+            gate=Gate(entry.every, entry.after, entry.before),
+        )
+    return steps
+
+
+def build_scores(recipe: Recipe) -> dict[str, Score]:
+    """Construct `metrics.scores`, by name."""
+    return {n: _built(Score, entry, SCORE, f"metrics.scores.{n}") for n, entry in recipe.metrics.scores.items()}
+
+
+def build_pictures(recipe: Recipe) -> dict[str, Picture]:
+    """Construct `metrics.pictures`, by name."""
+    return {n: _built(Picture, entry, PICTURE, f"metrics.pictures.{n}") for n, entry in recipe.metrics.pictures.items()}

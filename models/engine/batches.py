@@ -1,0 +1,104 @@
+"""From datasets to batches: a weighted mixture in training, the sorted split in validation, both exactly repeatable."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
+
+from models.engine.errors import UserError
+from models.engine.examples import Example, Examples
+from models.engine.seeding import generator
+
+Key = tuple[str, int, int]  # dataset, epoch, index
+
+
+class Mixture(Dataset[Example]):
+    """Several datasets behind one door: an example is asked for by dataset, epoch and index, and seeded by the three."""
+
+    def __init__(self, datasets: Mapping[str, Examples], seed: int) -> None:
+        self.datasets, self.seed = datasets, seed
+
+    def __getitem__(self, key: Key) -> Example:
+        name, epoch, index = key
+        return self.datasets[name].example(index, generator(self.seed, "example", name, epoch, index))
+
+
+class TrainBatches(Sampler[list[Key]]):
+    """The endless sequence of training batches from iteration `start` on, this process' share of each.
+
+    Every batch comes from one dataset: the one with the lowest number of batches given so far over its weight. An epoch
+    ends when the next batch would come from a dataset that has no full batch left; each epoch permutes each dataset anew.
+    """
+
+    def __init__(
+        self, lengths: Mapping[str, int], weights: Mapping[str, float], batch_size: int, seed: int, start: int = 0,
+        share: slice = slice(None),
+    ) -> None:  # fmt: skip
+        for name, length in lengths.items():
+            if length < batch_size:
+                raise UserError(
+                    f"data.train.{name}: {length} examples are fewer than one batch (data.batch_size: {batch_size})"
+                )
+        self.lengths, self.weights, self.batch_size = lengths, weights, batch_size
+        self.seed, self.start, self.share = seed, start, share
+        self.plan = self._plan()
+
+    @property
+    def batches_per_epoch(self) -> int:
+        """How many batches an epoch has."""
+        return len(self.plan)
+
+    def _plan(self) -> list[tuple[str, int]]:
+        """Return the (dataset, first position) of each batch of an epoch, the same for all epochs."""
+        given = dict.fromkeys(self.lengths, 0)
+        plan: list[tuple[str, int]] = []
+        while True:
+            name = min(given, key=lambda n: given[n] / self.weights[n])
+            if (given[name] + 1) * self.batch_size > self.lengths[name]:
+                return plan
+            plan.append((name, given[name] * self.batch_size))
+            given[name] += 1
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        epoch, skipped = divmod(self.start, len(self.plan))
+        while True:
+            orders = {n: generator(self.seed, "order", n, epoch).permutation(size) for n, size in self.lengths.items()}
+            for name, first in self.plan[skipped:]:
+                batch = orders[name][first : first + self.batch_size]
+                yield [(name, epoch, int(index)) for index in batch[self.share]]
+            epoch, skipped = epoch + 1, 0
+
+
+class ValidationBatches(Sampler[list[Key]]):
+    """Every example of every dataset once, in order; the last batch of a dataset may be smaller."""
+
+    def __init__(self, lengths: Mapping[str, int], batch_size: int) -> None:
+        self.lengths, self.batch_size = lengths, batch_size
+
+    def __iter__(self) -> Iterator[list[Key]]:
+        for name, length in self.lengths.items():
+            for first in range(0, length, self.batch_size):
+                yield [(name, 0, index) for index in range(first, min(first + self.batch_size, length))]
+
+    def __len__(self) -> int:
+        return sum(-(-length // self.batch_size) for length in self.lengths.values())
+
+
+def load_batches(mixture: Mixture, sampler: Sampler[list[Key]], workers: int, pin: bool = False) -> DataLoader[Any]:
+    """Return a loader of collated batches, read ahead by `workers` processes (0: by this one)."""
+    return DataLoader(
+        mixture, batch_sampler=sampler, num_workers=workers, collate_fn=default_collate, pin_memory=pin,
+        worker_init_fn=_one_thread, prefetch_factor=4 if workers else None,
+    )  # fmt: skip
+
+
+def _one_thread(worker: int) -> None:
+    import cv2  # only where images are read; a worker that uses several threads takes them from the training
+
+    cv2.setNumThreads(0)
+
+
+def spread(length: int, count: int) -> list[int]:
+    """Return at most `count` indices of `range(length)`, evenly spread, from the first on."""
+    return [int(index) for index in np.unique(np.linspace(0, length, min(count, length), endpoint=False).astype(int))]

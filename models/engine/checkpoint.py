@@ -1,0 +1,143 @@
+"""Weights for others, and the state from which a killed training goes on. Tensors in safetensors, the rest in JSON."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from models.engine.errors import UserError
+from models.engine.files import replacing
+
+TREE, TENSORS = "state.json", "state.safetensors"
+
+
+def save_weights(network: nn.Module, path: Path) -> None:
+    """Write a network's parameters and persistent buffers under their own names, atomically."""
+    tensors = {name: tensor.detach().contiguous().cpu() for name, tensor in network.state_dict().items()}
+    with replacing(path) as temporary:
+        save_file(tensors, temporary)
+
+
+def load_weights(network: nn.Module, path: Path) -> None:
+    """Load what `save_weights` wrote.
+
+    Raises:
+        UserError: no such file, not safetensors, or names and shapes that do not fit; lists them.
+    """
+    try:
+        tensors = load_file(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except SafetensorError as error:
+        raise UserError(f"{path}: not a readable safetensors file: {error}") from None
+    own = network.state_dict()
+    faults = [f"missing {name}" for name in own.keys() - tensors.keys()]
+    faults += [f"unexpected {name}" for name in tensors.keys() - own.keys()]
+    faults += [
+        f"{name} has shape {list(tensors[name].shape)}, the network {list(own[name].shape)}"
+        for name in own.keys() & tensors.keys()
+        if own[name].shape != tensors[name].shape
+    ]
+    if faults:
+        raise UserError(f"{path} does not fit {type(network).__name__}: " + "; ".join(sorted(faults)))
+    network.load_state_dict(tensors)
+
+
+def flatten(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
+    """Return `tree` (dictionaries, lists, tuples, plain values, tensors) as JSON values; tensors go to `tensors`.
+
+    Dictionaries become lists of pairs, because an optimizer's state has integer keys.
+    """
+    if isinstance(tree, Tensor):
+        tensors[path] = tree.detach().contiguous().cpu().clone()
+        return {"tensor": path}
+    if isinstance(tree, Mapping):
+        return {"map": [[key, flatten(value, f"{path}/{key}", tensors)] for key, value in tree.items()]}
+    if isinstance(tree, (list, tuple)):
+        parts = [flatten(value, f"{path}/{place}", tensors) for place, value in enumerate(tree)]
+        return {"tuple" if isinstance(tree, tuple) else "list": parts}
+    return tree
+
+
+def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
+    """Undo `flatten`."""
+    if not isinstance(tree, dict):
+        return tree
+    ((kind, value),) = tree.items()
+    if kind == "tensor":
+        return tensors[value]
+    if kind == "map":
+        return {key: unflatten(part, tensors) for key, part in value}
+    parts = [unflatten(part, tensors) for part in value]
+    return tuple(parts) if kind == "tuple" else parts
+
+
+class ResumePoints:
+    """Folder `<run>/resume`: one complete state at a time, and who made it.
+
+    A state is written to a temporary folder, flushed, and renamed, so that a process killed at any moment leaves the last
+    complete one. `made_by` maps what a state depends on to text; a state made by something else is refused.
+    """
+
+    def __init__(self, folder: Path, made_by: Mapping[str, str]) -> None:
+        self.folder, self.made_by = folder, dict(made_by)
+
+    def save(self, iteration: int, state: Mapping[str, Any]) -> None:
+        """Write the state after `iteration` updates and drop older ones."""
+        temporary, final = self.folder / "writing", self.folder / f"{iteration:010d}"
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+        tensors: dict[str, Tensor] = {}
+        tree = {"made_by": self.made_by, "iteration": iteration, "state": flatten(state, "", tensors)}
+        save_file(tensors, temporary / TENSORS)
+        (temporary / TREE).write_text(json.dumps(tree), encoding="utf-8")
+        for path in (temporary / TENSORS, temporary / TREE, temporary):
+            _flush(path)
+        shutil.rmtree(final, ignore_errors=True)
+        temporary.rename(final)
+        _flush(self.folder)
+        for older in self._complete():
+            if older != final:
+                shutil.rmtree(older)
+
+    def load(self) -> tuple[int, dict[str, Any]] | str | None:
+        """Return (iteration, state), or the reason why what is there cannot be used, or None when nothing is there."""
+        complete = self._complete()
+        if not complete:
+            return None
+        tree = json.loads((complete[-1] / TREE).read_text(encoding="utf-8"))
+        changed = [key for key, value in self.made_by.items() if tree["made_by"].get(key) != value]
+        if changed:
+            return f"the state of iteration {tree['iteration']} was made by another {', '.join(changed)}"
+        return tree["iteration"], unflatten(tree["state"], load_file(complete[-1] / TENSORS))
+
+    def clear(self) -> None:
+        """Remove every state."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _complete(self) -> list[Path]:
+        return sorted(path for path in self.folder.glob("[0-9]*") if path.is_dir())
+
+
+def _flush(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def to_device(tree: Any, device: torch.device) -> Any:
+    """Move every tensor of a tree of dictionaries and lists; other values stay."""
+    if isinstance(tree, Tensor):
+        return tree.to(device, non_blocking=True)
+    if isinstance(tree, Mapping):
+        return {key: to_device(value, device) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [to_device(value, device) for value in tree]
+    return tree

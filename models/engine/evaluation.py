@@ -1,0 +1,158 @@
+"""Runs trained networks over the validation split in the modes, crosses and averages of `evaluate`, into a dump."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+from torch.utils.data import default_collate
+from tqdm import tqdm
+
+from models.engine.assemble import build_datasets, build_injectors, build_losses
+from models.engine.batches import Mixture, ValidationBatches, load_batches, spread
+from models.engine.checkpoint import to_device
+from models.engine.dump import SUFFIX, Table, write_value
+from models.engine.injectors import Networks
+from models.engine.modes import evaluating
+from models.engine.schema import Cross, Format, Mode, Recipe
+from models.engine.seeding import generator, seed_here
+from models.engine.state import State, batch_size
+from models.engine.steps import WeightedLoss
+
+
+class Evaluation:
+    """Writes one dump. Losses see the weight-free values of each instance, wherever a mode has the names they read.
+
+    Noise is seeded by (seed, mode, draw, batch), so a dump depends on `evaluate.batch_size` and on nothing of the machine.
+    """
+
+    def __init__(
+        self, recipe: Recipe, networks: Mapping[str, nn.Module], folder: Path, accelerator: Accelerator
+    ) -> None:
+        self.recipe, self.folder, self.accelerator = recipe, folder, accelerator
+        moved = {name: network.to(accelerator.device) for name, network in networks.items()}
+        self.networks = Networks(moved, moved)
+        self.data = build_datasets(recipe, "validation")
+        self.losses: dict[str, WeightedLoss] = {}
+        for step in recipe.steps:
+            self.losses |= build_losses(recipe, step, accelerator.device)
+        self.losses = {name: loss for name, loss in self.losses.items() if loss.weight != 0}
+
+    def write(self) -> None:
+        """Write everything that `evaluate` asks for."""
+        with evaluating(*self.networks.live.values()):
+            self._instances()
+            self._crosses()
+        self._averages()
+
+    def _instances(self) -> None:
+        evaluate, runtime = self.recipe.evaluate, self.recipe.runtime
+        lengths = {name: len(data) for name, data in self.data.items()}
+        sampler = ValidationBatches(lengths, evaluate.batch_size)
+        loader = load_batches(Mixture(self.data, self.recipe.seed), sampler, runtime.workers)
+        injectors = {n: build_injectors(m.injectors, f"evaluate.modes.{n}") for n, m in evaluate.modes.items()}
+        table, first = Table(self.folder / "instances.csv"), 0
+        names = [name for name, length in lengths.items() for _ in range(length)]
+        with tqdm(total=len(names), unit="image", desc="eval-dump", disable=not runtime.progress) as progress:
+            for place, batch in enumerate(loader):
+                size = batch_size(batch)
+                ids = [{"index": i, "dataset": names[i], **row} for i, row in enumerate(_numbers(batch), start=first)]
+                files = self._save("inputs", batch, evaluate.inputs, [str(row["index"]) for row in ids])
+                for name, mode in evaluate.modes.items():
+                    for draw in range(mode.repeat):
+                        rows = self._mode(name, mode, injectors[name], batch, (draw, place), ids)
+                        for row, saved in zip(rows, files, strict=True):
+                            table.add(row | saved)
+                first += size
+                progress.update(size)
+        table.close()
+
+    def _mode(
+        self, name: str, mode: Mode, injectors: Sequence[Any], batch: Mapping[str, Any], where: tuple[int, int],
+        ids: Sequence[Mapping[str, Any]],
+    ) -> list[dict[str, Any]]:  # fmt: skip
+        """Run one mode on a batch; return a row an instance."""
+        draw, place = where
+        seed_here(self.recipe.seed, "dump", name, draw, place)
+        state = self._run(to_device(batch, self.accelerator.device), injectors)
+        losses = {
+            n: loss(state).tolist() for n, loss in self.losses.items() if set(loss.inputs.values()) <= state.keys()
+        }
+        keys = [f"{row['index']}-{draw}" if mode.repeat > 1 else str(row["index"]) for row in ids]
+        files = self._save(name, state, mode.save, keys)
+        columns = {f"loss.{n}": losses.get(n, [""] * len(ids)) for n in self.losses}
+        return [
+            {"mode": name, "draw": draw, **ids[i], **{n: values[i] for n, values in columns.items()}}
+            | {f"file.{n}": files[i].get(f"file.{n}", "") for m in self.recipe.evaluate.modes.values() for n in m.save}
+            for i in range(len(ids))
+        ]
+
+    def _run(self, batch: Mapping[str, Any], injectors: Sequence[Any]) -> State:
+        state = State(batch)
+        with self.accelerator.autocast():
+            for injector in injectors:
+                injector(state, self.networks, self.recipe.train.steps or 2**62)
+        return state
+
+    def _save(
+        self, folder: str, values: Mapping[str, Any], formats: Mapping[str, Format], keys: Sequence[str]
+    ) -> list[dict[str, str]]:
+        saved: list[dict[str, str]] = [{} for _ in keys]
+        for name, form in formats.items():
+            for row, key, value in zip(saved, keys, values[name], strict=True):
+                row[f"file.{name}"] = f"{folder}/{key.zfill(6)}.{name}{SUFFIX[form]}"
+                write_value(self.folder / row[f"file.{name}"], value)
+        return saved
+
+    def _crosses(self) -> None:
+        if not self.recipe.evaluate.crosses:
+            return
+        table = Table(self.folder / "crosses.csv")
+        for name, cross in self.recipe.evaluate.crosses.items():
+            for row in self._cross(name, cross):
+                table.add(row)
+        table.close()
+
+    def _cross(self, name: str, cross: Cross) -> list[dict[str, Any]]:
+        ((dataset, data), *_) = self.data.items()  # the first dataset stands for the split
+        chosen = spread(len(data), cross.size)
+        mixture = Mixture({dataset: data}, self.recipe.seed)
+        examples = {index: mixture[(dataset, 0, index)] for index in chosen}
+        injectors = build_injectors(cross.injectors, f"evaluate.crosses.{name}")
+        table = []
+        for row in chosen:
+            pairs = [
+                {n: examples[row][n] for n in cross.rows} | {n: examples[column][n] for n in cross.columns}
+                for column in chosen
+            ]
+            seed_here(self.recipe.seed, "cross", name, row)
+            state = self._run(to_device(default_collate(pairs), self.accelerator.device), injectors)
+            files = self._save(name, state, cross.save, [f"{row}-{column}" for column in chosen])
+            table += [{"cross": name, "row": row, "column": c} | f for c, f in zip(chosen, files, strict=True)]
+        return table
+
+    def _averages(self) -> None:
+        if not self.recipe.evaluate.averages:
+            return
+        data = next(iter(build_datasets(self.recipe, "train").values()))
+        for name, average in self.recipe.evaluate.averages.items():
+            chosen = spread(len(data), average.examples)
+            total: Tensor | None = None
+            for index in tqdm(chosen, unit="image", desc=name, disable=not self.recipe.runtime.progress):
+                example = data.example(index, generator(self.recipe.seed, "average", index))
+                value = torch.as_tensor(example[average.of]).double()
+                total = value if total is None else total + value
+            assert total is not None
+            write_value(self.folder / "averages" / f"{name}.npy", total / len(chosen))
+
+
+def _numbers(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the plain numbers and texts of each instance of a batch: the names whose values have one dimension."""
+    columns = {
+        name: value.tolist() if isinstance(value, Tensor) else list(value)
+        for name, value in batch.items()
+        if (isinstance(value, Tensor) and value.ndim == 1) or isinstance(value, (list, tuple))
+    }
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -1,0 +1,16 @@
+"""What a loss is to the engine."""
+
+from torch import Tensor, nn
+
+
+class Loss(nn.Module):
+    """The base of every `losses` entry.
+
+    The constructor takes the entry's keyword arguments; `forward` takes keyword-only tensors, its *roles*, which the
+    entry's `inputs` map to names of the state, and returns one value an instance, shape `(batch,)`, not weighted.
+    A role with a default may be left out of `inputs`. A loss holds no trainable parameters.
+    """
+
+    def forward(self, **roles: Tensor) -> Tensor:
+        """Return one value an instance, shape `(batch,)`."""
+        raise TypeError(f"{type(self).__name__} computes nothing")

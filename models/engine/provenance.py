@@ -1,0 +1,41 @@
+"""What made a result: code, packages, data. Text that is equal exactly where the inputs are."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from importlib.metadata import version
+from pathlib import Path
+from platform import python_version
+
+from models.engine.errors import UserError
+
+PACKAGES = ("accelerate", "numpy", "opencv-python-headless", "pycocotools", "torch")
+MODELS = Path(__file__).parents[1]
+
+
+def code_version() -> str:
+    """Return the SHA-256 over the names and contents of all Python files of `models`."""
+    total = hashlib.sha256()
+    for path in sorted(MODELS.rglob("*.py")):
+        total.update(path.relative_to(MODELS).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that shape a result."""
+    return {"python": python_version()} | {package: version(package) for package in PACKAGES}
+
+
+def data_version(roots: Iterable[str]) -> str:
+    """Return the content hashes of prepared datasets, by root, from their manifests.
+
+    Raises:
+        UserError: a dataset that is not prepared.
+    """
+    versions = {}
+    for root in sorted(set(roots)):
+        manifest = Path(root, "manifest.json")
+        if not manifest.is_file():
+            raise UserError(f"{manifest}: no such file; run `dvc repro prepare@{Path(root).name}` first")
+        versions[root] = json.loads(manifest.read_text(encoding="utf-8"))["sha256"]
+    return json.dumps(versions)

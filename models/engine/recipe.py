@@ -1,0 +1,225 @@
+"""Reads a recipe and checks all of it before the first batch: types, arguments, and who provides which name to whom."""
+
+import inspect
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from models.engine.errors import UserError
+from models.engine.examples import Examples
+from models.engine.injectors import Forward, Injector
+from models.engine.losses import Loss
+from models.engine.problems import Problems, validated
+from models.engine.schedules import Schedule
+from models.engine.schema import Declaration, Recipe, StepEntry
+from models.engine.scores import Picture, Score
+from models.engine.types import SCHEDULE, Slot, check_arguments, construct, find_type
+from models.engine.yaml12 import read_yaml, to_yaml
+
+DATASET = Slot("dataset", Examples)
+NETWORK = Slot("network", nn.Module)
+LOSS = Slot("loss", Loss)
+OPTIMIZER = Slot("optimizer", torch.optim.Optimizer)
+INJECTOR = Slot("injector", Injector, home="models.engine.injectors")
+SCORE = Slot("score", Score)
+PICTURE = Slot("picture", Picture)
+
+RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train")
+
+
+def load_recipe(path: Path) -> Recipe:
+    """Read and check a recipe.
+
+    Raises:
+        UserError: everything that is wrong with it, a line each.
+    """
+    return check_recipe(read_yaml(path), path)
+
+
+def check_recipe(content: dict[str, Any], path: Path) -> Recipe:
+    """Check the content of a recipe; `path` is named in the messages. Raises as `load_recipe`."""
+    problems = Problems(path)
+    recipe = validated(Recipe, content, problems)
+    if recipe is not None:
+        _Check(recipe, problems).run()
+    problems.raise_any()
+    if recipe is None:
+        raise UserError(f"{path}: not a recipe")
+    return recipe
+
+
+def resolved(recipe: Recipe) -> str:
+    """Return the sections that training depends on as YAML, every default filled in."""
+    return to_yaml(recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True))
+
+
+def late_schedules(recipe: Recipe, steps: int) -> list[str]:
+    """Name the schedules that are not over when training ends after `steps` iterations: likely forgotten."""
+    entries = {f"losses.{name}.schedule": entry.schedule for name, entry in recipe.losses.items()}
+    entries |= {f"steps.{name}.lr_schedule": entry.lr_schedule for name, entry in recipe.steps.items()}
+    problems = Problems(Path())
+    built = {key: build_schedule(entry, key, problems) for key, entry in entries.items() if entry}
+    return [
+        f"{key} goes on until step {s.last}, training ends at {steps}" for key, s in built.items() if s.last > steps
+    ]
+
+
+def build_schedule(entry: Declaration | None, key: str, problems: Problems) -> Schedule:
+    """Construct a schedule; none means a constant 1."""
+    if entry is None:
+        return construct("Constant", {}, SCHEDULE, key, problems)
+    return construct(entry.type, entry.arguments, SCHEDULE, key, problems)
+
+
+class _Check:
+    """The checks that need more than the form; each notes what it finds in `problems` and goes on."""
+
+    def __init__(self, recipe: Recipe, problems: Problems) -> None:
+        self.recipe, self.problems = recipe, problems
+        self.networks: dict[str, type[nn.Module]] = {}
+
+    def run(self) -> None:
+        for name, network in self.recipe.networks.items():
+            kind = self._declared(network, NETWORK, f"networks.{name}")
+            if kind is not None:
+                self.networks[name] = kind
+        train = self._names("train")
+        validation = self._names("validation")
+        self._training()
+        self._losses_belong()
+        final = self._dataflow(train & validation)
+        self._evaluation(validation)
+        for name, score in self.recipe.metrics.scores.items():
+            self._declared(score, SCORE, f"metrics.scores.{name}")
+        for name, picture in self.recipe.metrics.pictures.items():
+            self._declared(picture, PICTURE, f"metrics.pictures.{name}")
+        if self.recipe.runtime.samples:
+            self._known(self.recipe.runtime.samples.names, final, "runtime.samples.names")
+
+    def _declared(self, entry: Declaration, slot: Slot, key: str, given: tuple[str, ...] = ()) -> Any:
+        kind = find_type(entry.type, slot, f"{key}.type", self.problems)
+        if kind is not None:
+            beside = tuple(type(entry).model_fields)
+            check_arguments(kind, entry.arguments, key, self.problems, given, beside)
+        return kind
+
+    def _names(self, split: str) -> set[str]:
+        """Return the names that every dataset of a split provides."""
+        provided = []
+        for name, entry in getattr(self.recipe.data, split).items():
+            kind = self._declared(entry, DATASET, f"data.{split}.{name}")
+            if kind is not None:
+                provided.append(set(kind.provides(entry.arguments)))
+        return set.intersection(*provided) if provided else set()
+
+    def _training(self) -> None:
+        trained = {name for step in self.recipe.steps.values() for name in step.trains}
+        for name, step in self.recipe.steps.items():
+            for network in set(step.trains) - self.recipe.networks.keys():
+                self.problems.add_unknown(f"steps.{name}.trains", network, self.recipe.networks, "network")
+            self._declared(step.optimizer, OPTIMIZER, f"steps.{name}.optimizer", ("params",))
+            build_schedule(step.lr_schedule, f"steps.{name}.lr_schedule", self.problems)
+        for name, entry in self.recipe.networks.items():
+            if name not in trained and entry.weights is None:
+                self.problems.add(f"networks.{name}", "no step trains it and it loads no weights")
+
+    def _losses_belong(self) -> None:
+        several = len(self.recipe.steps) > 1
+        for name, loss in self.recipe.losses.items():
+            key = f"losses.{name}"
+            if loss.step is None and several:
+                self.problems.add(f"{key}.step", f"missing; there are several steps: {', '.join(self.recipe.steps)}")
+            elif loss.step is not None and loss.step not in self.recipe.steps:
+                self.problems.add_unknown(f"{key}.step", loss.step, self.recipe.steps, "step")
+            build_schedule(loss.schedule, f"{key}.schedule", self.problems)
+            beside = tuple(type(loss).model_fields)
+            built = construct(loss.type, loss.arguments, LOSS, key, self.problems, beside=beside)
+            if built is not None:
+                self._roles(type(built), loss.inputs, f"{key}.inputs", "role")
+        for name in self.recipe.steps:
+            if not any(self.recipe.loss_step(loss) == name for loss in self.recipe.losses):
+                self.problems.add(f"steps.{name}", "no loss belongs to it: it would train nothing")
+
+    def _roles(self, kind: type[nn.Module], given: Mapping[str, Any], key: str, what: str) -> None:
+        parameters = dict(list(inspect.signature(kind.forward).parameters.items())[1:])
+        named = {n: p for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        if len(named) < len(parameters):  # *args or **kwargs: nothing to hold the names against
+            return
+        for role in given.keys() - named.keys():
+            self.problems.add_unknown(f"{key}.{role}", role, named, f"{what} of {kind.__name__}")
+        for role, parameter in named.items():
+            if parameter.default is parameter.empty and role not in given:
+                self.problems.add(f"{key}.{role}", f"missing; {kind.__name__} needs it")
+
+    def _dataflow(self, batch: set[str]) -> set[str]:
+        """Follow the names through the steps; return those there at the end of an iteration in which all steps run."""
+        visible: dict[str, StepEntry | None] = dict.fromkeys(batch)
+        for name, step in self.recipe.steps.items():
+            key = f"steps.{name}"
+            names = {found for found, origin in visible.items() if origin is None or _covers(origin, step)}
+            self._known(step.detach, names, f"{key}.detach")
+            names = self._injectors(step.injectors, names, f"{key}.injectors")
+            for loss in (loss for loss in self.recipe.losses if self.recipe.loss_step(loss) == name):
+                for role, wanted in self.recipe.losses[loss].inputs.items():
+                    self._known([wanted], names, f"losses.{loss}.inputs.{role}")
+            gate = None if _covers(step, StepEntry.model_construct()) else step
+            visible |= {found: gate for found in names - visible.keys()}
+        return set(visible)
+
+    def _injectors(self, entries: Mapping[str, Declaration], names: set[str], key: str) -> set[str]:
+        names = set(names)
+        for name, entry in entries.items():
+            injector = construct(entry.type, entry.arguments, INJECTOR, f"{key}.{name}", self.problems)
+            if injector is None:
+                continue
+            self._known(injector.reads, names, f"{key}.{name}")
+            if isinstance(injector, Forward):
+                self._forward(injector, f"{key}.{name}")
+            for added in injector.adds:
+                if added in names:
+                    self.problems.add(
+                        f"{key}.{name}", f"adds {added!r}, which is there already: a name is written once"
+                    )
+            names |= set(injector.adds)
+        return names
+
+    def _forward(self, injector: Forward, key: str) -> None:
+        if injector.network not in self.recipe.networks:
+            self.problems.add_unknown(f"{key}.network", injector.network, self.recipe.networks, "network")
+        elif kind := self.networks.get(injector.network):
+            self._roles(kind, {**injector.inputs, **injector.args}, key, "input")
+            outputs = getattr(kind, "outputs", injector.outputs)
+            for output in injector.outputs:
+                if output not in outputs:
+                    self.problems.add_unknown(f"{key}.outputs", output, outputs, f"output of {kind.__name__}")
+
+    def _known(self, wanted: Iterable[str], names: set[str], key: str) -> None:
+        for name in wanted:
+            if name not in names:
+                self.problems.add_unknown(key, name, names, "name: nobody provides")
+
+    def _evaluation(self, batch: set[str]) -> None:
+        evaluate = self.recipe.evaluate
+        self._known(evaluate.inputs, batch, "evaluate.inputs")
+        for name, mode in evaluate.modes.items():
+            names = self._injectors(mode.injectors, batch, f"evaluate.modes.{name}.injectors")
+            self._known(mode.save, names, f"evaluate.modes.{name}.save")
+        for name, cross in evaluate.crosses.items():
+            key = f"evaluate.crosses.{name}"
+            self._known([*cross.rows, *cross.columns], batch, key)
+            for both in set(cross.rows) & set(cross.columns):
+                self.problems.add(key, f"{both!r} is in rows and in columns")
+            names = self._injectors(cross.injectors, {*cross.rows, *cross.columns}, f"{key}.injectors")
+            self._known(cross.save, names, f"{key}.save")
+        for name, average in evaluate.averages.items():
+            self._known([average.of], batch, f"evaluate.averages.{name}.of")
+
+
+def _covers(origin: StepEntry, reader: StepEntry) -> bool:
+    """Whether `origin` runs in every iteration in which `reader` runs."""
+    lasts = origin.before is None or (reader.before is not None and reader.before <= origin.before)
+    in_phase = reader.every % origin.every == 0 and (reader.after - origin.after) % origin.every == 0
+    return origin.after <= reader.after and lasts and in_phase

@@ -1,0 +1,93 @@
+"""What people watch while a training runs: a progress line, a live log, trackers, sample pictures.
+
+Nothing here is an output that DVC hashes: it all lies in `<run>/live` and may differ from run to run.
+"""
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+from tqdm import tqdm
+
+from models.engine.history import Row
+from models.engine.pictures import as_pixels, save_picture, side_by_side
+from models.engine.schema import Runtime
+
+
+class Reporter:
+    """Progress, `<run>/live/log.jsonl`, `<run>/live/samples/`, and the trackers that `runtime` names."""
+
+    def __init__(
+        self, accelerator: Accelerator, runtime: Runtime, folder: Path, *, first: int, last: int, batch: int
+    ) -> None:
+        self.accelerator, self.runtime, self.folder, self.batch = accelerator, runtime, folder, batch
+        self.main = accelerator.is_main_process
+        self.bar = tqdm(
+            initial=first, total=last, unit="step", disable=not (runtime.progress and self.main), dynamic_ncols=True,
+            mininterval=0.5, desc="train",
+        )  # fmt: skip
+        self._since, self._from = time.perf_counter(), first
+        if self.main:
+            (folder / "samples").mkdir(parents=True, exist_ok=True)
+        kwargs = {"dvclive": {"dir": str(folder / "dvclive"), "dvcyaml": None, "save_dvc_exp": False, "report": None}}
+        accelerator.init_trackers(folder.parent.name, init_kwargs=kwargs)
+
+    def advance(self) -> None:
+        """Count one iteration."""
+        self.bar.update()
+
+    def log(self, iteration: int, scalars: Mapping[str, float], seconds: Mapping[str, float]) -> None:
+        """Write one line of the live log and pass it to the trackers; adds throughput and, if measured, the phases."""
+        now = time.perf_counter()
+        rate = (iteration - self._from) * self.batch / max(now - self._since, 1e-9)
+        phases = {f"seconds.{phase}": value / max(iteration - self._from, 1) for phase, value in seconds.items()}
+        self._since, self._from = now, iteration
+        values = {**scalars, "images_per_second": rate, **phases}
+        if self.main:
+            with (self.folder / "log.jsonl").open("a", encoding="utf-8") as log:
+                log.write(json.dumps({"step": iteration, **values}) + "\n")
+        self.bar.set_postfix_str(f"loss {scalars.get('train.total', float('nan')):.4f}, {rate:.1f} images/s")
+        self.accelerator.log(values, step=iteration)
+
+    def track(self, iteration: int, row: Row, prefix: str) -> None:
+        """Pass a row of the history to the trackers."""
+        self.accelerator.log(
+            {f"{prefix}.{name}": value for name, value in row.items() if name != "step"}, step=iteration
+        )
+
+    def samples(self, iteration: int, columns: Mapping[str, Tensor]) -> None:
+        """Save named image batches, (N, C, H, W) in [-1, 1], side by side, one row an instance."""
+        if not self.main:
+            return
+        rows: Sequence[Sequence[Any]] = list(zip(*(as_pixels(batch) for batch in columns.values()), strict=True))
+        sheet = side_by_side(rows, list(columns))
+        save_picture(self.folder / "samples" / f"{iteration:08d}.png", sheet)
+        for tracker in self.accelerator.trackers:
+            if hasattr(tracker, "log_images"):
+                images = (
+                    {"samples.png": sheet} if tracker.name == "dvclive" else {"samples": sheet[None].astype(np.uint8)}
+                )
+                tracker.log_images(images, step=iteration)
+
+    def say(self, message: str) -> None:
+        """Print a line above the progress bar, once over all processes."""
+        if self.main:
+            tqdm.write(message)
+
+    def close(self) -> None:
+        """End the progress line and the trackers."""
+        self.bar.close()
+        self.accelerator.end_training()
+
+
+def mean_losses(values: Mapping[str, Tensor], weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the batch mean of each loss, `total` their weighted sum."""
+    means = {name: value.detach().float().mean() for name, value in values.items()}
+    total = sum((weights[name] * mean for name, mean in means.items()), torch.zeros(()))
+    return {name: mean.item() for name, mean in means.items()} | {"total": total.item()}

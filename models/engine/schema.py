@@ -1,0 +1,187 @@
+"""What a recipe looks like: the sections of `params.yaml` and `recipes/*.yaml`, and the keys of each.
+
+Only the form is checked here; `recipe.py` checks what the names mean. Numbers that shape a result have no default: they
+stand in the recipe, where DVC watches them. A default marks what a recipe may leave out because it is then not used.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Count = Annotated[int, Field(ge=1)]
+Position = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Format = Literal["image", "mask", "array"]
+
+
+class Section(BaseModel):
+    """A closed set of keys; immutable once read."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+
+
+class Declaration(Section):
+    """`type` names a class (types.py says how it is found); the other keys are its arguments."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    type: str
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The keys that are no fields of the declaration itself."""
+        return self.model_extra or {}
+
+
+class DatasetEntry(Declaration):
+    """One dataset; in a mixture, `weight` is its share of the batches relative to the others."""
+
+    weight: Positive = 1.0
+
+
+class Data(Section):
+    """Where examples come from; `batch_size` is global, whatever the number of processes."""
+
+    train: Annotated[dict[Name, DatasetEntry], Field(min_length=1)]
+    validation: Annotated[dict[Name, DatasetEntry], Field(min_length=1)]
+    batch_size: Count
+
+
+class NetworkEntry(Declaration):
+    """One network; `weights` is a safetensors file to start from."""
+
+    weights: str | None = None
+
+
+class LossEntry(Declaration):
+    """One loss: `inputs` maps its roles to names of the state; effective weight = `weight` x schedule(step)."""
+
+    inputs: dict[Name, Name]
+    weight: Number
+    schedule: Declaration | None = None
+    step: Name | None = None
+
+
+class StepEntry(Section):
+    """One optimization: injectors in their order, the losses that name the step, one backward, one update.
+
+    It runs in iterations t with `after` <= t < `before` and (t - `after`) divisible by `every`. Tensors named in `detach`
+    carry no gradient into it. `clip` is the largest gradient norm over all parameters it trains.
+    """
+
+    trains: Annotated[list[Name], Field(min_length=1)]
+    optimizer: Declaration
+    lr_schedule: Declaration | None = None
+    injectors: dict[Name, Declaration]
+    clip: Positive | None = None
+    detach: list[Name] = []
+    every: Count = 1
+    after: Position = 0
+    before: Count | None = None
+
+
+class Ema(Section):
+    """Exponential moving average of the weights; what is evaluated and written where it is on."""
+
+    decay: Annotated[float, Field(gt=0, lt=1)]
+
+
+class Train(Section):
+    """How long and how; time is counted in iterations (`epochs` is converted once)."""
+
+    steps: Count | None = None
+    epochs: Count | None = None
+    precision: Literal["no", "fp16", "bf16"]
+    ema: Ema | None = None
+    accumulation: Count = 1
+    evaluate_every: Count | None = Field(default=None, description="iterations; left out: after each epoch")
+    record_every: Count
+    max_nonfinite: Count = Field(description="abort after so many skipped updates in a row")
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "Train":
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("write either steps or epochs")
+        return self
+
+
+class Mode(Section):
+    """One way to run the trained networks over the validation split; `repeat` draws for each instance."""
+
+    injectors: Annotated[dict[Name, Declaration], Field(min_length=1)]
+    save: dict[Name, Format]
+    repeat: Count = 1
+
+
+class Cross(Section):
+    """Every row with every column: `rows` and `columns` name what an instance gives to the pair; `size` of each."""
+
+    rows: Annotated[list[Name], Field(min_length=1)]
+    columns: Annotated[list[Name], Field(min_length=1)]
+    size: Count
+    injectors: Annotated[dict[Name, Declaration], Field(min_length=1)]
+    save: dict[Name, Format]
+
+
+class Average(Section):
+    """The mean of a name over (at most) so many examples of the training split, spread evenly."""
+
+    of: Name
+    examples: Count
+
+
+class Evaluate(Section):
+    """What eval-dump writes: the instances' own `inputs`, `modes`, `crosses` and `averages`."""
+
+    batch_size: Count
+    inputs: dict[Name, Format]
+    modes: Annotated[dict[Name, Mode], Field(min_length=1)]
+    crosses: dict[Name, Cross] = {}
+    averages: dict[Name, Average] = {}
+
+
+class Metrics(Section):
+    """What is computed and drawn from the dump alone; intervals by `bootstrap` resamples of the instances."""
+
+    bootstrap: Count
+    confidence: Annotated[float, Field(gt=0, lt=1)]
+    scores: Annotated[dict[Name, Declaration], Field(min_length=1)]
+    pictures: dict[Name, Declaration] = {}
+
+
+class Samples(Section):
+    """Pictures during training: so many validation instances, these names side by side."""
+
+    names: Annotated[list[Name], Field(min_length=1)]
+    count: Count
+
+
+class Runtime(Section):
+    """What may not change results; no stage tracks it."""
+
+    workers: Position
+    log_every: Count
+    checkpoint_every: Count
+    progress: bool
+    timing: bool
+    trackers: list[Literal["dvclive", "tensorboard", "wandb"]]
+    samples: Samples | None = None
+
+
+class Recipe(Section):
+    """A params file: what is trained, on what, by which losses, and how it is judged."""
+
+    seed: Position
+    data: Data
+    networks: Annotated[dict[Name, NetworkEntry], Field(min_length=1)]
+    losses: Annotated[dict[Name, LossEntry], Field(min_length=1)]
+    steps: Annotated[dict[Name, StepEntry], Field(min_length=1)]
+    train: Train
+    evaluate: Evaluate
+    metrics: Metrics
+    runtime: Runtime
+
+    def loss_step(self, loss: str) -> str:
+        """Return the step a loss belongs to: the one it names, or the only one."""
+        return self.losses[loss].step or next(iter(self.steps))

@@ -1,0 +1,149 @@
+"""One step of an iteration: injectors, weighted losses, one backward, clipping, one update."""
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor, nn
+
+from models.engine.injectors import Injector, Networks
+from models.engine.losses import Loss
+from models.engine.schedules import Schedule
+from models.engine.state import State
+from models.engine.stopwatch import Stopwatch
+
+
+@dataclass(frozen=True)
+class WeightedLoss:
+    """A loss, the names it reads, and its weight as a function of the step."""
+
+    loss: Loss
+    inputs: dict[str, str]
+    weight: float
+    schedule: Schedule
+
+    def effective_weight(self, step: int) -> float:
+        """Return `weight` x schedule(step)."""
+        return self.weight * self.schedule(step)
+
+    def __call__(self, state: State) -> Tensor:
+        """Return the raw value of each instance, shape (batch,)."""
+        values = self.loss(**{role: state[name] for role, name in self.inputs.items()})
+        if values.ndim != 1:
+            raise ValueError(f"{type(self.loss).__name__} gave shape {tuple(values.shape)}, a loss gives (batch,)")
+        return values
+
+
+@dataclass
+class StepReport:
+    """What a step did: the raw batch mean and effective weight of each loss, gradient norm and learning rate."""
+
+    raw: dict[str, Tensor] = field(default_factory=dict)
+    weights: dict[str, float] = field(default_factory=dict)
+    grad_norm: Tensor | None = None
+    learning_rate: float = 0.0
+    skipped: bool = False
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The iterations in which a step runs; see `schema.StepEntry`."""
+
+    every: int = 1
+    after: int = 0
+    before: int | None = None
+
+    def open(self, iteration: int) -> bool:
+        """Whether the step runs in this iteration."""
+        early = self.before is None or iteration < self.before
+        return iteration >= self.after and early and (iteration - self.after) % self.every == 0
+
+
+class Step:
+    """Trains some networks by some losses with one optimizer. Losses of weight 0 are not computed.
+
+    A scheduled weight that happens to be 0 is computed and keeps its graph, so that the set of parameters with a
+    gradient does not change in the middle of a run.
+    """
+
+    def __init__(
+        self,
+        *,
+        trains: dict[str, nn.Module],
+        injectors: Sequence[Injector],
+        losses: dict[str, WeightedLoss],
+        optimizer: torch.optim.Optimizer,
+        lr_schedule: Schedule,
+        clip: float | None,
+        detach: Sequence[str],
+        gate: Gate,
+    ) -> None:
+        self.trains, self.injectors, self.optimizer, self.gate = trains, injectors, optimizer, gate
+        self.losses = {name: loss for name, loss in losses.items() if loss.weight != 0}
+        self.lr_schedule, self.clip, self.detach = lr_schedule, clip, list(detach)
+        self.rates = [group["lr"] for group in optimizer.param_groups]
+        self.parameters = [p for network in trains.values() for p in network.parameters() if p.requires_grad]
+        self.updates = 0  # of this step's optimizer; schedules count iterations
+
+    def observe(self, state: State, networks: Networks, iteration: int) -> dict[str, Tensor]:
+        """Run the injectors and return the raw losses of each instance; nothing is updated."""
+        view = state.detached(self.detach) if self.detach else state
+        for injector in self.injectors:
+            injector(view, networks, iteration)
+        if view is not state:
+            for name in view.keys() - state.keys():
+                state.add(name, view[name])
+        return {name: loss(view) for name, loss in self.losses.items()}
+
+    def update(
+        self, states: Sequence[tuple[State, float]], networks: Networks, iteration: int,
+        accelerator: Accelerator, stopwatch: Stopwatch,
+    ) -> StepReport:  # fmt: skip
+        """Take one optimizer step on a batch that comes in parts, each with its share of the examples.
+
+        A non-finite loss or gradient norm (over all processes) leaves every weight as it was; the report says so.
+        """
+        report = StepReport(weights={name: loss.effective_weight(iteration) for name, loss in self.losses.items()})
+        for place, (state, share) in enumerate(states):
+            with self._sync(accelerator, last=place == len(states) - 1):
+                with stopwatch("forward"), accelerator.autocast():
+                    values = self.observe(state, networks, iteration)
+                    means = {name: value.mean() for name, value in values.items()}
+                    total = sum((report.weights[name] * share * mean for name, mean in means.items()), torch.zeros(()))
+                with stopwatch("backward"):
+                    # only into what this step trains: a discriminator that judges a generator's step gathers nothing
+                    accelerator.backward(total, inputs=self.parameters)
+            for name, mean in means.items():
+                report.raw[name] = report.raw.get(name, 0) + share * mean.detach()
+        with stopwatch("optimizer"):
+            self._step(report, iteration, accelerator)
+        return report
+
+    def _sync(self, accelerator: Accelerator, last: bool) -> AbstractContextManager[Any]:
+        stack = ExitStack()
+        if not last:  # gradients are averaged over processes once, with the last part
+            for network in self.trains.values():
+                stack.enter_context(accelerator.no_sync(network))
+        return stack
+
+    def _step(self, report: StepReport, iteration: int, accelerator: Accelerator) -> None:
+        factor = self.lr_schedule(iteration)
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = rate * factor
+        report.learning_rate = self.rates[0] * factor
+        accelerator.unscale_gradients(self.optimizer)
+        gradients = [p.grad for p in self.parameters if p.grad is not None]
+        report.grad_norm = torch.nn.utils.get_total_norm(gradients, error_if_nonfinite=False)
+        finite = torch.stack([report.grad_norm, *report.raw.values()]).isfinite().all()
+        if accelerator.num_processes > 1:
+            finite = accelerator.reduce(finite.float(), "mean") == 1
+        report.skipped = not bool(finite)
+        if self.clip is not None and not report.skipped:
+            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.clip, report.grad_norm)
+        if not report.skipped or accelerator.scaler is not None:  # a gradient scaler skips by itself and must adapt
+            self.optimizer.step()
+        self.updates += not report.skipped
+        self.optimizer.zero_grad(set_to_none=True)

@@ -1,0 +1,107 @@
+"""Drawing whole splits into a folder, in parallel."""
+
+import json
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+import cv2
+from tqdm import tqdm
+
+from models.engine.errors import UserError
+from models.engine.files import replacing
+from models.people.synthetic.annotation import annotations, categories
+from models.people.synthetic.randomness import SPLITS, Split
+from models.people.synthetic.scene import draw_scene
+from models.people.synthetic.settings import SyntheticSettings
+
+CHUNK = 8  # scenes handed to a process at a time
+
+
+class Drawn(NamedTuple):
+    """What remains of a scene once its picture is on disk: compact JSON."""
+
+    image: str
+    annotations: tuple[str, ...]
+
+
+def write_synthetic(
+    settings: SyntheticSettings, seed: int, folder: Path, progress: bool, *, workers: int | None = None
+) -> None:
+    """Write `folder/images/<split>/*.jpg` and, last, `folder/<split>.json` (COCO) for both splits.
+
+    The same settings and seed give the same bytes, whatever the number of `workers` (processes; as many as there are
+    usable cores unless given). Raises `UserError` where pictures of an earlier run are in the way.
+    """
+    for split in SPLITS:
+        if any((folder / "images" / split).glob("*")):
+            raise UserError(f"{folder / 'images' / split}: is not empty; remove it or choose another folder")
+        (folder / "images" / split).mkdir(parents=True, exist_ok=True)
+    # Fresh processes: forking one that has threads may hang.
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=context, initializer=_prepare_worker)
+    try:
+        for split in SPLITS:
+            count = getattr(settings.scenes, split)
+            scenes = pool.map(partial(_draw, settings, seed, split, folder), range(count), chunksize=CHUNK)
+            _write(folder / f"{split}.json", tqdm(scenes, f"draw {split}", count, unit="scene", disable=not progress))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _prepare_worker() -> None:
+    """One core a process; an interrupt is the parent's to handle, its death ends the worker."""
+    cv2.setNumThreads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_follow_parent, daemon=True).start()
+
+
+def _follow_parent() -> None:
+    # A worker would wait for work for ever after its parent was killed.
+    if parent := multiprocessing.parent_process():
+        parent.join()
+        os._exit(1)
+
+
+def _draw(settings: SyntheticSettings, seed: int, split: Split, folder: Path, index: int) -> Drawn:
+    scene = draw_scene(settings, seed=seed, split=split, index=index)
+    image_id = index + 1
+    name = f"{split}/{image_id:06d}.jpg"
+    done, data = cv2.imencode(".jpg", scene.picture, [cv2.IMWRITE_JPEG_QUALITY, settings.jpeg_quality])
+    assert done, "OpenCV could not encode a picture as JPEG"
+    (folder / "images" / name).write_bytes(data.tobytes())
+    side = settings.image_size
+    image = {"id": image_id, "file_name": name, "width": side, "height": side}
+    return Drawn(_compact(image), tuple(_compact(record) for record in annotations(scene, image_id)))
+
+
+def _write(path: Path, scenes: Iterable[Drawn]) -> None:
+    """Write the split's file record by record: its size does not show in memory."""
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
+        header = {
+            "info": {"description": "SyntheticPeople, drawn by figura"},
+            "licenses": [],
+            "categories": categories(),
+        }
+        file.write(_compact(header)[:-1] + ',"annotations":[')
+        images = list(_stream(file, scenes))
+        file.write('],"images":[' + ",".join(images) + "]}")
+
+
+def _stream(file: IO[str], scenes: Iterable[Drawn]) -> Iterator[str]:
+    comma = ""
+    for image, records in scenes:
+        for record in records:
+            file.write(comma + record)
+            comma = ","
+        yield image
+
+
+def _compact(record: Any) -> str:
+    return json.dumps(record, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,92 @@
+"""The entries of `data/params.yaml`: which datasets `prepare` makes, and from what."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from models.engine.errors import UserError, nearest
+from models.engine.problems import Problems, validated
+from models.engine.yaml12 import read_yaml
+from models.people.synthetic.settings import SyntheticSettings
+
+PARAMS = Path("data/params.yaml")
+SPLITS = ("train", "validation")
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Paths(_Section):
+    """A path for each split, below the entry's source; written as one text where it is the same for both."""
+
+    train: str
+    validation: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def _same_for_both(cls, value: Any) -> Any:
+        return dict.fromkeys(SPLITS, value) if isinstance(value, str) else value
+
+    def __getitem__(self, split: str) -> str:
+        return {"train": self.train, "validation": self.validation}[split]
+
+
+class Coco(_Section):
+    """Folders of images and person-keypoint files: one file that is split by image, or one for each split."""
+
+    images: Paths
+    annotations: Paths
+    validation_share: Annotated[float, Field(gt=0, lt=1)] | None
+
+    @property
+    def is_split(self) -> bool:
+        """Whether each split has a file of its own."""
+        return self.annotations.train != self.annotations.validation
+
+    @model_validator(mode="after")
+    def _split_once(self) -> "Coco":
+        if self.is_split != (self.validation_share is None):
+            raise ValueError(
+                "validation_share must be null where annotations names a file for each split, and else a number"
+            )
+        if self.images.train != self.images.validation and not self.is_split:
+            raise ValueError("images may name a folder for each split only where annotations names a file for each")
+        return self
+
+
+class Dataset(_Section):
+    """One entry of `datasets`. `source` is the drawing code or the folder of raw data, from the project's root.
+
+    The section named like `kind` is used; another may stay for a change of kind.
+    """
+
+    kind: Literal["synthetic", "coco"]
+    source: str
+    seed: Annotated[int, Field(ge=0)]
+    max_rejected: Annotated[float, Field(ge=0, le=1, description="share of the records")]
+    synthetic: SyntheticSettings | None = None
+    coco: Coco | None = None
+
+    @model_validator(mode="after")
+    def _has_its_section(self) -> "Dataset":
+        if getattr(self, self.kind) is None:
+            raise ValueError(f"kind is {self.kind!r}, so there must be a section {self.kind!r}")
+        return self
+
+
+def read_dataset(name: str, path: Path = PARAMS) -> Dataset:
+    """Read and validate `datasets.<name>`; raises UserError with every fault in it."""
+    datasets = read_yaml(path).get("datasets")
+    if not isinstance(datasets, dict):
+        raise UserError(f"{path}: datasets: found {datasets!r}; expected a mapping of names to datasets")
+    if name not in datasets or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
+        known = [str(one) for one in datasets]
+        raise UserError(f"{path}: datasets.{name}: no such dataset{nearest(name, known)}; there are {', '.join(known)}")
+    problems = Problems(path)
+    dataset = validated(Dataset, datasets[name], problems, f"datasets.{name}")
+    problems.raise_any()
+    assert dataset is not None, "no problem was found and yet there is no entry"
+    return dataset

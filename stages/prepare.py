@@ -1,0 +1,152 @@
+"""Prepare a dataset: draw or read it, drop what cannot be used, write canonical COCO JSON, statistics and plots.
+
+Usage: python -m stages.prepare <dataset>, one of `datasets` in data/params.yaml; writes data/prepared/<dataset>.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from models.engine.errors import UserError
+from models.people.preparation import Preparation, Raw, hashed_split, write_rejected
+from models.people.validation import UnusableError, inside
+from stages.command import run
+from stages.datasets import PARAMS, SPLITS, Dataset, read_dataset
+
+PREPARED = Path("data/prepared")
+
+
+def main(argv: list[str]) -> None:
+    """Prepare the dataset that the command line names, from the current folder as the project's root."""
+    parser = argparse.ArgumentParser(prog="python -m stages.prepare", description=__doc__.splitlines()[0])
+    parser.add_argument("dataset", help=f"one of `datasets` in {PARAMS}")
+    name = parser.parse_args(argv).dataset
+    folder = prepare(read_dataset(name), name, Path(), progress=True)
+    named = json.loads((folder / "manifest.json").read_text())
+    print(f"{folder}: {named['files']} files, sha256 {named['sha256']}")
+
+
+def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Path:
+    """Write `data/prepared/<name>` below `root` and return it.
+
+    Raises UserError where the source is unusable, a split comes out empty, or more than `max_rejected` of all records
+    (images and annotations) are rejected; the list of those is then at `data/prepared/<name>.rejected.csv`. What stood
+    at `data/prepared/<name>` is replaced at the end only.
+    """
+    final = root / PREPARED / name
+    with _replacing_folder(final) as folder:
+        preparation = Preparation(folder, progress)
+        for raw in _drawn(entry, folder, progress) if entry.kind == "synthetic" else _files(entry, name, root):
+            preparation.add(raw)
+        _judge(preparation, entry, name, final.with_name(f"{name}.rejected.csv"))
+        preparation.finish()
+    for split, one in preparation.statistics.items():
+        print(
+            f"{split}: {len(one.persons_of)} images, {len(one.heights)} persons ({one.with_keypoints} with keypoints), "
+            f"{one.crowds} crowd regions, {one.others} other objects, {one.rejected.total()} records rejected"
+        )
+    return final
+
+
+def _drawn(entry: Dataset, folder: Path, progress: bool) -> Iterator[Raw]:
+    from models.people.synthetic import write_synthetic
+
+    assert entry.synthetic is not None  # `Dataset` holds it
+    write_synthetic(entry.synthetic, entry.seed, folder, progress)
+    for split in SPLITS:
+        yield Raw(
+            annotations=folder / f"{split}.json",
+            images=folder / "images",
+            root=folder,
+            splits=(split,),
+            split_of=_always(split),
+            in_place=True,
+        )
+
+
+def _always(split: str) -> Callable[[object], str]:
+    return lambda _: split
+
+
+def _files(entry: Dataset, name: str, root: Path) -> Iterator[Raw]:
+    coco = entry.coco
+    assert coco is not None  # `Dataset` holds it
+    source = root / entry.source
+    if not source.is_dir():
+        raise UserError(
+            f"{PARAMS}: datasets.{name}.source: no folder {source}; bring the raw data there (see README.md)"
+        )
+
+    def below(key: str, path: str) -> Path:
+        try:
+            return inside(source, path, source)
+        except UnusableError as fault:
+            raise UserError(f"{PARAMS}: datasets.{name}.coco.{key}: {path} leaves the source {source}") from fault
+
+    if coco.validation_share is not None:
+        yield Raw(
+            annotations=below("annotations", coco.annotations.train),
+            images=below("images", coco.images.train),
+            root=source.resolve(),
+            splits=SPLITS,
+            split_of=hashed_split(entry.seed, coco.validation_share),
+        )
+        return
+    for split in SPLITS:
+        yield Raw(
+            annotations=below("annotations", coco.annotations[split]),
+            images=below("images", coco.images[split]),
+            root=source.resolve(),
+            splits=(split,),
+            split_of=_always(split),
+        )
+
+
+def _judge(preparation: Preparation, entry: Dataset, name: str, listing: Path) -> None:
+    rejected, records = preparation.rejected, preparation.records
+    listing.unlink(missing_ok=True)
+    if len(rejected) > entry.max_rejected * records:
+        write_rejected(listing, rejected)
+        reasons = ", ".join(
+            f"{count} {reason}" for reason, count in Counter(one.reason for one in rejected).most_common()
+        )
+        raise UserError(
+            f"{PARAMS}: datasets.{name}.max_rejected: {len(rejected)} of {records} records cannot be used "
+            f"({len(rejected) / records:.1%}, allowed {entry.max_rejected:.1%}): {reasons}. All are listed in {listing}"
+        )
+    for split, one in preparation.statistics.items():
+        if not one.persons_of:
+            raise UserError(
+                f"{PARAMS}: datasets.{name}: the split {split!r} has no image; it has {records} records in all"
+            )
+
+
+@contextmanager
+def _replacing_folder(final: Path) -> Iterator[Path]:
+    """Give an empty folder beside `final` that takes its place when the block ends well, and goes when it does not."""
+    partial, old = final.with_name(f".{final.name}.partial"), final.with_name(f".{final.name}.old")
+
+    def tidy() -> None:
+        if old.exists() and not final.exists():  # stopped between the two renames below
+            old.rename(final)
+        for left in (partial, old):
+            shutil.rmtree(left, ignore_errors=True)
+
+    tidy()
+    partial.mkdir(parents=True)
+    try:
+        yield partial
+        if final.exists():
+            final.rename(old)
+        partial.rename(final)
+    finally:
+        tidy()
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -1,0 +1,326 @@
+import json
+import pickle
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from pycocotools import mask as run_lengths
+from pycocotools.coco import COCO
+
+from models.engine.errors import UserError
+from models.people import PersonPairs
+from models.people.coco import KEYPOINTS
+from models.people.crops import square
+
+REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real"
+needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {REAL}")
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # by pycocotools
+
+HEIGHT, WIDTH = 60, 80
+BASIC = {"min_keypoints": 1, "min_height": 10, "appearance": "other_view", "background": None}
+
+
+def rle(mask):
+    encoded = run_lengths.encode(np.asfortranarray(mask.astype(np.uint8)))
+    return {"size": list(mask.shape), "counts": encoded["counts"].decode()}
+
+
+def rectangle(left, top, right, bottom):
+    mask = np.zeros((HEIGHT, WIDTH), dtype=np.uint8)
+    mask[top:bottom, left:right] = 1
+    return mask
+
+
+def person(number, image, box, *, joints=((30, 20),), **extra):
+    flat = [0] * 51
+    for place, (x, y) in enumerate(joints):
+        flat[3 * place : 3 * place + 3] = x, y, 2
+    return {
+        "id": number, "image_id": image, "category_id": 1, "bbox": list(box), "iscrowd": 0, "keypoints": flat, **extra
+    }  # fmt: skip
+
+
+def write(root, annotations, pictures, split="train"):
+    """A prepared folder by hand; `pictures` are RGB uint8 arrays, image ids count from 1."""
+    (root / "images" / split).mkdir(parents=True)
+    images = []
+    for number, picture in enumerate(pictures, start=1):
+        name = f"{split}/{number}.png"
+        Image.fromarray(picture).save(root / "images" / name)
+        images.append({"id": number, "file_name": name, "height": picture.shape[0], "width": picture.shape[1]})
+    categories = [{"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}, {"id": 2, "name": "ball"}]
+    text = json.dumps({"categories": categories, "images": images, "annotations": annotations})
+    (root / f"{split}.json").write_text(text)
+    return root
+
+
+def noise(seed, height=HEIGHT, width=WIDTH):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    mask = rectangle(12, 6, 28, 40)
+    annotations = [
+        person(
+            1, 1, (8, 4, 24, 40), person_id=50, segmentation=rle(mask), parts={"top": rle(rectangle(12, 6, 28, 20))}
+        ),
+        person(2, 2, (40, 0, 30, 48), person_id=50, segmentation=[[40, 0, 70, 0, 70, 48, 40, 48]]),
+        person(3, 3, (0, 0, 80, 60), person_id=50),
+        person(5, 3, (10, 10, 20, 30), person_id=60),
+        person(6, 1, (60, 20, 20, 40)),
+    ]
+    unused = [
+        person(7, 1, (0, 0, 20, 40), iscrowd=1),
+        person(8, 1, (0, 0, 20, 9)),
+        person(9, 1, (0, 0, 20, 40), joints=()),
+        person(10, 1, (0, 0, 20, 40), category_id=2) | {"category_id": 2},
+        {"id": 11, "image_id": 1, "category_id": 1, "bbox": [0, 0, 20, 40]},
+    ]
+    return write(tmp_path / "people", annotations + unused, [noise(1), noise(2), noise(3)])
+
+
+def pairs(folder, **changes):
+    return PersonPairs(**{"root": str(folder), "split": "train", "image_size": 16, **BASIC, **changes})
+
+
+def draw(dataset, index, seed=0):
+    return dataset.example(index, np.random.default_rng(seed))
+
+
+def expected_crop(picture, left, top, side, size, fill=0.0, keep=None):
+    """Pad, replace, average blocks: float64, for sides that are multiples of the size. CHW in [-1, 1]."""
+    values = picture.astype(np.float64) / 127.5 - 1
+    if keep is not None:
+        values[keep == 0] = fill
+    big = np.full((side, side, 3), fill)
+    for row in range(side):
+        for column in range(side):
+            y, x = top + row, left + column
+            if 0 <= y < picture.shape[0] and 0 <= x < picture.shape[1]:
+                big[row, column] = values[y, x]
+    block = side // size
+    return big.reshape(size, block, size, block, 3).mean(axis=(1, 3)).transpose(2, 0, 1)
+
+
+@pytest.mark.parametrize("parts", [False, True])
+@pytest.mark.parametrize("foreign", [False, True])
+def test_form_of_examples(folder, parts, foreign):
+    dataset = pairs(folder, parts=parts, foreign=foreign)
+    assert len(dataset) == 5
+    assert PersonPairs.names == dataset.names[: len(PersonPairs.names)]
+    assert PersonPairs.provides({"root": "nowhere", "parts": parts, "foreign": foreign}) == dataset.names
+    for index in range(len(dataset)):
+        example = draw(dataset, index)
+        assert set(example) == set(dataset.names)
+        for name, value in example.items():
+            if name == "index" or name.endswith("_id"):
+                assert type(value) is int
+                continue
+            picture = name in ("pose", "appearance", "target", "foreign")
+            assert value.shape == (3 if picture else 1, 16, 16)
+            assert value.dtype == np.float32
+            assert value.flags.c_contiguous
+            assert (-1 if picture else 0) <= value.min() <= value.max() <= 1
+    assert ("top" in dataset.names) == parts
+    assert ("foreign_top" in dataset.names) == (parts and foreign)
+
+
+def test_order_and_ids(folder):
+    dataset = pairs(folder)
+    rows = [draw(dataset, index) for index in range(len(dataset))]
+    assert [row["annotation_id"] for row in rows] == [1, 2, 3, 5, 6]
+    assert [row["index"] for row in rows] == [0, 1, 2, 3, 4]
+    assert [row["person_id"] for row in rows] == [50, 50, 50, 60, 6]  # without the key: its own id
+
+
+def test_crop_is_the_mean_over_pixels(folder):
+    dataset = pairs(folder, margin=0.1, min_height=20, appearance="self")
+    example = draw(dataset, 0)
+    # Box (8, 4, 24, 40): side 40 * 1.2 = 48 around (20, 24), so from (-4, 0): four columns lie outside.
+    np.testing.assert_allclose(example["target"], expected_crop(noise(1), -4, 0, 48, 16), atol=2e-6)
+    assert (example["target"][:, :, 0] == 0).all()
+    np.testing.assert_array_equal(example["appearance"], example["target"])
+    block = np.pad(rectangle(12, 6, 28, 40), ((0, 0), (4, 0)))[:48, :48].reshape(16, 3, 16, 3).mean(axis=(1, 3))
+    np.testing.assert_allclose(example["mask"][0], block, atol=1e-6)
+
+
+def test_background_is_replaced_before_scaling(folder):
+    example = draw(pairs(folder, margin=0.1, background=-0.25), 0)
+    expected = expected_crop(noise(1), -4, 0, 48, 16, fill=-0.25, keep=rectangle(12, 6, 28, 40))
+    np.testing.assert_allclose(example["target"], expected, atol=2e-6)
+    bare = example["mask"][0] == 0
+    assert bare.any()
+    assert (example["target"][:, bare] == np.float32(-0.25)).all()
+
+
+def test_small_box_is_enlarged(folder):
+    dataset = pairs(folder, margin=0.0, image_size=120)
+    example = draw(dataset, 0)  # 40 pixels to 120: OpenCV's linear interpolation keeps the centres
+    np.testing.assert_allclose(example["target"][:, 1::3, 1::3], expected_crop(noise(1), 0, 4, 40, 40), atol=2e-6)
+
+
+def test_polygons_and_missing_masks(folder):
+    dataset = pairs(folder, margin=0.0)
+    polygon = draw(dataset, 1)["mask"][0]  # box (40, 0, 30, 48): side 48 from (31, 0)
+    truth = run_lengths.decode(run_lengths.frPyObjects([[40, 0, 70, 0, 70, 48, 40, 48]], HEIGHT, WIDTH))[..., 0]
+    np.testing.assert_allclose(polygon, truth[:48, 31:79].reshape(16, 3, 16, 3).mean(axis=(1, 3)), atol=1e-6)
+    missing = draw(pairs(folder, margin=0.0, image_size=15), 3)["mask"][0]  # box (10, 10, 20, 30): side 30 from (5, 10)
+    box = np.zeros((30, 30))
+    box[:, 5:25] = 1
+    np.testing.assert_allclose(missing, box.reshape(15, 2, 15, 2).mean(axis=(1, 3)), atol=1e-6)
+
+
+def test_parts(folder):
+    dataset = pairs(folder, margin=0.1, parts=True, appearance="self")
+    example = draw(dataset, 0)
+    block = np.pad(rectangle(12, 6, 28, 20), ((0, 0), (4, 0)))[:48, :48].reshape(16, 3, 16, 3).mean(axis=(1, 3))
+    np.testing.assert_allclose(example["top"][0], block, atol=1e-6)
+    np.testing.assert_array_equal(example["appearance_top"], example["top"])
+    assert not example["bottom"].any()
+
+
+def test_joints_lie_where_the_picture_shows_them(tmp_path):
+    picture = np.zeros((HEIGHT, WIDTH, 3), dtype=np.uint8)
+    x, y = 37, 22
+    picture[y, x] = 255
+    folder = write(tmp_path / "people", [person(1, 1, (20, 10, 30, 32), joints=[(x, y)])], [picture])
+    for size, block in ((32, 1), (96, 3)):
+        example = draw(pairs(folder, margin=0.0, image_size=size), 0)
+        brightest = np.argwhere(example["target"][0] == example["target"][0].max()).mean(axis=0)
+        dot = np.argwhere(example["pose"][1] > 0).mean(axis=0)  # the nose, green
+        np.testing.assert_allclose(dot, brightest, atol=0.01)
+        np.testing.assert_allclose(dot, ((y - 10) * block + (block - 1) / 2, (x - 19) * block + (block - 1) / 2))
+
+
+def test_square_is_centred_on_the_box():
+    crop = square(np.array([10.0, 20.0, 30.0, 50.0]), 0.2, 64)
+    assert (crop.left, crop.top, crop.side) == (-10, 10, 70)
+    moved = crop.joints(np.array([[24.5, 44.5, 2.0], [np.nan, 0.0, 0.0]]))
+    np.testing.assert_allclose(moved[0], [31.5, 31.5, 2])  # the centre of box and crop
+
+
+def test_other_view_is_uniform_over_the_others(folder):
+    dataset = pairs(folder)
+    for index, others in ((0, (2, 3)), (1, (1, 3)), (2, (1, 2)), (3, (5,)), (4, (6,))):
+        drawn = Counter(draw(dataset, index, seed)["appearance_id"] for seed in range(200))
+        assert set(drawn) == set(others)
+        for count in drawn.values():
+            assert abs(count - 200 / len(others)) < 40  # 5.6 standard deviations
+    example = draw(dataset, 0, seed=1)
+    twin = draw(pairs(folder, appearance="self"), example["appearance_id"] - 1)
+    np.testing.assert_array_equal(example["appearance"], twin["target"])
+
+
+def test_foreign_is_another_person(folder):
+    dataset = pairs(folder, foreign=True)
+    for index, others in ((0, (5, 6)), (3, (1, 2, 3, 6)), (4, (1, 2, 3, 5))):
+        drawn = Counter(draw(dataset, index, seed)["foreign_id"] for seed in range(400))
+        assert set(drawn) == set(others)
+        for count in drawn.values():
+            assert abs(count - 400 / len(others)) < 50
+
+
+def test_same_seed_same_example(folder):
+    dataset = pairs(folder, parts=True, foreign=True)
+    again = pickle.loads(pickle.dumps(dataset))  # as data loaders hand it to their processes
+    for index in range(len(dataset)):
+        one, two = draw(dataset, index, 5), draw(again, index, 5)
+        assert all(np.array_equal(one[name], two[name]) for name in dataset.names)
+
+
+def test_exif_orientation_is_ignored(tmp_path):
+    picture = noise(1, 40, 80)
+    folder = write(tmp_path / "people", [person(1, 1, (40, 0, 40, 40))], [picture])
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.fromarray(picture).save(folder / "images/train/1.png", exif=exif)
+    example = draw(pairs(folder, margin=0.0, image_size=40), 0)
+    np.testing.assert_allclose(example["target"], expected_crop(picture, 40, 0, 40, 40), atol=1e-6)
+
+
+# --- bad input ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"split": "test"}, r"test\.json: no such file; run `dvc repro prepare@people`"),
+        ({"min_height": 100}, r"train\.json: no person has 1 labelled keypoints and a height of 100"),
+        ({"appearance": "other_veiw"}, "appearance: found 'other_veiw'.*did you mean 'other_view'"),
+        ({"background": 1.5}, "background: found 1.5"),
+        ({"image_size": 0}, "image_size: found 0"),
+        ({"margin": -0.1}, "margin: found -0.1"),
+    ],
+)
+def test_bad_settings(folder, changes, message):
+    with pytest.raises(UserError, match=message):
+        pairs(folder, **changes)
+
+
+def test_foreign_needs_two_persons(tmp_path):
+    folder = write(tmp_path / "people", [person(1, 1, (0, 0, 20, 40))], [noise(1)])
+    with pytest.raises(UserError, match="all usable annotations show one person"):
+        pairs(folder, foreign=True)
+
+
+def test_damaged_images(folder):
+    image = folder / "images/train/1.png"
+    Image.fromarray(noise(1, 30, 30)).save(image)
+    dataset = pairs(folder)
+    with pytest.raises(
+        UserError, match=r"1\.png: is 30 x 30 pixels, .* promises 80 x 60; run `dvc repro prepare@people`"
+    ):
+        draw(dataset, 0)
+    image.unlink()
+    with pytest.raises(UserError, match=r"1\.png: cannot be read"):
+        draw(dataset, 0)
+
+
+def test_unsorted_records(tmp_path):
+    annotations = [person(2, 1, (0, 0, 20, 40)), person(1, 1, (0, 0, 20, 40))]
+    with pytest.raises(UserError, match="not in the order of their ids"):
+        pairs(write(tmp_path / "people", annotations, [noise(1)]))
+
+
+# --- real data ---
+
+
+@needs_real
+@pytest.mark.parametrize(("min_keypoints", "min_height"), [(1, 1), (6, 40), (12, 100)])
+def test_counts_on_real_data(tmp_path, capsys, min_keypoints, min_height):
+    whole = json.loads((REAL / "annotations.json").read_text())
+    whole["images"].sort(key=lambda one: one["id"])
+    whole["annotations"].sort(key=lambda one: one["id"])
+    (tmp_path / "all.json").write_text(json.dumps(whole))
+    dataset = pairs(tmp_path, split="all", min_keypoints=min_keypoints, min_height=min_height)
+    reference = COCO(str(REAL / "annotations.json"))
+    numbers = reference.getAnnIds(catIds=reference.getCatIds(["person"]), iscrowd=False)
+    used = [
+        one["id"]
+        for one in reference.loadAnns(numbers)
+        if one["num_keypoints"] >= min_keypoints and one["bbox"][3] >= min_height
+    ]
+    assert dataset.persons.ids.tolist() == sorted(used)
+    assert len(dataset) > 20
+
+
+@needs_real
+def test_masks_on_real_data(tmp_path, capsys):
+    (tmp_path / "images").symlink_to(REAL / "images")
+    whole = json.loads((REAL / "annotations.json").read_text())
+    whole["images"].sort(key=lambda one: one["id"])
+    whole["annotations"].sort(key=lambda one: one["id"])
+    (tmp_path / "all.json").write_text(json.dumps(whole))
+    dataset = pairs(tmp_path, split="all", min_keypoints=10, min_height=100, image_size=64, background=0.0)
+    reference = COCO(str(REAL / "annotations.json"))
+    for index in range(0, len(dataset), 5):
+        record = reference.loadAnns([int(dataset.persons.ids[index])])[0]
+        truth = reference.annToMask(record)
+        np.testing.assert_array_equal(dataset.persons.mask(index), truth)
+        crop = square(dataset.persons.boxes[index], 0.1, 64)
+        covered = draw(dataset, index)["mask"].sum() * (crop.side / 64) ** 2
+        assert covered == pytest.approx(truth.sum(), rel=0.02)  # the margin holds all of the person

@@ -1,0 +1,130 @@
+import numpy as np
+import pytest
+
+from models.people.coco import KEYPOINTS
+from models.people.stickman import coco_to_openpose18, draw_stickman
+
+# The test figure, counts and pixels of the VUNet specification, section 6.4.
+FIGURE = [
+    (128, 40), (128, 70), (100, 72), (88, 110), (84, 146), (156, 72), (168, 110), (172, 146), (110, 140),
+    (106, 186), (104, 232), (146, 140), (150, 186), (152, 232), (120, 34), (136, 34), (112, 38), (144, 38),
+]  # fmt: skip
+RED, GREEN, BLUE = (255, 0, 0), (0, 255, 0), (0, 0, 255)
+PIXELS = {
+    (128, 100): GREEN, (94, 91): RED, (162, 91): BLUE, (110, 140): RED, (146, 140): BLUE, (128, 70): GREEN,
+}  # fmt: skip
+OPENPOSE = [
+    "nose", None, "right_shoulder", "right_elbow", "right_wrist", "left_shoulder", "left_elbow", "left_wrist",
+    "right_hip", "right_knee", "right_ankle", "left_hip", "left_knee", "left_ankle", "right_eye", "left_eye",
+    "right_ear", "left_ear",
+]  # fmt: skip
+
+
+def figure(missing=(), size=256, flag=2):
+    joints = np.array([(x * size / 256, y * size / 256, flag) for x, y in FIGURE], dtype=float)
+    joints[list(missing), 2] = 0
+    return joints
+
+
+def counts(image):
+    return (image == 255).sum(axis=(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("missing", "expected"),
+    [
+        ((), (1033, 3266, 1030)),
+        ((4, 10), (683, 3266, 1030)),
+        ((0, 16, 17), (1033, 3011, 1030)),
+        ((2, 8), (424, 1251, 1030)),
+    ],
+)
+def test_figure_of_the_specification(missing, expected):
+    image = draw_stickman(figure(missing), 256)
+    assert image.shape == (256, 256, 3)
+    assert image.dtype == np.uint8
+    np.testing.assert_allclose(counts(image), expected, rtol=0.10)
+
+
+def test_colours_and_order():
+    image = draw_stickman(figure(), 256)
+    for (x, y), colour in PIXELS.items():
+        assert tuple(image[y, x]) == colour
+    for joint, (x, y) in enumerate(FIGURE):  # dots come last
+        side = RED if joint in (2, 3, 4, 8, 9, 10) else BLUE if joint in (5, 6, 7, 11, 12, 13) else GREEN
+        assert tuple(image[y, x]) == side
+    assert ((image > 0).sum(axis=2) <= 1).all()
+    assert set(np.unique(image)) == {0, 255}
+
+
+def test_later_strokes_cover_earlier_ones():
+    crossed = figure()
+    crossed[[4, 7], :2] = (172, 146), (84, 146)  # the right wrist on the left and the left on the right
+    assert tuple(draw_stickman(crossed, 256)[128, 128]) == BLUE
+
+
+def test_line_is_as_wide_as_specified():
+    for size, width in ((64, 1), (128, 2), (256, 4), (512, 8)):
+        upright = np.zeros((18, 3))
+        upright[[9, 10]] = (size * 0.5, size * 0.2, 2), (size * 0.5, size * 0.8, 2)
+        assert abs((draw_stickman(upright, size)[size // 2, :, 0] > 0).sum() - width) <= (0 if size == 64 else 1)
+
+
+@pytest.mark.parametrize("size", [64, 96, 128, 512])
+def test_scales_with_the_canvas(size):
+    share = counts(draw_stickman(figure(size=size), size)) / size**2
+    reference = counts(draw_stickman(figure(), 256)) / 256**2
+    np.testing.assert_allclose(share, reference, rtol=0.45)  # strokes of whole pixels; the torso alone is exact
+    assert share[1] == pytest.approx(reference[1], rel=0.12)
+
+
+def test_hidden_joints_are_drawn_and_missing_ones_not():
+    assert (draw_stickman(figure(flag=1), 256) == draw_stickman(figure(), 256)).all()
+    assert not draw_stickman(figure(missing=range(18)), 256).any()
+    for bad in (np.nan, np.inf):
+        broken = figure()
+        broken[[4, 10], 0] = bad
+        assert (draw_stickman(broken, 256) == draw_stickman(figure(missing=(4, 10)), 256)).all()
+
+
+def test_every_number_of_torso_joints():
+    for kept in range(6):
+        torso = (1, 2, 8, 11, 5)
+        image = draw_stickman(figure([joint for joint in range(18) if joint not in torso[:kept]]), 256)
+        assert image.any() == (kept > 0)
+        # Below three corners nothing is filled: the dot of the neck is all that is green.
+        assert (counts(image)[1] < 50) == (kept < 3)
+
+
+def test_zero_coordinates_are_a_place():
+    corner = np.zeros((18, 3))
+    corner[4] = (0, 0, 2)
+    assert tuple(draw_stickman(corner, 64)[0, 0]) == RED
+
+
+@pytest.mark.parametrize("far", [300.0, 1e4, 1e6, 1e12])
+def test_joints_off_the_canvas(far):
+    joints = figure()
+    joints[4, :2] = 88, 110 + far  # the right forearm, straight down
+    image = draw_stickman(joints, 256)
+    assert (image[111:250, 88, 0] > 0).all() == (far < 2**20)
+    assert (image[:, 200:] == 0).all()
+
+
+def test_coco_joints_find_their_places():
+    joints = np.array([(10 * place, 10 * place + 1, 1 + place % 2) for place in range(17)], dtype=float)
+    joints[5] = 40, 60, 2
+    joints[6] = 20, 80, 1
+    converted = coco_to_openpose18(joints)
+    assert converted.shape == (18, 3)
+    for place, name in enumerate(OPENPOSE):
+        expected = (30, 70, 1) if name is None else joints[KEYPOINTS.index(name)]
+        np.testing.assert_array_equal(converted[place], expected)
+
+
+@pytest.mark.parametrize("shoulder", [5, 6])
+@pytest.mark.parametrize("how", [(0, 0, 0), (np.nan, 5, 2)])
+def test_no_neck_without_both_shoulders(shoulder, how):
+    joints = np.full((17, 3), 2.0)
+    joints[shoulder] = how
+    assert not coco_to_openpose18(joints)[1].any()

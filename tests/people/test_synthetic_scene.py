@@ -1,0 +1,258 @@
+"""Drawn people: skeletons, visibility from real occlusion, placement, settings."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from models.people.coco import KEYPOINTS
+from models.people.synthetic import SyntheticSettings
+from models.people.synthetic.canvas import Canvas, Cloth, Part, cloth_of, instance_of, part_of
+from models.people.synthetic.figure import build
+from models.people.synthetic.identity import draw_identity
+from models.people.synthetic.pose import (
+    ARM_LIMITS,
+    LEG_LIMITS,
+    TEMPLATES,
+    Pose,
+    draw_pose,
+    place,
+    turn_x,
+    turn_y,
+    turn_z,
+)
+from models.people.synthetic.scene import compose, draw_scene
+from models.people.synthetic.staging import Stage, draw_actors, overlap, stand
+
+SIDE = 400
+NAMES = {name: index for index, name in enumerate(KEYPOINTS)}
+
+
+def settings(**changes):
+    keys = {
+        "image_size": 128,
+        "jpeg_quality": 90,
+        "scenes": {"train": 10, "validation": 4},
+        "identities": {"train": 30, "validation": 10},
+        "people_per_scene": {1: 0.4, 2: 0.4, 3: 0.2},
+        "objects_per_scene": {0: 0.2, 1: 0.4, 2: 0.4},
+        "height_range": (0.5, 0.9),
+        "views": {"front": 0.6, "back": 0.2, "side": 0.2},
+        "poses": {"standing": 0.4, "walking": 0.2, "waving": 0.1, "sitting": 0.1, "crouching": 0.1, "arms_up": 0.1},
+        "max_overlap": 0.3,
+        "cut_share": 0.2,
+        "crowd_share": 0.3,
+        "limb_thickness": 1.2,
+        "head_size": 1.2,
+        "clutter": 10,
+    }
+    return SyntheticSettings(**(keys | changes))
+
+
+def identity(seed=0):
+    return draw_identity(np.random.default_rng(seed), limb_thickness=1.2, head_size=1.2)
+
+
+UPRIGHT = Pose(
+    "standing",
+    spine=np.zeros(3),
+    head=np.zeros(2),
+    arms=np.array([[0.0, 12.0, 0.0, 10.0]] * 2),
+    legs=np.array([[0.0, 5.0, 3.0]] * 2),
+)
+
+
+def person(seed=0, *, turn=0.0, x=SIDE / 2, height=0.8 * SIDE, ground=0.95 * SIDE, pose=UPRIGHT):
+    return stand(build(identity(seed), pose, turn=turn, light=0.0), height=height, x=x, ground=ground)
+
+
+def painted(*actors):
+    return compose(Canvas(np.full((SIDE, SIDE, 3), 200, dtype=np.uint8)), actors)
+
+
+def seen(scene, index=0):
+    return dict(zip(KEYPOINTS, scene.keypoints[index][:, 2].astype(int).tolist(), strict=True))
+
+
+def test_rotations_follow_their_axes():
+    down, forward, left = np.array([0, 1, 0]), np.array([0, 0, 1]), np.array([1, 0, 0])
+    np.testing.assert_allclose(turn_x(90) @ down, forward, atol=1e-12)
+    np.testing.assert_allclose(turn_y(90) @ forward, left, atol=1e-12)
+    np.testing.assert_allclose(turn_z(90) @ down, left, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_bones_keep_their_length_and_joints_their_limits(name):
+    random = np.random.default_rng(3)
+    for seed in range(20):
+        body, pose = identity(seed).body, draw_pose(random, name)
+        skeleton = place(body, pose, turn=random.uniform(-180, 180), pitch=8.0)
+        for limbs, lengths, limits, angles in (
+            (skeleton.arms, body.arm_lengths, ARM_LIMITS[-1], pose.arms),
+            (skeleton.legs, body.leg_lengths, LEG_LIMITS[-1], pose.legs),
+        ):
+            bones = np.diff(limbs[:, :3], axis=1)
+            np.testing.assert_allclose(np.linalg.norm(bones, axis=2), [lengths] * 2, atol=1e-9)
+            cosine = np.einsum("ij,ij->i", bones[:, 0], bones[:, 1]) / np.prod(lengths)
+            bend = np.degrees(np.arccos(np.clip(cosine, -1, 1)))
+            np.testing.assert_allclose(bend, angles[:, -1], atol=1e-4)
+            assert np.all((bend >= limits[0] - 1e-4) & (bend <= limits[1] + 1e-4))
+
+
+def test_left_is_the_persons_left_and_poses_do_what_they_are_called():
+    random = np.random.default_rng(1)
+    for seed in range(15):
+        body = identity(seed).body
+        front, back = (place(body, draw_pose(random, "standing"), turn=turn, pitch=0.0) for turn in (0.0, 180.0))
+        assert front.arms[0, 0, 0] > front.arms[1, 0, 0]  # facing the camera, left is on the image's right
+        assert back.arms[0, 0, 0] < back.arms[1, 0, 0]
+        raised = place(body, draw_pose(random, "arms_up"), turn=0.0, pitch=0.0)
+        assert np.all(raised.arms[:, 2, 1] < raised.head_centre[1])  # y points down
+        sitting, crouching = (
+            place(body, draw_pose(random, name), turn=0.0, pitch=0.0) for name in ("sitting", "crouching")
+        )
+        assert crouching.hip_centre[1] > sitting.hip_centre[1] > 1.5 * front.hip_centre[1]
+        assert -0.7 < sitting.hip_centre[1] < -0.2
+
+
+def test_a_standing_person_has_the_asked_height():
+    for seed in range(10):
+        scene = painted(person(seed, height=320.0, ground=390.0))
+        rows = np.flatnonzero((instance_of(scene.labels) == 1).any(axis=1))
+        assert np.ptp(rows) + 1 == pytest.approx(160.0, rel=0.08)
+
+
+def test_everything_is_seen_from_the_front_and_no_face_from_behind():
+    hairs = set()
+    for seed in range(25):
+        hairs.add(identity(seed).hairstyle)
+        front, back = seen(painted(person(seed))), seen(painted(person(seed, turn=180.0)))
+        hidden = {name for name, value in front.items() if value != 2}
+        assert hidden <= {"left_ear", "right_ear"}, (seed, hidden)
+        assert (back["nose"], back["left_eye"], back["right_eye"]) == (1, 1, 1)
+        assert all(back[name] == 2 for name in ("left_shoulder", "right_hip", "left_knee", "right_ankle"))
+    assert len(hairs) >= 5
+
+
+def test_from_the_side_the_far_side_is_hidden():
+    reaching = replace(UPRIGHT, arms=np.array([[80.0, 0.0, 0.0, 0.0]] * 2))
+    joints = ("shoulder", "elbow", "hip", "knee", "eye", "ear")
+    for seed in range(25):
+        long_hair = identity(seed).hairstyle in ("long", "bob", "curls")
+        # Looks to the right of the image: its right side is near.
+        values = seen(painted(person(seed, turn=90.0, pose=reaching)))
+        assert all(values[f"right_{joint}"] == 2 for joint in joints if joint != "ear" or not long_hair)
+        assert all(values[f"left_{joint}"] == 1 for joint in ("shoulder", "hip", "eye", "ear"))
+        # Its own hanging arm hides the hip behind it.
+        assert seen(painted(person(seed, turn=90.0)))["right_hip"] == 1
+
+
+def test_what_another_person_covers_is_hidden_and_nothing_else():
+    behind = person(1, x=190.0, height=300.0, ground=350.0)
+    before = person(2, x=225.0, height=330.0, ground=395.0, pose=draw_pose(np.random.default_rng(0), "crouching"))
+    alone, occluder, both = painted(behind), painted(before), painted(behind, before)
+    covered = 0
+    for (x, y, v), (x2, y2, v2) in zip(alone.keypoints[0], both.keypoints[0], strict=True):
+        assert (x, y) == (x2, y2)
+        under = instance_of(occluder.labels)[int(y), int(x)] == 1
+        near_edge = len(np.unique(instance_of(occluder.labels)[int(y) - 1 : int(y) + 2, int(x) - 1 : int(x) + 2])) > 1
+        if not near_edge:
+            assert v2 == (1 if under else v)
+            covered += under
+    assert 2 <= covered <= 12
+    np.testing.assert_array_equal(both.keypoints[1], occluder.keypoints[0])
+
+
+def test_joints_outside_the_image_are_not_labelled():
+    scene = painted(person(4, x=0.0))
+    left_of_image = scene.actors[0].joints[:, 0] < -0.5
+    assert 4 <= left_of_image.sum() <= 12
+    assert np.all(scene.keypoints[0][left_of_image] == 0.0)
+    assert np.all(scene.keypoints[0][~left_of_image, 2] > 0)
+
+
+def test_clothes_are_where_they_belong():
+    scene = painted(person(5))
+    joints = scene.keypoints[0]
+    chest = joints[[5, 6, 11, 12], :2].mean(axis=0).astype(int)
+    found = scene.labels[chest[1] - 10, chest[0]]
+    assert (part_of(found), cloth_of(found)) == (Part.TRUNK, Cloth.TOP)
+    x, y = joints[[11, 13], :2].mean(axis=0).astype(int)
+    assert cloth_of(scene.labels[y, x]) == Cloth.BOTTOM
+    x, y = joints[0, :2].astype(int)
+    assert (part_of(scene.labels[y, x]), cloth_of(scene.labels[y, x])) == (Part.HEAD, Cloth.NONE)
+
+
+def test_furniture_is_nobodys():
+    sitting = draw_pose(np.random.default_rng(0), "sitting")
+    scene = painted(person(6, turn=180.0, pose=sitting))
+    hips = scene.keypoints[0][11:13, :2].mean(axis=0)
+    ankles = scene.keypoints[0][15:17]
+    x, y = int(hips[0]), int(0.3 * hips[1] + 0.7 * ankles[:, 1].mean())
+    assert instance_of(scene.labels[y, x]) == 0
+    assert np.any(scene.picture[y, x] != 200)
+
+
+def test_clothes_colours_are_diverse_and_independent():
+    people = [identity(seed) for seed in range(400)]
+    tops = np.array([one.top.colours[0] for one in people], dtype=float)
+    bottoms = np.array([one.bottom.colours[0] for one in people], dtype=float)
+    assert np.all(tops.std(axis=0) > 60)
+    for channel in range(3):
+        assert abs(np.corrcoef(tops[:, channel], bottoms[:, channel])[0, 1]) < 0.15
+    assert {one.top.pattern for one in people} == {"plain", "stripes", "bars", "checks", "dots", "logo"}
+
+
+def test_people_overlap_no_more_than_asked():
+    chosen = settings(people_per_scene={4: 1.0}, max_overlap=0.15, crowd_share=0.0)
+    stage = Stage(side=256, horizon=100.0, light=0.0)
+    counts = []
+    for index in range(12):
+        actors = draw_actors(np.random.default_rng(index), chosen, stage, seed=1, split="train")
+        assert [actor.ground for actor in actors] == sorted(actor.ground for actor in actors)
+        counts.append(sum(actor.category == "person" for actor in actors))
+        for i, one in enumerate(actors):
+            assert all(overlap(one.box, other.box) <= 0.15 for other in actors[:i])
+    assert min(counts) >= 1
+    assert max(counts) == 4
+
+
+def test_overlap_by_hand():
+    assert overlap(np.array([0, 0, 4, 4]), np.array([2, 2, 12, 12])) == pytest.approx(4 / 16)
+    assert overlap(np.array([0, 0, 4, 4]), np.array([5, 0, 9, 4])) == 0.0
+
+
+def test_six_people_and_a_scene_without_any():
+    crowded = draw_scene(settings(people_per_scene={6: 1.0}, max_overlap=1.0), seed=1, split="train", index=0)
+    assert sum(actor.figure is not None for actor in crowded.actors) == 6
+    empty = draw_scene(settings(people_per_scene={0: 1.0}, crowd_share=0.0), seed=1, split="train", index=0)
+    assert all(actor.category != "person" for actor in empty.actors)
+
+
+def test_seeds_and_indices_give_other_scenes():
+    first = draw_scene(settings(), seed=1, split="train", index=0).picture
+    for other in ({"seed": 2}, {"index": 1}, {"split": "validation"}):
+        changed = draw_scene(settings(), **({"seed": 1, "split": "train", "index": 0} | other)).picture
+        assert np.mean(first != changed) > 0.5
+    np.testing.assert_array_equal(first, draw_scene(settings(), seed=1, split="train", index=0).picture)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"views": {"front": 0.5, "side": 0.4}}, "views: the shares sum to 0.9"),
+        ({"height_range": (0.9, 0.5)}, "height_range"),
+        ({"poses": {"flying": 1.0}}, "flying|standing"),
+        ({"people_per_scene": {7: 1.0}}, "less than or equal to 6"),
+        (
+            {"people_per_scene": {4: 1.0}, "identities": {"train": 3, "validation": 5}},
+            "identities.train: 3 are too few",
+        ),
+        ({"limb_width": 1.0}, "limb_width"),
+        ({"jpeg_quality": 0}, "jpeg_quality"),
+    ],
+)
+def test_wrong_settings_are_refused(changes, words):
+    with pytest.raises(ValidationError, match=words):
+        settings(**changes)

@@ -1,0 +1,419 @@
+import csv
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+from pycocotools.coco import COCO
+from ruamel.yaml import YAML
+
+from models.engine.errors import UserError
+from models.people.coco import KEYPOINTS
+from stages.command import run
+from stages.datasets import read_dataset
+from stages.prepare import main
+
+REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real"
+needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {REAL}")
+
+PREPARED = Path("data/prepared/people")
+COCO_SECTION = {"images": "images", "annotations": "annotations.json", "validation_share": 0.3}
+SYNTHETIC_SECTION = {
+    "image_size": 64, "jpeg_quality": 90, "scenes": {"train": 5, "validation": 2},
+    "identities": {"train": 6, "validation": 3}, "people_per_scene": {1: 0.5, 2: 0.5}, "objects_per_scene": {1: 1.0},
+    "height_range": [0.5, 0.9], "views": {"front": 0.5, "back": 0.2, "side": 0.3}, "poses": {"standing": 1.0},
+    "max_overlap": 0.3, "cut_share": 0.1, "crowd_share": 0.2, "limb_thickness": 1.2, "head_size": 1.2, "clutter": 5,
+}  # fmt: skip
+
+
+def write_params(**changes):
+    entry = {"kind": "coco", "source": "raw", "seed": 7, "max_rejected": 0.0, "coco": COCO_SECTION, **changes}
+    Path("data").mkdir(exist_ok=True)
+    YAML(typ="safe", pure=True).dump({"datasets": {"people": entry}}, Path("data/params.yaml"))
+
+
+def image(number):
+    return {"id": number, "file_name": f"{number:03}.jpg", "width": 48, "height": 32, "license": 3}
+
+
+def annotation(number, **changes):
+    keypoints = [20.5, 10, 2, 22, 9, 1] + [0] * 45
+    return {
+        "id": number, "image_id": number % 20 + 1, "category_id": 1, "iscrowd": 0, "bbox": [5, 5, 20, 25.5],
+        "area": 400, "segmentation": [[5, 5, 25, 5, 25, 30]], "keypoints": keypoints, "num_keypoints": 2,
+        "mood": "fine", **changes,
+    }  # fmt: skip
+
+
+def write_raw(images=range(1, 31), annotations=None, folder="raw", name="annotations.json"):
+    """Thirty images, of which 21 to 30 are empty, and forty persons; ids come in falling order."""
+    pictures = Path(folder) / "images"
+    pictures.mkdir(parents=True, exist_ok=True)
+    for number in images:
+        pixels = np.random.default_rng(number).integers(0, 256, (32, 48, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(pictures / f"{number:03}.jpg")
+    records = [annotation(number) for number in range(40, 0, -1)] if annotations is None else annotations
+    document = {
+        "info": {"year": 2017},
+        "images": [image(number) for number in sorted(images, reverse=True)],
+        "annotations": records,
+        "categories": [{"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}, {"id": 5, "name": "ball"}],
+    }
+    (Path(folder) / name).write_text(json.dumps(document))
+    return document
+
+
+def content(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def load(split):
+    return json.loads((PREPARED / f"{split}.json").read_text())
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch, request):
+    monkeypatch.chdir(tmp_path)
+    write_params()
+    if "with_plots" not in request.fixturenames:  # they take most of the time
+        monkeypatch.setattr("models.people.preparation.write_plots", lambda *_: None)
+
+
+@pytest.fixture
+def with_plots():
+    """Asks for the pictures, which other tests leave out."""
+
+
+def test_prepared_folder(capsys):
+    document = write_raw()
+    assert run(main, ["people"]) == 0
+    splits = {split: load(split) for split in ("train", "validation")}
+    for key in ("images", "annotations"):
+        kept = [record for one in splits.values() for record in one[key]]
+        if key == "images":
+            for split, one in splits.items():
+                for record in one["images"]:
+                    name = Path(record["file_name"])
+                    assert name.parent.name == split
+                    assert (PREPARED / "images" / name).read_bytes() == Path("raw/images", name.name).read_bytes()
+            kept = [record | {"file_name": Path(record["file_name"]).name} for record in kept]
+        assert sorted(kept, key=lambda one: one["id"]) == sorted(document[key], key=lambda one: one["id"])
+    for split, one in splits.items():
+        assert one["info"] == document["info"]
+        assert one["categories"] == document["categories"]
+        for key in ("images", "annotations"):
+            numbers = [record["id"] for record in one[key]]
+            assert numbers == sorted(numbers)
+        assert {record["image_id"] for record in one["annotations"]} <= {record["id"] for record in one["images"]}
+        assert len(COCO(str(PREPARED / f"{split}.json")).getImgIds()) == len(one["images"])
+    assert 3 <= len(splits["validation"]["images"]) <= 16  # 9 expected, standard deviation 2.5
+    assert (PREPARED / "rejected.csv").read_text() == "file,kind,id,reason,detail\n"
+    assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["people"]
+    named = json.loads((PREPARED / "manifest.json").read_text())
+    assert named["files"] == 30 + 4
+    assert named["sha256"] in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("with_plots")
+def test_same_input_same_bytes():
+    write_raw()
+    assert run(main, ["people"]) == 0
+    first = content(PREPARED)
+    assert run(main, ["people"]) == 0
+    assert content(PREPARED) == first
+    for name in ("persons_per_image", "person_height", "keypoint_visibility"):
+        assert f"plots/{name}.png" in first
+        assert b"matplotlib" not in first[f"plots/{name}.png"].lower()
+
+
+def test_manifest_names_the_data():
+    names = set()
+    for mood in ("fine", "fine", "sad"):
+        write_raw(annotations=[annotation(1, mood=mood)])
+        assert run(main, ["people"]) == 0
+        names.add((PREPARED / "manifest.json").read_text())
+    assert len(names) == 2
+
+
+def test_images_keep_their_split():
+    write_raw(images=range(1, 21))
+    assert run(main, ["people"]) == 0
+    before = {record["id"] for record in load("validation")["images"]}
+    write_raw(images=range(1, 31))
+    assert run(main, ["people"]) == 0
+    after = {record["id"] for record in load("validation")["images"]}
+    assert {number for number in after if number <= 20} == before
+    write_params(seed=8)
+    assert run(main, ["people"]) == 0
+    assert {record["id"] for record in load("validation")["images"]} != after
+
+
+def test_statistics():
+    extra = [
+        annotation(41, iscrowd=1, keypoints=[0] * 51, num_keypoints=0),
+        annotation(42, category_id=5),
+        annotation(43, image_id=21, keypoints=[0] * 51, num_keypoints=0, bbox=[0, 0, 10, 10.5]),
+    ]
+    write_raw(annotations=[annotation(number) for number in range(1, 41)] + extra)
+    assert run(main, ["people"]) == 0
+    both = json.loads((PREPARED / "statistics.json").read_text()).values()
+    totals = {key: sum(one[key] for one in both) for key in ("images", "persons", "crowds", "other_objects")}
+    assert totals == {"images": 30, "persons": 41, "crowds": 1, "other_objects": 1}
+    assert sum(one["persons_with_keypoints"] for one in both) == 40
+    histogram = {str(count): sum(one["persons_per_image"].get(str(count), 0) for one in both) for count in range(3)}
+    assert histogram == {"0": 9, "1": 1, "2": 20}
+    seen = {joint: [sum(one["keypoint_visibility"][joint][how] for one in both) for how in ("unlabelled", "hidden", "visible")]
+            for joint in ("nose", "left_eye", "right_eye")}  # fmt: skip
+    assert seen == {"nose": [0, 0, 40], "left_eye": [0, 40, 0], "right_eye": [40, 0, 0]}
+    assert max(one["person_height_quantiles"]["1.00"] for one in both) == 25.5
+    assert min(one["person_height_quantiles"]["0.00"] for one in both) == 10.5
+
+
+def broken_file():
+    Path("raw/images/003.jpg").unlink()
+
+
+def broken_picture():
+    path = Path("raw/images/003.jpg")
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+def broken_annotation(**changes):
+    def change():
+        document = json.loads(Path("raw/annotations.json").read_text())
+        document["annotations"][-2].update(changes)  # id 2, on image 3
+        Path("raw/annotations.json").write_text(json.dumps(document))
+
+    return change
+
+
+def broken_name():
+    Path("secret.jpg").write_bytes(Path("raw/images/003.jpg").read_bytes())
+    document = json.loads(Path("raw/annotations.json").read_text())
+    next(one for one in document["images"] if one["id"] == 3)["file_name"] = "../../secret.jpg"
+    Path("raw/annotations.json").write_text(json.dumps(document))
+
+
+ON_IMAGE_3 = [
+    ("annotation", "22", "image of the annotation rejected"),
+    ("annotation", "2", "image of the annotation rejected"),
+]
+BROKEN = {
+    "missing file": (broken_file, [("image", "3", "image file missing"), *ON_IMAGE_3]),
+    "truncated JPEG": (broken_picture, [("image", "3", "image file broken"), *ON_IMAGE_3]),
+    "path leaves": (broken_name, [("image", "3", "path leaves the data root"), *ON_IMAGE_3]),
+    "NaN keypoint": (
+        broken_annotation(keypoints=[math.nan] + [0] * 50, num_keypoints=0),
+        [("annotation", "2", "keypoint not finite")],
+    ),
+    "length": (broken_annotation(keypoints=[0] * 34), [("annotation", "2", "keypoints are not 51 numbers")]),
+    "no image": (broken_annotation(image_id=99), [("annotation", "2", "annotation without image")]),
+    "NaN elsewhere": (broken_annotation(mood=math.inf), [("annotation", "2", "number not finite")]),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_records_are_dropped_and_listed(kind):
+    write_raw()
+    write_params(max_rejected=0.05)
+    damage, expected = BROKEN[kind]
+    damage()
+    assert run(main, ["people"]) == 0
+    listed = rows(PREPARED / "rejected.csv")
+    assert [(row["kind"], row["id"], row["reason"]) for row in listed] == expected
+    assert {row["file"] for row in listed} == {"annotations.json"}
+    images = [record for split in ("train", "validation") for record in load(split)["images"]]
+    annotations = [record for split in ("train", "validation") for record in load(split)["annotations"]]
+    assert len(images) + len(annotations) == 70 - len(expected)
+    assert len(list((PREPARED / "images").rglob("*.jpg"))) == len(images)
+    counted = [one["rejected"] for one in json.loads((PREPARED / "statistics.json").read_text()).values()]
+    assert sum(sum(one.values()) for one in counted) == len(expected)
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_too_many_broken_records_leave_everything(kind, capsys):
+    write_raw()
+    assert run(main, ["people"]) == 0
+    before = content(PREPARED)
+    capsys.readouterr()
+    damage, expected = BROKEN[kind]
+    damage()
+    assert run(main, ["people"]) == 1
+    message = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(message) == 1
+    assert f"datasets.people.max_rejected: {len(expected)} of 70 records" in message[0]
+    assert expected[0][2] in message[0]
+    assert "data/prepared/people.rejected.csv" in message[0]
+    assert content(PREPARED) == before
+    assert len(rows(Path("data/prepared/people.rejected.csv"))) == len(expected)
+    assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["people", "people.rejected.csv"]
+    write_raw()
+    assert run(main, ["people"]) == 0
+    assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["people"]
+
+
+@pytest.mark.parametrize("text", ["", '{"images": [', "{}", '{"images": [], "annotations": [], "categories": []}'])
+def test_faulty_annotation_file(text, capsys):
+    write_raw()
+    assert run(main, ["people"]) == 0
+    before = content(PREPARED)
+    Path("raw/annotations.json").write_text(text)
+    assert run(main, ["people"]) == 1
+    assert "annotations.json: " in capsys.readouterr().err
+    assert content(PREPARED) == before
+
+
+def test_interrupted_run_leaves_everything(monkeypatch, capsys):
+    write_raw()
+    assert run(main, ["people"]) == 0
+    before = content(PREPARED)
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("models.people.preparation.write_plots", interrupt)
+    assert run(main, ["people"]) == 130
+    assert content(PREPARED) == before
+    assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["people"]
+
+
+def test_killed_between_the_renames_is_repaired():
+    write_raw()
+    assert run(main, ["people"]) == 0
+    before = content(PREPARED)
+    PREPARED.rename(PREPARED.with_name(".people.old"))
+    (PREPARED.parent / ".people.partial").mkdir()
+    Path("raw/annotations.json").write_text("{")
+    assert run(main, ["people"]) == 1
+    assert content(PREPARED) == before
+    assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["people"]
+
+
+def test_ready_splits():
+    write_raw(images=range(1, 21), folder="raw/a")
+    write_raw(images=range(11, 31), annotations=[annotation(1, image_id=12)], folder="raw/b", name="other.json")
+    write_params(
+        coco={
+            "images": {"train": "a/images", "validation": "b/images"},
+            "annotations": {"train": "a/annotations.json", "validation": "b/other.json"},
+            "validation_share": None,
+        }
+    )
+    assert run(main, ["people"]) == 0
+    assert [record["id"] for record in load("train")["images"]] == list(range(1, 21))
+    assert [record["id"] for record in load("validation")["images"]] == list(range(11, 31))
+    assert len(load("train")["annotations"]) == 40
+    assert len(load("validation")["annotations"]) == 1
+
+
+def test_empty_split(capsys):
+    write_raw(images=[1], annotations=[])
+    assert run(main, ["people"]) == 1
+    assert "has no image" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("with_plots")
+def test_drawn_people():
+    write_params(kind="synthetic", source="models/people/synthetic", synthetic=SYNTHETIC_SECTION)
+    assert run(main, ["people"]) == 0
+    statistics = json.loads((PREPARED / "statistics.json").read_text())
+    assert [statistics[split]["images"] for split in ("train", "validation")] == [5, 2]
+    assert statistics["train"]["persons"] >= 5
+    assert not rows(PREPARED / "rejected.csv")
+    assert len(list((PREPARED / "images/train").glob("*.jpg"))) == 5
+
+
+# --- the entry in data/params.yaml ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "messages"),
+    [
+        (
+            {"sed": 7, "seed": "seven", "max_rejected": 1.5, "coco": COCO_SECTION | {"image": "x"}},
+            [
+                "data/params.yaml: datasets.people.seed: found 'seven'; expected an integer",
+                "datasets.people.sed: unknown key 'sed' (did you mean 'seed'?); allowed: coco, kind, max_rejected",
+                "datasets.people.max_rejected: found 1.5; expected less than or equal to 1",
+                "datasets.people.coco.image: unknown key 'image' (did you mean 'images'?); allowed: annotations, images",
+            ],
+        ),
+        ({"kind": "cocoa"}, ["datasets.people.kind: found 'cocoa'; expected 'synthetic' or 'coco'"]),
+        ({"kind": "synthetic"}, ["datasets.people: kind is 'synthetic', so there must be a section 'synthetic'"]),
+        ({"seed": True}, ["datasets.people.seed: found True"]),
+        ({"coco": {"images": "images"}}, ["people.coco.annotations: missing", "coco.validation_share: missing"]),
+        ({"coco": COCO_SECTION | {"validation_share": None}}, ["datasets.people.coco: validation_share must be null"]),
+        ({"coco": COCO_SECTION | {"validation_share": math.nan}}, ["datasets.people.coco.validation_share: found"]),
+        (
+            {"coco": COCO_SECTION | {"annotations": {"train": "a", "val": "b"}, "validation_share": None}},
+            ["coco.annotations.validation: missing", "coco.annotations.val: unknown key", "allowed: train"],
+        ),
+        (
+            {"synthetic": SYNTHETIC_SECTION | {"cluter": 1}},
+            ["synthetic.cluter: unknown key 'cluter' (did you mean 'clutter'?)"],
+        ),
+        ({"source": "nowhere"}, ["datasets.people.source: no folder nowhere"]),
+        ({"coco": COCO_SECTION | {"images": "../elsewhere"}}, ["datasets.people.coco.images: ../elsewhere leaves"]),
+        ({"coco": COCO_SECTION | {"annotations": "/etc/passwd"}}, ["people.coco.annotations: /etc/passwd leaves"]),
+        ({"coco": COCO_SECTION | {"annotations": "none.json"}}, ["none.json: cannot be read: No such file"]),
+    ],
+)
+def test_faulty_entries(changes, messages, capsys):
+    write_raw(images=[1], annotations=[])
+    write_params(**changes)
+    assert run(main, ["people"]) == 1
+    error = capsys.readouterr().err
+    for message in messages:
+        assert message in error
+    assert "Traceback" not in error
+    assert not list(Path("data").glob("prepared/*"))
+
+
+def test_unknown_dataset(capsys):
+    assert run(main, ["peopel"]) == 1
+    assert "datasets.peopel: no such dataset (did you mean 'people'?); there are people" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["datasets: [", "datasets: 5", "", "datasets: {../x: {}}"])
+def test_faulty_params(text):
+    Path("data/params.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"data/params\.yaml"):
+        read_dataset("../x")
+
+
+def test_numbers_are_read_as_dvc_reads_them():
+    Path("data/params.yaml").write_text(Path("data/params.yaml").read_text().replace("0.0", "5e-2"))
+    assert read_dataset("people").max_rejected == 0.05
+
+
+# --- real data ---
+
+
+@needs_real
+def test_counts_on_real_data():
+    write_params(source=str(REAL))
+    assert run(main, ["people"]) == 0
+    reference = COCO(str(REAL / "annotations.json"))
+    every = reference.loadAnns(reference.getAnnIds())
+    persons = reference.loadAnns(reference.getAnnIds(catIds=reference.getCatIds(["person"]), iscrowd=False))
+    statistics = json.loads((PREPARED / "statistics.json").read_text()).values()
+    assert not rows(PREPARED / "rejected.csv")
+    for key, expected in {
+        "images": len(reference.getImgIds()),
+        "persons": len(persons),
+        "persons_with_keypoints": sum(any(one["keypoints"][2::3]) for one in persons),
+        "crowds": sum(one["iscrowd"] for one in every),
+    }.items():
+        assert sum(one[key] for one in statistics) == expected
+    assert sum(one["persons_per_image"].get("0", 0) for one in statistics) == len(reference.getImgIds()) - len(
+        {one["image_id"] for one in persons}
+    )
+    kept = [record for split in ("train", "validation") for record in load(split)["annotations"]]
+    assert sorted(kept, key=lambda one: one["id"]) == sorted(every, key=lambda one: one["id"])
