@@ -100,10 +100,12 @@ class ResumePoints:
         (temporary / TREE).write_text(json.dumps(tree), encoding="utf-8")
         for path in (temporary / TENSORS, temporary / TREE, temporary):
             _flush(path)
-        shutil.rmtree(final, ignore_errors=True)
+        if final.is_dir():  # of the same iteration: findable, as the oldest, until the new one stands
+            shutil.rmtree(self.folder / "0", ignore_errors=True)
+            final.rename(self.folder / "0")
         temporary.rename(final)
         _flush(self.folder)
-        for older in self._complete():
+        for older in self.folder.glob("[0-9]*"):
             if older != final:
                 shutil.rmtree(older)
 
@@ -123,7 +125,9 @@ class ResumePoints:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _complete(self) -> list[Path]:
-        return sorted(path for path in self.folder.glob("[0-9]*") if path.is_dir())
+        """Return the states, oldest first; a process killed while it removes one leaves a folder that is none."""
+        folders = sorted(self.folder.glob("[0-9]*"))
+        return [path for path in folders if all((path / name).is_file() for name in (TREE, TENSORS))]
 
 
 def _flush(path: Path) -> None:

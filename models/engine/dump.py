@@ -44,6 +44,8 @@ def write_value(path: Path, value: Tensor) -> None:
 def read_value(path: Path) -> Array:
     """Read what `write_value` wrote: float32, channel first, in its own range."""
     if path.name.endswith(SUFFIX["array"]):
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; run eval-dump again")
         return np.asarray(np.load(path, allow_pickle=False), dtype=np.float32)
     pixels = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
     if pixels is None:

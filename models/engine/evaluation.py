@@ -21,6 +21,8 @@ from models.engine.seeding import generator, seed_here
 from models.engine.state import State, batch_size
 from models.engine.steps import WeightedLoss
 
+PLACE = ("mode", "index", "draw", "dataset")  # where a row stands; an instance's own numbers of these names give way
+
 
 class Evaluation:
     """Writes one dump. Losses see the weight-free values of each instance, wherever a mode has the names they read.
@@ -58,7 +60,8 @@ class Evaluation:
         with tqdm(total=len(names), unit="image", desc="eval-dump", disable=not runtime.progress) as progress:
             for place, batch in enumerate(loader):
                 size = batch_size(batch)
-                ids = [{"index": i, "dataset": names[i], **row} for i, row in enumerate(_numbers(batch), start=first)]
+                own = ({k: v for k, v in row.items() if k not in PLACE} for row in _numbers(batch))
+                ids = [{"index": i, "dataset": names[i], **row} for i, row in enumerate(own, start=first)]
                 files = self._save("inputs", batch, evaluate.inputs, [str(row["index"]) for row in ids])
                 for name, mode in evaluate.modes.items():
                     for draw in range(mode.repeat):

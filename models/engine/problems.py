@@ -13,6 +13,15 @@ from models.engine.errors import UserError, nearest
 
 Model = TypeVar("Model", bound=BaseModel)
 
+PHRASES = {
+    "String should match pattern '^[A-Za-z_][A-Za-z0-9_]*$'": "a name of letters, digits and underscores",
+    "List should have": "a list of",
+    "Dictionary should have": "a map of",
+    " after validation": "",
+    "Field required": "one value more",
+    "an object": "a map",
+}
+
 
 @dataclass
 class Problems:
@@ -56,7 +65,7 @@ def validated(model: type[Model], content: dict[str, Any], problems: Problems, p
 
 
 def _report(detail: ErrorDetails, content: Any, model: type[BaseModel], problems: Problems, prefix: str) -> None:
-    location = [str(part) for part in detail["loc"]]
+    location = [str(part) for part in detail["loc"] if part != "[key]"]
     key = ".".join(([prefix] if prefix else []) + location) or "the file"
     if detail["type"] == "extra_forbidden":
         problems.add_unknown(key, location[-1], _siblings(model, detail["loc"][:-1]), "key")
@@ -70,7 +79,12 @@ def _report(detail: ErrorDetails, content: Any, model: type[BaseModel], problems
 
 def expectation(message: str) -> str:
     """Return what pydantic's `message` asks for."""
-    return message.removeprefix("Input should be ").replace("a valid", "a").replace("a integer", "an integer")
+    if "JsonOrPython" in message:  # a class that no YAML value can be
+        return "another form"
+    allowed = message.removeprefix("Input should be ").replace("a valid", "a").replace("a integer", "an integer")
+    for found, said in PHRASES.items():
+        allowed = allowed.replace(found, said)
+    return allowed
 
 
 def _siblings(model: Any, location: Sequence[int | str]) -> list[str]:

@@ -22,7 +22,7 @@ from models.engine.yaml12 import read_yaml, to_yaml
 DATASET = Slot("dataset", Examples)
 NETWORK = Slot("network", nn.Module)
 LOSS = Slot("loss", Loss)
-OPTIMIZER = Slot("optimizer", torch.optim.Optimizer)
+OPTIMIZER = Slot("optimizer", torch.optim.Optimizer, home="models.engine.optimizers")
 INJECTOR = Slot("injector", Injector, home="models.engine.injectors")
 SCORE = Slot("score", Score)
 PICTURE = Slot("picture", Picture)
@@ -80,6 +80,7 @@ class _Check:
     def __init__(self, recipe: Recipe, problems: Problems) -> None:
         self.recipe, self.problems = recipe, problems
         self.networks: dict[str, type[nn.Module]] = {}
+        self.names_known = True  # until a dataset or an injector cannot be read: what it would provide is then unknown
 
     def run(self) -> None:
         for name, network in self.recipe.networks.items():
@@ -111,7 +112,9 @@ class _Check:
         provided = []
         for name, entry in getattr(self.recipe.data, split).items():
             kind = self._declared(entry, DATASET, f"data.{split}.{name}")
-            if kind is not None:
+            if kind is None:
+                self.names_known = False
+            else:
                 provided.append(set(kind.provides(entry.arguments)))
         return set.intersection(*provided) if provided else set()
 
@@ -140,8 +143,10 @@ class _Check:
             if built is not None:
                 self._roles(type(built), loss.inputs, f"{key}.inputs", "role")
         for name in self.recipe.steps:
-            if not any(self.recipe.loss_step(loss) == name for loss in self.recipe.losses):
-                self.problems.add(f"steps.{name}", "no loss belongs to it: it would train nothing")
+            belonging = [loss for key, loss in self.recipe.losses.items() if self.recipe.loss_step(key) == name]
+            if not any(loss.weight for loss in belonging):
+                what = "every loss that belongs to it has weight 0" if belonging else "no loss belongs to it"
+                self.problems.add(f"steps.{name}", f"{what}: it would train nothing")
 
     def _roles(self, kind: type[nn.Module], given: Mapping[str, Any], key: str, what: str) -> None:
         parameters = dict(list(inspect.signature(kind.forward).parameters.items())[1:])
@@ -161,7 +166,7 @@ class _Check:
             key = f"steps.{name}"
             names = {found for found, origin in visible.items() if origin is None or _covers(origin, step)}
             self._known(step.detach, names, f"{key}.detach")
-            names = self._injectors(step.injectors, names, f"{key}.injectors")
+            names = self._injectors(step.injectors, names, f"{key}.injectors", visible.keys() - names)
             for loss in (loss for loss in self.recipe.losses if self.recipe.loss_step(loss) == name):
                 for role, wanted in self.recipe.losses[loss].inputs.items():
                     self._known([wanted], names, f"losses.{loss}.inputs.{role}")
@@ -169,17 +174,21 @@ class _Check:
             visible |= {found: gate for found in names - visible.keys()}
         return set(visible)
 
-    def _injectors(self, entries: Mapping[str, Declaration], names: set[str], key: str) -> set[str]:
-        names = set(names)
+    def _injectors(
+        self, entries: Mapping[str, Declaration], names: set[str], key: str, hidden: Iterable[str] = ()
+    ) -> set[str]:
+        """Return `names` and what the injectors add; `hidden` names are taken, but not there in every iteration."""
+        names, hidden = set(names), set(hidden)
         for name, entry in entries.items():
             injector = construct(entry.type, entry.arguments, INJECTOR, f"{key}.{name}", self.problems)
             if injector is None:
+                self.names_known = False
                 continue
             self._known(injector.reads, names, f"{key}.{name}")
             if isinstance(injector, Forward):
                 self._forward(injector, f"{key}.{name}")
             for added in injector.adds:
-                if added in names:
+                if added in names | hidden:
                     self.problems.add(
                         f"{key}.{name}", f"adds {added!r}, which is there already: a name is written once"
                     )
@@ -191,13 +200,15 @@ class _Check:
             self.problems.add_unknown(f"{key}.network", injector.network, self.recipe.networks, "network")
         elif kind := self.networks.get(injector.network):
             self._roles(kind, {**injector.inputs, **injector.args}, key, "input")
+            for both in injector.inputs.keys() & injector.args.keys():
+                self.problems.add(f"{key}.args.{both}", f"{both!r} is among the inputs already")
             outputs = getattr(kind, "outputs", injector.outputs)
             for output in injector.outputs:
                 if output not in outputs:
                     self.problems.add_unknown(f"{key}.outputs", output, outputs, f"output of {kind.__name__}")
 
     def _known(self, wanted: Iterable[str], names: set[str], key: str) -> None:
-        for name in wanted:
+        for name in wanted if self.names_known else ():
             if name not in names:
                 self.problems.add_unknown(key, name, names, "name: nobody provides")
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from accelerate import Accelerator
 from torch import Tensor
@@ -69,11 +68,12 @@ class Reporter:
         sheet = side_by_side(rows, list(columns))
         save_picture(self.folder / "samples" / f"{iteration:08d}.png", sheet)
         for tracker in self.accelerator.trackers:
-            if hasattr(tracker, "log_images"):
-                images = (
-                    {"samples.png": sheet} if tracker.name == "dvclive" else {"samples": sheet[None].astype(np.uint8)}
-                )
-                tracker.log_images(images, step=iteration)
+            if tracker.name == "dvclive":
+                tracker.tracker.log_image("samples.png", sheet)  # Accelerate has no name for it
+            elif tracker.name == "tensorboard":
+                tracker.log_images({"samples": sheet[None]}, step=iteration, dataformats="NHWC")
+            elif tracker.name == "wandb":
+                tracker.log_images({"samples": sheet[None]}, step=iteration)
 
     def say(self, message: str) -> None:
         """Print a line above the progress bar, once over all processes."""

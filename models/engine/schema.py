@@ -80,6 +80,12 @@ class StepEntry(Section):
     after: Position = 0
     before: Count | None = None
 
+    @model_validator(mode="after")
+    def _runs(self) -> "StepEntry":
+        if self.before is not None and self.before <= self.after:
+            raise ValueError(f"after {self.after} and before {self.before}: it would never run")
+        return self
+
 
 class Ema(Section):
     """Exponential moving average of the weights; what is evaluated and written where it is on."""

@@ -15,6 +15,7 @@ import torch
 def derive(seed: int, *words: str | int) -> int:
     """Return a 63-bit seed for the place that `words` name, independent for different places."""
     entropy = [seed, *(word if isinstance(word, int) else zlib.crc32(word.encode()) for word in words)]
+    entropy.append(len(words))  # without it, zeros at the end would make no difference
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 

@@ -147,7 +147,7 @@ class Trainer:
     def iterate(self, batch: dict[str, Any], index: int) -> None:
         """Take one iteration on a batch, `index` within its epoch: the hook, the records, what is due."""
         seed_here(self.recipe.seed, "iteration", self.iteration, self.accelerator.process_index)
-        reports = self._call("train_step", batch, index)
+        reports = self._call("train_step", batch, index) or {}
         self.iteration += 1
         self._after(reports)
 
@@ -224,6 +224,8 @@ class Trainer:
         recipe, accelerator = self.recipe, self.accelerator
         self.train_data, self.validation_data = build_datasets(recipe, "train"), build_datasets(recipe, "validation")
         networks = build_networks(recipe)
+        for name in networks.keys() - {trained for step in recipe.steps.values() for trained in step.trains}:
+            networks[name].eval().requires_grad_(False)  # loaded and kept as it is, running statistics included
         live = {name: accelerator.prepare_model(network) for name, network in networks.items()}
         self.averages = {name: self._average(network) for name, network in networks.items()}
         evaluated = {n: a.module if isinstance(a, AveragedModel) else networks[n] for n, a in self.averages.items()}
@@ -269,7 +271,8 @@ class Trainer:
 
     def _validation_loader(self, workers: int, size: int | None = None) -> Any:
         lengths = {name: len(data) for name, data in self.validation_data.items()}
-        batches = ValidationBatches(lengths, size or self.recipe.evaluate.batch_size)
+        # not `evaluate.batch_size`: noise is drawn a batch at a time, and the train stage does not track that section
+        batches = ValidationBatches(lengths, size or self.recipe.data.batch_size)
         return load_batches(Mixture(self.validation_data, self.recipe.seed), batches, workers)
 
     def _state_dict(self) -> dict[str, Any]:
@@ -327,7 +330,8 @@ class Trainer:
                 )
             callback = self._hooks[name][0] or getattr(self, name)
             parameters = inspect.signature(callback).parameters
-            if any(p.kind is p.VAR_KEYWORD for p in parameters.values()) and self._hooks[name][0] is not None:
+            written = self._hooks[name][0] or getattr(type(self), name) is not getattr(Trainer, name)
+            if any(p.kind is p.VAR_KEYWORD for p in parameters.values()) and written:
                 continue
             for keyword in kwargs:
                 if keyword not in parameters:

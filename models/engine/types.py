@@ -69,6 +69,8 @@ def _names(module: Any) -> set[str]:
 
 
 def _import(name: str) -> Any:
+    if not all(part.isidentifier() for part in name.split(".")):
+        return None
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -1,5 +1,6 @@
 """YAML as DVC reads it: version 1.2, in which `3e-4` is a number, `no` a text, and a key stands once."""
 
+import json
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}{where}: {what}: {str(error.problem).splitlines()[0]}") from None
     except YAMLError as error:
         raise UserError(f"{path}: not valid YAML: {error}") from None
+    try:
+        json.dumps(content, default=str)
+    except (TypeError, ValueError):
+        raise UserError(f"{path}: a key that is no plain text, or an alias inside what it stands for") from None
     if not isinstance(content, dict):
         raise UserError(f"{path}: found {type(content).__name__}, expected a mapping of sections")
     return content

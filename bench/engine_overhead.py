@@ -1,0 +1,100 @@
+"""What the engine costs over a bare PyTorch loop that does the same work: the step of params.yaml on fixed batches.
+
+Both run in one process, in turns, on the same network, losses, optimizer, clipping, schedule and moving average; the
+engine also records, counts and checks what is finite. `python -m bench.engine_overhead`
+"""
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from bench.table import show
+from models.engine.recipe import load_recipe
+from models.engine.schedules import Cosine, Linear, WarmUp
+from models.engine.trainer import Trainer
+from models.images import L1, L2
+from models.vunet import LatentKL, VUNet
+
+ROUNDS, STEPS = 12, 20
+
+
+def bare() -> Callable[[dict[str, Any]], None]:
+    """Return one iteration of params.yaml's training, written by hand."""
+    torch.manual_seed(0)
+    network = VUNet(image_size=64, nf_start=16, nf_max=32, initialisation="fan_in")
+    average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(0.99))
+    optimizer = torch.optim.Adam(network.parameters(), lr=8e-4, betas=(0.9, 0.99), fused=True)
+    rate, ramp, noise = (
+        WarmUp(30, Cosine(800, 4000, 1.0, 0.0)),
+        Linear(800, 2800, 0.0, 1.0),
+        Linear(800, 2800, 0.1, 1.0),
+    )
+    absolute, square, latent = L1(background=0.2), L2(background=0.2), LatentKL(unit="nats_per_element")
+    done = 0
+
+    def iteration(batch: dict[str, Any]) -> None:
+        nonlocal done
+        optimizer.param_groups[0]["lr"] = 8e-4 * rate(done)
+        found = network(batch["pose"], batch["appearance"], mode="train", noise_scale=noise(done))
+        pixels = {"image": found["image"], "target": batch["target"], "mask": batch["mask"]}
+        kl = latent(posterior=found["q_means"], prior=found["p_means"], image=batch["target"])
+        loss = 4 * absolute(**pixels).mean() + 8 * square(**pixels).mean() + ramp(done) * kl.mean()
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 8.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        average.update_parameters(network)
+        done += 1
+
+    return iteration
+
+
+def engine(folder: Path) -> Callable[[dict[str, Any]], None]:
+    """Return one iteration of the same through the engine, hooks and records included."""
+    trainer = Trainer(load_recipe(Path("params.yaml")), folder)
+
+    class Quiet:
+        def advance(self) -> None:
+            """Stand in for the progress bar, which a bare loop would have as well."""
+
+    trainer.reporter = Quiet()  # type: ignore[assignment]
+    trainer._due = lambda every: False  # type: ignore[method-assign]  # cadences are not part of the step
+
+    def iteration(batch: dict[str, Any]) -> None:
+        trainer.iterate(batch, 1)
+
+    return iteration
+
+
+def main() -> None:
+    """Print medians and their ratio."""
+    torch.set_num_threads(2)
+    random = torch.Generator().manual_seed(0)
+    names = ("pose", "appearance", "target")
+    batch = {name: torch.rand(4, 3, 64, 64, generator=random) * 2 - 1 for name in names}
+    batch["mask"] = (torch.rand(4, 1, 64, 64, generator=random) > 0.5).float()
+    times: dict[str, list[float]] = {"bare loop": [], "engine": []}
+    with tempfile.TemporaryDirectory() as folder:
+        iterations = {"bare loop": bare(), "engine": engine(Path(folder))}
+        for turn in range(ROUNDS + 1):
+            for name, iteration in iterations.items():
+                start = time.perf_counter()
+                for _ in range(STEPS):
+                    iteration(batch)
+                if turn:  # the first round warms up
+                    times[name].append((time.perf_counter() - start) / STEPS)
+    ratios = [e / b for e, b in zip(times["engine"], times["bare loop"], strict=True)]
+    base = statistics.median(times["bare loop"])
+    rows: list[list[object]] = [["", "ms/step", "ratio to bare"], ["bare loop", base * 1e3, 1.0]]
+    rows.append(["engine", statistics.median(times["engine"]) * 1e3, statistics.median(ratios)])
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()

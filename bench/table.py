@@ -1,0 +1,28 @@
+"""Timing a function, and printing rows as a table."""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+
+SECONDS = 4.0
+
+
+def seconds(function: Callable[[], object], at_least: int = 3, budget: float = SECONDS) -> float:
+    """Return the median time of `function` over `budget` seconds, after one call that does not count."""
+    function()
+    times: list[float] = []
+    while len(times) < at_least or sum(times) < budget:
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def show(rows: Sequence[Sequence[object]]) -> None:
+    """Print rows, the first of them the head, in aligned columns."""
+    texts = [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
+    widths = [max(len(row[column]) for row in texts) for column in range(len(texts[0]))]
+    for place, row in enumerate(texts):
+        print("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)), flush=True)
+        if place == 0:
+            print("  ".join("-" * width for width in widths))

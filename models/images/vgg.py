@@ -1,0 +1,143 @@
+"""VGG19's feature stack up to relu5_2 (Simonyan and Zisserman, ICLR 2015), for comparing images. Never trained."""
+
+import hashlib
+import math
+import os
+import re
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from models.engine.errors import UserError
+from models.images import winograd
+
+BLOCKS = ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512, 512))  # a 2 x 2 max pool between blocks
+MEAN = (0.485, 0.456, 0.406)  # of ImageNet's RGB in [0, 1]
+STD = (0.229, 0.224, 0.225)
+REPOSITORY, FILE = "timm/vgg19.tv_in1k", "model.safetensors"
+REMEDY = (
+    f"give `source` the path of {FILE} from https://huggingface.co/{REPOSITORY}, or 'hub' to fetch it, "
+    "or 'random' for fixed random weights"
+)
+
+
+def _layers() -> list[list[tuple[str, int, int]]]:
+    """For each block its convolutions as (state key, input channels, output channels)."""
+    layers, index, inputs = [], 0, 3
+    for widths in BLOCKS:
+        block = []
+        for outputs in widths:
+            block.append((f"features.{index}", inputs, outputs))
+            index, inputs = index + 2, outputs  # a ReLU after each convolution
+        layers.append(block)
+        index += 1  # the pool
+    return layers
+
+
+LAYERS = _layers()
+
+
+class VGG19:
+    """The stack as a function of images; its weights take no gradient and belong to no module's state."""
+
+    def __init__(self, weights: dict[str, Tensor]) -> None:
+        """`weights` as the published file names them: `features.<n>.weight` (K, C, 3, 3), `features.<n>.bias` (K,)."""
+        self.weights = weights
+
+    def features(self, images: Tensor, depth: int) -> list[Tensor]:
+        """Images (N, 3, H, W) in [-1, 1] to the first `depth` of relu1_2, relu2_2, relu3_2, relu4_2, relu5_2.
+
+        Map i (from 1) has 64, 128, 256, 512, 512 channels at H / 2^(i-1) pixels; values outside [-1, 1] are clamped.
+        """
+        like = images.new_tensor
+        x = (((images + 1) / 2).clamp(0, 1) - like(MEAN).view(3, 1, 1)) / like(STD).view(3, 1, 1)
+        x = x.contiguous(memory_format=torch.channels_last)
+        features = []
+        for number, block in enumerate(LAYERS[:depth], start=1):
+            for position, (key, _, _) in enumerate(block, start=1):
+                x = self._convolve(x, key).relu_()
+                if position == 2:
+                    features.append(x)
+                    if number == depth:
+                        break
+            x = F.max_pool2d(x, 2) if number < depth else x
+        return features
+
+    def _convolve(self, x: Tensor, key: str) -> Tensor:
+        if self.weights[f"{key}.weight"].device != x.device:
+            self.weights = {name: weight.to(x.device) for name, weight in self.weights.items()}
+        weight, bias = (self.weights[f"{key}.{part}"] for part in ("weight", "bias"))
+        # Autocast converts by itself; otherwise the input's precision decides.
+        if not torch.is_autocast_enabled(x.device.type):
+            weight, bias = weight.to(x.dtype), bias.to(x.dtype)
+        return winograd.convolve(x, weight, bias)
+
+
+def load(source: str, *, seed: int = 0, sha256: str | None = None) -> VGG19:
+    """VGG19 with the weights of `source`: "random", "hub", or the path of a safetensors file.
+
+    "random" draws normal weights of variance 2 / fan_in (He et al., ICCV 2015) from `seed`, biases 0. "hub" fetches
+    `timm/vgg19.tv_in1k` (ImageNet weights) through huggingface_hub, from HF_ENDPOINT where that is set. A file is
+    compared with `sha256` where given, one from the hub otherwise with the checksum that the hub states.
+    """
+    if source == "random":
+        return VGG19(_random_weights(seed))
+    path = _fetch() if source == "hub" else Path(source)
+    if not path.is_file():
+        raise UserError(f"VGG19 weights: no file {path}; {REMEDY}")
+    stated = path.resolve().name if source == "hub" else ""  # the hub's cache names a large file by its checksum
+    expected = sha256 or (stated if re.fullmatch("[0-9a-f]{64}", stated) else None)
+    if expected:
+        _verify(path, expected)
+    return VGG19(_read(path))
+
+
+def _random_weights(seed: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    weights = {}
+    for key, inputs, outputs in (layer for block in LAYERS for layer in block):
+        draw = torch.randn(outputs, inputs, 3, 3, generator=generator)
+        weights[f"{key}.weight"] = draw * math.sqrt(2 / (9 * inputs))
+        weights[f"{key}.bias"] = torch.zeros(outputs)
+    return weights
+
+
+def _fetch() -> Path:
+    from huggingface_hub import hf_hub_download  # slow to import, and most runs do without
+
+    endpoint = os.environ.get("HF_ENDPOINT")
+    try:
+        return Path(hf_hub_download(REPOSITORY, FILE, endpoint=endpoint))
+    except (OSError, ValueError) as error:
+        where = endpoint or "the hub"
+        raise UserError(f"VGG19 weights: {REPOSITORY} could not be fetched from {where} ({error}); {REMEDY}") from error
+
+
+def _verify(path: Path, expected: str) -> None:
+    with path.open("rb") as handle:
+        found = hashlib.file_digest(handle, "sha256").hexdigest()
+    if found != expected.lower():
+        raise UserError(f"VGG19 weights: {path} has SHA-256 {found}, expected {expected}; delete it and fetch it again")
+
+
+def _read(path: Path) -> dict[str, Tensor]:
+    wanted: dict[str, tuple[int, ...]] = {}
+    for key, inputs, outputs in (layer for block in LAYERS for layer in block):
+        wanted |= {f"{key}.weight": (outputs, inputs, 3, 3), f"{key}.bias": (outputs,)}
+    weights = {}
+    try:
+        with safe_open(path, framework="pt") as file:
+            present = set(file.keys())
+            for name, shape in wanted.items():
+                if name not in present:
+                    raise UserError(f"VGG19 weights: {path} has no tensor {name!r}; {REMEDY}")
+                weights[name] = file.get_tensor(name).float()
+                if weights[name].shape != shape:
+                    found = tuple(weights[name].shape)
+                    raise UserError(f"VGG19 weights: {path}: {name} has shape {found}, expected {shape}; {REMEDY}")
+    except SafetensorError as error:
+        raise UserError(f"VGG19 weights: {path} is no safetensors file ({error}); {REMEDY}") from error
+    return weights

@@ -1,0 +1,34 @@
+import functools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState
+
+from models.engine import trainer
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_code_version() -> Iterator[None]:
+    """Whoever edits `models` while the tests run changes no comparison of two runs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trainer, "code_version", functools.cache(trainer.code_version))
+        yield
+
+
+@pytest.fixture(autouse=True)
+def fresh_process() -> Iterator[None]:
+    """One thread, and none of the settings that an accelerator or a trainer leaves in the process."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield
+    torch.use_deterministic_algorithms(False)
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """The folder of a run."""
+    return tmp_path / "run"

@@ -1,0 +1,119 @@
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+import toy
+
+from models.engine.batches import Mixture, TrainBatches, ValidationBatches, load_batches, spread
+from models.engine.errors import UserError
+
+
+def sampler(lengths, weights=None, size=4, seed=1, **rest):
+    return TrainBatches(lengths, weights or dict.fromkeys(lengths, 1.0), size, seed, **rest)
+
+
+def test_an_epoch_is_a_permutation_and_each_epoch_another():
+    batches = sampler({"a": 24})
+    assert batches.batches_per_epoch == 6
+    epochs = [[key for batch in islice(batches, 6 * n, 6 * n + 6) for key in batch] for n in range(3)]
+    for number, epoch in enumerate(epochs):
+        assert sorted(epoch) == [("a", number, index) for index in range(24)]
+    orders = [[index for _, _, index in epoch] for epoch in epochs]
+    assert orders[0] != orders[1] != orders[2] != orders[0]
+    assert orders[0] != list(range(24))
+
+
+def test_the_remainder_of_an_epoch_changes():
+    batches = sampler({"a": 22})
+    assert batches.batches_per_epoch == 5
+    left = [set(range(22)) - {i for batch in islice(batches, 5 * n, 5 * n + 5) for *_, i in batch} for n in range(3)]
+    assert [len(rest) for rest in left] == [2, 2, 2]
+    assert left[0] != left[1]
+
+
+def test_order_depends_on_the_seed_alone():
+    first, again, other = (list(islice(sampler({"a": 24}, seed=seed), 9)) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+@pytest.mark.parametrize("start", [0, 1, 4, 5, 6, 11, 23])
+def test_starting_later_gives_the_tail(start):
+    lengths, weights = {"a": 22, "b": 9}, {"a": 2.0, "b": 1.0}
+    whole = list(islice(sampler(lengths, weights), 30))
+    assert list(islice(sampler(lengths, weights, start=start), 30 - start)) == whole[start:]
+
+
+def test_batches_come_in_proportion_to_the_weights():
+    batches = sampler({"a": 10_000, "b": 10_000, "c": 10_000}, {"a": 3.0, "b": 1.0, "c": 0.5}, size=10)
+    names = [batch[0][0] for batch in islice(batches, 900)]
+    assert {name: names.count(name) for name in "abc"} == {"a": 600, "b": 200, "c": 100}
+    for count in (9, 45, 450):  # at any time within one batch of the exact share
+        for name, share in (("a", 6 / 9), ("b", 2 / 9), ("c", 1 / 9)):
+            assert abs(names[:count].count(name) - share * count) <= 1
+    assert all(len({name for name, _, _ in batch}) == 1 for batch in islice(batches, 50))
+
+
+def test_an_epoch_ends_with_the_first_dataset_that_runs_out():
+    batches = sampler({"a": 100, "b": 9}, {"a": 1.0, "b": 1.0})
+    names = [name for name, _ in batches.plan]
+    assert names.count("b") == 2  # 9 examples make two batches of 4
+    assert names.count("a") in (2, 3)
+    epochs = [batch[0][1] for batch in islice(batches, 2 * len(names))]
+    assert epochs == [0] * len(names) + [1] * len(names)
+
+
+def test_fewer_examples_than_a_batch():
+    with pytest.raises(
+        UserError, match=r"data\.train\.small: 3 examples are fewer than one batch \(data\.batch_size: 4\)"
+    ):
+        sampler({"large": 50, "small": 3})
+
+
+def test_processes_partition_each_batch():
+    whole = list(islice(sampler({"a": 30}, size=6), 12))
+    shares = [list(islice(sampler({"a": 30}, size=6, share=slice(process, None, 3)), 12)) for process in range(3)]
+    for batch, *parts in zip(whole, *shares, strict=True):
+        assert [len(part) for part in parts] == [2, 2, 2]
+        assert sorted(key for part in parts for key in part) == sorted(batch)
+
+
+def test_validation_is_everything_once_in_order():
+    batches = ValidationBatches({"b": 7, "a": 3}, 3)
+    assert [len(batch) for batch in batches] == [3, 3, 1, 3]
+    assert len(batches) == 4
+    assert [key for batch in batches for key in batch] == [("b", 0, i) for i in range(7)] + [
+        ("a", 0, i) for i in range(3)
+    ]
+
+
+def first_batches(workers, count=7):
+    mixture = Mixture({"a": toy.Ramps(14, jitter=0.5), "b": toy.Ramps(9, jitter=0.1)}, seed=11)
+    loader = load_batches(mixture, sampler({"a": 14, "b": 9}, {"a": 2.0, "b": 1.0}), workers)
+    return [batch["x"] for batch in islice(loader, count)]
+
+
+def test_workers_do_not_change_the_batches():
+    alone, one, two = (torch.stack(first_batches(workers)) for workers in (0, 1, 2))
+    assert torch.equal(alone, one)
+    assert torch.equal(alone, two)
+
+
+def test_an_example_is_seeded_by_dataset_epoch_and_index():
+    data = toy.Ramps(5, jitter=1.0)
+    mixture = Mixture({"a": data, "b": data}, seed=11)
+    keys = [("a", 0, 1), ("a", 1, 1), ("b", 0, 1)]
+    noisy = [mixture[key]["x"] for key in keys]
+    assert not np.array_equal(noisy[0], noisy[1])
+    assert not np.array_equal(noisy[0], noisy[2])
+    mixture[("a", 0, 4)]
+    assert np.array_equal(noisy[0], mixture[keys[0]]["x"])
+    assert not np.array_equal(noisy[0], Mixture({"a": data}, seed=12)[keys[0]]["x"])
+
+
+@pytest.mark.parametrize(
+    ("length", "count", "expected"),
+    [(10, 5, [0, 2, 4, 6, 8]), (10, 3, [0, 3, 6]), (3, 8, [0, 1, 2]), (1, 1, [0]), (1000, 4, [0, 250, 500, 750])],
+)
+def test_spread(length, count, expected):
+    assert spread(length, count) == expected

@@ -1,0 +1,159 @@
+import numpy as np
+import pytest
+import torch
+import toy
+
+from models.engine.dump import Dump, Table, read_value, write_value
+from models.engine.errors import UserError
+
+RANDOM = np.random.default_rng(5)
+
+
+@pytest.mark.parametrize(
+    ("name", "channels", "low", "tolerance"),
+    [("a.image.png", 3, -1.0, 1 / 255), ("a.image.png", 1, -1.0, 1 / 255), ("a.mask.png", 1, 0.0, 0.5 / 255)],
+)
+def test_pictures_come_back_in_their_range(tmp_path, name, channels, low, tolerance):
+    value = RANDOM.uniform(low, 1, (channels, 5, 7)).astype(np.float32)
+    value[:, 0, 0], value[:, 0, 1] = low, 1.0
+    write_value(tmp_path / "deep" / name, torch.from_numpy(value))
+    found = read_value(tmp_path / "deep" / name)
+    assert found.shape == value.shape
+    assert found.dtype == np.float32
+    assert np.abs(found - value).max() <= tolerance + 1e-6  # half a level: 1/255 of [-1, 1], 0.5/255 of [0, 1]
+    assert found[0, 0, 0] == low
+    assert found[0, 0, 1] == 1.0
+
+
+def test_levels_are_rounded_to_the_nearest(tmp_path):
+    exact = torch.arange(256.0).reshape(1, 16, 16)
+    write_value(tmp_path / "a.image.png", (exact + 0.49) / 127.5 - 1)
+    np.testing.assert_allclose(read_value(tmp_path / "a.image.png"), exact / 127.5 - 1, atol=1e-6)
+    write_value(tmp_path / "a.mask.png", (exact - 0.49) / 255)
+    np.testing.assert_allclose(read_value(tmp_path / "a.mask.png"), exact / 255, atol=1e-6)
+
+
+def test_values_out_of_range_are_clipped(tmp_path):
+    write_value(tmp_path / "a.image.png", torch.tensor([[[-3.0, 3.0]]]))
+    assert read_value(tmp_path / "a.image.png").tolist() == [[[-1.0, 1.0]]]
+    write_value(tmp_path / "a.mask.png", torch.tensor([[[-3.0, 3.0]]]))
+    assert read_value(tmp_path / "a.mask.png").tolist() == [[[0.0, 1.0]]]
+
+
+def test_colours_keep_their_order(tmp_path):
+    import cv2
+
+    red = torch.tensor([1.0, -1.0, -1.0])[:, None, None].expand(3, 2, 2)
+    write_value(tmp_path / "a.image.png", red)
+    assert read_value(tmp_path / "a.image.png")[:, 0, 0].tolist() == [1.0, -1.0, -1.0]
+    assert cv2.imread(str(tmp_path / "a.image.png"))[0, 0].tolist() == [0, 0, 255]  # red also for everybody else
+
+
+def test_arrays_are_exact(tmp_path):
+    value = torch.from_numpy(RANDOM.normal(0, 1e3, (4, 2, 2)))
+    write_value(tmp_path / "a.npy", value)
+    found = read_value(tmp_path / "a.npy")
+    assert found.dtype == np.float32
+    assert np.array_equal(found, value.numpy().astype(np.float32))
+
+
+def test_nothing_is_unpickled(tmp_path):
+    np.save(tmp_path / "a.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    with pytest.raises(ValueError, match="allow_pickle"):
+        read_value(tmp_path / "a.npy")
+
+
+def test_a_picture_that_is_none(tmp_path):
+    (tmp_path / "a.image.png").write_bytes(b"no picture")
+    with pytest.raises(UserError, match=r"a\.image\.png: no readable picture; run eval-dump again"):
+        read_value(tmp_path / "a.image.png")
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Three rows of two modes, one cross, one average."""
+    table = Table(tmp_path / "instances.csv")
+    for place, mode in enumerate(["plain", "prior", "plain"]):
+        name = f"{mode}/{place:06d}.image.npy"
+        write_value(tmp_path / name, torch.full((1, 2, 2), float(place)))
+        other = name if mode == "plain" else ""
+        table.add({"mode": mode, "index": place, "loss.a": place / 3, "file.image": name, "file.rare": other})
+    table.close()
+    crosses = Table(tmp_path / "crosses.csv")
+    for row in range(2):
+        for column in range(2):
+            crosses.add({"cross": "grid", "row": row, "column": column, "file.image": "plain/000002.image.npy"})
+    crosses.close()
+    write_value(tmp_path / "averages" / "mean.npy", torch.ones(1, 2, 2))
+    return tmp_path
+
+
+def test_a_dump_reads_like_a_dataset(folder):
+    dump = Dump(folder)
+    assert len(dump) == 3
+    assert dump[1]["mode"] == "prior"
+    assert dump[1]["image"].tolist() == [[[1.0, 1.0], [1.0, 1.0]]]
+    assert "rare" not in dump[1]
+    assert "rare" in dump[2]
+    assert [row["loss.a"] for row in dump] == [0.0, 1 / 3, 2 / 3]  # every digit
+    assert dump.value(2, "image").mean() == 2
+    plain = dump.mode("plain")
+    assert plain.table["index"].tolist() == [0, 2]
+    assert plain[1]["image"].mean() == 2
+    assert plain.value(1, "image").mean() == 2
+    assert dump.cross("grid").table[["row", "column"]].to_numpy().tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert dump.cross("grid")[3]["image"].mean() == 2
+    assert dump.average("mean").tolist() == [[[1.0, 1.0], [1.0, 1.0]]]
+
+
+def test_files_are_read_when_they_are_asked_for(folder, monkeypatch):
+    from models.engine import dump as module
+
+    read = []
+    monkeypatch.setattr(module, "read_value", lambda path: read.append(path.name))
+    dump = Dump(folder).mode("plain")
+    assert len(dump.table) == 2
+    assert not read
+    dump.value(0, "image")
+    assert read == ["000000.image.npy"]
+    next(iter(dump))
+    assert len(read) == 3  # both files of one row
+
+
+@pytest.mark.parametrize(
+    ("use", "said"),
+    [
+        (lambda dump: dump.mode("plan"), "instances.csv: no rows of mode 'plan'; there are plain, prior"),
+        (lambda dump: dump.cross("gird"), "crosses.csv: no cross 'gird'; there are grid"),
+        (lambda dump: dump.average("median"), "median.npy: no such average; evaluate.averages names those"),
+        (lambda dump: dump.value(0, "imag"), "nothing named 'imag' was saved; there are image, rare"),
+        (lambda dump: Dump(dump.folder / "elsewhere"), "no such file; run the eval-dump stage first"),
+    ],
+)
+def test_what_is_not_there(folder, use, said):
+    with pytest.raises(UserError) as caught:
+        use(Dump(folder))
+    assert said in str(caught.value)
+
+
+def test_a_dump_without_crosses(folder):
+    (folder / "crosses.csv").unlink()
+    with pytest.raises(UserError, match="no cross 'grid'; there are none"):
+        Dump(folder).cross("grid")
+
+
+def test_rows_of_a_table_have_the_columns_of_the_first(tmp_path):
+    table = Table(tmp_path / "t.csv")
+    table.add({"a": 1, "b": "x, y"})
+    table.add({"a": 2})
+    with pytest.raises(ValueError, match="'c'"):
+        table.add({"a": 3, "c": 1})
+    table.close()
+    assert (tmp_path / "t.csv").read_text() == 'a,b\n1,"x, y"\n2,\n'
+
+
+def test_the_toys_score_reads_a_dump(folder):
+    from models.engine.scores import Bootstrap
+
+    found = toy.Mean("loss.a")(Dump(folder), Bootstrap(10, 0.9, 0))
+    assert found["mean"]["value"] == pytest.approx(1 / 3)

@@ -1,0 +1,154 @@
+import numpy as np
+import pytest
+import torch
+import toy
+from accelerate import Accelerator
+
+from models.engine.assemble import build_networks
+from models.engine.dump import Dump
+from models.engine.evaluation import Evaluation
+from models.engine.seeding import generator
+
+PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
+MODES = {
+    "plain": {"injectors": {"paint": PAINT}, "save": {"image": "array"}},
+    "noisy": {"injectors": {"paint": {**PAINT, "args": {"noise": 0.5}}}, "save": {"image": "array"}, "repeat": 3},
+    "means": {"injectors": {"paint": {**PAINT, "outputs": {"mean": "mean"}}}, "save": {"mean": "array"}},
+}
+CHANGES = {
+    "data.validation.ramps.length": 7,
+    "data.train.ramps.jitter": 0.3,
+    "evaluate.batch_size": 3,
+    "evaluate.modes": MODES,
+    "evaluate.crosses": {
+        "grid": {"rows": ["x"], "columns": ["y"], "size": 3, "injectors": {"paint": PAINT},
+                 "save": {"image": "array", "x": "array", "y": "array"}},
+    },
+    "evaluate.averages": {"mean_x": {"of": "x", "examples": 5}, "mean_all": {"of": "y", "examples": 100}},
+}  # fmt: skip
+
+
+def dump_of(folder, changes=CHANGES, content=None):
+    recipe = toy.checked(changes, content)
+    networks = build_networks(recipe)
+    Evaluation(recipe, networks, folder, Accelerator()).write()
+    return Dump(folder), networks["painter"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return dump_of(tmp_path_factory.mktemp("dump"))
+
+
+def examples(count):
+    return [toy.Ramps(7).example(index, np.random.default_rng(0)) for index in range(count)]
+
+
+def test_every_instance_of_every_mode_in_order(made):
+    table = made[0].table
+    assert len(table) == 7 * (1 + 3 + 1)
+    assert made[0].mode("plain").table["index"].tolist() == list(range(7))  # batches of 3, 3 and 1
+    noisy = made[0].mode("noisy").table
+    assert sorted(zip(noisy["index"], noisy["draw"], strict=True)) == [(i, d) for i in range(7) for d in range(3)]
+    assert set(table["dataset"]) == {"ramps"}
+
+
+def test_losses_are_those_of_each_instance(made):
+    dump, painter = made
+    rows = dump.mode("plain").table
+    painter.eval()
+    for index, example in enumerate(examples(7)):
+        with torch.no_grad():
+            image = painter(torch.from_numpy(example["x"])[None])["image"][0].numpy().astype(np.float64)
+        error = np.abs(image - example["y"])
+        assert rows["loss.distance"][index] == pytest.approx(error.mean(), rel=1e-6)  # neither weight nor ramp
+        assert rows["loss.square"][index] == pytest.approx((error**2).mean(), rel=1e-6)
+
+
+def test_a_loss_is_left_out_where_a_mode_lacks_what_it_reads(made):
+    assert made[0].mode("means").table[["loss.distance", "loss.square"]].isna().all(axis=None)
+
+
+def test_files_are_the_instances_own(made):
+    dump, painter = made
+    for index, (row, example) in enumerate(zip(dump.mode("plain"), examples(7), strict=True)):
+        assert row["index"] == index
+        assert np.array_equal(row["y"], example["y"])
+        assert np.abs(row["x"] - example["x"]).max() <= 1 / 255 + 1e-6
+        with torch.no_grad():
+            expected = painter(torch.from_numpy(example["x"])[None])["image"][0].numpy()
+        np.testing.assert_allclose(row["image"], expected, atol=1e-6)
+        assert "mean" not in row
+    assert all(row["mean"].shape == (1, 1, 1) and "image" not in row for row in dump.mode("means"))
+
+
+def test_draws_differ_and_their_noise_is_the_asked(made):
+    dump, _ = made
+    plain = {row["index"]: row["image"] for row in dump.mode("plain")}
+    noise = np.stack([row["image"] - plain[row["index"]] for row in dump.mode("noisy")])
+    assert len({array.tobytes() for array in noise}) == len(noise) == 21
+    assert noise.std() == pytest.approx(0.5, rel=0.2)
+
+
+def test_the_same_bytes_again(made, tmp_path):
+    dump, _ = made
+    other, _ = dump_of(tmp_path)
+    files = sorted(path.relative_to(dump.folder) for path in dump.folder.rglob("*") if path.is_file())
+    assert len(files) > 50
+    for name in files:
+        assert (dump.folder / name).read_bytes() == (other.folder / name).read_bytes(), name
+
+
+def test_workers_do_not_matter(made, tmp_path):
+    other, _ = dump_of(tmp_path, CHANGES | {"runtime.workers": 1})
+    assert (made[0].folder / "instances.csv").read_bytes() == (other.folder / "instances.csv").read_bytes()
+
+
+def test_crosses_are_all_pairs(made):
+    dump, painter = made
+    pairs = dump.cross("grid")
+    chosen = [0, 2, 4]  # of 7, evenly
+    assert pairs.table[["row", "column"]].to_numpy().tolist() == [[r, c] for r in chosen for c in chosen]
+    data = examples(7)
+    for pair in pairs:
+        assert np.array_equal(pair["x"], data[pair["row"]]["x"])
+        assert np.array_equal(pair["y"], data[pair["column"]]["y"])
+        with torch.no_grad():
+            expected = painter(torch.from_numpy(data[pair["row"]]["x"])[None])["image"][0].numpy()
+        np.testing.assert_allclose(pair["image"], expected, atol=1e-6)
+
+
+def test_averages_are_means_over_training_examples(made):
+    data = toy.Ramps(22, jitter=0.3)
+    chosen = [data.example(i, generator(3, "average", i))["x"] for i in (0, 4, 8, 13, 17)]  # 22 / 5 apart
+    np.testing.assert_allclose(made[0].average("mean_x"), np.mean(chosen, axis=0, dtype=np.float64), atol=1e-6)
+    everything = [data.example(i, np.random.default_rng(0))["y"] for i in range(22)]
+    np.testing.assert_allclose(made[0].average("mean_all"), np.mean(everything, axis=0), atol=1e-6)
+
+
+def test_modes_of_the_networks_come_back(tmp_path):
+    recipe = toy.checked()
+    networks = build_networks(recipe)
+    networks["painter"].layer.eval()
+    Evaluation(recipe, networks, tmp_path, Accelerator()).write()
+    assert networks["painter"].training
+    assert networks["painter"].dropout.training
+    assert not networks["painter"].layer.training
+
+
+def test_a_loss_of_weight_0_has_no_column(tmp_path):
+    dump, _ = dump_of(tmp_path, {"losses.square.weight": 0.0})
+    assert "loss.distance" in dump.table
+    assert "loss.square" not in dump.table
+
+
+def test_several_datasets_and_names_of_their_own(tmp_path):
+    """Places count over the whole split; what an example calls `index` does not move it; texts are kept."""
+    named = {"type": "toy.Named", "length": 4}
+    both = {"first": named, "second": {**named, "length": 3, "offset": 2.0}}
+    dump, _ = dump_of(tmp_path, {"data.train": {"named": named}, "data.validation": both, "evaluate.batch_size": 3})
+    assert dump.table["index"].tolist() == list(range(7))
+    assert dump.table["dataset"].tolist() == ["first"] * 4 + ["second"] * 3
+    assert dump.table["word"].tolist() == ["w0", "w1", "w2", "w3", "w0", "w1", "w2"]
+    values = [row["y"].mean() for row in dump]
+    np.testing.assert_allclose(values, [0.0, 0.05, 0.1, 0.15, 1.0, 1.05, 1.1], atol=1e-6)

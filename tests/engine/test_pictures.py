@@ -1,0 +1,45 @@
+import cv2
+import numpy as np
+import torch
+
+from models.engine.pictures import as_pixels, save_picture, side_by_side
+
+
+def test_pixels_are_rounded_and_clipped():
+    values = torch.tensor([-2.0, -1.0, -0.998, 0.0, 0.5, 1.0, 3.0]).reshape(1, 1, 1, 7)
+    pixels = as_pixels(values)
+    assert pixels.shape == (1, 1, 7, 3)
+    assert pixels.dtype == np.uint8
+    exact = (values.double().numpy().clip(-1, 1) + 1) * 127.5
+    assert (np.abs(pixels[..., 0] - exact[:, 0]) <= 0.5 + 1e-3).all()
+    assert pixels[0, 0, [0, 1, 5, 6], 0].tolist() == [0, 0, 255, 255]
+    assert (pixels == pixels[..., :1]).all()  # gray
+
+
+def test_colours_keep_their_order(tmp_path):
+    image = torch.tensor([1.0, -1.0, 0.0]).reshape(1, 3, 1, 1).expand(2, 3, 4, 5)
+    pixels = as_pixels(image)
+    assert pixels.shape == (2, 4, 5, 3)
+    assert pixels[1, 0, 0].tolist() == [255, 0, 128]
+    save_picture(tmp_path / "a.png", pixels[0])
+    assert cv2.imread(str(tmp_path / "a.png"))[0, 0].tolist() == [128, 0, 255]
+    save_picture(tmp_path / "gray.png", pixels[0, ..., 0])
+    assert cv2.imread(str(tmp_path / "gray.png"), cv2.IMREAD_UNCHANGED).shape == (4, 5)
+
+
+def test_cells_stand_where_they_belong():
+    rows = [[np.full((32, 40, 3), 50 * row + 10 * column, np.uint8) for column in range(3)] for row in range(2)]
+    sheet = side_by_side(rows, ["a", "b", "c"], gap=2, cell=96)  # enlarged three times
+    assert sheet.shape == (18 + 2 * (96 + 2), 3 * (120 + 2), 3)
+    for row in range(2):
+        for column in range(3):
+            y, x = 18 + row * 98, column * 122
+            assert (sheet[y : y + 96, x : x + 120] == 50 * row + 10 * column).all()
+            assert (sheet[y + 96 : y + 98] == 255).all()
+    titles = sheet[:18]
+    assert all((titles[:, x : x + 122] < 128).any() for x in (0, 122, 244))
+
+
+def test_large_images_are_not_enlarged():
+    sheet = side_by_side([[np.zeros((100, 30, 3), np.uint8)]], ["only"])
+    assert sheet.shape == (18 + 102, 32, 3)

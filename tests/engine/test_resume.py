@@ -1,0 +1,234 @@
+"""A training that was killed goes on and ends in the same bytes; one made by something else begins again."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import toy
+
+from models.engine import trainer as engine
+from models.engine.trainer import Trainer
+
+STEPS, EVERY = 12, 4
+BASE = {"runtime.samples": None, "runtime.timing": False, "runtime.checkpoint_every": EVERY}
+BROKEN = {"data.train.ramps.broken_from": 19, "train.max_nonfinite": 9}
+RECIPES = {
+    "plain": (BASE, None),
+    "parts and skips": (BASE | BROKEN | {"train.accumulation": 3, "train.record_every": 5}, None),
+    "two steps": (BASE | {"train.ema": {"decay": 0.8}, "steps.critic.every": 1, "steps.painter.after": 3}, toy.gan()),
+    "epochs": (BASE | {"train.steps": ..., "train.epochs": 2, "train.evaluate_every": None}, None),
+}
+
+
+class Killed(BaseException):
+    pass
+
+
+class Stopping(Trainer):
+    """Notes the iterations it does; stops before iteration `stop`."""
+
+    stop: int | None = None
+
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        self.done = []
+
+    def train_step(self, batch, index):
+        if self.iteration == self.stop:
+            raise Killed
+        self.done.append(self.iteration)
+        return super().train_step(batch, index)
+
+
+def outputs(run):
+    return {
+        str(path.relative_to(run)): path.read_bytes()
+        for folder in ("model", "history")
+        for path in sorted((run / folder).rglob("*"))
+    }
+
+
+def fit(run, changes, content=None, stop=None):
+    trainer = Stopping(toy.checked(changes, content), run)
+    trainer.stop = stop
+    trainer.fit()
+    return trainer
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    """The outputs of each recipe, made once."""
+    found = {}
+
+    def outputs_of(name):
+        if name not in found:
+            run = tmp_path_factory.mktemp("whole") / "run"
+            fit(run, *RECIPES[name])
+            found[name] = outputs(run)
+        return found[name]
+
+    return outputs_of
+
+
+@pytest.mark.parametrize(
+    ("name", "stop"),
+    [("plain", stop) for stop in range(STEPS)]
+    + [(name, stop) for name in ("parts and skips", "two steps") for stop in (5, 9, 11)]
+    + [("epochs", 9)],
+)
+def test_goes_on_where_it_was_killed(name, stop, run, uninterrupted, capsys):
+    with pytest.raises(Killed):
+        fit(run, *RECIPES[name], stop=stop)
+    assert not (run / "model").exists()
+    saved = stop // EVERY * EVERY
+    trainer = fit(run, *RECIPES[name])
+    assert trainer.done == list(range(saved, trainer.last))
+    assert (f"resumed after iteration {saved}" in capsys.readouterr().out) == (saved > 0)
+    assert outputs(run) == uninterrupted(name)
+    assert not (run / "resume").exists()
+
+
+def test_counters_go_on(run):
+    nothing_but_nan = BASE | {"data.train.ramps.broken_from": 0, "train.max_nonfinite": 6}
+    with pytest.raises(Killed):
+        fit(run, nothing_but_nan, stop=5)
+    with pytest.raises(engine.UserError, match=r"6 updates in a row were not finite .* in iteration 6 "):
+        fit(run, nothing_but_nan)
+    shutil.rmtree(run)
+    with pytest.raises(Killed):
+        fit(run, BASE, stop=5)
+    assert fit(run, BASE).steps["painter"].updates == STEPS
+
+
+def test_killed_again_and_again(run, uninterrupted):
+    for stop in (5, 7, 8, 10):
+        with pytest.raises(Killed):
+            fit(run, *RECIPES["plain"], stop=stop)
+    assert fit(run, *RECIPES["plain"]).done == [8, 9, 10, 11]
+    assert outputs(run) == uninterrupted("plain")
+
+
+def test_killed_while_it_looks_at_validation(run, uninterrupted, monkeypatch):
+    def die(*arguments):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stopping, "eval_op", die)
+        with pytest.raises(Killed):
+            fit(run, *RECIPES["plain"])
+    assert fit(run, *RECIPES["plain"]).done == list(range(4, 12))
+    assert outputs(run) == uninterrupted("plain")
+
+
+def test_a_finished_run_begins_again(run, uninterrupted):
+    for _ in range(2):
+        assert fit(run, *RECIPES["plain"]).done == list(range(STEPS))
+        assert outputs(run) == uninterrupted("plain")
+
+
+WATCHED = ("fsync", "unlink", "rmdir", "rename", "replace", "mkdir")
+
+
+def train_and_die(run, point):
+    """In a child process: train, killed at call number `point` of whatever changes the disk; return the calls."""
+    calls = 0
+
+    def watched(call):
+        def wrapper(*arguments, **keywords):
+            nonlocal calls
+            calls += 1
+            if calls == point:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments, **keywords)
+
+        return wrapper
+
+    for name in WATCHED:
+        setattr(os, name, watched(getattr(os, name)))
+    Path.write_text = watched(Path.write_text)
+    fit(run, *RECIPES["plain"])
+
+
+def status_of_child(run, point):
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            train_and_die(run, point)
+            code = 0
+        finally:
+            os._exit(code)
+    return os.waitpid(child, 0)[1]
+
+
+@pytest.mark.parametrize("first", range(1, 8))
+def test_kill_9_at_any_change_of_the_disk(first, run, uninterrupted):
+    """Every seventh call is enough in one run; the seven of them cover all."""
+    went_on = []
+    for point in range(first, 200, 7):
+        status = status_of_child(run, point)
+        if not os.WIFSIGNALED(status):
+            assert status == 0
+            break
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        for folder in ("model", "history"):  # as DVC does before it runs the stage again
+            shutil.rmtree(run / folder, ignore_errors=True)
+        went_on.append(fit(run, *RECIPES["plain"]).done[0])
+        assert outputs(run) == uninterrupted("plain"), f"killed at call {point}"
+        shutil.rmtree(run)
+    assert {0, 4, 8} == set(went_on)
+
+
+def stored(folder, content="1"):
+    """A recipe whose data come from a prepared folder."""
+    folder.mkdir(exist_ok=True)
+    (folder / "manifest.json").write_text(json.dumps({"sha256": content}))
+    train = {"ramps": {"type": "toy.Stored", "length": 22, "root": str(folder)}}
+    return BASE | {"data.train": train}
+
+
+@pytest.mark.parametrize("what", ["recipe", "code", "packages", "data", "processes"])
+def test_refused_after_a_change_and_begun_again(what, run, tmp_path, monkeypatch, capsys):
+    changes = stored(tmp_path / "data")
+    with pytest.raises(Killed):
+        fit(run, changes, stop=9)
+    if what == "recipe":
+        changes |= {"losses.square.weight": 0.75}
+    elif what == "code":
+        monkeypatch.setattr(engine, "code_version", lambda: "changed")
+    elif what == "packages":
+        monkeypatch.setattr(engine, "package_versions", lambda: {"torch": "0.1"})
+    elif what == "data":
+        stored(tmp_path / "data", "2")
+    else:
+        point = next((run / "resume").glob("*/state.json"))
+        point.write_text(point.read_text().replace('"processes": "1"', '"processes": "2"'))
+    trainer = fit(run, changes)
+    assert trainer.done == list(range(STEPS))
+    said = capsys.readouterr().out
+    assert f"not resumed, training starts afresh: the state of iteration 8 was made by another {what}\n" in said
+    fit(tmp_path / "other", changes)
+    assert outputs(run) == outputs(tmp_path / "other")
+
+
+def test_what_may_not_change_a_result_does_not_stop_a_resume(run, uninterrupted):
+    with pytest.raises(Killed):
+        fit(run, *RECIPES["plain"], stop=9)
+    changes = BASE | {
+        "runtime.log_every": 1,
+        "runtime.checkpoint_every": 3,
+        "runtime.workers": 1,
+        "metrics.bootstrap": 3,
+    }
+    assert fit(run, changes).done == [8, 9, 10, 11]
+    assert outputs(run) == uninterrupted("plain")
+
+
+def test_data_that_are_not_prepared(run, tmp_path):
+    changes = stored(tmp_path / "people")
+    (tmp_path / "people" / "manifest.json").unlink()
+    with pytest.raises(engine.UserError, match=r"manifest\.json: no such file; run `dvc repro prepare@people` first"):
+        Trainer(toy.checked(changes), run)

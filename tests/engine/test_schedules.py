@@ -1,0 +1,114 @@
+import numpy as np
+import pytest
+import toy
+
+from models.engine.problems import Problems
+from models.engine.recipe import build_schedule, late_schedules
+from models.engine.schedules import Constant, Cosine, Exponential, Linear, Schedule, Step, WarmUp
+from models.engine.schema import Declaration
+from models.engine.steps import WeightedLoss
+
+STEPS = np.arange(0, 60)
+
+
+@pytest.mark.parametrize(
+    ("step", "value"),
+    [(0, 0.0), (1999, 0.0), (2000, 0.0), (2001, 1 / 1500), (2750, 0.5), (3499, 1499 / 1500), (3500, 1.0), (3501, 1.0)],
+)
+def test_kl_ramp_of_the_specification(step, value):
+    assert Linear(start=2000, end=3500, from_=0.0, to=1.0)(step) == pytest.approx(value, abs=1e-9)
+
+
+def share(start, end):
+    return np.clip((STEPS.astype(np.float64) - start) / (end - start), 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (Constant(0.3), np.full(60, 0.3)),
+        (Linear(10, 40, 0.2, -1.5), np.interp(STEPS, [10, 40], [0.2, -1.5])),
+        (Exponential(5, 45, 1e-4, 2.0), np.exp(np.log(1e-4) + share(5, 45) * (np.log(2.0) - np.log(1e-4)))),
+        (Cosine(10, 40, 1.0, 0.1), 0.1 + 0.9 * np.cos(share(10, 40) * np.pi / 2) ** 2),
+        (Step([10, 30], [1.0, 0.1, 0.01]), np.select([STEPS < 10, STEPS < 30], [1.0, 0.1], 0.01)),
+        (WarmUp(8), np.minimum(1, (STEPS + 1) / 8)),
+        (WarmUp(8, from_=0.5), np.clip((STEPS + 1) / 8, 0.5, 1)),
+        (WarmUp(8, from_=0.01, shape="exponential"), 10.0 ** (-2 * (1 - np.minimum(1, (STEPS + 1) / 8)))),
+        (
+            WarmUp(20, then=Linear(0, 40, 1.0, 0.0)),
+            np.minimum(1, (STEPS + 1) / 20) * np.interp(STEPS, [0, 40], [1.0, 0.0]),
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Schedule) else "",
+)
+def test_agrees_with_float64_numpy(schedule, expected):
+    np.testing.assert_allclose([schedule(int(step)) for step in STEPS], expected, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("schedule", [Linear(7, 31, 0.3, 0.7), Cosine(7, 31, 0.3, 0.7), Exponential(7, 31, 0.3, 0.7)])
+def test_ends_are_exact_and_last_is_where_change_ends(schedule):
+    assert schedule(7) == 0.3
+    assert schedule(31) == schedule(10**9) == 0.7
+    assert schedule(schedule.last - 1) != schedule(schedule.last) == schedule(schedule.last + 1)
+
+
+@pytest.mark.parametrize("shape", ["linear", "exponential"])
+@pytest.mark.parametrize("steps", [1, 3, 7, 30])
+def test_warm_up_reaches_exactly_one(steps, shape):
+    schedule = WarmUp(steps, from_=0.1, shape=shape)
+    assert schedule(steps - 1) == schedule(steps) == 1.0
+    assert all(schedule(step) < 1 for step in range(steps - 1))
+
+
+@pytest.mark.parametrize("kind", [Linear, Cosine, Exponential])
+def test_a_ramp_of_no_width_jumps_at_its_end(kind):
+    schedule = kind(5, 5, 0.2, 0.9)
+    assert [schedule(step) for step in (0, 4, 5, 6)] == [0.2, 0.2, 0.9, 0.9]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Linear(5, 4, 0.0, 1.0),
+        lambda: Cosine(-1, 4, 0.0, 1.0),
+        lambda: Exponential(0, 4, 0.0, 1.0),
+        lambda: Exponential(0, 4, 1.0, -1.0),
+        lambda: Step([3, 2], [1.0, 2.0, 3.0]),
+        lambda: Step([2, 2], [1.0, 2.0, 3.0]),
+        lambda: Step([2], [1.0]),
+        lambda: WarmUp(0),
+        lambda: WarmUp(3, from_=1.5),
+        lambda: WarmUp(3, shape="exponential"),
+    ],
+)
+def test_bad_arguments_are_refused(make):
+    with pytest.raises(ValueError, match=r"needed|must be positive"):
+        make()
+
+
+@pytest.mark.parametrize("step", [2001, 2750, 3500, 9000])
+def test_weight_multiplies_the_ramp(step):
+    ramp = Linear(2000, 3500, 0.0, 1.0)
+    once, twice = (WeightedLoss(toy.Distance(), {}, weight, ramp).effective_weight(step) for weight in (1.0, 2.0))
+    assert twice == 2 * once > 0
+
+
+def test_recipe_names_schedules_and_nests_them():
+    problems = Problems(toy.Path("p.yaml"))
+    entry = Declaration.model_validate(
+        {"type": "WarmUp", "steps": 10, "then": {"type": "Cosine", "start": 20, "end": 40, "from": 1.0, "to": 0.0}}
+    )
+    schedule = build_schedule(entry, "steps.g.lr_schedule", problems)
+    assert not problems.lines
+    assert [schedule(step) for step in (0, 9, 20, 40)] == [0.1, 1.0, 1.0, 0.0]
+    assert schedule(30) == pytest.approx(0.5)
+    assert build_schedule(None, "x", problems)(123) == 1.0
+
+
+def test_schedules_that_outlast_training_are_named():
+    recipe = toy.checked(
+        {"steps.painter.lr_schedule": {"type": "Linear", "start": 0, "end": 5, "from": 1.0, "to": 0.0}}
+    )
+    assert late_schedules(recipe, 6) == []
+    assert late_schedules(recipe, 5) == ["losses.square.schedule goes on until step 6, training ends at 5"]
+    assert len(late_schedules(recipe, 4)) == 2

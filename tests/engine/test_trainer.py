@@ -1,0 +1,544 @@
+"""The engine against bare PyTorch loops with the same seeds, and what may not change a result."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+import torch
+import toy
+from torch.utils.data import default_collate
+
+from models.engine.batches import TrainBatches
+from models.engine.checkpoint import load_weights, save_weights
+from models.engine.errors import UserError
+from models.engine.losses import Loss
+from models.engine.seeding import generator, seed_here
+from models.engine.trainer import Trainer
+
+QUIET = {"runtime.samples": None, "runtime.timing": False}
+
+
+class Recording(Trainer):
+    """Keeps the weights before each iteration and after the last."""
+
+    def train_step(self, batch, index):
+        self.snapshots = [*getattr(self, "snapshots", []), weights(self)]
+        return super().train_step(batch, index)
+
+
+class Explosive(Loss):
+    def forward(self, *, image):
+        raise AssertionError("computed")
+
+
+def weights(trainer, networks="live"):
+    chosen = getattr(trainer.networks, networks)
+    return {f"{n}.{key}": value.clone() for n, net in chosen.items() for key, value in net.state_dict().items()}
+
+
+def assert_same(left, right, **tolerance):
+    assert left.keys() == right.keys()
+    for name in left:
+        torch.testing.assert_close(left[name], right[name], msg=lambda text, n=name: f"{n}: {text}", **tolerance)
+
+
+EXACT = {"rtol": 0, "atol": 0}
+
+
+def trained(run, changes=None, content=None, kind=Trainer, **hooks):
+    trainer = kind(toy.checked(QUIET | (changes or {}), content), run, **hooks)
+    trainer.fit()
+    return trainer
+
+
+def outputs(run):
+    """The bytes of everything that DVC hashes."""
+    return {
+        str(path.relative_to(run)): path.read_bytes()
+        for folder in ("model", "history")
+        for path in sorted((run / folder).rglob("*"))
+    }
+
+
+def history(run, split="train"):
+    with (run / "history" / f"{split}.csv").open() as file:
+        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+
+
+def batches(count, jitter=0.1, length=22):
+    """The batches that the toy recipe trains on."""
+    data = toy.Ramps(length, jitter)
+    for keys, _ in zip(TrainBatches({"ramps": length}, {"ramps": 1.0}, 4, seed=3), range(count), strict=False):
+        yield default_collate([data.example(i, generator(3, "example", "ramps", epoch, i)) for _, epoch, i in keys])
+
+
+def network(name, kind, *arguments):
+    seed_here(3, "network", name)
+    return kind(*arguments)
+
+
+def bare_painter(count):
+    """The toy recipe without the engine: weights after each update, raw losses of each."""
+    painter = network("painter", toy.Painter, 2, 0.1)
+    adam = torch.optim.Adam(painter.parameters(), lr=0.01, betas=(0.5, 0.9))
+    for step, batch in enumerate(batches(count)):
+        seed_here(3, "iteration", step, 0)
+        error = (painter(batch["x"], noise=0.05)["image"] - batch["y"]).abs()
+        distance, square = error.mean(dim=(1, 2, 3)).mean(), (error**2).mean(dim=(1, 2, 3)).mean()
+        ramp = min(max((step - 2) / 4, 0.0), 1.0)
+        adam.zero_grad()
+        (2.0 * distance + 0.5 * ramp * square).backward()
+        torch.nn.utils.clip_grad_norm_(painter.parameters(), 1.0)
+        adam.step()
+        after = {f"painter.{name}": value.clone() for name, value in painter.state_dict().items()}
+        yield after, {"distance": distance.item(), "square": square.item(), "weight": 0.5 * ramp}
+
+
+def test_equals_a_bare_loop_bit_for_bit(run):
+    trainer = trained(run, kind=Recording)
+    steps = list(bare_painter(12))
+    for found, (expected, _) in zip([*trainer.snapshots[1:], weights(trainer)], steps, strict=True):
+        assert_same(found, expected, **EXACT)
+    rows = history(run)
+    assert [row["step"] for row in rows] == [3, 6, 9, 12]
+    for place, row in enumerate(rows):
+        window = [losses for _, losses in steps[3 * place : 3 * place + 3]]
+        for name in ("distance", "square"):
+            assert row[f"{name}.raw"] == pytest.approx(np.mean([losses[name] for losses in window]), rel=1e-12)
+        assert row["distance.weight"] == 2.0
+        assert row["square.weight"] == pytest.approx(np.mean([losses["weight"] for losses in window]), rel=1e-12)
+        product = np.mean([losses["weight"] * losses["square"] for losses in window])
+        assert row["square.weighted"] == pytest.approx(product, rel=1e-6)
+        assert row["painter.lr"] == 0.01
+        assert row["painter.skipped"] == 0
+
+
+def test_ema_is_the_formula_and_is_what_is_written(run):
+    trainer = trained(run)
+    steps = [{name: value.double().numpy() for name, value in after.items()} for after, _ in bare_painter(12)]
+    average = steps[0]
+    for after in steps[1:]:
+        average = {name: 0.9 * average[name] + 0.1 * after[name] for name in average}
+    for name, value in weights(trainer, "ema").items():
+        np.testing.assert_allclose(value, average[name], atol=1e-6)
+    written = toy.Painter(2)
+    load_weights(written, run / "model" / "painter.safetensors")
+    assert_same({f"painter.{k}": v for k, v in written.state_dict().items()}, weights(trainer, "ema"), **EXACT)
+    distance = (weights(trainer)["painter.layer.weight"] - written.layer.weight).abs().max()
+    assert distance > 1e-3  # the average is another thing than the last weights
+
+
+def test_without_ema_the_last_weights_are_written(run):
+    trainer = trained(run, {"train.ema": None})
+    written = toy.Painter(2)
+    load_weights(written, run / "model" / "painter.safetensors")
+    assert_same({f"painter.{k}": v for k, v in written.state_dict().items()}, weights(trainer), **EXACT)
+
+
+def bare_gan(count):
+    painter, critic = network("painter", toy.Painter, 2), network("critic", toy.Critic)
+    paint = torch.optim.Adam(painter.parameters(), lr=0.02)
+    judge = torch.optim.Adam(critic.parameters(), lr=0.01, betas=(0.5, 0.9))
+    for step, batch in enumerate(batches(count)):
+        seed_here(3, "iteration", step, 0)
+        image = painter(batch["x"])["image"]
+        real, fake = critic(batch["y"])["score"], critic(image.detach())["score"]
+        judge.zero_grad()
+        (0.5 * ((real - 1) ** 2).mean() + 0.5 * (fake**2).mean()).backward()
+        judge.step()
+        judged = critic(image)["score"]
+        paint.zero_grad()
+        (((judged - 1) ** 2).mean() + 3.0 * (image - batch["y"]).abs().mean(dim=(1, 2, 3)).mean()).backward()
+        paint.step()
+        yield {
+            f"{name}.{key}": value.clone()
+            for name, net in (("painter", painter), ("critic", critic))
+            for key, value in net.state_dict().items()
+        }
+
+
+GAN = {"steps.painter.clip": None, "train.steps": 9}
+
+
+def test_two_networks_that_share_a_forward_equal_a_bare_loop(run):
+    trainer = trained(run, GAN, toy.gan(), kind=Recording)
+    for found, expected in zip([*trainer.snapshots[1:], weights(trainer)], bare_gan(9), strict=True):
+        assert_same(found, expected, rtol=0, atol=1e-7)
+
+
+def test_a_step_that_paused_changes_nothing(run):
+    gates = {"steps.painter.after": 2, "steps.painter.every": 3}
+    trainer = trained(run, GAN | gates, toy.gan(), kind=Recording)
+    snapshots = [*trainer.snapshots, weights(trainer)]
+    for part, open_at in (("painter.", [2, 5, 8]), ("critic.", range(9))):
+        moved = [
+            step
+            for step in range(9)
+            if any(
+                not torch.equal(snapshots[step][n], snapshots[step + 1][n]) for n in snapshots[0] if n.startswith(part)
+            )
+        ]
+        assert moved == list(open_at)
+    assert trainer.steps["painter"].updates == 3
+    assert trainer.steps["critic"].updates == 9
+
+
+def test_detached_names_teach_nothing_to_their_maker(run):
+    """The critic's loss cannot reach the painter either way; detaching says so and saves the work."""
+    order = toy.gan()
+    paint = order["steps"]["critic"]["injectors"].pop("paint")
+    order["steps"]["painter"]["injectors"] = {"paint": paint, **order["steps"]["painter"]["injectors"]}
+    order["steps"] = {name: order["steps"][name] for name in ("painter", "critic")}
+    with_it = trained(run / "1", GAN | {"steps.critic.detach": ["image"]}, order)
+    without = trained(run / "2", GAN, order)
+    assert_same(weights(with_it), weights(without), **EXACT)
+
+
+@pytest.mark.parametrize("parts", [2, 3, 4])
+def test_accumulation_equals_the_whole_batch(run, parts):
+    plain = {"networks.painter.dropout": 0.0, "steps.painter.injectors.paint.args": {}, "train.ema": None}
+    whole = trained(run / "1", plain)
+    cut = trained(run / "2", plain | {"train.accumulation": parts})
+    assert_same(weights(cut), weights(whole), rtol=0, atol=1e-6)
+    for row, expected in zip(history(run / "2"), history(run / "1"), strict=True):
+        assert row == pytest.approx(expected, rel=1e-5)
+
+
+def test_every_part_of_a_batch_is_shared_by_the_steps(run):
+    content = toy.gan()
+    content["networks"]["critic"] = {"type": "toy.Critic"}
+    trainer = trained(run, GAN | {"train.accumulation": 2, "train.steps": 2}, content)
+    assert trainer.steps["painter"].updates == trainer.steps["critic"].updates == 2
+
+
+def broken(run, first, **changes):
+    """Train where examples from `first` on are not numbers; return the trainer and which iterations are hit."""
+    trainer = Recording(toy.checked(QUIET | {"data.train.ramps.broken_from": first} | changes), run)
+    keys = zip(TrainBatches({"ramps": 22}, {"ramps": 1.0}, 4, seed=3), range(trainer.last), strict=False)
+    return trainer, [step for batch, step in keys if any(index >= first for *_, index in batch)]
+
+
+def test_what_is_not_finite_is_skipped_and_counted(run):
+    trainer, hit = broken(run, 19, **{"train.max_nonfinite": 12, "train.record_every": 1})
+    trainer.fit()
+    assert 2 <= len(hit) <= 8
+    snapshots = [*trainer.snapshots, weights(trainer)]
+    for step in range(12):
+        same = all(torch.equal(snapshots[step][name], snapshots[step + 1][name]) for name in snapshots[0])
+        assert same == (step in hit)
+    rows = history(run)
+    assert [row["painter.skipped"] for row in rows] == [float(step in hit) for step in range(12)]
+    assert all(("distance.raw" in row) == (step not in hit) for step, row in enumerate(rows))
+    assert trainer.steps["painter"].updates == 12 - len(hit)
+    average = None  # no update, no step of the average
+    for step, after in enumerate(snapshots[1:]):
+        after = {name: value.double().numpy() for name, value in after.items()}
+        if step not in hit:
+            average = after if average is None else {name: 0.9 * average[name] + 0.1 * after[name] for name in average}
+    for name, value in weights(trainer, "ema").items():
+        np.testing.assert_allclose(value, average[name], atol=1e-6)
+
+
+def test_skips_are_summed_over_a_window_and_kept_out_of_its_means(run):
+    trainer, hit = broken(run, 19, **{"train.max_nonfinite": 12, "train.record_every": 12})
+    trainer.fit()
+    (row,) = history(run)
+    assert row["painter.skipped"] == len(hit)
+    assert np.isfinite(list(row.values())).all()
+
+
+@pytest.mark.parametrize("limit", [1, 4])
+def test_too_many_skips_in_a_row_end_the_training(run, limit):
+    trainer, _ = broken(run, 0, **{"train.max_nonfinite": limit})
+    with pytest.raises(UserError) as caught:
+        trainer.fit()
+    said = str(caught.value)
+    assert said.startswith(
+        f"step 'painter': {limit} updates in a row were not finite (train.max_nonfinite), the last in"
+    )
+    assert f"iteration {limit} with losses {{'distance': nan, 'square': nan}} and learning rate 0.01" in said
+    assert "steps.painter.clip" in said
+    assert not (run / "model").exists()
+
+
+def test_skips_that_are_not_in_a_row_are_forgiven(run):
+    trainer, hit = broken(run, 19, **{"train.max_nonfinite": 12})
+    row = longest = 0
+    for step in range(12):
+        row = row + 1 if step in hit else 0
+        longest = max(longest, row)
+    trainer, _ = broken(run, 19, **{"train.max_nonfinite": longest + 1})
+    trainer.fit()
+    assert len(hit) > longest  # otherwise this shows nothing
+    with pytest.raises(UserError):
+        broken(run, 19, **{"train.max_nonfinite": longest})[0].fit()
+
+
+def test_a_loss_of_weight_0_is_never_computed(run):
+    never = {"type": "test_trainer.Explosive", "inputs": {"image": "image"}, "weight": 0.0}
+    trainer = trained(run / "1", {"losses.never": never})
+    assert_same(weights(trainer), weights(trained(run / "2")), **EXACT)
+    assert "never.raw" not in history(run / "1")[0]
+
+
+def test_twice_the_weight_is_no_no_op(run):
+    one, two = (trained(run / str(w), {"losses.square.weight": w}) for w in (0.5, 1.0))
+    rows = [history(run / str(w)) for w in (0.5, 1.0)]
+    assert [row["square.weight"] for row in rows[1]] == [2 * row["square.weight"] for row in rows[0]]
+    assert not torch.equal(weights(one)["painter.layer.weight"], weights(two)["painter.layer.weight"])
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    """The outputs of the toy recipe as it is."""
+    run = tmp_path_factory.mktemp("reference") / "run"
+    Trainer(toy.checked(), run).fit()
+    return outputs(run)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"log_every": 1},
+        {"log_every": 100},
+        {"workers": 1},
+        {"workers": 2},
+        {"timing": False},
+        {"samples": None},
+        {"checkpoint_every": 1},
+        {"progress": True},
+        {"trackers": ["tensorboard"]},
+        {"trackers": ["dvclive"]},
+    ],
+    ids=str,
+)
+def test_runtime_changes_no_output(run, reference, changes):
+    trained(run, {"runtime": toy.recipe()["runtime"] | changes})
+    assert outputs(run) == reference
+
+
+def test_outputs_are_these(reference):
+    assert sorted(reference) == [
+        "history/train.csv", "history/validation.csv", "model/made_by.json", "model/painter.safetensors",
+        "model/recipe.yaml",
+    ]  # fmt: skip
+    assert set(json.loads(reference["model/made_by.json"])) == {"code", "data", "packages", "processes"}
+
+
+@pytest.mark.parametrize("every", [1, 4, None])
+def test_evaluations_change_no_weights(run, reference, every):
+    trained(run, {"train.evaluate_every": every})
+    found = outputs(run)
+    for name in ("model/painter.safetensors", "history/train.csv"):
+        assert found[name] == reference[name]
+    steps = {1: list(range(1, 13)), 4: [4, 8, 12], None: [5, 10, 12]}  # an epoch has 5 batches
+    assert [row["step"] for row in history(run, "validation")] == steps[every]
+
+
+def test_untracked_sections_change_no_output(run, reference):
+    trained(run, {"evaluate.batch_size": 2, "metrics.bootstrap": 5})
+    assert outputs(run) == reference
+
+
+def test_validation_is_the_mean_over_the_sorted_split(run):
+    quiet = {"steps.painter.injectors.paint.args": {}, "data.validation.ramps.length": 7}
+    trainer = trained(run, quiet)
+    data = toy.Ramps(7)
+    examples = [data.example(index, generator(3, "example", "ramps", 0, index)) for index in range(7)]
+    painter = trainer.networks.ema["painter"].eval()
+    with torch.no_grad():
+        error = np.stack([
+            np.abs(painter(torch.from_numpy(e["x"])[None])["image"][0].numpy().astype(np.float64) - e["y"])
+            for e in examples
+        ])  # fmt: skip
+    row = history(run, "validation")[-1]
+    assert row["distance.raw"] == pytest.approx(error.mean(), rel=1e-6)
+    assert row["square.raw"] == pytest.approx((error**2).mean(), rel=1e-6)
+
+
+def test_operations_and_modes(run):
+    """`log_op` and `eval_op` look, give what they promise, and leave weights, statistics, modes and the clock alone."""
+    trainer = Trainer(toy.checked(GAN, toy.gan()), run)
+    trainer.networks.live["critic"].norm.eval()  # frozen
+    modes = [module.training for net in trainer.networks.live.values() for module in net.modules()]
+    before = weights(trainer)
+    batch = next(batches(1))
+    state, means = trainer.log_op(batch)
+    values = trainer.eval_op(batch)
+    assert_same(weights(trainer), before, **EXACT)
+    assert modes == [module.training for net in trainer.networks.live.values() for module in net.modules()]
+    assert not any(modes) is all(modes)
+    assert trainer.iteration == 0
+    assert {"image", "real", "fake", "judged"} <= state.keys()
+    assert not state["image"].requires_grad
+    assert {name: value.shape for name, value in values.items()} == dict.fromkeys(
+        ("real", "fake", "fool", "distance"), (4,)
+    )
+    assert {name: value.mean().item() for name, value in values.items()} == pytest.approx(
+        {name: value for name, value in means.items() if name != "total"}
+    )
+    total = 0.5 * means["real"] + 0.5 * means["fake"] + means["fool"] + 3 * means["distance"]
+    assert means["total"] == pytest.approx(total, rel=1e-6)
+    reports = trainer.train_op(batch)
+    assert list(reports) == ["critic", "painter"]
+    assert not torch.equal(weights(trainer)["painter.layer.weight"], before["painter.layer.weight"])
+
+
+def test_the_live_log(run):
+    trained(
+        run, {"runtime.timing": True, "runtime.log_every": 5, "runtime.samples": {"names": ["x", "image"], "count": 2}}
+    )
+    lines = [json.loads(line) for line in (run / "live" / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [5, 10, 12]
+    expected = {"train.distance", "train.total", "weight.square", "lr.painter", "validation.square", "validation.total"}
+    expected |= {"images_per_second", "seconds.data", "seconds.forward", "seconds.backward", "seconds.optimizer"}
+    assert expected <= lines[0].keys()
+    steps = [losses for _, losses in bare_painter(12)]
+    assert lines[-1]["train.distance"] == pytest.approx(steps[-1]["distance"])
+    total = 2 * steps[-1]["distance"] + 0.5 * steps[-1]["square"]
+    assert lines[-1]["train.total"] == pytest.approx(total)
+    assert sorted(path.name for path in (run / "live" / "samples").iterdir()) == [
+        "00000005.png", "00000010.png", "00000012.png",
+    ]  # fmt: skip
+
+
+def test_epochs_are_converted_once(run):
+    trainer = trained(run, {"train.steps": ..., "train.epochs": 2})
+    assert trainer.batches_per_epoch == 5  # 22 examples in batches of 4
+    assert trainer.iteration == trainer.last == 10
+    assert history(run)[-1]["step"] == 10
+
+
+def test_hooks_by_subclass(run):
+    seen = []
+
+    class Watched(Trainer):
+        def on_epoch_start(self, epoch):
+            seen.append(("start", epoch, self.iteration))
+
+        def train_step(self, batch, index):
+            seen.append(("step", index, tuple(batch["x"].shape)))
+            return self.train_op(batch)
+
+        def on_epoch_end(self, epoch):
+            seen.append(("end", epoch, self.iteration))
+
+    trained(run, kind=Watched)
+    assert [entry for entry in seen if entry[0] != "step"] == [
+        ("start", 0, 0), ("end", 0, 5), ("start", 1, 5), ("end", 1, 10), ("start", 2, 10),
+    ]  # fmt: skip
+    assert [index for kind, index, _ in seen if kind == "step"] == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]
+    assert {shape for kind, _, shape in seen if kind == "step"} == {(4, 1, 4, 4)}
+
+
+def test_hooks_by_callable_get_exactly_their_own_keywords(run, reference):
+    calls = []
+
+    def start(trainer, epoch, *, word):
+        calls.append(("start", type(trainer), epoch, word))
+
+    def step(trainer, batch, index, *, factor=1):
+        calls.append(("step", index, factor))
+        return trainer.train_op(batch)
+
+    def end(trainer, epoch):
+        calls.append(("end", epoch))
+
+    trained(
+        run, toy_runtime(), on_epoch_start=start, train_step=step, on_epoch_end=end,
+        callback_kwargs={"on_epoch_start": {"word": "go"}, "train_step": {"factor": 3}},
+    )  # fmt: skip
+    assert calls[0] == ("start", Trainer, 0, "go")
+    assert [call for call in calls if call[0] == "step"] == [("step", i % 5, 3) for i in range(12)]
+    assert [call for call in calls if call[0] == "end"] == [("end", 0), ("end", 1)]
+    assert outputs(run) == reference
+
+
+def toy_runtime():
+    return {"runtime": toy.recipe()["runtime"]}
+
+
+def test_keywords_reach_an_overridden_hook(run):
+    seen = {}
+
+    class Watched(Trainer):
+        def on_epoch_end(self, epoch, **keywords):
+            seen[epoch] = keywords
+
+    trained(run, kind=Watched, callback_kwargs={"on_epoch_end": {"word": "done"}})
+    assert seen == {0: {"word": "done"}, 1: {"word": "done"}}
+
+
+@pytest.mark.parametrize(
+    ("keywords", "said"),
+    [
+        ({"on_epoch_strat": {}}, r"unknown callback 'on_epoch_strat' \(did you mean 'on_epoch_start'\?\); there are"),
+        ({"on_epoch_end": {"wrod": 1}}, r"on_epoch_end: .* takes no 'wrod' \(did you mean 'word'\?\)"),
+        ({"on_epoch_start": {"word": 1}}, r"on_epoch_start: Trainer\.on_epoch_start takes no 'word'"),
+    ],
+)
+def test_an_unknown_callback_or_keyword(run, keywords, said):
+    with pytest.raises(UserError, match=said):
+        Trainer(toy.checked(), run, on_epoch_end=lambda trainer, epoch, word=0: None, callback_kwargs=keywords)
+
+
+def test_training_learns(run):
+    trained(
+        run,
+        {"train.steps": 150, "train.record_every": 10, "train.evaluate_every": 150, "networks.painter.dropout": 0.0,
+         "data.train.ramps.jitter": 0.0, "steps.painter.injectors.paint.args": {}, "runtime.log_every": 150,
+         "runtime.checkpoint_every": 150, "steps.painter.optimizer.lr": 0.03},
+    )  # fmt: skip
+    rows = history(run)
+    assert rows[0]["distance.raw"] > 0.15
+    assert rows[-1]["distance.raw"] < 0.02
+    assert history(run, "validation")[-1]["distance.raw"] < 0.03
+
+
+def test_bf16(run):
+    trainer = trained(run, {"train.precision": "bf16"})
+    plain = [losses["distance"] for _, losses in bare_painter(12)]
+    rows = history(run)
+    found = [row["distance.raw"] for row in rows]
+    assert found == pytest.approx([np.mean(plain[i : i + 3]) for i in range(0, 12, 3)], rel=0.05)
+    assert found[0] != np.mean(plain[:3])  # it was another arithmetic
+    assert all(value.dtype == torch.float32 for value in weights(trainer).values())
+
+
+def test_networks_start_from_their_own_seed(run):
+    alone = Trainer(toy.checked(), run / "1")
+    expected = network("painter", toy.Painter, 2, 0.1).state_dict()
+    assert_same(weights(alone), {f"painter.{key}": value for key, value in expected.items()}, **EXACT)
+    both = Trainer(toy.checked(GAN, toy.gan()), run / "2")
+    torch.testing.assert_close(weights(both)["painter.layer.weight"], expected["layer.weight"], **EXACT)
+    other = Trainer(toy.checked({"seed": 4}), run / "3")
+    assert not torch.equal(weights(other)["painter.layer.weight"], expected["layer.weight"])
+
+
+def test_a_network_that_is_loaded_and_not_trained_stays_as_it_is(run, tmp_path):
+    critic = network("other", toy.Critic)
+    critic(torch.randn(4, 1, 4, 4))
+    save_weights(critic, tmp_path / "critic.safetensors")
+    content = toy.gan()
+    del content["steps"]["critic"], content["losses"]["real"], content["losses"]["fake"]
+    paint = toy.gan()["steps"]["critic"]["injectors"]["paint"]
+    content["steps"]["painter"]["injectors"] = {"paint": paint, **content["steps"]["painter"]["injectors"]}
+    content["networks"]["critic"]["weights"] = str(tmp_path / "critic.safetensors")
+    trainer = trained(run, {"train.steps": 3, "train.ema": {"decay": 0.5}}, content)
+    expected = {f"critic.{key}": value for key, value in critic.state_dict().items()}
+    for networks in ("live", "ema"):
+        found = {name: value for name, value in weights(trainer, networks).items() if name.startswith("critic.")}
+        assert_same(found, expected, **EXACT)
+
+
+def test_a_batch_that_processes_cannot_share(run):
+    trainer = Trainer(toy.checked(), run)
+
+    class Three:
+        num_processes, process_index, device = 3, 0, torch.device("cpu")
+
+    trainer.accelerator = Three()
+    with pytest.raises(UserError, match=r"data\.batch_size: found 4, which 3 processes cannot share evenly"):
+        trainer._train_batches(0)

@@ -1,0 +1,258 @@
+"""The perceptual loss against VGG19 in NumPy, its gradients, and where its weights come from."""
+
+import hashlib
+import os
+import threading
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import huggingface_hub.constants
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from models.engine.errors import UserError
+from models.images import Perceptual, vgg
+
+# Indices of the convolutions before each tap, and the stack's plan, as VGG19's authors number its 37 layers.
+PLAN = [64, 64, "M", 128, 128, "M", *[256] * 4, "M", *[512] * 4, "M", 512, 512]
+TAPS = (3, 8, 13, 22, 31)
+
+
+@pytest.fixture(scope="module")
+def network():
+    """Random weights with biases, so that a dropped bias shows."""
+    weights = vgg.load("random", seed=5).weights
+    generator = torch.Generator().manual_seed(1)
+    for name in list(weights):
+        if name.endswith("bias"):
+            weights[name] = 0.1 * torch.randn(weights[name].shape, generator=generator)
+    return vgg.VGG19(weights)
+
+
+def loss_with(network, weights):
+    loss = Perceptual(source="random", weights=weights)
+    loss.vgg = network
+    return loss
+
+
+def pictures(seed=0, size=32):
+    """Partly outside [-1, 1], so that the clamp matters."""
+    return np.random.default_rng(seed).uniform(-1.2, 1.2, (2, 2, 3, size, size))
+
+
+def numpy_convolution(x, weight, bias):
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(1, 2))  # C, H, W, 3, 3
+    return np.tensordot(weight, windows, axes=([1, 2, 3], [0, 3, 4])) + bias[:, None, None]
+
+
+def numpy_features(image, weights):
+    """The image and the five ReLU outputs, float64, layer by layer."""
+    x = np.clip((image + 1) / 2, 0, 1)
+    x = (x - np.array([0.485, 0.456, 0.406])[:, None, None]) / np.array([0.229, 0.224, 0.225])[:, None, None]
+    features, index = [image], 0
+    for entry in PLAN:
+        if entry == "M":
+            x = x.reshape(x.shape[0], x.shape[1] // 2, 2, x.shape[2] // 2, 2).max(axis=(2, 4))
+            index += 1
+            continue
+        weight, bias = (weights[f"features.{index}.{kind}"].double().numpy() for kind in ("weight", "bias"))
+        x = np.maximum(numpy_convolution(x, weight, bias), 0)
+        if index + 1 in TAPS:
+            features.append(x)
+        index += 2
+    return features
+
+
+def test_values_agree_with_numpy(network):
+    image, target = pictures()
+    distances = []
+    for a, b in zip(image, target, strict=True):
+        pairs = zip(numpy_features(a, network.weights), numpy_features(b, network.weights), strict=True)
+        distances.append([np.abs(x - y).mean() for x, y in pairs])
+    distances = np.array(distances)
+    assert distances.shape == (2, 6)
+    inputs = {"image": torch.from_numpy(image), "target": torch.from_numpy(target)}
+    for i in range(6):
+        found = loss_with(network, [float(i == j) for j in range(6)])(**inputs)
+        assert found.shape == (2,)
+        assert np.allclose(found, distances[:, i], rtol=0, atol=1e-6)
+    weights = [0.5, 1, 2, 0, 0.25, 3]
+    assert np.allclose(loss_with(network, weights)(**inputs), distances @ weights, rtol=0, atol=1e-6)
+    single = loss_with(network, weights)(**{name: x.float() for name, x in inputs.items()})
+    assert np.allclose(single, distances @ weights, rtol=1e-4)
+
+
+def test_each_feature_alone_has_a_gradient_through_the_layers(network):
+    image, target = (torch.from_numpy(x).float().clamp(-0.9, 0.9) for x in pictures(seed=1, size=16))
+    image.requires_grad_()
+    of_l1 = torch.sign((image - target).detach()) / image[0].numel()
+    for i in range(6):
+        (gradient,) = torch.autograd.grad(
+            loss_with(network, [float(i == j) for j in range(6)])(image=image, target=target).sum(), image
+        )
+        assert (gradient.abs().amax(dim=(1, 2, 3)) > 0).all()
+        assert torch.allclose(gradient, of_l1) == (i == 0)
+    for weight in network.weights.values():
+        assert not weight.requires_grad
+        assert weight.grad is None
+
+
+def test_gradient_agrees_with_finite_differences(network):
+    image, target = (torch.from_numpy(x).clamp(-0.9, 0.9) for x in pictures(seed=2, size=16))
+    loss = loss_with(network, [1, 1, 1, 1, 1, 1])
+    image.requires_grad_()
+    (gradient,) = torch.autograd.grad(loss(image=image, target=target).sum(), image)
+    direction = torch.randn(image.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    step = 1e-7
+    with torch.no_grad():
+        ahead, behind = (loss(image=image + s * direction, target=target).sum() for s in (step, -step))
+    assert ((ahead - behind) / (2 * step)).item() == pytest.approx((gradient * direction).sum().item(), rel=1e-4)
+
+
+def test_target_gets_no_gradient(network):
+    image, target = (torch.from_numpy(x).float().requires_grad_() for x in pictures(size=16))
+    loss_with(network, [0, 1, 0, 0, 0, 0])(image=image, target=target).sum().backward()
+    assert target.grad is None
+
+
+def test_weights_of_vgg_are_neither_trained_nor_saved(network):
+    loss = loss_with(network, [1] * 6)
+    assert list(loss.parameters()) == []
+    assert loss.state_dict() == {}
+
+
+def test_nothing_is_loaded_before_it_is_needed():
+    loss = Perceptual(source="/nowhere/vgg19.safetensors", weights=[1, 0, 0, 0, 0, 0])
+    image, target = (torch.from_numpy(x) for x in pictures(size=16))
+    assert torch.allclose(loss(image=image, target=target), (image - target).abs().mean(dim=(1, 2, 3)))
+
+
+def test_stops_at_the_last_layer_that_counts(network, monkeypatch):
+    used = []
+    monkeypatch.setattr(
+        vgg.winograd, "convolve", lambda x, w, b: used.append(w.shape) or torch.nn.functional.conv2d(x, w, b, padding=1)
+    )
+    image, target = (torch.from_numpy(x) for x in pictures(size=16))
+    loss_with(network, [0, 0, 1, 0, 0, 0])(image=image, target=target)
+    assert [shape[0] for shape in used] == [64, 64, 128, 128] * 2
+
+
+@pytest.mark.parametrize("count", [0, 5, 7])
+def test_another_number_of_weights_is_an_error(count):
+    with pytest.raises(ValueError, match=f"6 weights .* got {count}"):
+        Perceptual(source="random", weights=[1.0] * count)
+
+
+def test_random_weights_are_he_normal_and_fixed_by_the_seed():
+    first, again, other = (vgg.load("random", seed=seed).weights for seed in (0, 0, 1))
+    assert all(torch.equal(first[name], again[name]) for name in first)
+    assert not torch.equal(first["features.0.weight"], other["features.0.weight"])
+    assert first["features.28.weight"].std().item() == pytest.approx((2 / (9 * 512)) ** 0.5, rel=0.01)
+    assert sum(w.numel() for w in first.values()) == 20_024_384 - 2 * (9 * 512 * 512 + 512)
+
+
+@pytest.fixture(scope="module")
+def weights_file(network, tmp_path_factory):
+    path = tmp_path_factory.mktemp("vgg") / "model.safetensors"
+    save_file({**network.weights, "head.fc.weight": torch.zeros(2, 2)}, path)
+    return path
+
+
+def checksum(path):
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def test_local_file(network, weights_file):
+    loaded = vgg.load(str(weights_file), sha256=checksum(weights_file)).weights
+    assert loaded.keys() == network.weights.keys()
+    assert all(torch.equal(loaded[name], network.weights[name]) for name in loaded)
+
+
+def test_wrong_checksum(weights_file):
+    with pytest.raises(UserError, match=f"SHA-256 {checksum(weights_file)}, expected {'0' * 64}"):
+        vgg.load(str(weights_file), sha256="0" * 64)
+
+
+def test_broken_files(network, tmp_path):
+    path = tmp_path / "x.safetensors"
+    with pytest.raises(UserError, match=r"no file .*x\.safetensors; give `source`"):
+        vgg.load(str(path))
+    path.write_bytes(b"not safetensors at all")
+    with pytest.raises(UserError, match="no safetensors file"):
+        vgg.load(str(path))
+    first = {name: w for name, w in network.weights.items() if name.startswith("features.0.")}
+    save_file(first, path)
+    with pytest.raises(UserError, match=r"no tensor 'features\.2\.weight'"):
+        vgg.load(str(path))
+    save_file({**first, "features.2.weight": torch.zeros(64, 3, 3, 3)}, path)
+    with pytest.raises(UserError, match=r"features\.2\.weight has shape \(64, 3, 3, 3\), expected \(64, 64, 3, 3\)"):
+        vgg.load(str(path))
+
+
+class Hub(BaseHTTPRequestHandler):
+    """As much of the hub as fetching one large file takes."""
+
+    def __init__(self, path, stated, *args):
+        self.file, self.stated = path, stated
+        super().__init__(*args)
+
+    def answer(self):
+        if self.path != f"/{vgg.REPOSITORY}/resolve/main/{vgg.FILE}":
+            self.send_error(404)
+            return False
+        self.send_response(200)
+        self.send_header("ETag", f'"{self.stated}"')
+        self.send_header("X-Repo-Commit", "a" * 40)
+        self.send_header("Content-Length", str(self.file.stat().st_size))
+        self.end_headers()
+        return True
+
+    def do_HEAD(self):
+        self.answer()
+
+    def do_GET(self):
+        if self.answer():
+            self.wfile.write(self.file.read_bytes())
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def hub(tmp_path, monkeypatch, weights_file):
+    """Serve `weights_file` as the hub's; a call says which checksum the hub states."""
+    servers = []
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+
+    def serve(stated):
+        servers.append(ThreadingHTTPServer(("127.0.0.1", 0), partial(Hub, weights_file, stated)))
+        threading.Thread(target=servers[-1].serve_forever, daemon=True).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{servers[-1].server_port}")
+
+    yield serve
+    for server in servers:
+        server.shutdown()
+        server.server_close()
+
+
+def test_hub(hub, network, weights_file):
+    hub(checksum(weights_file))
+    loaded = vgg.load("hub", sha256=checksum(weights_file)).weights
+    assert torch.equal(loaded["features.30.weight"], network.weights["features.30.weight"])
+
+
+def test_a_file_that_is_not_what_the_hub_states(hub):
+    hub("1" * 64)
+    with pytest.raises(UserError, match=f"expected {'1' * 64}"):
+        vgg.load("hub")
+
+
+def test_a_hub_without_the_file(hub, monkeypatch):
+    hub("1" * 64)
+    endpoint = os.environ["HF_ENDPOINT"] + "/elsewhere"
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    with pytest.raises(UserError, match=rf"could not be fetched from {endpoint} [\s\S]* give `source` the path"):
+        vgg.load("hub")

@@ -1,0 +1,113 @@
+"""A temporary clone of the project with tiny settings, driven by the real `dvc`."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+ROOT = Path(__file__).parents[2]
+ENVIRONMENT = os.environ | {
+    "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+    "DVC_NO_ANALYTICS": "1",
+    "GIT_AUTHOR_NAME": "tester",
+    "GIT_AUTHOR_EMAIL": "tester@example.org",
+    "GIT_COMMITTER_NAME": "tester",
+    "GIT_COMMITTER_EMAIL": "tester@example.org",
+    "OMP_NUM_THREADS": "1",
+}
+TINY = {
+    "data/params.yaml": {
+        "datasets.people.synthetic.scenes.train": 16,
+        "datasets.people.synthetic.scenes.validation": 6,
+        "datasets.people.synthetic.identities.train": 6,
+        "datasets.people.synthetic.identities.validation": 4,
+    },
+    "params.yaml": {
+        "data.train.people.image_size": 16,
+        "data.validation.people.image_size": 16,
+        "networks.generator.image_size": 16,
+        "networks.generator.nf_start": 4,
+        "networks.generator.nf_max": 8,
+        "train.steps": 12,
+        "train.evaluate_every": 6,
+        "train.record_every": 4,
+        "evaluate.crosses.transfer.size": 2,
+        "evaluate.averages.mean_target.examples": 8,
+        "metrics.bootstrap": 20,
+        "runtime.checkpoint_every": 3,
+        "runtime.log_every": 5,
+        "runtime.progress": False,
+        "runtime.trackers": [],
+    },
+}
+
+
+class Project:
+    """A git repository with the project's files; commands run in it as a person would run them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def copy(self, folder: Path) -> "Project":
+        """Copy everything, caches and outputs included."""
+        shutil.copytree(self.folder, folder, symlinks=True)
+        return Project(folder)
+
+    def run(self, *command: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
+        """Run a command; `code` is the exit status it must have, None for any."""
+        done = subprocess.run(
+            command, cwd=self.folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=600, check=False
+        )
+        assert code is None or done.returncode == code, (
+            f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
+        return done
+
+    def set(self, file: str, values: dict[str, Any]) -> None:
+        """Set dotted keys of a params file, comments kept; a value of `...` removes the key."""
+        yaml = YAML()
+        content = yaml.load(self.folder / file)
+        for dotted, value in values.items():
+            *path, last = dotted.split(".")
+            place = content
+            for key in path:
+                place = place[key]
+            if value is ...:
+                del place[last]
+            else:
+                place[last] = value
+        yaml.dump(content, self.folder / file)
+
+    def lock(self) -> dict[str, Any]:
+        """Return the stages of dvc.lock."""
+        return dict(YAML(typ="safe").load(self.folder / "dvc.lock")["stages"])
+
+    def outputs(self) -> dict[str, str]:
+        """Return the hash of every output in dvc.lock."""
+        return {out["path"]: out["md5"] for stage in self.lock().values() for out in stage["outs"]}
+
+
+def clone(folder: Path) -> Project:
+    """Copy what git knows or would add, with tiny settings, and commit it."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout.split("\0")
+    for name in filter(None, listed):
+        if name != "dvc.lock" and (ROOT / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+    project = Project(folder)
+    for file, values in TINY.items():
+        project.set(file, values)
+    project.run("git", "init", "-q", "-b", "main")
+    project.run("git", "add", "-A")
+    project.run("git", "commit", "-qm", "tiny")
+    return project

@@ -1,0 +1,340 @@
+"""VUNet against the numerical specification: parity vectors, sizes, wiring, modes."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from models.images import L1, L2, Gradient
+from models.vunet import LatentKL, VUNet
+from models.vunet.blocks import Convolution, activate, depth_to_space, space_to_depth
+
+
+def hashed(n, salt):
+    """That many numbers in [-1, 1) from a 32-bit integer hash, the specification's filling."""
+    mask = np.uint64(0xFFFFFFFF)
+    h = (np.arange(1, n + 1, dtype=np.uint64) + np.uint64(1000003 * salt)) & mask
+    h ^= h >> np.uint64(16)
+    h = (h * np.uint64(0x7FEB352D)) & mask
+    h ^= h >> np.uint64(15)
+    h = (h * np.uint64(0x846CA68B)) & mask
+    h ^= h >> np.uint64(16)
+    return torch.from_numpy(2 * h.astype(np.float64) / 2**32 - 1)
+
+
+@torch.no_grad()
+def fill(network, convolution):
+    for name, parameter in network.named_parameters():
+        u = hashed(parameter.numel(), parameter.numel()).view_as(parameter)
+        kind = name.rsplit(".", 1)[1]
+        if kind == "weight":
+            u = u if convolution == "normalised" else 0.6 * math.sqrt(3 / parameter[0].numel()) * u
+        elif kind == "bias":
+            u = 0.05 * u
+        else:
+            u = torch.full_like(u, {"gain": 0.6, "gamma": 0.9, "beta": 0.05}[kind])
+        parameter.copy_(u)
+
+
+def small(**settings):
+    return VUNet(**{"image_size": 16, "nf_start": 8, "nf_max": 16} | settings)
+
+
+COLUMNS = {
+    ("plain", 64): {
+        "output": (-0.0427788, 0.1774945),
+        "corner": (0.0171768, -0.1056966, -0.0623543),
+        "inner": (-0.0403175, 0.1555864, -0.1124891),
+        "q_T": (-0.0056993, -0.0071909, -0.1893696, 0.1406615),
+        "q_L": (0.0040936, -0.0593582, -0.0013771, 0.1217830),
+        "p_T": (-0.0050976, -0.0354722, -0.2092145, 0.0276148),
+        "p_L": (-0.0210526, 0.0119865, 0.1307801),
+        "p_L end": {"intended": (-0.0199062, -0.0509584, 0.0781095), "port": (-0.0175860, -0.0353158, 0.0648130)},
+        "KL": {"intended": (3.07058, 3.12111), "port": (3.04944, 3.11405)},
+        "L1": (0.5100861, 0.5140637),
+        "L2": (0.3591110, 0.3628697),
+        "gradient": (1.0412104, 1.0383451),
+        "sample": {"intended": (-0.0419099, 0.1586192, -0.1128759), "port": (-0.0427209, 0.1581296, -0.1125718)},
+    },
+    ("plain", 16): {
+        "output": (-0.0407611, 0.1488704),
+        "corner": (0.1662707, -0.1678759, 0.0739446),
+        "inner": (-0.2495122, 0.2318238, -0.1517152),
+        "q_T": (-0.0047818, -0.0321608, -0.2672312, -0.0658448),
+        "q_L": (0.0042280, -0.0602974, -0.0051996, 0.1096073),
+        "p_T": (-0.0006539, -0.0528276, -0.0882553, 0.0249158),
+        "p_L": (-0.0116613, -0.0642367, 0.0873030),
+        "p_L end": {"intended": (-0.0526413, -0.0354111, 0.0660608), "port": (-0.0350930, -0.0226022, 0.0372567)},
+        "KL": {"intended": (3.11715, 2.69809), "port": (3.10372, 2.74245)},
+        "L1": (0.5011779, 0.5157020),
+        "L2": (0.3432828, 0.3655417),
+        "gradient": (1.0640514, 1.0812594),
+        "sample": {"intended": (-0.2421372, 0.2248984, -0.1692818), "port": (-0.2432907, 0.2237791, -0.1684264)},
+    },
+    ("normalised", 64): {
+        "output": (0.0155142, 0.1974470),
+        "corner": (0.1688306, -0.0913253, -0.1128739),
+        "inner": (0.2345558, -0.0038029, -0.0269119),
+        "q_T": (0.1091481, 0.0814798, -0.0084514, 0.2584050),
+        "q_L": (0.1056348, 0.0221699, 0.1132299, 0.1843323),
+        "p_T": (0.1089174, 0.0927664, -0.0115863, 0.2241731),
+        "p_L": (0.0714143, -0.1520399, 0.0155219),
+        "p_L end": {"intended": (0.1312110, 0.2858483, 0.3392097), "port": (0.1671721, 0.2801246, 0.2778450)},
+        "KL": {"intended": (4.51765, 4.52987), "port": (4.23907, 4.27145)},
+        "L1": (0.5102083, 0.5159920),
+        "L2": (0.3621506, 0.3682881),
+        "gradient": (1.0707468, 1.0692877),
+        "sample": {"intended": (0.2360623, -0.0040710, -0.0289928), "port": (0.2354990, -0.0039440, -0.0287503)},
+    },
+}
+
+
+def mean_and_start(means):
+    return [means.mean().item(), *means[0, :3].flatten().tolist()]
+
+
+@pytest.mark.parametrize("wiring", ["intended", "port"])
+@pytest.mark.parametrize(("convolution", "size"), COLUMNS)
+@torch.no_grad()
+def test_parity_vectors(convolution, size, wiring):
+    expected = COLUMNS[convolution, size]
+    network = VUNet(
+        image_size=size,
+        nf_start=64,
+        nf_max=128,
+        convolution=convolution,
+        output="tanh" if convolution == "plain" else "linear",
+        autoregression=wiring,
+    ).double()
+    fill(network, convolution)
+    pose, appearance, target = (hashed(6 * size * size, salt).view(2, 3, size, size) for salt in (1, 2, 3))
+    result = network(pose, appearance, noise_scale=0.0)
+    image, q, p = result["image"], result["q_means"], result["p_means"]
+    top, low = f"s{int(math.log2(size)) + 1}", f"s{int(math.log2(size))}"
+    assert list(q) == list(p) == [top, low]
+
+    def near(found, wanted, tolerance=1e-6):
+        assert np.allclose(np.asarray(found), wanted, rtol=0, atol=tolerance)
+
+    near([image.mean(), image.std(correction=0)], expected["output"])
+    near(image[0, :, 0, 0], expected["corner"])
+    near(image[1, :, 5, 9], expected["inner"])
+    near(mean_and_start(q[top]), expected["q_T"])
+    near(mean_and_start(q[low]), expected["q_L"])
+    near(mean_and_start(p[top]), expected["p_T"])
+    near(p[low][0, :3, 0, 0], expected["p_L"])
+    near(p[low][0, -3:, 0, 0], expected["p_L end"][wiring])
+    near(L1()(image=image, target=target), expected["L1"])
+    near(L2()(image=image, target=target), expected["L2"])
+    near(Gradient(signed=False)(image=image, target=target), expected["gradient"])
+    near(LatentKL()(posterior=q, prior=p), expected["KL"][wiring], tolerance=1e-5)
+    sample = network(pose, mode="sample_appearance", noise_scale=0.0)
+    near(sample["image"][1, :, 5, 9], expected["sample"][wiring])
+    assert sample["q_means"] is None
+
+
+@torch.no_grad()
+def test_float32_agrees_with_the_vectors():
+    network = VUNet(image_size=64, nf_start=64, nf_max=128)
+    fill(network, "plain")
+    pose, appearance = (hashed(6 * 64 * 64, salt).view(2, 3, 64, 64).float() for salt in (1, 2))
+    image = network(pose, appearance, noise_scale=0.0)["image"]
+    assert np.allclose(image[1, :, 5, 9], COLUMNS["plain", 64]["inner"], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("nf_start", "size", "parts", "total"),
+    [
+        (64, 256, (3_542_400, 1_574_400, 3_066_752, 7_731_907), 19_457_859),
+        (64, 128, (3_099_648, 1_574_400, 3_066_752, 6_518_467), 17_358_915),
+        (64, 64, (2_656_896, 1_574_400, 3_066_752, 5_305_027), 15_259_971),
+        (64, 32, (2_214_144, 1_574_400, 3_066_752, 4_091_587), 13_161_027),
+        (64, 16, (1_771_392, 1_574_400, 3_066_752, 2_878_147), 11_062_083),
+        (32, 64, (664_896, 393_984, 767_424, 1_327_459), 3_818_659),
+        (32, 128, (775_680, 393_984, 767_424, 1_631_075), 4_343_843),
+    ],
+)
+def test_parameter_counts(nf_start, size, parts, total):
+    def count(module):
+        return sum(parameter.numel() for parameter in module.parameters())
+
+    with torch.device("meta"):
+        network = VUNet(image_size=size, nf_start=nf_start, nf_max=2 * nf_start)
+    counted = (network.shape_encoder, network.posterior, network.bottleneck, network.decoder)
+    assert tuple(count(part) for part in counted) == parts
+    assert count(network.appearance_encoder) == parts[0]
+    assert count(network) == total
+    if size in (64, 256) and nf_start == 64:
+        assert len(list(network.parameters())) == {256: 238, 64: 194}[size]
+
+
+@pytest.mark.parametrize(("size", "total"), [(256, 19_510_860), (128, 17_406_540), (64, 15_302_220)])
+def test_parameter_counts_normalised(size, total):
+    with torch.device("meta"):
+        network = VUNet(image_size=size, nf_start=64, nf_max=128, convolution="normalised")
+    assert sum(parameter.numel() for parameter in network.parameters()) == total
+
+
+@pytest.mark.parametrize("convolution", ["plain", "normalised"])
+def test_every_parameter_gets_a_gradient(convolution):
+    network = small(convolution=convolution)
+    result = network(torch.randn(2, 3, 16, 16), torch.randn(2, 3, 16, 16))
+    distance = sum((result["q_means"][k] - result["p_means"][k]).square().sum() for k in result["q_means"])
+    (result["image"].square().sum() + distance).backward()
+    lacking = [n for n, p in network.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
+    assert not lacking
+
+
+def test_the_ports_wiring_leaves_one_block_without_gradient():
+    network = small(autoregression="port")
+    result = network(torch.randn(2, 3, 16, 16), torch.randn(2, 3, 16, 16))
+    distance = sum((result["q_means"][k] - result["p_means"][k]).square().sum() for k in result["q_means"])
+    (result["image"].square().sum() + distance).backward()
+    lacking = {n for n, p in network.named_parameters() if p.grad is None}
+    assert lacking == {f"bottleneck.auto.2.{layer}.{kind}" for layer in ("skip", "conv") for kind in ("weight", "bias")}
+
+
+@pytest.mark.parametrize(
+    ("wiring", "reached"), [("intended", [{1, 2, 3}, {2, 3}, {3}, set()]), ("port", [set(), {2, 3}, {3}, set()])]
+)
+def test_which_groups_of_the_lower_prior_depend_on_which(wiring, reached):
+    bottleneck = small(autoregression=wiring).double().bottleneck
+    v, latent = torch.randn(1, 16, 2, 2).double(), torch.randn(1, 64, 1, 1).double()
+
+    def means(z):
+        return bottleneck._lower_prior(v, z, 0.0)[0].chunk(4, dim=1)
+
+    before = means(latent)
+    for group in range(4):
+        moved = latent.clone()
+        moved[:, 16 * group : 16 * group + 16] += 1
+        changed = {i for i, (a, b) in enumerate(zip(before, means(moved), strict=True)) if not torch.equal(a, b)}
+        assert changed == reached[group]
+
+
+def test_space_to_depth_follows_the_index_formula_and_back():
+    x = torch.randn(2, 3, 4, 6)
+    y = space_to_depth(x)
+    assert y.shape == (2, 12, 2, 3)
+    for i in range(2):
+        for j in range(2):
+            assert torch.equal(y[:, (2 * i + j) * 3 : (2 * i + j + 1) * 3], x[:, :, i::2, j::2])
+    assert torch.equal(depth_to_space(y), x)
+
+
+def test_transfer_is_deterministic_and_training_is_not():
+    network, (pose, appearance) = small(), torch.randn(2, 2, 3, 16, 16)
+    transfer = [network(pose, appearance, mode="appearance_transfer") for _ in range(2)]
+    assert torch.equal(transfer[0]["image"], transfer[1]["image"])
+    assert torch.equal(transfer[0]["q_means"]["s4"], transfer[1]["q_means"]["s4"])
+    train = [network(pose, appearance) for _ in range(2)]
+    assert not torch.equal(train[0]["image"], train[1]["image"])
+    without_noise = network(pose, appearance, noise_scale=0.0)
+    assert torch.equal(without_noise["image"], transfer[0]["image"])
+
+
+def test_sampling_varies_with_the_seed_and_repeats_with_it():
+    network, pose = small(), torch.randn(2, 3, 16, 16)
+    images = []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        images.append(network(pose, mode="sample_appearance")["image"])
+    assert torch.equal(images[0], images[1])
+    assert not torch.equal(images[0], images[2])
+
+
+def test_noise_has_the_scale_asked_for():
+    network = small(nf_start=64, nf_max=128)
+    means = torch.zeros(512, 128, 1, 1)
+    features = [(means.expand(-1, -1, size, size), means.expand(-1, -1, size, size)) for size in (2, 1)]
+    (top, _), (z, _) = network.posterior(features, 0.5)
+    noise = z - top
+    assert noise.mean().abs() < 0.01
+    assert 0.49 < noise.std() < 0.51
+
+
+@pytest.mark.parametrize(("nf_start", "nf_max"), [(8, 64), (16, 16), (4, 12)])
+def test_widths_need_not_double_once(nf_start, nf_max):
+    network = VUNet(image_size=32, nf_start=nf_start, nf_max=nf_max)
+    result = network(torch.randn(1, 3, 32, 32), torch.randn(1, 3, 32, 32))
+    assert result["image"].shape == (1, 3, 32, 32)
+    assert result["q_means"]["s6"].shape == result["p_means"]["s6"].shape == (1, nf_max, 1, 1)
+    assert result["q_means"]["s5"].shape == result["p_means"]["s5"].shape == (1, 4 * nf_max, 1, 1)
+
+
+def test_smallest_image_and_other_channels():
+    network = VUNet(image_size=4, nf_start=4, nf_max=8, image_channels=1, pose_channels=2, appearance_channels=5)
+    result = network(torch.randn(3, 2, 4, 4), torch.randn(3, 5, 4, 4))
+    assert result["image"].shape == (3, 1, 4, 4)
+    assert result["image"].abs().max() <= 1
+
+
+def test_bad_arguments():
+    for size in (0, 2, 48):
+        with pytest.raises(ValueError, match=f"image_size is {size}, expected a power of two"):
+            VUNet(image_size=size, nf_start=4, nf_max=8)
+    network, pose = small(), torch.randn(1, 3, 16, 16)
+    with pytest.raises(ValueError, match="'transfer', expected one of train, appearance_transfer, sample_appearance"):
+        network(pose, pose, mode="transfer")
+    with pytest.raises(ValueError, match="needs an appearance"):
+        network(pose)
+
+
+def test_fan_in_initialisation():
+    network = VUNet(image_size=16, nf_start=64, nf_max=128, initialisation="fan_in")
+    up = network.decoder.ups[0].conv
+    assert up.weight.std().item() == pytest.approx(1 / math.sqrt(9 * 128), rel=0.02)
+    assert up.bias.abs().max() == 0
+    assert network.decoder.out.weight.std().item() == pytest.approx(0.3 / math.sqrt(64), rel=0.2)
+    inside = network.decoder.first[0].conv
+    assert inside.weight.abs().max() <= 1 / math.sqrt(9 * 256)
+    assert inside.bias.abs().max() > 0
+
+
+def test_normalised_convolution_starts_as_a_plain_one():
+    torch.manual_seed(0)
+    network = small(convolution="normalised")
+    stem = network.shape_encoder.stem
+    x = torch.randn(1, 3, 5, 5)
+    assert torch.allclose(stem(x), torch.nn.functional.conv2d(x, stem.weight, stem.bias), atol=1e-6)
+
+
+def test_a_1x1_map_meets_the_middle_of_the_kernel_only():
+    convolution = Convolution(4, 6, 3).double()
+    x = torch.randn(2, 4, 1, 1).double().requires_grad_()
+    plain = torch.nn.functional.conv2d(x, convolution.weight, convolution.bias, padding=1)
+    assert torch.allclose(convolution(x), plain)
+    ours = torch.autograd.grad(convolution(x).square().sum(), (x, convolution.weight))
+    theirs = torch.autograd.grad(plain.square().sum(), (x, convolution.weight))
+    assert all(torch.allclose(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_activation_differentiates_like_elu_of_the_concatenation():
+    parts = [torch.randn(2, c, 3, 4, dtype=torch.float64, requires_grad=True) for c in (3, 2)]
+    assert torch.equal(activate(*parts), torch.nn.functional.elu(torch.cat(parts, dim=1)))
+    assert torch.autograd.gradcheck(activate, parts)
+    assert torch.autograd.gradcheck(activate, parts[:1])
+
+
+def test_dropout_only_in_training():
+    network, (pose, appearance) = small(dropout=0.5), torch.randn(2, 1, 3, 16, 16)
+    one, other = (network(pose, appearance, mode="appearance_transfer")["image"] for _ in range(2))
+    assert not torch.equal(one, other)
+    network.eval()
+    one, other = (network(pose, appearance, mode="appearance_transfer")["image"] for _ in range(2))
+    assert torch.equal(one, other)
+
+
+def test_autocast_trains():
+    network = VUNet(image_size=16, nf_start=64, nf_max=128)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result = network(torch.randn(2, 3, 16, 16), torch.randn(2, 3, 16, 16))
+    assert result["image"].dtype == torch.bfloat16
+    result["image"].float().square().mean().backward()
+    assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
+
+
+def test_it_says_what_it_returns():
+    network = small()
+    assert tuple(network(torch.randn(1, 3, 16, 16), torch.randn(1, 3, 16, 16))) == VUNet.outputs
