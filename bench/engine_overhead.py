@@ -15,6 +15,7 @@ import torch
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from bench.table import show
+from models.engine.optimizers import Muon
 from models.engine.recipe import load_recipe
 from models.engine.schedules import Cosine, Linear, WarmUp
 from models.engine.trainer import Trainer
@@ -29,24 +30,25 @@ def bare() -> Callable[[dict[str, Any]], None]:
     torch.manual_seed(0)
     network = VUNet(image_size=64, nf_start=16, nf_max=32, initialisation="fan_in")
     average = AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(0.99))
-    optimizer = torch.optim.Adam(network.parameters(), lr=8e-4, betas=(0.9, 0.99), fused=True)
+    optimizer = Muon(network.parameters(), lr=2e-3, rest_lr=1e-3)
     rate, ramp, noise = (
-        WarmUp(30, Cosine(800, 4000, 1.0, 0.0)),
-        Linear(800, 2800, 0.0, 1.0),
-        Linear(800, 2800, 0.1, 1.0),
+        WarmUp(30, Cosine(500, 2500, 1.0, 0.0)),
+        Linear(500, 1750, 0.0, 1.0),
+        Linear(500, 1750, 0.1, 1.0),
     )
     absolute, square, latent = L1(background=0.2), L2(background=0.2), LatentKL(unit="nats_per_element")
     done = 0
 
     def iteration(batch: dict[str, Any]) -> None:
         nonlocal done
-        optimizer.param_groups[0]["lr"] = 8e-4 * rate(done)
+        for group, base in zip(optimizer.param_groups, (2e-3, 1e-3), strict=True):
+            group["lr"] = base * rate(done)
         found = network(batch["pose"], batch["appearance"], mode="train", noise_scale=noise(done))
         pixels = {"image": found["image"], "target": batch["target"], "mask": batch["mask"]}
         kl = latent(posterior=found["q_means"], prior=found["p_means"], image=batch["target"])
-        loss = 4 * absolute(**pixels).mean() + 8 * square(**pixels).mean() + ramp(done) * kl.mean()
+        loss = 12 * absolute(**pixels).mean() + 24 * square(**pixels).mean() + ramp(done) * kl.mean()
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(network.parameters(), 8.0)
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 3.0)
         optimizer.step()
         optimizer.zero_grad()
         average.update_parameters(network)

@@ -14,14 +14,19 @@ def orthogonalised(matrices: Tensor, iterations: int = 5) -> Tensor:
     """Bring all singular values of a batch of matrices (B, rows, columns) near 1, by Newton-Schulz iteration.
 
     X <- a X + b (X X') X + c (X X')^2 X from X / |X|_F; singular values end between about 0.7 and 1.2 (Jordan et al.,
-    *Muon: an optimizer for hidden layers in neural networks*, 2024).
+    *Muon: an optimizer for hidden layers in neural networks*, 2024). Every iterate is a polynomial in S = X X' times the
+    first X, so all of them are carried out on S, a square of the shorter side, and X is met twice only.
     """
     a, b, c = COEFFICIENTS
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
-    x = wide / (torch.linalg.matrix_norm(wide, keepdim=True) + 1e-7)
+    norm = torch.linalg.matrix_norm(wide, keepdim=True) + 1e-7
+    square = (wide @ wide.mT) / norm**2
+    identity = torch.eye(square.shape[-1], dtype=square.dtype, device=square.device)
+    product = identity
     for _ in range(iterations):
-        square = x @ x.mT
-        x = a * x + (b * square + c * square @ square) @ x
+        factor = a * identity + b * square + c * square @ square
+        product, square = factor @ product, factor @ square @ factor
+    x = product @ wide / norm
     return x if wide is matrices else x.mT
 
 
@@ -60,7 +65,7 @@ class Muon(torch.optim.Optimizer):
         rest = [p for p in given if id(p) not in chosen]
         groups = [{"params": matrices, "lr": lr}, {"params": rest, "lr": rest_lr}]
         super().__init__([group for group in groups if group["params"]], {"momentum": momentum})
-        self._adam = torch.optim.Adam(rest, lr=rest_lr, betas=betas) if rest else None
+        self._adam = torch.optim.Adam(rest, lr=rest_lr, betas=betas, fused=True) if rest else None
         self._matrices = bool(matrices)
 
     @torch.no_grad()
