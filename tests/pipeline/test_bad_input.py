@@ -63,7 +63,7 @@ CASES = {
     "wrong type": (TRAIN, recipe({"data.batch_size": "four"}), ["data.batch_size: found 'four'; expected an integer"]),
     "unknown name": (TRAIN, recipe({"losses.color_L1.inputs.image": "imge"}), ["losses.color_L1.inputs.image", "'imge'", "'image'"]),
     "missing data file": (TRAIN, lambda p: (p.folder / "data/prepared/people/train.json").unlink(), ["train.json", "dvc repro prepare@people"]),
-    "truncated JPEG": (PREPARE, raw(cut_jpeg), ["max_rejected", "truncated"]),
+    "truncated JPEG": (PREPARE, raw(cut_jpeg), ["max_rejected", "image file broken"]),
     "missing image": (PREPARE, raw(drop_image), ["max_rejected", "missing"]),
     "NaN keypoint": (PREPARE, raw(lambda c, _: person(c)["keypoints"].__setitem__(0, float("nan"))), ["max_rejected", "finite"]),
     "keypoints of wrong length": (PREPARE, raw(lambda c, _: person(c)["keypoints"].pop()), ["max_rejected", "keypoints"]),

@@ -1,0 +1,43 @@
+"""Real COCO people by changing paths only."""
+
+import contextlib
+import io
+import json
+from pathlib import Path
+
+import pytest
+from pycocotools.coco import COCO
+
+from pipeline.project import ROOT, Project
+
+REAL = ROOT.parent / "shared" / "data" / "coco_keypoints_real"
+pytestmark = [
+    pytest.mark.pipeline,
+    pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample of real COCO people at {REAL}"),
+]
+ENTRY = "data/params.yaml:datasets.people"
+
+
+def used_by_hand(path: Path, keypoints: int, height: float) -> int:
+    """Count, with pycocotools, persons with so many labelled keypoints and a box so high."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        coco = COCO(str(path))
+    people = coco.loadAnns(coco.getAnnIds(catIds=coco.getCatIds(catNms=["person"]), iscrowd=False))
+    return sum(sum(v > 0 for v in p["keypoints"][2::3]) >= keypoints and p["bbox"][3] >= height for p in people)
+
+
+def test_real_people_by_paths(project: Project) -> None:
+    changes = [f"{ENTRY}.kind=coco", f"{ENTRY}.source={REAL}", "data.train.people.background=null"]
+    project.run("dvc", "exp", "run", *(word for change in changes for word in ("-S", change)))
+    prepared = project.folder / "data/prepared/people"
+    statistics = json.loads((prepared / "statistics.json").read_text())
+    with contextlib.redirect_stdout(io.StringIO()):
+        raw = COCO(str(REAL / "annotations.json"))
+    assert sum(split["images"] for split in statistics.values()) == len(raw.imgs)
+    assert len((prepared / "rejected.csv").read_text().splitlines()) == 1  # the head: nothing was rejected
+    rows = (project.folder / "runs/vunet/dump/instances.csv").read_text().splitlines()
+    reconstructions = sum(row.startswith("reconstruction,") for row in rows)
+    assert reconstructions == used_by_hand(prepared / "validation.json", keypoints=10, height=60)
+    metrics = json.loads((project.folder / "metrics/vunet.json").read_text())
+    assert metrics["reconstruction"]["images"] == reconstructions
+    assert (project.folder / "plots/vunet/pictures/reconstructions.png").is_file()
