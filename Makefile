@@ -10,7 +10,7 @@ run: environment
 	dvc repro
 
 test: environment lint
-	pytest
+	OMP_NUM_THREADS=1 pytest -n 2 --dist loadfile
 
 lint: environment
 	ruff check .
