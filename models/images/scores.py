@@ -2,8 +2,9 @@
 
 `l1` mean absolute difference in [-1, 1] units; `l1_person` the same over the person's mask; `psnr` in dB of images in
 [-1, 1]; `ssim` Gaussian window, sigma 1.5, 11 px, population covariance, colour channels averaged, data range 2 (the same
-as 255 for 8 bits), no padding (Wang et al. 2004); `ms_ssim` with as many of the five scales as the image holds, their
-exponents renormalised to sum to one (Wang et al. 2003).
+as 255 for 8 bits), averaged where the window lies inside the image, as scikit-image and the field's protocols do (Wang et
+al. 2004); `ms_ssim` with as many of the five scales as the image holds, their exponents renormalised to sum to one, borders
+reflected (Wang et al. 2003, by torchmetrics).
 """
 
 from functools import partial
@@ -40,14 +41,16 @@ def ssim(image: Tensor, target: Tensor) -> Tensor:
     """Structural similarity; (N, C, H, W) in [-1, 1] -> (N,)."""
     from torchmetrics.functional.image import structural_similarity_index_measure  # takes seconds to import
 
-    return _each(
-        partial(structural_similarity_index_measure, sigma=1.5, kernel_size=WINDOW, data_range=2.0), image, target
+    _, similarity = structural_similarity_index_measure(
+        image, target, sigma=1.5, kernel_size=WINDOW, data_range=2.0, reduction="none", return_full_image=True
     )
+    border = WINDOW // 2
+    return similarity[..., border:-border, border:-border].mean(dim=(1, 2, 3))
 
 
 def scales_of(size: int) -> int:
     """Return how many scales of MS-SSIM an image of `size` pixels holds: the window must fit the smallest."""
-    return max(1, min(len(MS_SSIM_EXPONENTS), int(np.log2((size - 1) / (WINDOW - 1))) + 1))
+    return max(1, sum(size // 2**scale >= WINDOW for scale in range(len(MS_SSIM_EXPONENTS))))
 
 
 def ms_ssim(image: Tensor, target: Tensor) -> Tensor:
@@ -64,10 +67,6 @@ def ms_ssim(image: Tensor, target: Tensor) -> Tensor:
         betas=betas,
         normalize="relu",
     )
-    return _each(compute, image, target)
-
-
-def _each(compute: "partial[Tensor]", image: Tensor, target: Tensor) -> Tensor:
     return compute(image, target, reduction="none").reshape(-1)
 
 

@@ -1,0 +1,96 @@
+"""Scores against scikit-image and formulas in NumPy float64."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from skimage.metrics import structural_similarity
+from torch import Tensor
+
+from models.engine.dump import Dump, write_value
+from models.engine.scores import Bootstrap
+from models.images.scores import Fidelity, l1, l1_masked, ms_ssim, psnr, scales_of, ssim
+
+
+def pair(size: int = 64) -> tuple[Tensor, Tensor]:
+    """Two smooth images, (3, 3, size, size) in [-1, 1], and noisy copies of them."""
+    random = torch.Generator().manual_seed(5)
+    coarse = torch.rand(3, 3, 8, 8, generator=random, dtype=torch.float64) * 2 - 1
+    target = torch.nn.functional.interpolate(coarse, size=(size, size), mode="bicubic").clamp(-1, 1)
+    return (target + 0.2 * torch.randn(target.shape, generator=random, dtype=torch.float64)).clamp(-1, 1), target
+
+
+def test_l1_and_psnr_by_hand() -> None:
+    image, target = pair()
+    a, b = image.numpy(), target.numpy()
+    np.testing.assert_allclose(l1(image, target), np.abs(a - b).mean((1, 2, 3)), atol=1e-12)
+    np.testing.assert_allclose(
+        psnr(image, target), 20 * np.log10(2 / np.sqrt(((a - b) ** 2).mean((1, 2, 3)))), atol=1e-9
+    )
+
+
+def test_masked_l1_counts_the_mask_alone() -> None:
+    image, target = pair()
+    mask = torch.zeros(3, 1, 64, 64, dtype=torch.float64)
+    mask[:, :, 10:20, 5:50] = 1
+    mask[:, :, 20] = 0.5
+    difference = np.abs(image.numpy() - target.numpy()).mean(1)
+    weights = mask.numpy()[:, 0]
+    np.testing.assert_allclose(
+        l1_masked(image, target, mask), (difference * weights).sum((1, 2)) / weights.sum((1, 2)), atol=1e-12
+    )
+    image[:, :, 40:] = 1.0  # outside the mask
+    np.testing.assert_allclose(
+        l1_masked(image, target, mask), (difference * weights).sum((1, 2)) / weights.sum((1, 2)), atol=1e-12
+    )
+
+
+def test_ssim_is_that_of_scikit_image() -> None:
+    image, target = pair()
+    expected = [
+        structural_similarity(
+            a, b, channel_axis=0, gaussian_weights=True, sigma=1.5, use_sample_covariance=False, data_range=2.0
+        )
+        for a, b in zip(image.numpy(), target.numpy(), strict=True)
+    ]
+    np.testing.assert_allclose(ssim(image, target), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("size", "scales"), [(16, 1), (64, 3), (128, 4), (161, 4), (176, 5), (256, 5)])
+def test_ms_ssim_uses_the_scales_that_hold_the_window(size: int, scales: int) -> None:
+    assert scales_of(size) == scales
+    assert size // 2 ** (scales - 1) >= 11
+    image, target = pair(size)
+    value = ms_ssim(image, target)
+    assert ((value > 0) & (value < 1)).all()
+    torch.testing.assert_close(ms_ssim(target, target), torch.ones(3, dtype=torch.float64))
+
+
+def dump_of(folder: Path, images: Tensor, targets: Tensor, masks: Tensor) -> Dump:
+    rows = []
+    for index, (image, target, mask) in enumerate(zip(images, targets, masks, strict=True)):
+        files = {"image": f"m/{index}.image.npy", "target": f"i/{index}.target.npy", "mask": f"i/{index}.mask.npy"}
+        for name, value in (("image", image), ("target", target), ("mask", mask)):
+            write_value(folder / files[name], value)
+        rows.append({"mode": "m", "index": index, **{f"file.{name}": path for name, path in files.items()}})
+    pd.DataFrame(rows).to_csv(folder / "instances.csv", index=False)
+    write_value(folder / "averages/mean.npy", targets.mean(0))
+    return Dump(folder)
+
+
+def test_fidelity_averages_over_the_dump_and_knows_its_baseline(tmp_path: Path) -> None:
+    image, target = pair()
+    mask = torch.ones(3, 1, 64, 64)
+    dump = dump_of(tmp_path, image, target, mask)
+    bootstrap = Bootstrap(50, 0.9, seed=0)
+    found = Fidelity(mode="m", image="image", target="target", mask="mask")(dump, bootstrap)
+    assert found["images"] == 3
+    assert found["l1"]["value"] == pytest.approx(np.abs(image.numpy() - target.numpy()).mean(), abs=1e-6)
+    assert found["l1"]["low"] <= found["l1"]["value"] <= found["l1"]["high"]
+    assert found["l1_person"]["value"] == pytest.approx(found["l1"]["value"], abs=1e-6)
+    baseline = Fidelity(mode="m", average="mean", target="target")(dump, bootstrap)
+    assert baseline["l1"]["value"] == pytest.approx(np.abs(target.numpy() - target.numpy().mean(0)).mean(), abs=1e-6)
+    with pytest.raises(ValueError, match="either image or average"):
+        Fidelity(mode="m", target="target")

@@ -1,0 +1,62 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from models.engine.dump import Dump, write_value
+from models.engine.scores import Bootstrap
+from models.vunet.scores import ClothesColour, correlation, mean_colour
+
+
+def test_correlation_is_numpys_averaged_over_channels() -> None:
+    random = np.random.default_rng(0)
+    shown = random.uniform(-1, 1, (40, 3))
+    made = 0.6 * shown + 0.4 * random.uniform(-1, 1, (40, 3))
+    expected = np.mean([np.corrcoef(made[:, c], shown[:, c])[0, 1] for c in range(3)])
+    assert correlation(np.concatenate([made, shown], axis=1)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_mean_colour_needs_enough_cloth() -> None:
+    image = np.zeros((3, 8, 8), np.float32)
+    image[1, :4] = 0.5
+    mask = np.zeros((1, 8, 8), np.float32)
+    mask[0, :2] = 1  # 16 pixels
+    assert mean_colour(image, mask) == pytest.approx([0, 0.5, 0])
+    mask[0, 1] = 0  # 8 pixels
+    assert mean_colour(image, mask) is None
+
+
+def dump_of(folder: Path, made: np.ndarray, shown: np.ndarray) -> Dump:
+    """One row a person: clothes of constant colour, tops in the upper half, bottoms in the lower."""
+    upper = torch.zeros(1, 8, 8)
+    upper[:, :4] = 1
+    values = {"top": upper, "bottom": 1 - upper, "appearance_top": upper, "appearance_bottom": 1 - upper}
+    rows = []
+    for person, (a, b) in enumerate(zip(made, shown, strict=True)):
+        images = {"image": a, "appearance": b}
+        row: dict[str, object] = {"mode": "transfer", "index": person, "person_id": person}
+        for name, colour in images.items():
+            picture = torch.tensor(np.asarray(colour, np.float32))[:, None, None].expand(3, 8, 8)
+            row[f"file.{name}"] = f"{person}.{name}.npy"
+            write_value(folder / f"{person}.{name}.npy", picture)
+        for name, mask in values.items():
+            row[f"file.{name}"] = f"{person}.{name}.mask.png"
+            write_value(folder / f"{person}.{name}.mask.png", mask)
+        rows.append(row)
+    pd.DataFrame(rows).to_csv(folder / "instances.csv", index=False)
+    return Dump(folder)
+
+
+@pytest.mark.parametrize(("faithful", "bounds"), [(True, (0.999, 1.0001)), (False, (-0.6, 0.6))])
+def test_clothes_that_follow_the_appearance_correlate(
+    tmp_path: Path, faithful: bool, bounds: tuple[float, float]
+) -> None:
+    random = np.random.default_rng(1)
+    shown = random.uniform(-1, 1, (12, 3))
+    made = 0.5 * shown if faithful else random.uniform(-1, 1, (12, 3))
+    score = ClothesColour(mode="transfer", image="image", appearance="appearance", person="person_id")
+    found = score(dump_of(tmp_path, made, shown), Bootstrap(20, 0.9, seed=0))
+    assert found["top_identities"] == found["bottom_identities"] == 12
+    assert bounds[0] <= found["top_r"]["value"] <= bounds[1]
