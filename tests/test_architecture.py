@@ -43,9 +43,10 @@ def test_imports_point_one_way(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", MODULES, ids=str)
-def test_every_module_imports(path: Path) -> None:
+def test_every_module_imports_and_says_what_it_is(path: Path) -> None:
     parts = path.with_suffix("").parts
-    importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    module = importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    assert module.__doc__
 
 
 def stages() -> dict[str, dict]:
