@@ -1,7 +1,9 @@
 """The smallest things a recipe can name, for tests of the engine: `toy.Ramps`, `toy.Painter`, and recipes of them."""
 
 import json
-from collections.abc import Mapping
+import os
+import signal
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -247,3 +249,20 @@ def recipe() -> dict[str, Any]:
             "samples": {"names": ["x", "image"], "count": 2},
         },
     }
+
+
+def killed_at(point: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a wrapper of functions: at call number `point` of all it wraps together, this process gets SIGKILL."""
+    calls = 0
+
+    def watched(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*arguments: Any, **keywords: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            if calls == point:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return call(*arguments, **keywords)
+
+        return wrapper
+
+    return watched

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import toy
 from safetensors.torch import save_file
 from torch import nn
 
@@ -150,18 +151,7 @@ WATCHED = ("fsync", "unlink", "rmdir", "rename", "mkdir", "open")
 
 def run_and_die(folder, job, point):
     """In a child process: save or clear, killed at call number `point` of whatever touches the disk."""
-    calls = 0
-
-    def watched(call):
-        def wrapper(*arguments, **keywords):
-            nonlocal calls
-            calls += 1
-            if calls == point:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*arguments, **keywords)
-
-        return wrapper
-
+    watched = toy.killed_at(point)
     for name in WATCHED:
         setattr(os, name, watched(getattr(os, name)))
     checkpoint.save_file = watched(checkpoint.save_file)

@@ -133,19 +133,8 @@ WATCHED = ("fsync", "unlink", "rmdir", "rename", "replace", "mkdir")
 
 
 def train_and_die(run, point):
-    """In a child process: train, killed at call number `point` of whatever changes the disk; return the calls."""
-    calls = 0
-
-    def watched(call):
-        def wrapper(*arguments, **keywords):
-            nonlocal calls
-            calls += 1
-            if calls == point:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return call(*arguments, **keywords)
-
-        return wrapper
-
+    """In a child process: train, killed at call number `point` of whatever changes the disk."""
+    watched = toy.killed_at(point)
     for name in WATCHED:
         setattr(os, name, watched(getattr(os, name)))
     Path.write_text = watched(Path.write_text)
