@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from models.engine.errors import UserError, nearest
 from models.engine.problems import Problems, validated
 from models.engine.yaml12 import read_yaml
+from models.people.synthetic.catalogue import CatalogueSettings
 from models.people.synthetic.settings import SyntheticSettings
 
 PARAMS = Path("data/params.yaml")
@@ -57,18 +58,38 @@ class Coco(_Section):
         return self
 
 
+class Paired(_Section):
+    """Folders of image pairs below the entry's source, one a split; `models.images.pair_files` says what may lie there."""
+
+    train: str
+    validation: str
+
+    def __getitem__(self, split: str) -> str:
+        return {"train": self.train, "validation": self.validation}[split]
+
+    @model_validator(mode="after")
+    def _apart(self) -> "Paired":
+        if Path(self.train) == Path(self.validation):
+            raise ValueError(f"train and validation are both {self.train!r}; each needs a folder of its own")
+        return self
+
+
 class Dataset(_Section):
     """One entry of `datasets`. `source` is the drawing code or the folder of raw data, from the project's root.
+
+    People are drawn (`synthetic`) or read (`coco`); so are image pairs (`catalogue`, `paired`).
 
     The section named like `kind` is used; another may stay for a change of kind.
     """
 
-    kind: Literal["synthetic", "coco"]
+    kind: Literal["synthetic", "coco", "catalogue", "paired"]
     source: str
     seed: Annotated[int, Field(ge=0)]
     max_rejected: Annotated[float, Field(ge=0, le=1, description="share of the records")]
     synthetic: SyntheticSettings | None = None
     coco: Coco | None = None
+    catalogue: CatalogueSettings | None = None
+    paired: Paired | None = None
 
     @model_validator(mode="after")
     def _has_its_section(self) -> "Dataset":

@@ -1,5 +1,6 @@
-"""Prepare a dataset: draw or read it, drop what cannot be used, write canonical COCO JSON, statistics and plots.
+"""Prepare a dataset: draw or read it, drop what cannot be used, write images, records, statistics and plots.
 
+People come with canonical COCO JSON, image pairs as they are: each split a folder of A|B images, or of folders a and b.
 Usage: python -m stages.prepare <dataset>, one of `datasets` in data/params.yaml; writes data/prepared/<dataset>.
 """
 
@@ -11,12 +12,16 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models.engine.errors import UserError
-from models.people.preparation import Preparation, Raw, hashed_split, write_rejected
+from models.people.preparation import Preparation, Raw, hashed_split
 from models.people.validation import UnusableError, inside
 from stages.command import run
 from stages.datasets import PARAMS, SPLITS, Dataset, read_dataset
+
+if TYPE_CHECKING:
+    from models.images.pair_preparation import PairPreparation
 
 PREPARED = Path("data/prepared")
 
@@ -35,21 +40,21 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
     """Write `data/prepared/<name>` below `root` and return it.
 
     Raises UserError where the source is unusable, a split comes out empty, or more than `max_rejected` of all records
-    (images and annotations) are rejected; the list of those is then at `data/prepared/<name>.rejected.csv`. What stood
-    at `data/prepared/<name>` is replaced at the end only.
+    (images and annotations, or pairs) are rejected; the list of those is then at `data/prepared/<name>.rejected.csv`.
+    What stood at `data/prepared/<name>` is replaced at the end only.
     """
     final = root / PREPARED / name
     with _replacing_folder(final) as folder:
-        preparation = Preparation(folder, progress)
-        for raw in _drawn(entry, folder, progress) if entry.kind == "synthetic" else _files(entry, name, root):
-            preparation.add(raw)
+        preparation: Preparation | PairPreparation
+        if entry.kind in ("synthetic", "coco"):
+            preparation = Preparation(folder, progress)
+            for raw in _drawn(entry, folder, progress) if entry.kind == "synthetic" else _files(entry, name, root):
+                preparation.add(raw)
+        else:
+            preparation = _pairs(entry, name, root, folder, progress)
         _judge(preparation, entry, name, final.with_name(f"{name}.rejected.csv"))
         preparation.finish()
-    for split, one in preparation.statistics.items():
-        print(
-            f"{split}: {len(one.persons_of)} images, {len(one.heights)} persons ({one.with_keypoints} with keypoints), "
-            f"{one.crowds} crowd regions, {one.others} other objects, {one.rejected.total()} records rejected"
-        )
+    print("\n".join(preparation.lines()))
     return final
 
 
@@ -76,17 +81,10 @@ def _always(split: str) -> Callable[[object], str]:
 def _files(entry: Dataset, name: str, root: Path) -> Iterator[Raw]:
     coco = entry.coco
     assert coco is not None  # `Dataset` holds it
-    source = root / entry.source
-    if not source.is_dir():
-        raise UserError(
-            f"{PARAMS}: datasets.{name}.source: no folder {source}; bring the raw data there (see README.md)"
-        )
+    source = _source(entry, name, root)
 
     def below(key: str, path: str) -> Path:
-        try:
-            return inside(source, path, source)
-        except UnusableError as fault:
-            raise UserError(f"{PARAMS}: datasets.{name}.coco.{key}: {path} leaves the source {source}") from fault
+        return _below(source, path, f"datasets.{name}.coco.{key}")
 
     if coco.validation_share is not None:
         yield Raw(
@@ -107,11 +105,52 @@ def _files(entry: Dataset, name: str, root: Path) -> Iterator[Raw]:
         )
 
 
-def _judge(preparation: Preparation, entry: Dataset, name: str, listing: Path) -> None:
+def _source(entry: Dataset, name: str, root: Path) -> Path:
+    source = root / entry.source
+    if not source.is_dir():
+        raise UserError(
+            f"{PARAMS}: datasets.{name}.source: no folder {source}; bring the raw data there (see README.md)"
+        )
+    return source
+
+
+def _below(source: Path, path: str, key: str) -> Path:
+    try:
+        return inside(source, path, source)
+    except UnusableError as fault:
+        raise UserError(f"{PARAMS}: {key}: {path} leaves the source {source}") from fault
+
+
+def _pairs(entry: Dataset, name: str, root: Path, folder: Path, progress: bool) -> "PairPreparation":
+    from models.images.pair_files import LAYOUTS
+    from models.images.pair_preparation import PairPreparation
+
+    preparation = PairPreparation(folder, progress)
+    if entry.kind == "catalogue":
+        from models.people.synthetic.catalogue import write_catalogue
+
+        assert entry.catalogue is not None  # `Dataset` holds it
+        write_catalogue(entry.catalogue, entry.seed, folder, progress)
+        for split in SPLITS:
+            preparation.add(split, folder / split, folder)
+        return preparation
+    paired = entry.paired
+    assert paired is not None  # `Dataset` holds it
+    source = _source(entry, name, root)
+    for split in SPLITS:
+        key = f"datasets.{name}.paired.{split}"
+        pairs = _below(source, paired[split], key)
+        if not pairs.is_dir():
+            raise UserError(f"{PARAMS}: {key}: no folder {pairs}; it may hold {LAYOUTS}")
+        preparation.add(split, pairs, source)
+    return preparation
+
+
+def _judge(preparation: "Preparation | PairPreparation", entry: Dataset, name: str, listing: Path) -> None:
     rejected, records = preparation.rejected, preparation.records
     listing.unlink(missing_ok=True)
     if len(rejected) > entry.max_rejected * records:
-        write_rejected(listing, rejected)
+        preparation.list_rejected(listing)
         reasons = ", ".join(
             f"{count} {reason}" for reason, count in Counter(one.reason for one in rejected).most_common()
         )
@@ -119,8 +158,8 @@ def _judge(preparation: Preparation, entry: Dataset, name: str, listing: Path) -
             f"{PARAMS}: datasets.{name}.max_rejected: {len(rejected)} of {records} records cannot be used "
             f"({len(rejected) / records:.1%}, allowed {entry.max_rejected:.1%}): {reasons}. All are listed in {listing}"
         )
-    for split, one in preparation.statistics.items():
-        if not one.persons_of:
+    for split, images in preparation.images.items():
+        if not images:
             raise UserError(
                 f"{PARAMS}: datasets.{name}: the split {split!r} has no image; it has {records} records in all"
             )

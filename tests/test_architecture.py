@@ -86,7 +86,8 @@ def test_deps_cover_what_a_stage_imports(name: str) -> None:
     module = words[2] if words[2] != "stages.launch" else f"stages.{words[3]}"
     code = f"import importlib; importlib.import_module({module!r})"
     if module == "stages.prepare":
-        code += "\nfrom models.people.synthetic import write_synthetic"  # imported when such a dataset is drawn
+        # imported when such a dataset is drawn or read
+        code += "\nimport models.images.pair_preparation, models.people.synthetic.catalogue, models.people.synthetic"
     else:  # a recipe's types are imported when it is checked
         recipe = next(word for word in words if word.endswith(".yaml"))
         code += (

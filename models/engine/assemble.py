@@ -7,7 +7,6 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from models.engine.checkpoint import load_weights
 from models.engine.examples import Examples
 from models.engine.injectors import Injector
 from models.engine.problems import Problems
@@ -41,8 +40,6 @@ def build_networks(recipe: Recipe) -> dict[str, nn.Module]:
     for name, entry in recipe.networks.items():
         seed_here(recipe.seed, "network", name)
         networks[name] = _built(nn.Module, entry, NETWORK, f"networks.{name}")
-        if entry.weights is not None:
-            load_weights(networks[name], Path(entry.weights))
     return networks
 
 

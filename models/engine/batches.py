@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
 
 from models.engine.errors import UserError
 from models.engine.examples import Example, Examples
+from models.engine.schema import Recipe
 from models.engine.seeding import generator
 
 Key = tuple[str, int, int]  # dataset, epoch, index
@@ -83,6 +84,44 @@ class ValidationBatches(Sampler[list[Key]]):
 
     def __len__(self) -> int:
         return sum(-(-length // self.batch_size) for length in self.lengths.values())
+
+
+class Loaders:
+    """The batches of a recipe, as this process sees them.
+
+    Raises:
+        UserError: a batch size that the processes cannot share, or a training set smaller than a batch.
+    """
+
+    def __init__(
+        self, recipe: Recipe, train: Mapping[str, Examples], validation: Mapping[str, Examples], *,
+        process: int, processes: int, pin: bool,
+    ) -> None:  # fmt: skip
+        self.recipe, self.train_data, self.validation_data = recipe, train, validation
+        self.pin, self.share = pin, slice(process, None, processes)
+        size = recipe.data.batch_size
+        if size % processes:
+            raise UserError(f"data.batch_size: found {size}, which {processes} processes cannot share evenly")
+        self.batches_per_epoch = self._train_batches(0).batches_per_epoch
+
+    def _train_batches(self, start: int) -> TrainBatches:
+        return TrainBatches(
+            {name: len(data) for name, data in self.train_data.items()},
+            {name: entry.weight for name, entry in self.recipe.data.train.items()},
+            self.recipe.data.batch_size, self.recipe.seed, start, self.share,
+        )  # fmt: skip
+
+    def train(self, start: int) -> DataLoader[Any]:
+        """Return the endless training batches from iteration `start` on."""
+        mixture = Mixture(self.train_data, self.recipe.seed)
+        return load_batches(mixture, self._train_batches(start), self.recipe.runtime.workers, self.pin)
+
+    def validation(self, workers: int, size: int | None = None) -> DataLoader[Any]:
+        """Return the sorted validation split in batches of `size`, the training's unless given."""
+        lengths = {name: len(data) for name, data in self.validation_data.items()}
+        # not `evaluate.batch_size`: noise is drawn a batch at a time, and the train stage does not track that section
+        batches = ValidationBatches(lengths, size or self.recipe.data.batch_size)
+        return load_batches(Mixture(self.validation_data, self.recipe.seed), batches, workers)
 
 
 def load_batches(mixture: Mixture, sampler: Sampler[list[Key]], workers: int, pin: bool = False) -> DataLoader[Any]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from models.engine.schedules import Schedule
 from models.engine.state import State
@@ -70,3 +70,24 @@ class Forward(Injector):
             if output not in found:
                 raise KeyError(f"network {self.network!r} gives {sorted(found)}, not {output!r}")
             state.add(name, found[output])
+
+
+class Interpolate(Injector):
+    """Adds points between `a` and `b`, `u a + (1 - u) b` with one u in [0, 1] an instance, that gradients can be taken at.
+
+    For gradient penalties (Gulrajani et al. 2017, algorithm 1, lines 4 to 6). The points' own history is cut off.
+
+    Args:
+        a: name of a tensor (N, ...).
+        b: name of another of the same shape.
+        output: name of the points, (N, ...).
+    """
+
+    def __init__(self, a: str, b: str, output: str) -> None:
+        self.a, self.b, self.output = a, b, output
+        self.reads, self.adds = (a, b), (output,)
+
+    def __call__(self, state: State, networks: Networks, step: int) -> None:
+        a: Tensor = state[self.a].detach()
+        share = torch.rand(len(a), *(1,) * (a.ndim - 1), dtype=a.dtype, device=a.device)
+        state.add(self.output, torch.lerp(state[self.b].detach(), a, share).requires_grad_())

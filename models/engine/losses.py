@@ -1,5 +1,7 @@
 """What a loss is to the engine."""
 
+from typing import ClassVar
+
 from torch import Tensor, nn
 
 
@@ -8,8 +10,11 @@ class Loss(nn.Module):
 
     The constructor takes the entry's keyword arguments; `forward` takes keyword-only tensors, its *roles*, which the
     entry's `inputs` map to names of the state, and returns one value an instance, shape `(batch,)`, not weighted.
-    A role with a default may be left out of `inputs`. A loss holds no trainable parameters.
+    A role with a default may be left out of `inputs`. A loss holds no trainable parameters. One that differentiates with
+    respect to its inputs (a gradient penalty) is `training_only`: evaluations, which keep no gradients, leave it out.
     """
+
+    training_only: ClassVar[bool] = False
 
     def forward(self, **roles: Tensor) -> Tensor:
         """Return one value an instance, shape `(batch,)`."""

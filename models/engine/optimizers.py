@@ -22,11 +22,12 @@ def orthogonalised(matrices: Tensor, iterations: int = 5) -> Tensor:
     norm = torch.linalg.matrix_norm(wide, keepdim=True) + 1e-7
     square = (wide @ wide.mT) / norm**2
     identity = torch.eye(square.shape[-1], dtype=square.dtype, device=square.device)
-    product = identity
-    for _ in range(iterations):
+    product = None
+    for left in reversed(range(iterations)):
         factor = a * identity + b * square + c * square @ square
-        product, square = factor @ product, factor @ square @ factor
-    x = product @ wide / norm
+        product = factor if product is None else factor @ product
+        square = factor @ square @ factor if left else square
+    x = wide / norm if product is None else product @ wide / norm
     return x if wide is matrices else x.mT
 
 

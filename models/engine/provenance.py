@@ -26,6 +26,16 @@ def package_versions() -> dict[str, str]:
     return {"python": python_version()} | {package: version(package) for package in PACKAGES}
 
 
+def file_versions(paths: Iterable[str]) -> str:
+    """Return the SHA-256 of each file that exists, by path, as text."""
+    found = {}
+    for path in sorted(paths):
+        if Path(path).is_file():
+            with Path(path).open("rb") as file:
+                found[path] = hashlib.file_digest(file, "sha256").hexdigest()
+    return json.dumps(found)
+
+
 def data_version(roots: Iterable[str]) -> str:
     """Return the content hashes of prepared datasets, by root, from their manifests.
 

@@ -67,6 +67,14 @@ def late_schedules(recipe: Recipe, steps: int) -> list[str]:
     ]
 
 
+def batch_names(entries: Mapping[str, Declaration]) -> list[str]:
+    """Return the names that every one of these datasets provides, in the order of the first."""
+    problems = Problems(Path())
+    kinds: list[Any] = [find_type(entry.type, DATASET, "", problems) for entry in entries.values()]
+    provided = [kind.provides(entry.arguments) for kind, entry in zip(kinds, entries.values(), strict=True)]
+    return [name for name in provided[0] if all(name in others for others in provided)]
+
+
 def build_schedule(entry: Declaration | None, key: str, problems: Problems) -> Schedule:
     """Construct a schedule; none means a constant 1."""
     if entry is None:
@@ -125,9 +133,19 @@ class _Check:
                 self.problems.add_unknown(f"steps.{name}.trains", network, self.recipe.networks, "network")
             self._declared(step.optimizer, OPTIMIZER, f"steps.{name}.optimizer", ("params",))
             build_schedule(step.lr_schedule, f"steps.{name}.lr_schedule", self.problems)
-        for name, entry in self.recipe.networks.items():
-            if name not in trained and entry.weights is None:
+        for name in self.recipe.networks:
+            if name not in trained and name not in self.recipe.starts_from():
                 self.problems.add(f"networks.{name}", "no step trains it and it loads no weights")
+        self._start()
+
+    def _start(self) -> None:
+        start = self.recipe.train.init_from
+        for name in start.networks or () if start else ():
+            if name not in self.recipe.networks:
+                self.problems.add_unknown("train.init_from.networks", name, self.recipe.networks, "network")
+        for name, entry in self.recipe.networks.items():
+            if entry.weights is not None and start and name in (start.networks or self.recipe.networks):
+                self.problems.add(f"networks.{name}.weights", "train.init_from gives this network its weights already")
 
     def _losses_belong(self) -> None:
         several = len(self.recipe.steps) > 1

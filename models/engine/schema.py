@@ -93,6 +93,13 @@ class Ema(Section):
     decay: Annotated[float, Field(gt=0, lt=1)]
 
 
+class InitFrom(Section):
+    """The weights of an earlier run to start from, those of all networks or of the named ones."""
+
+    run: str
+    networks: Annotated[list[Name], Field(min_length=1)] | None = None
+
+
 class Train(Section):
     """How long and how; time is counted in iterations (`epochs` is converted once)."""
 
@@ -100,6 +107,7 @@ class Train(Section):
     epochs: Count | None = None
     precision: Literal["no", "fp16", "bf16"]
     ema: Ema | None = None
+    init_from: InitFrom | None = None
     accumulation: Count = 1
     evaluate_every: Count | None = Field(default=None, description="iterations; left out: after each epoch")
     record_every: Count
@@ -157,7 +165,7 @@ class Metrics(Section):
 
 
 class Samples(Section):
-    """Pictures during training: so many validation instances, these names side by side."""
+    """Pictures during training, at each evaluation: so many validation instances, these names side by side."""
 
     names: Annotated[list[Name], Field(min_length=1)]
     count: Count
@@ -191,3 +199,11 @@ class Recipe(Section):
     def loss_step(self, loss: str) -> str:
         """Return the step a loss belongs to: the one it names, or the only one."""
         return self.losses[loss].step or next(iter(self.steps))
+
+    def starts_from(self) -> dict[str, str]:
+        """Return the file of each network that does not start at random: its own, or that of `train.init_from`."""
+        files = {name: entry.weights for name, entry in self.networks.items() if entry.weights is not None}
+        if (start := self.train.init_from) is not None:
+            chosen = self.networks if start.networks is None else start.networks
+            files |= {name: f"{start.run}/model/{name}.safetensors" for name in chosen}
+        return files

@@ -1,6 +1,6 @@
 """One step of an iteration: injectors, weighted losses, one backward, clipping, one update."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +9,7 @@ import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
+from models.engine.errors import UserError, nearest
 from models.engine.injectors import Injector, Networks
 from models.engine.losses import Loss
 from models.engine.schedules import Schedule
@@ -82,13 +83,13 @@ class Step:
         gate: Gate,
     ) -> None:
         self.trains, self.injectors, self.optimizer, self.gate = trains, injectors, optimizer, gate
+        self.declared = list(losses)
         self.losses = {name: loss for name, loss in losses.items() if loss.weight != 0}
         self.lr_schedule, self.clip, self.detach = lr_schedule, clip, list(detach)
         self.rates = [group["lr"] for group in optimizer.param_groups]
         self.parameters = [p for network in trains.values() for p in network.parameters() if p.requires_grad]
-        self.updates = 0  # of this step's optimizer; schedules count iterations
 
-    def observe(self, state: State, networks: Networks, iteration: int) -> dict[str, Tensor]:
+    def observe(self, state: State, networks: Networks, iteration: int, training: bool = False) -> dict[str, Tensor]:
         """Run the injectors and return the raw losses of each instance; nothing is updated."""
         view = state.detached(self.detach) if self.detach else state
         for injector in self.injectors:
@@ -96,7 +97,7 @@ class Step:
         if view is not state:
             for name in view.keys() - state.keys():
                 state.add(name, view[name])
-        return {name: loss(view) for name, loss in self.losses.items()}
+        return {name: loss(view) for name, loss in self.losses.items() if training or not loss.loss.training_only}
 
     def update(
         self, states: Sequence[tuple[State, float]], networks: Networks, iteration: int,
@@ -106,21 +107,46 @@ class Step:
 
         A non-finite loss or gradient norm (over all processes) leaves every weight as it was; the report says so.
         """
-        report = StepReport(weights={name: loss.effective_weight(iteration) for name, loss in self.losses.items()})
+        report = self._report(iteration)
         for place, (state, share) in enumerate(states):
             with self._sync(accelerator, last=place == len(states) - 1):
                 with stopwatch("forward"), accelerator.autocast():
-                    values = self.observe(state, networks, iteration)
-                    means = {name: value.mean() for name, value in values.items()}
-                    total = sum((report.weights[name] * share * mean for name, mean in means.items()), torch.zeros(()))
+                    values = self.observe(state, networks, iteration, training=True)
                 with stopwatch("backward"):
-                    # only into what this step trains: a discriminator that judges a generator's step gathers nothing
-                    accelerator.backward(total, inputs=self.parameters)
-            for name, mean in means.items():
-                report.raw[name] = report.raw.get(name, 0) + share * mean.detach()
+                    self._backward(values, share, report, accelerator)
         with stopwatch("optimizer"):
             self._step(report, iteration, accelerator)
         return report
+
+    def optimize(self, values: Mapping[str, Tensor], iteration: int, accelerator: Accelerator) -> StepReport:
+        """Take one optimizer step on losses that somebody else computed, raw, by name; otherwise as `update`.
+
+        A value is a mean or one number an instance. Losses of weight 0 may be left out and are ignored.
+
+        Raises:
+            UserError: a loss that the step does not have, or one of weight other than 0 that is missing.
+        """
+        for name in values.keys() - self.declared:
+            raise UserError(f"no loss {name!r}{nearest(name, self.declared)}; there are {', '.join(self.declared)}")
+        for name in self.losses.keys() - values.keys():
+            raise UserError(f"the loss {name!r} has weight {self.losses[name].weight:g} and no value was given for it")
+        report = self._report(iteration)
+        self._backward({name: values[name] for name in self.losses}, 1.0, report, accelerator)
+        self._step(report, iteration, accelerator)
+        return report
+
+    def _report(self, iteration: int) -> StepReport:
+        return StepReport(weights={name: loss.effective_weight(iteration) for name, loss in self.losses.items()})
+
+    def _backward(
+        self, values: Mapping[str, Tensor], share: float, report: StepReport, accelerator: Accelerator
+    ) -> None:
+        means = {name: value.mean() for name, value in values.items()}
+        total = sum((report.weights[name] * share * mean for name, mean in means.items()), torch.zeros(()))
+        # only into what this step trains: a discriminator that judges a generator's step gathers nothing
+        accelerator.backward(total, inputs=self.parameters)
+        for name, mean in means.items():
+            report.raw[name] = report.raw.get(name, 0) + share * mean.detach()
 
     def _sync(self, accelerator: Accelerator, last: bool) -> AbstractContextManager[Any]:
         stack = ExitStack()
@@ -137,13 +163,13 @@ class Step:
         accelerator.unscale_gradients(self.optimizer)
         gradients = [p.grad for p in self.parameters if p.grad is not None]
         report.grad_norm = torch.nn.utils.get_total_norm(gradients, error_if_nonfinite=False)
-        finite = torch.stack([report.grad_norm, *report.raw.values()]).isfinite().all()
-        if accelerator.num_processes > 1:
-            finite = accelerator.reduce(finite.float(), "mean") == 1
-        report.skipped = not bool(finite)
+        judged = torch.stack([report.grad_norm, *report.raw.values()])
+        if accelerator.num_processes > 1:  # what is recorded, and whether to go on, is the same everywhere
+            judged = accelerator.reduce(judged, "mean")
+            report.raw = dict(zip(report.raw, judged[1:].unbind(), strict=True))
+        report.skipped = not bool(judged.isfinite().all())
         if self.clip is not None and not report.skipped:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.clip, report.grad_norm)
         if not report.skipped or accelerator.scaler is not None:  # a gradient scaler skips by itself and must adapt
             self.optimizer.step()
-        self.updates += not report.skipped
         self.optimizer.zero_grad(set_to_none=True)

@@ -1,42 +1,45 @@
 """The training loop: batches through steps, records, evaluations, resume points."""
 
-import inspect
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator
+from accelerate import Accelerator, DistributedDataParallelKwargs
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from models.engine.assemble import build_datasets, build_networks, build_steps
-from models.engine.batches import Mixture, TrainBatches, ValidationBatches, load_batches
-from models.engine.checkpoint import ResumePoints, save_weights, to_device
-from models.engine.errors import UserError, nearest
-from models.engine.files import write_text
+from models.engine.batches import Loaders
+from models.engine.book import Book, weights_line
+from models.engine.checkpoint import load_start, to_device, write_model
+from models.engine.errors import UserError
 from models.engine.history import History, Row
+from models.engine.hooks import Hooks
 from models.engine.injectors import Networks
 from models.engine.modes import evaluating
-from models.engine.provenance import code_version, data_version, package_versions
-from models.engine.recipe import late_schedules, resolved
+from models.engine.provenance import code_version, data_version, file_versions, package_versions
+from models.engine.recipe import batch_names, late_schedules, resolved
 from models.engine.reporting import Reporter, mean_losses
+from models.engine.resume import Restorable, ResumePoints
 from models.engine.schema import Recipe
 from models.engine.seeding import seed_here
 from models.engine.state import State, split_batch
 from models.engine.steps import StepReport
 from models.engine.stopwatch import Stopwatch
 
-HOOKS = ("on_epoch_start", "train_step", "on_epoch_end")
-
 
 class Trainer:
     """Trains what a recipe declares; override a hook or an operation, or pass callables for the hooks.
 
-    Hooks: `on_epoch_start(epoch)`, `train_step(batch, index)`, `on_epoch_end(epoch)`. A callable gets the trainer first,
-    and from `callback_kwargs` the keywords under its name. Operations: `train_op` updates on a training batch, `log_op`
-    looks at a batch without updating, `eval_op` gives every loss of every instance of a validation batch.
+    Hooks: `on_epoch_start`, `train_step`, `on_epoch_end`. Each gets what it asks for by the names of its parameters:
+    `epoch` (0 is the first); for `train_step`, `batch` (all names of it), `index` (of the batch in its epoch) and any name
+    of the batch, so that `def train_step(trainer, x, y, index)` works on image pairs. A callable gets the trainer first,
+    and from `callback_kwargs` the keywords under its name. `train_step` returns the report of each step it took; it may
+    take them by `train_op` or by `optimize`.
+
+    Operations: `train_op` updates on a training batch, `log_op` looks at a batch without updating, `eval_op` gives every
+    loss of every instance of a validation batch.
 
     Args:
         recipe: what to train.
@@ -56,28 +59,41 @@ class Trainer:
         callback_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.recipe, self.run = recipe, run
-        callables = {"on_epoch_start": on_epoch_start, "train_step": train_step, "on_epoch_end": on_epoch_end}
-        self._hooks = {name: (call, dict((callback_kwargs or {}).get(name, {}))) for name, call in callables.items()}
-        self._check_hooks(callback_kwargs or {})
-        self.accelerator = accelerator or Accelerator(
-            mixed_precision=recipe.train.precision,
-            log_with=list(recipe.runtime.trackers) or None,
-            project_dir=str(run / "live"),
+        names = batch_names(recipe.data.train)
+        self.hooks = Hooks(
+            self,
+            {"on_epoch_start": ["epoch"], "train_step": ["batch", "index", *names], "on_epoch_end": ["epoch"]},
+            {"on_epoch_start": on_epoch_start, "train_step": train_step, "on_epoch_end": on_epoch_end},
+            callback_kwargs or {},
+        )
+        self.accelerator = (
+            accelerator
+            or Accelerator(
+                cpu=not torch.accelerator.is_available(),  # without it, two processes on a machine without GPU do not find each other
+                mixed_precision=recipe.train.precision,
+                log_with=list(recipe.runtime.trackers) or None,
+                project_dir=str(run / "live"),
+                # two forwards of a discriminator before one backward: its statistics may not be overwritten between them
+                kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],
+            )
         )
         torch.use_deterministic_algorithms(True, warn_only=self.accelerator.device.type != "cpu")
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs 2 % of a step
         self._validation: Iterator[Any] = iter(())
         self._build()
 
     # hooks
 
-    def on_epoch_start(self, epoch: int, **kwargs: Any) -> None:
-        """Called before the first batch of an epoch."""
+    def on_epoch_start(self, epoch: int, print_train_start: bool = True) -> None:
+        """Called before the first batch of an epoch; prints the effective weight of every loss."""
+        if print_train_start:
+            self.reporter.say(weights_line(epoch, self.loss_weights()))
 
-    def train_step(self, batch: dict[str, Any], index: int, **kwargs: Any) -> dict[str, StepReport]:
+    def train_step(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:
         """Take one iteration on a batch, `index` within its epoch; return what each step reports."""
         return self.train_op(batch)
 
-    def on_epoch_end(self, epoch: int, **kwargs: Any) -> None:
+    def on_epoch_end(self, epoch: int) -> None:
         """Called after the last batch of an epoch."""
 
     # operations
@@ -91,13 +107,25 @@ class Trainer:
             if step.gate.open(self.iteration)
         }
 
+    def optimize(self, step: str, losses: Mapping[str, Tensor]) -> StepReport:
+        """Update the networks of a step on raw losses that a hand-written `train_step` computed, by their names.
+
+        Their weights and schedules, the optimizer, its learning rate and clipping are the step's; gradients reach only
+        what it trains. Raises UserError for an unknown step, an unknown loss, or a missing one.
+        """
+        if step not in self.steps:
+            raise UserError(f"no step {step!r}; there are {', '.join(self.steps)}")
+        return self.steps[step].optimize(losses, self.iteration, self.accelerator)
+
+    def loss_weights(self, *query: str) -> dict[str, float]:
+        """Return the effective weight, now, of the losses that have one of these names or steps; without any, of all."""
+        losses = {name: loss for step in self.steps.values() for name, loss in step.losses.items()}
+        return {name: losses[name].effective_weight(self.iteration) for name in self.book.select(*query)}
+
     def log_op(self, batch: dict[str, Any]) -> tuple[State, dict[str, float]]:
         """Look at a batch without updating: the state after all steps, and the mean of each loss and their total."""
         state, values = self._observed(batch)
-        weights = {
-            n: loss.effective_weight(self.iteration) for s in self.steps.values() for n, loss in s.losses.items()
-        }
-        return state, mean_losses(values, weights)
+        return state, mean_losses(values, self.loss_weights())
 
     def eval_op(self, batch: dict[str, Any]) -> dict[str, Tensor]:
         """Return every loss of every instance of a validation batch, shape (batch,) each."""
@@ -117,6 +145,7 @@ class Trainer:
     def fit(self) -> None:
         """Train to the end, from where a killed run of the same recipe, data and code stopped; then write the outputs."""
         self._resume()
+        self.book.start(self.iteration)
         self.reporter = Reporter(
             self.accelerator, self.recipe.runtime, self.run / "live",
             first=self.iteration, last=self.last, batch=self.recipe.data.batch_size,
@@ -127,27 +156,28 @@ class Trainer:
             self._loop()
             self._write()
         finally:
+            self.book.flush()
             self.reporter.close()
         self.resume_points.clear()
 
     def _loop(self) -> None:
-        batches = iter(self._train_loader(self.iteration))
+        batches = iter(self.loaders.train(self.iteration))
         while self.iteration < self.last:
             epoch, index = divmod(self.iteration, self.batches_per_epoch)
             if index == 0:
-                self._call("on_epoch_start", epoch)
+                self.hooks("on_epoch_start", {"epoch": epoch})
             with self.stopwatch("data"):
                 batch = to_device(next(batches), self.accelerator.device)
             self.iterate(batch, index)
             if index == self.batches_per_epoch - 1:
-                self._call("on_epoch_end", epoch)
+                self.hooks("on_epoch_end", {"epoch": epoch})
             if self._due(self.recipe.runtime.checkpoint_every) and self.iteration < self.last:
                 self._save_resume_point()
 
     def iterate(self, batch: dict[str, Any], index: int) -> None:
         """Take one iteration on a batch, `index` within its epoch: the hook, the records, what is due."""
         seed_here(self.recipe.seed, "iteration", self.iteration, self.accelerator.process_index)
-        reports = self._call("train_step", batch, index) or {}
+        reports = self.hooks("train_step", batch | {"batch": batch, "index": index}) or {}
         self.iteration += 1
         self._after(reports)
 
@@ -158,6 +188,7 @@ class Trainer:
                     average.update_parameters(self.accelerator.unwrap_model(self.networks.live[network]))
         self._guard(reports)
         self.history.add(self.iteration, reports, last=self.iteration == self.last)
+        self.book.add(self.iteration, reports)
         self.reporter.advance()
         if self._due(self.recipe.runtime.log_every):
             self._log(reports)
@@ -179,6 +210,7 @@ class Trainer:
         return self.iteration % every == 0 or self.iteration == self.last
 
     def _log(self, reports: dict[str, StepReport]) -> None:
+        self.book.flush()
         scalars: dict[str, float] = {}
         for name, report in reports.items():
             scalars |= {f"train.{loss}": value.item() for loss, value in report.raw.items()}
@@ -195,7 +227,7 @@ class Trainer:
         """Return the next batch of the validation split, beginning again at its end."""
         batch = next(self._validation, None)
         if batch is None:
-            self._validation = iter(self._validation_loader(workers=0))
+            self._validation = iter(self.loaders.validation(workers=0))
             batch = next(self._validation)
         return dict(to_device(batch, self.accelerator.device))
 
@@ -203,7 +235,7 @@ class Trainer:
         """Run `eval_op` over the sorted validation split; one row of history, one sheet of samples."""
         sums: dict[str, float] = {}
         count = 0
-        for place, batch in enumerate(self._validation_loader(self.recipe.runtime.workers)):
+        for place, batch in enumerate(self.loaders.validation(self.recipe.runtime.workers)):
             seed_here(self.recipe.seed, "evaluation", place)
             values = self.eval_op(to_device(batch, self.accelerator.device))
             for name, value in values.items():
@@ -214,7 +246,7 @@ class Trainer:
         self.reporter.track(self.iteration, row, "validation")
         if samples := self.recipe.runtime.samples:
             seed_here(self.recipe.seed, "samples")
-            batch = next(iter(self._validation_loader(0, size=samples.count)))
+            batch = next(iter(self.loaders.validation(0, size=samples.count)))
             state, _ = self.log_op(to_device(batch, self.accelerator.device))
             self.reporter.samples(self.iteration, {name: state[name] for name in samples.names})
 
@@ -222,8 +254,13 @@ class Trainer:
 
     def _build(self) -> None:
         recipe, accelerator = self.recipe, self.accelerator
-        self.train_data, self.validation_data = build_datasets(recipe, "train"), build_datasets(recipe, "validation")
+        self.loaders = Loaders(
+            recipe, build_datasets(recipe, "train"), build_datasets(recipe, "validation"),
+            process=accelerator.process_index, processes=accelerator.num_processes,
+            pin=accelerator.device.type == "cuda",
+        )  # fmt: skip
         networks = build_networks(recipe)
+        load_start(networks, recipe)
         for name in networks.keys() - {trained for step in recipe.steps.values() for trained in step.trains}:
             networks[name].eval().requires_grad_(False)  # loaded and kept as it is, running statistics included
         live = {name: accelerator.prepare_model(network) for name, network in networks.items()}
@@ -233,9 +270,11 @@ class Trainer:
         self.steps = build_steps(recipe, live, accelerator)
         self.stopwatch = Stopwatch(recipe.runtime.timing)
         self.history = History(recipe.train.record_every)
+        tags = {loss: name for name, step in self.steps.items() for loss in step.losses}
+        self.book = Book(self.run / "live" / "losses.csv" if accelerator.is_main_process else None, tags)
         self.nonfinite: dict[str, int] = {}
         self.iteration = 0
-        self.batches_per_epoch = self._train_batches(0).batches_per_epoch
+        self.batches_per_epoch = self.loaders.batches_per_epoch
         self.last = recipe.train.steps or (recipe.train.epochs or 0) * self.batches_per_epoch
         roots = [
             e.arguments["root"]
@@ -245,50 +284,25 @@ class Trainer:
         ]
         self.made_by = {
             "recipe": resolved(recipe), "code": code_version(), "packages": str(package_versions()),
-            "data": data_version(roots), "processes": str(accelerator.num_processes),
+            "data": data_version(roots), "start": file_versions(recipe.starts_from().values()), "processes": str(accelerator.num_processes),
         }  # fmt: skip
         self.resume_points = ResumePoints(self.run / "resume", self.made_by)
+        self.restorable = Restorable(
+            networks={name: accelerator.unwrap_model(network) for name, network in live.items()},
+            averages={name: average for name, average in self.averages.items() if average is not None},
+            optimizers={name: step.optimizer for name, step in self.steps.items()},
+            scaler=accelerator.scaler, history=self.history, nonfinite=self.nonfinite,
+        )  # fmt: skip
 
     def _average(self, network: nn.Module) -> AveragedModel | None:
         if self.recipe.train.ema is None:
             return None
         return AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(self.recipe.train.ema.decay), use_buffers=False)
 
-    def _train_batches(self, start: int) -> TrainBatches:
-        processes, size = self.accelerator.num_processes, self.recipe.data.batch_size
-        if size % processes:
-            raise UserError(f"data.batch_size: found {size}, which {processes} processes cannot share evenly")
-        return TrainBatches(
-            {name: len(data) for name, data in self.train_data.items()},
-            {name: entry.weight for name, entry in self.recipe.data.train.items()},
-            size, self.recipe.seed, start, slice(self.accelerator.process_index, None, processes),
-        )  # fmt: skip
-
-    def _train_loader(self, start: int) -> Any:
-        pin = self.accelerator.device.type == "cuda"
-        mixture = Mixture(self.train_data, self.recipe.seed)
-        return load_batches(mixture, self._train_batches(start), self.recipe.runtime.workers, pin)
-
-    def _validation_loader(self, workers: int, size: int | None = None) -> Any:
-        lengths = {name: len(data) for name, data in self.validation_data.items()}
-        # not `evaluate.batch_size`: noise is drawn a batch at a time, and the train stage does not track that section
-        batches = ValidationBatches(lengths, size or self.recipe.data.batch_size)
-        return load_batches(Mixture(self.validation_data, self.recipe.seed), batches, workers)
-
-    def _state_dict(self) -> dict[str, Any]:
-        return {
-            "networks": {n: self.accelerator.unwrap_model(net).state_dict() for n, net in self.networks.live.items()},
-            "averages": {n: a.state_dict() for n, a in self.averages.items() if isinstance(a, AveragedModel)},
-            "optimizers": {name: step.optimizer.state_dict() for name, step in self.steps.items()},
-            "updates": {name: step.updates for name, step in self.steps.items()},
-            "scaler": self.accelerator.scaler.state_dict() if self.accelerator.scaler else {},
-            "nonfinite": self.nonfinite,
-            "history": self.history.state_dict(),
-        }
-
     def _save_resume_point(self) -> None:
+        self.book.flush()
         if self.accelerator.is_main_process:
-            self.resume_points.save(self.iteration, self._state_dict())
+            self.resume_points.save(self.iteration, self.restorable.state_dict())
         self.accelerator.wait_for_everyone()
 
     def _resume(self) -> None:
@@ -298,17 +312,7 @@ class Trainer:
             self.resume_points.clear()
         elif found is not None:
             self.iteration, state = found
-            for name, network in self.networks.live.items():
-                self.accelerator.unwrap_model(network).load_state_dict(state["networks"][name])
-            for name, average in state["averages"].items():
-                self.averages[name].load_state_dict(average)  # type: ignore[union-attr]
-            for name, step in self.steps.items():
-                step.optimizer.load_state_dict(state["optimizers"][name])
-                step.updates = state["updates"][name]
-            if self.accelerator.scaler:
-                self.accelerator.scaler.load_state_dict(state["scaler"])
-            self.nonfinite = dict(state["nonfinite"])
-            self.history.load_state_dict(state["history"])
+            self.restorable.load_state_dict(state)
             self.accelerator.print(f"resumed after iteration {self.iteration}")
 
     def _write(self) -> None:
@@ -317,33 +321,3 @@ class Trainer:
             write_model(self.run / "model", self.networks.ema, self.recipe, self.made_by)
             self.history.write(self.run / "history")
         self.accelerator.wait_for_everyone()
-
-    def _call(self, name: str, *arguments: Any) -> Any:
-        callback, kwargs = self._hooks[name]
-        return callback(self, *arguments, **kwargs) if callback else getattr(self, name)(*arguments, **kwargs)
-
-    def _check_hooks(self, callback_kwargs: Mapping[str, Mapping[str, Any]]) -> None:
-        for name, kwargs in callback_kwargs.items():
-            if name not in HOOKS:
-                raise UserError(
-                    f"callback_kwargs: unknown callback {name!r}{nearest(name, HOOKS)}; there are {', '.join(HOOKS)}"
-                )
-            callback = self._hooks[name][0] or getattr(self, name)
-            parameters = inspect.signature(callback).parameters
-            written = self._hooks[name][0] or getattr(type(self), name) is not getattr(Trainer, name)
-            if any(p.kind is p.VAR_KEYWORD for p in parameters.values()) and written:
-                continue
-            for keyword in kwargs:
-                if keyword not in parameters:
-                    raise UserError(
-                        f"callback_kwargs.{name}: {callback.__qualname__} takes no {keyword!r}{nearest(keyword, parameters)}"
-                    )
-
-
-def write_model(folder: Path, networks: Mapping[str, nn.Module], recipe: Recipe, made_by: Mapping[str, str]) -> None:
-    """Write `<network>.safetensors`, `recipe.yaml` and `made_by.json` into `folder`."""
-    for name, network in networks.items():
-        save_weights(network, folder / f"{name}.safetensors")
-    write_text(folder / "recipe.yaml", resolved(recipe))
-    rest = {key: value for key, value in made_by.items() if key != "recipe"}
-    write_text(folder / "made_by.json", json.dumps(rest, indent=2) + "\n")

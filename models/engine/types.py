@@ -109,13 +109,21 @@ def check_arguments(
         if name not in parameters:
             problems.add_unknown(f"{key}.{name}", name, [*parameters, *beside], f"argument of {kind.__name__}")
             continue
-        value = _with_schedules(value, f"{key}.{name}", problems)
         hint = hints.get(parameters[name].name, Any)
+        if _may_hold_schedule(hint):
+            value = _with_schedules(value, f"{key}.{name}", problems)
         checked[parameters[name].name] = _conforming(value, hint, f"{key}.{name}", problems)
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in arguments:
             problems.add(f"{key}.{name}", f"missing; {kind.__name__} needs it")
     return checked
+
+
+def _may_hold_schedule(hint: Any) -> bool:
+    """Whether an annotation is, or has in it, a `Schedule` or `Any`; in other maps, `type` means something else."""
+    if hint is Any or (isinstance(hint, type) and issubclass(hint, Schedule)):
+        return True
+    return any(_may_hold_schedule(part) for part in typing.get_args(hint))
 
 
 def _with_schedules(value: Any, key: str, problems: Problems) -> Any:

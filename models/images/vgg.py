@@ -4,6 +4,7 @@ import hashlib
 import math
 import os
 import re
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 
 import torch
@@ -24,20 +25,25 @@ REMEDY = (
 )
 
 
-def _layers() -> list[list[tuple[str, int, int]]]:
-    """For each block its convolutions as (state key, input channels, output channels)."""
-    layers, index, inputs = [], 0, 3
-    for widths in BLOCKS:
-        block = []
-        for outputs in widths:
-            block.append((f"features.{index}", inputs, outputs))
+def _layers() -> dict[str, tuple[str, int, int]]:
+    """`relu<block>_<position>` of each convolution, in order: its state key, input channels and output channels."""
+    layers, index, inputs = {}, 0, 3
+    for block, widths in enumerate(BLOCKS, start=1):
+        for position, outputs in enumerate(widths, start=1):
+            layers[f"relu{block}_{position}"] = (f"features.{index}", inputs, outputs)
             index, inputs = index + 2, outputs  # a ReLU after each convolution
-        layers.append(block)
         index += 1  # the pool
     return layers
 
 
-LAYERS = _layers()
+LAYERS = _layers()  # relu1_1, relu1_2, relu2_1, ... relu5_2: the names of features
+
+
+def as_rgb(images: Tensor) -> Tensor:
+    """(N, 1 or 3, H, W) -> (N, 3, H, W): one channel is grey, repeated without a copy. Else raises UserError."""
+    if images.shape[1] not in (1, 3):
+        raise UserError(f"a network of photographs judges images of 1 or 3 channels; these have {images.shape[1]}")
+    return images.expand(-1, 3, -1, -1)
 
 
 class VGG19:
@@ -47,23 +53,24 @@ class VGG19:
         """`weights` as the published file names them: `features.<n>.weight` (K, C, 3, 3), `features.<n>.bias` (K,)."""
         self.weights = weights
 
-    def features(self, images: Tensor, depth: int) -> list[Tensor]:
-        """Images (N, 3, H, W) in [-1, 1] to the first `depth` of relu1_2, relu2_2, relu3_2, relu4_2, relu5_2.
+    def features(self, images: Tensor, names: AbstractSet[str]) -> dict[str, Tensor]:
+        """Images (N, 3 or 1, H, W) in [-1, 1] to the named maps, keys of `LAYERS`, before the next pool; no deeper.
 
-        Map i (from 1) has 64, 128, 256, 512, 512 channels at H / 2^(i-1) pixels; values outside [-1, 1] are clamped.
+        A map of block b has that block's channels (`BLOCKS`) at H / 2^(b-1) pixels; values outside [-1, 1] are clamped.
         """
+        images = as_rgb(images)
         like = images.new_tensor
         x = (((images + 1) / 2).clamp(0, 1) - like(MEAN).view(3, 1, 1)) / like(STD).view(3, 1, 1)
         x = x.contiguous(memory_format=torch.channels_last)
-        features = []
-        for number, block in enumerate(LAYERS[:depth], start=1):
-            for position, (key, _, _) in enumerate(block, start=1):
-                x = self._convolve(x, key).relu_()
-                if position == 2:
-                    features.append(x)
-                    if number == depth:
-                        break
-            x = F.max_pool2d(x, 2) if number < depth else x
+        features: dict[str, Tensor] = {}
+        for name, (key, _, _) in LAYERS.items():
+            if len(features) == len(names):
+                break
+            if name.endswith("_1") and name != "relu1_1":
+                x = F.max_pool2d(x, 2)
+            x = self._convolve(x, key).relu_()
+            if name in names:
+                features[name] = x
         return features
 
     def _convolve(self, x: Tensor, key: str) -> Tensor:
@@ -98,7 +105,7 @@ def load(source: str, *, seed: int = 0, sha256: str | None = None) -> VGG19:
 def _random_weights(seed: int) -> dict[str, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     weights = {}
-    for key, inputs, outputs in (layer for block in LAYERS for layer in block):
+    for key, inputs, outputs in LAYERS.values():
         draw = torch.randn(outputs, inputs, 3, 3, generator=generator)
         weights[f"{key}.weight"] = draw * math.sqrt(2 / (9 * inputs))
         weights[f"{key}.bias"] = torch.zeros(outputs)
@@ -125,7 +132,7 @@ def _verify(path: Path, expected: str) -> None:
 
 def _read(path: Path) -> dict[str, Tensor]:
     wanted: dict[str, tuple[int, ...]] = {}
-    for key, inputs, outputs in (layer for block in LAYERS for layer in block):
+    for key, inputs, outputs in LAYERS.values():
         wanted |= {f"{key}.weight": (outputs, inputs, 3, 3), f"{key}.bias": (outputs,)}
     weights = {}
     try:

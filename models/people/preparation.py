@@ -1,11 +1,10 @@
 """From raw COCO files to a prepared people dataset: usable records, canonical JSON a split, statistics."""
 
-import csv
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -16,7 +15,8 @@ from typing import Any
 from tqdm import tqdm
 
 from models.engine.errors import UserError
-from models.engine.files import replacing, write_text
+from models.engine.files import write_text
+from models.engine.prepared import write_manifest, write_rejected
 from models.people.coco import Spool, person_category, read_head, read_records, to_json, write_coco
 from models.people.statistics import Statistics, write_plots
 from models.people.validation import (
@@ -70,6 +70,11 @@ class Preparation:
         self.statistics: dict[str, Statistics] = {}
         self.rejected: list[Rejected] = []
         self.records = 0
+
+    @property
+    def images(self) -> dict[str, int]:
+        """How many usable images each split has."""
+        return {split: len(one.persons_of) for split, one in self.statistics.items()}
 
     def add(self, raw: Raw) -> None:
         """Validate every record of a raw file and write its splits; raises UserError where the file itself is faulty."""
@@ -160,27 +165,18 @@ class Preparation:
         summaries = {split: one.summary() for split, one in self.statistics.items()}
         write_text(self.folder / "statistics.json", json.dumps(summaries, indent=2) + "\n")
         write_plots(self.statistics, self.folder / "plots")
-        write_rejected(self.folder / "rejected.csv", self.rejected)
-        write_text(self.folder / "manifest.json", to_json(manifest(self.folder)) + "\n")
+        self.list_rejected(self.folder / "rejected.csv")
+        write_manifest(self.folder)
 
+    def lines(self) -> Iterator[str]:
+        """What came of each split, a line each."""
+        for split, one in self.statistics.items():
+            yield (
+                f"{split}: {len(one.persons_of)} images, {len(one.heights)} persons ({one.with_keypoints} with "
+                f"keypoints), {one.crowds} crowd regions, {one.others} other objects, {one.rejected.total()} records "
+                "rejected"
+            )
 
-def write_rejected(path: Path, rows: Iterable[Rejected]) -> None:
-    """Write rejected records as CSV with a header, atomically."""
-    with replacing(path) as temporary, temporary.open("w", newline="", errors="backslashreplace") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(Rejected._fields)
-        writer.writerows(rows)
-
-
-def manifest(folder: Path) -> dict[str, Any]:
-    """`{"files": n, "sha256": hash}`, one name for the data in `folder`: a hash over paths and contents, in order.
-
-    Left out are `manifest.json` itself and `plots/`, whose bytes depend on matplotlib and its fonts.
-    """
-    whole = hashlib.sha256()
-    paths = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    named = [path.as_posix() for path in paths if path.parts[0] not in ("manifest.json", "plots")]
-    for name in named:
-        with (folder / name).open("rb") as file:
-            whole.update(f"{name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
-    return {"files": len(named), "sha256": whole.hexdigest()}
+    def list_rejected(self, path: Path) -> None:
+        """Write every rejected record, with its reason, as CSV."""
+        write_rejected(path, Rejected._fields, self.rejected)

@@ -11,8 +11,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from models.engine import checkpoint
-from models.engine.checkpoint import ResumePoints, flatten, load_weights, save_weights, to_device, unflatten
+from models.engine.checkpoint import load_weights, save_weights, to_device
 from models.engine.errors import UserError
+from models.engine.resume import ResumePoints, flatten, unflatten
 
 
 def network(width=3):

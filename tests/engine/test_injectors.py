@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.engine.injectors import Forward, Injector, Networks
+from models.engine.injectors import Forward, Injector, Interpolate, Networks
 from models.engine.schedules import Linear
 from models.engine.state import State
 
@@ -71,3 +71,17 @@ def test_live_or_averaged_weights():
 def test_the_base_injects_nothing():
     with pytest.raises(TypeError, match="Injector injects nothing"):
         Injector()(State({}), Networks({}, {}), 0)
+
+
+def test_interpolate_gives_points_that_gradients_can_be_taken_at():
+    a, b = torch.rand(6, 2, 3, 3, requires_grad=True), torch.rand(6, 2, 3, 3) + 2
+    state = State({"a": a * 1, "b": b})
+    Interpolate("a", "b", "between")(state, Networks({}, {}), 0)
+    points = state["between"]
+    assert points.requires_grad
+    assert points.is_leaf  # nothing reaches what made a or b
+    share = (points - b).detach().double() / (a - b).detach().double()
+    assert torch.allclose(share, share[:, :1, :1, :1].expand_as(share), atol=1e-5)  # one number an instance
+    assert share.min() >= 0
+    assert share.max() <= 1
+    assert share[:, 0, 0, 0].unique().numel() == 6

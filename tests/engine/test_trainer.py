@@ -9,7 +9,7 @@ import torch
 import toy
 from torch.utils.data import default_collate
 
-from models.engine.batches import TrainBatches
+from models.engine.batches import Loaders, TrainBatches
 from models.engine.checkpoint import load_weights, save_weights
 from models.engine.errors import UserError
 from models.engine.losses import Loss
@@ -180,8 +180,6 @@ def test_a_step_that_paused_changes_nothing(run):
             )
         ]
         assert moved == list(open_at)
-    assert trainer.steps["painter"].updates == 3
-    assert trainer.steps["critic"].updates == 9
 
 
 def test_detached_names_teach_nothing_to_their_maker(run):
@@ -209,7 +207,8 @@ def test_every_part_of_a_batch_is_shared_by_the_steps(run):
     content = toy.gan()
     content["networks"]["critic"] = {"type": "toy.Critic"}
     trainer = trained(run, GAN | {"train.accumulation": 2, "train.steps": 2}, content)
-    assert trainer.steps["painter"].updates == trainer.steps["critic"].updates == 2
+    counts = [s["step"] for step in trainer.steps.values() for s in step.optimizer.state_dict()["state"].values()]
+    assert counts == [2] * len(counts)
 
 
 def broken(run, first, **changes):
@@ -230,7 +229,6 @@ def test_what_is_not_finite_is_skipped_and_counted(run):
     rows = history(run)
     assert [row["painter.skipped"] for row in rows] == [float(step in hit) for step in range(12)]
     assert all(("distance.raw" in row) == (step not in hit) for step, row in enumerate(rows))
-    assert trainer.steps["painter"].updates == 12 - len(hit)
     average = None  # no update, no step of the average
     for step, after in enumerate(snapshots[1:]):
         after = {name: value.double().numpy() for name, value in after.items()}
@@ -324,7 +322,7 @@ def test_outputs_are_these(reference):
         "history/train.csv", "history/validation.csv", "model/made_by.json", "model/painter.safetensors",
         "model/recipe.yaml",
     ]  # fmt: skip
-    assert set(json.loads(reference["model/made_by.json"])) == {"code", "data", "packages", "processes"}
+    assert set(json.loads(reference["model/made_by.json"])) == {"code", "data", "packages", "processes", "start"}
 
 
 @pytest.mark.parametrize("every", [1, 4, None])
@@ -475,8 +473,8 @@ def test_keywords_reach_an_overridden_hook(run):
     ("keywords", "said"),
     [
         ({"on_epoch_strat": {}}, r"unknown callback 'on_epoch_strat' \(did you mean 'on_epoch_start'\?\); there are"),
-        ({"on_epoch_end": {"wrod": 1}}, r"on_epoch_end: .* takes no 'wrod' \(did you mean 'word'\?\)"),
-        ({"on_epoch_start": {"word": 1}}, r"on_epoch_start: Trainer\.on_epoch_start takes no 'word'"),
+        ({"on_epoch_end": {"wrod": 1}}, r"on_epoch_end .* takes no 'wrod' \(did you mean 'word'\?\)"),
+        ({"on_epoch_start": {"word": 1}}, r"on_epoch_start .Trainer\.on_epoch_start. takes no 'word'"),
     ],
 )
 def test_an_unknown_callback_or_keyword(run, keywords, said):
@@ -533,12 +531,7 @@ def test_a_network_that_is_loaded_and_not_trained_stays_as_it_is(run, tmp_path):
         assert_same(found, expected, **EXACT)
 
 
-def test_a_batch_that_processes_cannot_share(run):
-    trainer = Trainer(toy.checked(), run)
-
-    class Three:
-        num_processes, process_index, device = 3, 0, torch.device("cpu")
-
-    trainer.accelerator = Three()
+def test_a_batch_that_processes_cannot_share():
+    data = {"ramps": toy.Ramps(22)}
     with pytest.raises(UserError, match=r"data\.batch_size: found 4, which 3 processes cannot share evenly"):
-        trainer._train_batches(0)
+        Loaders(toy.checked(), data, data, process=0, processes=3, pin=False)

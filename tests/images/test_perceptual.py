@@ -13,11 +13,13 @@ import torch
 from safetensors.torch import save_file
 
 from models.engine.errors import UserError
-from models.images import Perceptual, vgg
+from models.images import vgg
+from models.images.perceptual import Perceptual
 
-# Indices of the convolutions before each tap, and the stack's plan, as VGG19's authors number its 37 layers.
+# The stack's plan, and the index of each ReLU of VUNet's form and of pix2pix's, as VGG19's authors number its 37 layers.
 PLAN = [64, 64, "M", 128, 128, "M", *[256] * 4, "M", *[512] * 4, "M", 512, 512]
-TAPS = (3, 8, 13, 22, 31)
+TAPS = {"relu1_2": 3, "relu2_2": 8, "relu3_2": 13, "relu3_3": 15, "relu4_2": 22, "relu5_2": 31}
+NAMES = ("image", *TAPS)
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +33,8 @@ def network():
     return vgg.VGG19(weights)
 
 
-def loss_with(network, weights):
-    loss = Perceptual(source="random", weights=weights)
+def loss_with(network, **layers):
+    loss = Perceptual(source="random", layers=layers)
     loss.vgg = network
     return loss
 
@@ -49,7 +51,7 @@ def numpy_convolution(x, weight, bias):
 
 
 def numpy_features(image, weights):
-    """The image and the five ReLU outputs, float64, layer by layer."""
+    """The image and the ReLU outputs of `TAPS`, float64, layer by layer."""
     x = np.clip((image + 1) / 2, 0, 1)
     x = (x - np.array([0.485, 0.456, 0.406])[:, None, None]) / np.array([0.229, 0.224, 0.225])[:, None, None]
     features, index = [image], 0
@@ -60,7 +62,7 @@ def numpy_features(image, weights):
             continue
         weight, bias = (weights[f"features.{index}.{kind}"].double().numpy() for kind in ("weight", "bias"))
         x = np.maximum(numpy_convolution(x, weight, bias), 0)
-        if index + 1 in TAPS:
+        if index + 1 in TAPS.values():
             features.append(x)
         index += 2
     return features
@@ -73,28 +75,48 @@ def test_values_agree_with_numpy(network):
         pairs = zip(numpy_features(a, network.weights), numpy_features(b, network.weights), strict=True)
         distances.append([np.abs(x - y).mean() for x, y in pairs])
     distances = np.array(distances)
-    assert distances.shape == (2, 6)
+    assert distances.shape == (2, 7)
     inputs = {"image": torch.from_numpy(image), "target": torch.from_numpy(target)}
-    for i in range(6):
-        found = loss_with(network, [float(i == j) for j in range(6)])(**inputs)
+    for i, name in enumerate(NAMES):
+        found = loss_with(network, **{name: 1.0})(**inputs)
         assert found.shape == (2,)
         assert np.allclose(found, distances[:, i], rtol=0, atol=1e-6)
-    weights = [0.5, 1, 2, 0, 0.25, 3]
-    assert np.allclose(loss_with(network, weights)(**inputs), distances @ weights, rtol=0, atol=1e-6)
-    single = loss_with(network, weights)(**{name: x.float() for name, x in inputs.items()})
+    weights = [0.5, 1, 2, 0, 4, 0.25, 3]
+    layers = dict(zip(NAMES, weights, strict=True))
+    assert np.allclose(loss_with(network, **layers)(**inputs), distances @ weights, rtol=0, atol=1e-6)
+    single = loss_with(network, **layers)(**{name: x.float() for name, x in inputs.items()})
     assert np.allclose(single, distances @ weights, rtol=1e-4)
+
+
+def test_one_channel_is_grey(network):
+    image, target = (torch.from_numpy(x)[:, :1] for x in pictures(size=16))
+    loss = loss_with(network, image=0.5, relu2_1=1.0)
+    both = {"image": image.repeat(1, 3, 1, 1), "target": target.repeat(1, 3, 1, 1)}
+    assert torch.allclose(loss(image=image, target=target), loss(**both))
+    with pytest.raises(UserError, match="images of 1 or 3 channels; these have 4"):
+        loss(image=torch.zeros(1, 4, 16, 16), target=torch.zeros(1, 4, 16, 16))
+
+
+def test_every_relu_has_a_name(network):
+    assert list(vgg.LAYERS) == [
+        f"relu{b}_{i}" for b, count in enumerate((2, 2, 4, 4, 2), 1) for i in range(1, count + 1)
+    ]
+    features = network.features(torch.zeros(1, 3, 32, 32), vgg.LAYERS.keys())
+    channels = (64, 128, 256, 512, 512)
+    for name, found in features.items():
+        block = int(name[4])
+        assert found.shape == (1, channels[block - 1], 32 >> block - 1, 32 >> block - 1)
+    assert features.keys() == vgg.LAYERS.keys()
 
 
 def test_each_feature_alone_has_a_gradient_through_the_layers(network):
     image, target = (torch.from_numpy(x).float().clamp(-0.9, 0.9) for x in pictures(seed=1, size=16))
     image.requires_grad_()
     of_l1 = torch.sign((image - target).detach()) / image[0].numel()
-    for i in range(6):
-        (gradient,) = torch.autograd.grad(
-            loss_with(network, [float(i == j) for j in range(6)])(image=image, target=target).sum(), image
-        )
+    for name in NAMES:
+        (gradient,) = torch.autograd.grad(loss_with(network, **{name: 1.0})(image=image, target=target).sum(), image)
         assert (gradient.abs().amax(dim=(1, 2, 3)) > 0).all()
-        assert torch.allclose(gradient, of_l1) == (i == 0)
+        assert torch.allclose(gradient, of_l1) == (name == "image")
     for weight in network.weights.values():
         assert not weight.requires_grad
         assert weight.grad is None
@@ -102,7 +124,7 @@ def test_each_feature_alone_has_a_gradient_through_the_layers(network):
 
 def test_gradient_agrees_with_finite_differences(network):
     image, target = (torch.from_numpy(x).clamp(-0.9, 0.9) for x in pictures(seed=2, size=16))
-    loss = loss_with(network, [1, 1, 1, 1, 1, 1])
+    loss = loss_with(network, **dict.fromkeys(NAMES, 1.0))
     image.requires_grad_()
     (gradient,) = torch.autograd.grad(loss(image=image, target=target).sum(), image)
     direction = torch.randn(image.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -114,18 +136,18 @@ def test_gradient_agrees_with_finite_differences(network):
 
 def test_target_gets_no_gradient(network):
     image, target = (torch.from_numpy(x).float().requires_grad_() for x in pictures(size=16))
-    loss_with(network, [0, 1, 0, 0, 0, 0])(image=image, target=target).sum().backward()
+    loss_with(network, relu1_2=1.0)(image=image, target=target).sum().backward()
     assert target.grad is None
 
 
 def test_weights_of_vgg_are_neither_trained_nor_saved(network):
-    loss = loss_with(network, [1] * 6)
+    loss = loss_with(network, image=1.0, relu5_2=1.0)
     assert list(loss.parameters()) == []
     assert loss.state_dict() == {}
 
 
 def test_nothing_is_loaded_before_it_is_needed():
-    loss = Perceptual(source="/nowhere/vgg19.safetensors", weights=[1, 0, 0, 0, 0, 0])
+    loss = Perceptual(source="/nowhere/vgg19.safetensors", layers={"image": 1.0, "relu5_2": 0.0})
     image, target = (torch.from_numpy(x) for x in pictures(size=16))
     assert torch.allclose(loss(image=image, target=target), (image - target).abs().mean(dim=(1, 2, 3)))
 
@@ -136,14 +158,23 @@ def test_stops_at_the_last_layer_that_counts(network, monkeypatch):
         vgg.winograd, "convolve", lambda x, w, b: used.append(w.shape) or torch.nn.functional.conv2d(x, w, b, padding=1)
     )
     image, target = (torch.from_numpy(x) for x in pictures(size=16))
-    loss_with(network, [0, 0, 1, 0, 0, 0])(image=image, target=target)
+    loss_with(network, relu2_2=1.0, relu5_2=0.0)(image=image, target=target)
     assert [shape[0] for shape in used] == [64, 64, 128, 128] * 2
 
 
-@pytest.mark.parametrize("count", [0, 5, 7])
-def test_another_number_of_weights_is_an_error(count):
-    with pytest.raises(ValueError, match=f"6 weights .* got {count}"):
-        Perceptual(source="random", weights=[1.0] * count)
+@pytest.mark.parametrize(
+    ("layers", "message"),
+    [
+        ({"relu3_5": 1.0}, r"layers 'relu3_5' \(did you mean 'relu3_.'\?\): there are image, relu1_1, .*, relu5_2$"),
+        ({"image": 1.0, "relu1_2": -1.0}, "layers 'relu1_2' -1.0: a weight of 0 or more is needed"),
+        ({"image": float("nan")}, "layers 'image' nan: a weight"),
+        ({"image": 0.0, "relu1_2": 0.0}, "at least one weight above 0"),
+        ({}, "at least one weight above 0"),
+    ],
+)
+def test_wrong_layers(layers, message):
+    with pytest.raises(ValueError, match=message):
+        Perceptual(source="random", layers=layers)
 
 
 def test_random_weights_are_he_normal_and_fixed_by_the_seed():

@@ -340,12 +340,15 @@ def test_drawn_people():
             {"sed": 7, "seed": "seven", "max_rejected": 1.5, "coco": COCO_SECTION | {"image": "x"}},
             [
                 "data/params.yaml: datasets.people.seed: found 'seven'; expected an integer",
-                "datasets.people.sed: unknown key 'sed' (did you mean 'seed'?); allowed: coco, kind, max_rejected",
+                "datasets.people.sed: unknown key 'sed' (did you mean 'seed'?); allowed: catalogue, coco, kind, max_rejected",
                 "datasets.people.max_rejected: found 1.5; expected less than or equal to 1",
                 "datasets.people.coco.image: unknown key 'image' (did you mean 'images'?); allowed: annotations, images",
             ],
         ),
-        ({"kind": "cocoa"}, ["datasets.people.kind: found 'cocoa'; expected 'synthetic' or 'coco'"]),
+        (
+            {"kind": "cocoa"},
+            ["datasets.people.kind: found 'cocoa'; expected 'synthetic', 'coco', 'catalogue' or 'paired'"],
+        ),
         ({"kind": "synthetic"}, ["datasets.people: kind is 'synthetic', so there must be a section 'synthetic'"]),
         ({"seed": True}, ["datasets.people.seed: found True"]),
         ({"coco": {"images": "images"}}, ["people.coco.annotations: missing", "coco.validation_share: missing"]),

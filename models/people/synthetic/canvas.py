@@ -98,8 +98,8 @@ class Canvas:
 
 
 def _spread(piece: Piece, shape: tuple[int, ...], corner: tuple[int, int]) -> np.ndarray:
-    """Lay the piece's texture along its frame in a window (height, width, 3); without a frame it has one colour."""
-    if piece.frame is None:
+    """Lay the piece's texture along its frame in a window (height, width, 3); one texel, or no frame, is one colour."""
+    if piece.frame is None or piece.texture.shape[:2] == (1, 1):
         return np.full(shape, piece.texture[0, 0])
     frame = piece.frame
     height, width = piece.texture.shape[:2]

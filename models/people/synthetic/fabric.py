@@ -9,12 +9,16 @@ from models.people.synthetic.identity import Colour, Garment
 TEXELS = 240  # for each unit of standing height; about the resolution at which a tall figure is drawn
 
 
-def weave(garment: Garment, *, width: float, length: float, light: float, turned: float | None = None) -> np.ndarray:
+def weave(
+    garment: Garment, *, width: float, length: float, light: float | None, turned: float | None = None
+) -> np.ndarray:
     """The picture of a garment's part, uint8 (h, w, 3), `width` by `length` in units of the standing height.
 
-    `light` in [-1, 1] says from which side it is lit. `turned` is the angle in degrees between the part's front and the
-    camera where the part carries the print of a logo, None elsewhere.
+    `light` is as in `shade`. `turned` is the angle in degrees between the part's front and the camera where the part
+    carries the print of a logo, None elsewhere.
     """
+    if light is None and garment.pattern == "plain":
+        return plain(garment.colours[0], light=None)
     across, along = _grid(width, length)
     first, second = (np.array(colour, dtype=np.float32) for colour in garment.colours)
     marked = PATTERNS[garment.pattern](across / garment.period + garment.phase, along / garment.period + garment.phase)
@@ -25,14 +29,21 @@ def weave(garment: Garment, *, width: float, length: float, light: float, turned
 
 
 @lru_cache(maxsize=64)
-def plain(colour: Colour, *, light: float) -> np.ndarray:
+def plain(colour: Colour, *, light: float | None) -> np.ndarray:
     """The picture of a part in one colour, uint8 (1, w, 3); kept, as a figure has many parts of the same."""
+    if light is None:
+        return np.array([[colour]], dtype=np.uint8)
     across = np.linspace(-1.0, 1.0, 16, dtype=np.float32)[None]
     return shade(np.full((1, 16, 3), colour, dtype=np.float32), across, light)
 
 
-def shade(colour: np.ndarray, across: np.ndarray, light: float) -> np.ndarray:
-    """Round off a part: `colour` (h, w, 3) gets darker towards -1 and 1 of `across`, one side brighter than the other."""
+def shade(colour: np.ndarray, across: np.ndarray, light: float | None) -> np.ndarray:
+    """Round off a part: `colour` (h, w, 3) gets darker towards -1 and 1 of `across`, one side brighter than the other.
+
+    `light` in [-1, 1] says from which side it is lit; None leaves the colour as it is.
+    """
+    if light is None:
+        return colour.astype(np.uint8)
     bright = 1.04 - 0.34 * np.abs(across) ** 2.5 + 0.14 * light * across
     return np.clip(colour * bright[..., None], 0.0, 255.0).astype(np.uint8)
 

@@ -8,10 +8,11 @@ import numpy as np
 from models.people.synthetic import fabric
 from models.people.synthetic.canvas import CIRCLE, Cloth, Frame, Part, Piece, capsule, disc, hull
 from models.people.synthetic.head import face_points, face_turned_to_camera, head_pieces
-from models.people.synthetic.identity import Garment, Identity
+from models.people.synthetic.identity import Colour, Garment, Identity
 from models.people.synthetic.pose import Pose, Skeleton, place
 
 CAMERA_PITCH = 8.0  # degrees; people are seen from slightly above
+WOOD: Colour = (52, 84, 120)
 FAR_SIDE = 0.045  # of the height: so much behind the middle of its pair, a joint is on the far side
 
 
@@ -31,13 +32,16 @@ class Figure:
     near: np.ndarray
 
 
-def build(identity: Identity, pose: Pose, *, turn: float, light: float) -> Figure:
-    """Dress a person and put it into a pose, turned by `turn` degrees, lit from the side `light` in [-1, 1]."""
+def build(identity: Identity, pose: Pose, *, turn: float, light: float | None) -> Figure:
+    """Dress a person and put it into a pose, turned by `turn` degrees, lit from the side `light` in [-1, 1].
+
+    Without `light` everything has its flat colour; the shapes are the same.
+    """
     skeleton = place(identity.body, pose, turn=turn, pitch=CAMERA_PITCH)
     pieces = _legs(identity, skeleton, light) + _trunk(identity, skeleton, light) + _arms(identity, skeleton, light)
     pieces += head_pieces(identity, skeleton, light)
     if pose.name == "sitting":
-        pieces.append(_seat(identity, skeleton))
+        pieces.append(_seat(identity, skeleton, light))
     joints = np.concatenate([face_points(identity, skeleton), _limb_joints(skeleton)])
     facing = np.concatenate([face_turned_to_camera(skeleton), np.ones(12, dtype=bool)])
     points = np.concatenate([outline for piece in pieces if piece.owned for outline in piece.hulls])
@@ -57,7 +61,7 @@ def _near_side(joints: np.ndarray) -> np.ndarray:
     return near
 
 
-def _arms(identity: Identity, skeleton: Skeleton, light: float) -> list[Piece]:
+def _arms(identity: Identity, skeleton: Skeleton, light: float | None) -> list[Piece]:
     pieces: list[Piece] = []
     radii = identity.body.arm
     for i in range(2):
@@ -75,7 +79,7 @@ def _arms(identity: Identity, skeleton: Skeleton, light: float) -> list[Piece]:
     return pieces
 
 
-def _legs(identity: Identity, skeleton: Skeleton, light: float) -> list[Piece]:
+def _legs(identity: Identity, skeleton: Skeleton, light: float | None) -> list[Piece]:
     pieces: list[Piece] = []
     radii = identity.body.leg
     for i in range(2):
@@ -96,7 +100,7 @@ def _limb(
     ends: tuple[np.ndarray, np.ndarray],
     radii: tuple[float, float],
     identity: Identity,
-    light: float,
+    light: float | None,
     *,
     part: Part,
     cloth: Cloth,
@@ -134,7 +138,7 @@ def _cuffed(start: np.ndarray, end: np.ndarray, first: float, last: float) -> np
     return hull(np.concatenate([disc(start, first), [end + across, end - across]]))
 
 
-def _trunk(identity: Identity, skeleton: Skeleton, light: float) -> list[Piece]:
+def _trunk(identity: Identity, skeleton: Skeleton, light: float | None) -> list[Piece]:
     body = identity.body
     rings = [_ring(skeleton, share, wide, deep) for share, wide, deep in body.trunk]
     hem = _between(rings, body.trunk, identity.tuck)
@@ -158,7 +162,7 @@ def _trunk(identity: Identity, skeleton: Skeleton, light: float) -> list[Piece]:
     return [*pieces, Piece((throat,), neck_depth, skin, Frame(neck[:2], head[:2], 0.05), Part.NECK)]
 
 
-def _woven(garment: Garment, half: float, length: float, light: float, turned: float | None) -> np.ndarray:
+def _woven(garment: Garment, half: float, length: float, light: float | None, turned: float | None) -> np.ndarray:
     return fabric.weave(garment, width=2.0 * half, length=length, light=light, turned=turned)
 
 
@@ -179,7 +183,7 @@ def _joined(rings: list[np.ndarray]) -> list[np.ndarray]:
     return [hull(np.concatenate(pair)) for pair in pairwise(rings)]
 
 
-def _skirt(identity: Identity, skeleton: Skeleton, waist: np.ndarray, depth: float, light: float) -> Piece:
+def _skirt(identity: Identity, skeleton: Skeleton, waist: np.ndarray, depth: float, light: float | None) -> Piece:
     """Cloth around both thighs, down to the share `cover` of the legs."""
     share = min(2.0 * identity.bottom.cover, 1.0)
     below = 2.0 * identity.bottom.cover - share
@@ -197,11 +201,11 @@ def _skirt(identity: Identity, skeleton: Skeleton, waist: np.ndarray, depth: flo
     return Piece((outline,), near, texture, Frame(start, end[:2], half), Part.SKIRT, Cloth.BOTTOM)
 
 
-def _seat(identity: Identity, skeleton: Skeleton) -> Piece:
-    """A stool under the hips."""
+def _seat(identity: Identity, skeleton: Skeleton, light: float | None) -> Piece:
+    """A stool under the hips, lit from the front."""
     hips = skeleton.hip_centre
     wide, top = 2.0 * identity.body.hips + 0.02, identity.body.leg[0]
     corners = np.array([[-wide, hips[1] + top], [wide, hips[1] + top], [0.9 * wide, 0.0], [-0.9 * wide, 0.0]])
-    wood = fabric.plain((52, 84, 120), light=0.0)
+    wood = fabric.plain(WOOD, light=None if light is None else 0.0)
     frame = Frame(np.array([hips[0], hips[1]]), np.array([hips[0], 0.0]), wide)
     return Piece((hull(corners + np.array([hips[0], 0.0])),), float(hips[2]) - 0.02, wood, frame, owned=False)

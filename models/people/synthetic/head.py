@@ -14,6 +14,7 @@ FACE = np.array(
 )
 EYES = (1, 2)
 EARS = (3, 4)
+EYE_RINGS = ((0.115, 225), (0.085, 30))  # radius in the same units, grey
 
 
 def face_points(identity: Identity, skeleton: Skeleton) -> np.ndarray:
@@ -65,7 +66,7 @@ class Shape:
         return Frame(self.centre - self.size * self.down, self.centre + self.size * self.down, self.size * self.half)
 
 
-def head_pieces(identity: Identity, skeleton: Skeleton, light: float) -> list[Piece]:
+def head_pieces(identity: Identity, skeleton: Skeleton, light: float | None) -> list[Piece]:
     """The head, from back to front; depths as those of the skull's centre, long hair behind or before it."""
     shape = Shape(identity, skeleton)
     skin, hair = fabric.plain(identity.skin, light=light), fabric.plain(identity.hair, light=light)
@@ -126,7 +127,7 @@ def _face(
         pieces.append(Piece((hull(beard[jaw]),), depth + 4e-4, hair, shape.frame(), Part.HEAD))
     for eye in points[list(EYES)]:
         if eye[2] > points[:, 2].mean() - 0.05 and shape.has_room(eye):
-            for radius, grey in ((0.115, 225), (0.085, 30)):
+            for radius, grey in EYE_RINGS:
                 colour = np.full((1, 1, 3), grey, dtype=np.uint8)
                 pieces.append(Piece((disc(eye[:2], radius * shape.size),), depth + 5e-4, colour, None, Part.HEAD))
     if shape.towards > 0.0:
@@ -137,7 +138,7 @@ def _face(
 def _mouth(identity: Identity, shape: Shape, depth: float) -> Piece:
     x, half = 0.62 * shape.aside, 0.2 * shape.towards + 0.04
     lips = np.array([[x - half, 0.515], [x + half, 0.515], [x + half, 0.585], [x - half, 0.585]])
-    red = (np.array(identity.skin) * (0.62, 0.55, 0.8)).astype(np.uint8)[None, None]
+    red = np.full((1, 1, 3), identity.lips, dtype=np.uint8)
     return Piece((shape.outline(lips),), depth, red, None, Part.HEAD)
 
 

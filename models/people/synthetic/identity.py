@@ -60,6 +60,7 @@ class Identity:
     stature: float
     body: Body
     skin: Colour
+    lips: Colour
     hair: Colour
     hairstyle: str
     beard: bool
@@ -74,12 +75,13 @@ def draw_identity(random: np.random.Generator, *, limb_thickness: float, head_si
     """Invent a person."""
     skirt = bool(random.random() < 0.25)
     hairstyle = pick(random, HAIRSTYLES)
-    skin = SKIN_LIGHT + (SKIN_DARK - SKIN_LIGHT) * random.random() ** 1.4
+    skin = skin_colour(random.random() ** 1.4)
     cap = hairstyle == "cap"
     return Identity(
         stature=float(random.uniform(0.9, 1.0)),
         body=draw_body(random, limb_thickness=limb_thickness, head_size=head_size),
-        skin=(int(skin[0]), int(skin[1]), int(skin[2])),
+        skin=skin,
+        lips=lip_colour(skin),
         hair=clothes_colour(random) if cap else HAIR_COLOURS[random.integers(len(HAIR_COLOURS))],
         hairstyle=hairstyle,
         beard=bool(random.random() < 0.3) and hairstyle in ("short", "bald") and not skirt,
@@ -133,6 +135,18 @@ def draw_garment(random: np.random.Generator, *, cover: float) -> Garment:
         phase=float(random.random()),
         cover=float(cover),
     )
+
+
+def skin_colour(darkness: float) -> Colour:
+    """Skin from the lightest (0) to the darkest (1)."""
+    blue, green, red = SKIN_LIGHT + (SKIN_DARK - SKIN_LIGHT) * darkness
+    return int(blue), int(green), int(red)
+
+
+def lip_colour(skin: Colour) -> Colour:
+    """Darker and redder than the skin."""
+    blue, green, red = skin
+    return int(0.62 * blue), int(0.55 * green), int(0.8 * red)
 
 
 def clothes_colour(random: np.random.Generator) -> Colour:

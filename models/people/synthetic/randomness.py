@@ -16,6 +16,8 @@ class Stream(IntEnum):
 
     IDENTITY = 0
     SCENE = 1
+    CATALOGUE = 2
+    PAIR = 3
 
 
 def generator(seed: int, stream: Stream, split: Split, index: int) -> np.random.Generator:

@@ -1,12 +1,7 @@
 """Drawing whole splits into a folder, in parallel."""
 
 import json
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -17,11 +12,10 @@ from tqdm import tqdm
 from models.engine.errors import UserError
 from models.engine.files import replacing
 from models.people.synthetic.annotation import annotations, categories
+from models.people.synthetic.processes import CHUNK, processes
 from models.people.synthetic.randomness import SPLITS, Split
 from models.people.synthetic.scene import draw_scene
 from models.people.synthetic.settings import SyntheticSettings
-
-CHUNK = 8  # scenes handed to a process at a time
 
 
 class Drawn(NamedTuple):
@@ -43,30 +37,11 @@ def write_synthetic(
         if any((folder / "images" / split).glob("*")):
             raise UserError(f"{folder / 'images' / split}: is not empty; remove it or choose another folder")
         (folder / "images" / split).mkdir(parents=True, exist_ok=True)
-    # Fresh processes: forking one that has threads may hang.
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=context, initializer=_prepare_worker)
-    try:
+    with processes(workers) as pool:
         for split in SPLITS:
             count = getattr(settings.scenes, split)
             scenes = pool.map(partial(_draw, settings, seed, split, folder), range(count), chunksize=CHUNK)
             _write(folder / f"{split}.json", tqdm(scenes, f"draw {split}", count, unit="scene", disable=not progress))
-    finally:
-        pool.shutdown(cancel_futures=True)
-
-
-def _prepare_worker() -> None:
-    """One core a process; an interrupt is the parent's to handle, its death ends the worker."""
-    cv2.setNumThreads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_follow_parent, daemon=True).start()
-
-
-def _follow_parent() -> None:
-    # A worker would wait for work for ever after its parent was killed.
-    if parent := multiprocessing.parent_process():
-        parent.join()
-        os._exit(1)
 
 
 def _draw(settings: SyntheticSettings, seed: int, split: Split, folder: Path, index: int) -> Drawn:

@@ -1,0 +1,142 @@
+"""Image pairs on disk: which files of a folder make pairs, why others do not, and reading them.
+
+A folder has one of two layouts, told by what is there. With folders `a` and `b` in it, an image of each makes a pair
+where the names without suffix agree; whatever else lies there is left alone. Otherwise every image in the folder is a
+pair by itself: A is its left half and B its right one.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+"""What counts as an image, in any case; other files and hidden ones are passed over."""
+
+LAYOUTS = f"A|B images ({', '.join(SUFFIXES)}), or the folders a and b with files of the same names"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """`name` is that of the files without suffix; `files`, below the folder: one A|B image, or that of A and of B."""
+
+    name: str
+    files: tuple[str, ...]
+
+
+class Fault(NamedTuple):
+    """Why a pair cannot be used: its first file, below the folder; a fixed phrase, so that reasons can be counted."""
+
+    file: str
+    reason: str
+    detail: str
+
+
+class Loaded(NamedTuple):
+    """Both images, uint8 RGB `(height, width, 3)` of one size, and the bytes of each of the pair's files."""
+
+    a: NDArray[np.uint8]
+    b: NDArray[np.uint8]
+    contents: tuple[bytes, ...]
+
+
+def find_pairs(folder: Path, root: Path) -> tuple[list[Pair], list[Fault]]:
+    """The pairs in `folder`, by name in the order of text, and what is wrong with the others; opens no file.
+
+    No file may lie outside of `root`, links followed. `folder` must exist.
+    """
+    parts = ("a", "b") if (folder / "a").is_dir() and (folder / "b").is_dir() else (".",)
+    for part in parts:
+        if _leaves(folder / part, root):
+            return [], [Fault(part, "path leaves the data root", _target(folder / part))]
+    found = {part: _images(folder, part) for part in parts}
+    pairs: list[Pair] = []
+    faults: list[Fault] = []
+    for name in sorted(set().union(*found.values())):
+        one = _pair(folder, name, {part: images.get(name, []) for part, images in found.items()}, root)
+        if isinstance(one, Pair):
+            pairs.append(one)
+        else:
+            faults.append(one)
+    return pairs, faults
+
+
+def _images(folder: Path, part: str) -> dict[str, list[str]]:
+    """The image files in `folder / part`, relative to `folder`, by their name without suffix."""
+    images: dict[str, list[str]] = {}
+    with os.scandir(folder / part) as entries:
+        for entry in entries:
+            stem, suffix = os.path.splitext(entry.name)
+            if suffix.lower() in SUFFIXES and not entry.name.startswith(".") and not os.path.isdir(entry.path):
+                images.setdefault(stem, []).append(entry.name if part == "." else f"{part}/{entry.name}")
+    return images
+
+
+def _pair(folder: Path, name: str, files: Mapping[str, list[str]], root: Path) -> Pair | Fault:
+    first = min(file for same in files.values() for file in same)
+    for part, same in files.items():
+        if not same:
+            return Fault(first, "missing partner", f"no image {name!r} in {part}")
+        if len(same) > 1:
+            return Fault(first, "two files with one name", ", ".join(sorted(same)))
+        path = folder / same[0]
+        if path.is_symlink() and _leaves(path, root):
+            return Fault(first, "path leaves the data root", f"{same[0]} is a link to {_target(path)}")
+    return Pair(name, tuple(same[0] for same in files.values()))
+
+
+def _leaves(path: Path, root: Path) -> bool:
+    return not Path(_target(path)).is_relative_to(_target(root))
+
+
+def _target(path: Path) -> str:
+    return os.path.realpath(path)  # unlike Path.resolve it takes links in a circle
+
+
+def load_pair(folder: Path, pair: Pair) -> Loaded | Fault:
+    """Read and decode a pair, each file once; 16 bits are scaled to 8, transparency and EXIF orientation are ignored."""
+    contents, images = [], []
+    for file in pair.files:
+        try:
+            contents.append((folder / file).read_bytes())
+        except OSError as error:
+            return Fault(file, "image file unreadable", str(error.strerror))
+        image = _decoded(contents[-1])
+        if image is None:
+            return Fault(file, "image file unreadable", "damaged, or no image of 8 or 16 bits a channel")
+        images.append(image)
+    if len(images) == 1:
+        width = images[0].shape[1]
+        if width % 2:
+            return Fault(pair.files[0], "odd width", f"{_size(images)}; A and B are halves of one image")
+        images = [images[0][:, : width // 2], images[0][:, width // 2 :]]
+    if images[0].shape != images[1].shape:
+        return Fault(pair.files[0], "A and B differ in size", f"{_size(images)}")
+    return Loaded(images[0], images[1], tuple(contents))
+
+
+def _decoded(content: bytes) -> NDArray[np.uint8] | None:
+    """The image as uint8 RGB `(height, width, 3)`; None where OpenCV cannot read it whole."""
+    if not content:
+        return None
+    try:
+        image = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
+    except cv2.error:  # larger than OpenCV's limit
+        return None
+    return None if image is None else np.asarray(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+
+
+def _size(images: Sequence[NDArray[np.uint8]]) -> str:
+    return " and ".join(f"{image.shape[1]} x {image.shape[0]}" for image in images)
+
+
+def with_channels(image: NDArray[np.uint8], channels: Literal[1, 3]) -> NDArray[np.uint8]:
+    """RGB `(height, width, 3)` as it is, or as grey `(height, width, 1)`: 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601)."""
+    if channels == 3:
+        return image
+    return np.asarray(cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2GRAY), dtype=np.uint8)[..., None]

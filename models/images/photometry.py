@@ -1,0 +1,140 @@
+"""Changes of tone, sharpness and fidelity of one image; they move nothing.
+
+Images are uint8 (H, W, C), C 1 (grey) or 3 (red, green, blue). Results are rounded once, at the end.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+Image = NDArray[np.uint8]
+Grey = Literal["weighted_average", "desaturation", "average", "max", "from_lab", "pca"]
+Codec = Literal["jpeg", "webp"]
+Tone = Literal["brightness", "contrast", "saturation", "hue"]
+
+LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601
+
+
+def jittered(image: Image, changes: Iterable[tuple[Tone, float]]) -> Image:
+    """Apply changes of tone in the given order, clipped to [0, 255] after each.
+
+    With v a value, f the factor: brightness f v; contrast f v + (1 - f) m, m the mean luma of the image; saturation
+    f v + (1 - f) l, l the pixel's luma; hue turns the HSV hue by f turns. A grey image has neither saturation nor hue.
+    """
+    values = image.astype(np.float32)
+    for tone, amount in changes:
+        if tone == "brightness":
+            values = values * amount
+        elif tone == "contrast":
+            values = amount * values + (1.0 - amount) * float(_luma(values).mean(dtype=np.float64))
+        elif image.shape[2] == 3:
+            values = _saturated(values, amount) if tone == "saturation" else _turned(values, amount)
+        values = np.clip(values, 0.0, 255.0)
+    return _rounded(values)
+
+
+def noisy(image: Image, random: np.random.Generator, std: float) -> Image:
+    """Add Gaussian noise to each value; `std` is a fraction of full scale (255)."""
+    noise = random.standard_normal(image.shape, dtype=np.float32)
+    return _rounded(image + np.float32(255.0 * std) * noise)
+
+
+def motion_kernel(size: int, *, angle: float, bias: float, shift: tuple[float, float]) -> NDArray[np.float32]:
+    """A line through a kernel (size, size), sum 1: the path of a point while the shutter is open.
+
+    The line runs at `angle` degrees through the middle moved by `shift` (x, y; pixels, at most a quarter of the size).
+    `bias` in [-1, 1] says how much further it goes to one side; at 1 all of it lies ahead. What leaves the kernel is
+    cut.
+    """
+    half = size // 2
+    direction = np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
+    along = np.linspace(-(1.0 - bias) * half, (1.0 + bias) * half, 4 * size + 1)
+    places = np.rint(half + np.array(shift) + along[:, None] * direction).astype(int)
+    places = places[((places >= 0) & (places < size)).all(axis=1)]
+    kernel = np.zeros((size, size), dtype=np.float32)
+    kernel[places[:, 1], places[:, 0]] = 1.0
+    return kernel / kernel.sum()
+
+
+def blurred(image: Image, kernel: NDArray[np.float32]) -> Image:
+    """Correlate with a kernel (k, k); beyond the border the image is mirrored (without repeating its edge)."""
+    return _whole(cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REFLECT_101), image.shape)
+
+
+def with_gamma(image: Image, gamma: float) -> Image:
+    """255 (v / 255)^gamma: brighter below 1, darker above."""
+    return _rounded(255.0 * (np.arange(256) / 255.0) ** gamma)[image]
+
+
+def greyscale(image: Image, method: Grey) -> Image:
+    """Three equal channels; a grey image stays as it is.
+
+    weighted_average: luma. desaturation: (max + min) / 2. average: the mean. max: the largest. from_lab: CIELAB's L*
+    (0 to 100) over the full scale. pca: the first principal component of the image's colours, spread over the full
+    scale, brighter where the colours are; an image of one colour gets its average.
+    """
+    if image.shape[2] == 1:
+        return image
+    grey: NDArray[Any]
+    if method == "weighted_average":
+        grey = _luma(image.astype(np.float32))
+    elif method == "desaturation":
+        grey = (image.max(axis=2).astype(np.float32) + image.min(axis=2)) / 2.0
+    elif method == "average":
+        grey = image.mean(axis=2, dtype=np.float32)
+    elif method == "max":
+        grey = image.max(axis=2)
+    elif method == "from_lab":
+        grey = cv2.cvtColor(image.astype(np.float32) / 255.0, cv2.COLOR_RGB2Lab)[..., 0] * 2.55
+    else:
+        grey = _principal(image)
+    return np.repeat(_rounded(grey)[..., None], 3, axis=2)
+
+
+def compressed(image: Image, codec: Codec, quality: int) -> Image:
+    """Encode and decode, quality 1 to 100 as OpenCV counts it."""
+    setting = cv2.IMWRITE_JPEG_QUALITY if codec == "jpeg" else cv2.IMWRITE_WEBP_QUALITY
+    colour = image.shape[2] == 3
+    done, data = cv2.imencode(f".{codec}", image[..., ::-1] if colour else image, [setting, quality])
+    assert done, f"OpenCV could not encode an image as {codec}"
+    decoded = cv2.imdecode(data, cv2.IMREAD_COLOR if colour else cv2.IMREAD_GRAYSCALE)
+    assert decoded is not None, f"OpenCV could not decode its own {codec}"
+    return _whole(decoded[..., ::-1] if colour else decoded, image.shape)
+
+
+def _luma(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    return values @ LUMA if values.shape[2] == 3 else values[..., 0]
+
+
+def _saturated(values: NDArray[np.float32], factor: float) -> NDArray[np.float32]:
+    return factor * values + (1.0 - factor) * _luma(values)[..., None]
+
+
+def _turned(values: NDArray[np.float32], turns: float) -> NDArray[np.float32]:
+    hsv = cv2.cvtColor(values / 255.0, cv2.COLOR_RGB2HSV)
+    hsv[..., 0] = np.mod(hsv[..., 0] + 360.0 * turns, 360.0)
+    return np.asarray(cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB) * 255.0, dtype=np.float32)
+
+
+def _principal(image: Image) -> NDArray[np.float64]:
+    colours = image.reshape(-1, 3).astype(np.float64)
+    centred = colours - colours.mean(axis=0)
+    axis = np.linalg.eigh(centred.T @ centred)[1][:, -1]
+    # An axis has no sign of its own.
+    scores = centred @ axis * (1.0 if axis.sum() >= 0.0 else -1.0)
+    extent = np.ptp(scores)
+    if extent < 1e-6:
+        return image.mean(axis=2, dtype=np.float64)
+    return np.asarray(255.0 * (scores - scores.min()) / extent).reshape(image.shape[:2])
+
+
+def _rounded(values: NDArray[Any]) -> Image:
+    return np.rint(np.clip(values, 0.0, 255.0)).astype(np.uint8)
+
+
+def _whole(image: NDArray[Any], shape: tuple[int, ...]) -> Image:
+    """Give back the channel axis that OpenCV drops."""
+    return np.ascontiguousarray(image.reshape(shape), dtype=np.uint8)

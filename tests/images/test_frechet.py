@@ -1,0 +1,144 @@
+"""The Frechet distance against closed forms and SciPy's matrix root, and what it says of a dump."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from numpy.typing import NDArray
+from scipy.linalg import sqrtm
+
+from models.engine.dump import Dump, write_value
+from models.engine.errors import UserError
+from models.engine.scores import Bootstrap
+from models.images import frechet, vgg
+from models.images.frechet import FrechetDistance, Moments, frechet_distance, random_features
+
+Array = NDArray[np.float64]
+BOOTSTRAP = Bootstrap(10, 0.9, seed=0)
+
+
+def by_scipy(a: Array, b: Array) -> float:
+    """The distance of two tables (n, d) as the formula is written."""
+    (m1, s1), (m2, s2) = ((table.mean(axis=0), np.cov(table, rowvar=False)) for table in (a, b))
+    return float(np.square(m1 - m2).sum() + np.trace(s1 + s2 - 2 * np.real(sqrtm(s1 @ s2))))
+
+
+def test_independent_variables_have_a_closed_form() -> None:
+    a, b = np.array([1.0, 4.0, 9.0]), np.array([4.0, 0.0, 16.0])
+    mean, other = np.array([0.0, 1.0, 2.0]), np.array([3.0, 1.0, 0.0])
+    turn, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3)))  # the distance does not depend on the axes
+    expected = (9 + 0 + 4) + (1 + 4 + 1)  # squared differences of means, then of standard deviations
+    found = frechet_distance(turn @ mean, turn @ np.diag(a) @ turn.T, turn @ other, turn @ np.diag(b) @ turn.T)
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_agrees_with_the_root_of_the_product() -> None:
+    random = np.random.default_rng(1)
+    a, b = random.normal(size=(40, 6)) @ random.normal(size=(6, 6)), random.normal(1, 2, size=(30, 6))
+    covariances = [np.cov(table, rowvar=False) for table in (a, b)]
+    found = frechet_distance(a.mean(0), covariances[0], b.mean(0), covariances[1])
+    assert found == pytest.approx(by_scipy(a, b), rel=1e-9)
+    assert frechet_distance(b.mean(0), covariances[1], a.mean(0), covariances[0]) == pytest.approx(found, rel=1e-9)
+
+
+def test_singular_covariances_give_a_real_distance() -> None:
+    """Rank 1 each, along u and v: the trace of the root is |u| |v| |cos|."""
+    u, v = np.array([3.0, 4.0, 0.0]), np.array([0.0, 2.0, 0.0])
+    found = frechet_distance(np.zeros(3), np.outer(u, u), np.zeros(3), np.outer(v, v))
+    assert found == pytest.approx(25 + 4 - 2 * 8, rel=1e-9)
+    same = frechet_distance(np.ones(3), np.outer(u, u), np.ones(3), np.outer(u, u))
+    assert 0 <= same < 1e-6
+
+
+def test_moments_of_batches_are_those_of_the_whole() -> None:
+    table = np.random.default_rng(2).normal(size=(23, 4)) @ np.diag([1, 2, 3, 4]) + 1e6
+    moments = Moments(4)
+    for first, last in ((0, 1), (1, 12), (12, 23)):
+        moments.add(table[first:last])
+    assert moments.count == 23
+    np.testing.assert_allclose(moments.mean, table.mean(axis=0), rtol=1e-14)
+    np.testing.assert_allclose(moments.covariance(), np.cov(table, rowvar=False), atol=1e-7)
+
+
+def dump_of(folder: Path, images: torch.Tensor, targets: torch.Tensor, repeat: int = 1) -> Dump:
+    """A dump whose mode `m` drew every instance `repeat` times, on one target file each."""
+    rows = []
+    for place, image in enumerate(images):
+        index = place // repeat
+        files = {"image": f"m/{place}.npy", "target": f"inputs/{index}.npy"}
+        write_value(folder / files["image"], image)
+        write_value(folder / files["target"], targets[index])
+        rows.append({"mode": "m", "index": index, **{f"file.{name}": path for name, path in files.items()}})
+    pd.DataFrame(rows).to_csv(folder / "instances.csv", index=False)
+    write_value(folder / "averages/mean.npy", targets.mean(0))
+    return Dump(folder)
+
+
+def pictures(count: int, channels: int = 3, seed: int = 0) -> torch.Tensor:
+    return torch.rand(count, channels, 8, 8, generator=torch.Generator().manual_seed(seed)) * 2 - 1
+
+
+def test_random_features_are_pixel_means_of_two_layers() -> None:
+    network, images = vgg.load("random", seed=3), pictures(2)
+    x = ((images + 1) / 2 - torch.tensor(vgg.MEAN).view(3, 1, 1)) / torch.tensor(vgg.STD).view(3, 1, 1)
+    maps = []
+    for index in (0, 2, 5, 7):
+        x = torch.nn.functional.max_pool2d(x, 2) if index == 5 else x
+        x = torch.conv2d(x, network.weights[f"features.{index}.weight"], padding=1).relu()
+        maps.append(x)
+    expected = torch.cat([maps[1].flatten(2).mean(2), maps[3].flatten(2).mean(2)], dim=1)
+    found = random_features(network, images)
+    assert found.shape == (2, 192)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_score_of_a_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frechet, "BATCH", 7)
+    images, targets = pictures(20) * 0.5, pictures(20, seed=1)
+    dump = dump_of(tmp_path, images, targets)
+    network = vgg.load("random", seed=0)
+    a, b = (random_features(network, x).double().numpy() for x in (images, targets))
+    found = FrechetDistance(mode="m", image="image", target="target", extractor="random")(dump, BOOTSTRAP)
+    # SciPy's root of a singular product is good to about the root of float64's precision.
+    assert found.pop("value") == pytest.approx(by_scipy(a, b), rel=1e-5)
+    assert found == {"images": 20, "dimensions": 192, "full_rank": 0}
+    baseline = FrechetDistance(mode="m", average="mean", target="target", extractor="random")(dump, BOOTSTRAP)
+    centre = random_features(network, targets.mean(0, keepdim=True)).double().numpy()[0]
+    expected = np.square(centre - b.mean(0)).sum() + b.var(axis=0, ddof=1).sum()
+    assert baseline["value"] == pytest.approx(expected, rel=1e-6)
+    same = FrechetDistance(mode="m", image="target", target="target", extractor="random")(dump, BOOTSTRAP)
+    assert same["value"] == pytest.approx(0, abs=1e-5 * expected)
+
+
+def test_says_when_there_are_too_few_different_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An extractor of 5 dimensions stands for Inception: 12 grey images are enough, of 4 targets not."""
+    paths = []
+
+    def load(path: str) -> torch.nn.Module:
+        paths.append(path)
+        return torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d((1, 2)), torch.nn.Flatten(), torch.nn.Linear(6, 5))
+
+    monkeypatch.setattr(frechet.inception, "load", load)
+    score = FrechetDistance(mode="m", image="image", target="target", extractor="inception", weights="some/file")
+    for repeat, full_rank in ((1, 1), (3, 0)):
+        dump = dump_of(tmp_path / str(repeat), pictures(12, 1), pictures(12, 1, seed=1), repeat)
+        found = score(dump, BOOTSTRAP)
+        assert (found["images"], found["dimensions"], found["full_rank"]) == (12, 5, full_rank)
+    assert paths == ["some/file"] * 2
+
+
+def test_bad_declarations_and_dumps(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="either image or average"):
+        FrechetDistance(mode="m", target="target", extractor="random")
+    for extractor, weights in (("inception", None), ("random", "file")):
+        with pytest.raises(ValueError, match="inception needs the path of a file, random takes none"):
+            FrechetDistance(mode="m", target="target", image="image", extractor=extractor, weights=weights)  # type: ignore[arg-type]
+    score = FrechetDistance(mode="m", image="image", target="target", extractor="random")
+    with pytest.raises(UserError, match="needs 2 images, there is 1"):
+        score(dump_of(tmp_path / "one", pictures(1), pictures(1)), BOOTSTRAP)
+    with pytest.raises(UserError, match="'image' holds images with values that are no finite numbers"):
+        score(dump_of(tmp_path / "nan", pictures(2) * float("nan"), pictures(2)), BOOTSTRAP)
+    with pytest.raises(UserError, match="images of 1 or 3 channels; these have 2"):
+        score(dump_of(tmp_path / "two", pictures(2, 2), pictures(2, 2)), BOOTSTRAP)

@@ -1,0 +1,199 @@
+"""The drawn catalogue pairs: labels are exact, and what the photo shows follows from them."""
+
+import hashlib
+from itertools import combinations
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from pydantic import ValidationError
+from skimage.color import rgb2lab
+
+from models.engine.errors import UserError
+from models.people.synthetic import fabric
+from models.people.synthetic.catalogue import BACKDROP, CatalogueSettings, draw_pair, write_catalogue
+from models.people.synthetic.identity import Garment
+from models.people.synthetic.wardrobe import RESERVED, Sizes, Wardrobe, draw_wardrobe, label_colours
+
+SIDE = 64
+VALUES = {
+    "image_size": SIDE,
+    "pairs": {"train": 11, "validation": 9},
+    "tops": 8,
+    "bottoms": 6,
+    "skins": 6,
+    "hairs": 6,
+    "shoes": 3,
+    "height_range": (0.8, 1.0),
+    "views": {"front": 0.6, "back": 0.2, "side": 0.2},
+    "poses": {"standing": 0.3, "walking": 0.2, "waving": 0.1, "sitting": 0.1, "crouching": 0.1, "arms_up": 0.2},
+    "limb_thickness": 1.3,
+    "head_size": 1.2,
+}
+SETTINGS = CatalogueSettings.model_validate(VALUES)
+SEED = 7
+
+
+@pytest.fixture(scope="module")
+def pairs() -> list[tuple[np.ndarray, np.ndarray]]:
+    return [draw_pair(SETTINGS, seed=SEED, split="train", index=index) for index in range(150)]
+
+
+@pytest.fixture(scope="module")
+def wardrobe() -> Wardrobe:
+    return draw_wardrobe(SETTINGS.sizes, seed=SEED, backdrop=BACKDROP)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def inside(labels: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
+    """Pixels of a label that nothing else touches."""
+    return cv2.erode((labels == colour).all(axis=2).astype(np.uint8), np.ones((3, 3), np.uint8)).astype(bool)
+
+
+def test_the_same_seed_gives_the_same_files_for_any_number_of_workers(tmp_path):
+    for workers in (1, 2):
+        write_catalogue(SETTINGS, SEED, tmp_path / str(workers), False, workers=workers)
+    assert digests(tmp_path / "1") == digests(tmp_path / "2")
+    assert len(digests(tmp_path / "1")) == 11 + 9
+    for split in ("train", "validation"):
+        picture = cv2.imread(str(tmp_path / "1" / split / "000004.png"))
+        labels, photo = draw_pair(SETTINGS, seed=SEED, split=split, index=3)
+        np.testing.assert_array_equal(picture[:, :SIDE], labels)
+        np.testing.assert_array_equal(picture[:, SIDE:], photo)
+
+
+def test_files_of_an_earlier_run_are_not_overwritten(tmp_path):
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train" / "000001.png").write_bytes(b"mine")
+    with pytest.raises(UserError, match="train: is not empty"):
+        write_catalogue(SETTINGS, SEED, tmp_path, False, workers=1)
+    assert (tmp_path / "train" / "000001.png").read_bytes() == b"mine"
+
+
+def test_splits_and_seeds_show_other_people():
+    shown = [
+        hashlib.sha256(np.hstack(draw_pair(SETTINGS, seed=seed, split=split, index=index)).tobytes()).hexdigest()
+        for seed in (SEED, SEED + 1)
+        for split in ("train", "validation")
+        for index in range(10)
+    ]
+    assert len(set(shown)) == len(shown)
+
+
+def test_a_label_map_holds_nothing_but_known_colours(pairs, wardrobe):
+    known = set(wardrobe.labels) | set(RESERVED)
+    seen = {tuple(colour) for labels, _ in pairs for colour in np.unique(labels.reshape(-1, 3), axis=0).tolist()}
+    assert seen <= known
+    assert set(wardrobe.labels) <= seen  # 150 people wear everything at some time
+
+
+def test_everybody_wears_one_item_of_each_kind(pairs, wardrobe):
+    ends = np.cumsum([SETTINGS.tops, SETTINGS.bottoms, SETTINGS.skins, SETTINGS.hairs, SETTINGS.shoes])
+    kinds = [set(part) for part in (wardrobe.labels[a:b] for a, b in zip([0, *ends[:-1]], ends, strict=True))]
+    for labels, _ in pairs:
+        seen = {tuple(colour) for colour in np.unique(labels.reshape(-1, 3), axis=0).tolist()}
+        assert all(len(kind & seen) <= 1 for kind in kinds)
+        assert kinds[0] & seen
+        assert kinds[2] & seen
+
+
+def test_label_map_and_photo_have_one_silhouette(pairs):
+    for labels, photo in pairs:
+        person, drawn = labels.any(axis=2), (photo != BACKDROP).any(axis=2)
+        assert person.sum() > 0.03 * SIDE**2
+        assert (drawn & ~cv2.dilate(person.astype(np.uint8), np.ones((3, 3))).astype(bool)).sum() <= 2
+        assert (person & ~drawn).sum() <= 2
+
+
+def test_everybody_is_whole_and_near_the_middle(pairs):
+    for labels, _ in pairs:
+        person = labels.any(axis=2)
+        assert not person[[0, -1]].any()
+        assert not person[:, [0, -1]].any()
+        for axis in (0, 1):
+            found = np.flatnonzero(person.any(axis=axis))
+            assert abs((found[0] + found[-1]) / 2 - (SIDE - 1) / 2) < 0.04 * SIDE + 1.5
+
+
+def test_an_item_of_one_colour_has_that_colour_in_every_photo(pairs, wardrobe):
+    colours = [
+        *(top.garment.colours[0] if top.garment.pattern == "plain" else None for top in wardrobe.tops),
+        *(bottom.garment.colours[0] if bottom.garment.pattern == "plain" else None for bottom in wardrobe.bottoms),
+        *wardrobe.skins,
+        *(hair.colour for hair in wardrobe.hairs),
+        *wardrobe.shoes,
+    ]
+    brightness = np.linspace(0.6, 1.2, 121)[:, None]  # shading: darker at the edges, brighter on the lit side
+    off: dict[tuple[int, int, int], list[float]] = {}
+    for labels, photo in pairs:
+        for label, colour in zip(wardrobe.labels, colours, strict=True):
+            if colour is not None:
+                pixels = photo[inside(labels, label)]
+                shades = np.minimum(brightness * colour, 255.0)
+                off.setdefault(label, []).extend(np.abs(pixels[:, None] - shades).max(axis=2).min(axis=1))
+    assert len(off) >= 15
+    for label, distances in off.items():
+        assert len(distances) > 4
+        # The rest is finer than the label map's samples: a lip, an ear, the gap between two limbs.
+        assert np.quantile(distances, 0.8) <= 1.5, label
+
+
+def test_the_same_label_means_the_same_typical_colour_over_different_pairs(pairs, wardrobe):
+    for label in wardrobe.labels[: SETTINGS.tops + SETTINGS.bottoms + SETTINGS.skins]:
+        means = [photo[found].mean(axis=0) for labels, photo in pairs if (found := inside(labels, label)).sum() >= 60]
+        assert len(means) >= 3
+        assert np.abs(np.array(means) - np.median(means, axis=0)).mean() < 8.0
+
+
+def test_items_of_one_kind_differ_clearly(wardrobe):
+    for colours, apart in (
+        ([top.garment.colours[0] for top in wardrobe.tops], 25.0),
+        ([bottom.garment.colours[0] for bottom in wardrobe.bottoms], 25.0),
+        (wardrobe.skins, 8.0),
+        ([hair.colour for hair in wardrobe.hairs], 8.0),
+        (wardrobe.shoes, 25.0),
+    ):
+        lab = rgb2lab(np.array(colours)[:, ::-1] / 255.0)
+        assert min(np.linalg.norm(a - b) for a, b in combinations(lab, 2)) > apart
+
+
+def test_a_larger_wardrobe_begins_with_the_smaller_one(wardrobe):
+    more = draw_wardrobe(Sizes(12, 9, 6, 9, 5), seed=SEED, backdrop=BACKDROP)
+    assert more.tops[:8] == wardrobe.tops
+    assert more.bottoms[:6] == wardrobe.bottoms
+    assert more.hairs[:6] == wardrobe.hairs
+    assert more.shoes[:3] == wardrobe.shoes
+
+
+@pytest.mark.parametrize(("count", "apart"), [(29, 70.0), (84, 50.0)])
+def test_label_colours_are_well_separated(count, apart):
+    taken = np.array([*RESERVED[:3], *label_colours(count)], dtype=np.float64)
+    assert len({tuple(colour) for colour in taken.tolist()}) == 3 + count
+    assert min(np.linalg.norm(a - b) for a, b in combinations(taken, 2)) >= apart
+
+
+def test_cloth_without_light_has_its_two_flat_colours():
+    garment = Garment("stripes", ((10, 20, 30), (200, 100, 0)), period=0.1, phase=0.0, cover=1.0)
+    cloth = fabric.weave(garment, width=0.1, length=0.5, light=None)
+    colours, counts = np.unique(cloth.reshape(-1, 3), axis=0, return_counts=True)
+    assert colours.tolist() == [[10, 20, 30], [200, 100, 0]]
+    assert counts[1] / counts.sum() == pytest.approx(0.45, abs=0.02)  # stripes take 45 % of a period
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("views", {"front": 0.5, "back": 0.2}, "the shares sum to 0.7, not to 1"),
+        ("height_range", (0.9, 0.8), r"height_range: found \[0.9, 0.8\]"),
+        ("tops", 25, "less than or equal to 24"),
+        ("toops", 3, "Extra inputs"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused(key, value, message):
+    with pytest.raises(ValidationError, match=message):
+        CatalogueSettings.model_validate({**VALUES, key: value})

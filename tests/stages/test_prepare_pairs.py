@@ -1,0 +1,273 @@
+import csv
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from ruamel.yaml import YAML
+
+from models.engine.errors import UserError
+from models.images.pairs import ImagePairs
+from stages.command import run
+from stages.datasets import read_dataset
+from stages.prepare import main
+
+ROOT = Path(__file__).parents[2]
+FACADES = ROOT.parent / "shared/data/facades_real"
+PREPARED = Path("data/prepared/pairs")
+PAIRED = {"train": "train", "validation": "val"}
+CATALOGUE = {
+    "image_size": 32, "pairs": {"train": 5, "validation": 2}, "tops": 2, "bottoms": 2, "skins": 2, "hairs": 2,
+    "shoes": 1, "height_range": [0.8, 0.9], "views": {"front": 1.0}, "poses": {"standing": 1.0},
+    "limb_thickness": 1.2, "head_size": 1.2,
+}  # fmt: skip
+
+
+def write_params(**changes):
+    entry = {"kind": "paired", "source": "raw", "seed": 7, "max_rejected": 0.0, "paired": PAIRED, **changes}
+    Path("data").mkdir(exist_ok=True)
+    YAML(typ="safe", pure=True).dump({"datasets": {"pairs": entry}}, Path("data/params.yaml"))
+
+
+def pixels(number, width=16):
+    return np.random.default_rng(number).integers(0, 256, (8, width, 3), dtype=np.uint8)
+
+
+def write(path, image):
+    """Write an RGB image."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    assert cv2.imwrite(str(path), image[..., ::-1])
+
+
+def write_raw():
+    """Train: ten A|B images; validation: five pairs in two folders."""
+    for number in range(10):
+        write(f"raw/train/{number:02}.png", pixels(number, 32))
+    for number in range(5):
+        write(f"raw/val/a/{number}.png", pixels(100 + number))
+        write(f"raw/val/b/{number}.bmp", pixels(200 + number))
+
+
+def content(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def rows(path):
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch, request):
+    monkeypatch.chdir(tmp_path)
+    write_params()
+    if "with_plots" not in request.fixturenames:  # they take most of the time
+        monkeypatch.setattr("models.images.pair_preparation.write_sheet", lambda *_: None)
+
+
+@pytest.fixture
+def with_plots():
+    """Asks for the pictures, which other tests leave out."""
+
+
+@pytest.mark.usefixtures("with_plots")
+def test_prepared_folder(capsys):
+    write_raw()
+    Path("raw/train/notes.txt").touch()
+    assert run(main, ["pairs"]) == 0
+    printed = capsys.readouterr().out
+    prepared, raw = content(PREPARED), content(Path("raw"))
+    expected = {name.replace("val/", "validation/"): data for name, data in raw.items() if not name.endswith(".txt")}
+    beside = {"manifest.json", "plots/pairs.png", "rejected.csv", "statistics.json"}
+    assert set(prepared) == set(expected) | beside
+    assert {name: data for name, data in prepared.items() if name in expected} == expected
+    assert rows(PREPARED / "rejected.csv") == []
+    assert (PREPARED / "rejected.csv").read_text() == "split,file,reason,detail\n"
+    named = json.loads((PREPARED / "manifest.json").read_text())
+    assert named["files"] == 10 + 2 * 5 + 2
+    assert named["sha256"] in printed
+    assert "train: 10 pairs, 0 rejected\nvalidation: 5 pairs, 0 rejected\n" in printed
+    for split, count in {"train": 10, "validation": 5}.items():
+        dataset = ImagePairs(root=str(PREPARED), split=split, direction="a_to_b", load_size=(8, 16), crop_size=(8, 16))
+        assert len(dataset) == count
+    sheet = cv2.imread(str(PREPARED / "plots/pairs.png"))
+    assert len(np.unique(sheet.reshape(-1, 3), axis=0)) > 1000  # noise was drawn
+    assert run(main, ["pairs"]) == 0
+    assert content(PREPARED) == prepared
+
+
+def test_statistics():
+    write_raw()
+    write("raw/val/a/9.png", pixels(0, 8))
+    write("raw/val/b/9.png", pixels(1, 8))
+    assert run(main, ["pairs"]) == 0
+    statistics = json.loads((PREPARED / "statistics.json").read_text())
+    assert [one["pairs"] for one in statistics.values()] == [10, 6]
+    assert [one["sizes"] for one in statistics.values()] == [{"16x8": 10}, {"16x8": 5, "8x8": 1}]
+    train = np.stack([pixels(number, 32) for number in range(10)]).astype(np.float64)
+    sides = {"train": {"a": train[:, :, :16].reshape(-1, 3), "b": train[:, :, 16:].reshape(-1, 3)}}
+    sides["validation"] = {
+        key: np.concatenate([*(pixels(n + shift).reshape(-1, 3) for n in range(5)), pixels(last, 8).reshape(-1, 3)])
+        for key, shift, last in (("a", 100, 0), ("b", 200, 1))
+    }
+    for split, both in sides.items():
+        for side, values in both.items():
+            found = statistics[split][side]
+            np.testing.assert_allclose(found["mean"], values.mean(0), atol=6e-4)
+            np.testing.assert_allclose(found["std"], values.std(0), atol=6e-4)
+
+
+def cut():
+    path = Path("raw/train/03.png")
+    path.write_bytes(path.read_bytes()[:-60])
+
+
+def link_outside():
+    write("secret.png", pixels(0, 32))
+    Path("raw/train/03.png").unlink()
+    Path("raw/train/03.png").symlink_to(Path("secret.png").absolute())
+
+
+def second_file():
+    write("raw/train/03.jpg", pixels(3, 32))
+
+
+BROKEN = {
+    "cut": (cut, ("train", "03.png", "image file unreadable")),
+    "text": (lambda: Path("raw/train/03.png").write_text("text"), ("train", "03.png", "image file unreadable")),
+    "odd width": (lambda: write("raw/train/03.png", pixels(3, 31)), ("train", "03.png", "odd width")),
+    "link": (link_outside, ("train", "03.png", "path leaves the data root")),
+    "one name": (second_file, ("train", "03.jpg", "two files with one name")),
+    "no partner": (lambda: Path("raw/val/b/3.bmp").unlink(), ("validation", "a/3.png", "missing partner")),
+    "sizes": (lambda: write("raw/val/b/3.bmp", pixels(3, 15)), ("validation", "a/3.png", "A and B differ in size")),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_broken_pairs_are_left_out_and_listed(kind):
+    write_raw()
+    write_params(max_rejected=0.07)  # one in fifteen
+    damage, expected = BROKEN[kind]
+    damage()
+    assert run(main, ["pairs"]) == 0
+    listed = rows(PREPARED / "rejected.csv")
+    assert [(row["split"], row["file"], row["reason"]) for row in listed] == [expected]
+    assert listed[0]["detail"]
+    split, _, reason = expected
+    statistics = json.loads((PREPARED / "statistics.json").read_text())
+    assert {name: one["rejected"] for name, one in statistics.items() if one["rejected"]} == {split: {reason: 1}}
+    assert [one["pairs"] for one in statistics.values()] == ([9, 5] if split == "train" else [10, 4])
+    assert len(list((PREPARED / "train").iterdir())) == statistics["train"]["pairs"]
+    assert not list((PREPARED / split).rglob("*3.*"))
+    dataset = ImagePairs(root=str(PREPARED), split=split, direction="a_to_b", load_size=8, crop_size=8)
+    assert [dataset[index]["index"] for index in range(len(dataset))] == list(range(statistics[split]["pairs"]))
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_too_many_broken_pairs_leave_everything(kind, capsys):
+    write_raw()
+    assert run(main, ["pairs"]) == 0
+    before = content(PREPARED)
+    capsys.readouterr()
+    damage, expected = BROKEN[kind]
+    damage()
+    assert run(main, ["pairs"]) == 1
+    message = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(message) == 1
+    assert "data/params.yaml: datasets.pairs.max_rejected: 1 of 15 records cannot be used (6.7%" in message[0]
+    assert f"1 {expected[2]}" in message[0]
+    assert content(PREPARED) == before
+    assert [tuple(row.values())[:3] for row in rows(Path("data/prepared/pairs.rejected.csv"))] == [expected]
+    assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["pairs", "pairs.rejected.csv"]
+
+
+def test_interrupted_run_leaves_everything(monkeypatch):
+    write_raw()
+    assert run(main, ["pairs"]) == 0
+    before = content(PREPARED)
+    write("raw/train/99.png", pixels(99, 32))
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("models.images.pair_preparation.write_sheet", interrupt)
+    assert run(main, ["pairs"]) == 130
+    assert content(PREPARED) == before
+    assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["pairs"]
+
+
+@pytest.mark.usefixtures("with_plots")
+def test_the_picture_takes_any_name():
+    for number in range(10):
+        write(f"raw/train/$x_{number}^{'long' * 9}.png", pixels(number, 2 * number + 2))
+        write(f"raw/val/a/{number}.png", np.full((300, 5, 3), 20 * number, dtype=np.uint8))
+        write(f"raw/val/b/{number}.png", np.full((300, 5, 3), 255, dtype=np.uint8))
+    assert run(main, ["pairs"]) == 0
+    assert cv2.imread(str(PREPARED / "plots/pairs.png")).shape[1] == 1200
+
+
+@pytest.mark.usefixtures("with_plots")
+def test_drawn_pairs():
+    write_params(kind="catalogue", source="models/people/synthetic", catalogue=CATALOGUE)
+    assert run(main, ["pairs"]) == 0
+    statistics = json.loads((PREPARED / "statistics.json").read_text())
+    assert [(one["pairs"], one["sizes"]) for one in statistics.values()] == [(5, {"32x32": 5}), (2, {"32x32": 2})]
+    assert rows(PREPARED / "rejected.csv") == []
+    assert len(list((PREPARED / "train").glob("*.png"))) == 5
+    dataset = ImagePairs(root=str(PREPARED), split="validation", direction="a_to_b", load_size=32, crop_size=32)
+    assert [dataset[index]["name"] for index in range(2)] == ["000001", "000002"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"paired": None}, "datasets.pairs: kind is 'paired', so there must be a section 'paired'"),
+        ({"kind": "catalogue"}, "datasets.pairs: kind is 'catalogue', so there must be a section 'catalogue'"),
+        ({"paired": {"train": "train"}}, "datasets.pairs.paired.validation: missing"),
+        ({"paired": {"train": "a", "validation": "a/"}}, "datasets.pairs.paired: train and validation are both 'a'"),
+        ({"paired": PAIRED | {"test": "t"}}, "datasets.pairs.paired.test: unknown key 'test'; allowed: train, valid"),
+        ({"paired": PAIRED | {"train": "../other"}}, "datasets.pairs.paired.train: ../other leaves the source raw"),
+        ({"paired": PAIRED | {"train": "tain"}}, "datasets.pairs.paired.train: no folder "),
+        ({"source": "nowhere"}, "datasets.pairs.source: no folder nowhere"),
+        ({"paired": PAIRED | {"train": "empty"}}, "datasets.pairs: the split 'train' has no image"),
+        ({"catalogue": CATALOGUE | {"tops": 0}}, "datasets.pairs.catalogue.tops: found 0; expected greater than or"),
+    ],
+)
+def test_faulty_entries(changes, message, capsys):
+    write_raw()
+    Path("raw/empty").mkdir()
+    write_params(**changes)
+    assert run(main, ["pairs"]) == 1
+    error = capsys.readouterr().err
+    assert f"data/params.yaml: {message}" in error
+    assert "Traceback" not in error
+    assert not list(Path("data").glob("prepared/*"))
+
+
+def test_missing_sections_are_allowed_for_another_kind():
+    write_params(catalogue=CATALOGUE)
+    assert read_dataset("pairs").kind == "paired"
+    write_params(kind="people")
+    with pytest.raises(UserError, match=re.escape("'synthetic', 'coco', 'catalogue' or 'paired'")):
+        read_dataset("pairs")
+
+
+def test_preparing_needs_no_torch():
+    code = "import sys, stages.prepare, models.images.pair_preparation; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.skipif(not FACADES.is_dir(), reason=f"no sample data at {FACADES}")
+def test_real_facades():
+    write_params(source=str(FACADES))
+    assert run(main, ["pairs"]) == 0
+    statistics = json.loads((PREPARED / "statistics.json").read_text())
+    assert [(one["pairs"], one["sizes"]) for one in statistics.values()] == [(160, {"256x256": 160}), (40, {"256x256": 40})]  # fmt: skip
+    for split, folder in {"train": "train", "validation": "val"}.items():
+        assert content(PREPARED / split) == content(FACADES / folder)
