@@ -9,8 +9,9 @@ import pytest
 from pipeline.project import Project
 
 pytestmark = pytest.mark.pipeline
-STAGES = {"prepare@people", "train@vunet", "eval-dump@vunet", "metrics@vunet"}
-AFTER_PREPARE = STAGES - {"prepare@people"}
+AFTER_PREPARE = {"train@vunet", "eval-dump@vunet", "metrics@vunet"}
+PIX2PIX = {"train@pix2pix", "eval-dump@pix2pix", "metrics@pix2pix"}
+STAGES = {"prepare@people", "prepare@pairs"} | AFTER_PREPARE | PIX2PIX
 
 
 def ran(output: str) -> set[str]:
@@ -23,6 +24,12 @@ def test_a_repro_writes_metrics_and_pictures_and_the_next_does_nothing(project: 
     assert metrics["reconstruction"]["l1_person"]["low"] <= metrics["reconstruction"]["l1_person"]["value"]
     pictures = {path.stem for path in (project.folder / "plots/vunet/pictures").glob("*.png")}
     assert {"reconstructions", "transfer_grid", "samples", "worst", "best", "losses"} <= pictures
+    metrics = json.loads((project.folder / "metrics/pix2pix.json").read_text())
+    assert {"translation", "mean_image", "identity", "frechet", "frechet_mean_image", "frechet_identity"} == set(
+        metrics
+    )
+    pictures = {path.stem for path in (project.folder / "plots/pix2pix/pictures").glob("*.png")}
+    assert {"triptychs", "draws", "worst", "best", "losses"} <= pictures
     start = time.perf_counter()
     done = project.run("dvc", "repro")
     assert ran(done.stdout) == set()
@@ -44,6 +51,8 @@ def test_one_loss_weight_reruns_what_depends_on_it(project: Project) -> None:
     ("change", "expected"),
     [
         ("metrics.bootstrap=30", {"metrics@vunet"}),
+        ("recipes/pix2pix.yaml:losses.G_L1.weight=50", PIX2PIX),
+        ("recipes/pix2pix.yaml:metrics.bootstrap=30", {"metrics@pix2pix"}),
         ("evaluate.batch_size=16", {"eval-dump@vunet", "metrics@vunet"}),
         ("runtime.log_every=7", set()),
         ("runtime.workers=0", set()),
@@ -53,7 +62,7 @@ def test_a_section_reruns_the_stages_that_read_it(project: Project, change: str,
     assert ran(project.run("dvc", "exp", "run", "-S", change).stdout) <= expected
     if expected:
         status = project.run("git", "diff", "--name-only").stdout
-        assert "params.yaml" in status
+        assert (change.split(":")[0] if ":" in change else "params.yaml") in status
 
 
 def test_a_loss_is_removed_and_added_from_the_command_line(project: Project) -> None:

@@ -1,0 +1,51 @@
+"""pix2pix with a training step written by hand: `python recipes/pix2pix_by_hand.py runs/by_hand`.
+
+Data, networks, optimizers, schedules, records and resume come from the recipe; only what happens in an iteration is
+written here. It ends in the same weights as the declared steps of recipes/pix2pix.yaml.
+"""
+
+import sys
+from pathlib import Path
+
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from models.engine.recipe import load_recipe
+from models.engine.steps import StepReport
+from models.engine.trainer import Trainer
+
+
+def train_step(trainer: Trainer, x: Tensor, y: Tensor, index: int) -> dict[str, StepReport]:
+    """Update the discriminator, then the generator; the fake is made once."""
+    generator, discriminator = (trainer.networks.live[name] for name in ("generator", "discriminator"))
+    with trainer.accelerator.autocast():
+        fake = generator(x=x)["image"]
+        real_logits = discriminator(x=x, y=y)["logits"]
+        fake_logits = discriminator(x=x, y=fake.detach())["logits"]
+        d_losses = {
+            "D_real": binary_cross_entropy_with_logits(real_logits, real_logits.new_ones(real_logits.shape)),
+            "D_fake": binary_cross_entropy_with_logits(fake_logits, fake_logits.new_zeros(fake_logits.shape)),
+        }
+    d_report = trainer.optimize("D", d_losses)  # weights, schedules, backward, clipping, optimizer: as the recipe says
+    with trainer.accelerator.autocast():
+        judged = discriminator(x=x, y=fake)["logits"]  # by the discriminator as it is now
+        g_losses = {
+            "G_GAN": binary_cross_entropy_with_logits(judged, judged.new_ones(judged.shape)),
+            "G_L1": (fake - y).abs().mean(),
+        }
+    return {"D": d_report, "G": trainer.optimize("G", g_losses)}
+
+
+def announce(trainer: Trainer, epoch: int, word: str = "epoch") -> None:
+    """Print the weights of G's losses: `trainer.book` and `trainer.loss_weights` are asked by name or by step."""
+    trainer.reporter.say(f"{word} {epoch}: {trainer.loss_weights('G')}, last {trainer.book.last('G')}")
+
+
+if __name__ == "__main__":
+    Trainer(
+        load_recipe(Path("recipes/pix2pix.yaml")),
+        Path(sys.argv[1]),
+        train_step=train_step,
+        on_epoch_start=announce,
+        callback_kwargs={"on_epoch_start": {"word": "beginning epoch"}},
+    ).fit()

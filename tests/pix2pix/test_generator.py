@@ -1,0 +1,218 @@
+"""The U-Net against the numerical specification: parameter counts, parity vectors, block formulas, modes, bad input."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from models.engine.errors import UserError
+from models.pix2pix import UNetGenerator
+from models.pix2pix.blocks import ResidualBlock
+from models.pix2pix.convolutions import convolve, convolve_transposed
+
+COUNTS = {
+    (64, 3): (16_655_939, 12_410_755, 17_436_678, 13_191_494),
+    (64, 4): (29_238_851, 21_324_163, 30_807_046, 22_892_358),
+    (64, 5): (41_821_763, 30_237_571, 44_177_414, 32_593_222),
+    (64, 6): (54_404_675, 39_150_979, 57_547_782, 42_294_086),
+    (64, 7): (66_987_587, 48_064_387, 70_918_150, 51_994_950),
+    (32, 6): (13_603_619, 9_790_147, 14_390_790, 10_577_318),
+    (32, 5): (10_457_891, 7_561_667, 11_047_942, 8_151_718),
+    (32, 4): (7_312_163, 5_333_187, 7_705_094, 5_726_118),
+}
+VARIANTS = [(block, up) for block in ("standard", "residual") for up in ("transposed", "bilinear")]
+
+# mean, population standard deviation, first, middle and last element
+GOLDEN = {
+    (256, "standard", "transposed"): (0.0004371905, 0.4709999588, -0.0015621660, -0.3746787961, 0.1981005219),
+    (64, "standard", "transposed"): (-0.0005519754, 0.1737778675, -0.1801513676, -0.1028906177, -0.2091991360),
+    (64, "standard", "bilinear"): (0.0148718089, 0.0640871355, -0.0821422402, 0.0557940231, -0.0225215144),
+    (64, "residual", "transposed"): (0.0199450244, 0.1892628889, -0.1784350327, 0.1553566128, -0.2347717341),
+    (64, "residual", "bilinear"): (0.0340473298, 0.0789966543, 0.2301231431, 0.0771640847, 0.0370784648),
+}
+
+
+@torch.no_grad()
+def fill(network, amplitude):
+    """The specification's filling: element k of each weight is amplitude x sin(k), biases are 0."""
+    for parameter in network.parameters():
+        k = torch.arange(parameter.numel(), dtype=torch.float64)
+        values = amplitude * torch.sin(k) if parameter.ndim == 4 else torch.zeros_like(k)
+        parameter.copy_(values.view_as(parameter))
+    return network
+
+
+def wave(size, phase, channels=3):
+    k = torch.arange(channels * size * size, dtype=torch.float64)
+    return torch.sin(0.01 * k + phase).view(1, channels, size, size)
+
+
+def small(**settings):
+    return UNetGenerator(**{"image_size": 32, "features": 4, "n_downs": 3} | settings)
+
+
+@pytest.mark.parametrize(("features", "n_downs"), COUNTS)
+def test_parameter_counts(features, n_downs):
+    with torch.device("meta"):
+        counts = [
+            sum(
+                p.numel()
+                for p in UNetGenerator(
+                    image_size=2 ** (n_downs + 2), features=features, n_downs=n_downs, block=block, upsampling=up
+                ).parameters()
+            )
+            for block, up in VARIANTS
+        ]
+    assert tuple(counts) == COUNTS[features, n_downs]
+
+
+@pytest.mark.parametrize(("size", "block", "up"), GOLDEN)
+def test_parity_with_the_reference(size, block, up, monkeypatch):
+    def outside(self, y, x):  # the reference adds the last shortcut after tanh (its defect A3)
+        return self.activation(y) + self.shortcut(x)
+
+    monkeypatch.setattr(ResidualBlock, "join", outside)
+    features, n_downs, amplitude = (64, 6, 0.05) if size == 256 else (8, 4, 0.1)
+    with torch.device("meta"):
+        network = UNetGenerator(image_size=size, features=features, n_downs=n_downs, block=block, upsampling=up)
+    network = fill(network.double().to_empty(device="cpu"), amplitude).eval()
+    with torch.no_grad():
+        image = network(wave(size, 0.0))["image"]
+    assert image.shape == (1, 3, size, size)
+    flat = image.flatten()
+    found = [image.mean(), image.std(correction=0), flat[0], flat[flat.numel() // 2], flat[-1]]
+    assert torch.tensor(found).tolist() == pytest.approx(list(GOLDEN[size, block, up]), abs=6e-11)
+
+
+def test_the_residual_output_stays_in_range():
+    network = small(block="residual").eval()
+    with torch.no_grad():
+        network.last.shortcut[0].bias.fill_(2.0)
+        image = network(torch.rand(2, 3, 32, 32) * 2 - 1)["image"]
+        x = torch.rand(1, 8, 4, 4)
+        expected = torch.tanh(network.last.convolution(x) + F.relu(network.last.shortcut[0](x)))
+        found = network.last(x, False)
+    assert image.max() <= 1
+    assert image.mean() > 0.9  # tanh(2) = 0.96
+    assert torch.equal(found, expected)
+
+
+def test_a_residual_bottleneck_may_be_larger_than_a_pixel():
+    network = small(block="residual", image_size=(64, 96)).eval()
+    x = torch.rand(1, 32, 2, 3)
+    with torch.no_grad():
+        assert network(torch.rand(1, 3, 64, 96))["image"].shape == (1, 3, 64, 96)
+        found = network.ups[0](x, False)
+        main = F.relu(F.instance_norm(network.ups[0].convolution(x)))
+    assert torch.allclose(found - main, x.repeat_interleave(2, 2).repeat_interleave(2, 3), atol=1e-6)
+
+
+def reflected(x):
+    return F.pad(x, (1, 1, 1, 1), mode="reflect")
+
+
+# Few pixels; the library's; the tiled one, with tiles that are not full; the one for few outputs; the library's.
+@pytest.mark.parametrize(
+    ("n", "c", "k", "h", "w", "stride"),
+    [
+        (2, 8, 5, 8, 4, 2),
+        (1, 8, 5, 2, 2, 2),
+        (3, 8, 5, 16, 32, 2),
+        (2, 64, 64, 24, 17, 1),
+        (2, 40, 2, 9, 8, 1),
+        (1, 8, 5, 9, 8, 1),
+    ],
+)
+def test_convolutions_are_the_library_s_and_so_are_their_gradients(n, c, k, h, w, stride):
+    random = torch.Generator().manual_seed(h)
+    shapes = [(n, c, h, w), (k, c, 4, 4)]
+    x, weight = (torch.randn(s, generator=random, dtype=torch.float64, requires_grad=True) for s in shapes)
+    ours, library = convolve(x, weight, None, stride), F.conv2d(reflected(x), weight, None, stride)
+    assert_same(ours, library, (x, weight))
+
+
+@pytest.mark.parametrize(("n", "h", "w"), [(2, 2, 4), (1, 1, 1), (2, 8, 8)])
+def test_transposed_convolutions_are_the_library_s_and_so_are_their_gradients(n, h, w):
+    random = torch.Generator().manual_seed(h)
+    shapes = [(n, 6, h, w), (6, 5, 4, 4), (5,)]
+    inputs = [torch.randn(s, generator=random, dtype=torch.float64, requires_grad=True) for s in shapes]
+    x, weight, bias = inputs
+    library = F.conv_transpose2d(x, weight, bias, stride=2, padding=1)
+    assert_same(convolve_transposed(x, weight, bias), library, inputs)
+
+
+def assert_same(ours, library, inputs):
+    """Values, gradients, and the gradients of a gradient penalty."""
+    assert ours.shape == library.shape
+    assert torch.allclose(ours, library, rtol=0, atol=1e-10)
+    cotangent = torch.randn_like(library)
+    first = [torch.autograd.grad(y, inputs, cotangent, create_graph=True) for y in (ours, library)]
+    for found, expected in zip(*first, strict=True):
+        assert torch.allclose(found, expected, rtol=0, atol=1e-9)
+    second = [torch.autograd.grad(grads[0].square().sum(), inputs[1])[0] for grads in first]
+    assert torch.allclose(*second, rtol=1e-10, atol=1e-8)
+
+
+def test_rounding_of_tiles_in_float32_is_small():
+    random = torch.Generator().manual_seed(0)
+    x, weight = torch.randn(1, 128, 31, 31, generator=random), torch.randn(96, 128, 4, 4, generator=random)
+    exact = F.conv2d(reflected(x.double()), weight.double())
+    assert (convolve(x, weight, None, 1) - exact).abs().max() < 1e-5 * exact.abs().max()
+
+
+@pytest.mark.parametrize(("position", "before"), [("after_activation", False), ("before_activation", True)])
+def test_dropout_follows_the_call_and_its_place(position, before):
+    network = small(dropout_position=position, dropout_layers=2)
+    x = torch.rand(1, 3, 32, 32)
+    quiet = network(x, dropout=False)["image"]
+    assert torch.equal(quiet, network.eval()(x)["image"])
+    torch.manual_seed(0)
+    loud = network(x, dropout=True)["image"]
+    torch.manual_seed(0)
+    assert torch.equal(loud, network.train()(x)["image"])
+    assert not torch.equal(loud, quiet)
+    assert [block.dropout.p for block in network.ups] == [0.5, 0.5, 0, 0]
+    hidden = torch.randn(1, 32, 8, 8)
+    torch.manual_seed(1)
+    found = network.ups[0](hidden, True)
+    torch.manual_seed(1)
+    normed = F.instance_norm(F.conv_transpose2d(hidden, network.ups[0].convolution.weight, stride=2, padding=1))
+    expected = F.relu(F.dropout(normed)) if before else F.dropout(F.relu(normed))
+    assert torch.allclose(found, expected, atol=1e-5)
+
+
+def test_channels_differ_and_norms_are_chosen():
+    assert small(in_channels=1, out_channels=2)(torch.rand(2, 1, 32, 64))["image"].shape == (2, 2, 32, 64)
+    batch, none = small(norm="batch"), small(norm="none")
+    assert {p.ndim for p in batch.ups[0].norm.parameters()} == {1}
+    assert none.ups[0].convolution.bias is not None
+    assert batch.ups[0].convolution.bias is None
+
+
+# PyTorch's default is uniform within 1 / sqrt(fan in), here 3 * 16: its standard deviation is that over sqrt(3).
+@pytest.mark.parametrize(("kind", "expected"), [("normal", 0.02), ("default", (3 * 3 * 16) ** -0.5)])
+def test_initialisation(kind, expected):
+    first = small(features=64, initialisation=kind).first.convolution
+    assert first.weight.std().item() == pytest.approx(expected, rel=0.05)
+    assert bool(first.bias.any()) == (kind == "default")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"image_size": 48}, "image_size 48: multiples of 32 are needed"),
+        ({"image_size": (64, 40)}, r"image_size \(64, 40\): multiples of 32"),
+        ({"n_downs": 2}, "n_downs 2: at least 3"),
+        ({"dropout_layers": 5}, "0 <= dropout_layers <= 4"),
+    ],
+)
+def test_wrong_arguments_are_explained(settings, message):
+    with pytest.raises(ValueError, match=message):
+        small(**settings)
+
+
+def test_wrong_images_are_explained():
+    network = small()
+    with pytest.raises(UserError, match=r"found 3 channels and 32 x 40 pixels.*multiples of 32"):
+        network(torch.zeros(1, 3, 32, 40))
+    with pytest.raises(UserError, match=r"found 1 channels.*3 channels"):
+        network(torch.zeros(1, 1, 32, 32))

@@ -1,0 +1,217 @@
+"""The recipe pix2pix on the engine: who moves when, what is computed, what a kill changes."""
+
+import hashlib
+import os
+import shutil
+import signal
+
+import pytest
+import torch
+import toy
+import toy_pairs
+from torch.utils.data import default_collate
+
+from models.engine.errors import UserError
+from models.engine.trainer import Trainer
+from recipes import pix2pix_by_hand
+
+OBJECTIVES = {
+    "basic": {},
+    "basic+vgg": {"losses.G_VGG.weight": 10.0},
+    "extended": {"losses.G_L2.weight": 10.0, "losses.G_SOBEL.weight": 3.0, "losses.G_LAP.weight": 1.0},
+}
+OBJECTIVES["extended+vgg"] = OBJECTIVES["basic+vgg"] | OBJECTIVES["extended"]
+
+
+def batch(start=0):
+    data = toy_pairs.Blobs(16)
+    return default_collate([data[index] for index in range(start, start + 4)])
+
+
+def digest(network):
+    return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in network.parameters())).hexdigest()
+
+
+def weights(trainer):
+    networks = trainer.networks.live
+    return {f"{n}.{key}": v.clone() for n, net in networks.items() for key, v in net.state_dict().items()}
+
+
+def outputs(run):
+    return {
+        str(path.relative_to(run)): path.read_bytes()
+        for folder in ("model", "history")
+        for path in sorted((run / folder).rglob("*"))
+    }
+
+
+def fit(run, changes=None, **hooks):
+    trainer = Trainer(toy_pairs.recipe(changes), run, **hooks)
+    trainer.fit()
+    return trainer
+
+
+def test_each_network_moves_in_its_own_step_alone(run):
+    trainer = Trainer(toy_pairs.recipe(), run)
+    networks, moved, foreign = trainer.networks.live, {}, {}
+    for name, step in trainer.steps.items():
+        optimize = step.optimizer.step
+        other = networks["generator" if name == "D" else "discriminator"]
+
+        def watched(step=step, name=name, optimize=optimize, other=other):
+            foreign[name] = [p.grad for p in other.parameters() if p.grad is not None]
+            before = {key: digest(network) for key, network in networks.items()}
+            optimize()
+            moved[name] = [key for key, network in networks.items() if digest(network) != before[key]]
+
+        step.optimizer.step = watched
+    before = {key: digest(network) for key, network in networks.items()}
+    trainer.train_op(batch())
+    assert moved == {"D": ["discriminator"], "G": ["generator"]}
+    assert foreign == {"D": [], "G": []}  # no gradient of one step ever reaches the other's network
+    assert all(digest(network) != before[key] for key, network in networks.items())
+
+
+def test_the_fake_is_made_once(run):
+    trainer = Trainer(toy_pairs.recipe(), run)
+    calls = []
+    trainer.networks.live["generator"].register_forward_hook(lambda *_: calls.append(1))
+    for _ in range(3):
+        trainer.train_op(batch())
+    assert len(calls) == 3
+
+
+def test_the_generator_is_judged_by_the_updated_discriminator(run):
+    trainer = Trainer(toy_pairs.recipe({"networks.generator.dropout": 0.0, "steps.D.optimizer.lr": 0.05}), run)
+    one = batch()
+    generator, discriminator = (trainer.networks.live[n] for n in ("generator", "discriminator"))
+    with torch.no_grad():
+        fake = generator(x=one["x"])["image"]
+        stale = torch.nn.functional.softplus(-discriminator(x=one["x"], y=fake)["logits"]).mean()
+    reports = trainer.train_op(one)
+    with torch.no_grad():  # D has moved, and will not move again
+        expected = torch.nn.functional.softplus(-discriminator(x=one["x"], y=fake)["logits"]).mean()
+    assert reports["G"].raw["G_GAN"].item() == pytest.approx(expected.item(), rel=1e-5)
+    assert abs(stale.item() - expected.item()) > 1e-3
+
+
+@pytest.mark.parametrize("name", OBJECTIVES)
+def test_override_lines_turn_one_objective_into_another(name, run):
+    recipe = toy_pairs.recipe(OBJECTIVES[name])
+    reports = Trainer(recipe, run).train_op(batch())
+    expected = {"G_GAN": 1.0, "G_L1": 100.0}
+    if "extended" in name:
+        expected |= {"G_L2": 10.0, "G_SOBEL": 3.0, "G_LAP": 1.0}
+    if "vgg" in name:
+        expected |= {"G_VGG": 10.0}
+    assert reports["G"].weights == expected
+    assert reports["D"].weights == {"D_real": 0.5, "D_fake": 0.5}
+    assert all(value.isfinite() and value > 0 for value in reports["G"].raw.values())
+
+
+@pytest.mark.parametrize("kind", ["lsgan", "hinge", "relativistic_average", "wgan"])
+def test_every_adversarial_kind_trains(kind, run):
+    changes = {f"losses.{name}.kind": kind for name in ("D_real", "D_fake", "G_GAN")}
+    if kind == "relativistic_average":
+        changes["losses.D_real.inputs"] = {"logits": "real_logits", "opposite": "fake_logits"}
+        changes["losses.D_fake.inputs"] = {"logits": "fake_logits", "opposite": "real_logits"}
+        changes["losses.G_GAN.inputs"] = {"logits": "judged_logits", "opposite": "real_logits"}
+    if kind == "wgan":  # with the gradient penalty
+        changes["losses.D_penalty"] = {
+            "type": "images.GradientPenalty", "inputs": {"points": "between", "logits": "between_logits"},
+            "weight": 10.0, "step": "D",
+        }  # fmt: skip
+        injectors = toy_pairs.content()["steps"]["D"]["injectors"]
+        changes["steps.D.injectors"] = injectors | {
+            "mix": {"type": "Interpolate", "a": "y", "b": "fake", "output": "between"},
+            "judge_between": {
+                "type": "Forward", "network": "discriminator", "inputs": {"x": "x", "y": "between"},
+                "outputs": {"logits": "between_logits"},
+            },
+        }  # fmt: skip
+    trainer = fit(run, changes)
+    book = trainer.book.history()
+    assert book["raw"].notna().all()
+    assert set(book["loss"]) == set(trainer.book.tags)
+    assert ("D_penalty" in trainer.book.tags) == (kind == "wgan")
+    validation = trainer.history.validation[-1]
+    assert "D_penalty.raw" not in validation  # evaluations keep no gradients
+    assert "G_L1.raw" in validation
+
+
+@pytest.mark.parametrize("optimizer", ["Adam", "SGD"])
+def test_a_step_written_by_hand_reaches_the_same_numbers(run, optimizer):
+    changes = toy_pairs.GRADIENT_DESCENT if optimizer == "SGD" else {}
+    declared = fit(run / "declared", changes)
+    by_hand = fit(
+        run / "hand", changes, train_step=pix2pix_by_hand.train_step, on_epoch_start=pix2pix_by_hand.announce,
+        callback_kwargs={"on_epoch_start": {"word": "at"}},
+    )  # fmt: skip
+    for row, other in zip(by_hand.history.train, declared.history.train, strict=True):
+        assert row == pytest.approx(other, rel=1e-3)
+    if optimizer == "SGD":
+        found, start = weights(by_hand), weights(Trainer(toy_pairs.recipe(changes), run / "start"))
+        for name, value in weights(declared).items():
+            torch.testing.assert_close(found[name], value, rtol=0, atol=2e-6, msg=name)
+        assert max((found[name] - start[name]).abs().max() for name in start) > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("losses", "said"),
+    [
+        ({"G_GAN": torch.ones(4)}, r"the loss 'G_L1' has weight 100 and no value was given for it"),
+        ({"G_GAN": torch.ones(4), "G_l1": torch.ones(4)}, r"no loss 'G_l1' \(did you mean 'G_L1'\?\)"),
+    ],
+)
+def test_losses_by_hand_are_those_of_the_step(losses, said, run):
+    with pytest.raises(UserError, match=said):
+        Trainer(toy_pairs.recipe(), run).optimize("G", losses)
+
+
+def test_separate_schedules_and_weights_of_two_steps(run):
+    trainer = fit(run, {"train.record_every": 1, "losses.G_GAN.schedule": {
+        "type": "Linear", "start": 2, "end": 6, "from": 0.0, "to": 1.0}})  # fmt: skip
+    rows = trainer.history.train
+    assert [row["D.lr"] for row in rows] == pytest.approx([2e-4 * min(1.0, 1 - (t - 2) / 6) for t in range(8)])
+    assert [row["G_GAN.weight"] for row in rows] == pytest.approx([0, 0, 0, 0.25, 0.5, 0.75, 1, 1])
+    cosine = 0.1 + 0.9 * (1 + torch.cos(torch.tensor((7 - 3) / 9 * torch.pi))).item() / 2
+    assert rows[-1]["G.lr"] == pytest.approx(2e-4 * cosine)
+
+
+def test_tags_of_the_book(run):
+    book = fit(run).book
+    assert book.select("D") == ["D_real", "D_fake"]
+    assert book.select("G") == ["G_GAN", "G_L1"]  # what has weight 0 is not computed
+    assert len(book.history("G_L1")) == 8
+    last = book.last("G_L1")["G_L1"]
+    assert last["weighted"] == pytest.approx(100 * last["raw"])
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(tmp_path_factory):
+    run = tmp_path_factory.mktemp("pix2pix") / "run"
+    fit(run)
+    return outputs(run)
+
+
+@pytest.mark.parametrize("point", [3, 40, 70, 110])
+def test_kill_9_and_go_on(point, run, uninterrupted):
+    """Both networks, optimizers and schedules; killed in the middle of an iteration or of writing a resume point."""
+    child = os.fork()
+    if child == 0:
+        watched = toy.killed_at(point)
+        for name in ("fsync", "rename", "replace", "mkdir"):
+            setattr(os, name, watched(getattr(os, name)))
+        torch.Tensor.backward = watched(torch.Tensor.backward)
+        Trainer.train_op = watched(Trainer.train_op)
+        try:
+            fit(run)
+        finally:
+            os._exit(0)
+    status = os.waitpid(child, 0)[1]
+    if os.WIFSIGNALED(status):
+        assert os.WTERMSIG(status) == signal.SIGKILL
+        for folder in ("model", "history"):
+            shutil.rmtree(run / folder, ignore_errors=True)
+    fit(run)
+    assert outputs(run) == uninterrupted
