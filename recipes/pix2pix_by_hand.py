@@ -20,17 +20,17 @@ def train_step(trainer: Trainer, x: Tensor, y: Tensor, index: int) -> dict[str, 
     generator, discriminator = (trainer.networks.live[name] for name in ("generator", "discriminator"))
     with trainer.accelerator.autocast():
         fake = generator(x=x)["image"]
-        real_logits = discriminator(x=x, y=y)["logits"]
-        fake_logits = discriminator(x=x, y=fake.detach())["logits"]
+        judged = discriminator(x=x, y=y, fake=fake.detach())
+        real_logits, fake_logits = judged["logits"], judged["fake_logits"]
         d_losses = {
             "D_real": binary_cross_entropy_with_logits(real_logits, real_logits.new_ones(real_logits.shape)),
             "D_fake": binary_cross_entropy_with_logits(fake_logits, fake_logits.new_zeros(fake_logits.shape)),
         }
     d_report = trainer.optimize("D", d_losses)  # weights, schedules, backward, clipping, optimizer: as the recipe says
     with trainer.accelerator.autocast():
-        judged = discriminator(x=x, y=fake)["logits"]  # by the discriminator as it is now
+        logits = discriminator(x=x, y=fake)["logits"]  # by the discriminator as it is now
         g_losses = {
-            "G_GAN": binary_cross_entropy_with_logits(judged, judged.new_ones(judged.shape)),
+            "G_GAN": binary_cross_entropy_with_logits(logits, logits.new_ones(logits.shape)),
             "G_L1": (fake - y).abs().mean(),
         }
     return {"D": d_report, "G": trainer.optimize("G", g_losses)}

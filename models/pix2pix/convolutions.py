@@ -97,9 +97,10 @@ def _tiled(x: Tensor, weight: Tensor) -> Tensor:
     rows, columns = -(-h // TILE), -(-w // TILE)
     x = F.pad(x, (0, columns * TILE - w, 0, rows * TILE - h)).permute(0, 2, 3, 1)
     tiles = (b @ _Windows.apply(x).reshape(WINDOW**2, -1)).view(WINDOW**2, -1, c)
-    kernel = (g @ weight.reshape(outputs * c, -1).t()).view(WINDOW**2, outputs, c)
-    y = (a @ torch.bmm(tiles, kernel.transpose(1, 2)).view(WINDOW**2, -1)).view(TILE, TILE, n, rows, columns, outputs)
-    return y.permute(2, 5, 3, 0, 4, 1).reshape(n, outputs, rows * TILE, columns * TILE)[:, :, :h, :w]
+    # In this order no product, forward or backward, needs a transposed copy of the kernels.
+    kernels = torch.matmul(g, weight.reshape(outputs, c, -1).transpose(1, 2)).transpose(0, 1)
+    y = (a @ torch.bmm(kernels, tiles.transpose(1, 2)).view(WINDOW**2, -1)).view(TILE, TILE, outputs, n, rows, columns)
+    return y.permute(3, 2, 4, 0, 5, 1).reshape(n, outputs, rows * TILE, columns * TILE)[:, :, :h, :w]
 
 
 class _Windows(torch.autograd.Function):

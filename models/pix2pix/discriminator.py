@@ -41,7 +41,7 @@ class PatchDiscriminator(nn.Module):
         ValueError: for `n_layers` below 1.
     """
 
-    outputs: ClassVar[tuple[str, ...]] = ("logits",)
+    outputs: ClassVar[tuple[str, ...]] = ("logits", "fake_logits")
 
     def __init__(
         self,
@@ -79,8 +79,11 @@ class PatchDiscriminator(nn.Module):
             field = (field - 1) * stride + 4
         return field
 
-    def forward(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        """(N, in_channels, H, W) and (N, out_channels, H, W) in [-1, 1] -> `logits` (N, 1, h, w), h about H / 2^(n_layers - 1).
+    def forward(self, x: Tensor, y: Tensor, fake: Tensor | None = None) -> dict[str, Tensor]:
+        """Judge y, and in the same pass `fake`, which costs less than a pass each.
+
+        (N, in_channels, H, W) and (N, out_channels, H, W) in [-1, 1] -> `logits` (N, 1, h, w), h about H / 2^(n_layers - 1);
+        with a fake of y's shape also `fake_logits`, the same as a call of its own would give, unless `norm` is `batch`.
 
         Raises:
             UserError: for other channels, sizes that differ, or images too small for the depth.
@@ -90,12 +93,17 @@ class PatchDiscriminator(nn.Module):
                 f"images for PatchDiscriminator: found x {tuple(x.shape)} and y {tuple(y.shape)}; needed are "
                 f"{self.in_channels} channels (in_channels), {self.out_channels} (out_channels), and equal sizes"
             )
+        if fake is not None and fake.shape != y.shape:
+            raise UserError(f"images for PatchDiscriminator: found fake {tuple(fake.shape)} and y {tuple(y.shape)}")
         if min(x.shape[2:]) < self.smallest:
             raise UserError(
                 f"images for PatchDiscriminator: found {x.shape[2]} x {x.shape[3]} pixels; {len(self.strides) - 1} layers "
                 f"need at least {self.smallest} a side: use larger images or lower n_layers"
             )
-        return {"logits": self.layers(torch.cat([x, y], dim=1))}
+        if fake is None:
+            return {"logits": self.layers(torch.cat([x, y], dim=1))}
+        both = self.layers(torch.cat([torch.cat([x, x]), torch.cat([y, fake])], dim=1))
+        return {"logits": both[: len(x)], "fake_logits": both[len(x) :]}
 
     @property
     def smallest(self) -> int:

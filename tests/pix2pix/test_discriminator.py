@@ -160,3 +160,13 @@ def test_bad_input_is_explained():
     with pytest.raises(UserError, match="4 layers need at least 24 a side"):
         network(image[..., :23, :23], image[..., :23, :23])
     assert network(image[..., :24, :24], image[..., :24, :24])["logits"].shape == (1, 1, 1, 1)
+
+
+def test_a_fake_judged_in_the_same_pass_is_judged_the_same():
+    judge = PatchDiscriminator(features=8, n_layers=3).double()
+    x, y, fake = torch.rand(3, 2, 3, 32, 32, dtype=torch.float64).unbind()
+    both = judge(x, y, fake)
+    torch.testing.assert_close(both["logits"], judge(x, y)["logits"], rtol=0, atol=1e-12)
+    torch.testing.assert_close(both["fake_logits"], judge(x, fake)["logits"], rtol=0, atol=1e-12)
+    with pytest.raises(UserError, match="found fake"):
+        judge(x, y, fake[:1])

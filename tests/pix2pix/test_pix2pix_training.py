@@ -115,7 +115,10 @@ def test_every_adversarial_kind_trains(kind, run):
     if kind == "relativistic_average":
         changes["losses.D_real.inputs"] = {"logits": "real_logits", "opposite": "fake_logits"}
         changes["losses.D_fake.inputs"] = {"logits": "fake_logits", "opposite": "real_logits"}
-        changes["losses.G_GAN.inputs"] = {"logits": "judged_logits", "opposite": "real_logits"}
+        changes["losses.G_GAN.inputs"] = {"logits": "judged_logits", "opposite": "judged_real_logits"}
+        changes["steps.G.injectors.judge.inputs.fake"] = "fake"
+        changes["steps.G.injectors.judge.inputs.y"] = "y"
+        changes["steps.G.injectors.judge.outputs"] = {"logits": "judged_real_logits", "fake_logits": "judged_logits"}
     if kind == "wgan":  # with the gradient penalty
         changes["losses.D_penalty"] = {
             "type": "images.GradientPenalty", "inputs": {"points": "between", "logits": "between_logits"},
