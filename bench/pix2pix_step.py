@@ -25,7 +25,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -69,7 +69,7 @@ class Style:
     """What differs between the reference and its peer as far as time goes."""
 
     norm: type[nn.Module]
-    padding: str
+    padding: Literal["zeros", "reflect"]
     freezes: bool  # the discriminator in the generator's step
 
     def level(

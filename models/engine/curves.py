@@ -36,8 +36,9 @@ def draw_curves(train: pd.DataFrame, validation: pd.DataFrame, path: Path) -> No
         weight = axis.twinx()
         weight.plot(train["step"], train[f"{name}.weight"], "--", color="0.5", linewidth=1)
         weight.set_ylabel("effective weight", color="0.5")
-        weight.set_ylim(bottom=0)
-        axis.set(title=name, xlabel="step", ylabel="raw value", ylim=(0, None))
+        for one in (axis, weight):
+            one.set_ylim(bottom=min(0.0, one.dataLim.ymin))
+        axis.set(title=name, xlabel="step", ylabel="raw value")
         axis.grid(alpha=0.3)
         axis.legend(loc="upper right")
     for axis in axes.flat[len(names) :]:

@@ -60,6 +60,11 @@ def late_schedules(recipe: Recipe, steps: int) -> list[str]:
     """Name the schedules that are not over when training ends after `steps` iterations: likely forgotten."""
     entries = {f"losses.{name}.schedule": entry.schedule for name, entry in recipe.losses.items()}
     entries |= {f"steps.{name}.lr_schedule": entry.lr_schedule for name, entry in recipe.steps.items()}
+    for name, step in recipe.steps.items():
+        for injector, declared in step.injectors.items():
+            for key, value in (declared.arguments.get("args") or {}).items():
+                if isinstance(value, dict) and "type" in value:
+                    entries[f"steps.{name}.injectors.{injector}.args.{key}"] = Declaration(**value)
     problems = Problems(Path())
     built = {key: build_schedule(entry, key, problems) for key, entry in entries.items() if entry}
     return [

@@ -112,3 +112,8 @@ def test_schedules_that_outlast_training_are_named():
     assert late_schedules(recipe, 6) == []
     assert late_schedules(recipe, 5) == ["losses.square.schedule goes on until step 6, training ends at 5"]
     assert len(late_schedules(recipe, 4)) == 2
+    ramp = {"type": "Linear", "start": 0, "end": 9, "from": 0.0, "to": 0.1}
+    noisy = toy.checked({"steps.painter.injectors.paint.args": {"noise": ramp}})
+    assert late_schedules(noisy, 8) == [
+        "steps.painter.injectors.paint.args.noise goes on until step 9, training ends at 8"
+    ]
