@@ -4,7 +4,9 @@ Both train from the start to the same step in this process, evaluations included
 `runtime`: `log_every`, `trackers` and `samples` as the recipe has them, or logging once, no tracker and no samples. With
 `tensorboard` the default tracker is joined by TensorBoard. The budget is 3 %.
 
-`python -m bench.live_view [--steps 200] [--rounds 3]`, after `dvc repro prepare@pairs`.
+CPU seconds tell on a machine that others use, too.
+
+`python -m bench.live_view [--steps 200] [--rounds 3] [--threads 2]`, after `dvc repro prepare@pairs`.
 """
 
 import argparse
@@ -31,17 +33,17 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def trained(changes: dict[str, Any], steps: int) -> float:
-    """Return the seconds of a training of so many steps."""
+def trained(changes: dict[str, Any], steps: int) -> tuple[float, float]:
+    """Return the wall and CPU seconds of a training of so many steps."""
     AcceleratorState._reset_state(reset_partial_state=True)
     content = read_yaml(RECIPE)
     content["train"]["steps"] = steps
     content["runtime"] |= {"progress": False, **changes}
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(check_recipe(content, RECIPE), Path(folder) / "run")
-        start = time.perf_counter()
+        wall, cpu = time.perf_counter(), time.process_time()
         trainer.fit()
-        return time.perf_counter() - start
+        return time.perf_counter() - wall, time.process_time() - cpu
 
 
 def main() -> None:
@@ -49,18 +51,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.live_view")
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
     given = parser.parse_args()
-    torch.set_num_threads(2)
-    times: dict[str, list[float]] = {name: [] for name in VARIANTS}
+    torch.set_num_threads(given.threads)
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in VARIANTS}
     for turn in range(given.rounds + 1):
         for name, changes in VARIANTS.items():
             seconds = trained(changes, given.steps if turn else 10)
             if turn:  # the first round warms up
                 times[name].append(seconds)
-    rows: list[list[object]] = [["", "s", "to nothing (median of rounds)"]]
+    rows: list[list[object]] = [["", "s", "CPU s", "s to nothing", "CPU s to nothing"]]
     for name, found in times.items():
-        ratios = [own / base for own, base in zip(found, times["nothing"], strict=True)]
-        rows.append([name, statistics.median(found), statistics.median(ratios)])
+        base = times["nothing"]
+        ratios = [statistics.median(own[k] / one[k] for own, one in zip(found, base, strict=True)) for k in (0, 1)]
+        rows.append([name, *(statistics.median(own[k] for own in found) for k in (0, 1)), *ratios])
     show(rows)
 
 

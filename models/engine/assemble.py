@@ -1,5 +1,6 @@
 """From a checked recipe to objects: datasets, networks, steps. Each network is initialised from its own seed."""
 
+import re
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,8 +11,18 @@ from torch import nn
 from models.engine.examples import Examples
 from models.engine.injectors import Injector
 from models.engine.problems import Problems
-from models.engine.recipe import DATASET, INJECTOR, LOSS, NETWORK, OPTIMIZER, PICTURE, SCORE, build_schedule
-from models.engine.schema import Declaration, Recipe
+from models.engine.recipe import (
+    DATASET,
+    INJECTOR,
+    LOSS,
+    NETWORK,
+    OPTIMIZER,
+    PICTURE,
+    SCORE,
+    build_schedule,
+    partial_names,
+)
+from models.engine.schema import Declaration, Group, Recipe
 from models.engine.scores import Picture, Score
 from models.engine.seeding import seed_here
 from models.engine.steps import Gate, Step, WeightedLoss
@@ -45,12 +56,14 @@ def build_networks(recipe: Recipe) -> dict[str, nn.Module]:
 
 def build_losses(recipe: Recipe, step: str, device: torch.device) -> dict[str, WeightedLoss]:
     """Construct the losses that belong to a step, by name."""
+    partial = partial_names(recipe)
     return {
         name: WeightedLoss(
             loss=_built(nn.Module, entry, LOSS, f"losses.{name}").to(device),  # type: ignore[arg-type]
             inputs=entry.inputs,
             weight=entry.weight,
             schedule=build_schedule(entry.schedule, f"losses.{name}.schedule", Problems(Path())),
+            partial=frozenset(entry.inputs.values()) & partial,
         )
         for name, entry in recipe.losses.items()
         if recipe.loss_step(name) == step
@@ -62,15 +75,32 @@ def build_injectors(entries: dict[str, Declaration], key: str) -> list[Injector]
     return [_built(Injector, entry, INJECTOR, f"{key}.{name}") for name, entry in entries.items()]
 
 
+def parameter_groups(networks: dict[str, nn.Module], groups: dict[str, Group]) -> list[Any]:
+    """Return the trainable parameters as an optimizer takes them: a list, or one dictionary a group that is not empty."""
+    named = [
+        (f"{network}.{name.removeprefix('module.')}", parameter)
+        for network, module in networks.items()
+        for name, parameter in module.named_parameters()
+        if parameter.requires_grad
+    ]
+    if not groups:
+        return [parameter for _, parameter in named]
+    chosen: dict[str | None, list[nn.Parameter]] = {None: [], **{group: [] for group in groups}}
+    for name, parameter in named:
+        chosen[next((g for g, group in groups.items() if re.search(group.pattern, name)), None)].append(parameter)
+    found = [{"params": chosen[None]}, *({"params": chosen[g], **(o.model_extra or {})} for g, o in groups.items())]
+    return [group for group in found if group["params"]]
+
+
 def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Accelerator) -> dict[str, Step]:
     """Construct the steps with their optimizers, by name; `networks` are the prepared ones."""
     steps = {}
     for name, entry in recipe.steps.items():
         trains = {network: networks[network] for network in entry.trains}
-        parameters = [p for network in trains.values() for p in network.parameters() if p.requires_grad]
         optimizer = _built(
-            torch.optim.Optimizer, entry.optimizer, OPTIMIZER, f"steps.{name}.optimizer", params=parameters
-        )
+            torch.optim.Optimizer, entry.optimizer, OPTIMIZER, f"steps.{name}.optimizer",
+            params=parameter_groups(trains, entry.groups),
+        )  # fmt: skip
         steps[name] = Step(
             trains=trains,
             injectors=build_injectors(entry.injectors, f"steps.{name}.injectors"),
@@ -78,6 +108,7 @@ def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Acc
             optimizer=accelerator.prepare_optimizer(optimizer),
             lr_schedule=build_schedule(entry.lr_schedule, f"steps.{name}.lr_schedule", Problems(Path())),
             clip=entry.clip,
+            clip_value=entry.clip_value,
             detach=entry.detach,
             gate=Gate(entry.every, entry.after, entry.before),
         )

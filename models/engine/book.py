@@ -13,7 +13,7 @@ from torch import Tensor
 
 from models.engine.errors import UserError, nearest
 from models.engine.files import write_text
-from models.engine.steps import StepReport
+from models.engine.steps import StepReport, loss_of
 
 COLUMNS = ("step", "loss", "raw", "weight", "weighted")
 
@@ -70,7 +70,7 @@ class Book:
         self._steps, self._names, self._weights, self._raw = [], [], [], []
 
     def _remember(self, rows: pd.DataFrame) -> None:
-        for name, *values in rows.groupby("loss").last()[list(COLUMNS[2:])].itertuples():
+        for name, *values in rows.groupby("loss", sort=False).last()[list(COLUMNS[2:])].itertuples():
             self._last[name] = values
 
     def select(self, *query: str) -> list[str]:
@@ -86,15 +86,16 @@ class Book:
         return [name for name, tag in self.tags.items() if not query or name in query or tag in query]
 
     def history(self, *query: str) -> pd.DataFrame:
-        """Return the rows of the selected losses so far, columns `step`, `loss`, `raw`, `weight`, `weighted`."""
+        """Return the rows of the selected losses and their components so far, columns `step`, `loss`, `raw`, `weight`, `weighted`."""
         self.flush()
         rows = self._read()
-        return rows[rows["loss"].isin(self.select(*query))].reset_index(drop=True)
+        return rows[rows["loss"].map(loss_of).isin(self.select(*query))].reset_index(drop=True)
 
     def last(self, *query: str) -> dict[str, dict[str, float]]:
         """Return `raw`, `weight` and `weighted` of the latest value of each selected loss that has one yet."""
         self.flush()
-        chosen = [name for name in self.select(*query) if name in self._last]
+        selected = self.select(*query)
+        chosen = [name for loss in selected for name in self._last if loss_of(name) == loss]
         return {name: dict(zip(COLUMNS[2:], self._last[name], strict=True)) for name in chosen}
 
     def _read(self) -> pd.DataFrame:

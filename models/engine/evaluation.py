@@ -80,12 +80,13 @@ class Evaluation:
         draw, place = where
         seed_here(self.recipe.seed, "dump", name, draw, place)
         state = self._run(to_device(batch, self.accelerator.device), injectors)
-        losses = {
-            n: loss(state).tolist() for n, loss in self.losses.items() if set(loss.inputs.values()) <= state.keys()
-        }
+        losses: dict[str, list[float]] = {}
+        for loss_name, loss in self.losses.items():
+            if set(loss.inputs.values()) <= state.keys() and not loss.loss.training_only:
+                losses |= {n: value.tolist() for n, value in loss.values(loss_name, state).items()}
         keys = [f"{row['index']}-{draw}" if mode.repeat > 1 else str(row["index"]) for row in ids]
         files = self._save(name, state, mode.save, keys)
-        columns = {f"loss.{n}": losses.get(n, [""] * len(ids)) for n in self.losses}
+        columns = {f"loss.{n}": losses.get(n, [""] * len(ids)) for n in {**self.losses, **losses}}
         return [
             {"mode": name, "draw": draw, **ids[i], **{n: values[i] for n, values in columns.items()}}
             | {f"file.{n}": files[i].get(f"file.{n}", "") for m in self.recipe.evaluate.modes.values() for n in m.save}

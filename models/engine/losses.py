@@ -1,5 +1,6 @@
 """What a loss is to the engine."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 from torch import Tensor, nn
@@ -9,13 +10,14 @@ class Loss(nn.Module):
     """The base of every `losses` entry.
 
     The constructor takes the entry's keyword arguments; `forward` takes keyword-only tensors, its *roles*, which the
-    entry's `inputs` map to names of the state, and returns one value an instance, shape `(batch,)`, not weighted.
+    entry's `inputs` map to names of the state, and returns one value an instance, shape `(batch,)`, not weighted; or a
+    dictionary of such, its components, whose sum it is, so that each can be followed (`caf.vector` beside `caf`).
     A role with a default may be left out of `inputs`. A loss holds no trainable parameters. One that differentiates with
     respect to its inputs (a gradient penalty) is `training_only`: evaluations, which keep no gradients, leave it out.
     """
 
     training_only: ClassVar[bool] = False
 
-    def forward(self, **roles: Tensor) -> Tensor:
-        """Return one value an instance, shape `(batch,)`."""
+    def forward(self, **roles: Tensor) -> Tensor | Mapping[str, Tensor]:
+        """Return one value an instance, shape `(batch,)`, or the components that add up to it."""
         raise TypeError(f"{type(self).__name__} computes nothing")

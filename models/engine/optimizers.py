@@ -61,6 +61,8 @@ class Muon(torch.optim.Optimizer):
                 f"lr {lr}, rest_lr {rest_lr}, momentum {momentum}: rates > 0 and 0 <= momentum < 1 are needed"
             )
         given = list(params)
+        if any(isinstance(one, dict) for one in given):
+            raise ValueError("Muon sorts parameters itself; leave out `groups`")
         matrices = [p for p in given if p.ndim >= 2 and min(p.shape[0], p[0].numel()) >= SMALLEST]
         chosen = set(map(id, matrices))
         rest = [p for p in given if id(p) not in chosen]

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 from collections.abc import Iterable
 from importlib.metadata import version
 from pathlib import Path
-from platform import python_version
+from platform import node, python_version
+from typing import Any
 
 from models.engine.errors import UserError
 
@@ -24,6 +27,34 @@ def code_version() -> str:
 def package_versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that shape a result."""
     return {"python": python_version()} | {package: version(package) for package in PACKAGES}
+
+
+def process_record() -> dict[str, Any]:
+    """Return what started this process: the command, its host, versions of packages, the commit and whether files differ.
+
+    `commit` is None outside a git repository.
+    """
+    commit = _git("rev-parse", "HEAD")
+    changed = (_git("status", "--porcelain", "--untracked-files=no") or "").splitlines()
+    return {
+        "command": [sys.executable, *sys.orig_argv[1:]], "host": node(), "packages": package_versions(),
+        "commit": commit, "changed_files": [line[3:] for line in changed],
+    }  # fmt: skip
+
+
+def dirty(process: dict[str, Any]) -> list[str]:
+    """Return a warning where files differ from the commit that `process_record` names."""
+    changed = process["changed_files"]
+    listed = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
+    return [f"{len(changed)} files differ from commit {process['commit'][:12]}: {listed}"] if changed else []
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.rstrip("\n")
 
 
 def file_versions(paths: Iterable[str]) -> str:

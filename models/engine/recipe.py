@@ -74,10 +74,22 @@ def late_schedules(recipe: Recipe, steps: int) -> list[str]:
 
 def batch_names(entries: Mapping[str, Declaration]) -> list[str]:
     """Return the names that every one of these datasets provides, in the order of the first."""
-    problems = Problems(Path())
-    kinds: list[Any] = [find_type(entry.type, DATASET, "", problems) for entry in entries.values()]
-    provided = [kind.provides(entry.arguments) for kind, entry in zip(kinds, entries.values(), strict=True)]
+    provided = [_provided(entry) for entry in entries.values()]
     return [name for name in provided[0] if all(name in others for others in provided)]
+
+
+def partial_names(recipe: Recipe) -> frozenset[str]:
+    """Return the names that only some datasets of a split provide: a loss that reads one counts where it is there."""
+    found: set[str] = set()
+    for entries in (recipe.data.train, recipe.data.validation):
+        provided = [set(_provided(entry)) for entry in entries.values()]
+        found |= set[str]().union(*provided) - provided[0].intersection(*provided)
+    return frozenset(found)
+
+
+def _provided(entry: Declaration) -> tuple[str, ...]:
+    kind: Any = find_type(entry.type, DATASET, "", Problems(Path()))
+    return tuple(kind.provides(entry.arguments))
 
 
 def build_schedule(entry: Declaration | None, key: str, problems: Problems) -> Schedule:
@@ -100,11 +112,11 @@ class _Check:
             kind = self._declared(network, NETWORK, f"networks.{name}")
             if kind is not None:
                 self.networks[name] = kind
-        train = self._names("train")
-        validation = self._names("validation")
+        train, some_train = self._names("train")
+        validation, some_validation = self._names("validation")
         self._training()
         self._losses_belong()
-        final = self._dataflow(train & validation)
+        final = self._dataflow(train & validation, some_train & some_validation)
         self._evaluation(validation)
         for name, score in self.recipe.metrics.scores.items():
             self._declared(score, SCORE, f"metrics.scores.{name}")
@@ -120,16 +132,16 @@ class _Check:
             check_arguments(kind, entry.arguments, key, self.problems, given, beside)
         return kind
 
-    def _names(self, split: str) -> set[str]:
-        """Return the names that every dataset of a split provides."""
-        provided = []
+    def _names(self, split: str) -> tuple[set[str], set[str]]:
+        """Return the names that every dataset of a split provides, and those that some do."""
+        provided: list[set[str]] = []
         for name, entry in getattr(self.recipe.data, split).items():
             kind = self._declared(entry, DATASET, f"data.{split}.{name}")
             if kind is None:
                 self.names_known = False
             else:
                 provided.append(set(kind.provides(entry.arguments)))
-        return set.intersection(*provided) if provided else set()
+        return (set.intersection(*provided), set.union(*provided)) if provided else (set(), set())
 
     def _training(self) -> None:
         trained = {name for step in self.recipe.steps.values() for name in step.trains}
@@ -182,8 +194,11 @@ class _Check:
             if parameter.default is parameter.empty and role not in given:
                 self.problems.add(f"{key}.{role}", f"missing; {kind.__name__} needs it")
 
-    def _dataflow(self, batch: set[str]) -> set[str]:
-        """Follow the names through the steps; return those there at the end of an iteration in which all steps run."""
+    def _dataflow(self, batch: set[str], partial: set[str]) -> set[str]:
+        """Follow the names through the steps; return those there at the end of an iteration in which all steps run.
+
+        `partial` names, which some datasets provide, can be read by losses alone.
+        """
         visible: dict[str, StepEntry | None] = dict.fromkeys(batch)
         for name, step in self.recipe.steps.items():
             key = f"steps.{name}"
@@ -192,7 +207,7 @@ class _Check:
             names = self._injectors(step.injectors, names, f"{key}.injectors", visible.keys() - names)
             for loss in (loss for loss in self.recipe.losses if self.recipe.loss_step(loss) == name):
                 for role, wanted in self.recipe.losses[loss].inputs.items():
-                    self._known([wanted], names, f"losses.{loss}.inputs.{role}")
+                    self._known([wanted], names | partial, f"losses.{loss}.inputs.{role}")
             gate = None if _covers(step, StepEntry.model_construct()) else step
             visible |= {found: gate for found in names - visible.keys()}
         return set(visible)

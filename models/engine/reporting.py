@@ -37,6 +37,12 @@ class Reporter:
         kwargs = {"dvclive": {"dir": str(folder / "dvclive"), "dvcyaml": None, "save_dvc_exp": False, "report": None}}
         accelerator.init_trackers(folder.parent.name, init_kwargs=kwargs)
 
+    def record(self, values: Mapping[str, Any]) -> None:
+        """Append one line to the live log."""
+        if self.main:
+            with (self.folder / "log.jsonl").open("a", encoding="utf-8") as log:
+                log.write(json.dumps(values) + "\n")
+
     def advance(self) -> None:
         """Count one iteration."""
         self.bar.update()
@@ -48,9 +54,7 @@ class Reporter:
         phases = {f"seconds.{phase}": value / max(iteration - self._from, 1) for phase, value in seconds.items()}
         self._since, self._from = now, iteration
         values = {**scalars, "images_per_second": rate, **phases}
-        if self.main:
-            with (self.folder / "log.jsonl").open("a", encoding="utf-8") as log:
-                log.write(json.dumps({"step": iteration, **values}) + "\n")
+        self.record({"step": iteration, **values})
         self.bar.set_postfix_str(f"loss {scalars.get('train.total', float('nan')):.4f}, {rate:.1f} images/s")
         self.accelerator.log(values, step=iteration)
 
@@ -87,7 +91,7 @@ class Reporter:
 
 
 def mean_losses(values: Mapping[str, Tensor], weights: Mapping[str, float]) -> dict[str, float]:
-    """Return the batch mean of each loss, `total` their weighted sum."""
+    """Return the batch mean of each loss and component, `total` the weighted sum of the losses."""
     means = {name: value.detach().float().mean() for name, value in values.items()}
-    total = sum((weights[name] * mean for name, mean in means.items()), torch.zeros(()))
+    total = sum((weights[name] * mean for name, mean in means.items() if name in weights), torch.zeros(()))
     return {name: mean.item() for name, mean in means.items()} | {"total": total.item()}

@@ -96,6 +96,29 @@ class Step(Schedule):
         return self.at[-1] if self.at else 0
 
 
+class Decay(Schedule):
+    """From 1 down by `factor` at each step of `at`, taking `over` steps each time: geometric in between.
+
+    The product over d in `at` of 1 until d, `factor^((t - d) / over)`, and `factor` from `d + over` on (PifPaf's
+    stepwise decay with interpolation). `over: 0` jumps.
+    """
+
+    def __init__(self, at: list[int], factor: float, over: int) -> None:
+        if at != sorted(set(at)) or not 0 < factor <= 1 or over < 0:
+            raise ValueError(
+                f"at {at}, factor {factor}, over {over}: rising steps, 0 < factor <= 1, over >= 0 are needed"
+            )
+        self.at, self.factor, self.over = at, factor, over
+
+    def __call__(self, step: int) -> float:
+        shares = (min(max((step - start) / self.over, 0), 1) if self.over else step >= start for start in self.at)
+        return self.factor ** sum(shares)
+
+    @property
+    def last(self) -> int:
+        return self.at[-1] + self.over if self.at else 0
+
+
 class WarmUp(Schedule):
     """`then(t)` times a factor that rises to 1: exactly 1 from step `steps - 1` on.
 

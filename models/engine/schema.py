@@ -63,11 +63,20 @@ class LossEntry(Declaration):
     step: Name | None = None
 
 
+class Group(Section):
+    """Options of an optimizer (`weight_decay: 0.0`) for parameters whose name the regular expression is found in."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    pattern: str
+
+
 class StepEntry(Section):
     """One optimization: injectors in their order, the losses that name the step, one backward, one update.
 
     It runs in iterations t with `after` <= t < `before` and (t - `after`) divisible by `every`. Tensors named in `detach`
-    carry no gradient into it. `clip` is the largest gradient norm over all parameters it trains.
+    carry no gradient into it. `clip_value` is the largest size of a gradient's element, `clip` the largest norm of the
+    gradient over all parameters it trains, taken after it. `groups` set other options of the optimizer for parameters
+    whose name (`network.layer.weight`) a pattern is found in; the first one counts.
     """
 
     trains: Annotated[list[Name], Field(min_length=1)]
@@ -75,6 +84,8 @@ class StepEntry(Section):
     lr_schedule: Declaration | None = None
     injectors: dict[Name, Declaration]
     clip: Positive | None = None
+    clip_value: Positive | None = None
+    groups: dict[Name, Group] = {}
     detach: list[Name] = []
     every: Count = 1
     after: Position = 0

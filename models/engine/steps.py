@@ -19,28 +19,47 @@ from models.engine.stopwatch import Stopwatch
 
 @dataclass(frozen=True)
 class WeightedLoss:
-    """A loss, the names it reads, and its weight as a function of the step."""
+    """A loss, the names it reads, and its weight as a function of the step.
+
+    `partial` are those of its inputs that not every dataset of a mixture provides: without one of them it says nothing.
+    """
 
     loss: Loss
     inputs: dict[str, str]
     weight: float
     schedule: Schedule
+    partial: frozenset[str] = frozenset()
 
     def effective_weight(self, step: int) -> float:
         """Return `weight` x schedule(step)."""
         return self.weight * self.schedule(step)
 
-    def __call__(self, state: State) -> Tensor:
-        """Return the raw value of each instance, shape (batch,)."""
-        values = self.loss(**{role: state[name] for role, name in self.inputs.items()})
-        if values.ndim != 1:
-            raise ValueError(f"{type(self.loss).__name__} gave shape {tuple(values.shape)}, a loss gives (batch,)")
-        return values
+    def applies(self, state: Mapping[str, Any]) -> bool:
+        """Whether the batch has all it reads."""
+        return all(name in state for name in self.partial)
+
+    def values(self, name: str, state: Mapping[str, Any]) -> dict[str, Tensor]:
+        """Return the raw value of each instance, shape (batch,), under `name`; components under `name.component`."""
+        found = self.loss(**{role: state[key] for role, key in self.inputs.items()})
+        parts = {f"{name}.{part}": value for part, value in found.items()} if isinstance(found, Mapping) else {}
+        total = torch.stack(list(parts.values())).sum(dim=0) if parts else found
+        for value in (total, *parts.values()):
+            if value.ndim != 1:
+                raise ValueError(f"{type(self.loss).__name__} gave shape {tuple(value.shape)}, a loss gives (batch,)")
+        return {name: total, **parts}
+
+
+def loss_of(name: str) -> str:
+    """Return the loss that a value belongs to: `caf` for itself and for its component `caf.vector`."""
+    return name.partition(".")[0]
 
 
 @dataclass
 class StepReport:
-    """What a step did: the raw batch mean and effective weight of each loss, gradient norm and learning rate."""
+    """What a step did: the raw batch mean and effective weight of each loss and component, gradient norm, learning rate.
+
+    A loss that the batch had nothing for is missing; a step without any did nothing.
+    """
 
     raw: dict[str, Tensor] = field(default_factory=dict)
     weights: dict[str, float] = field(default_factory=dict)
@@ -79,13 +98,14 @@ class Step:
         optimizer: torch.optim.Optimizer,
         lr_schedule: Schedule,
         clip: float | None,
+        clip_value: float | None = None,
         detach: Sequence[str],
         gate: Gate,
     ) -> None:
         self.trains, self.injectors, self.optimizer, self.gate = trains, injectors, optimizer, gate
         self.declared = list(losses)
         self.losses = {name: loss for name, loss in losses.items() if loss.weight != 0}
-        self.lr_schedule, self.clip, self.detach = lr_schedule, clip, list(detach)
+        self.lr_schedule, self.clip, self.clip_value, self.detach = lr_schedule, clip, clip_value, list(detach)
         self.rates = [group["lr"] for group in optimizer.param_groups]
         self.parameters = [p for network in trains.values() for p in network.parameters() if p.requires_grad]
 
@@ -97,7 +117,11 @@ class Step:
         if view is not state:
             for name in view.keys() - state.keys():
                 state.add(name, view[name])
-        return {name: loss(view) for name, loss in self.losses.items() if training or not loss.loss.training_only}
+        values: dict[str, Tensor] = {}
+        for name, loss in self.losses.items():
+            if loss.applies(view) and (training or not loss.loss.training_only):
+                values |= loss.values(name, view)
+        return values
 
     def update(
         self, states: Sequence[tuple[State, float]], networks: Networks, iteration: int,
@@ -114,8 +138,9 @@ class Step:
                     values = self.observe(state, networks, iteration, training=True)
                 with stopwatch("backward"):
                     self._backward(values, share, report, accelerator)
-        with stopwatch("optimizer"):
-            self._step(report, iteration, accelerator)
+        if report.raw:
+            with stopwatch("optimizer"):
+                self._step(report, iteration, accelerator)
         return report
 
     def optimize(self, values: Mapping[str, Tensor], iteration: int, accelerator: Accelerator) -> StepReport:
@@ -141,8 +166,12 @@ class Step:
     def _backward(
         self, values: Mapping[str, Tensor], share: float, report: StepReport, accelerator: Accelerator
     ) -> None:
+        if not values:
+            return
         means = {name: value.mean() for name, value in values.items()}
-        total = sum((report.weights[name] * share * mean for name, mean in means.items()), torch.zeros(()))
+        report.weights |= {name: report.weights[loss_of(name)] for name in means}
+        whole = {name: mean for name, mean in means.items() if loss_of(name) == name}
+        total = sum((report.weights[name] * share * mean for name, mean in whole.items()), torch.zeros(()))
         # only into what this step trains: a discriminator that judges a generator's step gathers nothing
         accelerator.backward(total, inputs=self.parameters)
         for name, mean in means.items():
@@ -168,6 +197,9 @@ class Step:
             judged = accelerator.reduce(judged, "mean")
             report.raw = dict(zip(report.raw, judged[1:].unbind(), strict=True))
         report.skipped = not bool(judged.isfinite().all())
+        if self.clip_value is not None and not report.skipped:
+            torch.nn.utils.clip_grad_value_(self.parameters, self.clip_value)
+            report.grad_norm = torch.nn.utils.get_total_norm(gradients) if self.clip is not None else report.grad_norm
         if self.clip is not None and not report.skipped:
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.clip, report.grad_norm)
         if not report.skipped or accelerator.scaler is not None:  # a gradient scaler skips by itself and must adapt

@@ -18,14 +18,14 @@ from models.engine.history import History, Row
 from models.engine.hooks import Hooks
 from models.engine.injectors import Networks
 from models.engine.modes import evaluating
-from models.engine.provenance import code_version, data_version, file_versions, package_versions
+from models.engine.provenance import code_version, data_version, dirty, file_versions, package_versions, process_record
 from models.engine.recipe import batch_names, late_schedules, resolved
 from models.engine.reporting import Reporter, mean_losses
 from models.engine.resume import Restorable, ResumePoints
 from models.engine.schema import Recipe
 from models.engine.seeding import seed_here
 from models.engine.state import State, split_batch
-from models.engine.steps import StepReport
+from models.engine.steps import StepReport, loss_of
 from models.engine.stopwatch import Stopwatch
 
 
@@ -150,7 +150,9 @@ class Trainer:
             self.accelerator, self.recipe.runtime, self.run / "live",
             first=self.iteration, last=self.last, batch=self.recipe.data.batch_size,
         )  # fmt: skip
-        for warning in late_schedules(self.recipe, self.last):
+        process = process_record()
+        self.reporter.record({"process": process})
+        for warning in [*late_schedules(self.recipe, self.last), *self._unstable(), *dirty(process)]:
             self.reporter.say(f"warning: {warning}")
         try:
             self._loop()
@@ -216,8 +218,12 @@ class Trainer:
             scalars |= {f"train.{loss}": value.item() for loss, value in report.raw.items()}
             scalars |= {f"weight.{loss}": weight for loss, weight in report.weights.items()}
             scalars[f"lr.{name}"] = report.learning_rate
-        weighted = [r.weights[loss] * value.item() for r in reports.values() for loss, value in r.raw.items()]
-        scalars["train.total"] = sum(weighted)
+        scalars["train.total"] = sum(
+            r.weights[name] * value.item()
+            for r in reports.values()
+            for name, value in r.raw.items()
+            if loss_of(name) == name
+        )
         seed_here(self.recipe.seed, "log", self.iteration)
         _, losses = self.log_op(self._validation_batch())
         scalars |= {f"validation.{loss}": value for loss, value in losses.items()}
@@ -234,14 +240,14 @@ class Trainer:
     def _evaluate(self) -> None:
         """Run `eval_op` over the sorted validation split; one row of history, one sheet of samples."""
         sums: dict[str, float] = {}
-        count = 0
+        counts: dict[str, int] = {}
         for place, batch in enumerate(self.loaders.validation(self.recipe.runtime.workers)):
             seed_here(self.recipe.seed, "evaluation", place)
             values = self.eval_op(to_device(batch, self.accelerator.device))
             for name, value in values.items():
                 sums[name] = sums.get(name, 0.0) + value.double().sum().item()
-            count += len(next(iter(values.values())))
-        row: Row = {"step": self.iteration, **{f"{name}.raw": total / count for name, total in sums.items()}}
+                counts[name] = counts.get(name, 0) + len(value)
+        row: Row = {"step": self.iteration, **{f"{name}.raw": total / counts[name] for name, total in sums.items()}}
         self.history.validation.append(row)
         self.reporter.track(self.iteration, row, "validation")
         if samples := self.recipe.runtime.samples:
@@ -249,6 +255,23 @@ class Trainer:
             batch = next(iter(self.loaders.validation(0, size=samples.count)))
             state, _ = self.log_op(to_device(batch, self.accelerator.device))
             self.reporter.samples(self.iteration, {name: state[name] for name in samples.names})
+
+    def _unstable(self) -> list[str]:
+        """Say which steps break the rule lr x clip_value <= sqrt(eps) of batch norm: one update may upset it."""
+        found = []
+        for name, step in self.steps.items():
+            norms = [
+                m.eps
+                for n in step.trains.values()
+                for m in n.modules()
+                if isinstance(m, nn.modules.batchnorm._BatchNorm)
+            ]
+            if step.clip_value is not None and norms and max(step.rates) * step.clip_value > min(norms) ** 0.5:
+                found.append(
+                    f"steps.{name}: learning rate {max(step.rates):g} x clip_value {step.clip_value:g} = "
+                    f"{max(step.rates) * step.clip_value:g} is above sqrt(eps) = {min(norms) ** 0.5:g} of its batch norm"
+                )
+        return found
 
     # construction, resume, outputs
 

@@ -4,7 +4,7 @@ import toy
 
 from models.engine.problems import Problems
 from models.engine.recipe import build_schedule, late_schedules
-from models.engine.schedules import Constant, Cosine, Exponential, Linear, Schedule, Step, WarmUp
+from models.engine.schedules import Constant, Cosine, Decay, Exponential, Linear, Schedule, Step, WarmUp
 from models.engine.schema import Declaration
 from models.engine.steps import WeightedLoss
 
@@ -117,3 +117,12 @@ def test_schedules_that_outlast_training_are_named():
     assert late_schedules(noisy, 8) == [
         "steps.painter.injectors.paint.args.noise goes on until step 9, training ends at 8"
     ]
+
+
+def test_decay_is_geometric_between_its_steps():
+    decay = Decay([10, 20], factor=0.1, over=4)
+    assert [decay(step) for step in (0, 10, 14, 20, 24, 99)] == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
+    assert decay(12) == pytest.approx(0.1**0.5)
+    assert decay(21) == pytest.approx(0.1 * 0.1**0.25)
+    assert decay.last == 24
+    assert [Decay([3], factor=0.5, over=0)(step) for step in (2, 3)] == [1.0, 0.5]

@@ -8,10 +8,12 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
+from models.engine.assemble import parameter_groups
 from models.engine.injectors import Injector, Networks
 from models.engine.losses import Loss
 from models.engine.modes import evaluating
 from models.engine.schedules import Constant, Linear
+from models.engine.schema import Group
 from models.engine.state import State
 from models.engine.steps import Gate, Step, WeightedLoss
 from models.engine.stopwatch import Stopwatch
@@ -233,3 +235,31 @@ def test_stopwatch_adds_up_what_is_switched_on(monkeypatch):
     with off("data"):
         pass
     assert off.take() == {}
+
+
+def test_groups_of_parameters_have_their_own_options():
+    networks = {"net": nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Conv2d(2, 1, 1))}
+    groups = {
+        "norms": Group(pattern=r"net\.1\.", weight_decay=0.0),
+        "biases": Group(pattern=r"bias$", lr=0.5),
+    }
+    found = parameter_groups(networks, groups)
+    names = {id(parameter): name for name, parameter in networks["net"].named_parameters()}
+    assert [[names[id(p)] for p in group["params"]] for group in found] == [
+        ["0.weight", "2.weight"], ["1.weight", "1.bias"], ["0.bias", "2.bias"],
+    ]  # fmt: skip
+    assert found[1]["weight_decay"] == 0.0
+    optimizer = torch.optim.SGD(found, lr=0.1, weight_decay=1e-4)
+    assert [group["lr"] for group in optimizer.param_groups] == [0.1, 0.1, 0.5]
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [1e-4, 0.0, 1e-4]
+    assert parameter_groups(networks, {}) == list(networks["net"].parameters())
+
+
+def test_values_are_clipped_before_the_norm():
+    network = Line()
+    one = step({"a": network}, {"l": loss(weight=3.0)}, clip=1.5)
+    one.clip_value = 1.0
+    update(one, {"a": network}, (State({"x": X}), 1.0))
+    clamped = np.clip(3 * gradient([0.5, -1.0]), -1.0, 1.0)
+    assert np.linalg.norm(clamped) < 1.5 < np.linalg.norm(3 * gradient([0.5, -1.0]))
+    np.testing.assert_allclose(network.slope.detach(), [0.5, -1.0] - 0.1 * clamped, rtol=1e-6)

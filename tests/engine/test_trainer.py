@@ -388,7 +388,9 @@ def test_the_live_log(run):
     trained(
         run, {"runtime.timing": True, "runtime.log_every": 5, "runtime.samples": {"names": ["x", "image"], "count": 2}}
     )
-    lines = [json.loads(line) for line in (run / "live" / "log.jsonl").read_text().splitlines()]
+    first, *lines = [json.loads(line) for line in (run / "live" / "log.jsonl").read_text().splitlines()]
+    assert set(first["process"]) == {"command", "host", "packages", "commit", "changed_files"}
+    assert first["process"]["packages"]["torch"] == torch.__version__
     assert [line["step"] for line in lines] == [5, 10, 12]
     expected = {"train.distance", "train.total", "weight.square", "lr.painter", "validation.square", "validation.total"}
     expected |= {"images_per_second", "seconds.data", "seconds.forward", "seconds.backward", "seconds.optimizer"}
@@ -535,3 +537,11 @@ def test_a_batch_that_processes_cannot_share():
     data = {"ramps": toy.Ramps(22)}
     with pytest.raises(UserError, match=r"data\.batch_size: found 4, which 3 processes cannot share evenly"):
         Loaders(toy.checked(), data, data, process=0, processes=3, pin=False)
+
+
+@pytest.mark.parametrize(("clip_value", "warned"), [(1.0, True), (0.1, False)])
+def test_an_update_that_may_upset_batch_norm_is_warned_about(run, capsys, clip_value, warned):
+    changes = {**GAN, **QUIET, "train.steps": 1, "steps.critic.clip_value": clip_value}  # rate 0.01, eps 1e-5
+    trained(run, changes, toy.gan())
+    said = "learning rate 0.01 x clip_value 1 = 0.01 is above sqrt(eps) = 0.00316228"
+    assert (said in capsys.readouterr().out) == warned
