@@ -11,7 +11,8 @@ from pipeline.project import Project
 pytestmark = pytest.mark.pipeline
 AFTER_PREPARE = {"train@vunet", "eval-dump@vunet", "metrics@vunet"}
 PIX2PIX = {"train@pix2pix", "eval-dump@pix2pix", "metrics@pix2pix"}
-STAGES = {"prepare@people", "prepare@pairs"} | AFTER_PREPARE | PIX2PIX
+POSE = {"train@pose", "eval-dump@pose", "metrics@pose"}
+STAGES = {"prepare@people", "prepare@pairs"} | AFTER_PREPARE | PIX2PIX | POSE
 
 
 def ran(output: str) -> set[str]:
@@ -30,6 +31,10 @@ def test_a_repro_writes_metrics_and_pictures_and_the_next_does_nothing(project: 
     )
     pictures = {path.stem for path in (project.folder / "plots/pix2pix/pictures").glob("*.png")}
     assert {"triptychs", "draws", "worst", "best", "losses"} <= pictures
+    metrics = json.loads((project.folder / "metrics/pose.json").read_text())
+    assert metrics["joints"]["joints"] > 0
+    pictures = {path.stem for path in (project.folder / "plots/pose/pictures").glob("*.png")}
+    assert {"nose", "left_thigh", "person", "losses"} <= pictures
     start = time.perf_counter()
     done = project.run("dvc", "repro")
     assert ran(done.stdout) == set()
@@ -53,6 +58,7 @@ def test_one_loss_weight_reruns_what_depends_on_it(project: Project) -> None:
         ("metrics.bootstrap=30", {"metrics@vunet"}),
         ("recipes/pix2pix.yaml:losses.G_L1.weight=50", PIX2PIX),
         ("recipes/pix2pix.yaml:metrics.bootstrap=30", {"metrics@pix2pix"}),
+        ("recipes/pose.yaml:losses.caf.weight=2", POSE),
         ("evaluate.batch_size=16", {"eval-dump@vunet", "metrics@vunet"}),
         ("runtime.log_every=7", set()),
         ("runtime.workers=0", set()),

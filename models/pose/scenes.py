@@ -1,0 +1,216 @@
+"""Scenes: whole pictures with all people and objects in them, and the composite fields that these ask for."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from models.engine.errors import nearest
+from models.engine.examples import Example, Examples
+from models.images import augmentation as tones
+from models.images.augmentation_settings import Augmentation as Tones
+from models.images.augmentation_settings import Chance, Input, Limits, Section
+from models.people.affine import MEAN_COLOUR, Placement, drawn, drawn_colour, fitted
+from models.people.affine_settings import Geometry
+from models.people.skeletons import COCO, Skeleton, skeleton_from
+from models.pose.annotations import Annotations
+from models.pose.encoders import Caf, Cif, CifDet
+from models.pose.scene_table import SceneTable
+
+KINDS: dict[str, type[Cif] | type[Caf] | type[CifDet]] = {"cif": Cif, "caf": Caf, "cifdet": CifDet}
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class GaussianBlur(Chance):
+    """The standard deviation in pixels of the square, uniform between its limits ((0, 5) in the reference)."""
+
+    sigma: Limits[Annotated[float, Field(ge=0.0, le=100.0)]]
+
+
+class Augmentation(Section):
+    """Everything that may vary a scene: where it lies, then its sharpness, then its tone and fidelity."""
+
+    geometry: Geometry = Geometry()
+    blur: GaussianBlur | None = None
+    pixels: Input = Input()
+
+
+class View(NamedTuple):
+    """A scene as it is shown, before it is encoded.
+
+    `picture` uint8 (side, side, 3) red, green, blue; `people` for cif and caf, `objects` (of all categories) for cifdet,
+    both in pixels of the picture; `valid_area` float32 (4,) (x, y, width, height).
+    """
+
+    picture: NDArray[np.uint8]
+    people: Annotations
+    objects: Annotations
+    valid_area: NDArray[np.float32]
+
+
+class Scenes(Examples):
+    """The scenes of a prepared people dataset (`root/<split>.json`, `root/images`), by image id, as squares.
+
+    `heads` says which fields are asked for: `{cif: {kind: cif, stride: 8}, caf: {kind: caf, connections: standard,
+    stride: 8}, cifdet: {kind: cifdet, categories: 5, stride: 8}}`; what stands beside `kind` are the arguments of the
+    encoder (`models.pose.encoders`). `skeleton` is COCO's unless given (`models.people.skeletons.skeleton_from`).
+    Without `augmentation` the longer side is fitted to `side` pixels and the picture centred.
+
+    Used are images with an annotation, no crowd region, that a head can learn from, and with `min_keypoint_annotations`
+    persons that have a labelled keypoint (1 unless given; 0 where there is no head for keypoints). With `keep_empty`
+    images without annotation stay too, if that number is 0. `image_ids` narrows them down.
+
+    An example has `image` float32 (3, side, side), red, green, blue, (v / 255 - mean) / std; `<head>_target` for each
+    head, as its encoder says; `valid_area` float32 (4,) (x, y, width, height), the pixels that show the image;
+    the integers `index` and `image_id`. With `joints` also `joints` float32 (K, 3), x, y and visibility of the only person in
+    pixels of the square, and `height` of its box; zeros where there is none or more than one.
+
+    Raises ValueError for arguments out of range and UserError, with file and annotation id, for annotations that cannot
+    be encoded, for missing files and where no image is left.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("image", "index", "image_id", "valid_area")
+
+    def __init__(
+        self,
+        *,
+        root: str,
+        split: str,
+        side: int,
+        heads: dict[str, dict[str, Any]],
+        skeleton: dict[str, Any] | None = None,
+        augmentation: Augmentation | None = None,
+        min_keypoint_annotations: int | None = None,
+        keep_empty: bool = False,
+        image_ids: tuple[int, ...] | None = None,
+        joints: bool = False,
+        mean: tuple[float, float, float] = IMAGENET_MEAN,
+        std: tuple[float, float, float] = IMAGENET_STD,
+    ) -> None:
+        if side < 2:
+            raise ValueError(f"side {side}: a whole number of pixels from 2 is needed")
+        if min(std) <= 0:
+            raise ValueError(f"std {std}: three positive numbers are needed")
+        if not heads:
+            raise ValueError("heads {}: at least one is needed, such as {cif: {kind: cif, stride: 8}}")
+        self.side, self.augmentation, self.joints = side, augmentation, joints
+        self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)
+        self.encoders = {name: _encoder(name, settings, self.skeleton) for name, settings in heads.items()}
+        # The class promises less than an instance may give.
+        self.names = self.provides({"heads": heads, "joints": joints})  # type: ignore[misc]
+        self._gain = (1.0 / (255.0 * np.array(std))).astype(np.float32)[:, None, None]
+        self._shift = (-np.array(mean) / np.array(std)).astype(np.float32)[:, None, None]
+        needs_people = any(not isinstance(encoder, CifDet) for encoder in self.encoders.values())
+        self.table = SceneTable(
+            Path(root),
+            split,
+            self.skeleton if needs_people else None,
+            min((int(one["categories"]) for one in heads.values() if one["kind"] == "cifdet"), default=None),
+        )
+        least = int(needs_people) if min_keypoint_annotations is None else min_keypoint_annotations
+        self.rows = self.table.usable(least, keep_empty, image_ids)
+
+    @classmethod
+    def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """`names`, `<head>_target` for each of `heads`, and those that `joints` adds."""
+        heads = arguments.get("heads")
+        joints = ("joints", "height") if arguments.get("joints") else ()
+        return (*cls.names, *(f"{head}_target" for head in (heads if isinstance(heads, Mapping) else ())), *joints)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def example(self, index: int, random: np.random.Generator) -> Example:
+        """Example `index`; `random` chooses the augmentation, nothing where it is off."""
+        view = self.view(index, random)
+        image = np.ascontiguousarray(view.picture.transpose(2, 0, 1)).astype(np.float32)
+        image *= self._gain
+        image += self._shift
+        example: Example = {
+            "image": image,
+            "index": index,
+            "image_id": int(self.table.image_ids[self.rows[index]]),
+            "valid_area": view.valid_area,
+        }
+        size = (self.side, self.side)
+        for name, encoder in self.encoders.items():
+            shown = view.objects if isinstance(encoder, CifDet) else view.people
+            example[f"{name}_target"] = encoder.encode(shown, size, view.valid_area)
+        if self.joints:
+            alone = len(view.people) == 1 and not view.people.crowd[0]
+            example["joints"] = view.people.keypoints[0] if alone else np.zeros((self.table.joints, 3), np.float32)
+            example["height"] = float(view.people.boxes[0, 3]) if alone else 0.0
+        return example
+
+    def view(self, index: int, random: np.random.Generator) -> View:
+        """Scene `index` as `example` shows it for the same state of `random`."""
+        row = int(self.rows[index])
+        image, scene = self.table.image(row), self.table.annotations(row)
+        height, width = image.shape[:2]
+        if self.augmentation is None:
+            placement, colour = fitted(width, height, self.side), MEAN_COLOUR
+        else:
+            geometry = self.augmentation.geometry
+            interest = scene.boxes[~scene.crowd]
+            placement = drawn(width, height, self.side, interest, geometry, random)
+            colour = drawn_colour(geometry, random)
+        picture = placement.picture(image, (colour[2], colour[1], colour[0]))
+        picture = np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+        if self.augmentation is not None:
+            picture = _varied(picture, self.augmentation, random)
+        placed = _placed(scene, placement, self.skeleton, self.augmentation.geometry if self.augmentation else None)
+        people = placed.where(placed.categories == self.table.person_field)
+        return View(picture, people, placed, placement.valid_area)
+
+
+def _encoder(name: str, settings: Mapping[str, Any], skeleton: Skeleton) -> Cif | Caf | CifDet:
+    kind = settings.get("kind")
+    if kind not in KINDS:
+        near = nearest(str(kind), KINDS)
+        raise ValueError(f"heads.{name}.kind {kind!r}{near}: one of {', '.join(KINDS)} is needed")
+    allowed = [one for one in inspect.signature(KINDS[kind]).parameters if one != "skeleton"]
+    arguments = {key: value for key, value in settings.items() if key != "kind"}
+    for key in arguments:
+        if key not in allowed:
+            raise ValueError(f"heads.{name}.{key}{nearest(key, allowed)}: one of kind, {', '.join(allowed)} is needed")
+    if kind != "cifdet":
+        arguments["skeleton"] = skeleton
+    try:
+        return KINDS[kind](**arguments)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"heads.{name}: {error}") from error
+
+
+def _varied(picture: NDArray[np.uint8], settings: Augmentation, random: np.random.Generator) -> NDArray[np.uint8]:
+    if settings.blur is not None and random.random() < settings.blur.chance:
+        sigma = float(random.uniform(*settings.blur.sigma))
+        if sigma > 0:
+            picture = np.asarray(cv2.GaussianBlur(picture, (0, 0), sigma), dtype=np.uint8)
+    if settings.pixels == Input():
+        return picture
+    return tones.augment(picture, picture, Tones(input=settings.pixels), picture.shape[:2], random, ())[0]
+
+
+def _placed(scene: Annotations, placement: Placement, skeleton: Skeleton, geometry: Geometry | None) -> Annotations:
+    """The annotations in pixels of the picture; of a varied one without those that left it (specification 6.4, 6.5)."""
+    boxes = placement.boxes(scene.boxes)
+    flip = skeleton.flip if scene.keypoints.shape[1] else ()
+    scene = replace(scene, keypoints=placement.keypoints(scene.keypoints, flip), boxes=boxes)
+    if geometry is None:
+        return scene
+    shown = placement.shown(boxes)
+    left = shown[:, 2:].prod(axis=1) / boxes[:, 2:].prod(axis=1)
+    crowd = scene.crowd.copy()
+    if geometry.ignore_small is not None:
+        crowd |= shown[:, 2:].min(axis=1, initial=np.inf) <= geometry.ignore_small
+    if geometry.ignore_cut is not None:
+        crowd |= left <= geometry.ignore_cut
+    return replace(scene, boxes=shown, crowd=crowd).where(left > 0)

@@ -1,0 +1,154 @@
+"""ShuffleNetV2K: ShuffleNetV2 (Ma et al., ECCV 2018) with wide kernels and without max-pooling (specification 1.2).
+
+Modules are named as in OpenPifPaf's published networks: `stage2.0.branch1.0` and so on.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+DEPTHS = {  # units of stages 2, 3, 4; channels of the input block, stages 2, 3, 4
+    16: ((4, 8, 4), (24, 348, 696, 1392)),
+    20: ((5, 10, 5), (32, 512, 1024, 2048)),
+    30: ((8, 16, 6), (32, 512, 1024, 2048)),
+    44: ((12, 24, 8), (32, 512, 1024, 2048)),
+}
+Norm = Literal["batch", "instance", "group"]
+Norms = Callable[[int], nn.Module]  # of a number of channels
+Activations = Callable[[], nn.Module]
+
+
+class Unit(nn.Module):
+    """Half the channels pass, the others are convolved; the first unit of a stage convolves all of them twice.
+
+    (N, inputs, h, w) -> (N, outputs, h', w'), sides divided by the stride and rounded up. Ends with a channel shuffle
+    of two groups.
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, *, kernel: int, stride: int, dilation: int, norm: Norms,
+        activation: Activations, first: bool,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        half = outputs // 2
+
+        def depthwise(channels: int) -> nn.Conv2d:
+            padding = (kernel - 1) // 2 * dilation
+            return nn.Conv2d(
+                channels, channels, kernel, stride, padding, dilation=dilation, groups=channels, bias=False
+            )
+
+        def pointwise(a: int) -> nn.Conv2d:
+            return nn.Conv2d(a, half, 1, bias=False)
+
+        self.branch1: nn.Module | None = None
+        if first:
+            self.branch1 = nn.Sequential(
+                depthwise(inputs), norm(inputs), pointwise(inputs), norm(half), activation()
+            )  # fmt: skip
+        self.branch2 = nn.Sequential(
+            pointwise(inputs if first else half), norm(half), activation(),
+            depthwise(half), norm(half), pointwise(half), norm(half), activation(),
+        )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.branch1 is None:
+            kept, changed = x.chunk(2, dim=1)
+        else:
+            kept, changed = self.branch1(x), x
+        return interleave(kept, self.branch2(changed))
+
+
+def interleave(a: Tensor, b: Tensor) -> Tensor:
+    """Channels a_1 ... a_n and b_1 ... b_n -> a_1, b_1, a_2, b_2, ...: (N, n, h, w) -> (N, 2 n, h, w), channels-last."""
+    return torch.stack((a.permute(0, 2, 3, 1), b.permute(0, 2, 3, 1)), dim=-1).flatten(-2).permute(0, 3, 1, 2)
+
+
+class ShuffleNetV2K(nn.Module):
+    """Images (N, 3, H, W) -> features (N, channels, ceil(H / stride), ceil(W / stride)); stride 16 as a rule.
+
+    Args:
+        depth: 16, 20, 30 or 44.
+        input_conv2: a second convolution of stride 2 after the input block; doubles the stride.
+        input_conv2_channels: its width, that of the input block unless given.
+        stage4_dilation: other than 1, stage 4 keeps the size and is dilated instead; halves the stride.
+        kernel: odd width of the depthwise kernels.
+        conv5_as_stage: two units in place of the last, 1 x 1 convolution.
+        norm: `batch`, `instance` (affine, with running statistics) or `group`.
+        leaky_relu: of slope 0.01, in place of ReLU.
+
+    Raises:
+        ValueError: for other depths and even kernels.
+    """
+
+    def __init__(
+        self,
+        *,
+        depth: int,
+        input_conv2: bool = False,
+        input_conv2_channels: int | None = None,
+        stage4_dilation: int = 1,
+        kernel: int = 5,
+        conv5_as_stage: bool = False,
+        norm: Norm = "batch",
+        leaky_relu: bool = False,
+    ) -> None:
+        super().__init__()
+        if depth not in DEPTHS:
+            raise ValueError(f"depth {depth}: one of {', '.join(map(str, DEPTHS))} is needed")
+        if kernel < 1 or kernel % 2 == 0 or stage4_dilation < 1:
+            raise ValueError(
+                f"kernel {kernel}, stage4_dilation {stage4_dilation}: an odd kernel and a dilation of at least 1 are needed"
+            )
+        if input_conv2_channels is not None and not input_conv2:
+            raise ValueError(f"input_conv2_channels {input_conv2_channels}: needs input_conv2 true")
+        units, (width, *widths) = DEPTHS[depth]
+
+        def normalise(channels: int) -> nn.Module:
+            return _norm(norm, channels)
+
+        def activation() -> nn.Module:
+            return nn.LeakyReLU(0.01, inplace=True) if leaky_relu else nn.ReLU(inplace=True)
+
+        def convolution(a: int, b: int, size: int, stride: int) -> nn.Sequential:
+            convolution = nn.Conv2d(a, b, size, stride, padding=size // 2, bias=False)
+            return nn.Sequential(convolution, normalise(b), activation())
+
+        def stage(a: int, b: int, count: int, *, stride: int = 1, dilation: int = 1) -> nn.Sequential:
+            return nn.Sequential(*(
+                Unit(
+                    a if i == 0 else b, b, kernel=kernel, stride=stride if i == 0 else 1, dilation=dilation,
+                    norm=normalise, activation=activation, first=i == 0 and (stride > 1 or a != b),
+                )
+                for i in range(count)
+            ))  # fmt: skip
+
+        self.input_block = nn.Sequential(convolution(3, width, 3, 2))
+        if input_conv2:
+            wide = input_conv2_channels or width
+            self.input_block.append(convolution(width, wide, 3, 2))
+            width = wide
+        last = {"stride": 2} if stage4_dilation == 1 else {"dilation": stage4_dilation}
+        self.stage2 = stage(width, widths[0], units[0], stride=2)
+        self.stage3 = stage(widths[0], widths[1], units[1], stride=2)
+        self.stage4 = stage(widths[1], widths[2], units[2], **last)
+        self.channels = widths[2]
+        self.conv5 = (
+            stage(self.channels, self.channels, 2, dilation=stage4_dilation)
+            if conv5_as_stage
+            else convolution(self.channels, self.channels, 1, 1)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.conv5(self.stage4(self.stage3(self.stage2(self.input_block(x)))))
+
+
+def _norm(kind: Norm, channels: int) -> nn.Module:
+    if kind == "batch":
+        return nn.BatchNorm2d(channels)
+    if kind == "instance":
+        return nn.InstanceNorm2d(channels, affine=True, track_running_stats=True)
+    groups = 4 if channels <= 100 else 32 if channels % 32 == 0 else 29
+    return nn.GroupNorm(groups, channels)

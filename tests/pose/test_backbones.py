@@ -1,0 +1,425 @@
+"""Backbones: published parameter counts, strides and shapes of every option, norms, weights from files, timm."""
+
+import functools
+import hashlib
+import sys
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import nn
+
+from models.engine.errors import UserError
+from models.pose.networks import BACKBONES, PoseNetwork
+from models.pose.pretrained import load_imagenet
+from models.pose.resnet import BasicBlock, Bottleneck, ResNet, SmallResNet
+from models.pose.shufflenet import ShuffleNetV2K, Unit
+
+COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
+NAMES = [name for name in BACKBONES if name != "timm"]
+
+# specification 1.7: backbone, both heads, all; BatchNorm layers where it says
+COUNTS = {
+    "shufflenetv2k16": (8_805_396, 473_620, 846_944, 10_125_960, 56),
+    "shufflenetv2k20": (22_247_936, 696_660, 1_245_792, 24_190_388, None),
+    "shufflenetv2k30": (28_034_816, 696_660, 1_245_792, 29_977_268, 98),
+    "shufflenetv2k44": (37_169_920, 696_660, 1_245_792, 39_112_372, 140),
+    "resnet18": (11_176_512, 174_420, 311_904, 11_662_836, 20),
+    "resnet34": (21_284_672, 174_420, 311_904, 21_770_996, 36),  # torchvision's 21,797,672 without the classifier
+    "resnet50": (23_508_032, 696_660, 1_245_792, 25_450_484, 53),
+    "resnet101": (42_500_160, 696_660, 1_245_792, 44_442_612, None),
+    "resnet152": (58_143_808, 696_660, 1_245_792, 60_086_260, None),
+}
+
+# backbone, options, stride, channels
+OPTIONS = [
+    ("shufflenetv2k16", {"input_conv2": True}, 32, 1392),
+    ("shufflenetv2k16", {"input_conv2": True, "input_conv2_channels": 40}, 32, 1392),
+    ("shufflenetv2k16", {"stage4_dilation": 2}, 8, 1392),
+    ("shufflenetv2k16", {"input_conv2": True, "stage4_dilation": 2}, 16, 1392),
+    ("shufflenetv2k20", {"kernel": 3}, 16, 2048),
+    ("shufflenetv2k16", {"conv5_as_stage": True, "leaky_relu": True}, 16, 1392),
+    ("shufflenetv2k16", {"norm": "group"}, 16, 1392),
+    ("shufflenetv2k16", {"norm": "instance"}, 16, 1392),
+    ("resnet18", {"pool0_stride": 2}, 32, 512),
+    ("resnet18", {"pool0_stride": 1}, 16, 512),
+    ("resnet50", {"input_conv_stride": 1}, 8, 2048),
+    ("resnet50", {"input_conv2": True}, 32, 2048),
+    ("resnet50", {"block5_dilation": 2}, 8, 2048),
+    ("resnet50", {"input_conv2": True, "block5_dilation": 2}, 16, 2048),
+    ("resnet18", {"block5_dilation": 4}, 8, 512),
+    ("resnet18", {"remove_last_block": True}, 8, 256),
+    ("resnet50", {"remove_last_block": True, "input_conv2": True}, 16, 1024),
+    ("small", {"widths": [8, 16, 24], "blocks": [1, 1, 2]}, 8, 24),
+]
+
+
+def count(module):
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def network(name, heads=None, meta=True, batch_norm_eps=1e-3, freeze_batch_norm=False, **options):
+    with torch.device("meta" if meta else "cpu"):
+        return PoseNetwork(
+            backbone={"name": name, **options},
+            heads=heads or COCO_HEADS,
+            batch_norm_eps=batch_norm_eps,
+            freeze_batch_norm=freeze_batch_norm,
+        )
+
+
+@functools.cache
+def plain(name):
+    """A network at its defaults, on the meta device."""
+    return network(name)
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_parameter_counts(name):
+    built = plain(name)
+    parts = (built.base_net, built.head_nets["cif"], built.head_nets["caf"], built)
+    norms = sum(isinstance(module, nn.BatchNorm2d) for module in built.modules())
+    assert tuple(map(count, parts)) == COUNTS[name][:4]
+    assert norms == (COUNTS[name][4] or norms)
+
+
+def test_parameter_counts_of_other_settings():
+    flat = {name: {**settings, "upsample": 1} for name, settings in COCO_HEADS.items()}
+    assert count(network("shufflenetv2k16", flat)) == 9_135_537
+    assert 1_050_000 < count(plain("small")) < 1_150_000
+
+
+@torch.no_grad()
+def check_shapes(built, stride, sizes):
+    for height, width in sizes:
+        fields = built(torch.empty(2, 3, height, width, device="meta"))
+        step = stride // 2
+        cells = ((height - 1) // step + 1, (width - 1) // step + 1)
+        assert fields["cif"].shape == (2, 17, 5, *cells)
+        assert fields["caf"].shape == (2, 19, 8, *cells)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_stride_and_shapes(name):
+    built = plain(name)
+    assert (built.stride, built.head_strides) == (16, {"cif": 8, "caf": 8})
+    check_shapes(built, 16, [(65, 65), (129, 129), (193, 193)])  # no squares: below
+
+
+@pytest.mark.parametrize(("name", "options", "stride", "channels"), OPTIONS)
+def test_stride_and_shapes_of_options(name, options, stride, channels):
+    built = network(name, **options)
+    assert (built.stride, built.base_net.channels) == (stride, channels)
+    check_shapes(built, stride, [(65, 129)])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_forward_and_backward(name):
+    torch.manual_seed(0)
+    built = network(name, {"cif": {"fields": 2}}).to_empty(device="cpu")
+    for tensor in (*built.parameters(), *built.buffers()):  # faster than the initialisation
+        tensor.detach().uniform_(-0.1, 0.1) if tensor.is_floating_point() else tensor.zero_()
+    fields = built(torch.randn(2, 3, 33, 49))["cif"]
+    assert fields.shape == (2, 2, 5, 5, 7)
+    fields.square().mean().backward()
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in built.parameters())
+    assert all(p.grad.any() for name, p in built.named_parameters() if name.startswith(("head_nets", "base_net.input")))
+
+
+def test_cells_are_aligned_with_pixels():
+    """Specification B.7: which cells of a row see one pixel, ResNet 18 at 321 px."""
+    torch.manual_seed(0)
+    built = network("resnet18", {"cif": {"fields": 1, "upsample": 1}}, meta=False).eval()
+    images = torch.zeros(4, 3, 65, 321)
+    for place, column in enumerate((0, 160, 320)):
+        images[place + 1, :, 0, column] = 1.0
+    with torch.no_grad():
+        fields = built(images)["cif"]
+    changed = [
+        (fields[place] != fields[0]).flatten(0, 2).any(dim=0).nonzero().flatten().tolist() for place in (1, 2, 3)
+    ]
+    assert changed == [list(range(7)), list(range(4, 17)), list(range(14, 21))]
+
+
+@pytest.mark.parametrize(("first", "stride", "dilation"), [(True, 2, 1), (True, 1, 2), (False, 1, 1)])
+def test_unit_written_out(first, stride, dilation):
+    torch.manual_seed(0)
+    inputs = 6 if first else 8
+    unit = Unit(
+        inputs, 8, kernel=5, stride=stride, dilation=dilation, norm=lambda _: nn.Identity(), activation=nn.ReLU, first=first
+    )  # fmt: skip
+    x = torch.randn(2, inputs, 9, 11)
+    state = unit.state_dict()
+
+    def depthwise(x, name):
+        weight = state[name]
+        return F.conv2d(x, weight, None, stride, 2 * dilation, dilation, groups=len(weight))
+
+    kept, right = (x, x) if first else (x[:, :4], x[:, 4:])
+    if first:
+        kept = F.relu(F.conv2d(depthwise(x, "branch1.0.weight"), state["branch1.2.weight"]))
+    right = F.relu(F.conv2d(right, state["branch2.0.weight"]))
+    right = F.relu(F.conv2d(depthwise(right, "branch2.3.weight"), state["branch2.5.weight"]))
+    joined = torch.cat((kept, right), dim=1)
+    expected = joined[:, [0, 4, 1, 5, 2, 6, 3, 7]]
+    assert torch.allclose(unit(x), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [BasicBlock, Bottleneck])
+def test_residual_block_written_out(kind):
+    torch.manual_seed(0)
+    block = kind(6, 4, stride=2).eval()
+    x = torch.randn(2, 6, 9, 9)
+    w = {name: value for name, value in block.state_dict().items() if value.ndim == 4}
+    norm = (1 + 1e-5) ** -0.5  # BatchNorm as it starts
+    if kind is BasicBlock:
+        y = F.relu(norm * F.conv2d(x, w["conv1.weight"], stride=2, padding=1))
+        y = norm * F.conv2d(y, w["conv2.weight"], padding=1)
+    else:
+        y = F.relu(norm * F.conv2d(x, w["conv1.weight"]))
+        y = F.relu(norm * F.conv2d(y, w["conv2.weight"], stride=2, padding=1))
+        y = norm * F.conv2d(y, w["conv3.weight"])
+    y = F.relu(y + norm * F.conv2d(x, w["downsample.0.weight"], stride=2))
+    assert torch.allclose(block(x), y, atol=1e-5)
+
+
+def test_norm_settings():
+    for module in plain("shufflenetv2k16").modules():
+        if isinstance(module, nn.BatchNorm2d):
+            assert (module.eps, module.momentum) == (1e-3, 0.01)
+    small = network("small", batch_norm_eps=0.01)
+    assert {m.eps for m in small.modules() if isinstance(m, nn.BatchNorm2d)} == {0.01}
+    groups = [m for m in network("shufflenetv2k16", norm="group").modules() if isinstance(m, nn.GroupNorm)]
+    assert {m.num_groups for m in groups} == {4, 29}
+    assert {m.eps for m in groups} == {1e-4}
+    assert {
+        m.num_groups for m in network("shufflenetv2k20", norm="group").modules() if isinstance(m, nn.GroupNorm)
+    } == {
+        4,
+        32,
+    }
+    instances = [m for m in network("shufflenetv2k16", norm="instance").modules() if isinstance(m, nn.InstanceNorm2d)]
+    assert {(m.eps, m.momentum, m.affine, m.track_running_stats) for m in instances} == {(1e-4, 0.01, True, True)}
+    assert not any(isinstance(m, nn.ReLU) for m in network("shufflenetv2k16", leaky_relu=True).modules())
+    kernels = {
+        m.kernel_size
+        for m in network("shufflenetv2k16", kernel=7).modules()
+        if isinstance(m, nn.Conv2d) and m.groups > 1
+    }
+    assert kernels == {(7, 7)}
+
+
+def test_statistics_move_by_a_hundredth_and_freeze():
+    torch.manual_seed(0)
+    images = torch.randn(2, 3, 65, 65) + 1
+    for frozen in (False, True):
+        built = network("small", meta=False, freeze_batch_norm=frozen)
+        built.eval().train()
+        convolution, norm = built.base_net.input_block[:2]
+        with torch.no_grad():
+            mean = convolution(images).mean(dim=(0, 2, 3))
+            fields = built(images)["cif"]
+            assert torch.allclose(norm.running_mean, 0.0 * mean if frozen else 0.01 * mean, atol=1e-6)
+            assert torch.equal(fields, built.eval()(images)["cif"]) == frozen
+    assert norm.weight.requires_grad
+
+
+def torchvision_state(depth):
+    """State of torchvision's ResNet of this depth, by its own names, random; written without ours."""
+    plan = {18: [2, 2, 2, 2], 50: [3, 4, 6, 3]}[depth]
+    generator = torch.Generator().manual_seed(depth)
+    state = {}
+
+    def convolution(name, *shape):
+        state[f"{name}.weight"] = 0.05 * torch.randn(shape, generator=generator)
+
+    def norm(name, width):
+        for part in ("weight", "bias", "running_mean", "running_var"):
+            state[f"{name}.{part}"] = torch.rand(width, generator=generator) + 0.5
+        state[f"{name}.num_batches_tracked"] = torch.tensor(7)
+
+    convolution("conv1", 64, 3, 7, 7)
+    norm("bn1", 64)
+    inputs = 64
+    for layer, blocks in enumerate(plan, start=1):
+        width = 64 * 2 ** (layer - 1)
+        outputs = width if depth == 18 else 4 * width
+        for block in range(blocks):
+            name = f"layer{layer}.{block}"
+            sizes = [(inputs, width, 3), (width, width, 3)]
+            if depth == 50:
+                sizes = [(inputs, width, 1), (width, width, 3), (width, outputs, 1)]
+            for place, (a, b, size) in enumerate(sizes, start=1):
+                convolution(f"{name}.conv{place}", b, a, size, size)
+                norm(f"{name}.bn{place}", b)
+            if block == 0 and (layer > 1 or depth == 50):
+                convolution(f"{name}.downsample.0", outputs, inputs, 1, 1)
+                norm(f"{name}.downsample.1", outputs)
+            inputs = outputs
+    state["fc.weight"] = torch.zeros(1000, inputs)
+    state["fc.bias"] = torch.zeros(1000)
+    return state
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("weights") / "model.safetensors"
+    save_file(torchvision_state(18), path)
+    return path
+
+
+@pytest.mark.parametrize("depth", [18, 50])
+def test_pretrained_weights_arrive(depth, tmp_path):
+    state = torchvision_state(depth)
+    save_file(state, tmp_path / "w.safetensors")
+    found = ResNet(depth=depth, pretrained=str(tmp_path / "w.safetensors")).state_dict()
+    renamed = {"input_block.0": "conv1", "input_block.1": "bn1", **{f"block{n + 1}": f"layer{n}" for n in (1, 2, 3, 4)}}
+    for ours, theirs in renamed.items():
+        part = {name: value for name, value in found.items() if name.startswith(f"{ours}.")}
+        assert part
+        for name, value in part.items():
+            if not name.endswith("num_batches_tracked"):
+                assert torch.equal(value, state[name.replace(ours, theirs, 1)])
+    assert len(found) == len(state) - 2
+
+
+def test_pretrained_weights_with_surgery(file):
+    options = {"input_conv2": True, "block5_dilation": 2}
+    torch.manual_seed(0)
+    plain = ResNet(depth=18, **options)
+    torch.manual_seed(0)
+    filled = ResNet(depth=18, **options, pretrained=str(file), sha256=hashlib.sha256(file.read_bytes()).hexdigest())
+    assert torch.equal(filled.input_block[3][0].weight, plain.input_block[3][0].weight)
+    assert torch.equal(filled.block5[1].conv2.weight, torchvision_state(18)["layer4.1.conv2.weight"])
+    removed = ResNet(depth=18, remove_last_block=True, pretrained=str(file))
+    assert torch.equal(removed.block4[1].conv2.weight, torchvision_state(18)["layer3.1.conv2.weight"])
+
+
+def test_pretrained_weights_from_the_hub(file, tmp_path, monkeypatch):
+    asked = []
+    stored = tmp_path / hashlib.sha256(file.read_bytes()).hexdigest()  # so the hub's cache names it
+    stored.write_bytes(file.read_bytes())
+
+    def download(repository, name, endpoint):
+        asked.append((repository, name, endpoint))
+        return str(stored)
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
+    monkeypatch.setenv("HF_ENDPOINT", "https://mirror")
+    load_imagenet(ResNet(depth=18), 18, "hub")
+    assert asked == [("timm/resnet18.tv_in1k", "model.safetensors", "https://mirror")]
+    stored.write_bytes(file.read_bytes()[:-4] + b"0000")
+    with pytest.raises(UserError, match="SHA-256"):
+        load_imagenet(ResNet(depth=18), 18, "hub")
+
+    def refuse(repository, name, endpoint):
+        raise OSError("no route")
+
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", refuse)
+    with pytest.raises(
+        UserError, match=r"resnet18.tv_in1k could not be fetched from https://mirror \(no route\); give"
+    ):
+        load_imagenet(ResNet(depth=18), 18, "hub")
+
+
+def test_bad_weights_are_explained(file, tmp_path):
+    with pytest.raises(UserError, match=r"no file .*absent; give `pretrained` .*timm/resnet18.tv_in1k"):
+        ResNet(depth=18, pretrained=str(tmp_path / "absent"))
+    with pytest.raises(UserError, match="expected 00"):
+        ResNet(depth=18, pretrained=str(file), sha256="00")
+    with pytest.raises(UserError, match=r"no tensor 'layer1\.2\.conv1\.weight'"):
+        ResNet(depth=34, pretrained=str(file))
+    state = {**torchvision_state(18), "conv1.weight": torch.zeros(64, 1, 7, 7)}
+    save_file(state, tmp_path / "grey")
+    with pytest.raises(UserError, match=r"conv1\.weight has shape \(64, 1, 7, 7\), expected \(64, 3, 7, 7\)"):
+        ResNet(depth=18, pretrained=str(tmp_path / "grey"))
+    (tmp_path / "text").write_text("no tensors")
+    with pytest.raises(UserError, match="no safetensors file"):
+        ResNet(depth=18, pretrained=str(tmp_path / "text"))
+
+
+@pytest.mark.parametrize(
+    ("backbone", "words"),
+    [
+        ({}, "backbone.name None: one of small, resnet18"),
+        ({"name": "resnet5"}, "did you mean 'resnet50'"),
+        ({"name": "resnet50", "depth": 18}, "unknown argument of ResNet 'depth'"),
+        ({"name": "resnet50", "block5_dilatoin": 2}, "did you mean 'block5_dilation'"),
+        ({"name": "resnet50", "block5_dilation": "2"}, "backbone.block5_dilation: found '2'; expected an integer"),
+        ({"name": "resnet50", "block5_dilation": 2, "remove_last_block": True}, "no last block to dilate"),
+        ({"name": "resnet50", "pool0_stride": 2, "input_conv2": True}, "pool0_stride 0 is needed"),
+        ({"name": "resnet50", "input_conv_stride": 0}, "input_conv_stride 0"),
+        ({"name": "shufflenetv2k16", "kernel": 4}, "kernel 4"),
+        ({"name": "shufflenetv2k16", "input_conv2_channels": 8}, "needs input_conv2"),
+        ({"name": "shufflenetv2k16", "norm": "layer"}, "backbone.norm: found 'layer'"),
+        ({"name": "small", "widths": [8, 16]}, "as many of one as of the other"),
+        ({"name": "timm"}, "backbone.model: missing"),
+    ],
+)
+def test_bad_backbones_are_explained(backbone, words):
+    with pytest.raises(ValueError, match=words):
+        PoseNetwork(backbone=backbone, heads=COCO_HEADS)
+
+
+def test_bad_depths_and_images_are_explained():
+    for kind in (ResNet, ShuffleNetV2K):
+        with pytest.raises(ValueError, match="depth 17"):
+            kind(depth=17)
+    with pytest.raises(UserError, match=r"found shape \(1, 1, 65, 65\)"):
+        network("small")(torch.empty(1, 1, 65, 65, device="meta"))
+    assert SmallResNet().channels == 128
+
+
+class Patches(nn.Module):
+    """A stand-in for a network of timm that cuts images into patches: maps of strides 4, 8, 16, 32."""
+
+    def __init__(self, out_indices=(0, 1, 2, 3), output_fmt="NCHW", width=6):
+        super().__init__()
+        self.wanted, self.output_fmt = [range(4)[place] for place in out_indices], output_fmt
+        self.convolutions = nn.ModuleList(
+            nn.Conv2d(3 if i == 0 else width, width, 4 if i == 0 else 2, 4 if i == 0 else 2) for i in range(4)
+        )
+        self.feature_info = SimpleNamespace(
+            reduction=lambda: [4 * 2**place for place in self.wanted], channels=lambda: [width for _ in self.wanted]
+        )
+
+    def forward(self, x):
+        maps = []
+        for convolution in self.convolutions:
+            x = convolution(x)
+            maps.append(x.permute(0, 2, 3, 1) if self.output_fmt == "NHWC" else x)
+        return [maps[place] for place in self.wanted]
+
+
+@pytest.mark.parametrize("output_fmt", ["NCHW", "NHWC"])
+def test_timm_backbone(output_fmt, monkeypatch):
+    calls = []
+
+    def create_model(name, pretrained, features_only, **options):
+        calls.append((name, pretrained, features_only, options))
+        return Patches(output_fmt=output_fmt, **options)
+
+    module = ModuleType("timm")
+    module.create_model = create_model
+    monkeypatch.setitem(sys.modules, "timm", module)
+    backbone = {"name": "timm", "model": "patches", "pretrained": True, "options": {"width": 10}}
+    built = PoseNetwork(backbone=backbone, heads=COCO_HEADS)
+    assert calls[-1] == ("patches", True, True, {"out_indices": (2,), "width": 10})
+    assert [pretrained for _, pretrained, _, _ in calls[:-1]] == [False]  # weights are fetched once
+    assert (built.stride, built.base_net.channels) == (16, 10)
+    for height, width in ((65, 65), (193, 97)):
+        cells = ((height - 1) // 8 + 1, (width - 1) // 8 + 1)
+        assert built(torch.randn(1, 3, height, width))["cif"].shape == (1, 17, 5, *cells)
+    assert PoseNetwork(backbone={**backbone, "max_stride": 8}, heads=COCO_HEADS).stride == 8
+    with pytest.raises(ValueError, match=r"max_stride 2: patches has maps of stride 4, 8, 16, 32"):
+        PoseNetwork(backbone={**backbone, "max_stride": 2}, heads=COCO_HEADS)
+    with pytest.raises(ValueError, match=r"'patches': timm refuses .*hight"):
+        PoseNetwork(backbone={**backbone, "options": {"hight": 1}}, heads=COCO_HEADS)
+
+
+def test_timm_is_asked_for_by_its_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "timm", None)
+    with pytest.raises(UserError, match=r"figura\[timm\]"):
+        PoseNetwork(backbone={"name": "timm", "model": "resnet18"}, heads=COCO_HEADS)

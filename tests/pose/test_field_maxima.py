@@ -1,0 +1,93 @@
+"""The score of field maxima against distances by hand."""
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from models.engine.dump import Dump, Table, write_value
+from models.engine.errors import UserError
+from models.engine.scores import Bootstrap
+from models.pose.scores import FieldMaxima, maxima
+
+STRIDE = 8
+
+
+def field(peaks: dict[tuple[int, int], float], offset: tuple[float, float] = (0.0, 0.0)) -> np.ndarray:
+    """A decoded field of 6 x 7 cells with confidences at (column, row); vectors point `offset` cells away."""
+    found = np.zeros((5, 6, 7), np.float32)
+    for (column, row), confidence in peaks.items():
+        found[1, row, column] = confidence
+    found[2], found[3] = np.mgrid[:6, :7][::-1] + np.array(offset, np.float32)[:, None, None]
+    return found
+
+
+def test_maxima_are_confident_cells_that_no_neighbour_exceeds():
+    one = field({(1, 1): 0.9, (2, 1): 0.8, (5, 4): 0.5, (0, 5): 0.2}, offset=(0.25, -0.5))
+    assert sorted(maxima(one, 0.3).tolist()) == [[1.25, 0.5], [5.25, 3.5]]
+    assert maxima(one, 0.95).tolist() == [[1.25, 0.5]]  # none is: the most confident alone
+
+
+def dump(folder, images):
+    table = Table(folder / "instances.csv")
+    for index, (fields, joints, height) in enumerate(images):
+        files = {}
+        for name, value in (("cif", fields), ("joints", joints)):
+            files[f"file.{name}"] = f"fields/{index}.{name}.npy"
+            write_value(folder / files[f"file.{name}"], torch.from_numpy(value))
+        table.add({"mode": "fields", "index": index, "height": height, **files})
+    table.close()
+    return Dump(folder)
+
+
+SCORE = FieldMaxima("fields", "cif", "joints", "height", STRIDE, 0.3)
+
+
+def test_distances_in_heights(tmp_path):
+    near = np.stack([field({(2, 3): 0.9}), field({(4, 1): 0.1})])
+    joints = np.array([[16.0, 21.0, 2.0], [32.0, 8.0, 2.0]], np.float32)  # 3 px from (16, 24); on the cell
+    hidden = np.array([[0.0, 0.0, 1.0], [32.0, 14.0, 2.0]], np.float32)  # hidden ones do not count; 6 px
+    several = np.zeros((2, 3), np.float32)
+    score = SCORE(
+        dump(tmp_path, [(near, joints, 30.0), (near, hidden, 60.0), (near, several, 0.0)]), Bootstrap(20, 0.9, 0)
+    )
+    assert score["distance"]["value"] == pytest.approx(((3 / 30 + 0) / 2 + 6 / 60) / 2)
+    assert score["confident"] == pytest.approx(1 / 3)
+    assert (score["joints"], score["images"]) == (3, 2)
+
+
+def test_no_image_with_one_person(tmp_path):
+    empty = np.zeros((2, 3), np.float32)
+    with pytest.raises(UserError, match="no image shows exactly one person"):
+        SCORE(dump(tmp_path, [(np.stack([field({})] * 2), empty, 0.0)]), Bootstrap(20, 0.9, 0))
+
+
+def test_field_pictures_show_target_and_prediction():
+    from models.engine.injectors import Networks
+    from models.engine.state import State
+    from models.pose import FieldPictures
+
+    target = np.full((1, 1, 5, 6, 7), np.nan, np.float32)
+    target[:, :, 0] = 0
+    target[0, 0, :, 2, 3] = (1, 0.2, 0.1, 0.01, 1.5)
+    prediction = field({(3, 2): 0.8})[None, None]
+    state = State(
+        {
+            "index": torch.tensor([40]),
+            "image": torch.zeros(1, 3, 41, 49),
+            "cif": torch.from_numpy(prediction),
+            "t": torch.from_numpy(target),
+        }
+    )
+    FieldPictures("image", "cif", "t", "cif", 0, STRIDE, "picture", zoom=2)(state, Networks({}, {}), 0)
+    picture: Tensor = state["picture"]
+    assert picture.shape == (1, 3, 82, 4 * 98)
+    assert picture.abs().max() <= 1
+    confidence = picture[0, :, :, : 2 * 98].unflatten(2, (2, 98))
+    blank = confidence[:, 5, :, 5]
+    for place in range(2):  # the cell at (24, 16) px is coloured in both, a corner in neither
+        assert (confidence[:, 32, place, 48] - blank[:, place]).abs().max() > 0.3
+    FieldPictures("image", "cif", "t", "cif", 0, STRIDE, "grey", every=20)(state, Networks({}, {}), 0)
+    assert torch.equal(state["grey"], state["picture"])
+    FieldPictures("image", "cif", "t", "cif", 0, STRIDE, "none", every=50)(state, Networks({}, {}), 0)
+    assert state["none"].unique().numel() == 1

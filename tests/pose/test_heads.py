@@ -1,0 +1,137 @@
+"""Composite heads against their layout written out in NumPy, and decoding against its formulas."""
+
+import numpy as np
+import pytest
+import torch
+
+from models.pose.heads import LAYOUTS, CompositeHead
+from models.pose.networks import PoseNetwork
+
+COMPONENTS = {"cif": 5, "caf": 8, "cifdet": 6}
+
+
+def written_out(features, weight, bias, fields, components, upsample):
+    """Every value of every cell by itself; the fields of one image, float64."""
+    channels, rows, columns = features.shape
+    cropped = (upsample - 1) // 2
+    shape = (fields, components, upsample * (rows - 1) + 1, upsample * (columns - 1) + 1)
+    out = np.zeros(shape)
+    for f, k, y, x in np.ndindex(*shape):
+        full_y, full_x = y + cropped, x + cropped
+        row = (f * components + k) * upsample**2 + (full_y % upsample) * upsample + full_x % upsample
+        cell = features[:, full_y // upsample, full_x // upsample]
+        out[f, k, y, x] = weight[row] @ cell + bias[row]
+    assert channels == weight.shape[1]
+    return out
+
+
+@pytest.mark.parametrize("kind", COMPONENTS)
+@pytest.mark.parametrize("upsample", [1, 2, 3, 4])
+def test_layout_and_shape(kind, upsample):
+    torch.manual_seed(0)
+    head = CompositeHead(7, kind=kind, fields=3, upsample=upsample).double()
+    features = torch.randn(2, 7, 4, 5, dtype=torch.float64)
+    with torch.no_grad():
+        found = head(features.contiguous(memory_format=torch.channels_last))
+    assert found.is_contiguous()
+    weight, bias = head.conv.weight.detach().numpy()[:, :, 0, 0], head.conv.bias.detach().numpy()
+    for image, fields in zip(features.numpy(), found.numpy(), strict=True):
+        assert np.allclose(fields, written_out(image, weight, bias, 3, COMPONENTS[kind], upsample), atol=1e-12)
+
+
+def numpy_decoded(kind, raw):
+    """The specification's rules, component by component."""
+    out = raw.astype(np.float64).copy()
+    rows, columns = np.indices(raw.shape[-2:])
+    out[:, :, 1] = 1 / (1 + np.exp(-raw[:, :, 1]))
+    places = {"cif": [2], "caf": [2, 4], "cifdet": [2]}[kind]
+    scales = {"cif": [4], "caf": [6, 7], "cifdet": []}[kind]
+    for x in places:
+        out[:, :, x] += columns
+        out[:, :, x + 1] += rows
+    for s in scales:
+        out[:, :, s] = np.log1p(np.exp(raw[:, :, s]))
+    return out
+
+
+@pytest.mark.parametrize("kind", COMPONENTS)
+def test_decoding(kind):
+    torch.manual_seed(1)
+    head = CompositeHead(6, kind=kind, fields=2)
+    features = torch.randn(2, 6, 4, 6)
+    with torch.no_grad():
+        raw, decoded = head(features), head(features, decode=True)
+    assert np.allclose(decoded.numpy(), numpy_decoded(kind, raw.numpy()), atol=1e-5)
+    assert np.allclose(raw.numpy(), head(features).detach().numpy(), atol=0)  # decoding left nothing behind
+
+
+def test_decoding_is_in_float32():
+    head = CompositeHead(4, kind="cif", fields=1, upsample=1).bfloat16()
+    with torch.no_grad():
+        head.conv.weight.zero_()
+        head.conv.bias.copy_(torch.tensor([0.0, 0.0, 0.25, 0.0, 0.0]))
+        places = head(torch.zeros(1, 4, 1, 300, dtype=torch.bfloat16), decode=True)[0, 0, 2, 0]
+    assert places.dtype == torch.float32
+    assert places.tolist() == [column + 0.25 for column in range(300)]
+
+
+def test_dropout_drops_whole_channels_in_training():
+    torch.manual_seed(0)
+    head = CompositeHead(5, kind="cif", fields=1, upsample=1, dropout=0.5)
+    with torch.no_grad():
+        head.conv.weight.copy_(torch.eye(5)[:, :, None, None])
+        head.conv.bias.zero_()
+    ones = torch.ones(64, 5, 3, 3)
+    dropped = head(ones)[:, 0]
+    assert set(dropped.unique().tolist()) == {0.0, 2.0}
+    assert (dropped == dropped[:, :, :1, :1]).all()
+    assert (head.eval()(ones) == 1).all()
+
+
+def test_layouts_count_their_components():
+    assert {kind: layout.components for kind, layout in LAYOUTS.items()} == COMPONENTS
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"fields": 0}, "fields 0"),
+        ({"fields": 2, "upsample": 0}, "upsample 0"),
+        ({"fields": 2, "dropout": 1.0}, "dropout"),
+        ({"fields": 2, "upsample": 3}, "divisor of the backbone's stride 16"),
+        ({}, "fields: missing"),
+        ({"fields": 2.5}, "expected an integer"),
+        ({"fields": 2, "upsampel": 2}, "did you mean 'upsample'"),
+        ({"fields": 2, "kind": "cfi"}, "kind: found 'cfi'"),
+    ],
+)
+def test_bad_heads_are_explained(settings, words):
+    with pytest.raises(ValueError, match=words):
+        PoseNetwork(backbone={"name": "small"}, heads={"cif": settings})
+
+
+def test_heads_by_name_and_kind():
+    heads = {
+        "cif": {"fields": 17, "upsample": 1},
+        "caf25": {"kind": "caf", "fields": 25},
+        "cifdet": {"fields": 3, "upsample": 4},
+    }
+    network = PoseNetwork(backbone={"name": "small"}, heads=heads)
+    assert network.stride == 16
+    assert network.head_strides == {"cif": 16, "caf25": 8, "cifdet": 4}
+    found = {name: tuple(fields.shape) for name, fields in network(torch.zeros(2, 3, 97, 129)).items()}
+    assert found == {"cif": (2, 17, 5, 7, 9), "caf25": (2, 25, 8, 13, 17), "cifdet": (2, 3, 6, 25, 33)}
+    with pytest.raises(ValueError, match=r"heads.caf25.kind: missing"):
+        PoseNetwork(backbone={"name": "small"}, heads={"caf25": {"fields": 25}})
+    with pytest.raises(ValueError, match="at least one"):
+        PoseNetwork(backbone={"name": "small"}, heads={})
+
+
+def test_decoding_is_apart_from_the_mode():
+    torch.manual_seed(0)
+    network = PoseNetwork(backbone={"name": "small"}, heads={"cif": {"fields": 2}}).eval()
+    image = torch.randn(1, 3, 65, 65)
+    with torch.no_grad():
+        raw = network(image)["cif"]
+        decoded = network(image, decode=True)["cif"]
+    assert np.allclose(decoded.numpy(), numpy_decoded("cif", raw.numpy()), atol=1e-5)

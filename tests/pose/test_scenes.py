@@ -1,0 +1,291 @@
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from models.engine.errors import UserError
+from models.people.coco import KEYPOINTS
+from models.pose.scenes import Augmentation, Scenes
+
+REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real"
+needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {REAL}")
+
+HEIGHT, WIDTH, SIDE = 60, 80, 81
+CIF = {"cif": {"kind": "cif", "stride": 8}}
+DETECTION = {"boxes": {"kind": "cifdet", "categories": 2, "stride": 8}}
+CATEGORIES = [{"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}, {"id": 2, "name": "ball"}]
+
+
+def annotation(number, image, box=(10, 10, 40, 40), *, joints=(), category=1, **extra):
+    record = {"id": number, "image_id": image, "category_id": category, "bbox": list(box), "iscrowd": 0} | extra
+    if category == 1:
+        flat = [0] * 51
+        for place, x, y, visibility in joints:
+            flat[3 * place : 3 * place + 3] = x, y, visibility
+        record = {"keypoints": flat} | record
+    return record
+
+
+ANNOTATIONS = [
+    annotation(21, 3, joints=[(0, 30, 20, 2), (9, 40, 30, 1)]),
+    annotation(12, 1, joints=[(0, 50, 25, 2)]),
+    annotation(11, 1, (60, 2, 8, 8), category=2),
+    annotation(13, 1, (0, 30, 20, 20), iscrowd=1),
+    annotation(31, 5, (5, 5, 10, 10)),  # a person without keypoints
+    annotation(41, 7, (5, 5, 10, 10), iscrowd=1),
+    annotation(51, 8, (20, 20, 30, 10), category=2),
+]
+
+
+@pytest.fixture
+def make(tmp_path):
+    def make_dataset(annotations=ANNOTATIONS, *, heads=CIF, categories=CATEGORIES, side=SIDE, **arguments):
+        (tmp_path / "images").mkdir(exist_ok=True)
+        images = []
+        for number in (5, 3, 1, 7, 8, 9):
+            picture = np.random.default_rng(number).integers(256, size=(HEIGHT, WIDTH, 3)).astype(np.uint8)
+            cv2.imwrite(str(tmp_path / f"images/{number}.png"), picture)
+            images.append({"id": number, "file_name": f"{number}.png", "height": HEIGHT, "width": WIDTH})
+        content = {"images": images, "annotations": annotations, "categories": categories}
+        (tmp_path / "train.json").write_text(json.dumps(content))
+        return Scenes(root=str(tmp_path), split="train", side=side, heads=heads, **arguments)
+
+    return make_dataset
+
+
+def ids(dataset):
+    return [dataset.example(place, np.random.default_rng(0))["image_id"] for place in range(len(dataset))]
+
+
+def augmentation(**geometry):
+    return Augmentation.model_validate({"geometry": geometry})
+
+
+def test_example_without_augmentation(make):
+    dataset = make(heads=CIF | DETECTION)
+    example = dataset.example(0, np.random.default_rng(0))
+    assert set(example) == {"image", "index", "image_id", "valid_area", "cif_target", "boxes_target"}
+    assert (example["index"], example["image_id"]) == (0, 1)
+    # 80 x 60 becomes 81 x 60 (60.75, truncated): 10 rows above.
+    np.testing.assert_allclose(example["valid_area"], [0, 10, 80, 59])
+    assert example["image"].shape == (3, SIDE, SIDE)
+    assert example["image"].dtype == np.float32
+    first = np.random.default_rng(1).integers(256, size=(HEIGHT, WIDTH, 3)).astype(np.uint8)[0, 0, ::-1]
+    mean, std = np.array([0.485, 0.456, 0.406]), np.array([0.229, 0.224, 0.225])
+    np.testing.assert_allclose(example["image"][:, 10, 0], (first / 255 - mean) / std, atol=1e-5)
+    np.testing.assert_allclose(example["image"][:, 0, 0], (np.array([124, 116, 104]) / 255 - mean) / std, atol=1e-5)
+
+
+def test_targets_are_those_of_the_moved_annotations(make):
+    example = make(heads=CIF | DETECTION).example(0, np.random.default_rng(0))
+    nose = np.array([50 * 80 / 79, 25 + 10]) / 8  # in cells: (6.33, 4.375)
+    target = example["cif_target"]
+    assert target.shape == (17, 5, 11, 11)
+    np.testing.assert_allclose(target[0, :3, 4, 6], [1, *(nose - (6, 4))], atol=1e-5)
+    assert not (target[1:, 0] == 1).any()
+    assert np.isnan(target[0, 0, 7, 1])  # the crowd region
+    ball = np.array([(60 + 4) * 80 / 79, 2 + 4 + 10]) / 8  # (8.1, 2)
+    np.testing.assert_allclose(example["boxes_target"][1, :3, 2, 8], [1, *(ball - (8, 2))], atol=1e-5)
+    np.testing.assert_allclose(example["boxes_target"][1, 3:5, 2, 8], [8 / 8 * 80 / 79, 1], atol=1e-5)
+    assert (example["boxes_target"][0, 0] == 1).any()  # the person
+
+
+def test_images_by_id_that_have_what_is_to_be_learned(make):
+    assert ids(make()) == [1, 3]
+    assert ids(make(heads=DETECTION)) == [1, 3, 5, 8]
+    assert ids(make(heads=CIF | DETECTION, min_keypoint_annotations=0)) == [1, 3, 5, 8]
+    assert ids(make(min_keypoint_annotations=0)) == [1, 3, 5]
+    assert ids(make(min_keypoint_annotations=0, keep_empty=True)) == [1, 3, 5, 7, 8, 9]
+    assert ids(make(image_ids=(3,))) == [3]
+    two = [*ANNOTATIONS, annotation(22, 3, joints=[(4, 50, 50, 1)])]
+    assert ids(make(two, min_keypoint_annotations=2)) == [3]
+
+
+def test_annotations_of_an_image_by_id_whatever_the_order_in_the_file(make):
+    view = make(heads=CIF | DETECTION).view(0, np.random.default_rng(0))
+    assert view.objects.ids.tolist() == [11, 12, 13]
+    assert view.objects.categories.tolist() == [1, 0, 0]
+    assert view.people.ids.tolist() == [12, 13]
+    assert view.people.crowd.tolist() == [False, True]
+    assert make(heads=DETECTION).view(0, np.random.default_rng(0)).objects.ids.tolist() == [11, 12, 13]
+
+
+def test_names_are_known_without_files():
+    names = Scenes.provides({"heads": CIF | DETECTION, "root": "nowhere"})
+    assert names == ("image", "index", "image_id", "valid_area", "cif_target", "boxes_target")
+
+
+def test_flip_swaps_sides(make):
+    dataset = make(augmentation=augmentation(horizontal_flip={"chance": 1.0}))
+    people = dataset.view(1, np.random.default_rng(0)).people
+    assert people.keypoints[0, 9, 2] == 0
+    np.testing.assert_allclose(people.keypoints[0, 10], [(79 - 40) * 80 / 79, 30 + 10, 1], atol=1e-4)
+    make(heads=DETECTION, augmentation=augmentation(horizontal_flip={"chance": 1.0})).example(
+        0, np.random.default_rng(0)
+    )
+
+
+def test_what_leaves_the_picture_is_dropped_or_ignored(make):
+    people = [
+        annotation(1, 3, (0, 0, 80, 60), joints=[(0, 40, 30, 2)]),
+        annotation(2, 3, (0, 0, 6, 60), joints=[(0, 3, 30, 2)]),
+        annotation(3, 3, (5, 10, 10, 10), joints=[(0, 9, 15, 2)]),
+        annotation(4, 3, (50, 10, 3, 10), joints=[(0, 51, 15, 2)]),
+    ]
+    shape = {"rescale": {"relative": (1.0, 1.0)}, "crop": {"margin": 0.0}}
+    # A square of 61: x from an offset in [0, 19] to 60 more.
+    dataset = make(people, side=61, augmentation=augmentation(**shape, ignore_small=4.0, ignore_cut=0.75))
+    offsets = set()
+    for seed in range(60):
+        scene = dataset.view(0, np.random.default_rng(seed)).people
+        left = 40 - float(scene.keypoints[0, 0, 0])
+        offsets.add(round(left))
+        kept = [1] + [2] * (left < 6) + [3] * (left < 15) + [4]
+        assert scene.ids.tolist() == kept
+        expected = {1: 60 * 59 / (80 * 60) <= 0.75, 2: left >= 1.5, 3: left >= 7.5, 4: True}
+        assert scene.crowd.tolist() == [expected[one] for one in kept]
+        np.testing.assert_allclose(scene.boxes[0], [0, 0, 60, 59], atol=1e-4)
+    assert {0, 19} <= offsets
+
+
+def test_pixels_vary_without_moving(make):
+    geometry = {"rotation": {"chance": 1.0, "degrees": (-20.0, 20.0)}, "padding": (0, 254)}
+    plain = make(augmentation=augmentation(**geometry))
+    settings = {
+        "geometry": geometry,
+        "blur": {"chance": 1.0, "sigma": (1.0, 2.0)},
+        "pixels": {"greyscale": {"chance": 1.0, "method": "average"}},
+    }
+    varied = make(augmentation=Augmentation.model_validate(settings))
+    one, other = (dataset.view(1, np.random.default_rng(4)) for dataset in (plain, varied))
+    np.testing.assert_array_equal(one.people.keypoints, other.people.keypoints)
+    np.testing.assert_array_equal(one.valid_area, other.valid_area)
+    grey = other.picture.astype(int)
+    assert (grey[..., 0] == grey[..., 2]).all()
+    inner = (slice(30, 50), slice(30, 50))
+    assert grey[inner].std() < 0.5 * one.picture[inner].mean(axis=2).std()
+
+
+def test_examples_follow_the_random_state(make):
+    dataset = make(
+        augmentation=augmentation(rotation={"chance": 1.0, "degrees": (-20.0, 20.0)}, horizontal_flip={"chance": 0.5})
+    )
+    first, again, other = (dataset.example(0, np.random.default_rng(seed)) for seed in (1, 1, 2))
+    for name in first:
+        np.testing.assert_array_equal(first[name], again[name])
+    assert not np.array_equal(first["image"], other["image"])
+
+
+@pytest.mark.parametrize(
+    ("annotations", "heads", "words"),
+    [
+        ([annotation(77, 1, joints=[(0, 1, 1, 2)], keypoints=[1, 2, 2] * 5)], CIF, ["15 numbers", "17 keypoints"]),
+        ([annotation(77, 1, category=9)], CIF, ["category_id 9", "[1, 2]"]),
+        (
+            [annotation(77, 1, category=2)],
+            {"d": {"kind": "cifdet", "categories": 1, "stride": 8}},
+            ["category_id 2", "1 to 1"],
+        ),
+        ([annotation(77, 1, (5, 5, 0, 10))], CIF, ["[5, 5, 0, 10]", "no area"]),
+        ([annotation(77, 1, (5, 5, 10))], CIF, ["[5, 5, 10]", "four numbers"]),
+        ([annotation(77, 4)], CIF, ["image_id 4"]),
+    ],
+)
+def test_bad_annotations_are_named(make, annotations, heads, words):
+    with pytest.raises(UserError) as error:
+        make(annotations, heads=heads)
+    for word in ["train.json: annotation 77", *words]:
+        assert word in str(error.value)
+
+
+def test_bad_files_and_filters_are_named(make, tmp_path):
+    with pytest.raises(UserError, match=r"train\.json: none of 6 images .* lower min_keypoint_annotations"):
+        make(min_keypoint_annotations=5)
+    with pytest.raises(UserError, match=r"none of 6 images"):
+        make([])
+    with pytest.raises(UserError, match=r"image_ids: \[4\] are none"):
+        make(image_ids=(3, 4))
+    with pytest.raises(UserError, match=r"person has 3 keypoints.*skeleton has 17"):
+        make(categories=[{"id": 1, "name": "person", "keypoints": ["a", "b", "c"]}, CATEGORIES[1]])
+    with pytest.raises(UserError, match=r"found \['ball'\], but none is named 'person'"):
+        make([], categories=CATEGORIES[1:])
+    dataset = make()
+    (tmp_path / "images/1.png").write_bytes(b"no picture")
+    with pytest.raises(UserError, match=r"1\.png: cannot be read"):
+        dataset.example(0, np.random.default_rng(0))
+    with pytest.raises(UserError, match=r"test\.json: no such file"):
+        Scenes(root=str(tmp_path), split="test", side=SIDE, heads=CIF)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"heads": {}}, "at least one"),
+        ({"heads": {"a": {"kind": "cifs", "stride": 8}}}, r"heads\.a\.kind 'cifs' \(did you mean 'cif'\?\)"),
+        ({"heads": {"a": {"kind": "cif", "strid": 8}}}, r"heads\.a\.strid \(did you mean 'stride'\?\)"),
+        ({"heads": {"a": {"kind": "cif"}}}, r"heads\.a: .*stride"),
+        ({"heads": {"a": {"kind": "caf", "stride": 8, "connections": "all"}}}, r"heads\.a: .*all"),
+        ({"side": 1}, "side 1"),
+        ({"std": (1.0, 0.0, 1.0)}, "std"),
+    ],
+)
+def test_bad_arguments_are_named(make, arguments, words):
+    with pytest.raises(ValueError, match=words):
+        make(**arguments)
+
+
+def test_another_skeleton(make):
+    skeleton = {
+        "keypoints": ["tip", "left_end", "right_end"],
+        "sigmas": [0.1, 0.1, 0.1],
+        "connections": [["tip", "left_end"], ["tip", "right_end"]],
+        "standing_pose": [[0, 1], [-1, 0], [1, 0]],
+    }
+    categories = [{"id": 1, "name": "person", "keypoints": skeleton["keypoints"]}]
+    heads = CIF | {"caf": {"kind": "caf", "stride": 8}}
+    star = [annotation(1, 3, keypoints=[20, 20, 2, 40, 30, 2, 0, 0, 0])]
+    flipped = augmentation(horizontal_flip={"chance": 1.0})
+    example = make(star, categories=categories, skeleton=skeleton, heads=heads, augmentation=flipped).example(
+        0, np.random.default_rng(0)
+    )
+    assert example["cif_target"].shape == (3, 5, 11, 11)
+    assert [(example["cif_target"][field, 0] == 1).any() for field in range(3)] == [True, False, True]
+    assert [(example["caf_target"][field, 0] == 1).any() for field in range(2)] == [False, True]
+
+
+@needs_real
+def test_real_images():
+    heads = CIF | {"caf": {"kind": "caf", "stride": 8}, "det": {"kind": "cifdet", "categories": 91, "stride": 8}}
+    settings = {
+        "horizontal_flip": {"chance": 0.5},
+        "rescale": {"relative": (0.25, 2.0), "stretch": (0.75, 1.33)},
+        "orientation_invariant": {"chance": 0.1},
+        "rotation": {"chance": 0.4, "degrees": (-30.0, 30.0)},
+        "padding": (0, 254),
+    }
+    dataset = Scenes(root=str(REAL), split="annotations", side=161, heads=heads, augmentation=augmentation(**settings))
+    shown = 0
+    for place in range(0, len(dataset), 4):
+        example = dataset.example(place, np.random.default_rng(place))
+        assert np.isfinite(example["image"]).all()
+        x, y, width, height = example["valid_area"]
+        assert x >= 0
+        assert y >= 0
+        assert x + width <= 160
+        assert y + height <= 160
+        shown += int(np.nansum(example["cif_target"][:, 0]) > 0)
+    assert shown > 10
+
+
+def test_joints_of_the_only_person(make):
+    dataset = make(joints=True)
+    assert {"joints", "height"} <= set(Scenes.provides({"heads": CIF, "joints": True})) & set(dataset.names)
+    examples = {e["image_id"]: e for e in (dataset.example(i, np.random.default_rng(0)) for i in range(len(dataset)))}
+    alone = examples[3]  # (30, 20) of 80 x 60 pixels becomes (30 * 80/79, 20 * 59/59 + 10)
+    np.testing.assert_allclose(alone["joints"][0], [30 * 80 / 79, 20 * 59 / 59 + 10, 2], atol=1e-4)
+    assert alone["joints"][9, 2] == 1
+    assert alone["height"] == pytest.approx(40 * 59 / 59, rel=1e-3)
+    assert not examples[1]["joints"].any()  # a person and a crowd
+    assert examples[1]["height"] == 0
