@@ -1,0 +1,77 @@
+"""One training step of recipes/pose.yaml, with its data pipeline and without: images a second, share of the convolution peak.
+
+`step` runs on one batch again and again, `with data` reads, warps and encodes each batch in the same process, as the recipe's
+`workers: 0` does. Multiply-adds are three times those of a forward; the peak is this machine's fastest plain convolution,
+measured in the same process.
+
+`python -m bench.pose_step [--threads 2] [--backbone small] [--side 161]`, after `dvc repro prepare@people`.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bench.table import SECONDS, seconds, show
+from bench.vunet_step import peak
+from models.engine.recipe import check_recipe
+from models.engine.trainer import Trainer
+from models.engine.yaml12 import read_yaml
+
+RECIPE = Path("recipes/pose.yaml")
+
+
+def multiply_adds(network: nn.Module, image: Tensor) -> float:
+    """Return the multiply-adds of a network's convolutions in one forward."""
+    total = 0
+
+    def count(layer: nn.Module, _: object, output: Tensor) -> None:
+        nonlocal total
+        assert isinstance(layer, nn.Conv2d)
+        total += output.numel() * layer.weight[0].numel()
+
+    handles = [m.register_forward_hook(count) for m in network.modules() if isinstance(m, nn.Conv2d)]
+    with torch.no_grad():
+        network(image)
+    for handle in handles:
+        handle.remove()
+    return total
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.pose_step")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--backbone", default="small")
+    parser.add_argument("--side", type=int, default=161)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    content: dict[str, Any] = read_yaml(RECIPE)
+    content["networks"]["network"]["backbone"] = {"name": given.backbone}
+    for split in ("train", "validation"):
+        content["data"][split]["scenes"]["side"] = given.side
+    content["runtime"] |= {"trackers": [], "progress": False}
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = Trainer(check_recipe(content, RECIPE), Path(folder))
+    batches = iter(trainer.loaders.train(0))
+    batch = next(batches)
+    size = len(batch["image"])
+    madds = 3 * multiply_adds(trainer.networks.live["network"], batch["image"])
+    times = {
+        "data": seconds(lambda: next(batches), budget=2 * SECONDS),
+        "step": seconds(lambda: trainer.train_op(batch), budget=4 * SECONDS),
+        "with data": seconds(lambda: trainer.train_op(next(batches)), budget=4 * SECONDS),
+    }
+    fastest = peak()
+    rows: list[list[object]] = [["", "ms a batch", "images/s", "ratio to step", "Gmadd/s", "share of peak"]]
+    for name, time in times.items():
+        rate = madds / time if name != "data" else 0.0
+        rows.append([name, time * 1e3, size / time, time / times["step"], rate / 1e9, rate / fastest])
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""The proof that a pose recipe can learn: a few images by heart, then every visible keypoint is found in its field.
+
+Usage: python -m stages.overfit_pose RECIPE RUN [--images 4] [--root FOLDER] [--split train] [--side PIXELS] [--steps 400]
+
+Takes the first images without crowd region, as they are (no augmentation), trains on them alone and looks for a confident
+maximum of the confidence field within one stride of each visible keypoint. Writes RUN/losses.png and RUN/fields.png and a
+table; exit code 1 where a keypoint is missed. Not part of the DAG.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+
+from models.engine.curves import draw_curves
+from models.engine.errors import UserError
+from models.engine.pictures import save_picture, side_by_side
+from models.engine.recipe import check_recipe, load_recipe
+from models.engine.trainer import Trainer
+from models.engine.yaml12 import read_yaml
+from models.pose.pictures import confidence_picture, picture_of, predicted_field, target_field, vectors_picture
+from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD, Scenes
+from models.pose.scores import VISIBLE, maxima
+from stages.command import run
+
+CONFIDENT = 0.3
+SHOWN = 0  # the field that fields.png shows: the nose's
+
+
+def main(arguments: list[str]) -> None:
+    """Train on a few images and look for their keypoints."""
+    parser = argparse.ArgumentParser(prog="python -m stages.overfit_pose", description=__doc__.splitlines()[0])
+    parser.add_argument("recipe", type=Path, help="params file, such as recipes/pose.yaml")
+    parser.add_argument("run", type=Path, help="folder to write, such as runs/overfit")
+    parser.add_argument("--images", type=int, default=4)
+    parser.add_argument("--root", help="prepared dataset; the recipe's unless given")
+    parser.add_argument("--split", default="train")
+    parser.add_argument("--side", type=int, help="pixels, a multiple of 16 plus one; the recipe's unless given")
+    parser.add_argument("--steps", type=int, default=400)
+    given = parser.parse_args(arguments)
+    load_recipe(given.recipe)  # a fault is better told of the file as it stands
+    content = few_images(read_yaml(given.recipe), given)
+    trainer = Trainer(check_recipe(content, given.recipe), given.run)
+    trainer.fit()
+    (data,) = trainer.loaders.train_data.values()
+    assert isinstance(data, Scenes)
+    train, validation = (pd.read_csv(given.run / "history" / f"{split}.csv") for split in ("train", "validation"))
+    draw_curves(train, validation, given.run / "losses.png")
+    missed = judge(trainer.networks.ema["network"], data, given.run)
+    if missed:
+        raise UserError(f"{missed} visible keypoints have no confident maximum within one stride; try more --steps")
+
+
+def few_images(content: dict[str, Any], given: argparse.Namespace) -> dict[str, Any]:
+    """Return a recipe's content with the first images without crowd as both splits, and a schedule that fits."""
+    (entry,) = content["data"]["train"].values()
+    entry = entry | {"root": given.root or entry["root"], "split": given.split, "side": given.side or entry["side"]}
+    entry = {key: value for key, value in entry.items() if key not in ("weight", "augmentation")}
+    whole = Scenes(**{key: value for key, value in entry.items() if key != "type"})
+    calm = [row for row in whole.rows if not whole.table.annotations(int(row)).crowd.any()]
+    if len(calm) < given.images:
+        raise UserError(f"{whole.table.path}: {len(calm)} images have no crowd region, {given.images} are asked for")
+    entry["image_ids"] = [int(whole.table.image_ids[row]) for row in calm[: given.images]]
+    content["data"] = {
+        "train": {"few": entry},
+        "validation": {"few": entry | {"joints": True}},
+        "batch_size": given.images,
+    }
+    for step in content["steps"].values():
+        step["lr_schedule"] = {
+            "type": "WarmUp", "steps": 20,
+            "then": {"type": "Cosine", "start": given.steps // 2, "end": given.steps, "from": 1.0, "to": 0.02},
+        }  # fmt: skip
+    content["train"] |= {"steps": given.steps, "epochs": None, "evaluate_every": given.steps // 4, "record_every": 5}
+    content["runtime"] |= {"log_every": given.steps // 8, "trackers": []}
+    return content
+
+
+@torch.no_grad()
+def judge(network: torch.nn.Module, data: Scenes, folder: Path) -> int:
+    """Print how far each image's visible keypoints are from their maxima; return how many are missed."""
+    rows, missed = [], 0
+    stride = data.encoders["cif"].stride
+    print(f"{'image':>8} {'visible':>8} {'found':>6} {'farthest px':>12}")
+    for index in range(len(data)):
+        view, example = data.view(index, np.random.default_rng(0)), data.example(index, np.random.default_rng(0))
+        fields = network.eval()(torch.from_numpy(example["image"])[None], decode=True)["cif"][0].numpy()
+        distances = [
+            float(np.linalg.norm(maxima(fields[joint], CONFIDENT) * stride - keypoints[joint, :2], axis=1).min())
+            for keypoints in view.people.keypoints
+            for joint in np.flatnonzero(keypoints[:, 2] >= VISIBLE)
+            if ((keypoints[joint, :2] >= 0) & (keypoints[joint, :2] <= data.side - 1)).all()
+        ]
+        found = sum(distance <= stride for distance in distances)
+        missed += len(distances) - found
+        print(f"{example['image_id']:>8} {len(distances):>8} {found:>6} {max(distances, default=0.0):>12.2f}")
+        picture = picture_of(example["image"], IMAGENET_MEAN, IMAGENET_STD)
+        shown = target_field("cif", example["cif_target"][SHOWN]), predicted_field("cif", fields[SHOWN])
+        rows.append(
+            [confidence_picture(picture, field, stride, 2) for field in shown]
+            + [vectors_picture(picture, field, stride, 2) for field in shown]
+        )
+    save_picture(folder / "fields.png", side_by_side(rows, ["target", "prediction", "target", "prediction"]))
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

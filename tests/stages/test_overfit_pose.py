@@ -1,0 +1,57 @@
+"""The overfitting proof, on one drawn scene for a few steps: what it writes, and that it can fail."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from models.people.synthetic import SyntheticSettings, write_synthetic
+from stages.command import run
+from stages.overfit_pose import main
+
+SETTINGS = SyntheticSettings(
+    image_size=96, jpeg_quality=90, scenes={"train": 3, "validation": 1}, identities={"train": 3, "validation": 3},
+    people_per_scene={1: 1.0}, objects_per_scene={0: 1.0}, height_range=(0.7, 0.9), views={"front": 1.0},
+    poses={"standing": 1.0}, max_overlap=0.0, cut_share=0.0, crowd_share=0.0, limb_thickness=1.2, head_size=1.2, clutter=0,
+)  # fmt: skip
+RECIPE = Path(__file__).parents[2] / "recipes/pose.yaml"
+
+
+@pytest.fixture
+def root(tmp_path):
+    write_synthetic(SETTINGS, 1, tmp_path / "people", False, workers=1)
+    (tmp_path / "people/manifest.json").write_text(json.dumps({"sha256": "1"}))
+    return tmp_path / "people"
+
+
+def overfit(root, folder, steps, images=1):
+    words = [
+        str(RECIPE),
+        str(folder),
+        "--images",
+        str(images),
+        "--root",
+        str(root),
+        "--side",
+        "97",
+        "--steps",
+        str(steps),
+    ]
+    return run(main, words)
+
+
+def test_one_scene_by_heart(root, tmp_path, capsys):
+    assert overfit(root, tmp_path / "run", steps=240) == 0
+    *_, row = capsys.readouterr().out.splitlines()
+    _, visible, found, farthest = row.split()
+    assert int(visible) == int(found) > 8
+    assert float(farthest) <= 8
+    assert (tmp_path / "run/losses.png").is_file()
+    assert (tmp_path / "run/fields.png").is_file()
+
+
+def test_too_few_steps_and_too_few_images_are_told(root, tmp_path, capsys):
+    assert overfit(root, tmp_path / "short", steps=8) == 1
+    assert "visible keypoints have no confident maximum within one stride" in capsys.readouterr().err
+    assert overfit(root, tmp_path / "many", steps=8, images=9) == 1
+    assert "3 images have no crowd region, 9 are asked for" in capsys.readouterr().err
