@@ -3,11 +3,12 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from models.people.synthetic import SyntheticSettings, write_synthetic
 from stages.command import run
-from stages.overfit_pose import main
+from stages.overfit_pose import distance, main
 
 SETTINGS = SyntheticSettings(
     image_size=96, jpeg_quality=90, scenes={"train": 3, "validation": 1}, identities={"train": 3, "validation": 3},
@@ -52,6 +53,16 @@ def test_one_scene_by_heart(root, tmp_path, capsys):
 
 def test_too_few_steps_and_too_few_images_are_told(root, tmp_path, capsys):
     assert overfit(root, tmp_path / "short", steps=8) == 1
-    assert "visible keypoints have no confident maximum within one stride" in capsys.readouterr().err
+    assert "visible keypoints are not found within one stride" in capsys.readouterr().err
     assert overfit(root, tmp_path / "many", steps=8, images=9) == 1
     assert "3 images have no crowd region, 9 are asked for" in capsys.readouterr().err
+
+
+def test_distance_is_that_of_confident_cells_near_the_keypoint():
+    field = np.zeros((5, 4, 5))
+    field[2], field[3] = np.mgrid[:4, :5][::-1] + 0.25
+    field[1, 1, 2], field[1, 1, 3], field[1, 2, 3], field[1, 3, 4] = 0.8, 0.7, 0.4, 0.9
+    # confident within 8 px of (18, 10): cells (2, 1) and (3, 1), which point to (18, 10) and (26, 10)
+    assert distance(field, np.array([18.0, 10.0]), 8) == pytest.approx(0.0)
+    assert distance(field, np.array([25.0, 14.0]), 8) == pytest.approx(np.hypot(25 - 26, 14 - 10))
+    assert distance(field, np.array([2.0, 2.0]), 8) == np.inf
