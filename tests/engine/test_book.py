@@ -85,17 +85,24 @@ def test_an_earlier_run_is_not_continued(tmp_path):
     assert book.history().empty
 
 
-def test_a_training_that_fails_has_written_all_it_did(run):
-    class BoomError(Exception):
-        pass
+class StopError(BaseException):
+    pass
+
+
+def stopping_before(iteration):
+    """Return a training step that raises before this iteration."""
 
     def step(trainer, batch):
-        if trainer.iteration == 7:
-            raise BoomError
+        if trainer.iteration == iteration:
+            raise StopError
         return trainer.train_op(batch)
 
-    trainer = Trainer(toy.checked(QUIET | {"runtime.log_every": 100}), run, train_step=step)
-    with pytest.raises(BoomError):
+    return step
+
+
+def test_a_training_that_fails_has_written_all_it_did(run):
+    trainer = Trainer(toy.checked(QUIET | {"runtime.log_every": 100}), run, train_step=stopping_before(7))
+    with pytest.raises(StopError):
         trainer.fit()
     rows = pd.read_csv(run / "live" / "losses.csv")
     assert rows["step"].tolist() == [step for step in range(1, 8) for _ in range(2)]
@@ -105,17 +112,8 @@ def test_an_interrupted_and_resumed_training_writes_the_same_book(run, tmp_path)
     changes = QUIET | {"runtime.log_every": 5, "runtime.checkpoint_every": 4}
     whole = Trainer(toy.checked(changes), tmp_path / "whole")
     whole.fit()
-
-    class BoomError(BaseException):
-        pass
-
-    def step(trainer, batch):
-        if trainer.iteration == 10:
-            raise BoomError
-        return trainer.train_op(batch)
-
-    with pytest.raises(BoomError):
-        Trainer(toy.checked(changes), run, train_step=step).fit()
+    with pytest.raises(StopError):
+        Trainer(toy.checked(changes), run, train_step=stopping_before(10)).fit()
     Trainer(toy.checked(changes), run).fit()
     assert (run / "live/losses.csv").read_bytes() == (tmp_path / "whole/live/losses.csv").read_bytes()
 

@@ -75,7 +75,7 @@ def random_scene(seed, size):
     return found, area if generator.random() < 0.5 else (0.0, 0.0, width - 1.0, height - 1.0)
 
 
-def agree(target, expected):
+def assert_agrees(target, expected):
     assert target.dtype == np.float32
     assert target.flags.c_contiguous
     np.testing.assert_allclose(target, expected, rtol=1e-5, atol=1e-5)  # NaN equals NaN only
@@ -88,19 +88,19 @@ def test_targets_of_random_scenes_agree_with_the_computation_by_hand(seed):
     given = annotations(*scene)
     keypoints = size, area, stride, COCO.sigmas, COCO.standing_pose
     hidden = [32.0, 9.0, None][seed % 3]
-    agree(
+    assert_agrees(
         Cif(COCO, stride, suppress_hidden=hidden).encode(given, size, area),
         by_hand.cif(scene, *keypoints, hidden=hidden),
     )
-    agree(
+    assert_agrees(
         Caf(COCO, stride, suppress_hidden=hidden).encode(given, size, area),
         by_hand.caf(scene, *keypoints, COCO.connections, hidden=hidden),
     )
-    agree(
+    assert_agrees(
         Caf(COCO, stride, connections="dense", suppress_invisible=seed % 2 == 0).encode(given, size, area),
         by_hand.caf(scene, *keypoints, COCO.dense_connections, **DENSE, invisible=seed % 2 == 0),
     )
-    agree(CifDet(3, stride).encode(given, size, area), by_hand.cifdet(scene, size, area, stride, 3))
+    assert_agrees(CifDet(3, stride).encode(given, size, area), by_hand.cifdet(scene, size, area, stride, 3))
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -108,12 +108,12 @@ def test_other_settings_agree_with_the_computation_by_hand(seed):
     scene, area = random_scene(seed + 50, SIZE)
     given = annotations(*scene)
     keypoints = SIZE, area, 8, COCO.sigmas, COCO.standing_pose
-    agree(
+    assert_agrees(
         Cif(COCO, 8, side_length=3, bmin=0.5, suppress_collision=True).encode(given, SIZE, area),
         by_hand.cif(scene, *keypoints, side=3, bmin=0.5, collision=True),
     )
     wide = Caf(COCO, 8, connections="kinematic_tree", aspect_ratio=0.6, min_size=2, fixed_size=seed % 2 == 1)
-    agree(
+    assert_agrees(
         wide.encode(given, SIZE, area),
         by_hand.caf(scene, *keypoints, COCO.kinematic_tree, aspect=0.6, min_size=2, fixed=seed % 2 == 1),
     )
