@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from models.engine.assemble import build_pictures, build_scores
+from models.engine.assemble import build_pictures
 from models.engine.curves import draw_curves, write_curves
 from models.engine.dump import Dump
+from models.engine.figures import compute_figures
 from models.engine.files import write_text
 from models.engine.recipe import load_recipe
-from models.engine.scores import Bootstrap
 from stages.command import run
 
 
@@ -27,8 +27,7 @@ def main(arguments: list[str]) -> None:
     given = parser.parse_args(arguments)
     recipe = load_recipe(given.recipe)
     dump = Dump(given.run / "dump")
-    bootstrap = Bootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
-    figures = {name: score(dump, bootstrap) for name, score in build_scores(recipe).items()}
+    figures = compute_figures(recipe, dump)
     shutil.rmtree(given.plots, ignore_errors=True)
     for name, picture in build_pictures(recipe).items():
         picture(dump, given.plots / "pictures" / f"{name}.png")

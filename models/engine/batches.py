@@ -1,13 +1,14 @@
 """From datasets to batches: a weighted mixture in training, the sorted split in validation, both exactly repeatable."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from torch.utils.data import DataLoader, Dataset, Sampler, default_collate
+from torch.utils.data import DataLoader, Dataset, Sampler
+from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
 from models.engine.errors import UserError
-from models.engine.examples import Example, Examples
+from models.engine.examples import Example, Examples, Records
 from models.engine.schema import Recipe
 from models.engine.seeding import generator
 
@@ -72,18 +73,32 @@ class TrainBatches(Sampler[list[Key]]):
 
 
 class ValidationBatches(Sampler[list[Key]]):
-    """Every example of every dataset once, in order; the last batch of a dataset may be smaller."""
+    """Every example of every dataset once; a batch has examples of one group (`Examples.group`), in order.
 
-    def __init__(self, lengths: Mapping[str, int], batch_size: int) -> None:
-        self.lengths, self.batch_size = lengths, batch_size
+    A batch comes as soon as it is full; those that stay smaller, one a group, come last.
+    """
+
+    def __init__(self, datasets: Mapping[str, Examples], batch_size: int) -> None:
+        self.batches = [
+            [(name, 0, index) for index in batch]
+            for name, data in datasets.items()
+            for batch in _grouped([data.group(index) for index in range(len(data))], batch_size)
+        ]
 
     def __iter__(self) -> Iterator[list[Key]]:
-        for name, length in self.lengths.items():
-            for first in range(0, length, self.batch_size):
-                yield [(name, 0, index) for index in range(first, min(first + self.batch_size, length))]
+        return iter(self.batches)
 
     def __len__(self) -> int:
-        return sum(-(-length // self.batch_size) for length in self.lengths.values())
+        return len(self.batches)
+
+
+def _grouped(groups: Sequence[Hashable], size: int) -> Iterator[list[int]]:
+    waiting: dict[Hashable, list[int]] = {}
+    for index, group in enumerate(groups):
+        waiting.setdefault(group, []).append(index)
+        if len(waiting[group]) == size:
+            yield waiting.pop(group)
+    yield from waiting.values()
 
 
 class Loaders:
@@ -118,18 +133,26 @@ class Loaders:
 
     def validation(self, workers: int, size: int | None = None) -> DataLoader[Any]:
         """Return the sorted validation split in batches of `size`, the training's unless given."""
-        lengths = {name: len(data) for name, data in self.validation_data.items()}
         # not `evaluate.batch_size`: noise is drawn a batch at a time, and the train stage does not track that section
-        batches = ValidationBatches(lengths, size or self.recipe.data.batch_size)
+        batches = ValidationBatches(self.validation_data, size or self.recipe.data.batch_size)
         return load_batches(Mixture(self.validation_data, self.recipe.seed), batches, workers)
 
 
 def load_batches(mixture: Mixture, sampler: Sampler[list[Key]], workers: int, pin: bool = False) -> DataLoader[Any]:
     """Return a loader of collated batches, read ahead by `workers` processes (0: by this one)."""
     return DataLoader(
-        mixture, batch_sampler=sampler, num_workers=workers, collate_fn=default_collate, pin_memory=pin,
+        mixture, batch_sampler=sampler, num_workers=workers, collate_fn=collated, pin_memory=pin,
         worker_init_fn=_one_thread, prefetch_factor=4 if workers else None,
     )  # fmt: skip
+
+
+def collated(examples: list[Any]) -> Any:
+    """Stack examples to a batch; the `Records` of each stay as they are, in a list."""
+    return collate(examples, collate_fn_map={Records: _kept, **default_collate_fn_map})
+
+
+def _kept(batch: list[Records], *, collate_fn_map: Any = None) -> list[Records]:
+    return batch
 
 
 def _one_thread(worker: int) -> None:

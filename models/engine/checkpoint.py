@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from safetensors import SafetensorError
@@ -14,6 +14,17 @@ from models.engine.errors import UserError
 from models.engine.files import replacing, write_text
 from models.engine.recipe import resolved
 from models.engine.schema import Recipe
+
+
+@runtime_checkable
+class Pretrained(Protocol):
+    """A network, or part of one, that knows published weights to start from.
+
+    Its constructor leaves them alone, so that only training needs their file.
+    """
+
+    def load_pretrained(self) -> None:
+        """Read them in place, where its arguments ask for it. Raises UserError where they cannot be had."""
 
 
 def save_weights(network: nn.Module, path: Path) -> None:
@@ -49,14 +60,18 @@ def load_weights(network: nn.Module, path: Path) -> None:
 
 
 def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> None:
-    """Load the weights that training starts from.
+    """Load the weights that training starts from: a file's that the recipe names, or else a network's own `Pretrained`.
 
     Raises:
-        UserError: as `load_weights`.
+        UserError: as `load_weights` and `Pretrained.load_pretrained`.
     """
-    for name, path in recipe.starts_from().items():
+    files = recipe.starts_from()
+    for name, network in networks.items():
         try:
-            load_weights(networks[name], Path(path))
+            if name in files:
+                load_weights(network, Path(files[name]))
+            elif isinstance(network, Pretrained):
+                network.load_pretrained()
         except UserError as error:
             raise UserError(f"network {name!r}: {error}") from None
 

@@ -7,11 +7,13 @@
     inputs/ <mode>/   the files
 
 A file is a picture of values in [-1, 1] (`image`) or [0, 1] (`mask`), rounded to 8 bits, or exact values (`array`, float32
-.npy). Names end in the format, so that a reader restores the range.
+.npy). Names end in the format, so that a reader restores the range. A `number` has no file, but a column of its name; the
+`records` of all instances are one list, `<mode>/<name>.json`.
 """
 
 import csv
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -56,34 +58,64 @@ def read_value(path: Path) -> Array:
 
 
 class Table:
-    """A CSV file written row by row; the columns are those of the first row."""
+    """A CSV file written row by row. A row may leave columns out, and may bring new ones, which earlier rows then lack."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
+        self.path, self._columns = path, list[str]()
         self._file = path.open("w", newline="", encoding="utf-8")
-        self._writer: csv.DictWriter[str] | None = None
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Append a row."""
-        if self._writer is None:
-            self._writer = csv.DictWriter(self._file, list(row), lineterminator="\n", restval="", extrasaction="raise")
-            self._writer.writeheader()
+        if row.keys() - set(self._columns):
+            self._widen(row)
         self._writer.writerow(row)
+
+    def _widen(self, row: Mapping[str, Any]) -> None:
+        self._file.close()
+        with self.path.open(newline="", encoding="utf-8") as file:
+            earlier = list(csv.DictReader(file))
+        self._columns += [column for column in row if column not in self._columns]
+        self._file = self.path.open("w", newline="", encoding="utf-8")
+        self._writer = csv.DictWriter(self._file, self._columns, lineterminator="\n", restval="")
+        self._writer.writeheader()
+        self._writer.writerows(earlier)
 
     def close(self) -> None:
         """Flush to disk."""
         self._file.close()
 
 
+class RecordsFile:
+    """A JSON file of one list, written record by record."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file, self._first = path.open("w", encoding="utf-8"), True
+        self._file.write("[")
+
+    def add(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Append records."""
+        for record in records:
+            self._file.write(("\n" if self._first else ",\n") + json.dumps(record))
+            self._first = False
+
+    def close(self) -> None:
+        """End the list and flush to disk."""
+        self._file.write("\n]\n")
+        self._file.close()
+
+
 class Dump(Dataset[dict[str, Any]]):
     """Reads a dump like a dataset: item i is row i of its table with every file as a lazily read array.
 
-    `dump.mode("transfer")` keeps the rows of one mode, `dump.table` is a DataFrame, `dump.average("mean_target")` an array.
+    `dump.mode("transfer")` keeps the rows of one mode, `dump.table` is a DataFrame, `dump.average("mean_target")` an array,
+    `dump.records("truth")` the list of an input's records, `dump.mode("poses").records("people")` that of a mode's.
     Memory does not grow with the number of instances beyond the table itself.
     """
 
-    def __init__(self, folder: Path, table: pd.DataFrame | None = None) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, table: pd.DataFrame | None = None, part: str = "inputs") -> None:
+        self.folder, self.part = folder, part
         if table is None and not (folder / "instances.csv").is_file():
             raise UserError(f"{folder / 'instances.csv'}: no such file; run the eval-dump stage first")
         self.table = pd.read_csv(folder / "instances.csv") if table is None else table.reset_index(drop=True)
@@ -94,7 +126,7 @@ class Dump(Dataset[dict[str, Any]]):
         if table.empty:
             found = sorted(self.table["mode"].unique())
             raise UserError(f"{self.folder / 'instances.csv'}: no rows of mode {name!r}; there are {', '.join(found)}")
-        return Dump(self.folder, table)
+        return Dump(self.folder, table, name)
 
     def cross(self, name: str) -> "Dump":
         """Return the pairs of a cross, with columns `row` and `column`."""
@@ -104,7 +136,7 @@ class Dump(Dataset[dict[str, Any]]):
             raise UserError(
                 f"{path}: no cross {name!r}; there are {', '.join(map(str, sorted(set(table['cross'])))) or 'none'}"
             )
-        return Dump(self.folder, table[table["cross"] == name])
+        return Dump(self.folder, table[table["cross"] == name], name)
 
     def average(self, name: str) -> Array:
         """Return a mean over training examples, float32, channel first."""
@@ -112,6 +144,14 @@ class Dump(Dataset[dict[str, Any]]):
         if not path.is_file():
             raise UserError(f"{path}: no such average; evaluate.averages names those that are written")
         return read_value(path)
+
+    def records(self, name: str) -> list[dict[str, Any]]:
+        """Return the records of all instances of this mode (of the inputs, unless `mode` was called), in the order of the rows."""
+        path = self.folder / self.part / f"{name}.json"
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; save {name!r} as records in `evaluate` and run eval-dump again")
+        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        return found
 
     def value(self, place: int, name: str) -> Array:
         """Return one file of a row as an array, float32, channel first, in its own range."""

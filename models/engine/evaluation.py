@@ -1,24 +1,27 @@
 """Runs trained networks over the validation split in the modes, crosses and averages of `evaluate`, into a dump."""
 
-from collections.abc import Mapping, Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
-from torch.utils.data import default_collate
 from tqdm import tqdm
 
 from models.engine.assemble import build_datasets, build_injectors, build_losses
-from models.engine.batches import Mixture, ValidationBatches, load_batches, spread
+from models.engine.batches import Mixture, ValidationBatches, collated, load_batches, spread
 from models.engine.checkpoint import to_device
-from models.engine.dump import SUFFIX, Table, write_value
+from models.engine.dump import SUFFIX, RecordsFile, Table, write_value
+from models.engine.examples import Records
 from models.engine.injectors import Networks
 from models.engine.modes import evaluating
 from models.engine.schema import Cross, Format, Mode, Recipe
 from models.engine.seeding import generator, seed_here
-from models.engine.state import State, batch_size
+from models.engine.state import State
 from models.engine.steps import WeightedLoss
 
 PLACE = ("mode", "index", "draw", "dataset")  # where a row stands; an instance's own numbers of these names give way
@@ -41,36 +44,43 @@ class Evaluation:
         for step in recipe.steps:
             self.losses |= build_losses(recipe, step, accelerator.device)
         self.losses = {name: loss for name, loss in self.losses.items() if loss.weight != 0}
+        self._records: dict[Path, RecordsFile] = {}
+        self._spent: dict[str, Counter[str]] = {mode: Counter() for mode in recipe.evaluate.modes}  # seconds
 
     def write(self) -> None:
         """Write everything that `evaluate` asks for."""
         with evaluating(*self.networks.live.values()):
             self._instances()
             self._crosses()
+        for records in self._records.values():
+            records.close()
         self._averages()
 
     def _instances(self) -> None:
         evaluate, runtime = self.recipe.evaluate, self.recipe.runtime
-        lengths = {name: len(data) for name, data in self.data.items()}
-        sampler = ValidationBatches(lengths, evaluate.batch_size)
+        firsts = dict(zip(self.data, accumulate(map(len, self.data.values()), initial=0), strict=False))
+        sampler = ValidationBatches(self.data, evaluate.batch_size)
         loader = load_batches(Mixture(self.data, self.recipe.seed), sampler, runtime.workers)
         injectors = {n: build_injectors(m.injectors, f"evaluate.modes.{n}") for n, m in evaluate.modes.items()}
-        table, first = Table(self.folder / "instances.csv"), 0
-        names = [name for name, length in lengths.items() for _ in range(length)]
-        with tqdm(total=len(names), unit="image", desc="eval-dump", disable=not runtime.progress) as progress:
-            for place, batch in enumerate(loader):
-                size = batch_size(batch)
+        table, total = Table(self.folder / "instances.csv"), sum(map(len, self.data.values()))
+        with tqdm(total=total, unit="image", desc="eval-dump", disable=not runtime.progress) as progress:
+            for place, (keys, batch) in enumerate(zip(sampler, loader, strict=True)):
                 own = ({k: v for k, v in row.items() if k not in PLACE} for row in _numbers(batch))
-                ids = [{"index": i, "dataset": names[i], **row} for i, row in enumerate(own, start=first)]
+                ids = [
+                    {"index": firsts[dataset] + index, "dataset": dataset, **row}
+                    for (dataset, _, index), row in zip(keys, own, strict=True)
+                ]
                 files = self._save("inputs", batch, evaluate.inputs, [str(row["index"]) for row in ids])
                 for name, mode in evaluate.modes.items():
                     for draw in range(mode.repeat):
                         rows = self._mode(name, mode, injectors[name], batch, (draw, place), ids)
                         for row, saved in zip(rows, files, strict=True):
                             table.add(row | saved)
-                first += size
-                progress.update(size)
+                progress.update(len(keys))
         table.close()
+        for name, spent in self._spent.items():
+            count = total * evaluate.modes[name].repeat
+            print(f"{name}: ms an image: " + ", ".join(f"{n} {1000 * s / count:.2f}" for n, s in spent.items()))
 
     def _mode(
         self, name: str, mode: Mode, injectors: Sequence[Any], batch: Mapping[str, Any], where: tuple[int, int],
@@ -79,35 +89,55 @@ class Evaluation:
         """Run one mode on a batch; return a row an instance."""
         draw, place = where
         seed_here(self.recipe.seed, "dump", name, draw, place)
-        state = self._run(to_device(batch, self.accelerator.device), injectors)
+        state, spent = self._run(to_device(batch, self.accelerator.device), mode.injectors, injectors)
         losses: dict[str, list[float]] = {}
         for loss_name, loss in self.losses.items():
             if set(loss.inputs.values()) <= state.keys() and not loss.loss.training_only:
                 losses |= {n: value.tolist() for n, value in loss.values(loss_name, state).items()}
         keys = [f"{row['index']}-{draw}" if mode.repeat > 1 else str(row["index"]) for row in ids]
-        files = self._save(name, state, mode.save, keys)
-        columns = {f"loss.{n}": losses.get(n, [""] * len(ids)) for n in {**self.losses, **losses}}
+        saved = self._save(name, state, mode.save, keys)
+        self._spent[name].update(spent)
+        times = {f"ms.{n}": 1000 * s / len(ids) for n, s in spent.items()} if self.recipe.evaluate.timing else {}
         return [
-            {"mode": name, "draw": draw, **ids[i], **{n: values[i] for n, values in columns.items()}}
-            | {f"file.{n}": files[i].get(f"file.{n}", "") for m in self.recipe.evaluate.modes.values() for n in m.save}
+            {"mode": name, "draw": draw, **ids[i], **{f"loss.{n}": values[i] for n, values in losses.items()}}
+            | times
+            | saved[i]
             for i in range(len(ids))
         ]
 
-    def _run(self, batch: Mapping[str, Any], injectors: Sequence[Any]) -> State:
-        state = State(batch)
+    def _run(
+        self, batch: Mapping[str, Any], names: Iterable[str], injectors: Sequence[Any]
+    ) -> tuple[State, dict[str, float]]:
+        """Run injectors on a batch; return the state and the seconds that each took."""
+        state, spent = State(batch), {}
         with self.accelerator.autocast():
-            for injector in injectors:
+            for name, injector in zip(names, injectors, strict=True):
+                start = time.perf_counter()
                 injector(state, self.networks, self.recipe.train.steps or 2**62)
-        return state
+                if self.accelerator.device.type == "cuda":
+                    torch.cuda.synchronize()
+                spent[name] = time.perf_counter() - start
+        return state, spent
 
     def _save(
         self, folder: str, values: Mapping[str, Any], formats: Mapping[str, Format], keys: Sequence[str]
-    ) -> list[dict[str, str]]:
-        saved: list[dict[str, str]] = [{} for _ in keys]
+    ) -> list[dict[str, Any]]:
+        """Save the names in their formats; return the columns of each instance that say what it is, or where."""
+        saved: list[dict[str, Any]] = [{} for _ in keys]
         for name, form in formats.items():
+            if form == "records":
+                path = self.folder / folder / f"{name}.json"
+                if path not in self._records:
+                    self._records[path] = RecordsFile(path)
+                for value in values[name]:
+                    self._records[path].add(value)
+                continue
             for row, key, value in zip(saved, keys, values[name], strict=True):
-                row[f"file.{name}"] = f"{folder}/{key.zfill(6)}.{name}{SUFFIX[form]}"
-                write_value(self.folder / row[f"file.{name}"], value)
+                if form == "number":
+                    row[name] = float(value)
+                else:
+                    row[f"file.{name}"] = f"{folder}/{key.zfill(6)}.{name}{SUFFIX[form]}"
+                    write_value(self.folder / row[f"file.{name}"], value)
         return saved
 
     def _crosses(self) -> None:
@@ -132,7 +162,7 @@ class Evaluation:
                 for column in chosen
             ]
             seed_here(self.recipe.seed, "cross", name, row)
-            state = self._run(to_device(default_collate(pairs), self.accelerator.device), injectors)
+            state, _ = self._run(to_device(collated(pairs), self.accelerator.device), cross.injectors, injectors)
             files = self._save(name, state, cross.save, [f"{row}-{column}" for column in chosen])
             table += [{"cross": name, "row": row, "column": c} | f for c, f in zip(chosen, files, strict=True)]
         return table
@@ -157,6 +187,7 @@ def _numbers(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
     columns = {
         name: value.tolist() if isinstance(value, Tensor) else list(value)
         for name, value in batch.items()
-        if (isinstance(value, Tensor) and value.ndim == 1) or isinstance(value, (list, tuple))
+        if (isinstance(value, Tensor) and value.ndim == 1)
+        or (isinstance(value, (list, tuple)) and not isinstance(value[0], Records))
     }
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

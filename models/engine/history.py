@@ -40,7 +40,8 @@ class History:
                     self._sum(f"{name}.raw", raw)
                     self._sum(f"{name}.weight", torch.tensor(report.weights[name], dtype=torch.float64))
                     self._sum(f"{name}.weighted", raw * report.weights[name])
-            self._sum(f"{step}.lr", torch.tensor(report.learning_rate, dtype=torch.float64))
+            if report.raw:  # else the batch had nothing to learn from, and there was no update
+                self._sum(f"{step}.lr", torch.tensor(report.learning_rate, dtype=torch.float64))
             if report.grad_norm is not None and not report.skipped:
                 self._sum(f"{step}.grad_norm", report.grad_norm)
             self._sum(f"{step}.skipped", torch.tensor(float(report.skipped), dtype=torch.float64))

@@ -1,6 +1,7 @@
 """Reads a recipe and checks all of it before the first batch: types, arguments, and who provides which name to whom."""
 
 import inspect
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,17 @@ from torch import nn
 from models.engine.errors import UserError
 from models.engine.examples import Examples
 from models.engine.injectors import Forward, Injector
+from models.engine.inputs import PhotoExamples
 from models.engine.losses import Loss
 from models.engine.problems import Problems, validated
 from models.engine.schedules import Schedule
-from models.engine.schema import Declaration, Recipe, StepEntry
+from models.engine.schema import Declaration, Group, Predict, Recipe, StepEntry
 from models.engine.scores import Picture, Score
 from models.engine.types import SCHEDULE, Slot, check_arguments, construct, find_type
 from models.engine.yaml12 import read_yaml, to_yaml
 
 DATASET = Slot("dataset", Examples)
+PHOTOS = Slot("photos", PhotoExamples)
 NETWORK = Slot("network", nn.Module)
 LOSS = Slot("loss", Loss)
 OPTIMIZER = Slot("optimizer", torch.optim.Optimizer, home="models.engine.optimizers")
@@ -105,6 +108,8 @@ class _Check:
     def __init__(self, recipe: Recipe, problems: Problems) -> None:
         self.recipe, self.problems = recipe, problems
         self.networks: dict[str, type[nn.Module]] = {}
+        self.forms: dict[str, str] = {}  # of names of the state, where the network that gives them says so
+        self.wanted: dict[str, Mapping[str, str]] = {}  # by loss, the forms that its roles ask for
         self.names_known = True  # until a dataset or an injector cannot be read: what it would provide is then unknown
 
     def run(self) -> None:
@@ -118,6 +123,8 @@ class _Check:
         self._losses_belong()
         final = self._dataflow(train & validation, some_train & some_validation)
         self._evaluation(validation)
+        if self.recipe.predict is not None:
+            self._prediction(self.recipe.predict)
         for name, score in self.recipe.metrics.scores.items():
             self._declared(score, SCORE, f"metrics.scores.{name}")
         for name, picture in self.recipe.metrics.pictures.items():
@@ -148,12 +155,25 @@ class _Check:
         for name, step in self.recipe.steps.items():
             for network in set(step.trains) - self.recipe.networks.keys():
                 self.problems.add_unknown(f"steps.{name}.trains", network, self.recipe.networks, "network")
-            self._declared(step.optimizer, OPTIMIZER, f"steps.{name}.optimizer", ("params",))
+            optimizer = self._declared(step.optimizer, OPTIMIZER, f"steps.{name}.optimizer", ("params",))
+            for group, options in step.groups.items():
+                self._group(optimizer, options, f"steps.{name}.groups.{group}")
             build_schedule(step.lr_schedule, f"steps.{name}.lr_schedule", self.problems)
         for name in self.recipe.networks:
             if name not in trained and name not in self.recipe.starts_from():
                 self.problems.add(f"networks.{name}", "no step trains it and it loads no weights")
         self._start()
+
+    def _group(self, optimizer: type[torch.optim.Optimizer] | None, group: Group, key: str) -> None:
+        try:
+            re.compile(group.pattern)
+        except re.error as error:
+            self.problems.add(f"{key}.pattern", f"found {group.pattern!r}; expected a regular expression ({error})")
+        if optimizer is not None:  # what a group leaves out is the optimizer's
+            options, parameters = group.model_extra or {}, inspect.signature(optimizer).parameters
+            needed = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
+            given = tuple(needed - options.keys() | {"params"})
+            check_arguments(optimizer, options, key, self.problems, given, ("pattern", *needed - {"params"}))
 
     def _start(self) -> None:
         start = self.recipe.train.init_from
@@ -177,6 +197,7 @@ class _Check:
             built = construct(loss.type, loss.arguments, LOSS, key, self.problems, beside=beside)
             if built is not None:
                 self._roles(type(built), loss.inputs, f"{key}.inputs", "role")
+                self.wanted[name] = getattr(built, "forms", {})
         for name in self.recipe.steps:
             belonging = [loss for key, loss in self.recipe.losses.items() if self.recipe.loss_step(key) == name]
             if not any(loss.weight for loss in belonging):
@@ -208,6 +229,7 @@ class _Check:
             for loss in (loss for loss in self.recipe.losses if self.recipe.loss_step(loss) == name):
                 for role, wanted in self.recipe.losses[loss].inputs.items():
                     self._known([wanted], names | partial, f"losses.{loss}.inputs.{role}")
+                    self._form(wanted, self.wanted.get(loss, {}).get(role), f"losses.{loss}.inputs.{role}")
             gate = None if _covers(step, StepEntry.model_construct()) else step
             visible |= {found: gate for found in names - visible.keys()}
         return set(visible)
@@ -240,10 +262,19 @@ class _Check:
             self._roles(kind, {**injector.inputs, **injector.args}, key, "input")
             for both in injector.inputs.keys() & injector.args.keys():
                 self.problems.add(f"{key}.args.{both}", f"{both!r} is among the inputs already")
+            if hasattr(kind, "forms"):
+                given = kind.forms(self.recipe.networks[injector.network].arguments)
+                self.forms |= {injector.outputs[output]: given[output] for output in given.keys() & injector.outputs}
             outputs = getattr(kind, "outputs", injector.outputs)
             for output in injector.outputs:
                 if output not in outputs:
                     self.problems.add_unknown(f"{key}.outputs", output, outputs, f"output of {kind.__name__}")
+
+    def _form(self, name: str, wanted: str | None, key: str) -> None:
+        """A loss may say what form a role has, and a network what form it gives; they agree where both do."""
+        found = self.forms.get(name)
+        if wanted and found and wanted != found:
+            self.problems.add(key, f"{name!r} is of the form ({found}); the loss reads ({wanted})")
 
     def _known(self, wanted: Iterable[str], names: set[str], key: str) -> None:
         for name in wanted if self.names_known else ():
@@ -265,6 +296,32 @@ class _Check:
             self._known(cross.save, names, f"{key}.save")
         for name, average in evaluate.averages.items():
             self._known([average.of], batch, f"evaluate.averages.{name}.of")
+
+    def _prediction(self, predict: Predict) -> None:
+        kind = self._declared(predict.data, PHOTOS, "predict.data")
+        if kind is None:
+            return
+        given, evaluate = set(kind.provides(predict.data.arguments)), self.recipe.evaluate
+        if predict.mode not in evaluate.modes:
+            self.problems.add_unknown("predict.mode", predict.mode, evaluate.modes, "mode")
+            return
+        names = set(given)
+        for name, entry in evaluate.modes[predict.mode].injectors.items():
+            elsewhere = Problems(self.problems.file)  # what is wrong with the injectors is said where they stand
+            injector = construct(entry.type, entry.arguments, INJECTOR, name, elsewhere)
+            if injector is None:
+                return
+            self._known(injector.reads, names, f"predict.mode: injector {name!r} of mode {predict.mode!r}")
+            names |= set(injector.adds)
+        names = self._injectors(predict.injectors, names, "predict.injectors")
+        self._known(predict.save, names, "predict.save")
+        if predict.cross is None:
+            return
+        if predict.cross not in evaluate.crosses:
+            self.problems.add_unknown("predict.cross", predict.cross, evaluate.crosses, "cross")
+        else:
+            cross = evaluate.crosses[predict.cross]
+            self._known([*cross.rows, *cross.columns], given, f"predict.cross: rows and columns of {predict.cross!r}")
 
 
 def _covers(origin: StepEntry, reader: StepEntry) -> bool:

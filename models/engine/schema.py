@@ -13,7 +13,7 @@ Count = Annotated[int, Field(ge=1)]
 Position = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-Format = Literal["image", "mask", "array"]
+Format = Literal["image", "mask", "array", "number", "records"]
 
 
 class Section(BaseModel):
@@ -157,13 +157,31 @@ class Average(Section):
 
 
 class Evaluate(Section):
-    """What eval-dump writes: the instances' own `inputs`, `modes`, `crosses` and `averages`."""
+    """What eval-dump writes: the instances' own `inputs`, `modes`, `crosses` and `averages`.
+
+    With `timing` rows have `ms.<injector>`, the milliseconds an instance took; such a dump is another one each time.
+    """
 
     batch_size: Count
+    timing: bool = False
     inputs: dict[Name, Format]
     modes: Annotated[dict[Name, Mode], Field(min_length=1)]
     crosses: dict[Name, Cross] = {}
     averages: dict[Name, Average] = {}
+
+
+class Predict(Section):
+    """How pictures from anywhere become predictions: `data` makes examples of them, a mode of `evaluate` runs on these.
+
+    `injectors` run after those of the mode, of which only those run that `save` needs. `save` says what is written for
+    each example; `cross` names one of `evaluate.crosses`, drawn as a grid.
+    """
+
+    data: Declaration
+    mode: Name
+    injectors: dict[Name, Declaration] = {}
+    save: Annotated[dict[Name, Literal["image", "mask", "array", "records"]], Field(min_length=1)]
+    cross: Name | None = None
 
 
 class Metrics(Section):
@@ -183,11 +201,16 @@ class Samples(Section):
 
 
 class Runtime(Section):
-    """What may not change results; no stage tracks it."""
+    """What may not change results; no stage tracks it.
+
+    Every `checkpoint_every` iterations a state to resume from replaces the last one; every `keep_every`, and at the end,
+    what would be evaluated is written as a model folder `<run>/checkpoints/step-000500` and stays.
+    """
 
     workers: Position
     log_every: Count
     checkpoint_every: Count
+    keep_every: Count | None = None
     progress: bool
     timing: bool
     trackers: list[Literal["dvclive", "tensorboard", "wandb"]]
@@ -204,6 +227,7 @@ class Recipe(Section):
     steps: Annotated[dict[Name, StepEntry], Field(min_length=1)]
     train: Train
     evaluate: Evaluate
+    predict: Predict | None = None
     metrics: Metrics
     runtime: Runtime
 

@@ -58,7 +58,7 @@ def loss_of(name: str) -> str:
 class StepReport:
     """What a step did: the raw batch mean and effective weight of each loss and component, gradient norm, learning rate.
 
-    A loss that the batch had nothing for is missing; a step without any did nothing.
+    The gradient norm is that before any clipping. A loss that the batch had nothing for is missing; a step without any did nothing.
     """
 
     raw: dict[str, Tensor] = field(default_factory=dict)
@@ -199,9 +199,9 @@ class Step:
         report.skipped = not bool(judged.isfinite().all())
         if self.clip_value is not None and not report.skipped:
             torch.nn.utils.clip_grad_value_(self.parameters, self.clip_value)
-            report.grad_norm = torch.nn.utils.get_total_norm(gradients) if self.clip is not None else report.grad_norm
         if self.clip is not None and not report.skipped:
-            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.clip, report.grad_norm)
+            norm = report.grad_norm if self.clip_value is None else torch.nn.utils.get_total_norm(gradients)
+            torch.nn.utils.clip_grads_with_norm_(self.parameters, self.clip, norm)
         if not report.skipped or accelerator.scaler is not None:  # a gradient scaler skips by itself and must adapt
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

@@ -24,6 +24,7 @@ from models.engine.reporting import Reporter, mean_losses
 from models.engine.resume import Restorable, ResumePoints
 from models.engine.schema import Recipe
 from models.engine.seeding import seed_here
+from models.engine.snapshots import Snapshots
 from models.engine.state import State, split_batch
 from models.engine.steps import StepReport, loss_of
 from models.engine.stopwatch import Stopwatch
@@ -43,7 +44,8 @@ class Trainer:
 
     Args:
         recipe: what to train.
-        run: folder of the run; gets `model/`, `history/` and `live/`, and `resume/` while it trains.
+        run: folder of the run; gets `model/`, `history/` and `live/`, `resume/` while it trains, and `checkpoints/` where
+            `runtime.keep_every` asks for it.
         accelerator: one with the recipe's precision is made when left out.
     """
 
@@ -80,13 +82,18 @@ class Trainer:
         torch.use_deterministic_algorithms(True, warn_only=self.accelerator.device.type != "cpu")
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs 2 % of a step
         self._validation: Iterator[Any] = iter(())
+        self._said: int | None = None  # the iteration in which `on_epoch_start` printed last
         self._build()
 
     # hooks
 
     def on_epoch_start(self, epoch: int, print_train_start: bool = True) -> None:
-        """Called before the first batch of an epoch; prints the effective weight of every loss."""
-        if print_train_start:
+        """Called before the first batch of an epoch; prints the effective weight of every loss.
+
+        Where epochs are shorter than `runtime.log_every` iterations, it prints no oftener than that.
+        """
+        if print_train_start and (self._said is None or self.iteration - self._said >= self.recipe.runtime.log_every):
+            self._said = self.iteration
             self.reporter.say(weights_line(epoch, self.loss_weights()))
 
     def train_step(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:
@@ -151,7 +158,7 @@ class Trainer:
             first=self.iteration, last=self.last, batch=self.recipe.data.batch_size,
         )  # fmt: skip
         process = process_record()
-        self.reporter.record({"process": process})
+        self.reporter.record({"process": process, "batches_per_epoch": self.batches_per_epoch})
         for warning in [*late_schedules(self.recipe, self.last), *self._unstable(), *dirty(process)]:
             self.reporter.say(f"warning: {warning}")
         try:
@@ -173,6 +180,8 @@ class Trainer:
             self.iterate(batch, index)
             if index == self.batches_per_epoch - 1:
                 self.hooks("on_epoch_end", {"epoch": epoch})
+            if self.recipe.runtime.keep_every and self._due(self.recipe.runtime.keep_every):
+                self._keep()  # before the resume point: who goes on from there does not pass here again
             if self._due(self.recipe.runtime.checkpoint_every) and self.iteration < self.last:
                 self._save_resume_point()
 
@@ -217,7 +226,8 @@ class Trainer:
         for name, report in reports.items():
             scalars |= {f"train.{loss}": value.item() for loss, value in report.raw.items()}
             scalars |= {f"weight.{loss}": weight for loss, weight in report.weights.items()}
-            scalars[f"lr.{name}"] = report.learning_rate
+            if report.raw:
+                scalars[f"lr.{name}"] = report.learning_rate
         scalars["train.total"] = sum(
             r.weights[name] * value.item()
             for r in reports.values()
@@ -310,6 +320,7 @@ class Trainer:
             "data": data_version(roots), "start": file_versions(recipe.starts_from().values()), "processes": str(accelerator.num_processes),
         }  # fmt: skip
         self.resume_points = ResumePoints(self.run / "resume", self.made_by)
+        self.kept = Snapshots(self.run / "checkpoints")
         self.restorable = Restorable(
             networks={name: accelerator.unwrap_model(network) for name, network in live.items()},
             averages={name: average for name, average in self.averages.items() if average is not None},
@@ -328,6 +339,13 @@ class Trainer:
             self.resume_points.save(self.iteration, self.restorable.state_dict())
         self.accelerator.wait_for_everyone()
 
+    def _keep(self) -> None:
+        if self.accelerator.is_main_process:
+            self.kept.save(
+                self.iteration, lambda folder: write_model(folder, self.networks.ema, self.recipe, self.made_by)
+            )
+        self.accelerator.wait_for_everyone()
+
     def _resume(self) -> None:
         found = self.resume_points.load()
         if isinstance(found, str):
@@ -337,6 +355,10 @@ class Trainer:
             self.iteration, state = found
             self.restorable.load_state_dict(state)
             self.accelerator.print(f"resumed after iteration {self.iteration}")
+        if self.accelerator.is_main_process and self.iteration > 0:
+            self.kept.tidy()
+        elif self.accelerator.is_main_process:
+            self.kept.clear()  # of another recipe, or of a training that ended
 
     def _write(self) -> None:
         """Write the outputs that DVC tracks: weights (averaged where they are), the resolved recipe, what made them."""

@@ -7,6 +7,7 @@ import json
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from pydantic import (
@@ -184,3 +185,16 @@ def construct(
     except ValueError as error:
         problems.add(key, f"{name}: {error}")
         return None
+
+
+def checked_call(kind: builtins.type, arguments: Mapping[str, Any], key: str, **given: Any) -> Any:
+    """Call `kind` with arguments that stand in a map inside a declaration, checked as those of a declaration are.
+
+    Raises:
+        ValueError: everything that is wrong with them, under `key`.
+    """
+    problems = Problems(Path(kind.__name__))
+    checked = check_arguments(kind, arguments, key, problems, tuple(given))
+    if problems.lines:
+        raise ValueError("; ".join(line.removeprefix(f"{problems.file}: ") for line in problems.lines))
+    return kind(**checked, **given)

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from models.images.losses import Gradient as Gradient
     from models.images.pairs import ImagePairs as ImagePairs
     from models.images.perceptual import Perceptual as Perceptual
+    from models.images.photos import Photos as Photos
     from models.images.pictures import CrossGrid as CrossGrid
     from models.images.pictures import Draws as Draws
     from models.images.pictures import Extremes as Extremes
     from models.images.pictures import Sheet as Sheet
     from models.images.scores import Fidelity as Fidelity
+    from models.images.scores import Times as Times
 
 __all__, __getattr__ = on_demand(
     __name__,
@@ -30,7 +32,8 @@ __all__, __getattr__ = on_demand(
         "losses": ("L1", "L2", "Gradient"),
         "pairs": ("ImagePairs",),
         "perceptual": ("Perceptual",),
+        "photos": ("Photos",),
         "pictures": ("CrossGrid", "Draws", "Extremes", "Sheet"),
-        "scores": ("Fidelity",),
+        "scores": ("Fidelity", "Times"),
     },
 )

@@ -14,10 +14,9 @@ from typing import Literal
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from models.engine.errors import UserError
+from models.images.weight_files import WeightFile
 
 SIZE = 299
 DIMENSIONS = 2048
@@ -31,6 +30,7 @@ REMEDY = (
     f"w = torch.load('{PUBLISHED}.pth', weights_only=True); "
     f"s.save_file({{k: v.contiguous() for k, v in w.items()}}, '{PUBLISHED}.safetensors')\""
 )
+WEIGHTS = WeightFile("Inception-v3 weights", REMEDY)
 
 
 @dataclass(frozen=True)
@@ -214,30 +214,7 @@ def load(path: str | Path) -> Inception:
         network = Inception()
     counters = {name for name in network.state_dict() if name.endswith(COUNTER)}
     wanted = {name: tuple(w.shape) for name, w in network.state_dict().items() if name not in counters}
-    state = _read(Path(path), wanted) | {name: torch.zeros((), dtype=torch.long) for name in counters}
+    state = WEIGHTS.read(Path(path), wanted, lambda name: name.startswith(UNUSED) or name.endswith(COUNTER))
+    state |= {name: torch.zeros((), dtype=torch.long) for name in counters}
     network.load_state_dict(state, assign=True)
     return network.eval().requires_grad_(False)
-
-
-def _read(path: Path, wanted: Mapping[str, tuple[int, ...]]) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise UserError(f"Inception-v3 weights: no file {path}; {REMEDY}")
-    try:
-        with safe_open(path, framework="pt") as file:
-            present = {name for name in file.keys() if not name.startswith(UNUSED) and not name.endswith(COUNTER)}  # noqa: SIM118
-            if missing := sorted(wanted.keys() - present):
-                raise UserError(f"Inception-v3 weights: {path} lacks {_some(missing)}; {REMEDY}")
-            if foreign := sorted(present - wanted.keys()):
-                raise UserError(f"Inception-v3 weights: {path} holds {_some(foreign)}, of another network; {REMEDY}")
-            for name, shape in wanted.items():
-                if (found := tuple(file.get_slice(name).get_shape())) != shape:
-                    raise UserError(
-                        f"Inception-v3 weights: {path}: {name} has shape {found}, expected {shape}; {REMEDY}"
-                    )
-            return {name: file.get_tensor(name).float() for name in wanted}
-    except SafetensorError as error:
-        raise UserError(f"Inception-v3 weights: {path} is no safetensors file ({error}); {REMEDY}") from error
-
-
-def _some(names: Sequence[str]) -> str:
-    return f"{names[0]!r}" + (f" and {len(names) - 1} more tensors" if len(names) > 1 else "")

@@ -107,3 +107,24 @@ class Fidelity(Score):
 
 def _stack(rows: Dump, places: range, name: str) -> Tensor:
     return torch.from_numpy(np.stack([rows.value(place, name) for place in places]))
+
+
+class Times(Score):
+    """Milliseconds an image took, by injector of a mode: the mean and the 95th percentile.
+
+    They are in a dump that was written with `evaluate.timing`; such a dump, and these figures, differ each time.
+    """
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        table = dump.mode(self.mode).table
+        times = [str(column) for column in table if str(column).startswith("ms.")]
+        if not times:
+            raise UserError(f"{dump.folder}: mode {self.mode!r} has no column of times; it needs evaluate.timing: true")
+        figures: dict[str, Estimate | float | int] = {}
+        for column in times:
+            values, name = table[column].to_numpy(dtype=np.float64), column.removeprefix("ms.")
+            figures |= {name: bootstrap.estimate(values), f"{name}_95": float(np.quantile(values, 0.95))}
+        return figures

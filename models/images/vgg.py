@@ -1,28 +1,25 @@
 """VGG19's feature stack up to relu5_2 (Simonyan and Zisserman, ICLR 2015), for comparing images. Never trained."""
 
-import hashlib
 import math
-import os
-import re
 from collections.abc import Set as AbstractSet
-from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from models.engine.errors import UserError
 from models.images import winograd
+from models.images.weight_files import FILE, WeightFile
 
 BLOCKS = ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512, 512))  # a 2 x 2 max pool between blocks
 MEAN = (0.485, 0.456, 0.406)  # of ImageNet's RGB in [0, 1]
 STD = (0.229, 0.224, 0.225)
-REPOSITORY, FILE = "timm/vgg19.tv_in1k", "model.safetensors"
+REPOSITORY = "timm/vgg19.tv_in1k"
 REMEDY = (
     f"give `source` the path of {FILE} from https://huggingface.co/{REPOSITORY}, or 'hub' to fetch it, "
     "or 'random' for fixed random weights"
 )
+PUBLISHED = WeightFile("VGG19 weights", REMEDY, REPOSITORY)
 
 
 def _layers() -> dict[str, tuple[str, int, int]]:
@@ -87,19 +84,11 @@ def load(source: str, *, seed: int = 0, sha256: str | None = None) -> VGG19:
     """VGG19 with the weights of `source`: "random", "hub", or the path of a safetensors file.
 
     "random" draws normal weights of variance 2 / fan_in (He et al., ICCV 2015) from `seed`, biases 0. "hub" fetches
-    `timm/vgg19.tv_in1k` (ImageNet weights) through huggingface_hub, from HF_ENDPOINT where that is set. A file is
-    compared with `sha256` where given, one from the hub otherwise with the checksum that the hub states.
+    `timm/vgg19.tv_in1k` (ImageNet weights); for that and for `sha256` see `WeightFile.locate`.
     """
     if source == "random":
         return VGG19(_random_weights(seed))
-    path = _fetch() if source == "hub" else Path(source)
-    if not path.is_file():
-        raise UserError(f"VGG19 weights: no file {path}; {REMEDY}")
-    stated = path.resolve().name if source == "hub" else ""  # the hub's cache names a large file by its checksum
-    expected = sha256 or (stated if re.fullmatch("[0-9a-f]{64}", stated) else None)
-    if expected:
-        _verify(path, expected)
-    return VGG19(_read(path))
+    return VGG19(PUBLISHED.read(PUBLISHED.locate(source, sha256), _shapes()))
 
 
 def _random_weights(seed: int) -> dict[str, Tensor]:
@@ -112,39 +101,8 @@ def _random_weights(seed: int) -> dict[str, Tensor]:
     return weights
 
 
-def _fetch() -> Path:
-    from huggingface_hub import hf_hub_download  # slow to import, and most runs do without
-
-    endpoint = os.environ.get("HF_ENDPOINT")
-    try:
-        return Path(hf_hub_download(REPOSITORY, FILE, endpoint=endpoint))
-    except (OSError, ValueError) as error:
-        where = endpoint or "the hub"
-        raise UserError(f"VGG19 weights: {REPOSITORY} could not be fetched from {where} ({error}); {REMEDY}") from error
-
-
-def _verify(path: Path, expected: str) -> None:
-    with path.open("rb") as handle:
-        found = hashlib.file_digest(handle, "sha256").hexdigest()
-    if found != expected.lower():
-        raise UserError(f"VGG19 weights: {path} has SHA-256 {found}, expected {expected}; delete it and fetch it again")
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    wanted: dict[str, tuple[int, ...]] = {}
+def _shapes() -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
     for key, inputs, outputs in LAYERS.values():
-        wanted |= {f"{key}.weight": (outputs, inputs, 3, 3), f"{key}.bias": (outputs,)}
-    weights = {}
-    try:
-        with safe_open(path, framework="pt") as file:
-            present = set(file.keys())
-            for name, shape in wanted.items():
-                if name not in present:
-                    raise UserError(f"VGG19 weights: {path} has no tensor {name!r}; {REMEDY}")
-                weights[name] = file.get_tensor(name).float()
-                if weights[name].shape != shape:
-                    found = tuple(weights[name].shape)
-                    raise UserError(f"VGG19 weights: {path}: {name} has shape {found}, expected {shape}; {REMEDY}")
-    except SafetensorError as error:
-        raise UserError(f"VGG19 weights: {path} is no safetensors file ({error}); {REMEDY}") from error
-    return weights
+        shapes |= {f"{key}.weight": (outputs, inputs, 3, 3), f"{key}.bias": (outputs,)}
+    return shapes

@@ -1,4 +1,4 @@
-"""One affine map from an image with people to a square picture, drawn at random or fitted; it moves everything alike.
+"""One affine map from an image with people to the picture a network sees, drawn at random or fitted; it moves everything alike.
 
 Pixels, keypoints and boxes are in pixels, x before y; 0 is the centre of the first pixel, so that an image `w` pixels
 wide spans 0 to w - 1, and resizing to w' multiplies x by (w' - 1) / (w - 1).
@@ -95,7 +95,14 @@ def whole(width: int, height: int) -> Placement:
 
 def fitted(width: int, height: int, side: int) -> Placement:
     """The image with its longer side as long as the square's, `side` pixels, in its middle."""
-    return _padded(_resized(whole(width, height), *_fitting(width, height, side)), side)
+    return _padded(_resized(whole(width, height), *_fitting(width, height, side)), (side - 1.0, side - 1.0))
+
+
+def snug(width: int, height: int, longer: int, multiple: int) -> Placement:
+    """The image with its longer side `longer` pixels, in the middle of the smallest canvas of sides n `multiple` + 1."""
+    placement = _resized(whole(width, height), *_fitting(width, height, longer))
+    last_x, last_y = (float(np.ceil(span / multiple) * multiple) for span in placement.span)
+    return _padded(placement, (last_x, last_y))
 
 
 def drawn(
@@ -116,7 +123,8 @@ def drawn(
         placement = replace(placement.moved(mirror, placement.span), mirrored=True)
     placement = _resized(placement, *_size(width, height, side, settings.rescale, random))
     placement = _turned(placement, _angle(settings, random))
-    return _padded(_cropped(placement, side, placement.boxes(interest), settings.crop, random), side)
+    cropped = _cropped(placement, side, placement.boxes(interest), settings.crop, random)
+    return _padded(cropped, (side - 1.0, side - 1.0))
 
 
 def drawn_colour(settings: Geometry, random: np.random.Generator) -> Colour:
@@ -208,10 +216,10 @@ def _offsets(
     return max(last - edge, floor), min(first, ceiling - edge)
 
 
-def _padded(placement: Placement, side: int) -> Placement:
-    """The canvas, no longer than `side` pixels, in the middle of a square, at whole pixels."""
-    offsets = (float(np.floor((side - 1.0 - span) / 2)) for span in placement.span)
-    return placement.moved(_shifted(*offsets), (side - 1.0, side - 1.0))
+def _padded(placement: Placement, span: tuple[float, float]) -> Placement:
+    """The canvas in the middle of one that is no shorter, at whole pixels."""
+    offsets = (float(np.floor((new - old) / 2)) for new, old in zip(span, placement.span, strict=True))
+    return placement.moved(_shifted(*offsets), span)
 
 
 def _scaled(x: float, y: float, dx: float = 0.0, dy: float = 0.0) -> Matrix:

@@ -2,17 +2,25 @@
 
 They read predictions with one spread a vector: [confidence, (x, y) a vector, log b a vector, scales], K = 5, 9, 7 for
 cif, caf, cifdet. (For cif that is the number of the composite layout, in another order.) Distances are in cells.
+
+In a recipe, a head that they train is declared with `spreads: vector`, and with the `scale_law` by which they read scales:
+none (softplus) for `BceLaplace12`, `scale_law: exp` for `BceLaplace11`, `scale_law: linear` for `Paper2019`.
+
+    heads:
+      cif: {fields: 17, spreads: vector, scale_law: exp}
+    losses:
+      cif: {type: pose.BceLaplace11, head: cif, inputs: {fields: cif, target: cif_target}, weight: 1.0}
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from models.pose.field_losses import Cells, FieldLoss, bounded, soft_clamp
-from models.pose.heads import Kind
+from models.pose.heads import SCALE_LAWS, Kind, ScaleLaw, form
 
 PAPER_WEIGHTS: dict[Kind, tuple[float, float, float]] = {"cif": (30, 2, 2), "caf": (50, 3, 0), "cifdet": (30, 2, 0)}
 PAPER_SHARE = 1000  # sums over cells are divided by it
@@ -28,6 +36,12 @@ def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
 
 class _OneSpreadAVector(FieldLoss):
     spread_a_vector = True
+    scale_law: ClassVar[ScaleLaw]
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """The form that a role's fields must have."""
+        return {"fields": form(self.head, "vector", self.scale_law)}
 
     def log_b(self, cells: Cells, rows: Tensor, which: Tensor) -> Tensor:
         """The raw spreads (m,) of the vectors numbered `which` in `rows`."""
@@ -53,6 +67,8 @@ class Paper2019(_OneSpreadAVector):
     Raises:
         ValueError: for arguments out of range.
     """
+
+    scale_law = "linear"
 
     def __init__(
         self, *, head: Kind, confidence: float | None = None, vector: float | None = None, scale: float | None = None,
@@ -118,6 +134,8 @@ class BceLaplace11(_Focal):
         ValueError: for arguments out of range.
     """
 
+    scale_law = "exp"
+
     def confidence(self, logits: Tensor, target: Tensor, weights: Tensor, cells: Cells) -> Tensor:
         costs = _cross_entropy(logits, target).clamp(0.02, LIMIT)
         costs = costs * (1 - (-costs.detach()).exp()) ** self.gamma
@@ -129,7 +147,7 @@ class BceLaplace11(_Focal):
         return log_b + (distance + 0.1) * (-log_b).exp()
 
     def scale(self, raw: Tensor, target: Tensor) -> Tensor:
-        return (raw.clamp_max(20).exp() - target).abs().clamp_max(LIMIT) / self.b_scale
+        return (SCALE_LAWS["exp"](raw) - target).abs().clamp_max(LIMIT) / self.b_scale
 
 
 class BceLaplace12(_Focal):
@@ -140,18 +158,10 @@ class BceLaplace12(_Focal):
     Regression: with d = sqrt(dx^2 + dy^2 + bmin^2) and log b = 3 tanh(raw / 3), log b + softly clamped d exp(-log b).
     Scale: |softplus(raw) - scale| / (b_scale (0.1 + scale)), softly clamped.
 
-    Args:
-        head: see `FieldLoss`, also for the weights and `field_weights`.
-        confidence: weight.
-        vector: weight.
-        scale: weight.
-        focal_gamma: 0 or more.
-        b_scale: above 0.
-        field_weights: factors of the fields.
-
-    Raises:
-        ValueError: for arguments out of range.
+    Its arguments are those of `BceLaplace11`.
     """
+
+    scale_law = "softplus"
 
     def confidence(self, logits: Tensor, target: Tensor, weights: Tensor, cells: Cells) -> Tensor:
         logits = torch.where(target == 0, logits.clamp_min(-15), logits)

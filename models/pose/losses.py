@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from models.pose.field_losses import Cells, FieldLoss, bounded, soft_clamp
-from models.pose.heads import Kind
+from models.pose.heads import Kind, form
 
 Regression = Literal["laplace", "gaussian"]
 LN_2 = 0.69314  # the reference's digits: its logged values are reproduced
@@ -100,6 +100,11 @@ class Composite(FieldLoss):
         self.confidence_clamp = confidence_soft_clamp if reached else None
         self.alpha, self.gamma, self.background_clamp, self.law = focal_alpha, focal_gamma, background_clamp, regression
         self.b_scale, self.scale_log, self.scale_floor = b_scale, scale_log, scale_floor
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """The form that a role's fields must have."""
+        return {"fields": form(self.head, "shared", "softplus")}
 
     def confidence(self, logits: Tensor, target: Tensor, weights: Tensor, cells: Cells) -> Tensor:
         background = target == 0

@@ -11,7 +11,7 @@ from torch.func import functional_call
 from models.engine.errors import UserError, nearest
 from models.engine.problems import Problems
 from models.engine.types import check_arguments
-from models.pose.heads import LAYOUTS, CompositeHead
+from models.pose.heads import LAYOUTS, CompositeHead, form
 from models.pose.normalisation import BATCH_EPS, freeze_batch_norms, settle_norms
 from models.pose.resnet import STAGES, ResNet, SmallResNet
 from models.pose.shufflenet import DEPTHS, ShuffleNetV2K
@@ -36,8 +36,8 @@ class PoseNetwork(nn.Module):
 
     Args:
         backbone: `name`, one of `BACKBONES`, and options of that class.
-        heads: by name `fields`, and if wanted `upsample` (2) and `dropout` (0); `kind` too, cif, caf or cifdet, unless
-            the name is one of these.
+        heads: by name `fields`, and if wanted `upsample` (2), `dropout` (0), `spreads` (shared) and `scale_law` (softplus);
+            `kind` too, cif, caf or cifdet, unless the name is one of these.
         batch_norm_eps: eps of every BatchNorm, at least. Published networks assume 1e-3.
         freeze_batch_norm: every BatchNorm uses, and keeps, its running statistics in training too.
 
@@ -47,7 +47,7 @@ class PoseNetwork(nn.Module):
 
     Raises:
         ValueError: for unknown names and options, and options that contradict each other.
-        UserError: for pretrained weights or a package that cannot be had.
+        UserError: for a package that is not installed.
     """
 
     def __init__(
@@ -78,6 +78,25 @@ class PoseNetwork(nn.Module):
             self.head_strides[name] = self.stride // upsample
         settle_norms(self, batch_norm_eps)
         self.train()
+
+    @classmethod
+    def forms(cls, arguments: Mapping[str, Any]) -> dict[str, str]:
+        """The form of each head's raw fields (`heads.form`), by these constructor arguments; what is wrong is left out."""
+        heads = arguments.get("heads")
+        found: dict[str, str] = {}
+        for name, settings in heads.items() if isinstance(heads, Mapping) else ():
+            if isinstance(settings, Mapping) and str(kind := settings.get("kind", name)) in LAYOUTS:
+                found[name] = form(kind, settings.get("spreads", "shared"), settings.get("scale_law", "softplus"))
+        return found
+
+    def load_pretrained(self) -> None:
+        """Read the published weights that the backbone's options ask for; the engine calls this where training starts.
+
+        Raises:
+            UserError: for weights that cannot be had.
+        """
+        if isinstance(self.base_net, ResNet | TimmBackbone):
+            self.base_net.load_pretrained()
 
     def train(self, mode: bool = True) -> "PoseNetwork":
         """As usual, but that frozen BatchNorm stays in evaluation mode."""

@@ -91,9 +91,9 @@ def annotations_picture(picture: Pixels, scene: Annotations, skeleton: Skeleton,
 
     Visible joints are discs, hidden ones circles, left out those that are not labelled.
     """
-    canvas = _enlarged(picture, zoom)
+    canvas = enlarged(picture, zoom)
     for box, crowd in zip(scene.boxes, scene.crowd, strict=True):
-        _draw_box(canvas, box, zoom, CROWD if crowd else BOX, dotted=bool(crowd))
+        draw_box(canvas, box, zoom, CROWD if crowd else BOX, dotted=bool(crowd))
     for keypoints in scene.keypoints:
         _draw_person(canvas, keypoints, skeleton, zoom)
     return canvas
@@ -101,7 +101,7 @@ def annotations_picture(picture: Pixels, scene: Annotations, skeleton: Skeleton,
 
 def confidence_picture(picture: Pixels, field: Field, stride: int, zoom: int = 4) -> Pixels:
     """Confidence from 0 (the picture) to 1 (the kind's colour), a square a cell; whitened where it is not judged."""
-    canvas = _enlarged(picture, zoom).astype(np.float32)
+    canvas = enlarged(picture, zoom).astype(np.float32)
     cells = [
         np.clip(np.rint(((np.arange(length) + 0.5) / zoom - 0.5) / stride).astype(int), 0, count - 1)
         for length, count in zip(canvas.shape[:2], field.confidence.shape, strict=True)
@@ -128,11 +128,11 @@ def vectors_picture(
     confidence is not judged but the vector is (a box's fringe). With `scene` its boxes and, with `skeleton`, people lie
     below in grey.
     """
-    canvas = _enlarged(picture, zoom)
+    canvas = enlarged(picture, zoom)
     canvas = 255 - (255 - canvas) // 2
     if scene is not None:
         for box, crowd in zip(scene.boxes, scene.crowd, strict=True):
-            _draw_box(canvas, box, zoom, (130, 130, 130), dotted=bool(crowd))
+            draw_box(canvas, box, zoom, (130, 130, 130), dotted=bool(crowd))
         for keypoints in scene.keypoints if skeleton is not None else ():
             assert skeleton is not None
             _draw_person(canvas, keypoints, skeleton, zoom, (170, 170, 170))
@@ -147,9 +147,9 @@ def vectors_picture(
             cv2.arrowedLine(canvas, _at(start, zoom), _at(end, zoom), faded, 1, cv2.LINE_AA, _FRACTION, tipLength=0.15)
             if field.extent is not None:
                 extent = field.extent[:, row, column] * stride
-                _draw_box(canvas, np.concatenate([end - extent / 2, extent]), zoom, faded)
+                draw_box(canvas, np.concatenate([end - extent / 2, extent]), zoom, faded)
             elif np.isfinite(scale := field.scales[which][row, column]):
-                _draw_circle(canvas, end, scale * stride / 2, zoom, faded, 1)
+                draw_circle(canvas, end, scale * stride / 2, zoom, faded, 1)
     return canvas
 
 
@@ -158,7 +158,8 @@ def _check(kind: Kind, values: Floats, components: dict[Kind, int]) -> None:
         raise ValueError(f"a {kind} field of shape {values.shape}: ({components[kind]}, rows, columns) is needed")
 
 
-def _enlarged(picture: Pixels, zoom: int) -> Pixels:
+def enlarged(picture: Pixels, zoom: int) -> Pixels:
+    """A copy of a picture, `zoom` times as large."""
     size = (picture.shape[1] * zoom, picture.shape[0] * zoom)
     return np.ascontiguousarray(cv2.resize(picture, size, interpolation=cv2.INTER_LINEAR), dtype=np.uint8)
 
@@ -177,19 +178,43 @@ def _faded(colour: Colour, confidence: float, threshold: float) -> Colour:
     return red, green, blue
 
 
-def _draw_circle(canvas: Pixels, middle: Floats, radius: float, zoom: int, colour: Colour, thickness: int) -> None:
+def draw_circle(canvas: Pixels, middle: Floats, radius: float, zoom: int, colour: Colour, thickness: int) -> None:
+    """Draw around a point with a radius in pixels of the picture; `thickness` is the canvas's, -1 fills."""
     size = min(max(round(radius * zoom * (1 << _FRACTION)), 0), 2**20)
-    cv2.circle(canvas, _at(middle, zoom), size, colour, thickness, cv2.LINE_AA, _FRACTION)
+    place = _at(middle, zoom)
+    if size >= 4 << _FRACTION:
+        cv2.circle(canvas, place, size, colour, thickness, cv2.LINE_AA, _FRACTION)
+        return
+    # OpenCV's own small circles are squares on their corners
+    turns = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+    outline = np.rint(place + size * np.column_stack([np.cos(turns), np.sin(turns)])).astype(np.int32)
+    if thickness < 0:
+        cv2.fillPoly(canvas, [outline], colour, cv2.LINE_AA, _FRACTION)
+    else:
+        cv2.polylines(canvas, [outline], True, colour, thickness, cv2.LINE_AA, _FRACTION)
 
 
-def _draw_box(canvas: Pixels, box: Floats, zoom: int, colour: Colour, dotted: bool = False) -> None:
+def draw_line(
+    canvas: Pixels, start: Floats, end: Floats, zoom: int, colour: Colour, thickness: int = 1, dash: float = 0.0
+) -> None:
+    """Draw between two points of the picture; with `dash`, in dashes and gaps of about so many pixels of the canvas."""
+    length = float(np.abs(end - start).max()) * zoom
+    parts = max(1, min(int(length / (2 * dash)), 1000)) if dash else 1
+    ends = np.linspace(start, end, 2 * parts)
+    if parts > 1:  # the round ends of a dash, half as long as the line is wide, stay within it
+        inwards = min(thickness / 2 / length, 0.25 / parts) * (end - start)
+        ends[::2] += inwards
+        ends[1::2] -= inwards
+    for a, b in zip(ends[::2], ends[1::2], strict=True):
+        cv2.line(canvas, _at(a, zoom), _at(b, zoom), colour, thickness, cv2.LINE_AA, _FRACTION)
+
+
+def draw_box(canvas: Pixels, box: Floats, zoom: int, colour: Colour, dotted: bool = False, thickness: int = 1) -> None:
+    """Draw the outline of x, y, width, height."""
     x, y, width, height = np.asarray(box, dtype=np.float64)
     corners = np.array([(x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y)])
     for start, end in pairwise(corners):
-        parts = max(1, min(int(np.abs(end - start).max() * zoom / 6), 1000)) if dotted else 1
-        ends = np.linspace(start, end, 2 * parts if dotted else 2)
-        for a, b in zip(ends[::2], ends[1::2], strict=True):
-            cv2.line(canvas, _at(a, zoom), _at(b, zoom), colour, 1, cv2.LINE_AA, _FRACTION)
+        draw_line(canvas, start, end, zoom, colour, thickness, dash=3.0 * thickness if dotted else 0.0)
 
 
 def _draw_person(
@@ -201,11 +226,9 @@ def _draw_person(
         if visibility > 0:
             own = colour or _hue(place / len(skeleton.connections))
             thickness = max(1, zoom // 2) if visibility > 1 else 1
-            cv2.line(
-                canvas, _at(keypoints[a, :2], zoom), _at(keypoints[b, :2], zoom), own, thickness, cv2.LINE_AA, _FRACTION
-            )
+            draw_line(canvas, keypoints[a, :2], keypoints[b, :2], zoom, own, thickness)
     for x, y, visibility in keypoints[keypoints[:, 2] > 0]:
-        _draw_circle(canvas, np.array([x, y]), 1.0, zoom, colour or WHITE, -1 if visibility > 1 else 1)
+        draw_circle(canvas, np.array([x, y]), 1.0, zoom, colour or WHITE, -1 if visibility > 1 else 1)
 
 
 def _hue(turn: float) -> Colour:

@@ -32,7 +32,7 @@ class Residual(nn.Module):
 
     def residual(self, x: Tensor) -> Tensor:
         """F(x), before the last activation."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} has no F")
 
 
 class BasicBlock(Residual):
@@ -91,12 +91,12 @@ class ResNet(nn.Module):
         input_conv2: a 3 x 3 convolution of stride 2 in place of the max-pool; never pretrained.
         block5_dilation: other than 1, the last stage keeps the size and is dilated instead; halves the stride.
         remove_last_block: no last stage: half the channels, half the stride.
-        pretrained: ImageNet weights (see `pretrained.load_imagenet`): a safetensors file, or `hub`.
+        pretrained: ImageNet weights that `load_pretrained` reads (see `pretrained.load_imagenet`): a safetensors file,
+            or `hub`.
         sha256: of that file, compared where given.
 
     Raises:
         ValueError: for options that contradict each other.
-        UserError: for weights that cannot be had.
     """
 
     def __init__(
@@ -146,9 +146,13 @@ class ResNet(nn.Module):
             else stage(outputs[2], 3, stride=2 if block5_dilation == 1 else 1, dilation=block5_dilation)
         )
         self.channels = outputs[2 if remove_last_block else 3]
+        self.depth, self.pretrained, self.sha256 = depth, pretrained, sha256
         initialise(self)
-        if pretrained is not None:
-            load_imagenet(self, depth, pretrained, sha256)
+
+    def load_pretrained(self) -> None:
+        """Read the ImageNet weights that `pretrained` names, if it does. Raises as `pretrained.load_imagenet`."""
+        if self.pretrained is not None:
+            load_imagenet(self, self.depth, self.pretrained, self.sha256)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.block5(self.block4(self.block3(self.block2(self.input_block(x)))))

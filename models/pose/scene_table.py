@@ -10,12 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.engine.errors import UserError
+from models.engine.examples import Records
 from models.people.coco import read_head, read_records
 from models.people.persons import Texts
 from models.people.skeletons import Skeleton
 from models.pose.annotations import Annotations
 
 PERSON = "person"
+FARTHEST = 1e6
+"""Pixels from the corner of an image; beyond, coordinates are mistakes, and would not fit a grid's indices."""
 
 
 class SceneTable:
@@ -64,7 +67,8 @@ class SceneTable:
         return {int(number): row for row, number in enumerate(self.image_ids)}
 
     def _read_annotations(self, places: Mapping[int, int], person: int, categories: int | None) -> None:
-        ids, rows, fields, crowd, boxes = array("q"), array("q"), array("q"), array("b"), array("f")
+        ids, rows, fields, crowd = array("q"), array("q"), array("q"), array("b")
+        boxes, areas = array("d"), array("d")
         keypoints, keypoint_rows, people = array("f"), array("q"), 0
         for record in read_records(self.path, "annotations"):
             where = f"{self.path}: annotation {record.get('id')}"
@@ -81,20 +85,33 @@ class SceneTable:
             rows.append(places[record["image_id"]])
             fields.append(kind - 1)
             crowd.append(bool(record.get("iscrowd", 0)))
-            boxes.extend(_box(record.get("bbox"), where))
+            boxes.extend(box := _box(record.get("bbox"), where))
+            areas.append(record.get("area") or box[2] * box[3])
             keypoint_rows.append(people if is_person else -1)
             if is_person:
                 keypoints.extend(self._keypoints(record, where))
                 people += 1
+        self._check_places(ids, np.array(keypoint_rows), boxes, np.array(keypoints, dtype=np.float64))
         order = np.lexsort((np.array(ids, dtype=np.int64), np.array(rows, dtype=np.int64)))
         self._ids, self._fields, self._keypoint_rows = (
             np.array(one, dtype=np.int64)[order] for one in (ids, fields, keypoint_rows)
         )
         self._crowd = np.array(crowd, dtype=bool)[order]
-        self._boxes = np.array(boxes, dtype=np.float32).reshape(-1, 4)[order]
+        self._boxes = np.array(boxes, dtype=np.float64).reshape(-1, 4)[order]
+        self._areas = np.array(areas, dtype=np.float64)[order]
         self._joints = np.array(keypoints, dtype=np.float32).reshape(people, self.joints, 3)
         self._rows = np.array(rows, dtype=np.int64)[order]
         self._first = np.searchsorted(self._rows, np.arange(len(self.image_ids) + 1))
+
+    def _check_places(self, ids: "array[int]", rows: NDArray[np.int64], boxes: "array[float]", keypoints: Any) -> None:
+        near = np.abs(np.array(boxes).reshape(-1, 4)).max(axis=1, initial=0.0) <= FARTHEST
+        people = np.abs(keypoints).reshape(int((rows >= 0).sum()), 3 * self.joints).max(axis=1, initial=0.0) <= FARTHEST
+        near[rows >= 0] &= people  # not a number is not near either
+        if not near.all():
+            raise UserError(
+                f"{self.path}: annotation {ids[int(np.argmin(near))]}: a box or keypoint is no finite number, or farther "
+                f"than {FARTHEST:,.0f} pixels away; correct or remove it"
+            )
 
     def _keypoints(self, record: Mapping[str, Any], where: str) -> list[float]:
         flat: list[float] = record.get("keypoints") or [0.0] * 3 * self.joints
@@ -128,18 +145,44 @@ class SceneTable:
 
     def annotations(self, row: int) -> Annotations:
         """The annotations of an image, in its pixels; keypoints are zeros where there are none."""
-        these = slice(self._first[row], self._first[row + 1])
+        these = self._annotated(row)
         places = self._keypoint_rows[these]
         keypoints = np.zeros((len(places), self.joints, 3), dtype=np.float32)
         keypoints[places >= 0] = self._joints[places[places >= 0]]
-        return Annotations(keypoints, self._boxes[these], self._crowd[these], self._fields[these], self._ids[these])
+        boxes = self._boxes[these].astype(np.float32)
+        return Annotations(keypoints, boxes, self._crowd[these], self._fields[these], self._ids[these])
+
+    def truth(self, row: int) -> Records:
+        """The annotations of an image as COCO has them, to judge by; where no area is given, it is the box's."""
+        found, image = Records(), int(self.image_ids[row])
+        for place in range(*self._annotated(row).indices(len(self._ids))):
+            record: dict[str, Any] = {
+                "id": int(self._ids[place]),
+                "image_id": image,
+                "category_id": int(self._fields[place]) + 1,
+            }
+            record |= {"iscrowd": int(self._crowd[place]), "area": float(self._areas[place])}
+            record["bbox"] = self._boxes[place].tolist()
+            if self._keypoint_rows[place] >= 0:
+                keypoints = self._joints[self._keypoint_rows[place]]
+                record |= {"num_keypoints": int((keypoints[:, 2] > 0).sum()), "keypoints": keypoints.ravel().tolist()}
+            found.append(record)
+        return found
+
+    def size(self, row: int) -> tuple[int, int]:
+        """Width and height of an image, pixels."""
+        height, width = self._sizes[row].tolist()
+        return width, height
+
+    def _annotated(self, row: int) -> slice:
+        return slice(int(self._first[row]), int(self._first[row + 1]))
 
     def image(self, row: int) -> NDArray[np.uint8]:
         """An image, blue, green, red, uint8 (height, width, 3)."""
         path = self.root / "images" / self._names[self._name_places[row]]
         # Annotations are in the stored pixels; without the flag OpenCV would turn pictures by their EXIF tag.
         image = cv2.imread(str(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
-        height, width = self._sizes[row].tolist()
+        width, height = self.size(row)
         if image is None or image.shape[:2] != (height, width):
             found = "cannot be read" if image is None else f"is {image.shape[1]} x {image.shape[0]} pixels"
             raise UserError(f"{path}: {found}, but {self.path} promises {width} x {height}")

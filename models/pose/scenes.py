@@ -16,7 +16,7 @@ from models.engine.examples import Example, Examples
 from models.images import augmentation as tones
 from models.images.augmentation_settings import Augmentation as Tones
 from models.images.augmentation_settings import Chance, Input, Limits, Section
-from models.people.affine import MEAN_COLOUR, Placement, drawn, drawn_colour, fitted
+from models.people.affine import MEAN_COLOUR, Placement, drawn, drawn_colour, fitted, snug
 from models.people.affine_settings import Geometry
 from models.people.skeletons import COCO, Skeleton, skeleton_from
 from models.pose.annotations import Annotations
@@ -46,23 +46,24 @@ class Augmentation(Section):
 class View(NamedTuple):
     """A scene as it is shown, before it is encoded.
 
-    `picture` uint8 (side, side, 3) red, green, blue; `people` for cif and caf, `objects` (of all categories) for cifdet,
-    both in pixels of the picture; `valid_area` float32 (4,) (x, y, width, height).
+    `picture` uint8 (height, width, 3) red, green, blue; `people` for cif and caf, `objects` (of all categories) for
+    cifdet, both in pixels of the picture; `placement` of the image in it.
     """
 
     picture: NDArray[np.uint8]
     people: Annotations
     objects: Annotations
-    valid_area: NDArray[np.float32]
+    placement: Placement
 
 
 class Scenes(Examples):
-    """The scenes of a prepared people dataset (`root/<split>.json`, `root/images`), by image id, as squares.
+    """The scenes of a prepared people dataset (`root/<split>.json`, `root/images`), by image id, as squares or as they are.
 
     `heads` says which fields are asked for: `{cif: {kind: cif, stride: 8}, caf: {kind: caf, connections: standard,
     stride: 8}, cifdet: {kind: cifdet, categories: 5, stride: 8}}`; what stands beside `kind` are the arguments of the
     encoder (`models.pose.encoders`). `skeleton` is COCO's unless given (`models.people.skeletons.skeleton_from`).
-    Without `augmentation` the longer side is fitted to `side` pixels and the picture centred.
+    Without `augmentation` the longer side is fitted to `side` pixels and the picture centred in a square; with
+    `multiple`, in the smallest picture whose sides are multiples of it, plus one (16 for a backbone of stride 16).
 
     Used are images with an annotation, no crowd region, that a head can learn from, and with `min_keypoint_annotations`
     persons that have a labelled keypoint (1 unless given; 0 where there is no head for keypoints). With `keep_empty`
@@ -70,14 +71,16 @@ class Scenes(Examples):
 
     An example has `image` float32 (3, side, side), red, green, blue, (v / 255 - mean) / std; `<head>_target` for each
     head, as its encoder says; `valid_area` float32 (4,) (x, y, width, height), the pixels that show the image;
-    the integers `index` and `image_id`. With `joints` also `joints` float32 (K, 3), x, y and visibility of the only person in
-    pixels of the square, and `height` of its box; zeros where there is none or more than one.
+    the integers `index`, `image_id`, and `width` and `height` of the file; `to_original` float32 (2, 3), which maps
+    pixels (x, y, 1) of the picture to those of the file. With `joints` also `joints` float32 (K, 3), x, y and visibility
+    of the only person in pixels of the picture, and `person_height` of its box; zeros where there is none or more than
+    one. With `truth` also `truth`, the annotations as COCO has them, in pixels of the file.
 
     Raises ValueError for arguments out of range and UserError, with file and annotation id, for annotations that cannot
     be encoded, for missing files and where no image is left.
     """
 
-    names: ClassVar[tuple[str, ...]] = ("image", "index", "image_id", "valid_area")
+    names: ClassVar[tuple[str, ...]] = ("image", "index", "image_id", "valid_area", "width", "height", "to_original")
 
     def __init__(
         self,
@@ -92,6 +95,8 @@ class Scenes(Examples):
         keep_empty: bool = False,
         image_ids: tuple[int, ...] | None = None,
         joints: bool = False,
+        truth: bool = False,
+        multiple: int | None = None,
         mean: tuple[float, float, float] = IMAGENET_MEAN,
         std: tuple[float, float, float] = IMAGENET_STD,
     ) -> None:
@@ -99,13 +104,21 @@ class Scenes(Examples):
             raise ValueError(f"side {side}: a whole number of pixels from 2 is needed")
         if min(std) <= 0:
             raise ValueError(f"std {std}: three positive numbers are needed")
+        if multiple is not None and (multiple < 1 or augmentation is not None):
+            raise ValueError(f"multiple {multiple}: a whole number from 1 is needed, and no augmentation beside it")
         if not heads:
             raise ValueError("heads {}: at least one is needed, such as {cif: {kind: cif, stride: 8}}")
-        self.side, self.augmentation, self.joints = side, augmentation, joints
+        self.side, self.multiple, self.augmentation, self.joints, self.truth = (
+            side,
+            multiple,
+            augmentation,
+            joints,
+            truth,
+        )
         self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)
         self.encoders = {name: _encoder(name, settings, self.skeleton) for name, settings in heads.items()}
         # The class promises less than an instance may give.
-        self.names = self.provides({"heads": heads, "joints": joints})  # type: ignore[misc]
+        self.names = self.provides({"heads": heads, "joints": joints, "truth": truth})  # type: ignore[misc]
         self._gain = (1.0 / (255.0 * np.array(std))).astype(np.float32)[:, None, None]
         self._shift = (-np.array(mean) / np.array(std)).astype(np.float32)[:, None, None]
         needs_people = any(not isinstance(encoder, CifDet) for encoder in self.encoders.values())
@@ -120,13 +133,21 @@ class Scenes(Examples):
 
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """`names`, `<head>_target` for each of `heads`, and those that `joints` adds."""
+        """`names`, `<head>_target` for each of `heads`, and those that `joints` and `truth` add."""
         heads = arguments.get("heads")
-        joints = ("joints", "height") if arguments.get("joints") else ()
-        return (*cls.names, *(f"{head}_target" for head in (heads if isinstance(heads, Mapping) else ())), *joints)
+        targets = [f"{head}_target" for head in (heads if isinstance(heads, Mapping) else ())]
+        joints = ("joints", "person_height") if arguments.get("joints") else ()
+        return (*cls.names, *targets, *joints, *(("truth",) if arguments.get("truth") else ()))
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def group(self, index: int) -> tuple[int, int]:
+        """Height and width of the picture."""
+        if self.multiple is None:
+            return self.side, self.side
+        span = snug(*self.table.size(int(self.rows[index])), self.side, self.multiple).span
+        return int(span[1]) + 1, int(span[0]) + 1
 
     def example(self, index: int, random: np.random.Generator) -> Example:
         """Example `index`; `random` chooses the augmentation, nothing where it is off."""
@@ -138,16 +159,20 @@ class Scenes(Examples):
             "image": image,
             "index": index,
             "image_id": int(self.table.image_ids[self.rows[index]]),
-            "valid_area": view.valid_area,
+            "valid_area": view.placement.valid_area,
+            "to_original": np.linalg.inv(view.placement.matrix)[:2].astype(np.float32),
         }
-        size = (self.side, self.side)
+        example["width"], example["height"] = self.table.size(int(self.rows[index]))
+        size = view.picture.shape[:2]
         for name, encoder in self.encoders.items():
             shown = view.objects if isinstance(encoder, CifDet) else view.people
-            example[f"{name}_target"] = encoder.encode(shown, size, view.valid_area)
+            example[f"{name}_target"] = encoder.encode(shown, size, view.placement.valid_area)
         if self.joints:
             alone = len(view.people) == 1 and not view.people.crowd[0]
             example["joints"] = view.people.keypoints[0] if alone else np.zeros((self.table.joints, 3), np.float32)
-            example["height"] = float(view.people.boxes[0, 3]) if alone else 0.0
+            example["person_height"] = float(view.people.boxes[0, 3]) if alone else 0.0
+        if self.truth:
+            example["truth"] = self.table.truth(int(self.rows[index]))
         return example
 
     def view(self, index: int, random: np.random.Generator) -> View:
@@ -155,7 +180,9 @@ class Scenes(Examples):
         row = int(self.rows[index])
         image, scene = self.table.image(row), self.table.annotations(row)
         height, width = image.shape[:2]
-        if self.augmentation is None:
+        if self.multiple is not None:
+            placement, colour = snug(width, height, self.side, self.multiple), MEAN_COLOUR
+        elif self.augmentation is None:
             placement, colour = fitted(width, height, self.side), MEAN_COLOUR
         else:
             geometry = self.augmentation.geometry
@@ -168,7 +195,7 @@ class Scenes(Examples):
             picture = _varied(picture, self.augmentation, random)
         placed = _placed(scene, placement, self.skeleton, self.augmentation.geometry if self.augmentation else None)
         people = placed.where(placed.categories == self.table.person_field)
-        return View(picture, people, placed, placement.valid_area)
+        return View(picture, people, placed, placement)
 
 
 def _encoder(name: str, settings: Mapping[str, Any], skeleton: Skeleton) -> Cif | Caf | CifDet:

@@ -18,7 +18,7 @@ class TimmBackbone(nn.Module):
     Args:
         model: its name, such as `convnext_tiny.fb_in1k`.
         max_stride: the deepest map of at most this stride is taken.
-        pretrained: whether timm fetches weights for it.
+        pretrained: whether timm fetches weights for it, in `load_pretrained`.
         options: further arguments of `timm.create_model`.
 
     Raises:
@@ -30,30 +30,41 @@ class TimmBackbone(nn.Module):
         self, *, model: str, max_stride: int = 16, pretrained: bool = False, options: dict[str, Any] | None = None
     ) -> None:
         super().__init__()
-        try:
-            timm = import_module("timm")
-        except ModuleNotFoundError as error:
-            raise UserError(
-                f"backbone {model!r} of timm: the package timm is not installed; install figura's extra: "
-                "pip install 'figura[timm]'"
-            ) from error
-
-        def create(pretrained: bool, **chosen: Any) -> Any:
-            try:
-                return timm.create_model(model, pretrained=pretrained, features_only=True, **chosen, **(options or {}))
-            except (RuntimeError, TypeError, AttributeError, AssertionError) as error:
-                raise ValueError(f"backbone {model!r}: timm refuses ({error})") from error
-
-        strides = create(False).feature_info.reduction()
+        strides = _create(model, options, pretrained=False).feature_info.reduction()
         fitting = [place for place, stride in enumerate(strides) if stride <= max_stride]
         if not fitting:
             raise ValueError(f"max_stride {max_stride}: {model} has maps of stride {', '.join(map(str, strides))}")
-        self.model = create(pretrained, out_indices=(fitting[-1],))
+        self.name, self.options, self.place, self.pretrained = model, options, fitting[-1], pretrained
+        self.model = _create(model, options, pretrained=False, out_indices=(self.place,))
         self.pad_to = strides[fitting[-1]]
         self.channels = self.model.feature_info.channels()[-1]
         self.last_axis = str(getattr(self.model, "output_fmt", "NCHW")).upper().endswith("NHWC")
+
+    def load_pretrained(self) -> None:
+        """Let timm fetch the weights, if `pretrained` asks for them. Raises UserError where it cannot."""
+        if not self.pretrained:
+            return
+        try:
+            published = _create(self.name, self.options, pretrained=True, out_indices=(self.place,))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{error}; leave `pretrained` out to train from scratch") from error
+        self.model.load_state_dict(published.state_dict())
 
     def forward(self, x: Tensor) -> Tensor:
         height, width = x.shape[-2:]
         x = self.model(F.pad(x, (0, -width % self.pad_to, 0, -height % self.pad_to)))[-1]
         return x.permute(0, 3, 1, 2) if self.last_axis else x
+
+
+def _create(model: str, options: dict[str, Any] | None, **chosen: Any) -> Any:
+    try:
+        timm = import_module("timm")
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"backbone {model!r} of timm: the package timm is not installed; install figura's extra: "
+            "pip install 'figura[timm]'"
+        ) from error
+    try:
+        return timm.create_model(model, features_only=True, **chosen, **(options or {}))
+    except (RuntimeError, TypeError, AttributeError, AssertionError) as error:
+        raise ValueError(f"backbone {model!r}: timm refuses ({error})") from error

@@ -5,8 +5,9 @@ import pytest
 import torch
 import toy
 
-from models.engine.batches import Mixture, TrainBatches, ValidationBatches, load_batches, spread
+from models.engine.batches import Mixture, TrainBatches, ValidationBatches, collated, load_batches, spread
 from models.engine.errors import UserError
+from models.engine.examples import Records
 
 
 def sampler(lengths, weights=None, size=4, seed=1, **rest):
@@ -79,12 +80,29 @@ def test_processes_partition_each_batch():
 
 
 def test_validation_is_everything_once_in_order():
-    batches = ValidationBatches({"b": 7, "a": 3}, 3)
+    batches = ValidationBatches({"b": toy.Ramps(7), "a": toy.Ramps(3)}, 3)
     assert [len(batch) for batch in batches] == [3, 3, 1, 3]
     assert len(batches) == 4
     assert [key for batch in batches for key in batch] == [("b", 0, i) for i in range(7)] + [
         ("a", 0, i) for i in range(3)
     ]
+
+
+class Sized(toy.Ramps):
+    def group(self, index):
+        return "wide" if index in (1, 4, 5) else "tall"
+
+
+def test_a_validation_batch_has_one_group():
+    batches = ValidationBatches({"a": Sized(8)}, 2)
+    assert [[index for *_, index in batch] for batch in batches] == [[0, 2], [1, 4], [3, 6], [5], [7]]
+
+
+def test_records_stay_with_their_example():
+    records = [Records([{"id": 1}, {"id": 2}]), Records()]
+    batch = collated([{"x": np.float32(n), "truth": one} for n, one in enumerate(records)])
+    assert batch["truth"] == [[{"id": 1}, {"id": 2}], []]
+    assert batch["x"].tolist() == [0, 1]
 
 
 def first_batches(workers, count=7):

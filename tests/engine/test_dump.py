@@ -3,7 +3,7 @@ import pytest
 import torch
 import toy
 
-from models.engine.dump import Dump, Table, read_value, write_value
+from models.engine.dump import Dump, RecordsFile, Table, read_value, write_value
 from models.engine.errors import UserError
 
 RANDOM = np.random.default_rng(5)
@@ -142,12 +142,10 @@ def test_a_dump_without_crosses(folder):
         Dump(folder).cross("grid")
 
 
-def test_rows_of_a_table_have_the_columns_of_the_first(tmp_path):
+def test_a_row_may_leave_columns_out(tmp_path):
     table = Table(tmp_path / "t.csv")
     table.add({"a": 1, "b": "x, y"})
     table.add({"a": 2})
-    with pytest.raises(ValueError, match="'c'"):
-        table.add({"a": 3, "c": 1})
     table.close()
     assert (tmp_path / "t.csv").read_text() == 'a,b\n1,"x, y"\n2,\n'
 
@@ -157,3 +155,31 @@ def test_the_toys_score_reads_a_dump(folder):
 
     found = toy.Mean("loss.a")(Dump(folder), Bootstrap(10, 0.9, 0))
     assert found["mean"]["value"] == pytest.approx(1 / 3)
+
+
+def test_a_table_takes_columns_that_come_later(tmp_path):
+    table = Table(tmp_path / "instances.csv")
+    table.add({"mode": "a", "index": 0})
+    table.add({"index": 1, "word": 'with "quotes", and more', "mode": "b"})
+    table.add({"mode": "b", "index": 2, "score": 0.5})
+    table.close()
+    found = Dump(tmp_path).table
+    assert list(found) == ["mode", "index", "word", "score"]
+    assert found["word"].tolist()[1] == 'with "quotes", and more'
+    assert found["word"].isna().tolist() == [True, False, True]
+    assert found["score"].tolist()[2] == 0.5
+
+
+def test_records_of_inputs_and_modes(tmp_path):
+    for part, records in {"inputs": [[{"id": 1}], [], [{"id": 2}, {"id": 3}]], "poses": [[]]}.items():
+        file = RecordsFile(tmp_path / part / "people.json")
+        for some in records:
+            file.add(some)
+        file.close()
+    table = Table(tmp_path / "instances.csv")
+    table.add({"mode": "poses", "index": 0})
+    table.close()
+    assert Dump(tmp_path).records("people") == [{"id": 1}, {"id": 2}, {"id": 3}]
+    assert Dump(tmp_path).mode("poses").records("people") == []
+    with pytest.raises(UserError, match=r"poses/boxes.json: no such file; save 'boxes' as records"):
+        Dump(tmp_path).mode("poses").records("boxes")

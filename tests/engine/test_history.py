@@ -44,6 +44,16 @@ def test_skipped_updates_are_counted_and_kept_out_of_the_means():
     assert history.train[0]["g.lr"] == pytest.approx((0.1 / np.arange(1, 6)).mean())
 
 
+def test_a_batch_with_nothing_to_learn_is_kept_out_of_the_mean_rate():
+    history = History(4)
+    for step in range(1, 9):
+        reports = {"g": StepReport(weights={"a": 1.0})} if step in (2, 3) or step > 4 else report(step)
+        history.add(step, reports, last=False)
+    assert history.train[0]["g.lr"] == pytest.approx((0.1 / np.array([1, 4])).mean(), rel=1e-12)
+    assert history.train[0]["g.skipped"] == 0
+    assert history.train[1] == {"step": 8, "g.skipped": 0}
+
+
 def test_a_step_that_did_not_run_has_no_columns():
     history = History(2)
     for step in range(1, 5):

@@ -96,3 +96,10 @@ def test_epoch_start_prints_all_weights(run, capsys):
     quiet = {"on_epoch_start": {"print_train_start": False}}
     Trainer(toy.checked(changes), run, callback_kwargs=quiet).fit()
     assert "loss weights" not in capsys.readouterr().out
+
+
+def test_short_epochs_print_no_oftener_than_the_log(run, capsys):
+    trainer = Trainer(toy.checked({"runtime.samples": None, "runtime.log_every": 7}), run)
+    trainer.fit()
+    said = [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("epoch")]
+    assert said == ["epoch 0", "epoch 2"]  # after 0 and 10 iterations; 5 are too few

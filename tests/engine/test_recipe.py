@@ -8,6 +8,8 @@ from models.engine.errors import UserError
 from models.engine.recipe import check_recipe, load_recipe, resolved
 from models.engine.yaml12 import read_yaml, to_yaml
 
+MUON = {"type": "Muon", "lr": 0.01, "rest_lr": 0.01}
+GROUP = "steps.painter.groups.biases"
 PAINT = "steps.painter.injectors.paint"
 RAMP = {"type": "Linear", "start": 0, "end": 3, "from": 0.0, "to": 1.0}
 
@@ -71,6 +73,11 @@ def test_the_toy_recipes_are_right():
         ({f"{PAINT}.args": {"noise": {**RAMP, "end": -1}}}, f"{PAINT}.args.noise", "0 <= start <= end is needed"),
         ({"steps.painter.optimizer.betas": [0.5]}, "steps.painter.optimizer.betas", "found [0.5]; expected"),
         ({"steps.painter.optimizer.betas": ["a", 0.9]}, "steps.painter.optimizer.betas", "found ['a', 0.9]; expected a number"),
+        ({"steps.painter.groups": {"biases": {"pattern": "bias", "weight_decai": 0.0}}}, f"{GROUP}.weight_decai", "argument of Adam 'weight_decai' (did you mean 'weight_decay'?)"),
+        ({"steps.painter.groups": {"biases": {"pattern": "bias", "eps": "small"}}}, f"{GROUP}.eps", "found 'small'; expected a number"),
+        ({"steps.painter.groups": {"biases": {"pattern": "bias", "params": []}}}, f"{GROUP}.params", "unknown argument of Adam 'params'"),
+        ({"steps.painter.groups": {"biases": {"pattern": "bias("}}}, f"{GROUP}.pattern", "found 'bias('; expected a regular expression"),
+        ({"steps.painter.groups": {"biases": {"pattern": "x", "rest_lrr": 1.0}}, "steps.painter.optimizer": MUON}, f"{GROUP}.rest_lrr", "(did you mean 'rest_lr'?)"),
         ({"losses.square.inputs.image": "imge"}, "losses.square.inputs.image", "'imge' (did you mean 'image'?); allowed:"),
         ({"losses.square.inputs.target": ...}, "losses.square.inputs.target", "missing; Distance needs it"),
         ({"losses.square.inputs.masks": "y"}, "losses.square.inputs.masks", "role of Distance 'masks' (did you mean 'mask'?)"),
@@ -88,7 +95,7 @@ def test_the_toy_recipes_are_right():
         ({"networks.other": {"type": "toy.Painter"}}, "networks.other", "no step trains it and it loads no weights"),
         ({"losses.distance.weight": 0, "losses.square.weight": 0.0}, "steps.painter", "it would train nothing"),
         ({"evaluate.inputs.z": "image"}, "evaluate.inputs", "nobody provides 'z'"),
-        ({"evaluate.inputs.x": "picture"}, "evaluate.inputs.x", "expected 'image', 'mask' or 'array'"),
+        ({"evaluate.inputs.x": "picture"}, "evaluate.inputs.x", "expected 'image', 'mask', 'array', 'number' or 'records'"),
         ({"evaluate.modes.plain.save": {"q": "array"}}, "evaluate.modes.plain.save", "nobody provides 'q'"),
         ({"evaluate.averages": {"mean": {"of": "q", "examples": 3}}}, "evaluate.averages.mean.of", "nobody provides 'q'"),
         ({"runtime.samples.names": ["x", "imag"]}, "runtime.samples.names", "(did you mean 'image'?)"),

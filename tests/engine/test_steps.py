@@ -259,7 +259,18 @@ def test_values_are_clipped_before_the_norm():
     network = Line()
     one = step({"a": network}, {"l": loss(weight=3.0)}, clip=1.5)
     one.clip_value = 1.0
-    update(one, {"a": network}, (State({"x": X}), 1.0))
+    report = update(one, {"a": network}, (State({"x": X}), 1.0))
     clamped = np.clip(3 * gradient([0.5, -1.0]), -1.0, 1.0)
     assert np.linalg.norm(clamped) < 1.5 < np.linalg.norm(3 * gradient([0.5, -1.0]))
     np.testing.assert_allclose(network.slope.detach(), [0.5, -1.0] - 0.1 * clamped, rtol=1e-6)
+    assert report.grad_norm.item() == pytest.approx(np.linalg.norm(3 * gradient([0.5, -1.0])))  # before any clipping
+
+
+def test_a_norm_of_clipped_values_is_clipped():
+    network = Line()
+    one = step({"a": network}, {"l": loss(weight=3.0)}, clip=0.5)
+    one.clip_value = 1.0
+    update(one, {"a": network}, (State({"x": X}), 1.0))
+    clamped = np.clip(3 * gradient([0.5, -1.0]), -1.0, 1.0)
+    expected = [0.5, -1.0] - 0.1 * clamped * 0.5 / np.linalg.norm(clamped)
+    np.testing.assert_allclose(network.slope.detach(), expected, rtol=1e-5)

@@ -10,8 +10,9 @@ from skimage.metrics import structural_similarity
 from torch import Tensor
 
 from models.engine.dump import Dump, write_value
+from models.engine.errors import UserError
 from models.engine.scores import Bootstrap
-from models.images.scores import Fidelity, l1, l1_masked, ms_ssim, psnr, scales_of, ssim
+from models.images.scores import Fidelity, Times, l1, l1_masked, ms_ssim, psnr, scales_of, ssim
 
 
 def pair(size: int = 64) -> tuple[Tensor, Tensor]:
@@ -94,3 +95,17 @@ def test_fidelity_averages_over_the_dump_and_knows_its_baseline(tmp_path: Path) 
     assert baseline["l1"]["value"] == pytest.approx(np.abs(target.numpy() - target.numpy().mean(0)).mean(), abs=1e-6)
     with pytest.raises(ValueError, match="either image or average"):
         Fidelity(mode="m", target="target")
+
+
+def test_times_by_injector(tmp_path: Path) -> None:
+    table = pd.DataFrame(
+        {"mode": ["poses"] * 4 + ["other"], "ms.detect": [10.0] * 4 + [99.0], "ms.people": [1.0, 2.0, 3.0, 6.0, np.nan]}
+    )
+    table.to_csv(tmp_path / "instances.csv", index=False)
+    found = Times("poses")(Dump(tmp_path), Bootstrap(50, 0.9, 0))
+    assert found["detect"] == {"value": 10.0, "low": 10.0, "high": 10.0}
+    assert found["people"]["value"] == 3  # type: ignore[index]
+    assert found["people_95"] == pytest.approx(5.55)
+    table[["mode"]].to_csv(tmp_path / "instances.csv", index=False)
+    with pytest.raises(UserError, match=r"needs evaluate\.timing"):
+        Times("poses")(Dump(tmp_path), Bootstrap(50, 0.9, 0))

@@ -172,7 +172,7 @@ def test_broken_files(tmp_path: Path, weights: dict[str, Tensor]) -> None:
     small = {name: torch.zeros(weight.shape, dtype=torch.uint8) for name, weight in weights.items()}
     lacking = {name: weight for name, weight in small.items() if not name.startswith("Mixed_7c.branch1x1.bn")}
     save_file(lacking, path)
-    with pytest.raises(UserError, match=r"lacks 'Mixed_7c\.branch1x1\.bn\.bias' and 3 more tensors; give `weights`"):
+    with pytest.raises(UserError, match=r"no tensor 'Mixed_7c\.branch1x1\.bn\.weight' and 3 more; give `weights`"):
         inception.load(path)
     save_file({**small, "Mixed_8a.conv.weight": torch.zeros(1)}, path)
     with pytest.raises(UserError, match=r"holds 'Mixed_8a\.conv\.weight', of another network"):

@@ -14,6 +14,7 @@ from pipeline.project import Project
 pytestmark = pytest.mark.pipeline
 TRAIN = ("python", "-m", "stages.train", "params.yaml", "runs/vunet")
 PIX2PIX = ("python", "-m", "stages.train", "recipes/pix2pix.yaml", "runs/pix2pix")
+POSE = ("python", "-m", "stages.train", "recipes/pose.yaml", "runs/pose")
 PREPARE = ("python", "-m", "stages.prepare", "real")
 
 
@@ -90,6 +91,34 @@ def person(content: dict) -> dict:
     return next(a for a in content["annotations"] if a.get("num_keypoints"))
 
 
+def scenes(change: Callable[[dict], None], split: str = "train") -> Callable[[Project], None]:
+    """Return a change of a prepared file of people, such as a hand or another program may make."""
+
+    def spoil(project: Project) -> None:
+        path = project.folder / f"data/prepared/people/{split}.json"
+        content = json.loads(path.read_text())
+        change(content)
+        path.write_text(json.dumps(content))
+
+    return spoil
+
+
+def odd_person(change: Callable[[dict], object]) -> Callable[[dict], None]:
+    """Return a change of a person with joints, which then has a number to be told by."""
+
+    def spoil(content: dict) -> None:
+        one = person(content)
+        one["id"] = 424242
+        change(one)
+
+    return spoil
+
+
+def all_crowds(content: dict) -> None:
+    for one in content["annotations"]:
+        one["iscrowd"] = 1
+
+
 CASES = {
     "unknown key": (TRAIN, recipe({"train.stepz": 3}), ["params.yaml: train.stepz", "did you mean 'steps'"]),
     "misspelt argument": (TRAIN, recipe({"networks.generator.nf_strat": 3}), ["networks.generator.nf_strat", "did you mean 'nf_start'"]),
@@ -107,6 +136,11 @@ CASES = {
     "unknown objective": (PIX2PIX, recipe({"losses.G_GAN.kind": "vanila"}, "recipes/pix2pix.yaml"), ["losses.G_GAN.kind: found 'vanila'", "'vanilla'"]),
     "images of another size": (PIX2PIX, recipe({"data.train.pairs.crop_size": 36}, "recipes/pix2pix.yaml"), ["UNetGenerator: found 3 channels and 36 x 36 pixels", "multiples of 32"]),
     "run to start from": (PIX2PIX, recipe({"train.init_from": {"run": "runs/nowhere"}}, "recipes/pix2pix.yaml"), ["runs/nowhere/model/generator.safetensors: no such file"]),
+    "unknown category": (POSE, scenes(odd_person(lambda p: p.update(category_id=99))), ["train.json: annotation 424242: category_id 99 is unknown"]),
+    "keypoints of another skeleton": (POSE, scenes(odd_person(lambda p: p["keypoints"].extend([1, 1, 2]))), ["train.json: annotation 424242: has 54 numbers as keypoints", "17 keypoints need 51"]),
+    "box without area": (POSE, scenes(odd_person(lambda p: p["bbox"].__setitem__(2, 0)), "validation"), ["validation.json: annotation 424242", "has no area"]),
+    "nothing left to learn from": (POSE, scenes(all_crowds), ["train.json: none of 16 images has", "min_keypoint_annotations"]),
+    "head and loss that differ": (POSE, recipe({"networks.network.heads.cif.spreads": "vector"}, "recipes/pose.yaml"), ["losses.cif.inputs.fields", "spreads: vector", "spreads: shared"]),
     "path leaving the data root": (PREPARE, raw(lambda c, _: c["images"][0].update(file_name="../../../params.yaml")), ["max_rejected", "root"]),
 }  # fmt: skip
 

@@ -270,11 +270,17 @@ def file(tmp_path_factory):
     return path
 
 
+def started(**options):
+    network = ResNet(**options)
+    network.load_pretrained()
+    return network
+
+
 @pytest.mark.parametrize("depth", [18, 50])
 def test_pretrained_weights_arrive(depth, tmp_path):
     state = torchvision_state(depth)
     save_file(state, tmp_path / "w.safetensors")
-    found = ResNet(depth=depth, pretrained=str(tmp_path / "w.safetensors")).state_dict()
+    found = started(depth=depth, pretrained=str(tmp_path / "w.safetensors")).state_dict()
     renamed = {"input_block.0": "conv1", "input_block.1": "bn1", **{f"block{n + 1}": f"layer{n}" for n in (1, 2, 3, 4)}}
     for ours, theirs in renamed.items():
         part = {name: value for name, value in found.items() if name.startswith(f"{ours}.")}
@@ -290,10 +296,10 @@ def test_pretrained_weights_with_surgery(file):
     torch.manual_seed(0)
     plain = ResNet(depth=18, **options)
     torch.manual_seed(0)
-    filled = ResNet(depth=18, **options, pretrained=str(file), sha256=hashlib.sha256(file.read_bytes()).hexdigest())
+    filled = started(depth=18, **options, pretrained=str(file), sha256=hashlib.sha256(file.read_bytes()).hexdigest())
     assert torch.equal(filled.input_block[3][0].weight, plain.input_block[3][0].weight)
     assert torch.equal(filled.block5[1].conv2.weight, torchvision_state(18)["layer4.1.conv2.weight"])
-    removed = ResNet(depth=18, remove_last_block=True, pretrained=str(file))
+    removed = started(depth=18, remove_last_block=True, pretrained=str(file))
     assert torch.equal(removed.block4[1].conv2.weight, torchvision_state(18)["layer3.1.conv2.weight"])
 
 
@@ -326,18 +332,18 @@ def test_pretrained_weights_from_the_hub(file, tmp_path, monkeypatch):
 
 def test_bad_weights_are_explained(file, tmp_path):
     with pytest.raises(UserError, match=r"no file .*absent; give `pretrained` .*timm/resnet18.tv_in1k"):
-        ResNet(depth=18, pretrained=str(tmp_path / "absent"))
+        started(depth=18, pretrained=str(tmp_path / "absent"))
     with pytest.raises(UserError, match="expected 00"):
-        ResNet(depth=18, pretrained=str(file), sha256="00")
+        started(depth=18, pretrained=str(file), sha256="00")
     with pytest.raises(UserError, match=r"no tensor 'layer1\.2\.conv1\.weight'"):
-        ResNet(depth=34, pretrained=str(file))
+        started(depth=34, pretrained=str(file))
     state = {**torchvision_state(18), "conv1.weight": torch.zeros(64, 1, 7, 7)}
     save_file(state, tmp_path / "grey")
     with pytest.raises(UserError, match=r"conv1\.weight has shape \(64, 1, 7, 7\), expected \(64, 3, 7, 7\)"):
-        ResNet(depth=18, pretrained=str(tmp_path / "grey"))
+        started(depth=18, pretrained=str(tmp_path / "grey"))
     (tmp_path / "text").write_text("no tensors")
     with pytest.raises(UserError, match="no safetensors file"):
-        ResNet(depth=18, pretrained=str(tmp_path / "text"))
+        started(depth=18, pretrained=str(tmp_path / "text"))
 
 
 @pytest.mark.parametrize(
@@ -395,19 +401,24 @@ class Patches(nn.Module):
 
 @pytest.mark.parametrize("output_fmt", ["NCHW", "NHWC"])
 def test_timm_backbone(output_fmt, monkeypatch):
-    calls = []
+    calls, created = [], []
 
     def create_model(name, pretrained, features_only, **options):
         calls.append((name, pretrained, features_only, options))
-        return Patches(output_fmt=output_fmt, **options)
+        created.append(Patches(output_fmt=output_fmt, **options))
+        return created[-1]
 
     module = ModuleType("timm")
     module.create_model = create_model
     monkeypatch.setitem(sys.modules, "timm", module)
     backbone = {"name": "timm", "model": "patches", "pretrained": True, "options": {"width": 10}}
     built = PoseNetwork(backbone=backbone, heads=COCO_HEADS)
-    assert calls[-1] == ("patches", True, True, {"out_indices": (2,), "width": 10})
-    assert [pretrained for _, pretrained, _, _ in calls[:-1]] == [False]  # weights are fetched once
+    assert not any(pretrained for _, pretrained, _, _ in calls)
+    before = built.base_net.model.convolutions[0].weight.clone()
+    built.load_pretrained()
+    assert calls[2:] == [("patches", True, True, {"out_indices": (2,), "width": 10})]  # weights are fetched once
+    assert torch.equal(built.base_net.model.convolutions[0].weight, created[-1].convolutions[0].weight)
+    assert not torch.equal(built.base_net.model.convolutions[0].weight, before)
     assert (built.stride, built.base_net.channels) == (16, 10)
     for height, width in ((65, 65), (193, 97)):
         cells = ((height - 1) // 8 + 1, (width - 1) // 8 + 1)

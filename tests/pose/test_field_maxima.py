@@ -74,6 +74,7 @@ def test_field_pictures_show_target_and_prediction():
     state = State(
         {
             "index": torch.tensor([40]),
+            "image_id": torch.tensor([7]),
             "image": torch.zeros(1, 3, 41, 49),
             "cif": torch.from_numpy(prediction),
             "t": torch.from_numpy(target),
@@ -91,3 +92,7 @@ def test_field_pictures_show_target_and_prediction():
     assert torch.equal(state["grey"], state["picture"])
     FieldPictures("image", "cif", "t", "cif", 0, STRIDE, "none", every=50)(state, Networks({}, {}), 0)
     assert state["none"].unique().numel() == 1
+    FieldPictures("image", "cif", "t", "cif", 0, STRIDE, "asked", every=50, image_ids=(7,))(state, Networks({}, {}), 0)
+    assert torch.equal(state["asked"], state["picture"])
+    FieldPictures("image", "cif", "t", "cif", 0, STRIDE, "other", image_ids=(8,))(state, Networks({}, {}), 0)
+    assert torch.equal(state["other"], state["none"])

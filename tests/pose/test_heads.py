@@ -65,6 +65,25 @@ def test_decoding(kind):
     assert np.allclose(raw.numpy(), head(features).detach().numpy(), atol=0)  # decoding left nothing behind
 
 
+@pytest.mark.parametrize("kind", COMPONENTS)
+@pytest.mark.parametrize("law", ["softplus", "exp", "linear"])
+def test_decoding_one_spread_a_vector(kind, law):
+    """Raw [confidence, vectors, log b a vector, scales] -> [first log b, confidence, vectors, scales]."""
+    torch.manual_seed(1)
+    vectors, scales = {"cif": (1, 1), "caf": (2, 2), "cifdet": (2, 0)}[kind]
+    head = CompositeHead(6, kind=kind, fields=2, spreads="vector", scale_law=law)
+    features = torch.randn(2, 6, 4, 6)
+    with torch.no_grad():
+        raw, decoded = head(features).numpy(), head(features, decode=True).numpy()
+    assert raw.shape[2] == {"cif": 5, "caf": 9, "cifdet": 7}[kind] == 1 + 3 * vectors + scales
+    order = [1 + 2 * vectors, 0, *range(1, 1 + 2 * vectors), *range(1 + 3 * vectors, 1 + 3 * vectors + scales)]
+    expected = numpy_decoded(kind, raw[:, :, order])
+    last = raw[:, :, raw.shape[2] - scales :].astype(np.float64)
+    if law != "softplus":
+        expected[:, :, expected.shape[2] - scales :] = np.exp(last) if law == "exp" else np.maximum(last, 0)
+    np.testing.assert_allclose(decoded, expected, atol=1e-5)
+
+
 def test_decoding_is_in_float32():
     head = CompositeHead(4, kind="cif", fields=1, upsample=1).bfloat16()
     with torch.no_grad():
@@ -103,6 +122,8 @@ def test_layouts_count_their_components():
         ({"fields": 2.5}, "expected an integer"),
         ({"fields": 2, "upsampel": 2}, "did you mean 'upsample'"),
         ({"fields": 2, "kind": "cfi"}, "kind: found 'cfi'"),
+        ({"fields": 2, "spreads": "vectors"}, "spreads: found 'vectors'; expected 'shared' or 'vector'"),
+        ({"fields": 2, "scale_law": "log"}, "scale_law: found 'log'"),
     ],
 )
 def test_bad_heads_are_explained(settings, words):

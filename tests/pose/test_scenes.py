@@ -66,7 +66,7 @@ def augmentation(**geometry):
 def test_example_without_augmentation(make):
     dataset = make(heads=CIF | DETECTION)
     example = dataset.example(0, np.random.default_rng(0))
-    assert set(example) == {"image", "index", "image_id", "valid_area", "cif_target", "boxes_target"}
+    assert set(example) == {*Scenes.names, "cif_target", "boxes_target"}
     assert (example["index"], example["image_id"]) == (0, 1)
     # 80 x 60 becomes 81 x 60 (60.75, truncated): 10 rows above.
     np.testing.assert_allclose(example["valid_area"], [0, 10, 80, 59])
@@ -114,7 +114,8 @@ def test_annotations_of_an_image_by_id_whatever_the_order_in_the_file(make):
 
 def test_names_are_known_without_files():
     names = Scenes.provides({"heads": CIF | DETECTION, "root": "nowhere"})
-    assert names == ("image", "index", "image_id", "valid_area", "cif_target", "boxes_target")
+    assert names == (*Scenes.names, "cif_target", "boxes_target")
+    assert set(Scenes.provides({"truth": True})) == {*Scenes.names, "truth"}
 
 
 def test_flip_swaps_sides(make):
@@ -161,7 +162,7 @@ def test_pixels_vary_without_moving(make):
     varied = make(augmentation=Augmentation.model_validate(settings))
     one, other = (dataset.view(1, np.random.default_rng(4)) for dataset in (plain, varied))
     np.testing.assert_array_equal(one.people.keypoints, other.people.keypoints)
-    np.testing.assert_array_equal(one.valid_area, other.valid_area)
+    np.testing.assert_array_equal(one.placement.valid_area, other.placement.valid_area)
     grey = other.picture.astype(int)
     assert (grey[..., 0] == grey[..., 2]).all()
     inner = (slice(30, 50), slice(30, 50))
@@ -281,11 +282,63 @@ def test_real_images():
 
 def test_joints_of_the_only_person(make):
     dataset = make(joints=True)
-    assert {"joints", "height"} <= set(Scenes.provides({"heads": CIF, "joints": True})) & set(dataset.names)
+    assert {"joints", "person_height"} <= set(Scenes.provides({"heads": CIF, "joints": True})) & set(dataset.names)
     examples = {e["image_id"]: e for e in (dataset.example(i, np.random.default_rng(0)) for i in range(len(dataset)))}
     alone = examples[3]  # (30, 20) of 80 x 60 pixels becomes (30 * 80/79, 20 * 59/59 + 10)
     np.testing.assert_allclose(alone["joints"][0], [30 * 80 / 79, 20 * 59 / 59 + 10, 2], atol=1e-4)
     assert alone["joints"][9, 2] == 1
-    assert alone["height"] == pytest.approx(40 * 59 / 59, rel=1e-3)
+    assert alone["person_height"] == pytest.approx(40 * 59 / 59, rel=1e-3)
     assert not examples[1]["joints"].any()  # a person and a crowd
-    assert examples[1]["height"] == 0
+    assert examples[1]["person_height"] == 0
+
+
+def test_native_aspect_and_the_way_back(make):
+    wide, tall = make(heads=CIF | DETECTION, side=65, multiple=16), make(side=41, multiple=16)
+    example = wide.example(0, np.random.default_rng(0))
+    # 80 x 60 becomes 65 x 48 (48.75, truncated), on 65 x 49: nothing to pad but the last row
+    assert wide.group(0) == (49, 65) == example["image"].shape[1:]
+    assert tall.group(0) == (33, 49)  # 41 x 30
+    assert example["cif_target"].shape == (17, 5, 7, 9)
+    np.testing.assert_allclose(example["valid_area"], [0, 0, 64, 47])
+    joint = example["to_original"] @ np.array([50 * 64 / 79, 25 * 47 / 59, 1.0])
+    np.testing.assert_allclose(joint, [50, 25], atol=1e-4)
+    assert (example["width"], example["height"]) == (WIDTH, HEIGHT)
+    with pytest.raises(ValueError, match=r"multiple 16: .* no augmentation"):
+        make(multiple=16, augmentation=augmentation())
+
+
+def test_the_way_back_undoes_any_augmentation(make):
+    varied = augmentation(
+        horizontal_flip={"chance": 1.0}, rescale={"relative": [0.5, 1.5]}, rotation={"chance": 1.0, "degrees": [20, 40]}
+    )
+    dataset = make(augmentation=varied)
+    view = dataset.view(0, np.random.default_rng(3))
+    back = dataset.example(0, np.random.default_rng(3))["to_original"]
+    nose = back @ np.array([*view.people.keypoints[0, 0, :2], 1.0])
+    np.testing.assert_allclose(nose, [50, 25], atol=1e-3)
+
+
+def test_truth_is_what_the_file_says(make):
+    records = [annotation(11, 1, (60.5, 2, 8, 8), category=2, area=40.0)] + [a for a in ANNOTATIONS if a["id"] != 11]
+    dataset = make(records, heads=CIF | DETECTION, truth=True, min_keypoint_annotations=0, keep_empty=True)
+    found = {record["id"]: record for place in range(6) for record in dataset[place]["truth"]}
+    assert set(found) == {one["id"] for one in ANNOTATIONS}
+    for one in records:
+        given = found[one["id"]]
+        assert {key: given[key] for key in ("image_id", "category_id", "bbox", "iscrowd")} == {
+            key: one[key] for key in ("image_id", "category_id", "bbox", "iscrowd")
+        }
+        assert given.get("keypoints") == one.get("keypoints")
+    assert (found[11]["area"], found[12]["area"]) == (40.0, 1600.0)  # the box's where the file has none
+    assert (found[21]["num_keypoints"], found[31]["num_keypoints"]) == (2, 0)
+
+
+@pytest.mark.parametrize(
+    ("joint", "box"), [((0, 1e12, 5, 2), None), ((0, float("nan"), 5, 2), None), (None, (0, 0, 5, 1e9))]
+)
+def test_places_beyond_any_picture(make, joint, box):
+    bad = annotation(99, 3, box or (10, 10, 40, 40), joints=[joint] if joint else [])
+    with pytest.raises(
+        UserError, match="annotation 99: a box or keypoint is no finite number, or farther than 1,000,000"
+    ):
+        make([*ANNOTATIONS, bad])

@@ -1,4 +1,3 @@
-import csv
 import json
 import math
 from pathlib import Path
@@ -6,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
+from prepared_files import content, rows, write_entry
 from pycocotools.coco import COCO
-from ruamel.yaml import YAML
 
 from models.engine.errors import UserError
 from models.people.coco import KEYPOINTS
@@ -17,6 +16,8 @@ from stages.prepare import main
 
 REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real"
 needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {REAL}")
+
+pytestmark = pytest.mark.usefixtures("project")
 
 PREPARED = Path("data/prepared/people")
 COCO_SECTION = {"images": "images", "annotations": "annotations.json", "validation_share": 0.3}
@@ -30,8 +31,7 @@ SYNTHETIC_SECTION = {
 
 def write_params(**changes):
     entry = {"kind": "coco", "source": "raw", "seed": 7, "max_rejected": 0.0, "coco": COCO_SECTION, **changes}
-    Path("data").mkdir(exist_ok=True)
-    YAML(typ="safe", pure=True).dump({"datasets": {"people": entry}}, Path("data/params.yaml"))
+    write_entry("people", entry)
 
 
 def image(number):
@@ -65,30 +65,8 @@ def write_raw(images=range(1, 31), annotations=None, folder="raw", name="annotat
     return document
 
 
-def content(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def load(split):
     return json.loads((PREPARED / f"{split}.json").read_text())
-
-
-def rows(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.fixture(autouse=True)
-def project(tmp_path, monkeypatch, request):
-    monkeypatch.chdir(tmp_path)
-    write_params()
-    if "with_plots" not in request.fixturenames:  # they take most of the time
-        monkeypatch.setattr("models.people.preparation.write_plots", lambda *_: None)
-
-
-@pytest.fixture
-def with_plots():
-    """Asks for the pictures, which other tests leave out."""
 
 
 def test_prepared_folder(capsys):

@@ -1,4 +1,3 @@
-import csv
 import json
 import re
 import subprocess
@@ -8,7 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from ruamel.yaml import YAML
+from prepared_files import content, rows, write_entry
 
 from models.engine.errors import UserError
 from models.images.pairs import ImagePairs
@@ -18,6 +17,8 @@ from stages.prepare import main
 
 ROOT = Path(__file__).parents[2]
 FACADES = ROOT.parent / "shared/data/facades_real"
+pytestmark = pytest.mark.usefixtures("project")
+
 PREPARED = Path("data/prepared/pairs")
 PAIRED = {"train": "train", "validation": "val"}
 CATALOGUE = {
@@ -29,8 +30,7 @@ CATALOGUE = {
 
 def write_params(**changes):
     entry = {"kind": "paired", "source": "raw", "seed": 7, "max_rejected": 0.0, "paired": PAIRED, **changes}
-    Path("data").mkdir(exist_ok=True)
-    YAML(typ="safe", pure=True).dump({"datasets": {"pairs": entry}}, Path("data/params.yaml"))
+    write_entry("pairs", entry)
 
 
 def pixels(number, width=16):
@@ -51,28 +51,6 @@ def write_raw():
     for number in range(5):
         write(f"raw/val/a/{number}.png", pixels(100 + number))
         write(f"raw/val/b/{number}.bmp", pixels(200 + number))
-
-
-def content(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
-def rows(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.fixture(autouse=True)
-def project(tmp_path, monkeypatch, request):
-    monkeypatch.chdir(tmp_path)
-    write_params()
-    if "with_plots" not in request.fixturenames:  # they take most of the time
-        monkeypatch.setattr("models.images.pair_preparation.write_sheet", lambda *_: None)
-
-
-@pytest.fixture
-def with_plots():
-    """Asks for the pictures, which other tests leave out."""
 
 
 @pytest.mark.usefixtures("with_plots")

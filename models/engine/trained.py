@@ -1,0 +1,55 @@
+"""What was trained, read back from a model folder to be evaluated as a recipe asks."""
+
+import shutil
+from pathlib import Path
+
+from accelerate import Accelerator
+from torch import nn
+
+from models.engine.assemble import build_networks
+from models.engine.checkpoint import load_weights
+from models.engine.errors import UserError
+from models.engine.evaluation import Evaluation
+from models.engine.recipe import check_recipe
+from models.engine.schema import Recipe
+from models.engine.yaml12 import read_yaml
+
+
+def load_trained(model: Path, asked: Recipe) -> tuple[Recipe, dict[str, nn.Module]]:
+    """Return recipe and networks of a model folder; how to evaluate (`evaluate`, `metrics`, `runtime`) is as `asked`.
+
+    Raises:
+        UserError: a file is missing, cut off, or does not fit; so it is with a folder that is still being written.
+    """
+    path = model / "recipe.yaml"
+    sections = asked.model_dump(include={"evaluate", "metrics", "runtime"}, by_alias=True)
+    recipe = check_recipe(read_yaml(path) | sections, path)
+    networks = build_networks(recipe)
+    for name, network in networks.items():
+        load_weights(network, model / f"{name}.safetensors")
+    return recipe, networks
+
+
+def with_split(recipe: Recipe, split: str) -> Recipe:
+    """Return the recipe with `split: <split>` in every dataset of `data.validation`.
+
+    Raises:
+        UserError: a dataset has no such argument.
+    """
+    content = recipe.model_dump(by_alias=True)
+    for entry in content["data"]["validation"].values():
+        entry["split"] = split
+    return check_recipe(content, Path(f"--split {split}"))
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Raise UserError where something else than a dump stands at a path that people chose for one."""
+    nothing = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not nothing and not (folder / "instances.csv").is_file():
+        raise UserError(f"{folder}: holds something else than a dump, which would be lost; remove it or choose another")
+
+
+def write_dump(recipe: Recipe, networks: dict[str, nn.Module], folder: Path) -> None:
+    """Evaluate, into `folder`; what stands there is replaced. Raises UserError as the recipe's datasets and injectors do."""
+    shutil.rmtree(folder, ignore_errors=True)
+    Evaluation(recipe, networks, folder, Accelerator(mixed_precision=recipe.train.precision)).write()

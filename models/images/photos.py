@@ -1,0 +1,33 @@
+"""Inputs of image translation from pictures of any size."""
+
+from typing import ClassVar, Literal
+
+from models.engine.examples import Example
+from models.engine.inputs import Photo, PhotoExamples
+from models.images.pair_files import with_channels
+from models.images.pairs import normalised, resized
+
+
+class Photos(PhotoExamples):
+    """A whole photo as the input x of a network, as `images.ImagePairs` shows it the input of a pair without augmentation.
+
+    `size` in pixels is a side or (height, width), that of `load_size` in validation; `channels` 3 is RGB, 1 grey; a
+    `label_map` is resized by nearest neighbour.
+
+    An example has `x`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), and the photo's `name`.
+
+    Raises ValueError for a size below 1.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("x", "name")
+
+    def __init__(self, *, size: int | tuple[int, int], channels: Literal[1, 3] = 3, label_map: bool = False) -> None:
+        self.size = (size, size) if isinstance(size, int) else size
+        if min(self.size) < 1:
+            raise ValueError(f"size {size}: a whole number of at least 1, or two (height, width), is needed")
+        self.channels, self.label_map = channels, label_map
+
+    def examples(self, photo: Photo) -> list[Example]:
+        """The photo, one example."""
+        x = resized(with_channels(photo.pixels(), self.channels), self.size, nearest=self.label_map)
+        return [{"x": normalised(x), "name": photo.name}]

@@ -1,0 +1,77 @@
+"""Photos as the pose network sees them."""
+
+from typing import ClassVar
+
+import numpy as np
+
+from models.engine.examples import Example
+from models.engine.inputs import Photo, PhotoExamples
+from models.people.affine import MEAN_COLOUR, snug
+from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
+
+
+class Photos(PhotoExamples):
+    """Whole photos, as `pose.Scenes` with `multiple` shows the images of a dataset (specification 6.6).
+
+    The longer side becomes `side` pixels (0: as long as it is), the picture is centred in the smallest one whose sides
+    are multiples of `multiple`, plus one.
+
+    An example has `image` float32 (3, rows, columns), red, green, blue, (v / 255 - mean) / std; `photo`, for
+    `pose.PhotoOverlays`; its `name`; the integers `image_id` and `index`, the running numbers of the photo from 1 and
+    from 0, and its `width` and `height`; `valid_area` and `to_original` as in `pose.Scenes`.
+
+    Raises ValueError for arguments out of range.
+    """
+
+    names: ClassVar[tuple[str, ...]] = (
+        "image",
+        "photo",
+        "name",
+        "image_id",
+        "index",
+        "width",
+        "height",
+        "valid_area",
+        "to_original",
+    )
+
+    def __init__(
+        self,
+        *,
+        side: int,
+        multiple: int,
+        mean: tuple[float, float, float] = IMAGENET_MEAN,
+        std: tuple[float, float, float] = IMAGENET_STD,
+    ) -> None:
+        if side < 0 or side == 1:
+            raise ValueError(f"side {side}: a whole number of pixels from 2 is needed, or 0 for photos as they are")
+        if multiple < 1:
+            raise ValueError(f"multiple {multiple}: a whole number from 1 is needed")
+        if min(std) <= 0:
+            raise ValueError(f"std {std}: three positive numbers are needed")
+        self.side, self.multiple = side, multiple
+        self._gain = (1.0 / (255.0 * np.array(std))).astype(np.float32)[:, None, None]
+        self._shift = (-np.array(mean) / np.array(std)).astype(np.float32)[:, None, None]
+
+    def examples(self, photo: Photo) -> list[Example]:
+        """The photo, one example."""
+        pixels = photo.pixels()
+        height, width = pixels.shape[:2]
+        placement = snug(width, height, self.side or max(width, height), self.multiple)
+        picture = placement.picture(pixels, MEAN_COLOUR)
+        image = np.ascontiguousarray(picture.transpose(2, 0, 1)).astype(np.float32)
+        image *= self._gain
+        image += self._shift
+        return [
+            {
+                "image": image,
+                "photo": photo,
+                "name": photo.name,
+                "image_id": photo.number,
+                "index": photo.number - 1,
+                "width": width,
+                "height": height,
+                "valid_area": placement.valid_area,
+                "to_original": np.linalg.inv(placement.matrix)[:2].astype(np.float32),
+            }
+        ]

@@ -1,0 +1,93 @@
+"""Model folders that a training leaves behind: when, with which weights, whole, and for how long."""
+
+import pytest
+import toy
+
+from models.engine.snapshots import Snapshots, models_in, step_of
+from models.engine.trainer import Trainer
+
+CHANGES = {"runtime.samples": None, "runtime.timing": False, "runtime.log_every": 100, "train.evaluate_every": 12}
+
+
+class Killed(BaseException):
+    pass
+
+
+class Stopping(Trainer):
+    stop = None
+
+    def train_step(self, batch, index):
+        if self.iteration == self.stop:
+            raise Killed
+        return super().train_step(batch, index)
+
+
+def fit(run, changes, stop=None):
+    trainer = Stopping(toy.checked(CHANGES | changes), run)
+    trainer.stop = stop
+    trainer.fit()
+
+
+def contents(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def names(run):
+    return sorted(path.name for path in (run / "checkpoints").iterdir())
+
+
+def test_what_would_be_evaluated_then(tmp_path):
+    fit(tmp_path / "kept", {"runtime.keep_every": 5})
+    fit(tmp_path / "plain", {})
+    fit(tmp_path / "short", {"train.steps": 5})
+    assert names(tmp_path / "kept") == ["step-000005", "step-000010", "step-000012"]
+    assert not (tmp_path / "plain/checkpoints").exists()
+    for folder in ("model", "history"):  # training does not notice
+        assert contents(tmp_path / "kept" / folder) == contents(tmp_path / "plain" / folder)
+    at_five = contents(tmp_path / "kept/checkpoints/step-000005")
+    assert at_five["painter.safetensors"] == contents(tmp_path / "short/model")["painter.safetensors"]
+    assert contents(tmp_path / "kept/checkpoints/step-000012") == contents(tmp_path / "kept/model")
+    assert at_five["recipe.yaml"] == contents(tmp_path / "kept/model")["recipe.yaml"]
+
+
+def test_a_resumed_training_keeps_them_and_a_new_one_does_not(run):
+    every = {"runtime.keep_every": 3, "runtime.checkpoint_every": 4}
+    with pytest.raises(Killed):
+        fit(run, every, stop=8)
+    (run / "checkpoints/step-000003/mark").touch()
+    (run / "checkpoints/.step-000009.partial").mkdir()
+    fit(run, every)
+    assert names(run) == ["step-000003", "step-000006", "step-000009", "step-000012"]
+    assert (run / "checkpoints/step-000003/mark").exists()
+    fit(run, {"runtime.keep_every": 12})
+    assert names(run) == ["step-000012"]
+    fit(run, {})
+    assert not (run / "checkpoints").exists()
+
+
+def test_a_snapshot_is_there_whole_or_not_at_all(tmp_path):
+    snapshots = Snapshots(tmp_path / "checkpoints")
+
+    def half(folder):
+        (folder / "first").write_text("half")
+        assert models_in(tmp_path / "checkpoints") == []
+        raise Killed
+
+    with pytest.raises(Killed):
+        snapshots.save(7, half)
+    assert models_in(tmp_path / "checkpoints") == []
+    for text in ("whole", "again"):
+        snapshots.save(7, lambda folder, text=text: (folder / "second").write_text(text))
+        (found,) = (tmp_path / "checkpoints").iterdir()
+        assert (found.name, [path.name for path in found.iterdir()]) == ("step-000007", ["second"])
+        assert (found / "second").read_text() == text
+
+
+def test_order_is_that_of_the_iterations(tmp_path):
+    for name in ("step-1000000", "step-000900", "final", ".step-000001.partial", "step-001000"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "step-000001").touch()  # a file
+    found = [path.name for path in models_in(tmp_path)]
+    assert found == ["step-000900", "step-001000", "step-1000000", "final"]
+    assert [step_of(name) for name in found] == [900, 1000, 1000000, None]
+    assert models_in(tmp_path / "missing") == []

@@ -1,0 +1,76 @@
+import threading
+
+import numpy as np
+import pytest
+
+from models.engine.injectors import Interpolate
+from models.engine.prediction import needed
+from models.engine.streaming import ahead, collated_with_photos, same_shapes
+
+
+def of_size(size, number):
+    return {"x": np.zeros((1, size, size), np.float32), "name": str(number)}
+
+
+def numbers(batches):
+    return [[int(example["name"]) for example in batch] for batch in batches]
+
+
+def test_batches_have_one_shape_and_come_as_soon_as_they_are_full():
+    sizes = [4, 5, 4, 4, 5, 5, 4]
+    batches = same_shapes((of_size(size, place) for place, size in enumerate(sizes)), 3)
+    assert numbers(batches) == [[0, 2, 3], [1, 4, 5], [6]]
+
+
+def test_rare_shapes_do_not_pile_up():
+    taken = 0
+
+    def examples():
+        nonlocal taken
+        for taken, size in enumerate([7, 7, *range(8, 50)], 1):
+            yield of_size(size, taken)
+
+    given = 0
+    for batch in same_shapes(examples(), 4):
+        given += len(batch)
+        assert taken - given < 8
+        assert len({example["x"].shape for example in batch}) == 1
+        if given == len(batch):
+            assert numbers([batch]) == [[1, 2]]  # the largest group first
+    assert given == 44
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_reading_ahead_keeps_the_order_and_a_limit(workers):
+    asked, threads = [], set()
+
+    def photos():
+        for number in range(20):
+            asked.append(number)
+            yield number
+
+    def read(number):
+        threads.add(threading.current_thread())
+        return number * number
+
+    for place, found in enumerate(ahead(photos(), read, workers)):
+        assert found == place * place
+        assert len(asked) - place <= 2 * workers + 1
+    assert (threading.main_thread() in threads) == (workers == 0)
+
+
+def test_only_injectors_that_lead_to_what_is_wanted():
+    chain = {
+        "first": Interpolate(a="x", b="y", output="u"),
+        "aside": Interpolate(a="target", b="u", output="v"),
+        "second": Interpolate(a="u", b="z", output="w"),
+    }
+    chosen, names = needed(chain, ["w"])
+    assert list(chosen) == ["first", "second"]
+    assert names == {"x", "y", "z", "name"}
+
+
+def test_numbers_become_tensors_and_texts_lists():
+    batch = collated_with_photos([{"name": "a", "n": 1}, {"name": "b", "n": 2}])
+    assert batch["name"] == ["a", "b"]
+    assert batch["n"].tolist() == [1, 2]

@@ -1,0 +1,117 @@
+import json
+
+import cv2
+import numpy as np
+import pytest
+
+from models.engine.errors import UserError
+from models.engine.inputs import Photo
+from models.people import PersonPairs, PersonPhotos
+from models.people.synthetic import SyntheticSettings, write_synthetic
+
+SETTINGS = SyntheticSettings(
+    image_size=96, jpeg_quality=90, scenes={"train": 2, "validation": 2}, identities={"train": 3, "validation": 3},
+    people_per_scene={2: 1.0}, objects_per_scene={1: 1.0}, height_range=(0.6, 0.9), views={"front": 1.0},
+    poses={"standing": 1.0}, max_overlap=0.2, cut_share=0.0, crowd_share=0.0, limb_thickness=1.2, head_size=1.2, clutter=0,
+)  # fmt: skip
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # by pycocotools
+
+BASIC = {"image_size": 32, "margin": 0.0, "min_keypoints": 3, "min_height": 10, "background": 0.5}
+
+
+@pytest.fixture(scope="module")
+def drawn(tmp_path_factory):
+    root = tmp_path_factory.mktemp("people")
+    write_synthetic(SETTINGS, 1, root, False, workers=1)
+    (root / "manifest.json").write_text(json.dumps({"sha256": "1"}))
+    return root
+
+
+def person(score=0.9, box=(10, 5, 20, 40), category=1, confidence=0.8, joints=5):
+    triples = [(12 + joint, 10 + 2 * joint, confidence if joint < joints else 0) for joint in range(17)]
+    flat = [float(value) for triple in triples for value in triple]
+    return {"image_id": 1, "category_id": category, "keypoints": flat, "bbox": list(box), "score": score}
+
+
+@pytest.fixture
+def photo(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 80, 3), np.uint8)
+    cv2.imwrite(str(tmp_path / "a.png"), pixels[..., ::-1])
+    return Photo(tmp_path / "a.png", "deep/a", 1)
+
+
+def beside(photo, content, name="a"):
+    path = photo.path.parent / f"{name}.people.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+def test_annotated_people_look_as_in_training(drawn):
+    pairs = PersonPairs(root=str(drawn), split="validation", appearance="self", **BASIC)
+    photos = PersonPhotos(annotations=str(drawn / "validation.json"), **BASIC)
+    files = sorted((drawn / "images/validation").iterdir())
+    found = [one for n, path in enumerate(files, 1) for one in photos.examples(Photo(path, path.stem, n))]
+    assert len(found) == len(pairs) > 2
+    assert [one["name"] for one in found[:2]] == [f"{files[0].stem}-1", f"{files[0].stem}-2"]
+    for one, expected in zip(found, pairs, strict=False):
+        for name in ("pose", "target", "appearance", "mask"):
+            assert one[name].dtype == np.float32
+            assert np.abs(one[name] - expected[name]).max() < 1e-6
+
+
+def test_found_people(photo):
+    beside(photo, [person(), person(score=0.1), person(category=2), person(joints=2), person(box=(0, 0, 30, 6))])
+    first, second = PersonPhotos(**BASIC).examples(photo)  # whose category, joints and height are right
+    assert (first["name"], second["name"]) == ("deep/a-1", "deep/a-2")
+    assert [len(PersonPhotos(**BASIC, **more).examples(photo)) for more in (
+        {"min_score": 0.5}, {"min_confidence": 0.9}, {"padding": 0.1},
+    )] == [1, 0, 3]  # fmt: skip
+
+
+def test_a_found_box_is_padded_and_all_around_it_replaced(photo):
+    beside(photo, [person(box=(12, 12, 20, 40))])
+    (example,) = PersonPhotos(**BASIC | {"image_size": 48}, padding=0.1).examples(photo)
+    # 4 pixels (a tenth of 40) on each side: (8, 8) to (36, 56); the square of 48 pixels around it begins at x = -2
+    expected = np.full((48, 48, 3), 0.5)
+    expected[:, 10:38] = photo.pixels()[8:56, 8:36] / 127.5 - 1
+    assert np.abs(example["target"] - expected.transpose(2, 0, 1)).max() < 1e-5
+    mask = np.zeros((48, 48))
+    mask[:, 10:38] = 1
+    assert np.array_equal(example["mask"][0], mask)
+
+
+def test_people_in_a_folder_of_predictions(photo, tmp_path):
+    beside(photo, [person()], "poses/deep/a")
+    assert len(PersonPhotos(people=str(tmp_path / "poses"), **BASIC).examples(photo)) == 1
+    with pytest.raises(UserError, match=r"a\.png: .*a\.people\.json: No such file.*predict with a pose recipe first"):
+        PersonPhotos(**BASIC).examples(photo)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["{", "[1]", '[{"bbox": [1, 2, 3, 4]}]', '[{"keypoints": [1, 2, 3], "bbox": [1, 2, 3, 4], "category_id": 1}]'],
+)
+def test_files_that_are_no_results(photo, content):
+    beside(photo, content)
+    with pytest.raises(UserError, match=r"a\.people\.json: no COCO results of people"):
+        PersonPhotos(**BASIC).examples(photo)
+
+
+def test_photos_that_are_not_annotated(drawn, photo):
+    photos = PersonPhotos(annotations=str(drawn / "validation.json"), **BASIC)
+    with pytest.raises(UserError, match="no image has a file_name with which this path ends"):
+        photos.examples(photo)
+    other = photo.path.parent / "validation/000001.jpg"
+    other.parent.mkdir()
+    cv2.imwrite(str(other), np.zeros((20, 30, 3), np.uint8))
+    with pytest.raises(UserError, match=r"is 30 x 20 pixels, upright, but .* says 96 x 96"):
+        photos.examples(Photo(other, "b", 1))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"image_size": 0}, {"margin": -1.0}, {"padding": 11.0}, {"background": 2.0}, {"people": "a", "annotations": "b"}],
+)
+def test_wrong_arguments(wrong):
+    with pytest.raises(ValueError, match=f"^{next(iter(wrong))} "):
+        PersonPhotos(**BASIC | wrong)

@@ -1,0 +1,57 @@
+"""People of two joints at known places, and dumps of them: what tests of scores and plots of poses are made from."""
+
+import math
+from pathlib import Path
+
+import torch
+
+from models.engine.dump import Dump, RecordsFile, Table, write_value
+
+SIGMA = 0.1
+SIGMAS = (SIGMA, SIGMA)
+SKELETON = {
+    "keypoints": ["head", "foot"],
+    "sigmas": [SIGMA, SIGMA],
+    "connections": [["head", "foot"]],
+    "standing_pose": [[0.0, 1.0], [0.0, 0.0]],
+}
+HEIGHT, AREA = 100.0, 5000.0  # of the box of everybody here
+
+
+def person(image, x, *, flags=(2, 2), number=1, **changes):
+    """Somebody standing at x: head at the top, foot at the bottom of a box of 50 x 100 pixels from y = 20."""
+    keypoints = [x, 20.0, flags[0], x, 120.0, flags[1]]
+    box = [x - 25.0, 20.0, 50.0, HEIGHT]
+    labelled = sum(flag > 0 for flag in flags)
+    record = {"id": number, "image_id": image, "category_id": 1, "iscrowd": 0, "bbox": box, "area": AREA}
+    return record | {"keypoints": keypoints, "num_keypoints": labelled} | changes
+
+
+def pose(image, x, score, *, off=0.0, confidences=(0.9, 0.9), **changes):
+    """What is found of that person, each joint `off` pixels to the right."""
+    keypoints = [x + off, 20.0, confidences[0], x + off, 120.0, confidences[1]]
+    box = [x - 25.0, 20.0, 50.0, HEIGHT]
+    return {"image_id": image, "category_id": 1, "keypoints": keypoints, "bbox": box, "score": score} | changes
+
+
+def oks(off):
+    """Of a pose whose joints are all `off` pixels away: exp(-d^2 / (2 area (2 sigma)^2))."""
+    return math.exp(-(off**2) / (2 * AREA * (2 * SIGMA) ** 2))
+
+
+def dump(folder: Path, image_ids, truth, results, *, name="people", size=(200, 200), images=None, **columns) -> Dump:
+    """A dump of mode `poses`; `images` are saved as `overlay`, float tensors (3, height, width) or None, `columns` lists."""
+    table = Table(folder / "instances.csv")
+    for place, image in enumerate(image_ids):
+        row = {"mode": "poses", "index": place, "image_id": image, "width": size[0], "height": size[1]}
+        row |= {column: values[place] for column, values in columns.items()}
+        if images is not None and images[place] is not None:
+            row["file.overlay"] = f"poses/{place}.overlay.image.png"
+            write_value(folder / row["file.overlay"], torch.as_tensor(images[place]))
+        table.add(row)
+    table.close()
+    for path, records in (("inputs/truth.json", truth), (f"poses/{name}.json", results)):
+        file = RecordsFile(folder / path)
+        file.add(records)
+        file.close()
+    return Dump(folder)

@@ -1,0 +1,174 @@
+"""Scores of poses and boxes from a dump, against figures counted by hand."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from people_by_hand import SKELETON, dump, person, pose
+
+from models.engine.errors import UserError
+from models.engine.scores import Bootstrap
+from models.pose.dump_evaluation import draw_images, estimate
+from models.pose.pose_scores import (
+    BoxAP,
+    KeypointAP,
+    KeypointErrors,
+    height_ranges,
+    hidden_share,
+    occlusion_ranges,
+)
+
+DATA = Path(__file__).parents[2] / "../shared/data/coco_eval_reference"
+with_reference = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is missing")
+BOOTSTRAP = Bootstrap(50, 0.9, 4)
+
+
+def numbers(figures):
+    """The values without their intervals; JSON has to take them all."""
+    json.dumps(figures, allow_nan=False)
+    return {name: one["value"] if isinstance(one, dict) and "low" in one else one for name, one in figures.items()}
+
+
+@with_reference
+def test_the_stage_gives_the_figures_of_the_reference(tmp_path):
+    expected = json.loads((DATA / "keypoints_expected.json").read_text())["stats"]
+    truth, results = (json.loads((DATA / f"keypoints_{name}.json").read_text()) for name in ("gt", "dt"))
+    ids = [image["id"] for image in truth["images"]]
+    rows = dump(tmp_path, ids, truth["annotations"], results, size=(640, 480))
+    figures = KeypointAP("poses", "people", "truth")(rows, Bootstrap(500, 0.95, 0))
+    found = numbers(figures)
+    assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-9, rel=0)
+    assert all(figures[name]["low"] < found[name] < figures[name]["high"] for name in expected)
+    assert found["images"] == 165
+    judged = [one for one in truth["annotations"] if one["num_keypoints"] and not one["iscrowd"]]
+    assert found["persons"] == len(judged)
+    low = sum(one["bbox"][3] < 240 for one in judged)
+    assert found["persons_height_below_50"] == low
+    errors = numbers(KeypointErrors("poses", "people", "truth")(rows, BOOTSTRAP))
+    assert errors["recall"] == pytest.approx(expected["AR50"], abs=1e-9)
+
+
+@with_reference
+def test_the_stage_gives_the_box_figures_of_the_reference(tmp_path):
+    names = ("instances_val2014_100.json", "instances_val2014_fakebbox100_results.json")
+    truth, results = (json.loads((DATA / name).read_text()) for name in names)
+    rows = dump(tmp_path, [one["id"] for one in truth["images"]], truth["annotations"], results, name="objects")
+    found = numbers(BoxAP("poses", "objects", "truth")(rows, BOOTSTRAP))
+    assert len(found) == 14
+    assert found["AP"] == pytest.approx(0.505, abs=5e-4)
+    assert found["AR_best1"] == pytest.approx(0.387, abs=5e-4)
+    assert found["objects"] == sum(not one["iscrowd"] for one in truth["annotations"])
+
+
+def test_by_height_and_by_occlusion(tmp_path):
+    small = {"bbox": [5.0, 20.0, 50.0, 90.0]}  # 0.45 of the image's height; the others 0.5
+    truth = [
+        person(1, 30, flags=(2, 1), **small),
+        person(1, 150, number=2),
+        person(2, 30, flags=(1, 1), number=3),
+        person(2, 150, flags=(0, 0), number=4),
+    ]
+    results = [pose(1, 30, 0.9), pose(2, 30, 0.8), pose(2, 900, 0.95)]
+    score = KeypointAP("poses", "people", "truth", skeleton=SKELETON)
+    found = numbers(score(dump(tmp_path, [1, 2], truth, results), BOOTSTRAP))
+    # Three people, two found, after one false result: precision 2/3 up to a recall of 2/3 (67 of 101).
+    assert found["AP50"] == pytest.approx(2 / 3 * 67 / 101)
+    assert found["AR50"] == pytest.approx(2 / 3)
+    # The false result is 0.5 high.
+    assert found["AP_height_below_50"] == pytest.approx(1)
+    assert found["AP_height_50_to_70"] == pytest.approx(1 / 2 * 51 / 101)
+    assert "AP_height_from_70" not in found
+    # It may be anybody: false for all three.
+    assert found["AP_hidden_none"] == 0
+    assert found["AP_hidden_much"] == pytest.approx(2 / 3)  # one of two joints is half: much
+    assert found["AR_hidden_much"] == pytest.approx(1)
+    assert "AP_hidden_some" not in found
+    counts = {name.removeprefix("persons_"): one for name, one in found.items() if name.startswith("persons")}
+    assert counts == {"persons": 3, "height_below_50": 1, "height_50_to_70": 2, "height_from_70": 0,
+                      "hidden_none": 1, "hidden_some": 0, "hidden_much": 2}  # fmt: skip
+
+
+def test_ranges_meet_without_overlap():
+    ranges = height_ranges((0.55, 0.7))
+    assert list(ranges) == ["height_below_55", "height_55_to_70", "height_from_70"]
+    for share in (0.0, 0.3, 0.55, np.nextafter(0.55, 0), 0.7, 1.0):
+        assert sum(low <= share <= high for low, high in ranges.values()) == 1
+    low, high = ranges["height_55_to_70"]
+    assert low <= 0.55 <= high < 0.7
+    for flat, name in (
+        ([1, 1, 2, 0, 0, 0], "none"),
+        ([1, 1, 2, 1, 1, 2, 1, 1, 1], "some"),
+        ([1, 1, 2, 1, 1, 1], "much"),
+        ([0, 0, 0, 1, 1, 1], "much"),
+    ):
+        share = hidden_share(flat)
+        assert [n for n, (a, b) in occlusion_ranges(0.5).items() if a <= share <= b] == [f"hidden_{name}"]
+    assert hidden_share([0.0] * 6) == 0
+
+
+def test_distances_of_joints(tmp_path):
+    truth = [
+        person(1, 30),
+        person(1, 150, flags=(2, 0), number=2),
+        person(2, 30, number=3),
+        person(2, 150, flags=(0, 0), number=4),
+    ]
+    results = [
+        pose(1, 30, 0.9, off=4),  # both joints 4 of 100 pixels away
+        pose(1, 150, 0.8, off=6),  # the head 6, the foot is not labelled
+        pose(2, 30, 0.7, off=60),  # missed
+    ]
+    score = KeypointErrors("poses", "people", "truth", within=(0.05, 0.1), skeleton=SKELETON)
+    figures = score(dump(tmp_path, [1, 2], truth, results), BOOTSTRAP)
+    found = numbers(figures)
+    assert found["recall"] == pytest.approx(2 / 3)
+    assert found["error"] == pytest.approx((0.04 + 0.04 + 0.06) / 3)
+    assert (found["PCK_5"], found["PCK_10"]) == pytest.approx((2 / 5, 3 / 5))
+    assert (found["persons"], found["found"]) == (3, 2)
+    assert found["head"] == pytest.approx({"error": 0.05, "PCK_5": 1 / 3, "PCK_10": 2 / 3})
+    assert found["foot"] == pytest.approx({"error": 0.04, "PCK_5": 1 / 2, "PCK_10": 1 / 2})
+    # Drawn twice, image 2 has nobody found: no error there, and that sample is left out of its interval.
+    assert (figures["recall"]["low"], figures["recall"]["high"]) == (0, 1)
+    assert figures["error"]["low"] == figures["error"]["high"] == pytest.approx(found["error"])
+
+
+def test_a_joint_that_the_result_lacks_is_no_distance_but_a_miss(tmp_path):
+    truth, results = [person(1, 30)], [pose(1, 30, 0.9, confidences=(0.9, 0.0))]
+    score = KeypointErrors("poses", "people", "truth", skeleton=SKELETON)
+    found = numbers(score(dump(tmp_path, [1], truth, results), BOOTSTRAP))
+    assert (found["error"], found["PCK_10"]) == (0, 0.5)
+    assert found["foot"] == {"PCK_5": 0, "PCK_10": 0}
+
+
+def test_nobody_found_and_nobody_there(tmp_path):
+    alone = dump(tmp_path / "a", [1, 2], [person(1, 30)], [])
+    nobody = dump(tmp_path / "b", [1, 2], [], [pose(2, 30, 0.9)])
+    ap, errors = (kind("poses", "people", "truth", skeleton=SKELETON) for kind in (KeypointAP, KeypointErrors))
+    assert numbers(ap(alone, BOOTSTRAP))["AP"] == 0
+    found = numbers(errors(alone, BOOTSTRAP))
+    assert (found["recall"], found["PCK_5"], found["found"]) == (0, 0, 0)
+    assert "error" not in found
+    assert numbers(errors(nobody, BOOTSTRAP)) == {"persons": 0, "found": 0}
+    assert {name for name in ap(nobody, BOOTSTRAP) if not name.startswith("persons")} == {"images"}
+    assert numbers(BoxAP("poses", "people", "truth")(nobody, BOOTSTRAP)) == {"objects": 0, "images": 2}
+
+
+def test_images_are_drawn_as_by_the_bootstrap():
+    values = np.random.default_rng(0).normal(size=30)
+    weights = draw_images(BOOTSTRAP, 30)
+    ours = estimate(float(values.mean()), weights @ values / 30, BOOTSTRAP)
+    assert ours == pytest.approx(BOOTSTRAP.estimate(values), abs=1e-12)
+
+
+def test_wrong_arguments_and_dumps(tmp_path):
+    for heights in ((), (0.7, 0.5), (0.0,)):
+        with pytest.raises(ValueError, match=r"heights .*rising shares"):
+            KeypointAP("poses", "people", "truth", heights=heights)
+    with pytest.raises(ValueError, match=r"occlusion 0\.0"):
+        KeypointAP("poses", "people", "truth", occlusion=0.0)
+    with pytest.raises(ValueError, match="within"):
+        KeypointErrors("poses", "people", "truth", within=())
+    twice = dump(tmp_path, [5, 5], [], [])
+    with pytest.raises(UserError, match="image_id 5 occurs more than once"):
+        BoxAP("poses", "people", "truth")(twice, BOOTSTRAP)

@@ -1,0 +1,204 @@
+"""Scenes of real pictures, prepared as the pipeline does, against the annotation file read and placed here."""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from models.engine.yaml12 import to_yaml
+from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD, Scenes
+from stages.command import run
+from stages.prepare import main
+
+REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real"
+pytestmark = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {REAL}")
+
+SIDE, STRIDE, CELLS = 321, 8, 41
+NEAR = 32  # pixels: hidden joints so near a visible one of the same type are left out
+FEW = 4
+HEADS = {
+    "cif": {"kind": "cif", "stride": STRIDE, "suppress_hidden": float(NEAR)},
+    "caf": {"kind": "caf", "stride": STRIDE, "suppress_hidden": float(NEAR)},
+    "cifdet": {"kind": "cifdet", "categories": 1, "stride": STRIDE},
+}
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """The folder that the stage writes for the sample."""
+    folder = tmp_path_factory.mktemp("real")
+    coco = {"images": "images", "annotations": "annotations.json", "validation_share": 0.3}
+    entry = {"kind": "coco", "source": str(REAL), "seed": 1, "max_rejected": 0.0, "coco": coco}
+    (folder / "data").mkdir()
+    (folder / "data/params.yaml").write_text(to_yaml({"datasets": {"real": entry}}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("models.people.preparation.write_plots", lambda *_: None)  # they take most of the time
+        assert run(main, ["real"]) == 0
+    return folder / "data/prepared/real"
+
+
+@pytest.fixture(scope="module")
+def raw():
+    """The annotation file: image id -> its record and its annotations by id."""
+    content = json.loads((REAL / "annotations.json").read_text())
+    records = {image["id"]: (image, []) for image in content["images"]}
+    for one in sorted(content["annotations"], key=lambda one: one["id"]):
+        records[one["image_id"]][1].append(one)
+    skeleton = np.array(content["categories"][0]["skeleton"]) - 1
+    return records, skeleton
+
+
+@pytest.fixture(scope="module")
+def scenes(prepared, raw):
+    """Each image with few people and a labelled joint: its record, its annotations in cells, and its example."""
+    records, _ = raw
+    people = {number: [one for one in found if not one["iscrowd"]] for number, (_, found) in records.items()}
+    labelled = {number for number, some in people.items() if any(any(one["keypoints"][2::3]) for one in some)}
+    found, seen = [], []
+    for split in ("train", "validation"):
+        dataset = Scenes(root=str(prepared), split=split, side=SIDE, heads=HEADS)
+        numbers = dataset.table.image_ids[dataset.rows].tolist()
+        seen += numbers
+        for place, number in enumerate(numbers):
+            if len(people[number]) <= FEW:
+                image, annotations = records[number]
+                found.append((image, placed(image, annotations), dataset.example(place, np.random.default_rng(0))))
+                assert found[-1][2]["image_id"] == number
+    assert sorted(seen) == sorted(labelled)
+    return found
+
+
+def placed(image, annotations):
+    """Annotations in cells: the longer side becomes SIDE pixels, the picture is centred (specification 0 and 6.6)."""
+    old = np.array([image["width"], image["height"]])
+    new = (old * SIDE / old.max()).astype(int)
+    factor, offset = (new - 1) / (old - 1), (SIDE - new) // 2
+    result = []
+    for one in annotations:
+        joints = np.array(one["keypoints"], float).reshape(17, 3)
+        joints[:, :2] = joints[:, :2] * factor + offset
+        x, y, width, height = one["bbox"]
+        box = np.array([[x, y] * factor + offset, [width, height] * factor])
+        result.append({"joints": joints, "box": box / STRIDE, "crowd": bool(one["iscrowd"])})
+    people = [one for one in result if not one["crowd"]]
+    seen = [one["joints"].copy() for one in people]
+    for one in people:  # a hidden joint beside a visible one of the same type is left out
+        for k, (x, y, v) in enumerate(one["joints"]):
+            if v == 1 and any(j[k, 2] == 2 and np.abs(j[k, :2] - (x, y)).max() <= NEAR for j in seen):
+                one["joints"][k, 2] = 0
+    for one, before in zip(people, seen, strict=True):
+        one["labelled"] = before[:, 2].any()
+    for one in result:
+        one["joints"][:, :2] /= STRIDE
+    return result
+
+
+def nearest(point):
+    """Column and row of the nearest cell, or None where it is beyond the picture."""
+    cell = np.round(point).astype(int)
+    return cell if ((cell >= 0) & (cell < CELLS)).all() else None
+
+
+def test_confidence_is_1_at_the_cell_nearest_to_each_joint_and_its_vector_leads_to_a_joint(scenes):
+    count = 0
+    for _, annotations, example in scenes:
+        people = [one for one in annotations if not one["crowd"]]
+        for k in range(17):
+            field = example["cif_target"][k]
+            points = np.array([one["joints"][k, :2] for one in people if one["joints"][k, 2]]).reshape(-1, 2)
+            for point in points:
+                if (cell := nearest(point)) is None:
+                    continue
+                count += 1
+                x, y = cell
+                assert field[0, y, x] == 1
+                owner = points[np.linalg.norm(points - cell, axis=1).argmin()]
+                np.testing.assert_allclose(cell + field[1:3, y, x], owner, atol=1e-4)
+                assert field[3, y, x] == pytest.approx(0.1 / STRIDE)
+            full = np.argwhere(field[0] == 1)[:, ::-1]
+            assert len(full) <= 16 * len(points)
+            for cell in full:  # 4 x 4 cells around a joint
+                assert np.abs(points - cell).max(axis=1).min() <= 2 + 1e-4
+    assert count > 500
+
+
+def test_scales_follow_the_persons(scenes):
+    """The box around the joints of a person of whom all 17 are labelled gives its scale without a correction."""
+    sigmas = np.array([26, 25, 25, 35, 35, 79, 79, 72, 72, 62, 62, 107, 107, 87, 87, 89, 89]) / 1000
+    count = 0
+    for _, annotations, example in scenes:
+        people = [one for one in annotations if not one["crowd"]]
+        if len(people) != 1 or not people[0]["joints"][:, 2].all():
+            continue
+        joints = people[0]["joints"]
+        scale = np.sqrt(np.ptp(joints[:, :2], axis=0).prod())
+        for k, point in enumerate(joints[:, :2]):
+            if (cell := nearest(point)) is not None:
+                assert example["cif_target"][k, 4, cell[1], cell[0]] == pytest.approx(scale * sigmas[k], rel=1e-4)
+                count += 1
+    assert count >= 17
+
+
+def test_limbs_join_the_two_joints_of_the_file_s_skeleton(scenes, raw):
+    _, skeleton = raw
+    count = 0
+    for _, annotations, example in scenes:
+        people = [one for one in annotations if not one["crowd"]]
+        for field, (a, b) in zip(example["caf_target"], skeleton, strict=True):
+            both = [
+                (one["joints"][a], one["joints"][b]) for one in people if one["joints"][a, 2] and one["joints"][b, 2]
+            ]
+            for one, other in both:
+                cell = nearest((one[:2] + other[:2]) / 2)
+                if cell is None:
+                    continue
+                x, y = cell
+                assert field[0, y, x] == 1
+                if len(both) == 1:
+                    np.testing.assert_allclose(field[1:5, y, x], [*(one[:2] - cell), *(other[:2] - cell)], atol=1e-4)
+                    count += 1
+            if not both:
+                assert not (field[0] == 1).any()
+    assert count > 200
+
+
+def test_boxes_are_at_their_centres(scenes):
+    count = 0
+    for _, annotations, example in scenes:
+        (field,) = example["cifdet_target"]
+        boxes = np.array([one["box"] for one in annotations if not one["crowd"]])
+        centres = boxes[:, 0] + boxes[:, 1] / 2
+        for centre in centres:
+            x, y = cell = nearest(centre)
+            owner = np.linalg.norm(centres - cell, axis=1).argmin()
+            assert field[0, y, x] == 1
+            np.testing.assert_allclose(cell + field[1:3, y, x], centres[owner], atol=1e-4)
+            np.testing.assert_allclose(field[3:5, y, x], boxes[owner, 1], rtol=1e-4)
+            count += 1
+    assert count > 60
+
+
+def test_crowds_and_people_without_joints_are_no_background(scenes):
+    count = 0
+    for _, annotations, example in scenes:
+        for one in annotations:
+            if one["crowd"] or not one["labelled"]:
+                x, y = nearest(one["box"][0] + one["box"][1] / 2)
+                found = example["cif_target"][:, 0, y, x]
+                assert (np.isnan(found) | (found == 1)).all()
+                count += 1
+    assert count > 5
+
+
+def test_pictures_are_the_files(scenes):
+    mean, std = np.array(IMAGENET_MEAN)[:, None, None], np.array(IMAGENET_STD)[:, None, None]
+    for image, _, example in scenes:
+        x, y, width, height = np.round(example["valid_area"]).astype(int)
+        shown = ((example["image"] * std + mean) * 255)[:, y : y + height + 1, x : x + width + 1]
+        file = cv2.imread(str(REAL / "images" / image["file_name"]))[:, :, ::-1]
+        small = cv2.resize(file, (width + 1, height + 1), interpolation=cv2.INTER_AREA).transpose(2, 0, 1)
+        assert np.abs(shown - small).mean() < 12
+        np.testing.assert_allclose(shown.mean(axis=(1, 2)), file.mean(axis=(0, 1)), atol=2)

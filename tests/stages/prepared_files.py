@@ -1,0 +1,24 @@
+"""What tests of `prepare` share: one entry of `data/params.yaml`, and what the stage wrote."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+
+def write_entry(name: str, entry: dict[str, Any]) -> None:
+    """Write a `data/params.yaml` with this dataset alone."""
+    Path("data").mkdir(exist_ok=True)
+    YAML(typ="safe", pure=True).dump({"datasets": {name: entry}}, Path("data/params.yaml"))
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of every file, by path."""
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))

@@ -1,0 +1,223 @@
+"""Evaluations beyond the DAG: other checkpoints, other splits, and checkpoints that appear while one watches."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import toy
+
+from models.engine.errors import UserError
+from models.engine.evaluations import append_row, draw_evaluations, read_rows
+from models.engine.trainer import Trainer
+from models.engine.yaml12 import to_yaml
+from stages import eval_dump
+from stages.command import run as run_stage
+
+ROOT = Path(__file__).parents[2]
+PNG = b"\x89PNG\r\n\x1a\n"
+FIGURES = ["distance.mean", "distance.mean.low", "distance.mean.high"]
+
+
+class SplitRamps(toy.Ramps):
+    """Ramps in two splits of different lengths."""
+
+    def __init__(self, split: str = "validation") -> None:
+        if split not in ("validation", "test"):
+            raise UserError(f"no split {split!r}; there are validation, test")
+        super().__init__({"validation": 6, "test": 3}[split])
+
+
+def trained(folder, changes):
+    content = toy.changed({"runtime.samples": None, "train.evaluate_every": 12} | changes)
+    (folder / "recipe.yaml").write_text(to_yaml(content))
+    Trainer(toy.checked(content=content), folder / "run").fit()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A folder with recipe.yaml and run/ with three checkpoints."""
+    return trained(tmp_path_factory.mktemp("project"), {"runtime.keep_every": 4})
+
+
+@pytest.fixture(scope="module")
+def split_project(tmp_path_factory):
+    """One whose validation dataset has splits, which the recipe leaves to it."""
+    data = {"data.validation": {"ramps": {"type": "test_watch.SplitRamps"}}}
+    return trained(tmp_path_factory.mktemp("split"), data)
+
+
+def evaluate(project, *options):
+    return run_stage(eval_dump.main, [str(project / "recipe.yaml"), str(project / "run"), *map(str, options)])
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def cut_off(source, target):
+    """Copy a checkpoint as a slow writer leaves it: the first half of the weights and nothing else."""
+    target.mkdir(parents=True)
+    weights = (source / "painter.safetensors").read_bytes()
+    (target / "painter.safetensors").write_bytes(weights[: len(weights) // 2])
+
+
+def test_a_folder_of_checkpoints(project, tmp_path, capsys):
+    options = ("--checkpoint", project / "run/checkpoints", "--output", tmp_path / "out")
+    assert evaluate(project, *options) == 0
+    table = pd.read_csv(tmp_path / "out/evaluations.csv")
+    assert list(table) == ["checkpoint", "step", *FIGURES]
+    assert table["checkpoint"].tolist() == ["step-000004", "step-000008", "step-000012"]
+    assert table["step"].tolist() == [4, 8, 12]
+    for row in table.itertuples(index=False):
+        losses = pd.read_csv(tmp_path / "out" / row.checkpoint / "instances.csv")["loss.distance"]
+        assert len(losses) == 6
+        assert row[2] == pytest.approx(losses.mean())
+        assert row[3] < row[2] < row[4]
+    assert table["distance.mean"].is_unique
+    assert (tmp_path / "out/evaluations.png").read_bytes().startswith(PNG)
+
+    before = contents(tmp_path / "out")
+    capsys.readouterr()
+    assert evaluate(project, *options) == 0  # a second start has nothing to do
+    assert "0 evaluated" in capsys.readouterr().out
+    assert contents(tmp_path / "out") == before
+
+    assert evaluate(project) == 0  # the last checkpoint is the model, and its dump that of the DAG
+    assert contents(project / "run/dump") == contents(tmp_path / "out/step-000012")
+    last = ("--checkpoint", project / "run/checkpoints/step-000012", "--output", tmp_path / "single")
+    assert evaluate(project, *last) == 0
+    assert contents(tmp_path / "single") == contents(project / "run/dump")
+
+
+def test_an_incomplete_one_is_an_error_after_the_others(project, tmp_path, capsys):
+    checkpoints = tmp_path / "checkpoints"
+    cut_off(project / "run/checkpoints/step-000004", checkpoints / "step-000004")
+    shutil.copytree(project / "run/checkpoints/step-000008", checkpoints / "step-000008")
+    shutil.copy(project / "run/model/recipe.yaml", checkpoints / "step-000004")
+    assert evaluate(project, "--checkpoint", checkpoints, "--output", tmp_path / "out") == 1
+    assert "step-000004/painter.safetensors: not a readable safetensors file" in capsys.readouterr().err
+    assert pd.read_csv(tmp_path / "out/evaluations.csv")["checkpoint"].tolist() == ["step-000008"]
+
+
+def test_watching(project, tmp_path):
+    source, checkpoints, out = project / "run/checkpoints", tmp_path / "checkpoints", tmp_path / "out"
+    words = [project / "recipe.yaml", project / "run", "--checkpoint", checkpoints, "--output", out, "--watch", "0.05"]
+    before = signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # where it is ignored, the process would ignore it
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stages.eval_dump", *map(str, words)], cwd=ROOT, text=True,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+    signal.signal(signal.SIGINT, before)
+    limit = threading.Timer(25, process.kill)
+    limit.start()
+    said = []
+
+    def wait_for(text):
+        while text not in (said[-1] if said else ""):
+            line = process.stdout.readline()
+            assert line, f"ended before {text!r}: {said}"
+            said.append(line)
+
+    try:
+        wait_for("watching")  # a folder that is not there yet
+        cut_off(source / "step-000008", checkpoints / "step-000008")
+        wait_for("step-000008: not complete yet")
+        cut_off(source / "step-000012", checkpoints / ".step-000012.partial")
+        shutil.copytree(source / "step-000004", tmp_path / "step-000004")
+        (tmp_path / "step-000004").rename(checkpoints / "step-000004")
+        wait_for("step-000004: distance.mean")
+        assert [row["checkpoint"] for row in read_rows(out / "evaluations.csv")] == ["step-000004"]
+        for path in (source / "step-000008").iterdir():
+            shutil.copy(path, checkpoints / "step-000008")
+        wait_for("step-000008: distance.mean")
+        process.send_signal(signal.SIGINT)
+        rest, _ = process.communicate()
+    finally:
+        limit.cancel()
+        process.kill()
+    assert process.returncode == 0, rest
+    assert "2 evaluated" in rest
+    assert sum("not complete" in line for line in [*said, rest]) == 1
+    table = pd.read_csv(out / "evaluations.csv")
+    assert table["checkpoint"].tolist() == ["step-000004", "step-000008"]
+    losses = [pd.read_csv(out / name / "instances.csv")["loss.distance"].mean() for name in table["checkpoint"]]
+    np.testing.assert_allclose(table["distance.mean"], losses)
+
+
+def test_another_split(split_project, tmp_path, capsys):
+    for split, length in (("validation", 6), ("test", 3)):
+        assert evaluate(split_project, "--split", split, "--output", tmp_path / split) == 0
+        assert len(pd.read_csv(tmp_path / split / "instances.csv")) == length
+    checkpoints = tmp_path / "checkpoints"
+    shutil.copytree(split_project / "run/model", checkpoints / "final")
+    both = ("--checkpoint", checkpoints, "--split", "test", "--output", tmp_path / "both")
+    assert evaluate(split_project, *both) == 0
+    (row,) = read_rows(tmp_path / "both/evaluations.csv")
+    assert (row["checkpoint"], row["step"]) == ("final", "")
+    assert len(pd.read_csv(tmp_path / "both/final/instances.csv")) == 3
+    assert not (tmp_path / "both/evaluations.png").exists()  # nothing has a step
+    capsys.readouterr()
+    wrong = ("--checkpoint", checkpoints, "--split", "train", "--watch", 1, "--output", tmp_path / "wrong")
+    assert evaluate(split_project, *wrong) == 1  # no wait would help
+    assert "no split 'train'; there are validation, test" in capsys.readouterr().err
+
+
+def test_a_dataset_without_splits(project, tmp_path, capsys):
+    assert evaluate(project, "--split", "test", "--output", tmp_path / "out") == 1
+    message = capsys.readouterr().err
+    assert "data.validation.ramps.split" in message
+    assert "Ramps" in message
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--split", "test"), "--output: missing"),
+        (("--watch", "1"), "--output: missing"),
+        (("--checkpoint", "run/checkpoints"), "--output: missing"),
+        (("--output", "run/dump"), "this folder is DVC's"),
+        (("--output", "recipe.yaml"), "is a file"),
+        (("--output", "run"), "something else than a dump"),
+        (("--checkpoint", "run/checkpoints", "--output", "run/checkpoints/out"), "lies in the folder of --checkpoint"),
+        (("--checkpoint", "run/checkpoints", "--output", "out", "--watch", "0"), "--watch 0: expected"),
+        (("--output", "out", "--watch", "1"), "--watch: needs --checkpoint"),
+        (("--checkpoint", "run/model", "--output", "out", "--watch", "1"), "--watch: needs --checkpoint"),
+        (("--checkpoint", "run/none", "--output", "out"), "neither a model folder"),
+    ],
+)
+def test_options_that_do_not_go_together(project, monkeypatch, capsys, options, message):
+    monkeypatch.chdir(project)
+    before = contents(project)
+    assert run_stage(eval_dump.main, ["recipe.yaml", "run", *options]) == 1
+    assert message in capsys.readouterr().err
+    assert contents(project) == before
+
+
+def test_a_table_grows_and_keeps_what_it_has(tmp_path):
+    path = tmp_path / "table.csv"
+    append_row(path, {"checkpoint": "step-000002", "step": 2, "a.AP": 0.1})
+    append_row(path, {"checkpoint": "last", "step": None, "b": float("nan")})
+    append_row(path, {"checkpoint": "step-000001", "step": 1, "a.AP": 1 / 3, "a.AP.low": 0.25, "a.AP.high": 0.5})
+    assert path.read_text().splitlines() == [
+        "checkpoint,step,a.AP,b,a.AP.low,a.AP.high",
+        "step-000002,2,0.1,,,",
+        "last,,,nan,,",
+        "step-000001,1,0.3333333333333333,,0.25,0.5",
+    ]
+    draw_evaluations(path, tmp_path / "table.png")
+    assert (tmp_path / "table.png").read_bytes().startswith(PNG)
+    path.write_text("name\nx\n")
+    with pytest.raises(UserError, match="no column `checkpoint`"):
+        read_rows(path)

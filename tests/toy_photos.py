@@ -1,0 +1,65 @@
+"""Photos as the toy recipe's input, and a painter that gives back what it sees, so that results are known exactly."""
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import toy
+
+from models.engine.assemble import build_networks
+from models.engine.checkpoint import write_model
+from models.engine.errors import UserError
+from models.engine.examples import Example, Records
+from models.engine.injectors import Injector, Networks
+from models.engine.inputs import Photo, PhotoExamples
+from models.engine.state import State
+from models.engine.yaml12 import to_yaml
+
+PREDICT: dict[str, Any] = {"data": {"type": "toy_photos.Reds"}, "mode": "plain", "save": {"image": "image"}}
+
+
+class Reds(PhotoExamples):
+    """The red channel `x` (1, H, W) of a photo, `pieces` times; `y` = -x; `facts`, its number and size."""
+
+    names: ClassVar[tuple[str, ...]] = ("x", "y", "name", "facts")
+
+    def __init__(self, pieces: int = 1) -> None:
+        self.pieces = pieces
+
+    def examples(self, photo: Photo) -> list[Example]:
+        red = photo.pixels()[..., 0]
+        if red.max() == 13:
+            raise UserError(f"{photo.path}: unlucky")
+        x = red[None].astype(np.float32) / 127.5 - 1
+        facts = Records([{"number": photo.number, "size": list(red.shape)}])
+        name = photo.name
+        return [
+            {"x": x, "y": -x, "name": name if self.pieces == 1 else f"{name}-{piece}", "facts": facts}
+            for piece in range(self.pieces)
+        ]
+
+
+class Broken(Injector):
+    """Adds `broken`, but cannot run."""
+
+    adds = ("broken",)
+
+    def __call__(self, state: State, networks: Networks, step: int) -> None:
+        raise AssertionError("nobody asked for this")
+
+
+def write_run(folder: Path, changes: dict[str, Any] | None = None) -> tuple[str, str]:
+    """Write a recipe with `predict`, and a run in which the painter gives back its input; return the paths of both."""
+    content = toy.changed({"predict": json.loads(json.dumps(PREDICT)), "networks.painter.width": 1} | (changes or {}))
+    recipe = toy.checked(content=content)
+    networks = build_networks(recipe)
+    with torch.no_grad():
+        for parameter in networks["painter"].parameters():
+            parameter.zero_()
+        networks["painter"].layer.weight[0, 0, 1, 1] = 1.0
+        networks["painter"].last.weight.fill_(1.0)
+    write_model(folder / "run/model", networks, recipe, {})
+    (folder / "recipe.yaml").write_text(to_yaml(content))
+    return str(folder / "recipe.yaml"), str(folder / "run")
