@@ -40,6 +40,7 @@ Array = NDArray[np.floating]
 
 CONFIDENT = 0.5
 LEAST_AP = 0.95
+ALL = 1 - 1e-6  # a mean of 101 precisions
 SHOWN = 0  # the field that fields.png shows: the nose's
 
 
@@ -66,7 +67,7 @@ def main(arguments: list[str]) -> None:
     precision = decoded(trainer.recipe, trainer.networks.ema, given.run)
     if missed:
         raise UserError(f"{missed} visible keypoints are not found within one stride; try more --steps")
-    if precision["AP"] < LEAST_AP or precision["AP50"] < 1:
+    if precision["AP"] < LEAST_AP or precision["AP50"] < ALL:
         raise UserError(
             f"AP {precision['AP']:.3f} is below {LEAST_AP}, or AP50 {precision['AP50']:.3f} below 1; try more --steps"
         )

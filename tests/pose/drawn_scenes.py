@@ -67,6 +67,7 @@ def content(root: Path, changes: dict) -> dict:
             "inputs": {},
             "modes": {"fields": {"injectors": {"detect": DETECT}, "save": {"cif": "array"}}},
         },
+        "predict": ...,
         "metrics": {"bootstrap": 5, "confidence": 0.9, "scores": {"cif": {"type": "toy.Mean", "column": "loss.cif"}}},
         "train.steps": 2,
         "train.evaluate_every": 1000,

@@ -1,6 +1,7 @@
 """The overfitting proof, on one drawn scene for a few steps: what it writes, and that it can fail."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -42,13 +43,16 @@ def overfit(root, folder, steps, images=1):
 
 
 def test_one_scene_by_heart(root, tmp_path, capsys):
-    assert overfit(root, tmp_path / "run", steps=240) == 0
-    *_, row = capsys.readouterr().out.splitlines()
-    _, visible, found, farthest = row.split()
+    assert overfit(root, tmp_path / "run", steps=400) == 0
+    lines = capsys.readouterr().out.splitlines()
+    _, visible, found, farthest = next(after for line, after in pairwise(lines) if "farthest px" in line).split()
     assert int(visible) == int(found) > 8
     assert float(farthest) <= 8
     assert (tmp_path / "run/losses.png").is_file()
     assert (tmp_path / "run/fields.png").is_file()
+    assert (tmp_path / "run/people.png").is_file()
+    (figures,) = (line for line in lines if line.startswith("keypoints: "))
+    assert "AP50 1.000" in figures
 
 
 def test_too_few_steps_and_too_few_images_are_told(root, tmp_path, capsys):
