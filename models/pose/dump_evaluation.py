@@ -22,10 +22,13 @@ def skeleton_of(settings: dict[str, Any] | None) -> Skeleton:
     return COCO if settings is None else skeleton_from(settings)
 
 
-def evaluate(rows: Dump, dump: Dump, results: str, truth: str, skeleton: Skeleton | None) -> Evaluation:
+def evaluate(
+    rows: Dump, dump: Dump, results: str, truth: str, skeleton: Skeleton | None, least_score: float = 0.0
+) -> Evaluation:
     """Match the records `results` of the images of a mode, `rows`, with the records `truth` of the inputs.
 
-    People by keypoints where there is a `skeleton`, else all categories by boxes.
+    People by keypoints where there is a `skeleton`, else all categories by boxes; results that score less than
+    `least_score` are left out.
     """
     ids = rows.table["image_id"].astype(int)
     if ids.duplicated().any():
@@ -34,7 +37,8 @@ def evaluate(rows: Dump, dump: Dump, results: str, truth: str, skeleton: Skeleto
             "dataset, without draws"
         )
     sigmas = None if skeleton is None else skeleton.sigmas
-    return Evaluation(dump.records(truth), rows.records(results), ids.tolist(), sigmas)
+    found = [one for one in rows.records(results) if one["score"] >= least_score]
+    return Evaluation(dump.records(truth), found, ids.tolist(), sigmas)
 
 
 def draw_images(bootstrap: Bootstrap, images: int) -> Floats:

@@ -122,6 +122,7 @@ class WorstImages(Picture):
         count: of images.
         kind: `keypoints` or `bbox`.
         cell: side of the square into which each image is fitted, pixels.
+        least_score: of results that count; an overlay that leaves weaker ones out shows as many false ones then.
         skeleton: as in `pose.Scenes`, for keypoints; COCO's unless given.
     """
 
@@ -134,16 +135,18 @@ class WorstImages(Picture):
         count: int,
         kind: Kind = "keypoints",
         cell: int = 320,
+        least_score: float = 0.0,
         skeleton: dict[str, Any] | None = None,
     ) -> None:
         if count < 1 or cell < 32:
             raise ValueError(f"count {count}, cell {cell}: at least one image and 32 pixels are needed")
         self.mode, self.results, self.truth, self.image = mode, results, truth, image
+        self.least_score = least_score
         self.count, self.cell, self.skeleton = count, cell, None if kind == "bbox" else skeleton_of(skeleton)
 
     def __call__(self, dump: Dump, path: Path) -> None:
         rows = dump.mode(self.mode)
-        evaluation = evaluate(rows, dump, self.results, self.truth, self.skeleton)
+        evaluation = evaluate(rows, dump, self.results, self.truth, self.skeleton, self.least_score)
         found = dict(zip(evaluation.image_ids, evaluation.found(), strict=True))
         column = f"file.{self.image}"
         if column not in rows.table or not rows.table[column].notna().any():

@@ -7,6 +7,7 @@ from accelerate import Accelerator
 from models.engine.assemble import build_networks
 from models.engine.dump import Dump
 from models.engine.evaluation import Evaluation
+from models.engine.examples import Records
 from models.engine.seeding import generator
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
@@ -152,3 +153,33 @@ def test_several_datasets_and_names_of_their_own(tmp_path):
     assert dump.table["word"].tolist() == ["w0", "w1", "w2", "w3", "w0", "w1", "w2"]
     values = [row["y"].mean() for row in dump]
     np.testing.assert_allclose(values, [0.0, 0.05, 0.1, 0.15, 1.0, 1.05, 1.1], atol=1e-6)
+
+
+class Kinds(toy.Ramps):
+    """Ramps of two groups, which do not share a batch, with records and a number."""
+
+    names = (*toy.Ramps.names, "found", "size")
+
+    def group(self, index):
+        return index % 2
+
+    def example(self, index, random):
+        found = Records({"id": 10 * index + n} for n in range(index % 3))
+        return super().example(index, random) | {"found": found, "size": float(index) / 2}
+
+
+def test_records_numbers_and_groups(tmp_path, monkeypatch):
+    monkeypatch.setattr(toy, "Kinds", Kinds, raising=False)
+    mode = {"injectors": {"paint": PAINT}, "save": {"found": "records", "size": "number"}}
+    changes = {
+        "data.validation": {"kinds": {"type": "toy.Kinds", "length": 6}},
+        "evaluate": {"batch_size": 2, "inputs": {"found": "records"}, "modes": {"plain": mode}, "timing": True},
+    }
+    dump, _ = dump_of(tmp_path / "dump", changes)
+    rows = dump.mode("plain").table
+    assert rows["index"].tolist() == [0, 2, 1, 3, 4, 5]  # full batches of a group first come
+    assert rows["size"].tolist() == [index / 2 for index in rows["index"]]
+    expected = [{"id": 10 * index + n} for index in rows["index"] for n in range(index % 3)]
+    assert dump.records("found") == dump.mode("plain").records("found") == expected
+    assert (rows["ms.paint"] > 0).all()
+    assert rows.set_index("index")["loss.distance"].notna().all()

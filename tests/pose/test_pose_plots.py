@@ -123,3 +123,14 @@ def test_a_sheet_breaks_into_rows():
     assert pixels.shape == (6 + 2 * (32 + 40 + 6), 6 + 4 * 38, 3)
     assert (pixels[84:116, 6:38] == 0).all()
     assert (pixels[84:, 44:] == 255).all()
+
+
+def test_weak_results_may_be_left_out_of_the_worst(tmp_path):
+    images = [plain([shade] * 3, 20, 20) for shade in (-1.0, 0.0)]
+    truth = [person(1, 30), person(2, 30, number=2)]
+    results = [pose(1, 30, 0.9), pose(1, 900, 0.1), pose(1, 700, 0.1), pose(2, 30, 0.9, off=5)]
+    rows = dump(tmp_path / "dump", [1, 2], truth, results, images=images)
+    for least_score, shade in ((0.0, 0), (0.2, 128)):  # two weak false ones in the first; the second is a little off
+        worst = WorstImages("poses", "people", "truth", "overlay", 1, least_score=least_score, skeleton=SKELETON)
+        worst(rows, tmp_path / "worst.png")
+        assert cv2.imread(str(tmp_path / "worst.png"))[160, 160].tolist() == [shade] * 3

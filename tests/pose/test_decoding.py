@@ -1,0 +1,141 @@
+"""People and objects in the pixels of the file, from fields made by hand; and drawn over their pictures."""
+
+import numpy as np
+import pytest
+import torch
+
+from models.engine.injectors import Networks
+from models.engine.state import State
+from models.people.skeletons import COCO
+from models.pose.annotations import Annotations
+from models.pose.decoding import FindObjects, FindPeople
+from models.pose.encoders import Caf, Cif, CifDet
+from models.pose.injectors import Overlays
+
+STRIDE, SIZE, IMAGE = 8, (193, 193), 77
+POSE = COCO.standing_pose * (16, -16) + (96, 171.2)
+# The file is twice as large, and the picture begins 10 and 20 pixels in.
+TO_ORIGINAL = np.float32([[2, 0, -20], [0, 2, -40]])
+NOWHERE = Networks({}, {})
+
+
+def scene(people=1):
+    keypoints = np.full((people, 17, 3), 2, np.float32)
+    keypoints[..., :2] = POSE
+    if people == 2:
+        keypoints[1, :, :2] = (POSE - 96) / 2 + (150, 120)
+    low, high = keypoints[..., :2].min(axis=1), keypoints[..., :2].max(axis=1)
+    return Annotations(
+        keypoints=keypoints,
+        boxes=np.concatenate([low, high - low], axis=1),
+        crowd=np.zeros(people, bool),
+        categories=np.arange(people),
+        ids=np.arange(people),
+    )
+
+
+def decoded(target, ends, sizes=False):
+    fields = np.zeros((len(target), 2 + 2 * ends + (2 if sizes else ends), *target.shape[2:]), np.float32)
+    fields[:, 1] = np.where(target[:, 0] == 1, 0.9, 0)
+    grid = np.mgrid[: target.shape[2], : target.shape[3]][::-1]
+    for end in range(ends):
+        fields[:, 2 + 2 * end : 4 + 2 * end] = np.nan_to_num(target[:, 1 + 2 * end : 3 + 2 * end] + grid)
+    fields[:, 2 + 2 * ends :] = np.nan_to_num(target[:, 3:5] if sizes else target[:, 1 + 3 * ends :])
+    return torch.from_numpy(fields)[None]
+
+
+def state_of(annotations, **more):
+    area = np.float32([0, 0, 192, 192])
+    return State({
+        "cif": decoded(Cif(COCO, STRIDE).encode(annotations, SIZE, area), 1),
+        "caf": decoded(Caf(COCO, STRIDE).encode(annotations, SIZE, area), 2),
+        "cifdet": decoded(CifDet(2, STRIDE).encode(annotations, SIZE, area), 1, sizes=True),
+        "image_id": torch.tensor([IMAGE]), "to_original": torch.from_numpy(TO_ORIGINAL)[None],
+        "image": torch.zeros(1, 3, *SIZE),
+    } | more)  # fmt: skip
+
+
+def test_people_in_pixels_of_the_file():
+    state = state_of(scene(2))
+    FindPeople("cif", "caf", STRIDE, "people", decoder={"force_complete": True})(state, NOWHERE, 0)
+    first, second = state["people"][0]
+    assert first.keys() == {"image_id", "category_id", "keypoints", "bbox", "score"}
+    assert (first["image_id"], first["category_id"]) == (IMAGE, 1)
+    assert first["score"] >= second["score"] > 0.8  # golden value of one seed: 0.84859
+    found = {
+        round(joints[0, 0]): joints for joints in (np.reshape(one["keypoints"], (17, 3)) for one in (first, second))
+    }
+    for place, keypoints in enumerate(scene(2).keypoints):
+        expected = keypoints[:, :2] * 2 - (20, 40)
+        joints = found[round(float(expected[0, 0]))]
+        np.testing.assert_allclose(joints[:, :2], expected, atol=0.02)
+        assert joints[:, 2].min() > 0.7, place
+    assert state["people_count"].tolist() == [2.0]
+    assert state["people_score"].tolist() == pytest.approx([first["score"]], abs=1e-6)
+
+
+def test_the_box_holds_joints_and_their_scales():
+    state = state_of(scene())
+    FindPeople("cif", "caf", STRIDE, "people")(state, NOWHERE, 0)
+    (person,) = state["people"][0]
+    scales = 93.2266 * COCO.sigmas * 2  # specification B.6, in pixels of the file
+    places = POSE * 2 - (20, 40)
+    low, high = (places - scales[:, None]).min(axis=0), (places + scales[:, None]).max(axis=0)
+    np.testing.assert_allclose(person["bbox"], [*low, *(high - low)], atol=0.05)
+
+
+def test_a_joint_that_was_not_found_is_zeros():
+    annotations = scene()
+    annotations.keypoints[0, [7, 9], 2] = 0  # left elbow and wrist
+    state = state_of(annotations)
+    FindPeople("cif", "caf", STRIDE, "people")(state, NOWHERE, 0)
+    joints = np.reshape(state["people"][0][0]["keypoints"], (17, 3))
+    assert (joints[[7, 9]] == 0).all()
+    assert (joints[8] != 0).all()
+
+
+def test_at_most_so_many_and_no_less_than_so_good():
+    for options in ({"maximum": 1}, {"least_score": 0.99}):
+        state = state_of(scene(2))
+        FindPeople("cif", "caf", STRIDE, "people", **options)(state, NOWHERE, 0)
+        assert len(state["people"][0]) == (1 if "maximum" in options else 0)
+    assert state["people_score"].tolist() == [0.0]
+
+
+def test_objects_in_pixels_of_the_file():
+    state = state_of(scene(2))
+    FindObjects("cifdet", STRIDE, "objects")(state, NOWHERE, 0)
+    found = {one["category_id"]: one for one in state["objects"][0]}
+    assert set(found) == {1, 2}
+    for category, box in zip((1, 2), scene(2).boxes, strict=True):
+        np.testing.assert_allclose(found[category]["bbox"], [*(box[:2] * 2 - (20, 40)), *(box[2:] * 2)], atol=0.02)
+        assert found[category]["image_id"] == IMAGE
+        assert 0.5 < found[category]["score"] < 0.9
+    assert state["objects_count"].tolist() == [2.0]
+
+
+def test_overlays_lie_where_the_people_are():
+    state = state_of(scene())
+    FindPeople("cif", "caf", STRIDE, "people")(state, NOWHERE, 0)
+    FindObjects("cifdet", STRIDE, "objects")(state, NOWHERE, 0)
+    for options, output in (({"people": "people"}, "people_drawn"), ({"objects": "objects"}, "objects_drawn")):
+        Overlays("image", output, **options)(state, NOWHERE, 0)
+    zoom = state["people_drawn"].shape[2] // SIZE[0]
+    grey = state["people_drawn"][0, :, 0, 0]
+    drawn = (state["people_drawn"][0] - grey[:, None, None]).abs().sum(dim=0).numpy() > 0.1
+    shin = (POSE[13] + POSE[15]) / 2  # between left knee and ankle, in the picture's pixels
+    assert drawn[int(shin[1] * zoom), int(shin[0] * zoom)]
+    assert not drawn[:, : int(40 * zoom)].any()
+    boxes = (state["objects_drawn"][0] - grey[:, None, None]).abs().sum(dim=0).numpy() > 0.1
+    x, y, width, height = scene().boxes[0]
+    assert boxes[int((y + height / 2) * zoom), round(x * zoom)]
+    assert not boxes[int((y + height / 2) * zoom), int((x + width / 2) * zoom)]
+
+
+def test_wrong_arguments():
+    with pytest.raises(ValueError, match=r"decoder\.seed_treshold.*did you mean 'seed_threshold'"):
+        FindPeople("cif", "caf", STRIDE, "people", decoder={"seed_treshold": 0.3})
+    with pytest.raises(ValueError, match=r"seed_threshold 1\.5"):
+        FindPeople("cif", "caf", STRIDE, "people", decoder={"seed_threshold": 1.5})
+    with pytest.raises(ValueError, match="at least one is needed"):
+        Overlays("image", "drawn")
