@@ -18,6 +18,7 @@ from bench.table import show
 from models.engine.optimizers import Muon
 from models.engine.recipe import load_recipe
 from models.engine.schedules import Cosine, Linear, WarmUp
+from models.engine.schema import Recipe
 from models.engine.trainer import Trainer
 from models.images import L1, L2
 from models.vunet import LatentKL, VUNet
@@ -57,9 +58,9 @@ def bare() -> Callable[[dict[str, Any]], None]:
     return iteration
 
 
-def engine(folder: Path) -> Callable[[dict[str, Any]], None]:
-    """Return one iteration of the same through the engine, hooks and records included."""
-    trainer = Trainer(load_recipe(Path("params.yaml")), folder)
+def engine(folder: Path, recipe: Recipe) -> Callable[[dict[str, Any]], None]:
+    """Return one iteration of a recipe through the engine, hooks and records included."""
+    trainer = Trainer(recipe, folder)
 
     class Quiet:
         def advance(self) -> None:
@@ -83,7 +84,7 @@ def main() -> None:
     batch["mask"] = (torch.rand(4, 1, 64, 64, generator=random) > 0.5).float()
     times: dict[str, list[float]] = {"bare loop": [], "engine": []}
     with tempfile.TemporaryDirectory() as folder:
-        iterations = {"bare loop": bare(), "engine": engine(Path(folder))}
+        iterations = {"bare loop": bare(), "engine": engine(Path(folder), load_recipe(Path("params.yaml")))}
         for turn in range(ROUNDS + 1):
             for name, iteration in iterations.items():
                 start = time.perf_counter()

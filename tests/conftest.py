@@ -6,14 +6,14 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 
-from models.engine import trainer
+from models.engine import building
 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_code_version() -> Iterator[None]:
     """Whoever edits `models` while the tests run changes no comparison of two runs."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trainer, "code_version", functools.cache(trainer.code_version))
+        patch.setattr(building, "code_version", functools.cache(building.code_version))
         yield
 
 

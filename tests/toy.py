@@ -1,5 +1,6 @@
 """The smallest things a recipe can name, for tests of the engine: `toy.Ramps`, `toy.Painter`, and recipes of them."""
 
+import copy
 import json
 import os
 import signal
@@ -139,7 +140,7 @@ def changed(changes: Mapping[str, Any], content: dict[str, Any] | None = None) -
         if value is ...:
             del section[last]
         else:
-            section[last] = value
+            section[last] = copy.deepcopy(value)
     return content
 
 

@@ -1,6 +1,7 @@
 """From a checked recipe to objects: datasets, networks, steps. Each network is initialised from its own seed."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -8,10 +9,17 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
+from models.engine.callbacks import Callback
+from models.engine.errors import UserError
 from models.engine.examples import Examples
 from models.engine.injectors import Injector
 from models.engine.problems import Problems
-from models.engine.recipe import (
+from models.engine.recipe import partial_names
+from models.engine.schema import Declaration, Group, Recipe
+from models.engine.scores import Picture, Score
+from models.engine.seeding import seed_here
+from models.engine.slots import (
+    CALLBACK,
     DATASET,
     INJECTOR,
     LOSS,
@@ -20,12 +28,8 @@ from models.engine.recipe import (
     PICTURE,
     SCORE,
     build_schedule,
-    partial_names,
 )
-from models.engine.schema import Declaration, Group, Recipe
-from models.engine.scores import Picture, Score
-from models.engine.seeding import seed_here
-from models.engine.steps import Gate, Step, WeightedLoss
+from models.engine.steps import PlacedInjector, Step, WeightedLoss
 from models.engine.types import Slot, construct
 
 T = TypeVar("T")
@@ -64,13 +68,14 @@ def build_losses(recipe: Recipe, step: str, device: torch.device) -> dict[str, W
             weight=entry.weight,
             schedule=build_schedule(entry.schedule, f"losses.{name}.schedule", Problems(Path())),
             partial=frozenset(entry.inputs.values()) & partial,
+            gate=entry.gate,
         )
         for name, entry in recipe.losses.items()
         if recipe.loss_step(name) == step
     }
 
 
-def build_injectors(entries: dict[str, Declaration], key: str) -> list[Injector]:
+def build_injectors(entries: Mapping[str, Declaration], key: str) -> list[Injector]:
     """Construct injectors, in their order."""
     return [_built(Injector, entry, INJECTOR, f"{key}.{name}") for name, entry in entries.items()]
 
@@ -103,14 +108,20 @@ def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Acc
         )  # fmt: skip
         steps[name] = Step(
             trains=trains,
-            injectors=build_injectors(entry.injectors, f"steps.{name}.injectors"),
+            injectors=[
+                PlacedInjector(injector, placed.gate, placed.only)
+                for injector, placed in zip(
+                    build_injectors(entry.injectors, f"steps.{name}.injectors"), entry.injectors.values(), strict=True
+                )
+            ],
             losses=build_losses(recipe, name, accelerator.device),
             optimizer=accelerator.prepare_optimizer(optimizer),
             lr_schedule=build_schedule(entry.lr_schedule, f"steps.{name}.lr_schedule", Problems(Path())),
             clip=entry.clip,
             clip_value=entry.clip_value,
             detach=entry.detach,
-            gate=Gate(entry.every, entry.after, entry.before),
+            gate=entry.gate,
+            requires=entry.requires,
         )
     return steps
 
@@ -123,3 +134,15 @@ def build_scores(recipe: Recipe) -> dict[str, Score]:
 def build_pictures(recipe: Recipe) -> dict[str, Picture]:
     """Construct `metrics.pictures`, by name."""
     return {n: _built(Picture, entry, PICTURE, f"metrics.pictures.{n}") for n, entry in recipe.metrics.pictures.items()}
+
+
+def build_callbacks(recipe: Recipe, further: Mapping[str, Callback]) -> dict[str, Callback]:
+    """Construct `callbacks`, by name; return them with further ones.
+
+    Raises:
+        UserError: a further one has the name of one of the recipe's.
+    """
+    for name in recipe.callbacks.keys() & further.keys():
+        raise UserError(f"callbacks: {name!r} is in the recipe already")
+    built = {n: _built(Callback, entry, CALLBACK, f"callbacks.{n}") for n, entry in recipe.callbacks.items()}
+    return {**built, **further}

@@ -75,14 +75,15 @@ class TrainBatches(Sampler[list[Key]]):
 class ValidationBatches(Sampler[list[Key]]):
     """Every example of every dataset once; a batch has examples of one group (`Examples.group`), in order.
 
-    A batch comes as soon as it is full; those that stay smaller, one a group, come last.
+    A batch comes as soon as it is full; those that stay smaller, one a group, come last. Of more than `limit` examples
+    in all, so many are taken, evenly spread.
     """
 
-    def __init__(self, datasets: Mapping[str, Examples], batch_size: int) -> None:
+    def __init__(self, datasets: Mapping[str, Examples], batch_size: int, limit: int | None = None) -> None:
         self.batches = [
-            [(name, 0, index) for index in batch]
-            for name, data in datasets.items()
-            for batch in _grouped([data.group(index) for index in range(len(data))], batch_size)
+            [(name, 0, chosen[place]) for place in batch]
+            for name, chosen in _chosen(datasets, limit).items()
+            for batch in _grouped([datasets[name].group(index) for index in chosen], batch_size)
         ]
 
     def __iter__(self) -> Iterator[list[Key]]:
@@ -90,6 +91,17 @@ class ValidationBatches(Sampler[list[Key]]):
 
     def __len__(self) -> int:
         return len(self.batches)
+
+
+def _chosen(datasets: Mapping[str, Examples], limit: int | None) -> dict[str, Sequence[int]]:
+    lengths = {name: len(data) for name, data in datasets.items()}
+    if limit is None or limit >= sum(lengths.values()):
+        return {name: range(length) for name, length in lengths.items()}
+    places, first, chosen = spread(sum(lengths.values()), limit), 0, dict[str, Sequence[int]]()
+    for name, length in lengths.items():
+        chosen[name] = [place - first for place in places if first <= place < first + length]
+        first += length
+    return chosen
 
 
 def _grouped(groups: Sequence[Hashable], size: int) -> Iterator[list[int]]:
@@ -117,19 +129,20 @@ class Loaders:
         size = recipe.data.batch_size
         if size % processes:
             raise UserError(f"data.batch_size: found {size}, which {processes} processes cannot share evenly")
-        self.batches_per_epoch = self._train_batches(0).batches_per_epoch
+        self.batches_per_epoch = self._train_batches(0, recipe.seed).batches_per_epoch
 
-    def _train_batches(self, start: int) -> TrainBatches:
+    def _train_batches(self, start: int, seed: int) -> TrainBatches:
         return TrainBatches(
             {name: len(data) for name, data in self.train_data.items()},
             {name: entry.weight for name, entry in self.recipe.data.train.items()},
-            self.recipe.data.batch_size, self.recipe.seed, start, self.share,
+            self.recipe.data.batch_size, seed, start, self.share,
         )  # fmt: skip
 
-    def train(self, start: int) -> DataLoader[Any]:
-        """Return the endless training batches from iteration `start` on."""
-        mixture = Mixture(self.train_data, self.recipe.seed)
-        return load_batches(mixture, self._train_batches(start), self.recipe.runtime.workers, self.pin)
+    def train(self, start: int, seed: int | None = None) -> DataLoader[Any]:
+        """Return the endless training batches from iteration `start` on; their order and noise are the recipe's or `seed`'s."""
+        seed = self.recipe.seed if seed is None else seed
+        mixture = Mixture(self.train_data, seed)
+        return load_batches(mixture, self._train_batches(start, seed), self.recipe.runtime.workers, self.pin)
 
     def validation(self, workers: int, size: int | None = None) -> DataLoader[Any]:
         """Return the sorted validation split in batches of `size`, the training's unless given."""

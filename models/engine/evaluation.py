@@ -1,8 +1,7 @@
 """Runs trained networks over the validation split in the modes, crosses and averages of `evaluate`, into a dump."""
 
-import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -12,16 +11,17 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from models.engine.assemble import build_datasets, build_injectors, build_losses
+from models.engine.assemble import build_datasets, build_losses
 from models.engine.batches import Mixture, ValidationBatches, collated, load_batches, spread
 from models.engine.checkpoint import to_device
 from models.engine.dump import SUFFIX, RecordsFile, Table, write_value
-from models.engine.examples import Records
-from models.engine.injectors import Networks
+from models.engine.examples import Examples, Records
+from models.engine.injectors import Injector, Networks
 from models.engine.modes import evaluating
+from models.engine.running import named_injectors, run_injectors
 from models.engine.schema import Cross, Format, Mode, Recipe
 from models.engine.seeding import generator, seed_here
-from models.engine.state import State
+from models.engine.state import State, batch_size
 from models.engine.steps import WeightedLoss
 
 PLACE = ("mode", "index", "draw", "dataset")  # where a row stands; an instance's own numbers of these names give way
@@ -31,24 +31,29 @@ class Evaluation:
     """Writes one dump. Losses see the weight-free values of each instance, wherever a mode has the names they read.
 
     Noise is seeded by (seed, mode, draw, batch), so a dump depends on `evaluate.batch_size` and on nothing of the machine.
+    `data` are the validation datasets where they are open already; of more than `limit` instances so many are
+    dumped, evenly spread. What to leave out of a dump is left out of the recipe's `evaluate`.
     """
 
     def __init__(
-        self, recipe: Recipe, networks: Mapping[str, nn.Module], folder: Path, accelerator: Accelerator
-    ) -> None:
-        self.recipe, self.folder, self.accelerator = recipe, folder, accelerator
+        self, recipe: Recipe, networks: Mapping[str, nn.Module], folder: Path, accelerator: Accelerator, *,
+        data: Mapping[str, Examples] | None = None, limit: int | None = None,
+    ) -> None:  # fmt: skip
+        self.recipe, self.folder, self.accelerator, self.limit = recipe, folder, accelerator, limit
         moved = {name: network.to(accelerator.device) for name, network in networks.items()}
         self.networks = Networks(moved, moved)
-        self.data = build_datasets(recipe, "validation")
+        self.data = build_datasets(recipe, "validation") if data is None else data
         self.losses: dict[str, WeightedLoss] = {}
         for step in recipe.steps:
             self.losses |= build_losses(recipe, step, accelerator.device)
         self.losses = {name: loss for name, loss in self.losses.items() if loss.weight != 0}
         self._records: dict[Path, RecordsFile] = {}
-        self._spent: dict[str, Counter[str]] = {mode: Counter() for mode in recipe.evaluate.modes}  # seconds
+        self._spent: dict[str, Counter[str]] = {}  # seconds, by mode and injector
+        self.times: dict[str, dict[str, float]] = {}  # milliseconds an image and draw took, by mode and injector
 
     def write(self) -> None:
-        """Write everything that `evaluate` asks for."""
+        """Write everything that `evaluate` asks for; averages that stand in the folder already are kept."""
+        self._records = {}
         with evaluating(*self.networks.live.values()):
             self._instances()
             self._crosses()
@@ -59,10 +64,11 @@ class Evaluation:
     def _instances(self) -> None:
         evaluate, runtime = self.recipe.evaluate, self.recipe.runtime
         firsts = dict(zip(self.data, accumulate(map(len, self.data.values()), initial=0), strict=False))
-        sampler = ValidationBatches(self.data, evaluate.batch_size)
+        sampler = ValidationBatches(self.data, evaluate.batch_size, self.limit)
         loader = load_batches(Mixture(self.data, self.recipe.seed), sampler, runtime.workers)
-        injectors = {n: build_injectors(m.injectors, f"evaluate.modes.{n}") for n, m in evaluate.modes.items()}
-        table, total = Table(self.folder / "instances.csv"), sum(map(len, self.data.values()))
+        injectors = {n: named_injectors(m.injectors, f"evaluate.modes.{n}") for n, m in evaluate.modes.items()}
+        table, total = Table(self.folder / "instances.csv"), sum(map(len, sampler))
+        self._spent = {mode: Counter() for mode in evaluate.modes}
         with tqdm(total=total, unit="image", desc="eval-dump", disable=not runtime.progress) as progress:
             for place, (keys, batch) in enumerate(zip(sampler, loader, strict=True)):
                 own = ({k: v for k, v in row.items() if k not in PLACE} for row in _numbers(batch))
@@ -78,18 +84,21 @@ class Evaluation:
                             table.add(row | saved)
                 progress.update(len(keys))
         table.close()
-        for name, spent in self._spent.items():
-            count = total * evaluate.modes[name].repeat
-            print(f"{name}: ms an image: " + ", ".join(f"{n} {1000 * s / count:.2f}" for n, s in spent.items()))
+        self.times = {
+            name: {
+                injector: 1000 * seconds / (total * evaluate.modes[name].repeat) for injector, seconds in one.items()
+            }
+            for name, one in self._spent.items()
+        }
 
     def _mode(
-        self, name: str, mode: Mode, injectors: Sequence[Any], batch: Mapping[str, Any], where: tuple[int, int],
+        self, name: str, mode: Mode, injectors: Mapping[str, Injector], batch: Mapping[str, Any], where: tuple[int, int],
         ids: Sequence[Mapping[str, Any]],
     ) -> list[dict[str, Any]]:  # fmt: skip
         """Run one mode on a batch; return a row an instance."""
         draw, place = where
         seed_here(self.recipe.seed, "dump", name, draw, place)
-        state, spent = self._run(to_device(batch, self.accelerator.device), mode.injectors, injectors)
+        state, spent = self._state(batch, injectors)
         losses: dict[str, list[float]] = {}
         for loss_name, loss in self.losses.items():
             if set(loss.inputs.values()) <= state.keys() and not loss.loss.training_only:
@@ -105,19 +114,10 @@ class Evaluation:
             for i in range(len(ids))
         ]
 
-    def _run(
-        self, batch: Mapping[str, Any], names: Iterable[str], injectors: Sequence[Any]
-    ) -> tuple[State, dict[str, float]]:
-        """Run injectors on a batch; return the state and the seconds that each took."""
-        state, spent = State(batch), {}
-        with self.accelerator.autocast():
-            for name, injector in zip(names, injectors, strict=True):
-                start = time.perf_counter()
-                injector(state, self.networks, self.recipe.train.steps or 2**62)
-                if self.accelerator.device.type == "cuda":
-                    torch.cuda.synchronize()
-                spent[name] = time.perf_counter() - start
-        return state, spent
+    def _state(self, batch: Mapping[str, Any], injectors: Mapping[str, Injector]) -> tuple[State, dict[str, float]]:
+        last = self.recipe.train.steps or 2**62
+        batch = to_device(batch, self.accelerator.device)
+        return run_injectors(injectors, batch, self.networks, last, self.accelerator)
 
     def _save(
         self, folder: str, values: Mapping[str, Any], formats: Mapping[str, Format], keys: Sequence[str]
@@ -154,7 +154,7 @@ class Evaluation:
         chosen = spread(len(data), cross.size)
         mixture = Mixture({dataset: data}, self.recipe.seed)
         examples = {index: mixture[(dataset, 0, index)] for index in chosen}
-        injectors = build_injectors(cross.injectors, f"evaluate.crosses.{name}")
+        injectors = named_injectors(cross.injectors, f"evaluate.crosses.{name}")
         table = []
         for row in chosen:
             pairs = [
@@ -162,16 +162,18 @@ class Evaluation:
                 for column in chosen
             ]
             seed_here(self.recipe.seed, "cross", name, row)
-            state, _ = self._run(to_device(collated(pairs), self.accelerator.device), cross.injectors, injectors)
+            state, _ = self._state(collated(pairs), injectors)
             files = self._save(name, state, cross.save, [f"{row}-{column}" for column in chosen])
             table += [{"cross": name, "row": row, "column": c} | f for c, f in zip(chosen, files, strict=True)]
         return table
 
     def _averages(self) -> None:
-        if not self.recipe.evaluate.averages:
+        asked = self.recipe.evaluate.averages
+        missing = {n: average for n, average in asked.items() if not (self.folder / "averages" / f"{n}.npy").is_file()}
+        if not missing:
             return
         data = next(iter(build_datasets(self.recipe, "train").values()))
-        for name, average in self.recipe.evaluate.averages.items():
+        for name, average in missing.items():
             chosen = spread(len(data), average.examples)
             total: Tensor | None = None
             for index in tqdm(chosen, unit="image", desc=name, disable=not self.recipe.runtime.progress):
@@ -190,4 +192,4 @@ def _numbers(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
         if (isinstance(value, Tensor) and value.ndim == 1)
         or (isinstance(value, (list, tuple)) and not isinstance(value[0], Records))
     }
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+    return [{name: values[place] for name, values in columns.items()} for place in range(batch_size(batch))]

@@ -6,16 +6,17 @@ from typing import Any
 from models.engine.assemble import build_scores
 from models.engine.dump import Dump
 from models.engine.schema import Recipe
-from models.engine.scores import Bootstrap
+from models.engine.scores import Bootstrap, Score
 
 Figures = dict[str, dict[str, Any]]
 """By score and figure: a number, or `{value, low, high}`."""
 
 
-def compute_figures(recipe: Recipe, dump: Dump) -> Figures:
-    """Return what `metrics.scores` find in a dump, with the bootstrap of `metrics`."""
+def compute_figures(recipe: Recipe, dump: Dump, scores: Mapping[str, Score] | None = None) -> Figures:
+    """Return what `metrics.scores` (or only those given) find in a dump, with the bootstrap of `metrics`."""
     bootstrap = Bootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
-    return {name: score(dump, bootstrap) for name, score in build_scores(recipe).items()}
+    chosen = build_scores(recipe) if scores is None else scores
+    return {name: score(dump, bootstrap) for name, score in chosen.items()}
 
 
 def flattened(figures: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -22,7 +22,10 @@ class History:
     """Means over windows of `every` iterations, one row each, and one row for each validation pass.
 
     Columns: `step` (iterations done), `<loss>.raw`, `<loss>.weight`, `<loss>.weighted`, and for each step `<step>.lr`,
-    `<step>.grad_norm`, `<step>.skipped` (updates not made because something was not finite).
+    `<step>.grad_norm`, `<step>.skipped` (updates not made because something was not finite). A step that trains several
+    networks has `<step>.<network>.grad_norm` of each beside; `recoveries` is there from the first on, and counts how
+    often training went back (what it then repeats replaces what was recorded of it). Rows of validation have
+    `<loss>.raw` and what callbacks give.
     """
 
     def __init__(self, every: int) -> None:
@@ -32,7 +35,7 @@ class History:
         self._sums: dict[str, Tensor] = {}
         self._counts: dict[str, int] = {}
 
-    def add(self, iteration: int, reports: Mapping[str, StepReport], last: bool) -> Row | None:
+    def add(self, iteration: int, reports: Mapping[str, StepReport], last: bool, recoveries: int = 0) -> Row | None:
         """Take in the reports of an iteration (1 is the first); return a row when a window is full or training ends."""
         for step, report in reports.items():
             for name, raw in report.raw.items():
@@ -44,6 +47,8 @@ class History:
                 self._sum(f"{step}.lr", torch.tensor(report.learning_rate, dtype=torch.float64))
             if report.grad_norm is not None and not report.skipped:
                 self._sum(f"{step}.grad_norm", report.grad_norm)
+                for network, norm in report.grad_norms.items():
+                    self._sum(f"{step}.{network}.grad_norm", norm)
             self._sum(f"{step}.skipped", torch.tensor(float(report.skipped), dtype=torch.float64))
         if iteration % self.every and not last:
             return None
@@ -51,6 +56,8 @@ class History:
         for name, total in self._sums.items():
             mean = total.item() / (1 if name.endswith(".skipped") else self._counts[name])
             row[name] = mean
+        if recoveries:
+            row["recoveries"] = recoveries
         self._sums, self._counts = {}, {}
         self.train.append(row)
         return row

@@ -190,6 +190,8 @@ def _read_live(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             if "process" in record:
                 start = record
                 continue
+            if any(key.startswith("score.") for key in record):  # figures of the same step as the line before
+                continue
             while rows and rows[-1]["step"] >= record["step"]:
                 rows.pop()
             rows.append({key: float(record[key]) for key in record if key.startswith(("step", "images_", "seconds."))})

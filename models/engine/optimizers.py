@@ -1,13 +1,28 @@
-"""Optimizers that torch.optim lacks."""
+"""Optimizers that torch.optim lacks, by their bare names in a recipe; and which of torch.optim's a step cannot use."""
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from models.engine.layerwise import LAMB, LARS
+
+__all__ = ["LAMB", "LARS", "Muon", "objection", "orthogonalised"]
+
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration; Jordan et al. 2024
 SMALLEST = 8  # a matrix with a shorter side has no spectrum worth evening out: input and output convolutions
+
+
+def objection(kind: type[torch.optim.Optimizer]) -> str | None:
+    """Say why a step cannot train with an optimizer, or None: it has dense gradients, and computes them once an update."""
+    closure = inspect.signature(kind.step).parameters.get("closure")
+    if closure is not None and closure.default is closure.empty:
+        return f"{kind.__name__} computes the losses several times an update; a step computes them once"
+    if issubclass(kind, torch.optim.SparseAdam):
+        return "SparseAdam takes sparse gradients alone, and networks here give dense ones; write torch.optim.Adam"
+    return None
 
 
 def orthogonalised(matrices: Tensor, iterations: int = 5) -> Tensor:

@@ -22,8 +22,13 @@ def as_pixels(images: Tensor) -> Pixels:
 
 
 def side_by_side(rows: Sequence[Sequence[Any]], titles: Sequence[str], gap: int = 2, cell: int = 96) -> Pixels:
-    """Lay images (H, W, 3) out in rows under column titles; small ones are enlarged to at least `cell` pixels."""
-    height, width = rows[0][0].shape[:2]
+    """Lay images (H, W, 3) out in rows under column titles.
+
+    All cells are of the largest image's size, or a multiple that has at least `cell` pixels; an image is enlarged by the
+    largest whole number with which it fits.
+    """
+    images = [image for row in rows for image in row]
+    height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
     factor = max(1, -(-cell // height))
     height, width = height * factor, width * factor
     bar = 18
@@ -31,10 +36,11 @@ def side_by_side(rows: Sequence[Sequence[Any]], titles: Sequence[str], gap: int 
     for column, title in enumerate(titles):
         x = column * (width + gap)
         cv2.putText(sheet, title[: width // 8], (x + 2, 13), cv2.FONT_HERSHEY_SIMPLEX, 0.42, (0, 0, 0), 1, cv2.LINE_AA)
-        for row, images in enumerate(rows):
+        for row, cells in enumerate(rows):
             y = bar + row * (height + gap)
-            image = np.repeat(np.repeat(images[column], factor, axis=0), factor, axis=1)
-            sheet[y : y + height, x : x + width] = image
+            fits = min(height // cells[column].shape[0], width // cells[column].shape[1])
+            image = np.repeat(np.repeat(cells[column], fits, axis=0), fits, axis=1)
+            sheet[y : y + image.shape[0], x : x + image.shape[1]] = image
     return sheet
 
 

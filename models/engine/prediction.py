@@ -17,7 +17,6 @@ from accelerate import Accelerator
 from torch import nn
 from tqdm import tqdm
 
-from models.engine.assemble import build_injectors
 from models.engine.batches import collated
 from models.engine.checkpoint import to_device
 from models.engine.dump import RecordsFile
@@ -28,9 +27,10 @@ from models.engine.inputs import File, Photo, PhotoExamples, count_photos, read_
 from models.engine.modes import evaluating
 from models.engine.pictures import Pixels, as_pixels, save_picture, side_by_side
 from models.engine.problems import Problems
-from models.engine.recipe import PHOTOS
+from models.engine.running import named_injectors, run_injectors
 from models.engine.schema import Cross, Predict, Recipe
 from models.engine.seeding import seed_here
+from models.engine.slots import PHOTOS
 from models.engine.state import State
 from models.engine.streaming import ahead, collated_with_photos, same_shapes
 from models.engine.types import construct
@@ -55,8 +55,8 @@ class Prediction:
         self.networks = Networks(moved, moved)
         self.photos = _photos(predict)
         self.mode, evaluate = recipe.evaluate.modes[predict.mode], recipe.evaluate
-        built = _built(self.mode.injectors, f"evaluate.modes.{predict.mode}")
-        built |= _built(predict.injectors, "predict.injectors")
+        built = named_injectors(self.mode.injectors, f"evaluate.modes.{predict.mode}")
+        built |= named_injectors(predict.injectors, "predict.injectors")
         self.injectors, self.reads = needed(built, predict.save)
         self.cross: Cross | None = None if predict.cross is None else evaluate.crosses[predict.cross]
         if self.cross is not None:
@@ -139,20 +139,16 @@ class Prediction:
             self._spent["write"] += time.perf_counter() - start
 
     def _run(self, batch: Mapping[str, Any], injectors: Mapping[str, Injector], within: str = "") -> State:
-        state = State(batch)
-        with self.accelerator.autocast():
-            for name, injector in injectors.items():
-                start = time.perf_counter()
-                injector(state, self.networks, self.recipe.train.steps or 2**62)
-                if self.accelerator.device.type == "cuda":
-                    torch.cuda.synchronize()
-                self._spent[within + name] += time.perf_counter() - start
+        last = self.recipe.train.steps or 2**62
+        state, seconds = run_injectors(injectors, batch, self.networks, last, self.accelerator)
+        for name, spent in seconds.items():
+            self._spent[within + name] += spent
         return state
 
     def _grid(self, cross: Cross) -> None:
         if not self._crossed:
             return
-        injectors = _built(cross.injectors, f"evaluate.crosses.{self.predict.cross}")
+        injectors = named_injectors(cross.injectors, f"evaluate.crosses.{self.predict.cross}")
         pictures = [name for name, form in cross.save.items() if form == "image"]
         row, column = (next((n for n in pictures if n in names), None) for names in (cross.rows, cross.columns))
         sheets: dict[str, list[list[Pixels]]] = {n: [] for n in pictures if n not in (*cross.rows, *cross.columns)}
@@ -186,10 +182,6 @@ def _photos(predict: Predict) -> PhotoExamples:
     photos: PhotoExamples = construct(predict.data.type, predict.data.arguments, PHOTOS, "predict.data", problems)
     problems.raise_any()
     return photos
-
-
-def _built(entries: Mapping[str, Any], key: str) -> dict[str, Injector]:
-    return dict(zip(entries, build_injectors(dict(entries), key), strict=True))
 
 
 def needed(injectors: Mapping[str, Injector], wanted: Iterable[str]) -> tuple[dict[str, Injector], set[str]]:

@@ -20,6 +20,7 @@ PHRASES = {
     " after validation": "",
     "Field required": "one value more",
     "an object": "a map",
+    "a dictionary": "a map",
 }
 
 

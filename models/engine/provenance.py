@@ -70,13 +70,28 @@ def file_versions(paths: Iterable[str]) -> str:
 def data_version(roots: Iterable[str]) -> str:
     """Return the content hashes of prepared datasets, by root, from their manifests.
 
+    A folder that nobody prepared is known by the names, sizes and times of change of its files.
+
     Raises:
-        UserError: a dataset that is not prepared.
+        UserError: a dataset that is not there.
     """
     versions = {}
     for root in sorted(set(roots)):
         manifest = Path(root, "manifest.json")
-        if not manifest.is_file():
+        if manifest.is_file():
+            versions[root] = json.loads(manifest.read_text(encoding="utf-8"))["sha256"]
+        elif Path(root).is_dir():
+            versions[root] = _files_version(Path(root))
+        else:
             raise UserError(f"{manifest}: no such file; run `dvc repro prepare@{Path(root).name}` first")
-        versions[root] = json.loads(manifest.read_text(encoding="utf-8"))["sha256"]
     return json.dumps(versions)
+
+
+def _files_version(root: Path) -> str:
+    total = hashlib.sha256()
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        found = path.stat()
+        total.update(
+            f"{path.relative_to(root)}\0{found.st_size}\0{found.st_mtime_ns}\n".encode(errors="surrogateescape")
+        )
+    return total.hexdigest()

@@ -17,6 +17,7 @@ from tqdm import tqdm
 from models.engine.history import Row
 from models.engine.pictures import as_pixels, save_picture, side_by_side
 from models.engine.schema import Runtime
+from models.engine.steps import StepReport, loss_of
 
 
 class Reporter:
@@ -46,6 +47,12 @@ class Reporter:
     def advance(self) -> None:
         """Count one iteration."""
         self.bar.update()
+
+    def go_back(self, iteration: int) -> None:
+        """Count from an earlier iteration on."""
+        self.bar.n = iteration
+        self.bar.refresh()
+        self._since, self._from = time.perf_counter(), iteration
 
     def log(self, iteration: int, scalars: Mapping[str, float], seconds: Mapping[str, float]) -> None:
         """Write one line of the live log and pass it to the trackers; adds throughput and, if measured, the phases."""
@@ -95,3 +102,23 @@ def mean_losses(values: Mapping[str, Tensor], weights: Mapping[str, float]) -> d
     means = {name: value.detach().float().mean() for name, value in values.items()}
     total = sum((weights[name] * mean for name, mean in means.items() if name in weights), torch.zeros(()))
     return {name: mean.item() for name, mean in means.items()} | {"total": total.item()}
+
+
+def last_values(reports: Mapping[str, StepReport]) -> dict[str, float]:
+    """Return what the live log has of an iteration: losses, weights, learning rates, gradient norms; `train.total`."""
+    scalars: dict[str, float] = {}
+    for name, report in reports.items():
+        scalars |= {f"train.{loss}": value.item() for loss, value in report.raw.items()}
+        scalars |= {f"weight.{loss}": weight for loss, weight in report.weights.items()}
+        if report.raw:
+            scalars[f"lr.{name}"] = report.learning_rate
+        if report.grad_norm is not None:
+            scalars[f"grad_norm.{name}"] = report.grad_norm.item()
+            scalars |= {f"grad_norm.{name}.{network}": norm.item() for network, norm in report.grad_norms.items()}
+    scalars["train.total"] = sum(
+        report.weights[name] * value.item()
+        for report in reports.values()
+        for name, value in report.raw.items()
+        if loss_of(name) == name
+    )
+    return scalars

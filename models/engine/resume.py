@@ -11,6 +11,7 @@ from typing import Any
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from models.engine.callbacks import Callback
 from models.engine.history import History
 
 TREE, TENSORS = "state.json", "state.safetensors"
@@ -25,6 +26,7 @@ class Restorable:
     optimizers: Mapping[str, Any]
     scaler: Any
     history: History
+    callbacks: Mapping[str, Callback]
     nonfinite: dict[str, int]
 
     def state_dict(self) -> dict[str, Any]:
@@ -32,7 +34,9 @@ class Restorable:
         parts = {"networks": self.networks, "averages": self.averages, "optimizers": self.optimizers}
         states = {key: {name: one.state_dict() for name, one in part.items()} for key, part in parts.items()}
         scaler = self.scaler.state_dict() if self.scaler else {}
-        return {**states, "scaler": scaler, "history": self.history.state_dict(), "nonfinite": self.nonfinite}
+        callbacks = {name: one.state_dict() for name, one in self.callbacks.items()}
+        rest = {"history": self.history.state_dict(), "callbacks": callbacks, "nonfinite": self.nonfinite}
+        return {**states, "scaler": scaler, **rest}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Undo `state_dict`."""
@@ -42,6 +46,9 @@ class Restorable:
         if self.scaler:
             self.scaler.load_state_dict(state["scaler"])
         self.history.load_state_dict(state["history"])
+        for name, callback in self.callbacks.items():
+            callback.load_state_dict(state["callbacks"][name])
+        self.nonfinite.clear()
         self.nonfinite.update(state["nonfinite"])
 
 
@@ -72,6 +79,12 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
         return {key: unflatten(part, tensors) for key, part in value}
     parts = [unflatten(part, tensors) for part in value]
     return tuple(parts) if kind == "tuple" else parts
+
+
+def copied(tree: Any) -> Any:
+    """Return a copy of `tree`, its tensors in the memory of the CPU."""
+    tensors: dict[str, Tensor] = {}
+    return unflatten(flatten(tree, "", tensors), tensors)
 
 
 class ResumePoints:

@@ -4,6 +4,8 @@ The step is the number of optimizer updates made before the one in question: 0 f
 """
 
 import math
+from bisect import bisect_right
+from itertools import accumulate
 from typing import Literal
 
 
@@ -16,7 +18,7 @@ class Schedule:
 
     @property
     def last(self) -> int:
-        """The step from which the value no longer changes."""
+        """The step from which the value no longer changes, or only repeats itself."""
         return 0
 
 
@@ -80,6 +82,82 @@ class Cosine(_Between):
         return self.to + (self.from_ - self.to) * (1 + math.cos(math.pi * share)) / 2
 
 
+class Polynomial(_Between):
+    """`to + (from - to) (1 - share)^power`; a power of 1 is Linear, a higher one is fast at first."""
+
+    def __init__(self, start: int, end: int, from_: float, to: float, power: float) -> None:
+        super().__init__(start, end, from_, to)
+        if not 0 < power < math.inf:
+            raise ValueError(f"power {power}: a number above 0 is needed")
+        self.power = power
+
+    def between(self, share: float) -> float:
+        return self.to + (self.from_ - self.to) * (1 - share) ** self.power
+
+
+class CosineRestarts(Schedule):
+    """A `Cosine` down to `to` in each period, from `from` times its weight; `to` after the last (SGDR).
+
+    Loshchilov and Hutter 2017, eq. 5, with the periods written out. Before `start` it is the first value; at the first
+    step of a period it is `weight · from`, at that after the last period `to`.
+
+    Args:
+        periods: steps of each period.
+        from_: highest value, of weight 1.
+        to: lowest value.
+        weights: of each period; left out, 1 each.
+        start: first step of the first period.
+    """
+
+    def __init__(
+        self, periods: list[int], from_: float, to: float, weights: list[float] | None = None, start: int = 0
+    ) -> None:
+        if not periods or min(periods) < 1 or start < 0:
+            raise ValueError(f"periods {periods}, start {start}: one period or more of 1 step or more is needed")
+        if weights is not None and len(weights) != len(periods):
+            raise ValueError(f"weights {weights}: one for each of {len(periods)} periods is needed")
+        self.from_, self.to, self.weights = from_, to, weights or [1.0] * len(periods)
+        self.starts = list(accumulate(periods, initial=start))
+
+    def __call__(self, step: int) -> float:
+        if step >= self.starts[-1]:
+            return self.to
+        place = max(bisect_right(self.starts, step) - 1, 0)
+        start, end = self.starts[place], self.starts[place + 1]
+        return Cosine(start, end, self.weights[place] * self.from_, self.to)(step)
+
+    @property
+    def last(self) -> int:
+        return self.starts[-1]
+
+
+class Sine(Schedule):
+    """`middle + (high - low) / 2 · cos(2 pi (t - start) / period)`: `high` until `start`, then up and down for ever.
+
+    Args:
+        start: the step at which it begins to fall.
+        period: steps from one `high` to the next; `low` lies half-way.
+        high: the highest value.
+        low: the lowest value.
+    """
+
+    def __init__(self, start: int, period: int, high: float, low: float) -> None:
+        if start < 0 or period < 2 or high < low:
+            raise ValueError(
+                f"start {start}, period {period}, high {high}, low {low}: "
+                "start >= 0, period >= 2 and high >= low are needed"
+            )
+        self.start, self.period, self.high, self.low = start, period, high, low
+
+    def __call__(self, step: int) -> float:
+        share = max(step - self.start, 0) % self.period / self.period
+        return (self.high + self.low) / 2 + (self.high - self.low) / 2 * math.cos(2 * math.pi * share)
+
+    @property
+    def last(self) -> int:
+        return self.start
+
+
 class Step(Schedule):
     """`values[k]` from step `at[k - 1]` on; one more value than steps."""
 
@@ -100,7 +178,7 @@ class Decay(Schedule):
     """From 1 down by `factor` at each step of `at`, taking `over` steps each time: geometric in between.
 
     The product over d in `at` of 1 until d, `factor^((t - d) / over)`, and `factor` from `d + over` on (PifPaf's
-    stepwise decay with interpolation). `over: 0` jumps.
+    stepwise decay with interpolation). `over: 0` jumps: the multi-step schedule, `factor` its gamma.
     """
 
     def __init__(self, at: list[int], factor: float, over: int) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from models.engine.gates import Gate
+
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Count = Annotated[int, Field(ge=1)]
 Position = Annotated[int, Field(ge=0)]
@@ -54,9 +56,45 @@ class NetworkEntry(Declaration):
     weights: str | None = None
 
 
-class LossEntry(Declaration):
-    """One loss: `inputs` maps its roles to names of the state; effective weight = `weight` x schedule(step)."""
+class Gated(Section):
+    """What runs in iterations t with `after` <= t < `before` and (t - `after`) divisible by `every`.
 
+    In validation passes, which look at one moment, `after` and `before` hold as at that moment, and `every` does not.
+    """
+
+    every: Count = 1
+    after: Position = 0
+    before: Count | None = None
+
+    @property
+    def gate(self) -> Gate:
+        """When it runs."""
+        return Gate(self.every, self.after, self.before)
+
+    @model_validator(mode="after")
+    def _runs(self) -> "Gated":
+        if self.before is not None and self.before <= self.after:
+            raise ValueError(f"after {self.after} and before {self.before}: it would never run")
+        return self
+
+
+class InjectorEntry(Gated, Declaration):
+    """One injector of a step; outside its gate it adds nothing. `only` is the kind of pass that it is confined to.
+
+    Several may add the same name where no two of them ever run together.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    only: Literal["training", "evaluation"] | None = None
+
+
+class LossEntry(Gated, Declaration):
+    """One loss: `inputs` maps its roles to names of the state; effective weight = `weight` x schedule(step).
+
+    Outside its gate it is not computed.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
     inputs: dict[Name, Name]
     weight: Number
     schedule: Declaration | None = None
@@ -70,11 +108,12 @@ class Group(Section):
     pattern: str
 
 
-class StepEntry(Section):
+class StepEntry(Gated):
     """One optimization: injectors in their order, the losses that name the step, one backward, one update.
 
-    It runs in iterations t with `after` <= t < `before` and (t - `after`) divisible by `every`. Tensors named in `detach`
-    carry no gradient into it. `clip_value` is the largest size of a gradient's element, `clip` the largest norm of the
+    It is left out where one of the names in `requires` is not there: a batch of a mixture that lacks it. Tensors named in
+    `detach` carry no gradient into it. `accumulation` cuts its batch into so many parts, `train.accumulation` where left
+    out; steps of the same number share the names that they add, others do not. `clip_value` is the largest size of a gradient's element, `clip` the largest norm of the
     gradient over all parameters it trains, taken after it. `groups` set other options of the optimizer for parameters
     whose name (`network.layer.weight`) a pattern is found in; the first one counts.
     """
@@ -82,20 +121,13 @@ class StepEntry(Section):
     trains: Annotated[list[Name], Field(min_length=1)]
     optimizer: Declaration
     lr_schedule: Declaration | None = None
-    injectors: dict[Name, Declaration]
+    injectors: dict[Name, InjectorEntry]
     clip: Positive | None = None
     clip_value: Positive | None = None
     groups: dict[Name, Group] = {}
     detach: list[Name] = []
-    every: Count = 1
-    after: Position = 0
-    before: Count | None = None
-
-    @model_validator(mode="after")
-    def _runs(self) -> "StepEntry":
-        if self.before is not None and self.before <= self.after:
-            raise ValueError(f"after {self.after} and before {self.before}: it would never run")
-        return self
+    requires: list[Name] = []
+    accumulation: Count | None = None
 
 
 class Ema(Section):
@@ -111,8 +143,26 @@ class InitFrom(Section):
     networks: Annotated[list[Name], Field(min_length=1)] | None = None
 
 
+class Recover(Section):
+    """What happens when `after` updates in a row were not finite: training goes back, at most `times` times.
+
+    It goes back to the state at the last multiple of `every` iterations (or the start) at which no update was being
+    skipped, goes on from there with all learning rates times `rate_factor`, other noise and another order of examples.
+    """
+
+    every: Count
+    after: Count
+    times: Count
+    rate_factor: Annotated[float, Field(gt=0, le=1)]
+
+
 class Train(Section):
-    """How long and how; time is counted in iterations (`epochs` is converted once)."""
+    """How long and how; time is counted in iterations (`epochs` is converted once).
+
+    `accumulation` is the number of parts that a batch is cut into, gradients added up. With `find_batch_size` it is
+    doubled, for all steps, whenever memory runs out, and training goes back to its last resume point: results then differ
+    by rounding, by noise that is drawn a part at a time, and by what is computed over a batch (batch norm).
+    """
 
     steps: Count | None = None
     epochs: Count | None = None
@@ -120,14 +170,22 @@ class Train(Section):
     ema: Ema | None = None
     init_from: InitFrom | None = None
     accumulation: Count = 1
+    find_batch_size: bool = False
     evaluate_every: Count | None = Field(default=None, description="iterations; left out: after each epoch")
     record_every: Count
     max_nonfinite: Count = Field(description="abort after so many skipped updates in a row")
+    recover: Recover | None = None
 
     @model_validator(mode="after")
     def _one_length(self) -> "Train":
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("write either steps or epochs")
+        return self
+
+    @model_validator(mode="after")
+    def _recovers(self) -> "Train":
+        if self.recover is not None and self.recover.after > self.max_nonfinite:
+            raise ValueError(f"recover.after {self.recover.after} is more than max_nonfinite {self.max_nonfinite}")
         return self
 
 
@@ -200,6 +258,17 @@ class Samples(Section):
     count: Count
 
 
+class Scores(Section):
+    """Figures during training: those of these `metrics.scores`, of at most `limit` validation instances, evenly spread.
+
+    `every` so many iterations; where left out, at each evaluation. See `online.py`.
+    """
+
+    names: Annotated[list[Name], Field(min_length=1)]
+    every: Count | None = None
+    limit: Count | None = 64
+
+
 class Runtime(Section):
     """What may not change results; no stage tracks it.
 
@@ -215,10 +284,14 @@ class Runtime(Section):
     timing: bool
     trackers: list[Literal["dvclive", "tensorboard", "wandb"]]
     samples: Samples | None = None
+    scores: Scores | None = None
 
 
 class Recipe(Section):
-    """A params file: what is trained, on what, by which losses, and how it is judged."""
+    """A params file: what is trained, on what, by which losses, and how it is judged.
+
+    `callbacks` name code of your own that is called at fixed points of the training (`callbacks.Callback`).
+    """
 
     seed: Position
     data: Data
@@ -226,6 +299,7 @@ class Recipe(Section):
     losses: Annotated[dict[Name, LossEntry], Field(min_length=1)]
     steps: Annotated[dict[Name, StepEntry], Field(min_length=1)]
     train: Train
+    callbacks: dict[Name, Declaration] = {}
     evaluate: Evaluate
     predict: Predict | None = None
     metrics: Metrics
@@ -234,6 +308,10 @@ class Recipe(Section):
     def loss_step(self, loss: str) -> str:
         """Return the step a loss belongs to: the one it names, or the only one."""
         return self.losses[loss].step or next(iter(self.steps))
+
+    def parts(self, step: str) -> int:
+        """Return the number of parts that a step cuts a batch into."""
+        return self.steps[step].accumulation or self.train.accumulation
 
     def starts_from(self) -> dict[str, str]:
         """Return the file of each network that does not start at random: its own, or that of `train.init_from`."""

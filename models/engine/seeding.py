@@ -6,6 +6,8 @@ this process, and whatever was logged in between.
 
 import random
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -30,3 +32,16 @@ def seed_here(seed: int, *words: str | int) -> None:
     torch.manual_seed(value)
     np.random.seed(value % 2**32)  # for code of users that draws from the global generator
     random.seed(value)
+
+
+@contextmanager
+def random_kept() -> Iterator[None]:
+    """Whatever is seeded and drawn inside: the global generators of torch, NumPy and Python go on after it as before."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()
+    devices = [torch.cuda.current_device()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    try:
+        with torch.random.fork_rng(devices=devices):
+            yield
+    finally:
+        np.random.set_state(numpy_state)
+        random.setstate(python_state)

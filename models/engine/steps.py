@@ -1,15 +1,16 @@
 """One step of an iteration: injectors, weighted losses, one backward, clipping, one update."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from accelerate import Accelerator
 from torch import Tensor, nn
 
 from models.engine.errors import UserError, nearest
+from models.engine.gates import ALWAYS, Gate
+from models.engine.gradients import average, norms_of
 from models.engine.injectors import Injector, Networks
 from models.engine.losses import Loss
 from models.engine.schedules import Schedule
@@ -29,14 +30,16 @@ class WeightedLoss:
     weight: float
     schedule: Schedule
     partial: frozenset[str] = frozenset()
+    gate: Gate = ALWAYS
 
     def effective_weight(self, step: int) -> float:
         """Return `weight` x schedule(step)."""
         return self.weight * self.schedule(step)
 
-    def applies(self, state: Mapping[str, Any]) -> bool:
-        """Whether the batch has all it reads."""
-        return all(name in state for name in self.partial)
+    def applies(self, state: Mapping[str, Any], iteration: int, training: bool) -> bool:
+        """Whether it is computed: its gate is open, the batch has all it reads, and this is a pass that it is for."""
+        turn = self.gate.open(iteration) if training else self.gate.within(iteration) and not self.loss.training_only
+        return turn and all(name in state for name in self.partial)
 
     def values(self, name: str, state: Mapping[str, Any]) -> dict[str, Tensor]:
         """Return the raw value of each instance, shape (batch,), under `name`; components under `name.component`."""
@@ -58,7 +61,8 @@ def loss_of(name: str) -> str:
 class StepReport:
     """What a step did: the raw batch mean and effective weight of each loss and component, gradient norm, learning rate.
 
-    The gradient norm is that before any clipping. A loss that the batch had nothing for is missing; a step without any did nothing.
+    The gradient norm is that before any clipping; `grad_norms` are those of the networks where a step trains several. A
+    loss that the batch had nothing for, or whose gate was closed, is missing; a step without any did nothing.
     """
 
     raw: dict[str, Tensor] = field(default_factory=dict)
@@ -66,34 +70,36 @@ class StepReport:
     grad_norm: Tensor | None = None
     learning_rate: float = 0.0
     skipped: bool = False
+    grad_norms: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Gate:
-    """The iterations in which a step runs; see `schema.StepEntry`."""
+class PlacedInjector:
+    """An injector and when it runs; see `schema.InjectorEntry`."""
 
-    every: int = 1
-    after: int = 0
-    before: int | None = None
+    injector: Injector
+    gate: Gate = ALWAYS
+    only: Literal["training", "evaluation"] | None = None
 
-    def open(self, iteration: int) -> bool:
-        """Whether the step runs in this iteration."""
-        early = self.before is None or iteration < self.before
-        return iteration >= self.after and early and (iteration - self.after) % self.every == 0
+    def runs(self, iteration: int, training: bool) -> bool:
+        """Whether it adds its names in this pass."""
+        if training:
+            return self.only != "evaluation" and self.gate.open(iteration)
+        return self.only != "training" and self.gate.within(iteration)
 
 
 class Step:
     """Trains some networks by some losses with one optimizer. Losses of weight 0 are not computed.
 
     A scheduled weight that happens to be 0 is computed and keeps its graph, so that the set of parameters with a
-    gradient does not change in the middle of a run.
+    gradient does not change in the middle of a run. `rate_scale` multiplies all learning rates.
     """
 
     def __init__(
         self,
         *,
         trains: dict[str, nn.Module],
-        injectors: Sequence[Injector],
+        injectors: Sequence[PlacedInjector],
         losses: dict[str, WeightedLoss],
         optimizer: torch.optim.Optimizer,
         lr_schedule: Schedule,
@@ -101,49 +107,61 @@ class Step:
         clip_value: float | None = None,
         detach: Sequence[str],
         gate: Gate,
+        requires: Sequence[str] = (),
     ) -> None:
-        self.trains, self.injectors, self.optimizer, self.gate = trains, injectors, optimizer, gate
+        self.trains, self.injectors, self.optimizer = trains, injectors, optimizer
+        self.gate, self.requires, self.rate_scale = gate, list(requires), 1.0
         self.declared = list(losses)
         self.losses = {name: loss for name, loss in losses.items() if loss.weight != 0}
         self.lr_schedule, self.clip, self.clip_value, self.detach = lr_schedule, clip, clip_value, list(detach)
         self.rates = [group["lr"] for group in optimizer.param_groups]
-        self.parameters = [p for network in trains.values() for p in network.parameters() if p.requires_grad]
+        self.own = {name: [p for p in network.parameters() if p.requires_grad] for name, network in trains.items()}
+        self.parameters = [parameter for own in self.own.values() for parameter in own]
+
+    def runs(self, state: Mapping[str, Any], iteration: int, training: bool) -> bool:
+        """Whether its gate is open and the state has what it requires."""
+        turn = self.gate.open(iteration) if training else self.gate.within(iteration)
+        return turn and all(name in state for name in self.requires)
 
     def observe(self, state: State, networks: Networks, iteration: int, training: bool = False) -> dict[str, Tensor]:
         """Run the injectors and return the raw losses of each instance; nothing is updated."""
         view = state.detached(self.detach) if self.detach else state
-        for injector in self.injectors:
-            injector(view, networks, iteration)
+        for placed in self.injectors:
+            if placed.runs(iteration, training):
+                placed.injector(view, networks, iteration)
         if view is not state:
             for name in view.keys() - state.keys():
                 state.add(name, view[name])
         values: dict[str, Tensor] = {}
         for name, loss in self.losses.items():
-            if loss.applies(view) and (training or not loss.loss.training_only):
+            if loss.applies(view, iteration, training):
                 values |= loss.values(name, view)
         return values
 
     def update(
         self, states: Sequence[tuple[State, float]], networks: Networks, iteration: int,
-        accelerator: Accelerator, stopwatch: Stopwatch,
+        accelerator: Accelerator, stopwatch: Stopwatch, before_update: Callable[[], object] | None = None,
     ) -> StepReport:  # fmt: skip
         """Take one optimizer step on a batch that comes in parts, each with its share of the examples.
 
+        `before_update` is called where gradients are complete. Without a loss to learn from there is no update.
         A non-finite loss or gradient norm (over all processes) leaves every weight as it was; the report says so.
         """
         report = self._report(iteration)
-        for place, (state, share) in enumerate(states):
-            with self._sync(accelerator, last=place == len(states) - 1):
-                with stopwatch("forward"), accelerator.autocast():
-                    values = self.observe(state, networks, iteration, training=True)
-                with stopwatch("backward"):
-                    self._backward(values, share, report, accelerator)
+        for state, share in states:
+            with stopwatch("forward"), accelerator.autocast():
+                values = self.observe(state, networks, iteration, training=True)
+            with stopwatch("backward"):
+                self._backward(values, share, report, accelerator)
         if report.raw:
             with stopwatch("optimizer"):
-                self._step(report, iteration, accelerator)
+                self._step(report, iteration, accelerator, before_update)
         return report
 
-    def optimize(self, values: Mapping[str, Tensor], iteration: int, accelerator: Accelerator) -> StepReport:
+    def optimize(
+        self, values: Mapping[str, Tensor], iteration: int, accelerator: Accelerator,
+        before_update: Callable[[], object] | None = None,
+    ) -> StepReport:  # fmt: skip
         """Take one optimizer step on losses that somebody else computed, raw, by name; otherwise as `update`.
 
         A value is a mean or one number an instance. Losses of weight 0 may be left out and are ignored.
@@ -157,7 +175,7 @@ class Step:
             raise UserError(f"the loss {name!r} has weight {self.losses[name].weight:g} and no value was given for it")
         report = self._report(iteration)
         self._backward({name: values[name] for name in self.losses}, 1.0, report, accelerator)
-        self._step(report, iteration, accelerator)
+        self._step(report, iteration, accelerator, before_update)
         return report
 
     def _report(self, iteration: int) -> StepReport:
@@ -177,21 +195,20 @@ class Step:
         for name, mean in means.items():
             report.raw[name] = report.raw.get(name, 0) + share * mean.detach()
 
-    def _sync(self, accelerator: Accelerator, last: bool) -> AbstractContextManager[Any]:
-        stack = ExitStack()
-        if not last:  # gradients are averaged over processes once, with the last part
-            for network in self.trains.values():
-                stack.enter_context(accelerator.no_sync(network))
-        return stack
-
-    def _step(self, report: StepReport, iteration: int, accelerator: Accelerator) -> None:
+    def _step(
+        self, report: StepReport, iteration: int, accelerator: Accelerator, before_update: Callable[[], object] | None
+    ) -> None:
         factor = self.lr_schedule(iteration)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            group["lr"] = rate * factor
-        report.learning_rate = self.rates[0] * factor
+            group["lr"] = rate * factor * self.rate_scale
+        report.learning_rate = self.rates[0] * factor * self.rate_scale
+        if accelerator.num_processes > 1:
+            average(self.parameters, accelerator)
         accelerator.unscale_gradients(self.optimizer)
-        gradients = [p.grad for p in self.parameters if p.grad is not None]
-        report.grad_norm = torch.nn.utils.get_total_norm(gradients, error_if_nonfinite=False)
+        if before_update is not None:
+            before_update()
+        report.grad_norm, norms = norms_of(self.own)
+        report.grad_norms = norms if len(self.own) > 1 else {}
         judged = torch.stack([report.grad_norm, *report.raw.values()])
         if accelerator.num_processes > 1:  # what is recorded, and whether to go on, is the same everywhere
             judged = accelerator.reduce(judged, "mean")
@@ -200,6 +217,7 @@ class Step:
         if self.clip_value is not None and not report.skipped:
             torch.nn.utils.clip_grad_value_(self.parameters, self.clip_value)
         if self.clip is not None and not report.skipped:
+            gradients = [p.grad for p in self.parameters if p.grad is not None]
             norm = report.grad_norm if self.clip_value is None else torch.nn.utils.get_total_norm(gradients)
             torch.nn.utils.clip_grads_with_norm_(self.parameters, self.clip, norm)
         if not report.skipped or accelerator.scaler is not None:  # a gradient scaler skips by itself and must adapt

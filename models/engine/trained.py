@@ -52,4 +52,7 @@ def refuse_foreign(folder: Path) -> None:
 def write_dump(recipe: Recipe, networks: dict[str, nn.Module], folder: Path) -> None:
     """Evaluate, into `folder`; what stands there is replaced. Raises UserError as the recipe's datasets and injectors do."""
     shutil.rmtree(folder, ignore_errors=True)
-    Evaluation(recipe, networks, folder, Accelerator(mixed_precision=recipe.train.precision)).write()
+    evaluation = Evaluation(recipe, networks, folder, Accelerator(mixed_precision=recipe.train.precision))
+    evaluation.write()
+    for mode, times in evaluation.times.items():
+        print(f"{mode}: ms an image: " + ", ".join(f"{injector} {spent:.2f}" for injector, spent in times.items()))

@@ -5,32 +5,35 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs
-from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from accelerate import Accelerator
 
-from models.engine.assemble import build_datasets, build_networks, build_steps
-from models.engine.batches import Loaders
-from models.engine.book import Book, weights_line
-from models.engine.checkpoint import load_start, to_device, write_model
+from models.engine.advice import warnings
+from models.engine.assemble import build_callbacks
+from models.engine.book import weights_line
+from models.engine.building import build_loaders, made_by, make_accelerator
+from models.engine.callbacks import Callback
+from models.engine.checkpoint import to_device, write_model
 from models.engine.errors import UserError
 from models.engine.history import History, Row
 from models.engine.hooks import Hooks
-from models.engine.injectors import Networks
-from models.engine.modes import evaluating
-from models.engine.provenance import code_version, data_version, dirty, file_versions, package_versions, process_record
-from models.engine.recipe import batch_names, late_schedules, resolved
-from models.engine.reporting import Reporter, mean_losses
-from models.engine.resume import Restorable, ResumePoints
+from models.engine.iteration import Iteration
+from models.engine.memory import while_memory_lasts
+from models.engine.online import OnlineScores
+from models.engine.problems import Problems
+from models.engine.provenance import dirty, process_record
+from models.engine.recipe import batch_names
+from models.engine.recovery import Recovery
+from models.engine.rehearsal import rehearse
+from models.engine.reporting import Reporter, last_values
+from models.engine.resume import ResumePoints
 from models.engine.schema import Recipe
 from models.engine.seeding import seed_here
 from models.engine.snapshots import Snapshots
-from models.engine.state import State, split_batch
-from models.engine.steps import StepReport, loss_of
-from models.engine.stopwatch import Stopwatch
+from models.engine.steps import StepReport
+from models.engine.validation import Validation
 
 
-class Trainer:
+class Trainer(Iteration):
     """Trains what a recipe declares; override a hook or an operation, or pass callables for the hooks.
 
     Hooks: `on_epoch_start`, `train_step`, `on_epoch_end`. Each gets what it asks for by the names of its parameters:
@@ -38,6 +41,9 @@ class Trainer:
     of the batch, so that `def train_step(trainer, x, y, index)` works on image pairs. A callable gets the trainer first,
     and from `callback_kwargs` the keywords under its name. `train_step` returns the report of each step it took; it may
     take them by `train_op` or by `optimize`.
+
+    Fixed points of an iteration: `before_step`, `before_update`, `after_update`, `on_evaluation`, as in
+    `callbacks.Callback`, which is called after the method of the trainer.
 
     Operations: `train_op` updates on a training batch, `log_op` looks at a batch without updating, `eval_op` gives every
     loss of every instance of a validation batch.
@@ -47,6 +53,7 @@ class Trainer:
         run: folder of the run; gets `model/`, `history/` and `live/`, `resume/` while it trains, and `checkpoints/` where
             `runtime.keep_every` asks for it.
         accelerator: one with the recipe's precision is made when left out.
+        callbacks: further ones, by name, beside those of the recipe.
     """
 
     def __init__(
@@ -59,6 +66,7 @@ class Trainer:
         train_step: Callable[..., dict[str, StepReport]] | None = None,
         on_epoch_end: Callable[..., None] | None = None,
         callback_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
+        callbacks: Mapping[str, Callback] | None = None,
     ) -> None:
         self.recipe, self.run = recipe, run
         names = batch_names(recipe.data.train)
@@ -68,20 +76,13 @@ class Trainer:
             {"on_epoch_start": on_epoch_start, "train_step": train_step, "on_epoch_end": on_epoch_end},
             callback_kwargs or {},
         )
-        self.accelerator = (
-            accelerator
-            or Accelerator(
-                cpu=not torch.accelerator.is_available(),  # without it, two processes on a machine without GPU do not find each other
-                mixed_precision=recipe.train.precision,
-                log_with=list(recipe.runtime.trackers) or None,
-                project_dir=str(run / "live"),
-                # two forwards of a discriminator before one backward: its statistics may not be overwritten between them
-                kwargs_handlers=[DistributedDataParallelKwargs(broadcast_buffers=False)],
-            )
-        )
-        torch.use_deterministic_algorithms(True, warn_only=self.accelerator.device.type != "cpu")
+        accelerator = accelerator or make_accelerator(recipe, run)
+        torch.use_deterministic_algorithms(True, warn_only=accelerator.device.type != "cpu")
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs 2 % of a step
-        self._validation: Iterator[Any] = iter(())
+        self.loaders = build_loaders(recipe, accelerator)
+        super().__init__(recipe, run, accelerator, build_callbacks(recipe, callbacks or {}))
+        self.scores: OnlineScores | None = None
+        self._why_back: str | None = None  # what makes training go back, where something does
         self._said: int | None = None  # the iteration in which `on_epoch_start` printed last
         self._build()
 
@@ -103,74 +104,43 @@ class Trainer:
     def on_epoch_end(self, epoch: int) -> None:
         """Called after the last batch of an epoch."""
 
-    # operations
-
-    def train_op(self, batch: dict[str, Any]) -> dict[str, StepReport]:
-        """Run every step whose gate is open on a batch and update; the parts of an accumulated batch share their state."""
-        states = [(State(part), share) for part, share in split_batch(batch, self.recipe.train.accumulation)]
-        return {
-            name: step.update(states, self.networks, self.iteration, self.accelerator, self.stopwatch)
-            for name, step in self.steps.items()
-            if step.gate.open(self.iteration)
-        }
-
-    def optimize(self, step: str, losses: Mapping[str, Tensor]) -> StepReport:
-        """Update the networks of a step on raw losses that a hand-written `train_step` computed, by their names.
-
-        Their weights and schedules, the optimizer, its learning rate and clipping are the step's; gradients reach only
-        what it trains. Raises UserError for an unknown step, an unknown loss, or a missing one.
-        """
-        if step not in self.steps:
-            raise UserError(f"no step {step!r}; there are {', '.join(self.steps)}")
-        return self.steps[step].optimize(losses, self.iteration, self.accelerator)
-
-    def loss_weights(self, *query: str) -> dict[str, float]:
-        """Return the effective weight, now, of the losses that have one of these names or steps; without any, of all."""
-        losses = {name: loss for step in self.steps.values() for name, loss in step.losses.items()}
-        return {name: losses[name].effective_weight(self.iteration) for name in self.book.select(*query)}
-
-    def log_op(self, batch: dict[str, Any]) -> tuple[State, dict[str, float]]:
-        """Look at a batch without updating: the state after all steps, and the mean of each loss and their total."""
-        state, values = self._observed(batch)
-        return state, mean_losses(values, self.loss_weights())
-
-    def eval_op(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Return every loss of every instance of a validation batch, shape (batch,) each."""
-        return self._observed(batch)[1]
-
-    def _observed(self, batch: dict[str, Any]) -> tuple[State, dict[str, Tensor]]:
-        state, values = State(batch), dict[str, Tensor]()
-        with evaluating(*self.networks.live.values(), *self.networks.ema.values()):
-            networks = Networks(self.networks.ema, self.networks.ema)
-            for step in self.steps.values():
-                with self.accelerator.autocast():
-                    values |= step.observe(state, networks, self.iteration)
-        return state, values
-
     # the loop
 
     def fit(self) -> None:
         """Train to the end, from where a killed run of the same recipe, data and code stopped; then write the outputs."""
         self._resume()
+        if self.iteration == 0:
+            self._rehearse()
         self.book.start(self.iteration)
         self.reporter = Reporter(
             self.accelerator, self.recipe.runtime, self.run / "live",
             first=self.iteration, last=self.last, batch=self.recipe.data.batch_size,
         )  # fmt: skip
+        if self.recipe.runtime.scores:
+            self.scores = OnlineScores(
+                self.recipe, self.networks.ema, self.loaders.validation_data, self.run / "live", self.accelerator,
+                self.reporter, done=self.iteration,
+            )  # fmt: skip
         process = process_record()
         self.reporter.record({"process": process, "batches_per_epoch": self.batches_per_epoch})
-        for warning in [*late_schedules(self.recipe, self.last), *self._unstable(), *dirty(process)]:
+        for warning in [*warnings(self.recipe, self.steps, self.last), *dirty(process)]:
             self.reporter.say(f"warning: {warning}")
         try:
-            self._loop()
+            while_memory_lasts(self._loop, self._cut_finer if self.recipe.train.find_batch_size else None)
             self._write()
         finally:
             self.book.flush()
             self.reporter.close()
-        self.resume_points.clear()
+        self.recovery.points.clear()
+
+    def _rehearse(self) -> None:
+        problems = Problems(self.run / "recipe")
+        networks = {name: self.accelerator.unwrap_model(network) for name, network in self.networks.live.items()}
+        rehearse(self.recipe, networks, self.loaders.train_data, self.loaders.validation_data, problems)
+        problems.raise_any()
 
     def _loop(self) -> None:
-        batches = iter(self.loaders.train(self.iteration))
+        batches = self._batches()
         while self.iteration < self.last:
             epoch, index = divmod(self.iteration, self.batches_per_epoch)
             if index == 0:
@@ -178,183 +148,126 @@ class Trainer:
             with self.stopwatch("data"):
                 batch = to_device(next(batches), self.accelerator.device)
             self.iterate(batch, index)
+            if self._why_back:
+                self._went_back(*self.recovery.go_on_slower(self._why_back))
+                batches = self._batches()
+                continue
             if index == self.batches_per_epoch - 1:
                 self.hooks("on_epoch_end", {"epoch": epoch})
-            if self.recipe.runtime.keep_every and self._due(self.recipe.runtime.keep_every):
-                self._keep()  # before the resume point: who goes on from there does not pass here again
-            if self._due(self.recipe.runtime.checkpoint_every) and self.iteration < self.last:
-                self._save_resume_point()
+            self._save()
+
+    def _batches(self) -> Iterator[Any]:
+        return iter(self.loaders.train(self.iteration, self.recovery.seed(self.recipe.seed)))
+
+    def _cut_finer(self, error: RuntimeError) -> None:
+        """Go back after memory ran out, to smaller parts of a batch (`train.find_batch_size`)."""
+        if self.accelerator.num_processes > 1:
+            raise UserError(f"train.find_batch_size: one process cannot tell the others; use one process ({error})")
+        parts = min(map(self.recipe.parts, self.steps))
+        self._went_back(*self.recovery.go_on_finer(error, self.iteration, self.recipe.data.batch_size, parts))
+
+    def _went_back(self, iteration: int, why: str) -> None:
+        self.iteration = iteration
+        self._settle()
+        self.book.flush()
+        self.book.start(self.iteration)
+        self.reporter.go_back(self.iteration)
+        self.reporter.say(f"warning: {why}")
+        self.reporter.record({"step": self.iteration, "warning": why})
+
+    def _settle(self) -> None:
+        """Make the steps follow what was restored."""
+        self._why_back, self.finer = None, self.recovery.finer
+        for step in self.steps.values():
+            step.rate_scale = self.recovery.rate_scale
+            step.optimizer.zero_grad(set_to_none=True)
 
     def iterate(self, batch: dict[str, Any], index: int) -> None:
         """Take one iteration on a batch, `index` within its epoch: the hook, the records, what is due."""
-        seed_here(self.recipe.seed, "iteration", self.iteration, self.accelerator.process_index)
+        seed_here(self.recovery.seed(self.recipe.seed), "iteration", self.iteration, self.accelerator.process_index)
         reports = self.hooks("train_step", batch | {"batch": batch, "index": index}) or {}
         self.iteration += 1
         self._after(reports)
 
     def _after(self, reports: dict[str, StepReport]) -> None:
-        for name, report in reports.items():
-            for network in self.recipe.steps[name].trains:
-                if isinstance(average := self.averages.get(network), AveragedModel) and not report.skipped:
-                    average.update_parameters(self.accelerator.unwrap_model(self.networks.live[network]))
-        self._guard(reports)
-        self.history.add(self.iteration, reports, last=self.iteration == self.last)
+        self.update_averages(reports)
+        self._why_back = self.recovery.watch(self.iteration, reports)
+        if self._why_back:
+            return
+        self.history.add(self.iteration, reports, self.iteration == self.last, self.recovery.times)
         self.book.add(self.iteration, reports)
         self.reporter.advance()
         if self._due(self.recipe.runtime.log_every):
             self._log(reports)
-        if self._due(self.recipe.train.evaluate_every or self.batches_per_epoch):
+        often = self.recipe.train.evaluate_every or self.batches_per_epoch
+        if self._due(often):
             self._evaluate()
-
-    def _guard(self, reports: dict[str, StepReport]) -> None:
-        for name, report in reports.items():
-            self.nonfinite[name] = self.nonfinite.get(name, 0) + 1 if report.skipped else 0
-            if self.nonfinite[name] >= self.recipe.train.max_nonfinite:
-                values = {loss: value.item() for loss, value in report.raw.items()}
-                raise UserError(
-                    f"step {name!r}: {self.nonfinite[name]} updates in a row were not finite (train.max_nonfinite), the last "
-                    f"in iteration {self.iteration} with losses {values} and learning rate {report.learning_rate:g}; "
-                    f"lower the learning rate or clip (steps.{name}.clip)"
-                )
+        if self.scores and self._due(self.scores.every or often):
+            self.scores(self.iteration)
 
     def _due(self, every: int) -> bool:
         return self.iteration % every == 0 or self.iteration == self.last
 
     def _log(self, reports: dict[str, StepReport]) -> None:
         self.book.flush()
-        scalars: dict[str, float] = {}
-        for name, report in reports.items():
-            scalars |= {f"train.{loss}": value.item() for loss, value in report.raw.items()}
-            scalars |= {f"weight.{loss}": weight for loss, weight in report.weights.items()}
-            if report.raw:
-                scalars[f"lr.{name}"] = report.learning_rate
-        scalars["train.total"] = sum(
-            r.weights[name] * value.item()
-            for r in reports.values()
-            for name, value in r.raw.items()
-            if loss_of(name) == name
-        )
         seed_here(self.recipe.seed, "log", self.iteration)
-        _, losses = self.log_op(self._validation_batch())
-        scalars |= {f"validation.{loss}": value for loss, value in losses.items()}
-        self.reporter.log(self.iteration, scalars, self.stopwatch.take())
-
-    def _validation_batch(self) -> dict[str, Any]:
-        """Return the next batch of the validation split, beginning again at its end."""
-        batch = next(self._validation, None)
-        if batch is None:
-            self._validation = iter(self.loaders.validation(workers=0))
-            batch = next(self._validation)
-        return dict(to_device(batch, self.accelerator.device))
+        _, losses = self.log_op(self.validation.next_batch())
+        looked = {f"validation.{loss}": value for loss, value in losses.items()}
+        self.reporter.log(self.iteration, last_values(reports) | looked, self.stopwatch.take())
 
     def _evaluate(self) -> None:
         """Run `eval_op` over the sorted validation split; one row of history, one sheet of samples."""
-        sums: dict[str, float] = {}
-        counts: dict[str, int] = {}
-        for place, batch in enumerate(self.loaders.validation(self.recipe.runtime.workers)):
-            seed_here(self.recipe.seed, "evaluation", place)
-            values = self.eval_op(to_device(batch, self.accelerator.device))
-            for name, value in values.items():
-                sums[name] = sums.get(name, 0.0) + value.double().sum().item()
-                counts[name] = counts.get(name, 0) + len(value)
-        row: Row = {"step": self.iteration, **{f"{name}.raw": total / counts[name] for name, total in sums.items()}}
+        means = self.validation.means(self.eval_op)
+        row: Row = {"step": self.iteration, **{f"{name}.raw": mean for name, mean in means.items()}}
+        row |= self.on_evaluation(row) or {}
+        for name, callback in self.callbacks.items():
+            row |= {f"{name}.{key}": value for key, value in (callback.on_evaluation(self, row) or {}).items()}
         self.history.validation.append(row)
         self.reporter.track(self.iteration, row, "validation")
-        if samples := self.recipe.runtime.samples:
-            seed_here(self.recipe.seed, "samples")
-            batch = next(iter(self.loaders.validation(0, size=samples.count)))
-            state, _ = self.log_op(to_device(batch, self.accelerator.device))
-            self.reporter.samples(self.iteration, {name: state[name] for name in samples.names})
-
-    def _unstable(self) -> list[str]:
-        """Say which steps break the rule lr x clip_value <= sqrt(eps) of batch norm: one update may upset it."""
-        found = []
-        for name, step in self.steps.items():
-            norms = [
-                m.eps
-                for n in step.trains.values()
-                for m in n.modules()
-                if isinstance(m, nn.modules.batchnorm._BatchNorm)
-            ]
-            if step.clip_value is not None and norms and max(step.rates) * step.clip_value > min(norms) ** 0.5:
-                found.append(
-                    f"steps.{name}: learning rate {max(step.rates):g} x clip_value {step.clip_value:g} = "
-                    f"{max(step.rates) * step.clip_value:g} is above sqrt(eps) = {min(norms) ** 0.5:g} of its batch norm"
-                )
-        return found
+        if columns := self.validation.samples(lambda batch: self.log_op(batch)[0]):
+            self.reporter.samples(self.iteration, columns)
 
     # construction, resume, outputs
 
     def _build(self) -> None:
         recipe, accelerator = self.recipe, self.accelerator
-        self.loaders = Loaders(
-            recipe, build_datasets(recipe, "train"), build_datasets(recipe, "validation"),
-            process=accelerator.process_index, processes=accelerator.num_processes,
-            pin=accelerator.device.type == "cuda",
-        )  # fmt: skip
-        networks = build_networks(recipe)
-        load_start(networks, recipe)
-        for name in networks.keys() - {trained for step in recipe.steps.values() for trained in step.trains}:
-            networks[name].eval().requires_grad_(False)  # loaded and kept as it is, running statistics included
-        live = {name: accelerator.prepare_model(network) for name, network in networks.items()}
-        self.averages = {name: self._average(network) for name, network in networks.items()}
-        evaluated = {n: a.module if isinstance(a, AveragedModel) else networks[n] for n, a in self.averages.items()}
-        self.networks = Networks(live, evaluated)
-        self.steps = build_steps(recipe, live, accelerator)
-        self.stopwatch = Stopwatch(recipe.runtime.timing)
+        self.validation = Validation(recipe, self.loaders, accelerator.device)
         self.history = History(recipe.train.record_every)
-        tags = {loss: name for name, step in self.steps.items() for loss in step.losses}
-        self.book = Book(self.run / "live" / "losses.csv" if accelerator.is_main_process else None, tags)
-        self.nonfinite: dict[str, int] = {}
-        self.iteration = 0
         self.batches_per_epoch = self.loaders.batches_per_epoch
         self.last = recipe.train.steps or (recipe.train.epochs or 0) * self.batches_per_epoch
-        roots = [
-            e.arguments["root"]
-            for s in (recipe.data.train, recipe.data.validation)
-            for e in s.values()
-            if "root" in e.arguments
-        ]
-        self.made_by = {
-            "recipe": resolved(recipe), "code": code_version(), "packages": str(package_versions()),
-            "data": data_version(roots), "start": file_versions(recipe.starts_from().values()), "processes": str(accelerator.num_processes),
-        }  # fmt: skip
-        self.resume_points = ResumePoints(self.run / "resume", self.made_by)
+        self.made_by = made_by(recipe, accelerator.num_processes)
         self.kept = Snapshots(self.run / "checkpoints")
-        self.restorable = Restorable(
-            networks={name: accelerator.unwrap_model(network) for name, network in live.items()},
-            averages={name: average for name, average in self.averages.items() if average is not None},
-            optimizers={name: step.optimizer for name, step in self.steps.items()},
-            scaler=accelerator.scaler, history=self.history, nonfinite=self.nonfinite,
-        )  # fmt: skip
+        self.recovery = Recovery(
+            recipe.train, self.restorable(self.history), ResumePoints(self.run / "resume", self.made_by)
+        )
 
-    def _average(self, network: nn.Module) -> AveragedModel | None:
-        if self.recipe.train.ema is None:
-            return None
-        return AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(self.recipe.train.ema.decay), use_buffers=False)
+    def _save(self) -> None:
+        """Keep and write what is due: a state to go back to, a snapshot, a resume point."""
+        runtime = self.recipe.runtime
+        self.recovery.keep(self.iteration)
+        if runtime.keep_every and self._due(runtime.keep_every):  # first: who resumes does not pass here again
+            if self.accelerator.is_main_process:
+                self.kept.save(self.iteration, self._write_model)
+            self.accelerator.wait_for_everyone()
+        if self._due(runtime.checkpoint_every) and self.iteration < self.last:
+            self.book.flush()
+            if self.accelerator.is_main_process:
+                self.recovery.save(self.iteration)
+            self.accelerator.wait_for_everyone()
 
-    def _save_resume_point(self) -> None:
-        self.book.flush()
-        if self.accelerator.is_main_process:
-            self.resume_points.save(self.iteration, self.restorable.state_dict())
-        self.accelerator.wait_for_everyone()
-
-    def _keep(self) -> None:
-        if self.accelerator.is_main_process:
-            self.kept.save(
-                self.iteration, lambda folder: write_model(folder, self.networks.ema, self.recipe, self.made_by)
-            )
-        self.accelerator.wait_for_everyone()
+    def _write_model(self, folder: Path) -> None:
+        write_model(folder, self.networks.ema, self.recipe, self.made_by)
 
     def _resume(self) -> None:
-        found = self.resume_points.load()
+        found = self.recovery.restore()
         if isinstance(found, str):
             self.accelerator.print(f"not resumed, training starts afresh: {found}")
-            self.resume_points.clear()
+            self.recovery.points.clear()
         elif found is not None:
-            self.iteration, state = found
-            self.restorable.load_state_dict(state)
-            self.accelerator.print(f"resumed after iteration {self.iteration}")
+            self.iteration = found
+            self.accelerator.print(f"resumed after iteration {found}")
+        self._settle()
+        self.recovery.keep(self.iteration)
         if self.accelerator.is_main_process and self.iteration > 0:
             self.kept.tidy()
         elif self.accelerator.is_main_process:
@@ -363,6 +276,6 @@ class Trainer:
     def _write(self) -> None:
         """Write the outputs that DVC tracks: weights (averaged where they are), the resolved recipe, what made them."""
         if self.accelerator.is_main_process:
-            write_model(self.run / "model", self.networks.ema, self.recipe, self.made_by)
+            self._write_model(self.run / "model")
             self.history.write(self.run / "history")
         self.accelerator.wait_for_everyone()

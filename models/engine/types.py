@@ -18,6 +18,7 @@ from pydantic import (
     ValidationError,
 )
 
+from models.engine.injection import Injector
 from models.engine.problems import Problems, expectation
 from models.engine.schedules import Schedule
 
@@ -36,6 +37,8 @@ class Slot:
 
 
 SCHEDULE = Slot("schedule", Schedule, home="models.engine.schedules")
+INJECTOR = Slot("injector", Injector, home="models.engine.injectors")
+NESTED = (SCHEDULE, INJECTOR)  # what may be declared among the arguments of something
 
 
 def find_type(name: str, slot: Slot, key: str, problems: Problems) -> builtins.type | None:
@@ -92,7 +95,7 @@ def check_arguments(
     given: tuple[str, ...] = (),
     beside: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return the keyword arguments with which `kind` can be called, schedules constructed; faults go to `problems`.
+    """Return the keyword arguments with which `kind` can be called, NESTED constructed; faults go to `problems`.
 
     Every argument must be a parameter of the constructor and fit its annotation (strictly: no text for a number); every
     parameter without default must be there, but for those in `given`, which the engine supplies. A parameter that ends
@@ -111,51 +114,66 @@ def check_arguments(
             problems.add_unknown(f"{key}.{name}", name, [*parameters, *beside], f"argument of {kind.__name__}")
             continue
         hint = hints.get(parameters[name].name, Any)
-        if _may_hold_schedule(hint):
-            value = _with_schedules(value, f"{key}.{name}", problems)
-        checked[parameters[name].name] = _conforming(value, hint, f"{key}.{name}", problems)
+        found = len(problems.lines)
+        for slot in NESTED:
+            if _may_hold(hint, slot):
+                value = _with_constructed(value, slot, f"{key}.{name}", problems)
+        if len(problems.lines) == found:
+            value = _conforming(value, hint, f"{key}.{name}", problems)
+        checked[parameters[name].name] = value
     for name, parameter in parameters.items():
         if parameter.default is parameter.empty and name not in arguments:
             problems.add(f"{key}.{name}", f"missing; {kind.__name__} needs it")
     return checked
 
 
-def _may_hold_schedule(hint: Any) -> bool:
-    """Whether an annotation is, or has in it, a `Schedule` or `Any`; in other maps, `type` means something else."""
-    if hint is Any or (isinstance(hint, type) and issubclass(hint, Schedule)):
+def _may_hold(hint: Any, slot: Slot) -> bool:
+    """Whether an annotation is, or has in it, the slot's base, or `Any` for a schedule; elsewhere `type` is any key."""
+    if hint is Any:
+        return slot is SCHEDULE
+    if isinstance(hint, type) and issubclass(hint, slot.base):
         return True
-    return any(_may_hold_schedule(part) for part in typing.get_args(hint))
+    return any(_may_hold(part, slot) for part in typing.get_args(hint))
 
 
-def _with_schedules(value: Any, key: str, problems: Problems) -> Any:
-    """Construct the schedules that stand in `value` as `{type: Linear, ...}`."""
-    if isinstance(value, dict) and "type" in value:
-        return construct(value["type"], {k: v for k, v in value.items() if k != "type"}, SCHEDULE, key, problems)
+def _with_constructed(value: Any, slot: Slot, key: str, problems: Problems) -> Any:
+    """Construct what stands in `value` as `{type: Linear, ...}`."""
+    if isinstance(value, dict) and isinstance(value.get("type"), str):
+        return construct(value["type"], {k: v for k, v in value.items() if k != "type"}, slot, key, problems)
     if isinstance(value, dict):
-        return {name: _with_schedules(part, f"{key}.{name}", problems) for name, part in value.items()}
+        return {name: _with_constructed(part, slot, f"{key}.{name}", problems) for name, part in value.items()}
     return value
 
 
 def _conforming(value: Any, hint: Any, key: str, problems: Problems) -> Any:
     """Return `value` in the form that the annotation asks for (a YAML list as a tuple); faults go to `problems`."""
-    if hint is Any or isinstance(value, Schedule) or _holds_schedule(value):
+    if hint is Any:
         return value
+    if _holds_constructed(value):  # its own arguments are checked; what stands beside it is not yet
+        plain = {name: part for name, part in value.items() if not _is_constructed(part)}
+        return {**value, **_conforming(plain, hint, key, problems)} if plain else value
     try:
         adapter = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
     except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation):
         return value  # a third-party annotation that says nothing checkable
+    constructed = _is_constructed(value)
     try:
+        if constructed:
+            return adapter.validate_python(value)
         return adapter.validate_json(json.dumps(value, default=str), strict=True)
     except ValidationError as error:
         expected = {expectation(detail["msg"]) for detail in error.errors()}
-        problems.add(key, f"found {value!r}; expected {' or '.join(sorted(expected))}")
+        found = f"one {type(value).__name__}" if constructed else repr(value)
+        problems.add(key, f"found {found}; expected {' or '.join(sorted(expected))}")
         return value
 
 
-def _holds_schedule(value: Any) -> bool:
-    return isinstance(value, dict) and any(
-        isinstance(part, Schedule) or _holds_schedule(part) for part in value.values()
-    )
+def _is_constructed(value: Any) -> bool:
+    return isinstance(value, (Schedule, Injector)) or _holds_constructed(value)
+
+
+def _holds_constructed(value: Any) -> bool:
+    return isinstance(value, dict) and any(_is_constructed(part) for part in value.values())
 
 
 def construct(

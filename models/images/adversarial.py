@@ -13,7 +13,10 @@ from torch import Tensor
 from models.engine.losses import Loss
 from models.images.losses import at_least_float32
 
-Kind = Literal["vanilla", "lsgan", "hinge", "relativistic_average", "wgan"]
+Kind = Literal[
+    "vanilla", "lsgan", "hinge", "relativistic_average", "wgan",
+    "relativistic_average_lsgan", "relativistic_average_hinge",
+]  # fmt: skip
 Role = Literal["discriminator", "generator"]
 Target = Literal["real", "fake"]
 
@@ -38,12 +41,21 @@ class Adversarial(Loss):
     | vanilla | -log s(z), s the sigmoid | -log(1 - s(z)) | Goodfellow et al. 2014, not saturating |
     | lsgan | (z - 1)^2 | z^2 | Mao et al. 2017, eq. 9 with a = 0, b = c = 1, without the half |
     | hinge | discriminator max(0, 1 - z); generator -z | discriminator max(0, 1 + z) | Lim and Ye 2017 |
-    | relativistic_average | vanilla of z - mean(opposite) | the same | Jolicoeur-Martineau 2018 |
     | wgan | -z | z | Arjovsky et al. 2017 |
 
+    and, with u = z - mean(opposite), relativistic averages (Jolicoeur-Martineau 2018), in which the generator also wants
+    real images called fake:
+
+    | kind | real | fake |
+    | --- | --- | --- |
+    | relativistic_average | -log s(u) | -log(1 - s(u)) |
+    | relativistic_average_lsgan | (u - 1)^2 | (u + 1)^2 |
+    | relativistic_average_hinge | max(0, 1 - u) | max(0, 1 + u) |
+
     `opposite` holds the logits of the other kind (of fakes where `logits` are of real images) and belongs to
-    relativistic_average alone. Its mean is over the whole batch and map, so that values depend on what is in a
-    (micro-)batch or on a process; gradients pass through it unless the step detaches it.
+    relativistic averages alone. Its mean is over the whole batch and map, so that values depend on what is in a
+    (micro-)batch or on a process; gradients pass through it unless the step detaches it. `role` tells the two hinge
+    losses apart and changes no other kind.
     """
 
     def __init__(self, *, kind: Kind, role: Role, target: Target) -> None:
@@ -57,11 +69,10 @@ class Adversarial(Loss):
 
     def forward(self, *, logits: Tensor, opposite: Tensor | None = None) -> Tensor:  # type: ignore[override]
         """Logits (N, 1, h, w) or (N, K), any float type -> (N,), at least float32."""
-        if self.kind == "relativistic_average" and opposite is None:
-            raise ValueError(
-                "relativistic_average compares two batches: input 'opposite' (the other's logits) is missing"
-            )
-        if self.kind != "relativistic_average" and opposite is not None:
+        relativistic = self.kind.startswith("relativistic_average")
+        if relativistic and opposite is None:
+            raise ValueError(f"{self.kind} compares two batches: input 'opposite' (the other's logits) is missing")
+        if not relativistic and opposite is not None:
             raise ValueError(f"{self.kind} reads 'logits' alone: take input 'opposite' out")
         logits = at_least_float32(logits)
         if opposite is not None:
@@ -73,16 +84,26 @@ class Adversarial(Loss):
             return (logits - 1 if self.target == "real" else logits).square()
         if self.kind == "wgan" or (self.kind == "hinge" and self.role == "generator"):
             return -logits if self.target == "real" else logits
-        return hinge(logits, self.target) if self.kind == "hinge" else cross_entropy(logits, self.target)
+        if self.kind == "relativistic_average_lsgan":
+            return (logits - 1 if self.target == "real" else logits + 1).square()
+        return hinge(logits, self.target) if self.kind.endswith("hinge") else cross_entropy(logits, self.target)
 
 
 class GradientPenalty(Loss):
     """`(|d z / d points|_2 - centre)^2`: keeps a discriminator's slope at `centre` (Gulrajani et al. 2017, eq. 3).
 
     z is an instance's logits averaged over their map, so that a penalty does not grow with the number of patches.
-    Centre 1 at points between real and fake is WGAN-GP; centre 0 at real ones is R1 without its half (Mescheder et al.
-    2018). The discriminator must judge instances alone: batch normalisation mixes their slopes. It is differentiated
-    twice.
+    The points say which penalty it is, and `weight` has the factors that papers write before it:
+
+    | penalty | centre | points | weight |
+    | --- | --- | --- | --- |
+    | R1 (Mescheder et al. 2018) | 0 | real | gamma / 2 |
+    | R2 (the same) | 0 | fake | gamma / 2 |
+    | WGAN-GP (Gulrajani et al. 2017), one-centred | 1 | between both | lambda, 10 in the paper |
+    | one-centred at real or fake | 1 | real, or fake | lambda |
+
+    A lazy one (Karras et al. 2020, appendix B) has `every: 16` in its entry, and 16 times the weight. The discriminator
+    must judge instances alone: batch normalisation mixes their slopes. It is differentiated twice, outside of autocast.
     """
 
     training_only: ClassVar[bool] = True
@@ -100,7 +121,8 @@ class GradientPenalty(Loss):
         mean = at_least_float32(logits).reshape(len(logits), -1).mean(dim=1)
         slope = None
         if mean.requires_grad:
-            (slope,) = torch.autograd.grad(mean.sum(), points, create_graph=True, allow_unused=True)
+            with torch.autocast(points.device.type, enabled=False):
+                (slope,) = torch.autograd.grad(mean.sum(), points, create_graph=True, allow_unused=True)
         if slope is None:
             raise ValueError("logits do not depend on points: compute them from these very points, with gradients on")
         # vector_norm, unlike the root of a sum of squares, has a finite gradient (0) where the slope is 0.

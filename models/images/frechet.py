@@ -9,22 +9,13 @@ that distances compare only for equal numbers of them, and a bootstrap, whose re
 the set, would move the whole interval upwards: none is given.
 """
 
-from collections.abc import Callable
-from typing import Literal
-
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from models.engine.dump import Dump
 from models.engine.errors import UserError
-from models.engine.scores import Bootstrap, Estimate, Score, Values
-from models.images import inception, vgg
-
-RANDOM_LAYERS = ("relu1_2", "relu2_2")  # 64 + 128 dimensions
-BATCH = 32  # images in memory at a time
-Extract = Callable[[Tensor], Values]  # images (N, C, H, W) in [-1, 1] to features (N, dimensions)
+from models.engine.scores import Bootstrap, Estimate, Values
+from models.images.features import Extract, SetScore, batches_of
 
 
 class Moments:
@@ -72,38 +63,15 @@ def _root(covariance: Values) -> Values:
     return np.asarray((vectors * np.sqrt(values)) @ vectors.T)
 
 
-class FrechetDistance(Score):
+class FrechetDistance(SetScore):
     """Frechet distance between features of a mode's images and of their targets.
 
     `image` names what is judged; for a baseline, `average` names a training mean to judge instead, which then stands for
-    every image (its covariance is 0), or `image` an input. Extractors, for images (3 or 1, H, W) in [-1, 1]:
-
-    - `random`: the means over the pixels of relu1_2 (64) and relu2_2 (128) of VGG19 with random weights drawn from
-      `seed`: 192 dimensions, offline. Colours and small patterns; values compare only among themselves.
-    - `inception`: FID's Inception-v3, 2048 dimensions, with the weights of the file `weights` (see `inception.load`).
+    every image (its covariance is 0), or `image` an input. `extractor`, `weights` and `seed`: see `features.py`.
 
     Figures: `value`; `images`, how many; `dimensions`; `full_rank`, 0 where the different images, or the different
     targets, are no more than the dimensions: the covariances are then singular and the value says little.
     """
-
-    def __init__(
-        self,
-        mode: str,
-        target: str,
-        extractor: Literal["random", "inception"],
-        image: str | None = None,
-        average: str | None = None,
-        weights: str | None = None,
-        seed: int = 0,
-    ) -> None:
-        if (image is None) == (average is None):
-            raise ValueError("write either image or average")
-        if extractor not in ("random", "inception"):
-            raise ValueError(f"extractor {extractor!r}: write random or inception")
-        if (extractor == "inception") != (weights is not None):
-            raise ValueError(f"weights {weights!r}: inception needs the path of a file, random takes none")
-        self.mode, self.target, self.image, self.average = mode, target, image, average
-        self.weights, self.seed = weights, seed
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = dump.mode(self.mode)
@@ -111,15 +79,14 @@ class FrechetDistance(Score):
             raise UserError(
                 f"{dump.folder}: mode {self.mode!r}: a Frechet distance needs 2 images, there is {len(rows)}"
             )
-        extract = self._extractor()
+        extract = self.extract()
         target = _moments(rows, self.target, extract)
         different = rows.table[f"file.{self.target}"].nunique()
-        if self.average is not None:
+        if self.image is None:
             judged = Moments(len(target.mean))
-            average = torch.from_numpy(rows.average(self.average))
-            judged.add(extract(average.expand(2, -1, -1, -1)))  # two of the same are as good as all
+            judged.add(np.repeat(self.of_average(rows, extract), 2, axis=0))  # two of the same are as good as all
         else:
-            judged = _moments(rows, str(self.image), extract)
+            judged = _moments(rows, self.image, extract)
             different = min(different, rows.table[f"file.{self.image}"].nunique())
         return {
             "value": frechet_distance(judged.mean, judged.covariance(), target.mean, target.covariance()),
@@ -128,33 +95,13 @@ class FrechetDistance(Score):
             "full_rank": int(different > len(target.mean)),
         }
 
-    def _extractor(self) -> Extract:
-        if self.weights is not None:
-            network = inception.load(self.weights)
-            return lambda images: _vectors(network(vgg.as_rgb(images)))
-        stack = vgg.load("random", seed=self.seed)
-        return lambda images: _vectors(random_features(stack, images))
 
-
-def random_features(network: vgg.VGG19, images: Tensor) -> Tensor:
-    """(N, 3 or 1, H, W) in [-1, 1] -> (N, 192): the means over the pixels of the maps in `RANDOM_LAYERS`."""
-    maps = network.features(images, set(RANDOM_LAYERS))
-    return torch.cat([maps[name].mean(dim=(2, 3)) for name in RANDOM_LAYERS], dim=1)
-
-
-def _vectors(features: Tensor) -> Values:
-    return np.asarray(features.double().numpy())
-
-
-@torch.no_grad()
 def _moments(rows: Dump, name: str, extract: Extract) -> Moments:
     """Moments of the features of one file of every row."""
-    moments: Moments | None = None
-    for first in range(0, len(rows), BATCH):
-        images = np.stack([rows.value(place, name) for place in range(first, min(first + BATCH, len(rows)))])
-        vectors = extract(torch.from_numpy(images))
-        moments = moments or Moments(vectors.shape[1])
+    batches = batches_of(rows, name, extract)
+    first = next(batches)
+    moments = Moments(first.shape[1])
+    moments.add(first)
+    for vectors in batches:
         moments.add(vectors)
-    if moments is None or not np.isfinite(moments.mean).all():
-        raise UserError(f"{rows.folder}: {name!r} holds images with values that are no finite numbers")
     return moments

@@ -57,6 +57,8 @@ class PatchDiscriminator(nn.Module):
         super().__init__()
         if n_layers < 1:
             raise ValueError(f"n_layers {n_layers}: at least 1 is needed")
+        if features < 1:
+            raise ValueError(f"features {features}: at least 1 is needed")
         self.in_channels, self.out_channels = in_channels, out_channels
         widths = [min(features * 2**i, max_features) for i in range(n_layers)]
         layers: list[nn.Module] = [

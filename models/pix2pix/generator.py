@@ -66,6 +66,8 @@ class UNetGenerator(nn.Module):
         initialisation: Initialisation = "normal",
     ) -> None:
         super().__init__()
+        if features < 1:
+            raise ValueError(f"features {features}: at least 1 is needed")
         self.factor = 2 ** (n_downs + 2)
         sides = (image_size, image_size) if isinstance(image_size, int) else image_size
         if n_downs < 3:

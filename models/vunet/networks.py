@@ -170,6 +170,8 @@ class VUNet(nn.Module):
         super().__init__()
         if image_size < 4 or image_size & (image_size - 1):
             raise ValueError(f"image_size is {image_size}, expected a power of two, at least 4")
+        if nf_start < 1 or nf_max < 1:
+            raise ValueError(f"nf_start {nf_start}, nf_max {nf_max}: at least 1 is needed of both")
         stages = image_size.bit_length()
         widths = [min(nf_start << stage, nf_max) for stage in range(stages)]
         convolve = NormalisedConvolution if convolution == "normalised" else Convolution

@@ -57,3 +57,12 @@ def test_data_version_follows_the_manifests(tmp_path):
 def test_data_that_are_not_prepared(tmp_path):
     with pytest.raises(UserError, match=r"people.manifest\.json: no such file; run `dvc repro prepare@people` first"):
         provenance.data_version([str(tmp_path / "people")])
+
+
+def test_a_folder_that_nobody_prepared(tmp_path):
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train/one.png").write_bytes(b"one")
+    found = provenance.data_version([str(tmp_path)])
+    assert found == provenance.data_version([str(tmp_path)])
+    (tmp_path / "train/one.png").rename(tmp_path / "train/two.png")
+    assert provenance.data_version([str(tmp_path)]) != found

@@ -28,7 +28,7 @@ def test_the_toy_recipes_are_right():
 @pytest.mark.parametrize(
     ("changes", "key", "said"),
     [
-        ({"los": 1}, "los", "unknown key 'los' (did you mean 'losses'?); allowed: data, evaluate, losses"),
+        ({"los": 1}, "los", "unknown key 'los' (did you mean 'losses'?); allowed: callbacks, data, evaluate, losses"),
         ({"train.precison": "no"}, "train.precison", "unknown key 'precison' (did you mean 'precision'?)"),
         ({"losses.distance.wieght": 2.0}, "losses.distance.wieght", "'wieght' (did you mean 'weight'?); allowed:"),
         ({"networks.painter.widht": 3}, "networks.painter.widht", "argument of Painter 'widht' (did you mean 'width'?)"),
@@ -175,7 +175,7 @@ def test_a_name_is_visible_where_its_step_always_runs(maker, reader, fits):
     if fits:
         toy.checked(changes, toy.gan())
     else:
-        assert any("nobody provides 'image'" in line for line in faults(changes, toy.gan()))
+        assert any("'image' is not there in every iteration" in line for line in faults(changes, toy.gan()))
 
 
 def test_a_name_is_written_once_also_by_steps_that_rarely_run():
@@ -189,7 +189,7 @@ def test_mixed_datasets_provide_what_all_of_them_provide():
     content = toy.changed({f"{PAINT}.inputs": {"x": "word"}})
     both = {"ramps": toy.recipe()["data"]["train"]["ramps"], "named": named}
     (line, *_) = faults({"data.train": both, "data.validation": {"named": named}}, content)
-    assert "nobody provides 'word'; allowed: index, x, y" in line
+    assert "'word' comes from some datasets only; a step that reads it says `requires: [word]`" in line
     toy.checked({"data.train": {"named": named}, "data.validation": {"named": named}}, content)
 
 
@@ -197,7 +197,7 @@ def test_lists_become_the_tuples_that_a_type_asks_for():
     from torch import nn
 
     from models.engine.problems import Problems
-    from models.engine.recipe import OPTIMIZER
+    from models.engine.slots import OPTIMIZER
     from models.engine.types import construct
 
     problems = Problems(Path("p"))
@@ -219,7 +219,7 @@ def test_resolved_is_a_recipe_again(tmp_path):
     path = tmp_path / "recipe.yaml"
     path.write_text(text)
     content = read_yaml(path)
-    assert list(content) == ["seed", "data", "networks", "losses", "steps", "train"]
+    assert list(content) == ["seed", "data", "networks", "losses", "steps", "train", "callbacks"]
     assert content["losses"]["square"]["schedule"] == {"type": "Linear", "start": 2, "end": 6, "from": 0.0, "to": 1.0}
     assert content["steps"]["painter"]["every"] == 1  # defaults filled in
     assert content["train"]["precision"] == "no"

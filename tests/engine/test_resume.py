@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import toy
 
-from models.engine import trainer as engine
+from models.engine import building
+from models.engine.errors import UserError
 from models.engine.trainer import Trainer
 
 STEPS, EVERY = 12, 4
@@ -95,7 +96,7 @@ def test_counters_go_on(run):
     nothing_but_nan = BASE | {"data.train.ramps.broken_from": 0, "train.max_nonfinite": 6}
     with pytest.raises(Killed):
         fit(run, nothing_but_nan, stop=5)
-    with pytest.raises(engine.UserError, match=r"6 updates in a row were not finite .* in iteration 6 "):
+    with pytest.raises(UserError, match=r"6 updates in a row were not finite .* in iteration 6 "):
         fit(run, nothing_but_nan)
     shutil.rmtree(run)
     with pytest.raises(Killed):
@@ -188,9 +189,9 @@ def test_refused_after_a_change_and_begun_again(what, run, tmp_path, monkeypatch
     if what == "recipe":
         changes |= {"losses.square.weight": 0.75}
     elif what == "code":
-        monkeypatch.setattr(engine, "code_version", lambda: "changed")
+        monkeypatch.setattr(building, "code_version", lambda: "changed")
     elif what == "packages":
-        monkeypatch.setattr(engine, "package_versions", lambda: {"torch": "0.1"})
+        monkeypatch.setattr(building, "package_versions", lambda: {"torch": "0.1"})
     elif what == "data":
         stored(tmp_path / "data", "2")
     else:
@@ -219,6 +220,6 @@ def test_what_may_not_change_a_result_does_not_stop_a_resume(run, uninterrupted)
 
 def test_data_that_are_not_prepared(run, tmp_path):
     changes = stored(tmp_path / "people")
-    (tmp_path / "people" / "manifest.json").unlink()
-    with pytest.raises(engine.UserError, match=r"manifest\.json: no such file; run `dvc repro prepare@people` first"):
+    shutil.rmtree(tmp_path / "people")
+    with pytest.raises(UserError, match=r"manifest\.json: no such file; run `dvc repro prepare@people` first"):
         Trainer(toy.checked(changes), run)

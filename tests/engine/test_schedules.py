@@ -2,10 +2,23 @@ import numpy as np
 import pytest
 import toy
 
+from models.engine.advice import late_schedules
 from models.engine.problems import Problems
-from models.engine.recipe import build_schedule, late_schedules
-from models.engine.schedules import Constant, Cosine, Decay, Exponential, Linear, Schedule, Step, WarmUp
+from models.engine.schedules import (
+    Constant,
+    Cosine,
+    CosineRestarts,
+    Decay,
+    Exponential,
+    Linear,
+    Polynomial,
+    Schedule,
+    Sine,
+    Step,
+    WarmUp,
+)
 from models.engine.schema import Declaration
+from models.engine.slots import build_schedule
 from models.engine.steps import WeightedLoss
 
 STEPS = np.arange(0, 60)
@@ -30,6 +43,21 @@ def share(start, end):
         (Linear(10, 40, 0.2, -1.5), np.interp(STEPS, [10, 40], [0.2, -1.5])),
         (Exponential(5, 45, 1e-4, 2.0), np.exp(np.log(1e-4) + share(5, 45) * (np.log(2.0) - np.log(1e-4)))),
         (Cosine(10, 40, 1.0, 0.1), 0.1 + 0.9 * np.cos(share(10, 40) * np.pi / 2) ** 2),
+        (Polynomial(10, 40, 1.0, 0.1, power=2.5), 0.1 + 0.9 * (1 - share(10, 40)) ** 2.5),
+        (
+            CosineRestarts([10, 20, 15], 1.0, 0.1, weights=[1.0, 0.5, 2.0], start=5),
+            np.concatenate(
+                [
+                    np.full(5, 1.0),
+                    *(
+                        0.1 + (weight - 0.1) * (1 + np.cos(np.pi * np.arange(period) / period)) / 2
+                        for period, weight in ((10, 1.0), (20, 0.5), (15, 2.0))
+                    ),
+                    np.full(10, 0.1),
+                ]
+            ),
+        ),
+        (Sine(10, 16, high=0.9, low=0.3), 0.6 + 0.3 * np.cos(2 * np.pi * np.maximum(STEPS - 10, 0) / 16)),
         (Step([10, 30], [1.0, 0.1, 0.01]), np.select([STEPS < 10, STEPS < 30], [1.0, 0.1], 0.01)),
         (WarmUp(8), np.minimum(1, (STEPS + 1) / 8)),
         (WarmUp(8, from_=0.5), np.clip((STEPS + 1) / 8, 0.5, 1)),
@@ -45,7 +73,16 @@ def test_agrees_with_float64_numpy(schedule, expected):
     np.testing.assert_allclose([schedule(int(step)) for step in STEPS], expected, atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("schedule", [Linear(7, 31, 0.3, 0.7), Cosine(7, 31, 0.3, 0.7), Exponential(7, 31, 0.3, 0.7)])
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        Linear(7, 31, 0.3, 0.7),
+        Cosine(7, 31, 0.3, 0.7),
+        Exponential(7, 31, 0.3, 0.7),
+        Polynomial(7, 31, 0.3, 0.7, power=0.9),
+        CosineRestarts([24], 0.3, 0.7, start=7),
+    ],
+)
 def test_ends_are_exact_and_last_is_where_change_ends(schedule):
     assert schedule(7) == 0.3
     assert schedule(31) == schedule(10**9) == 0.7
@@ -76,6 +113,12 @@ def test_a_ramp_of_no_width_jumps_at_its_end(kind):
         lambda: Step([3, 2], [1.0, 2.0, 3.0]),
         lambda: Step([2, 2], [1.0, 2.0, 3.0]),
         lambda: Step([2], [1.0]),
+        lambda: Polynomial(0, 4, 1.0, 0.0, power=0.0),
+        lambda: CosineRestarts([], 1.0, 0.0),
+        lambda: CosineRestarts([3, 0], 1.0, 0.0),
+        lambda: CosineRestarts([3, 4], 1.0, 0.0, weights=[1.0]),
+        lambda: Sine(0, 1, 1.0, 0.0),
+        lambda: Sine(0, 9, 0.0, 1.0),
         lambda: WarmUp(0),
         lambda: WarmUp(3, from_=1.5),
         lambda: WarmUp(3, shape="exponential"),
@@ -126,3 +169,26 @@ def test_decay_is_geometric_between_its_steps():
     assert decay(21) == pytest.approx(0.1 * 0.1**0.25)
     assert decay.last == 24
     assert [Decay([3], factor=0.5, over=0)(step) for step in (2, 3)] == [1.0, 0.5]
+
+
+def test_restarts_as_a_recipe_writes_them():
+    problems = Problems(toy.Path("p.yaml"))
+    entry = Declaration.model_validate(
+        {"type": "CosineRestarts", "periods": [4, 8], "weights": [1.0, 0.5], "from": 1.0, "to": 0.0}
+    )
+    schedule = build_schedule(entry, "steps.g.lr_schedule", problems)
+    assert not problems.lines
+    assert [schedule(step) for step in (0, 2, 4, 8, 12, 99)] == pytest.approx([1, 0.5, 0.5, 0.25, 0, 0])
+    assert schedule.last == 12
+
+
+def test_multi_step_decays_at_its_milestones_whatever_came_before():
+    decay = Decay([5, 8], factor=0.5, over=0)
+    assert [decay(step) for step in range(10)] == [1] * 5 + [0.5] * 3 + [0.25] * 2
+    assert decay(10) == 0.25
+
+
+def test_a_sine_goes_on_for_ever_and_is_never_late():
+    sine = Sine(3, 4, high=2.0, low=0.0)
+    assert [sine(step) for step in (0, 3, 5, 7, 4 * 10**12 + 5)] == pytest.approx([2, 2, 0, 2, 0])
+    assert sine.last == 3

@@ -9,13 +9,14 @@ from accelerate import Accelerator
 from torch import nn
 
 from models.engine.assemble import parameter_groups
+from models.engine.gates import Gate
 from models.engine.injectors import Injector, Networks
 from models.engine.losses import Loss
 from models.engine.modes import evaluating
 from models.engine.schedules import Constant, Linear
 from models.engine.schema import Group
 from models.engine.state import State
-from models.engine.steps import Gate, Step, WeightedLoss
+from models.engine.steps import PlacedInjector, Step, WeightedLoss
 from models.engine.stopwatch import Stopwatch
 
 
@@ -52,7 +53,7 @@ def loss(weight=1.0, name="out", exponent=2.0, schedule=None):
 def step(trains, losses, *, injectors=None, clip=None, lr=0.1, lr_schedule=None, detach=()):
     parameters = [p for network in trains.values() for p in network.parameters()]
     return Step(
-        trains=trains, injectors=injectors or [Times()], losses=losses, clip=clip, detach=detach, gate=Gate(),
+        trains=trains, injectors=[PlacedInjector(i) for i in injectors or [Times()]], losses=losses, clip=clip, detach=detach, gate=Gate(),
         optimizer=torch.optim.SGD(parameters, lr=lr), lr_schedule=lr_schedule or Constant(),
     )  # fmt: skip
 

@@ -6,8 +6,8 @@ from models.engine.examples import Examples
 from models.engine.injectors import Forward
 from models.engine.losses import Loss
 from models.engine.problems import Problems
-from models.engine.recipe import DATASET, INJECTOR, LOSS, NETWORK
 from models.engine.schedules import Linear, WarmUp
+from models.engine.slots import DATASET, INJECTOR, LOSS, NETWORK
 from models.engine.types import SCHEDULE, construct, find_type
 
 

@@ -9,13 +9,18 @@ from models.images.adversarial import Adversarial, GradientPenalty
 RANDOM = np.random.default_rng(4)
 LOGITS = RANDOM.normal(0, 3, (3, 1, 4, 5))
 OPPOSITE = RANDOM.normal(1, 2, (2, 1, 4, 5))
-KINDS = ["vanilla", "lsgan", "hinge", "relativistic_average", "wgan"]
+AVERAGES = ["relativistic_average", "relativistic_average_lsgan", "relativistic_average_hinge"]
+KINDS = ["vanilla", "lsgan", "hinge", "wgan", *AVERAGES]
 
 
 def cross_entropy(z, t):
     """As the definition on probabilities; the logits here are small enough for it."""
     p = 1 / (1 + np.exp(-z))
     return -(t * np.log(p) + (1 - t) * np.log(1 - p))
+
+
+def softplus(z):
+    return np.log1p(np.exp(z))
 
 
 EXPECTED = {
@@ -27,6 +32,10 @@ EXPECTED = {
     ("hinge", "fake"): np.maximum(0, 1 + LOGITS),
     ("relativistic_average", "real"): cross_entropy(LOGITS - OPPOSITE.mean(), 1),
     ("relativistic_average", "fake"): cross_entropy(LOGITS - OPPOSITE.mean(), 0),
+    ("relativistic_average_lsgan", "real"): (LOGITS - OPPOSITE.mean() - 1) ** 2,
+    ("relativistic_average_lsgan", "fake"): (LOGITS - OPPOSITE.mean() + 1) ** 2,
+    ("relativistic_average_hinge", "real"): np.maximum(0, 1 - LOGITS + OPPOSITE.mean()),
+    ("relativistic_average_hinge", "fake"): np.maximum(0, 1 + LOGITS - OPPOSITE.mean()),
     ("wgan", "real"): -LOGITS,
     ("wgan", "fake"): LOGITS,
 }
@@ -34,7 +43,7 @@ EXPECTED = {
 
 def value_of(kind, role, target, dtype=torch.float64):
     inputs = {"logits": torch.from_numpy(LOGITS).to(dtype)}
-    if kind == "relativistic_average":
+    if kind in AVERAGES:
         inputs["opposite"] = torch.from_numpy(OPPOSITE).to(dtype)
     return Adversarial(kind=kind, role=role, target=target)(**inputs)
 
@@ -76,8 +85,9 @@ def test_relativistic_gradients_reach_both_batches():
 
 def test_the_wrong_inputs_and_arguments():
     logits = torch.zeros(2, 1)
-    with pytest.raises(ValueError, match=r"input 'opposite' .* is missing"):
-        Adversarial(kind="relativistic_average", role="generator", target="fake")(logits=logits)
+    for kind in AVERAGES:
+        with pytest.raises(ValueError, match=rf"{kind} compares .* input 'opposite' .* is missing"):
+            Adversarial(kind=kind, role="generator", target="fake")(logits=logits)
     with pytest.raises(ValueError, match="wgan reads 'logits' alone: take input 'opposite' out"):
         Adversarial(kind="wgan", role="generator", target="real")(logits=logits, opposite=logits)
     with pytest.raises(ValueError, match="kind 'wasserstein': write one of vanilla, lsgan, hinge"):
@@ -126,3 +136,46 @@ def test_penalty_without_a_gradient():
     for other in (torch.ones(2, 1), torch.ones(2, 1, requires_grad=True)):
         with pytest.raises(ValueError, match="logits do not depend on points"):
             GradientPenalty()(points=points, logits=other)
+
+
+@pytest.mark.parametrize(
+    ("kind", "discriminator", "generator"),
+    [
+        ("vanilla", lambda r, f: softplus(-r) + softplus(f), lambda r, f: softplus(-f)),
+        ("lsgan", lambda r, f: (r - 1) ** 2 + f**2, lambda r, f: (f - 1) ** 2),
+        ("hinge", lambda r, f: np.maximum(0, 1 - r) + np.maximum(0, 1 + f), lambda r, f: -f),
+        ("wgan", lambda r, f: f - r, lambda r, f: -f),
+        (
+            "relativistic_average",
+            lambda r, f: softplus(f.mean() - r) + softplus(f - r.mean()),
+            lambda r, f: softplus(r.mean() - f) + softplus(r - f.mean()),
+        ),
+    ],
+)
+def test_both_roles_of_a_game(kind, discriminator, generator):
+    """The formulas of both players, put together from one entry a term as in a recipe."""
+    real, fake = LOGITS, RANDOM.normal(size=LOGITS.shape)
+
+    def term(role, target, logits, opposite):
+        relative = {"opposite": torch.from_numpy(opposite)} if kind in AVERAGES else {}
+        return Adversarial(kind=kind, role=role, target=target)(logits=torch.from_numpy(logits), **relative).mean()
+
+    d = term("discriminator", "real", real, fake) + term("discriminator", "fake", fake, real)
+    assert d.item() == pytest.approx(discriminator(real, fake).mean(), rel=1e-12)
+    g = term("generator", "real", fake, real)
+    if kind in AVERAGES:
+        g = g + term("generator", "fake", real, fake)
+    assert g.item() == pytest.approx(generator(real, fake).mean(), rel=1e-12)
+
+
+def test_penalty_is_differentiated_outside_of_autocast():
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(torch.nn.Linear(6, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+    points = torch.randn(4, 6, requires_grad=True)
+    exact = GradientPenalty(centre=0.0)(points=points, logits=layers(points))
+    with torch.autocast("cpu", torch.bfloat16):
+        found = GradientPenalty(centre=0.0)(points=points, logits=layers(points))
+    found.sum().backward()
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found, exact, rtol=0.05, atol=1e-3)
+    assert all(p.grad is None or p.grad.isfinite().all() for p in layers.parameters())

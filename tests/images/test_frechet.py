@@ -12,8 +12,9 @@ from scipy.linalg import sqrtm
 from models.engine.dump import Dump, write_value
 from models.engine.errors import UserError
 from models.engine.scores import Bootstrap
-from models.images import frechet, vgg
-from models.images.frechet import FrechetDistance, Moments, frechet_distance, random_features
+from models.images import features, vgg
+from models.images.features import random_features
+from models.images.frechet import FrechetDistance, Moments, frechet_distance
 
 Array = NDArray[np.float64]
 BOOTSTRAP = Bootstrap(10, 0.9, seed=0)
@@ -95,7 +96,7 @@ def test_random_features_are_pixel_means_of_two_layers() -> None:
 
 
 def test_score_of_a_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frechet, "BATCH", 7)
+    monkeypatch.setattr(features, "BATCH", 7)
     images, targets = pictures(20) * 0.5, pictures(20, seed=1)
     dump = dump_of(tmp_path, images, targets)
     network = vgg.load("random", seed=0)
@@ -120,7 +121,7 @@ def test_says_when_there_are_too_few_different_images(tmp_path: Path, monkeypatc
         paths.append(path)
         return torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d((1, 2)), torch.nn.Flatten(), torch.nn.Linear(6, 5))
 
-    monkeypatch.setattr(frechet.inception, "load", load)
+    monkeypatch.setattr(features.inception, "load", load)
     score = FrechetDistance(mode="m", image="image", target="target", extractor="inception", weights="some/file")
     for repeat, full_rank in ((1, 1), (3, 0)):
         dump = dump_of(tmp_path / str(repeat), pictures(12, 1), pictures(12, 1, seed=1), repeat)
@@ -132,8 +133,10 @@ def test_says_when_there_are_too_few_different_images(tmp_path: Path, monkeypatc
 def test_bad_declarations_and_dumps(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="either image or average"):
         FrechetDistance(mode="m", target="target", extractor="random")
-    for extractor, weights in (("inception", None), ("random", "file")):
-        with pytest.raises(ValueError, match="inception needs the path of a file, random takes none"):
+    for extractor, weights in (("inception", None), ("vgg", None), ("random", "file"), ("saved", "file")):
+        with pytest.raises(
+            ValueError, match="inception needs the path of a file, vgg that or hub; random and saved take none"
+        ):
             FrechetDistance(mode="m", target="target", image="image", extractor=extractor, weights=weights)  # type: ignore[arg-type]
     score = FrechetDistance(mode="m", image="image", target="target", extractor="random")
     with pytest.raises(UserError, match="needs 2 images, there is 1"):

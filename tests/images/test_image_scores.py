@@ -6,13 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from skimage.metrics import structural_similarity
+from skimage.color import rgb2ycbcr
+from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from torch import Tensor
 
 from models.engine.dump import Dump, write_value
 from models.engine.errors import UserError
 from models.engine.scores import Bootstrap
-from models.images.scores import Fidelity, Times, l1, l1_masked, ms_ssim, psnr, scales_of, ssim
+from models.images.scores import Fidelity, MeanLosses, Times, l1, l1_masked, luma, ms_ssim, psnr, scales_of, ssim
 
 
 def pair(size: int = 64) -> tuple[Tensor, Tensor]:
@@ -69,6 +70,14 @@ def test_ms_ssim_uses_the_scales_that_hold_the_window(size: int, scales: int) ->
     torch.testing.assert_close(ms_ssim(target, target), torch.ones(3, dtype=torch.float64))
 
 
+def test_luma_is_that_of_scikit_image() -> None:
+    image, _ = pair()
+    expected = [rgb2ycbcr((a + 1) / 2, channel_axis=0)[0] for a in image.numpy()]  # 16 to 235
+    np.testing.assert_allclose(luma(image)[:, 0] * 127.5, expected, atol=1e-10)
+    ends = luma(torch.tensor([-1.0, 1.0]).view(2, 1, 1, 1).expand(2, 3, 1, 1)).flatten()
+    np.testing.assert_allclose(ends, [16 / 127.5, 235 / 127.5], atol=1e-6)
+
+
 def dump_of(folder: Path, images: Tensor, targets: Tensor, masks: Tensor) -> Dump:
     rows = []
     for index, (image, target, mask) in enumerate(zip(images, targets, masks, strict=True)):
@@ -95,6 +104,84 @@ def test_fidelity_averages_over_the_dump_and_knows_its_baseline(tmp_path: Path) 
     assert baseline["l1"]["value"] == pytest.approx(np.abs(target.numpy() - target.numpy().mean(0)).mean(), abs=1e-6)
     with pytest.raises(ValueError, match="either image or average"):
         Fidelity(mode="m", target="target")
+
+
+def test_fidelity_as_super_resolution_papers_have_it(tmp_path: Path) -> None:
+    """Without the border, on Y with a peak of 255; a baseline saved among the inputs is judged like an image."""
+    image, target = (x.float() for x in pair())
+    image[..., :4, :] = image[..., -4:] = 1.0  # in the border alone
+    mask = torch.ones(3, 1, 64, 64)
+    mask[..., :30] = 0
+    dump = dump_of(tmp_path, image, target, mask)
+    dump.table["file.bicubic"] = dump.table["file.image"]
+    settings = {"mode": "m", "image": "bicubic", "target": "target", "mask": "mask", "crop_border": 4}
+    found = Fidelity(**settings, channel="y")(dump, Bootstrap(20, 0.9, 0))  # type: ignore[arg-type]
+    assert found.keys() == {"l1_y", "psnr_y", "ssim_y", "ms_ssim_y", "l1_person_y", "images"}
+    levels = [
+        [rgb2ycbcr((a.double().numpy() + 1) / 2, channel_axis=0)[0][4:-4, 4:-4] for a in x] for x in (image, target)
+    ]
+    pairs = list(zip(*levels, strict=True))
+    expected = np.mean([peak_signal_noise_ratio(b, a, data_range=255) for a, b in pairs])
+    assert found["psnr_y"]["value"] == pytest.approx(expected, rel=1e-5)  # type: ignore[index]
+    window = {"gaussian_weights": True, "sigma": 1.5, "use_sample_covariance": False, "data_range": 255}
+    expected = np.mean([structural_similarity(a, b, **window) for a, b in pairs])
+    assert found["ssim_y"]["value"] == pytest.approx(expected, abs=1e-5)  # type: ignore[index]
+    expected = np.mean([np.abs(a - b)[:, 26:].mean() / 127.5 for a, b in pairs])
+    assert found["l1_person_y"]["value"] == pytest.approx(expected, rel=1e-5)  # type: ignore[index]
+    cropped = Fidelity(**settings)(dump, Bootstrap(20, 0.9, 0))  # type: ignore[arg-type]
+    difference = (image - target)[..., 4:-4, 4:-4].double().numpy()
+    assert cropped["l1"]["value"] == pytest.approx(np.abs(difference).mean(), rel=1e-5)  # type: ignore[index]
+    expected = np.mean(10 * np.log10(4 / (difference**2).mean((1, 2, 3))))
+    assert cropped["psnr"]["value"] == pytest.approx(expected, rel=1e-5)  # type: ignore[index]
+
+
+def test_fidelity_of_images_of_several_sizes(tmp_path: Path) -> None:
+    sizes = (24, 24, 32, 24)
+    pairs = [[x[:1].float() for x in pair(size)] for size in sizes]
+    rows = []
+    for index, images in enumerate(pairs):
+        for name, value in zip(("image", "target"), images, strict=True):
+            write_value(tmp_path / f"{index}.{name}.npy", value[0])
+        rows.append({"mode": "m", "index": index, **{f"file.{n}": f"{index}.{n}.npy" for n in ("image", "target")}})
+    pd.DataFrame(rows).to_csv(tmp_path / "instances.csv", index=False)
+    found = Fidelity(mode="m", image="image", target="target")(Dump(tmp_path), Bootstrap(20, 0.9, 0))
+    assert found["images"] == 4
+    assert found["psnr"]["value"] == pytest.approx(np.mean([psnr(a, b).item() for a, b in pairs]), rel=1e-6)  # type: ignore[index]
+
+
+def test_fidelity_refuses_what_it_cannot_judge(tmp_path: Path) -> None:
+    for arguments, message in (({"crop_border": -1}, "0 or more"), ({"channel": "cb"}, "write rgb or y")):
+        with pytest.raises(ValueError, match=message):
+            Fidelity(mode="m", image="image", target="target", **arguments)  # type: ignore[arg-type]
+    image, target = (x.float() for x in pair(24))
+    dump = dump_of(tmp_path / "1", image, target[..., :20], torch.ones(3, 1, 24, 24))
+    with pytest.raises(UserError, match="pixel by pixel; here they have 24 x 20 and 24 x 24"):
+        Fidelity(mode="m", image="image", target="target")(dump, Bootstrap(20, 0.9, 0))
+    dump = dump_of(tmp_path / "2", image[:, :1], target[:, :1], torch.ones(3, 1, 24, 24))
+    with pytest.raises(UserError, match="channel y is made of three"):
+        Fidelity(mode="m", image="image", target="target", channel="y")(dump, Bootstrap(20, 0.9, 0))
+    with pytest.raises(UserError, match="24 px without crop_border 7 on both sides are fewer than the 11 of SSIM"):
+        Fidelity(mode="m", image="image", target="target", crop_border=7)(dump, Bootstrap(20, 0.9, 0))
+
+
+def test_mean_losses_of_a_mode(tmp_path: Path) -> None:
+    table = pd.DataFrame(
+        {
+            "mode": ["m", "m", "m", "other"],
+            "loss.caf": [1.0, 2.0, np.nan, 9.0],
+            "loss.caf.vector": [0.5, 0.5, np.nan, 9.0],
+            "loss.absent": [np.nan, np.nan, np.nan, 1.0],
+        }
+    )
+    table.to_csv(tmp_path / "instances.csv", index=False)
+    found = MeanLosses("m")(Dump(tmp_path), Bootstrap(50, 0.9, 0))
+    assert found.keys() == {"caf", "caf.vector", "instances"}
+    assert found["caf"]["value"] == 1.5  # type: ignore[index]
+    assert found["caf.vector"] == {"value": 0.5, "low": 0.5, "high": 0.5}
+    assert found["instances"] == 3
+    table[["mode"]].to_csv(tmp_path / "instances.csv", index=False)
+    with pytest.raises(UserError, match="no loss"):
+        MeanLosses("m")(Dump(tmp_path), Bootstrap(50, 0.9, 0))
 
 
 def test_times_by_injector(tmp_path: Path) -> None:

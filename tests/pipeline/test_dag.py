@@ -12,7 +12,8 @@ pytestmark = pytest.mark.pipeline
 AFTER_PREPARE = {"train@vunet", "eval-dump@vunet", "metrics@vunet"}
 PIX2PIX = {"train@pix2pix", "eval-dump@pix2pix", "metrics@pix2pix"}
 POSE = {"train@pose", "eval-dump@pose", "metrics@pose"}
-STAGES = {"prepare@people", "prepare@pairs"} | AFTER_PREPARE | PIX2PIX | POSE
+SUPER_RESOLUTION = {"train@super_resolution", "eval-dump@super_resolution", "metrics@super_resolution"}
+STAGES = {"prepare@people", "prepare@pairs"} | AFTER_PREPARE | PIX2PIX | POSE | SUPER_RESOLUTION
 
 
 def ran(output: str) -> set[str]:
@@ -34,7 +35,10 @@ def test_a_repro_writes_metrics_and_pictures_and_the_next_does_nothing(project: 
     metrics = json.loads((project.folder / "metrics/pose.json").read_text())
     assert metrics["joints"]["joints"] > 0
     pictures = {path.stem for path in (project.folder / "plots/pose/pictures").glob("*.png")}
-    assert {"nose", "left_thigh", "person", "losses"} <= pictures
+    assert {"nose", "left_thigh", "person", "losses", "worst", "precision_recall", "similarity"} <= pictures
+    assert metrics["boxes"]["objects"] > 0
+    metrics = json.loads((project.folder / "metrics/super_resolution.json").read_text())
+    assert {"upscaling", "bicubic", "lanczos"} <= set(metrics)
     start = time.perf_counter()
     done = project.run("dvc", "repro")
     assert ran(done.stdout) == set()
@@ -59,6 +63,8 @@ def test_one_loss_weight_reruns_what_depends_on_it(project: Project) -> None:
         ("recipes/pix2pix.yaml:losses.G_L1.weight=50", PIX2PIX),
         ("recipes/pix2pix.yaml:metrics.bootstrap=30", {"metrics@pix2pix"}),
         ("recipes/pose.yaml:losses.caf.weight=2", POSE),
+        ("recipes/pose.yaml:evaluate.modes.poses.injectors.people.decoder.greedy=true", POSE - {"train@pose"}),
+        ("recipes/super_resolution.yaml:losses.G_fake.weight=0.1", SUPER_RESOLUTION),
         ("evaluate.batch_size=16", {"eval-dump@vunet", "metrics@vunet"}),
         ("runtime.log_every=7", set()),
         ("runtime.workers=0", set()),

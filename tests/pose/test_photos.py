@@ -9,7 +9,7 @@ import torch
 from models.engine.injectors import Networks
 from models.engine.inputs import Photo
 from models.engine.problems import Problems
-from models.engine.recipe import INJECTOR
+from models.engine.slots import INJECTOR
 from models.engine.state import State
 from models.engine.types import construct
 from models.pose.injectors import PhotoOverlays

@@ -1,0 +1,247 @@
+"""When things run: gates of losses and injectors, what a step requires, and who may then read which name."""
+
+import csv
+import itertools
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+import toy
+from test_mixtures import MIXED
+from torch import nn
+
+from models.engine.errors import UserError
+from models.engine.gates import Gate, always, ever
+from models.engine.losses import Loss
+from models.engine.trainer import Trainer
+
+QUIET = {"runtime.samples": None, "runtime.timing": False}
+PAINT = "steps.painter.injectors.paint"
+FORWARD = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
+
+
+class Counted(Loss):
+    """Zero; the iterations in which it was computed, training and validation apart."""
+
+    calls: ClassVar[list[bool]] = []
+
+    def forward(self, *, image):
+        type(self).calls.append(torch.is_grad_enabled())
+        return 0 * image.mean(dim=(1, 2, 3))
+
+
+class Heads(nn.Module):
+    """A stem and two heads; each loss of `HEADS` needs one of them."""
+
+    outputs: ClassVar[tuple[str, ...]] = ("left", "right")
+
+    def __init__(self):
+        super().__init__()
+        self.stem, self.left, self.right = nn.Conv2d(1, 3, 3, padding=1), nn.Conv2d(3, 1, 1), nn.Conv2d(3, 1, 1)
+
+    def forward(self, x):
+        hidden = torch.tanh(self.stem(x))
+        return {"left": self.left(hidden), "right": self.right(hidden)}
+
+
+HEADS = QUIET | {
+    "networks": {"painter": {"type": "test_gates.Heads"}},
+    PAINT: {**FORWARD, "outputs": {"left": "left", "right": "right"}},
+    "losses": {
+        name: {"type": "toy.Distance", "power": 2.0, "inputs": {"image": name, "target": "y"}, "weight": 1.0}
+        for name in ("left", "right")
+    },
+    "steps.painter.optimizer": {"type": "torch.optim.SGD", "lr": 0.1, "momentum": 0.9, "weight_decay": 0.1},
+    "evaluate.modes.plain": {
+        "injectors": {"paint": {**FORWARD, "outputs": {"left": "left"}}}, "save": {"left": "array"},
+    },
+}  # fmt: skip
+
+
+def trained(run, changes, content=None):
+    trainer = Trainer(toy.checked(QUIET | changes, content), run)
+    trainer.fit()
+    return trainer
+
+
+def faults(changes, content=None):
+    with pytest.raises(UserError) as caught:
+        toy.checked(changes, content)
+    return str(caught.value).splitlines()
+
+
+def history(run, split="train"):
+    with (run / "history" / f"{split}.csv").open() as file:
+        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
+
+
+def test_always_and_ever_are_what_counting_says():
+    random = np.random.default_rng(0)
+
+    def draw():
+        after = int(random.integers(0, 9))
+        before = None if random.random() < 0.5 else after + int(random.integers(1, 12))
+        return Gate(int(random.integers(1, 5)), after, before)
+
+    found = set()
+    for _ in range(400):
+        reader = tuple(draw() for _ in range(random.integers(1, 3)))
+        makers = [tuple(draw() for _ in range(random.integers(1, 3))) for _ in range(random.integers(1, 4))]
+        times = [t for t in range(200) if all(gate.open(t) for gate in reader)]
+        covered = all(any(all(g.open(t) for g in maker) for maker in makers) for t in times)
+        assert ever(reader) == bool(times)
+        assert always(reader, makers) == covered
+        found.add((bool(times), covered))
+    assert len(found) == 3  # a reader that never runs finds everything
+
+
+def test_a_closed_loss_is_neither_computed_nor_reported(run):
+    class Unrehearsed(Trainer):
+        def _rehearse(self):
+            """It computes the loss once, whatever its gate."""
+
+    Counted.calls.clear()
+    gated = {
+        "type": "test_gates.Counted",
+        "inputs": {"image": "image"},
+        "weight": 1.0,
+        "after": 3,
+        "before": 9,
+        "every": 2,
+    }
+    trainer = Unrehearsed(toy.checked(QUIET | {"losses.gated": gated, "train.record_every": 1}), run)
+    trainer.fit()
+    rows = trainer.book.history("gated")
+    assert rows["step"].tolist() == [4, 6, 8]  # iterations 3, 5 and 7
+    assert [int(row["step"]) for row in history(run) if "gated.raw" in row] == [4, 6, 8]
+    assert sum(Counted.calls) == 3
+    # after 5 updates it is within `after` and `before`, after 10 and 12 it is not; looks at 4, 8, 12: two batches each
+    assert ["gated.raw" in row for row in history(run, "validation")] == [True, False, False]
+    assert Counted.calls.count(False) == 2 + 1 + 1
+
+
+def test_parameters_that_no_open_loss_needs_stay_where_they_are(run):
+    """Momentum and weight decay do not move them either."""
+    seen = []
+
+    class Watched(Trainer):
+        def train_step(self, batch, index):
+            report = super().train_step(batch, index)
+            seen.append({name: p.detach().clone() for name, p in self.networks.live["painter"].named_parameters()})
+            return report
+
+    Watched(toy.checked(HEADS | {"losses.right.every": 3, "train.ema": None}), run).fit()
+    moved = [not torch.equal(a["right.weight"], b["right.weight"]) for a, b in itertools.pairwise(seen)]
+    assert moved == [t % 3 == 0 for t in range(1, 12)]
+    assert all(not torch.equal(a["left.weight"], b["left.weight"]) for a, b in itertools.pairwise(seen))
+
+
+def test_training_and_validation_have_injectors_of_their_own(run):
+    """The same name: with noise in training, without in validation."""
+    both = {
+        "noisy": {**FORWARD, "args": {"noise": 0.5}, "only": "training"},
+        "plain": {**FORWARD, "only": "evaluation"},
+    }
+    changes = {"steps.painter.injectors": both, "networks.painter.dropout": 0.0, "train.ema": None, "train.steps": 5}
+    trainer = trained(run / "1", changes)
+    data = toy.Ramps(6)
+    examples = [data.example(index, np.random.default_rng(0)) for index in range(6)]
+    painter = trainer.networks.live["painter"]
+    with torch.no_grad():
+        error = [
+            (painter(torch.from_numpy(e["x"])[None])["image"] - torch.from_numpy(e["y"])).abs().mean() for e in examples
+        ]
+    assert history(run / "1", "validation")[-1]["distance.raw"] == pytest.approx(np.mean(error), rel=1e-5)
+    noisy = trained(run / "2", changes | {"steps.painter.injectors": {"paint": {**FORWARD, "args": {"noise": 0.5}}}})
+    for a, b in zip(painter.parameters(), noisy.networks.live["painter"].parameters(), strict=True):
+        assert torch.equal(a, b)  # training was the same
+
+
+def test_a_name_may_be_made_in_turns(run):
+    turns = {"early": {**FORWARD, "before": 4}, "late": {**FORWARD, "args": {"noise": 0.5}, "after": 4}}
+    trainer = trained(run / "1", {"steps.painter.injectors": turns, "train.steps": 6})
+    other = trained(run / "2", {"steps.painter.injectors": {"paint": FORWARD}, "train.steps": 6})
+    raw, plain = (t.book.history("distance")["raw"].to_numpy() for t in (trainer, other))
+    assert (raw[:4] == plain[:4]).all()
+    assert raw[4] != plain[4]
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "said"),
+    [
+        ({f"{PAINT}.every": 2}, "losses.distance.inputs.image", "'image' is not there in every iteration in which this runs (always): steps.painter.injectors.paint adds it every 2"),
+        ({f"{PAINT}.after": 3, "losses.distance.after": 2}, "losses.distance.inputs.image", "(after 2): steps.painter.injectors.paint adds it after 3"),
+        ({f"{PAINT}.only": "training"}, "losses.distance.inputs.image", "in validation passes nobody provides 'image': steps.painter.injectors.paint is for training only"),
+        ({f"{PAINT}.only": "evaluation"}, "losses.distance.inputs.image", "in training nobody provides 'image'"),
+        ({f"{PAINT}.only": "test"}, f"{PAINT}.only", "expected 'training' or 'evaluation'"),
+        ({f"{PAINT}.evry": 2}, f"{PAINT}.evry", "(did you mean 'every'?)"),
+        ({"losses.square.after": 4, "losses.square.before": 4}, "losses.square", "it would never run"),
+        ({"losses.square.afer": 4}, "losses.square.afer", "(did you mean 'after'?)"),
+        ({"steps.painter.every": 2, "losses.square.every": 2, "losses.square.after": 1}, "losses.square", "every 2, after 1: it would never run, its step 'painter' runs every 2"),
+        ({"steps.painter.injectors.again": FORWARD}, "steps.painter.injectors.again", "adds 'image', which is there already"),
+        ({f"{PAINT}.before": 5, "steps.painter.injectors.again": {**FORWARD, "after": 4}}, "steps.painter.injectors.again", "adds 'image', which is there already"),
+        ({"steps.painter.requires": ["z"]}, "steps.painter.requires", "nobody provides 'z'"),
+    ],
+)  # fmt: skip
+def test_who_reads_runs_no_oftener_than_who_adds(changes, key, said):
+    lines = faults(changes)
+    assert any(line.startswith(f"toy.yaml: {key}: ") and said in line for line in lines), lines
+
+
+def test_what_is_read_less_often_is_fine():
+    gate = {"every": 4, "after": 2}
+    readers = {f"losses.{name}.{key}": value for name in ("distance", "square") for key, value in gate.items()}
+    late = {f"{PAINT}.after": 2, f"{PAINT}.every": 2}
+    toy.checked(readers | late)
+    lines = faults(readers | late | {"losses.square.after": 1})
+    assert [line.split(": ")[1] for line in lines] == ["losses.square.inputs.image"]
+
+
+REQUIRES = MIXED | {
+    "train.ema": None,
+    "steps.painter.requires": ["y"],
+    "steps.painter.injectors": {
+        "paint": FORWARD,
+        "spare": {**FORWARD, "inputs": {"x": "y"}, "outputs": {"image": "again"}},  # reads what some datasets lack
+    },
+}
+
+
+def test_a_step_is_left_out_where_a_batch_lacks_what_it_requires(run):
+    changes = {key: value for key, value in REQUIRES.items() if key != "losses.other"}
+    trainer = trained(run, changes)
+    assert trainer.book.history("distance")["step"].tolist() == [t for t in range(1, 16) if t % 3 != 2]
+    one = {"x": torch.rand(4, 1, 4, 4), "other": torch.ones(4, 1, 4, 4)}
+    assert trainer.train_op(one) == {}
+    assert trainer.eval_op(one) == {}
+
+
+def test_names_of_a_step_that_requires_are_for_steps_that_require_as_much():
+    content = toy.changed({key: value for key, value in REQUIRES.items() if key != "losses.other"})
+    content["networks"]["second"] = {"type": "toy.Painter"}
+    content["losses"]["distance"]["step"] = content["losses"]["square"]["step"] = "painter"
+    content["losses"]["second"] = {
+        **content["losses"]["distance"],
+        "inputs": {"image": "late", "target": "y"},
+        "step": "second",
+    }
+    content["steps"]["second"] = {
+        "trains": ["second"], "optimizer": content["steps"]["painter"]["optimizer"], "requires": ["y"],
+        "injectors": {"late": {**FORWARD, "network": "second", "inputs": {"x": "image"}, "outputs": {"image": "late"}}},
+    }  # fmt: skip
+    toy.checked(content=content)
+    (line,) = faults({"steps.second.requires": []}, content)
+    assert "'image' is made by steps.painter.injectors.paint, whose step requires y; this one does not" in line
+
+
+def test_what_starts_after_the_end_is_said(run, capsys):
+    trained(run, {"losses.square.after": 40, "train.steps": 3, "train.evaluate_every": 3})
+    assert "warning: losses.square starts after step 40, training ends at 3" in capsys.readouterr().out
+
+
+def test_a_step_whose_losses_are_all_closed_does_nothing(run):
+    changes = {"losses.distance.after": 4, "losses.square.after": 4, "train.steps": 6}
+    trainer = trained(run, changes)
+    (state, *_) = trainer.steps["painter"].optimizer.state_dict()["state"].values()
+    assert state["step"] == 2

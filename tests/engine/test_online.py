@@ -1,0 +1,225 @@
+"""Scores during a training: the figures of eval-dump and metrics, and nothing else changed by them."""
+
+import csv
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import toy
+
+from models.engine.batches import ValidationBatches
+from models.engine.dump import Dump
+from models.engine.errors import UserError
+from models.engine.figures import compute_figures, flattened
+from models.engine.online import part_read
+from models.engine.scores import Score
+from models.engine.trained import load_trained, write_dump
+from models.engine.trainer import Trainer
+
+PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
+CHANGES = {
+    "runtime.samples": None,
+    "runtime.timing": False,
+    "evaluate.modes": {
+        "plain": {"injectors": {"paint": PAINT}, "save": {"image": "array"}},
+        "noisy": {"injectors": {"paint": {**PAINT, "args": {"noise": 0.5}}}, "save": {"image": "array"}, "repeat": 2},
+    },
+    "evaluate.averages": {"mean_y": {"of": "y", "examples": 5}},
+    "metrics.scores": {
+        "error": {"type": "test_online.Error", "mode": "noisy", "target": "y"},
+        "baseline": {"type": "test_online.Error", "mode": "plain", "target": "y", "average": "mean_y"},
+        "distance": {"type": "toy.Mean", "column": "loss.distance"},
+        "broken": {"type": "test_online.Broken", "mode": "plain"},
+    },
+}
+ALL = ["error", "baseline", "distance"]
+
+
+class Error(Score):
+    """Mean absolute error of images, or of a mean over training examples; also how many there were."""
+
+    def __init__(self, mode: str, target: str, image: str = "image", average: str | None = None) -> None:
+        self.mode, self.target, self.image, self.average = mode, target, image, average
+
+    def __call__(self, dump, bootstrap):
+        rows = dump.mode(self.mode)
+        images = [rows.average(self.average) if self.average else row[self.image] for row in rows]
+        errors = [np.abs(a - row[self.target]).mean() for a, row in zip(images, rows, strict=True)]
+        return {"l1": bootstrap.estimate(np.array(errors)), "images": len(rows)}
+
+
+class Broken(Score):
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+
+    def __call__(self, dump, bootstrap):
+        raise UserError("there is nothing to judge")
+
+
+def trained(run, names=None, content=None, **scores):
+    asked = {"runtime.scores": {"names": names, **scores}} if names else {}
+    trainer = Trainer(toy.checked(CHANGES | asked, content), run)
+    trainer.fit()
+    return trainer
+
+
+def rows(run):
+    with (run / "live" / "scores.csv").open() as file:
+        return [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
+
+
+def tracked(run):
+    """A hash of everything that DVC hashes."""
+    digest = hashlib.sha256()
+    for folder in ("model", "history"):
+        for path in sorted(path for path in (run / folder).rglob("*") if path.is_file()):
+            digest.update(path.relative_to(run).as_posix().encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def test_training_ends_in_the_same_bytes_with_and_without(tmp_path):
+    trained(tmp_path / "with", [*ALL, "broken"], every=1)
+    trained(tmp_path / "without")
+    assert len(rows(tmp_path / "with")) == 12
+    assert tracked(tmp_path / "with") == tracked(tmp_path / "without")
+    assert not (tmp_path / "without" / "live" / "scores.csv").exists()
+
+
+SCRIPT = """
+import sys
+from pathlib import Path
+from test_online import ALL, trained
+trained(Path(sys.argv[1]), ALL, every=4)
+"""
+
+
+def test_with_two_processes_one_scores_and_the_other_waits(tmp_path):
+    (tmp_path / "two.py").write_text(SCRIPT)
+    root = Path(__file__).parents[2]
+    places = os.pathsep.join(str(path) for path in (root, root / "tests", root / "tests" / "engine"))
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "two.py", "with"],
+        env=os.environ | {"PYTHONPATH": places, "OMP_NUM_THREADS": "1"}, cwd=tmp_path,
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert [row["step"] for row in rows(tmp_path / "with")] == [4, 8, 12]
+    assert rows(tmp_path / "with")[0]["error.images"] == 12  # all of them, once
+
+
+def test_nothing_is_left_changed(run):
+    """Neither the generators, nor which modules are in training, nor gradients, nor files beside the averages."""
+    trainer = trained(run, ALL)
+    trainer.networks.live["painter"].layer.eval()
+    weights = {name: value.clone() for name, value in trainer.networks.ema["painter"].state_dict().items()}
+    modes = [module.training for network in trainer.networks.live.values() for module in network.modules()]
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    trainer.scores(13)
+    after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
+    assert torch.equal(before[0], after[0])
+    assert before[1:] == after[1:]
+    assert modes == [module.training for network in trainer.networks.live.values() for module in network.modules()]
+    assert torch.is_grad_enabled()
+    for name, value in trainer.networks.ema["painter"].state_dict().items():
+        assert torch.equal(value, weights[name])
+    scored = run / "live" / "scored"
+    assert [path.relative_to(scored).as_posix() for path in scored.rglob("*") if path.is_file()] == [
+        "averages/mean_y.npy"
+    ]
+
+
+def test_figures_are_those_of_eval_dump_and_metrics(run):
+    """Of the averaged weights; the last row is what the stages say of the written ones."""
+    trainer = trained(run, ALL, limit=None)
+    recipe, networks = load_trained(run / "model", trainer.recipe)
+    write_dump(recipe, networks, run / "dump")
+    content = recipe.model_copy(update={"metrics": recipe.metrics.model_copy(update={"scores": {
+        name: recipe.metrics.scores[name] for name in ALL
+    }})})  # fmt: skip
+    expected = flattened(compute_figures(content, Dump(run / "dump")))
+    *_, last = rows(run)
+    assert [row["step"] for row in rows(run)] == [5, 10, 12]
+    assert last == {"step": 12, **expected}
+    assert last["error.images"] == 12
+    assert rows(run)[0]["error.l1"] != last["error.l1"]
+    assert rows(run)[0]["baseline.l1"] == last["baseline.l1"]
+
+
+def test_the_live_log_has_them(run):
+    trained(run, ["error"], every=6)
+    lines = [json.loads(line) for line in (run / "live" / "log.jsonl").read_text().splitlines()]
+    lines = [line for line in lines if any(name.startswith("score.") for name in line)]
+    assert [line["step"] for line in lines] == [6, 12]
+    assert lines[0].keys() == {"step", *(f"score.error.{name}" for name in ("l1", "l1.low", "l1.high", "images"))}
+    assert [{name.removeprefix("score."): value for name, value in line.items()} for line in lines] == rows(run)
+
+
+def test_a_limit_takes_instances_evenly(run):
+    trainer = trained(run, ["error"], limit=4)
+    assert rows(run)[-1]["error.images"] == 8  # two draws of each
+    trainer.scores.evaluation.write()
+    assert sorted(set(Dump(run / "live/scored").table["index"])) == [0, 1, 3, 4]  # of 6
+    data = {"first": toy.Ramps(4), "second": toy.Ramps(6)}
+    assert list(ValidationBatches(data, 2, 5)) == [[("first", 0, 0), ("first", 0, 2)], [("second", 0, 0), ("second", 0, 2)], [("second", 0, 4)]]  # fmt: skip
+    assert list(ValidationBatches(data, 2, 10)) == list(ValidationBatches(data, 2))
+
+
+def test_a_score_that_fails_is_a_warning(run, capsys):
+    trained(run, ["broken", "error"])
+    assert [row["step"] for row in rows(run)] == [5, 10, 12]
+    assert rows(run)[0].keys() == {"step", "error.l1", "error.l1.low", "error.l1.high", "error.images"}
+    assert "warning: runtime.scores at step 5: there is nothing to judge" in capsys.readouterr().out
+
+
+def test_rows_of_iterations_that_are_taken_again_are_cut_off(run):
+    """An earlier training wrote rows; a new one begins without them."""
+    (run / "live").mkdir(parents=True)
+    (run / "live" / "scores.csv").write_text("step,old.figure\n0,1.0\n3,2.0\n7,3.0\n")
+    trainer = trained(run, ["error"])
+    assert [row["step"] for row in rows(run)] == [0, 5, 10, 12]  # `done` was 0
+    trainer.scores(10)  # training went back
+    assert [row["step"] for row in rows(run)] == [0, 5, 10]
+
+
+class Named(Score):
+    def __init__(self, mode: str = "plain", parts: tuple[str, ...] = ()) -> None:
+        self.mode, self.parts = mode, parts
+
+
+class Nameless(Score):
+    def __init__(self, column: str) -> None:
+        self.column = column
+
+
+@pytest.mark.parametrize(
+    ("arguments", "modes", "averages", "crosses"),
+    [
+        ({"mode": "noisy"}, ["noisy"], [], []),
+        ({}, ["plain"], [], []),  # the default is an argument
+        ({"mode": "noisy", "parts": ["mean_y"]}, ["noisy"], ["mean_y"], []),
+        ({"mode": "noisy", "parts": ["grid"]}, ["noisy"], [], ["grid"]),
+    ],
+)
+def test_what_a_score_names_is_run(arguments, modes, averages, crosses):
+    cross = {"rows": ["x"], "columns": ["y"], "size": 2, "injectors": {"paint": PAINT}, "save": {"image": "array"}}
+    recipe = toy.checked(CHANGES | {
+        "evaluate.crosses": {"grid": cross},
+        "metrics.scores": {"named": {"type": "test_online.Named", **arguments},
+                           "nameless": {"type": "test_online.Nameless", "column": "loss.distance"}},
+    })  # fmt: skip
+    read = part_read(recipe.evaluate, [Named(**arguments)], [recipe.metrics.scores["named"]])
+    assert (list(read.modes), list(read.averages), list(read.crosses)) == (modes, averages, crosses)
+    both = part_read(recipe.evaluate, [Named(**arguments), Nameless("")], list(recipe.metrics.scores.values()))
+    assert list(both.modes) == ["plain", "noisy"]
+
+
+def test_unknown_scores_are_told(tmp_path):
+    with pytest.raises(UserError, match=r"runtime\.scores\.names.*'eror'.*error"):
+        toy.checked(CHANGES | {"runtime.scores": {"names": ["eror"]}})

@@ -1,0 +1,75 @@
+"""The example of docs/your_own_code.md: all that a recipe can name, from a file that the project does not know."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from models.engine.errors import UserError
+from models.engine.recipe import load_recipe
+from stages import eval_dump, metrics, train
+
+DOCUMENT = Path(__file__).parents[2] / "docs/your_own_code.md"
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    """A folder with the document's two files, the code's on the path of imports."""
+    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    (recipe,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/brighten.py").write_text(code)
+    (tmp_path / "brighten.yaml").write_text(recipe)
+    monkeypatch.syspath_prepend(tmp_path / "elsewhere")
+    monkeypatch.delitem(sys.modules, "brighten", raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_own_dataset_network_injector_loss_score_and_picture(project):
+    train.main(["brighten.yaml", "runs/brighten"])
+    eval_dump.main(["brighten.yaml", "runs/brighten"])
+    metrics.main(["brighten.yaml", "runs/brighten", "metrics/brighten.json", "plots/brighten"])
+    # what undoes a factor 0.5 is twice the identity
+    weights = load_file(project / "runs/brighten/model/curve.safetensors")["colours.weight"].reshape(3, 3)
+    np.testing.assert_allclose(weights, 2 * np.eye(3), atol=0.02)
+    # the figure, from the weights and the pictures alone
+    pictures = [np.random.default_rng([2, i]).uniform(-1, 1, (3, 8, 8)).astype(np.float32) for i in range(12)]
+    errors = [np.abs(np.einsum("ij,jhw->ihw", weights, 0.5 * p) - p).max() for p in pictures]
+    found = json.loads((project / "metrics/brighten.json").read_text())["error"]["largest"]
+    assert found["value"] == pytest.approx(np.mean(errors), rel=1e-3, abs=1e-6)
+    assert found["low"] <= found["value"] <= found["high"]
+    # the loss, in validation: Charbonnier of the same errors
+    rows = (project / "runs/brighten/dump/instances.csv").read_text().splitlines()
+    column = rows[0].split(",").index("loss.colours")
+    p = pictures[0]
+    difference = np.einsum("ij,jhw->ihw", weights, 0.5 * p) - p
+    assert float(rows[1].split(",")[column]) == pytest.approx(np.sqrt(difference**2 + 1e-6).mean(), rel=1e-3)
+    assert (project / "plots/brighten/pictures/errors.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right", "said"),
+    [
+        ("brighten.Charbonier", "brighten.Charbonnier", "losses.colours.type: unknown loss 'brighten.Charbonier' (did you mean 'brighten.Charbonnier'?)"),
+        ("length: 64, sead: 1", "length: 64, seed: 1", "data.train.noise.sead: unknown argument of Noise 'sead' (did you mean 'seed'?)"),
+        ("bias: 3", "bias: false", "networks.curve.bias: found 3; expected a boolean"),
+        ("output: dark, factor: 2.0", "output: dark, factor: 0.5", "steps.learn.injectors.darken: brighten.Darken: factor 2.0: a number between 0 and 1"),
+        ("{image: bright, targt: picture}", "{image: bright, target: picture}", "losses.colours.inputs.targt: unknown role of Charbonnier 'targt' (did you mean 'target'?)"),
+        ("image: pictures, output: dark", "image: picture, output: dark", "nobody provides 'pictures' (did you mean 'picture'?)"),
+        ("mode: brightend", "mode: brightened", "metrics.scores.error.mode: unknown mode 'brightend' (did you mean 'brightened'?)"),
+        ("brighter.Noise", "brighten.Noise", "data.train.noise.type: dataset 'brighter.Noise': there is no module 'brighter'"),
+    ],
+)  # fmt: skip
+def test_own_code_is_checked_like_ours(project, wrong, right, said):
+    path = project / "brighten.yaml"
+    text = path.read_text()
+    assert right in text
+    path.write_text(text.replace(right, wrong, 1))
+    with pytest.raises(UserError) as caught:
+        load_recipe(path)
+    assert said in str(caught.value)

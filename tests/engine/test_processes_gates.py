@@ -1,0 +1,98 @@
+"""Two processes in which gates and mixtures leave parameters without gradient, against one process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import test_gates
+import test_mixtures
+import torch
+import toy
+from safetensors.torch import load_file
+
+from models.engine.trainer import Trainer
+
+ROOT = Path(__file__).parents[2]
+FORWARD = test_gates.FORWARD
+SGD = test_gates.HEADS["steps.painter.optimizer"]
+STEADY = {"data.batch_size": 4, "train.ema": None, "train.steps": 11, "train.record_every": 1}
+GATED = test_gates.HEADS | STEADY | {"losses.right.every": 3, "losses.left.after": 2}
+MIXED = {
+    **test_gates.HEADS, **STEADY,
+    "data.train": test_mixtures.MIXED["data.train"], "data.validation": test_mixtures.MIXED["data.validation"],
+    "evaluate.inputs": {"x": "image"},
+    "losses.right.inputs.target": "other",
+}  # fmt: skip
+LEFT_OUT = GATED | {  # two networks, of which one is not even called in most iterations
+    "networks": {name: {"type": "test_gates.Heads"} for name in ("painter", "second")},
+    "steps.painter.trains": ["painter", "second"],
+    "steps.painter.accumulation": 2,
+    "steps.painter.injectors": {
+        "paint": {**FORWARD, "outputs": {"left": "left", "right": "right"}},
+        "again": {**FORWARD, "network": "second", "outputs": {"right": "again"}, "every": 4},
+    },
+    "losses.again": {"type": "toy.Distance", "inputs": {"image": "again", "target": "y"}, "weight": 1.0, "every": 4},
+}
+JUDGE = {"type": "Forward", "network": "second", "inputs": {"x": "left"}, "outputs": {"image": "judged"}}
+SHARED = test_gates.QUIET | STEADY | {  # the second step goes back through a forward of the first, in parts
+    "networks": {"painter": {"type": "test_gates.Heads"}, "second": {"type": "toy.Painter"}},
+    "steps": {
+        "judge": {
+            "trains": ["second"], "optimizer": SGD,
+            "injectors": {"paint": {**FORWARD, "outputs": {"left": "left", "right": "right"}}, "judge": JUDGE},
+        },
+        "painter": {
+            "trains": ["painter"], "optimizer": SGD, "every": 2,
+            "injectors": {"judge": {**JUDGE, "outputs": {"image": "again"}}},
+        },
+    },
+    "losses": {
+        "judge": {"type": "toy.Distance", "inputs": {"image": "judged", "target": "x"}, "weight": 1.0, "step": "judge"},
+        "fool": {"type": "toy.Distance", "inputs": {"image": "again", "target": "y"}, "weight": 1.0, "step": "painter"},
+    },
+    "train.accumulation": 2,
+    "evaluate.modes.plain": test_gates.HEADS["evaluate.modes.plain"],
+}  # fmt: skip
+SCRIPT = """
+import sys
+from pathlib import Path
+import test_processes_gates, toy
+from accelerate import Accelerator
+from models.engine.trainer import Trainer
+Accelerator.end_training = lambda self: None  # several trainings, one group of processes
+for name, changes in test_processes_gates.RECIPES.items():
+    Trainer(toy.checked(changes), Path(sys.argv[1]) / name).fit()
+"""
+RECIPES = {"gated": GATED, "mixed": MIXED, "left out": LEFT_OUT, "shared": SHARED}
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory):
+    """The run folders of two processes."""
+    folder = tmp_path_factory.mktemp("two")
+    (folder / "two.py").write_text(SCRIPT)
+    paths = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/engine")))
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
+    done = subprocess.run(
+        [*command, str(folder / "two.py"), str(folder)],
+        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return folder
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_two_processes_give_the_same_weights_as_one(name, two, run):
+    one = Trainer(toy.checked(RECIPES[name]), run)
+    one.fit()
+    for path in sorted((run / "model").glob("*.safetensors")):
+        expected, found = load_file(path), load_file(two / name / "model" / path.name)
+        for key, value in expected.items():
+            torch.testing.assert_close(found[key], value, rtol=0, atol=1e-6, msg=f"{path.stem}.{key}")
+    ours, theirs = ((folder / "live/losses.csv").read_text().splitlines() for folder in (run, two / name))
+    for row, other in zip(ours[1:], theirs[1:], strict=True):
+        assert row.split(",")[:2] == other.split(",")[:2]
+        assert float(row.split(",")[2]) == pytest.approx(float(other.split(",")[2]), rel=1e-4)

@@ -1,0 +1,245 @@
+"""Pairwise losses beyond L1 and L2, feature maps in lists and dictionaries, and losses of one tensor, against NumPy."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from models.engine.losses import Loss
+from models.engine.problems import Problems
+from models.engine.types import Slot, construct
+from models.images import L1, L2, Charbonnier, Cosine, Direct, FocalFrequency, SmoothL1, TotalVariation
+from models.images.losses import leaves
+
+RANDOM = np.random.default_rng(8)
+IMAGE, TARGET = RANDOM.uniform(-1, 1, (2, 3, 4, 5, 6))
+MASK = RANDOM.uniform(0, 1, (3, 1, 5, 6))
+
+
+def t(array):
+    return torch.from_numpy(np.asarray(array))
+
+
+def smooth(d, beta):
+    return np.where(d < beta, d**2 / (2 * beta), d - beta / 2)
+
+
+def cosine(a, b):
+    return 1 - (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
+
+
+DISTANCES = {
+    "smooth": (SmoothL1(beta=0.6), smooth(np.abs(IMAGE - TARGET), 0.6)),
+    "charbonnier": (Charbonnier(epsilon=0.1), np.sqrt((IMAGE - TARGET) ** 2 + 0.01)),
+    "cosine": (Cosine(), cosine(IMAGE, TARGET)[:, None]),
+}
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+def test_values(name):
+    loss, expected = DISTANCES[name]
+    for dtype in (torch.float64, torch.float32, torch.bfloat16):
+        found = loss(image=t(IMAGE).to(dtype), target=t(TARGET).to(dtype))
+        assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
+        tolerance = {torch.float64: 1e-12, torch.float32: 1e-6, torch.bfloat16: 1e-2}[dtype]
+        np.testing.assert_allclose(found, expected.mean(axis=(1, 2, 3)), rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", DISTANCES)
+@pytest.mark.parametrize("normalise", [False, True])
+def test_masks(name, normalise):
+    loss, distance = DISTANCES[name]
+    loss.background, loss.normalise = 0.2, normalise
+    weights = MASK + 0.2 * (1 - MASK)
+    total = np.broadcast_to(weights, distance.shape).sum(axis=(1, 2, 3)) if normalise else distance[0].size
+    expected = (distance * weights).sum(axis=(1, 2, 3)) / total
+    np.testing.assert_allclose(loss(image=t(IMAGE), target=t(TARGET), mask=t(MASK)), expected, rtol=1e-12)
+    loss.background, loss.normalise = 1.0, False
+
+
+def test_what_a_mask_shows_alone_and_an_empty_one():
+    mask = np.zeros((3, 1, 5, 6))
+    mask[1:, :, 2:4, 1:3] = 1
+    loss = L1(background=0.0, normalise=True)
+    found = loss(image=t(IMAGE).requires_grad_(), target=t(TARGET), mask=t(mask))
+    shown = np.abs(IMAGE - TARGET)[:, :, 2:4, 1:3].mean(axis=(1, 2, 3))
+    np.testing.assert_allclose(found.detach(), [0, shown[1], shown[2]], rtol=1e-12)
+    image = t(IMAGE).requires_grad_()
+    loss(image=image, target=t(TARGET), mask=t(mask)).sum().backward()
+    assert (image.grad[0] == 0).all()
+
+
+@pytest.mark.parametrize("loss", [SmoothL1(beta=0.6), Charbonnier(epsilon=0.1), Cosine(), FocalFrequency(alpha=0.0)])
+def test_slopes_by_finite_differences(loss):
+    image, target = t(IMAGE[:, :, :2, :3].copy()).requires_grad_(), t(TARGET[:, :, :2, :3].copy())
+    assert torch.autograd.gradcheck(lambda x: loss(image=x, target=target), (image,))
+
+
+def test_ends_of_the_shapes():
+    same = t(IMAGE)
+    assert torch.equal(SmoothL1(beta=1.0)(image=same, target=same), torch.zeros(3, dtype=torch.float64))
+    np.testing.assert_allclose(Charbonnier(epsilon=0.01)(image=same, target=same), 0.01, rtol=1e-12)
+    np.testing.assert_allclose(Cosine()(image=same, target=3 * same), 0, atol=1e-12)
+    np.testing.assert_allclose(Cosine()(image=same, target=-same), 2, atol=1e-12)
+    zeros = torch.zeros(2, 4, 1, 1, requires_grad=True)
+    found = Cosine()(image=zeros, target=torch.ones(2, 4, 1, 1))
+    found.sum().backward()
+    assert torch.equal(found.detach(), torch.ones(2))
+    assert zeros.grad.isfinite().all()
+
+
+def test_embeddings_and_numbers():
+    a, b = RANDOM.normal(size=(2, 5, 7))
+    np.testing.assert_allclose(Cosine()(image=t(a), target=t(b)), cosine(a, b), rtol=1e-12)
+    np.testing.assert_allclose(L2()(image=t(a), target=t(b)), ((a - b) ** 2).mean(axis=1), rtol=1e-12)
+    np.testing.assert_allclose(L1()(image=t(a[:, 0]), target=t(b[:, 0])), np.abs(a - b)[:, 0], rtol=1e-12)
+
+
+MAPS = [RANDOM.normal(size=shape) for shape in ((2, 3, 8, 8), (2, 6, 4, 4), (2, 9))]
+OTHERS = [RANDOM.normal(size=m.shape) for m in MAPS]
+MEANS = np.stack([np.abs(a - b).reshape(2, -1).mean(axis=1) for a, b in zip(MAPS, OTHERS, strict=True)])
+
+
+def tree(kind, maps):
+    first, second, third = map(t, maps)
+    return {
+        "list": [first, second, third],
+        "tuple": (first, second, third),
+        "dict": {"low": first, "middle": second, "high": third},
+        "nested": {"maps": [first, second], "head": {"vector": third}},
+    }[kind]
+
+
+@pytest.mark.parametrize(
+    ("kind", "weights"),
+    [
+        ("list", None),
+        ("tuple", [1.0, 0.5, 0.0]),
+        ("list", {"0": 1.0, "1": 0.5, "2": 0.0}),
+        ("dict", None),
+        ("dict", {"middle": 0.5, "low": 1.0, "high": 0.0}),
+        ("nested", {"maps.0": 1.0, "maps.1": 0.5, "head.vector": 0.0}),
+        ("nested", [1.0, 0.5, 0.0]),
+    ],
+)
+def test_leaves_are_added_up_by_their_weights(kind, weights):
+    expected = (np.ones(3) if weights is None else np.array([1.0, 0.5, 0.0])) @ MEANS
+    found = L1(leaf_weights=weights)(image=tree(kind, MAPS), target=tree(kind, OTHERS))
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_a_mask_for_each_leaf_and_one_for_all():
+    rows = [np.array([1.0, 0.0]).reshape(2, *(1,) * (m.ndim - 1)) for m in MAPS]
+    loss = L1(background=0.0)
+    found = loss(image=tree("list", MAPS), target=tree("list", OTHERS), mask=[t(row) for row in rows])
+    np.testing.assert_allclose(found, [MEANS[:, 0].sum(), 0], rtol=1e-12)
+    maps, others = tree("list", MAPS)[:2], tree("list", OTHERS)[:2]
+    np.testing.assert_allclose(loss(image=maps, target=others, mask=t(rows[0])), [MEANS[:2, 0].sum(), 0], rtol=1e-12)
+
+
+def test_places_of_leaves():
+    assert list(leaves({"a": [t(1.0), {"b": t(2.0)}], "c": t(3.0)})) == ["a.0", "a.1.b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("weights", "image", "target", "words"),
+    [
+        (None, tree("list", MAPS), tree("list", OTHERS)[:2], r"target '2' is missing: the leaves of image are 0, 1, 2"),
+        (None, {"relu1": t(IMAGE)}, {"relu2": t(IMAGE)}, r"target 'relu2' \(did you mean 'relu1'\?\)"),
+        ({"lo": 1.0}, tree("dict", MAPS), tree("dict", MAPS), r"leaf_weights 'lo' \(did you mean 'low'\?\)"),
+        ({"low": 1.0, "high": 2.0}, tree("dict", MAPS), tree("dict", MAPS), "leaf_weights 'middle' is missing"),
+        ([1.0], tree("list", MAPS), tree("list", MAPS), "there are 3 leaves, 0, 1, 2"),
+        (None, t(IMAGE), t(IMAGE[:, :1]), r"shape \(3, 4, 5, 6\) against target of shape \(3, 1, 5, 6\)"),
+    ],
+)
+def test_trees_that_do_not_match(weights, image, target, words):
+    with pytest.raises(ValueError, match=words):
+        L1(leaf_weights=weights)(image=image, target=target)
+
+
+def test_a_mask_that_does_not_fit():
+    for shape in [(3, 5, 6), (3, 1, 1, 5), (3, 2, 5, 6)]:
+        with pytest.raises(ValueError, match="mask of shape"):
+            L1()(image=t(IMAGE), target=t(TARGET), mask=torch.ones(shape))
+
+
+@pytest.mark.parametrize(
+    ("declared", "words"),
+    [
+        ({"type": "images.SmoothL1", "beta": 0.0}, "beta 0.0: a difference above 0"),
+        ({"type": "images.Charbonnier", "epsilon": -1.0}, "epsilon -1.0: a number above 0"),
+        ({"type": "images.FocalFrequency", "alpha": -1.0}, "alpha -1.0: an exponent"),
+        ({"type": "images.L1", "leaf_weights": {"a": 0.0}}, "one of them above 0"),
+        ({"type": "images.L1", "leaf_weights": [1.0, -1.0]}, "weights of 0 or more"),
+        ({"type": "images.L1", "leaf_weights": "relu1"}, "leaf_weights: found 'relu1'"),
+        ({"type": "images.SmoothL1"}, "beta: missing"),
+        ({"type": "images.L1", "leaf_weights": [1, 0.5]}, None),
+        ({"type": "images.L1", "leaf_weights": {"relu1": 1, "relu2": 0.5}, "normalise": True}, None),
+        ({"type": "images.Direct"}, None),
+        ({"type": "images.TotalVariation"}, None),
+        ({"type": "images.Distillation", "temperature": 2.0, "times_square": True}, None),
+        ({"type": "images.CrossEntropy", "ignored": 255}, None),
+        ({"type": "images.BinaryCrossEntropy"}, None),
+    ],
+)
+def test_declared_in_a_recipe(declared, words):
+    problems = Problems(Path("p.yaml"))
+    arguments = {name: value for name, value in declared.items() if name != "type"}
+    built = construct(declared["type"], arguments, Slot("loss", Loss), "losses.x", problems)
+    if words is None:
+        assert built is not None
+        assert not problems.lines
+    else:
+        assert any(words in line for line in problems.lines)
+
+
+def test_direct_is_a_mean_of_each_instance():
+    values = RANDOM.normal(size=(3, 2, 4))
+    np.testing.assert_allclose(Direct()(value=t(values)), values.mean(axis=(1, 2)), rtol=1e-12)
+    assert torch.equal(Direct()(value=t(values[:, 0, 0])), t(values[:, 0, 0]))
+    assert Direct()(value=torch.ones(2, 3, dtype=torch.bfloat16)).dtype == torch.float32
+    with pytest.raises(ValueError, match="one number for the batch"):
+        Direct()(value=torch.tensor(1.0))
+
+
+def test_total_variation():
+    expected = [np.abs(np.diff(x, axis=2)).mean() + np.abs(np.diff(x, axis=1)).mean() for x in IMAGE]
+    np.testing.assert_allclose(TotalVariation()(image=t(IMAGE)), expected, rtol=1e-12)
+    ramp = torch.arange(6.0).expand(1, 2, 4, 6)  # 1 from one column to the next, 0 from row to row
+    assert TotalVariation()(image=ramp).item() == 1
+    with pytest.raises(ValueError, match="1 x 6"):
+        TotalVariation()(image=ramp[:, :, :1])
+
+
+def test_focal_frequency_against_a_transform_by_hand():
+    rows, columns = np.arange(5), np.arange(6)
+    left = np.exp(-2j * np.pi * np.outer(rows, rows) / 5)
+    right = np.exp(-2j * np.pi * np.outer(columns, columns) / 6)
+    for alpha in (0.5, 1.0, 2.0):
+        expected = []
+        for a, b in zip(IMAGE, TARGET, strict=True):
+            parts = []
+            for x, y in zip(a, b, strict=True):
+                size = np.abs(left @ x @ right - left @ y @ right) / np.sqrt(30)
+                parts.append((size**alpha / (size**alpha).max() * size**2).mean())
+            expected.append(np.mean(parts))
+        np.testing.assert_allclose(FocalFrequency(alpha=alpha)(image=t(IMAGE), target=t(TARGET)), expected, rtol=1e-10)
+
+
+def test_focal_frequency_of_no_exponent_is_l2_and_of_no_difference_0():
+    plain = FocalFrequency(alpha=0.0)(image=t(IMAGE), target=t(TARGET))
+    np.testing.assert_allclose(plain, ((IMAGE - TARGET) ** 2).mean(axis=(1, 2, 3)), rtol=1e-12)
+    image = t(IMAGE).requires_grad_()
+    found = FocalFrequency(alpha=1.0)(image=image, target=t(IMAGE))
+    found.sum().backward()
+    assert (found == 0).all()
+    assert (image.grad == 0).all()
+
+
+def test_weights_of_frequencies_carry_no_gradient():
+    """With one wave of two amplitudes, all weights are 1: the slope is that of the power alone."""
+    wave = torch.cos(2 * torch.pi * torch.arange(8) / 8).expand(1, 1, 8, 8).double()
+    a = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    FocalFrequency(alpha=1.0)(image=a * wave, target=torch.zeros_like(wave)).sum().backward()
+    assert a.grad.item() == pytest.approx(2 * 0.3 * 0.5)  # d/da of a^2 mean(cos^2)

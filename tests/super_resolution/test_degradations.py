@@ -1,0 +1,148 @@
+import math
+
+import cv2
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from pydantic import ValidationError
+from scipy.ndimage import gaussian_filter
+
+from models.images import photometry
+from models.super_resolution.degradation_settings import Degradation
+from models.super_resolution.degradations import degraded, gaussian_kernel, with_shot_noise
+from models.super_resolution.resampling import resample, taps
+
+
+def noise(height, width, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def settings(**entries):
+    return Degradation.model_validate(entries, by_name=True)
+
+
+@pytest.mark.parametrize("size", [(32, 24), (128, 96), (21, 16), (64, 48)])
+@pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
+def test_resampling_agrees_with_torch(kernel, size):
+    image = noise(64, 48)
+    values = torch.from_numpy(image).double().permute(2, 0, 1)[None]
+    expected = F.interpolate(values, size=size, mode=kernel, antialias=True)[0].permute(1, 2, 0).clamp(0, 255)
+    assert np.abs(resample(image, size, kernel) - expected.numpy()).max() <= 0.5 + 1e-3
+
+
+def test_area_and_nearest():
+    image = noise(8, 12)
+    blocks = image.reshape(4, 2, 6, 2, 3).astype(float).mean(axis=(1, 3))
+    assert np.abs(resample(image, (4, 6), "area") - blocks).max() <= 0.5 + 1e-3
+    assert (resample(image, (4, 6), "nearest") == image[1::2, 1::2]).all()
+    assert (resample(image, (16, 24), "nearest") == image.repeat(2, 0).repeat(2, 1)).all()
+
+
+def test_lanczos_weights():
+    places, weights = taps("lanczos", 10, 20)
+    found = {int(place): float(weight) for place, weight in zip(places[9], weights[9], strict=True) if weight}
+
+    def k(x):
+        return 3 * math.sin(math.pi * x) * math.sin(math.pi * x / 3) / (math.pi * x) ** 2
+
+    raw = {place: k(place + 0.5 - 4.75) for place in range(2, 8)}  # the centre of output pixel 9 lies at 4.75
+    assert found == pytest.approx({place: weight / sum(raw.values()) for place, weight in raw.items()}, abs=1e-6)
+    assert weights.sum(axis=1).tolist() == pytest.approx([1.0] * 20, abs=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["area", "bilinear", "bicubic", "lanczos"])
+def test_a_linear_slope_stays_where_it_is(kernel):
+    """No kernel but nearest moves the picture."""
+    slope = np.tile((np.arange(40) * 4 + 20).astype(np.uint8)[None, :, None], (6, 1, 1))
+    half = resample(slope, (3, 20), kernel).astype(float)
+    expected = (np.arange(20) * 2 + 0.5) * 4 + 20
+    np.testing.assert_allclose(half[1, 4:-4, 0], expected[4:-4], atol=0.51)
+
+
+def test_gaussian_kernels():
+    kernel = gaussian_kernel((1.5, 1.5), 0.0)
+    impulse = np.zeros((21, 21))
+    impulse[10, 10] = 1
+    expected = gaussian_filter(impulse, 1.5, radius=5)
+    assert kernel.shape == (11, 11)
+    np.testing.assert_allclose(kernel, expected[5:16, 5:16], atol=1e-6)
+    turned = gaussian_kernel((3.0, 1.0), math.radians(30)).astype(float)
+    assert turned.sum() == pytest.approx(1.0, abs=1e-6)
+    y, x = np.mgrid[-9:10, -9:10]
+    moments = np.array([[(turned * p * q).sum() for q in (x, y)] for p in (x, y)])
+    c, s = math.cos(math.radians(30)), math.sin(math.radians(30))
+    rotation = np.array([[c, -s], [s, c]])
+    np.testing.assert_allclose(moments, rotation @ np.diag([9.0, 1.0]) @ rotation.T, rtol=0.05)
+
+
+def test_shot_noise_has_poissons_variance():
+    image = np.full((200, 200, 3), 100, np.uint8)
+    noisy = with_shot_noise(image, np.random.default_rng(0), photons=500.0).astype(float)
+    assert noisy.mean() == pytest.approx(100, abs=0.2)
+    assert noisy.var() == pytest.approx(255 * 100 / 500 + 1 / 12, rel=0.03)  # and rounding
+
+
+def test_one_kernel_and_nothing_else():
+    image = noise(16, 24)
+    found = degraded(image, settings(kernels={"bicubic": 1.0}), 2, np.random.default_rng(0))
+    assert (found == resample(image, (8, 12), "bicubic")).all()
+
+
+def test_the_order(monkeypatch):
+    """Blur, reduction, shot noise, Gaussian noise, compression, each with what is between its limits."""
+    image, calls = noise(16, 16), []
+
+    def watched(name, function):
+        def call(*arguments, **named):
+            calls.append((name, arguments[0].shape, arguments[1:]))
+            return function(*arguments, **named)
+
+        return call
+
+    for name in ("blurred", "noisy", "compressed"):
+        monkeypatch.setattr(photometry, name, watched(name, getattr(photometry, name)))
+    module = "models.super_resolution.degradations"
+    monkeypatch.setattr(f"{module}.resample", watched("resample", resample))
+    monkeypatch.setattr(f"{module}.with_shot_noise", watched("shot", with_shot_noise))
+    everything = settings(
+        kernels={"area": 1.0, "bicubic": 0.0}, blur={"chance": 1.0, "sigma": (0.5, 1.0), "anisotropic": 1.0},
+        shot_noise={"chance": 1.0, "photons": (100.0, 200.0)}, gaussian_noise={"chance": 1.0, "std": (0.01, 0.02)},
+        compression={"chance": 1.0, "type": "jpeg", "quality": (50, 60)},
+    )  # fmt: skip
+    found = degraded(image, everything, 4, np.random.default_rng(3))
+    assert found.shape == (4, 4, 3)
+    assert [name for name, _, _ in calls] == ["blurred", "resample", "shot", "noisy", "compressed"]
+    assert [shape[0] for _, shape, _ in calls] == [16, 16, 4, 4, 4]
+    arguments = [rest for _, _, rest in calls]
+    assert arguments[1][1] == "area"
+    assert 100 <= arguments[2][1] <= 200
+    assert 0.01 <= arguments[3][1] <= 0.02
+    assert arguments[4][0] == "jpeg"
+    assert 50 <= arguments[4][1] <= 60
+    assert (degraded(image, everything, 4, np.random.default_rng(3)) == found).all()
+
+
+def test_chances_and_shares():
+    image, random = cv2.GaussianBlur(noise(16, 16), (0, 0), 2.0), np.random.default_rng(0)
+    half = settings(kernels={"area": 0.75, "bicubic": 0.25}, gaussian_noise={"chance": 0.5, "std": (0.1, 0.1)})
+    clean = {kernel: resample(image, (8, 8), kernel).tobytes() for kernel in ("area", "bicubic")}
+    found = [degraded(image, half, 2, random).tobytes() for _ in range(400)]
+    counts = {kernel: found.count(content) / 400 for kernel, content in clean.items()}
+    assert counts["area"] == pytest.approx(0.375, abs=0.08)
+    assert counts["bicubic"] == pytest.approx(0.125, abs=0.06)
+
+
+@pytest.mark.parametrize(
+    ("entries", "said"),
+    [
+        ({"kernels": {}}, "at least one kernel"),
+        ({"kernels": {"area": 0.0}}, "at least one kernel"),
+        ({"kernels": {"cubic": 1.0}}, "area"),
+        ({"kernels": {"area": 1.0}, "blur": {"chance": 1.0, "sigma": (2.0, 1.0)}}, "the lowest, 2"),
+        ({"kernels": {"area": 1.0}, "jpeg": {}}, "jpeg"),
+    ],
+)
+def test_bad_settings(entries, said):
+    with pytest.raises(ValidationError, match=said):
+        settings(**entries)

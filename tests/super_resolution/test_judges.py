@@ -1,0 +1,114 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from models.engine.errors import UserError
+from models.super_resolution import UNetDiscriminator, VGGDiscriminator
+
+
+def parameters(network):
+    return sum(p.numel() for p in network.parameters())
+
+
+def weights_of(*layers):
+    """(inputs, outputs, side) of convolutions without bias."""
+    return sum(inputs * outputs * side**2 for inputs, outputs, side in layers)
+
+
+def test_the_papers_sizes():
+    down = weights_of((64, 128, 4), (128, 256, 4), (256, 512, 4))
+    up = weights_of((512, 256, 3), (256, 128, 3), (128, 64, 3), (64, 64, 3), (64, 64, 3))
+    assert parameters(UNetDiscriminator()) == weights_of((3, 64, 3)) + 64 + down + up + 64 * 9 + 1 == 4_376_897
+    assert parameters(VGGDiscriminator(image_size=128)) == 14_499_401  # ESRGAN's Discriminator_VGG_128
+
+
+def test_a_vgg_for_other_sizes():
+    stages = weights_of((3, 4, 3), (4, 4, 4), (4, 8, 3), (8, 8, 4), (8, 16, 3), (16, 16, 4))
+    norms = 2 * (4 + 8 + 8 + 16 + 16)
+    linear = (16 * 16 + 1) * 100 + 101
+    network = VGGDiscriminator(image_size=32, features=4)
+    assert parameters(network) == stages + 4 + norms + linear  # the first convolution alone has a bias
+    assert network(torch.rand(2, 3, 32, 32))["logits"].shape == (2, 1)
+
+
+JUDGES = {
+    "unet": lambda: UNetDiscriminator(features=4),
+    "vgg": lambda: VGGDiscriminator(image_size=16, features=4, norm="spectral"),
+}
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+def test_real_and_fake_in_one_pass_are_judged_alone(judge):
+    torch.manual_seed(0)
+    network = JUDGES[judge]().eval()
+    image, fake = torch.rand(2, 3, 16, 16), torch.rand(2, 3, 16, 16)
+    both = network(image, fake)
+    assert set(both) == set(network.outputs)
+    torch.testing.assert_close(both["logits"], network(image)["logits"], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(both["fake_logits"], network(fake)["logits"], atol=1e-6, rtol=1e-5)
+    if judge == "unet":
+        assert both["logits"].shape == (2, 1, 16, 16)
+
+
+def test_normalised_layers_have_spectral_norm_one():
+    torch.manual_seed(0)
+    network = UNetDiscriminator(features=4)
+    with torch.no_grad():
+        for layer in network.downs:
+            layer.parametrizations.weight.original.mul_(30)
+        for _ in range(50):
+            network(torch.rand(1, 3, 16, 16))
+    for layer in [*network.downs, *network.ups, *network.judging]:
+        largest = torch.linalg.svdvals(layer.weight.detach().flatten(1))[0].item()
+        assert largest == pytest.approx(1.0, abs=0.01)
+
+
+def test_the_unet_by_hand():
+    """Skips are added, enlargement is bilinear; at the coarsest level one pixel remains of eight by eight."""
+    torch.manual_seed(0)
+    network = UNetDiscriminator(features=2).eval()
+    x = torch.rand(1, 3, 8, 8)
+
+    def lrelu(y):
+        return torch.where(y < 0, 0.2 * y, y)
+
+    with torch.no_grad():
+        found = [lrelu(F.conv2d(x, network.first.weight, network.first.bias, padding=1))]
+        for layer in network.downs:
+            found.append(lrelu(F.conv2d(found[-1], layer.weight, stride=2, padding=1)))
+        y = found.pop()
+        assert y.shape == (1, 16, 1, 1)
+        for layer in network.ups:
+            large = F.interpolate(y, size=found[-1].shape[2:], mode="bilinear")
+            y = lrelu(F.conv2d(large, layer.weight, padding=1)) + found.pop()
+        for layer in network.judging:
+            y = lrelu(F.conv2d(y, layer.weight, padding=1))
+        expected = F.conv2d(y, network.last.weight, network.last.bias, padding=1)
+        torch.testing.assert_close(network(x)["logits"], expected, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: VGGDiscriminator(image_size=48), "image_size 48: a power of 2"),
+        (lambda: VGGDiscriminator(image_size=4), "image_size 4: a power of 2, 8 or more"),
+        (lambda: UNetDiscriminator(features=0), "features 0"),
+    ],
+)
+def test_bad_arguments(make, said):
+    with pytest.raises(ValueError, match=said):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("judge", "images", "said"),
+    [
+        ("unet", [(1, 3, 12, 16)], "found 12 x 16 pixels; multiples of 8"),
+        ("unet", [(1, 1, 16, 16)], "needed are 3 channels"),
+        ("vgg", [(1, 3, 32, 32)], "found 32 x 32 pixels; image_size is 16"),
+        ("vgg", [(1, 3, 16, 16), (1, 3, 8, 8)], "fakes of the same size"),
+    ],
+)
+def test_bad_images(judge, images, said):
+    with pytest.raises(UserError, match=said):
+        JUDGES[judge]()(*(torch.zeros(shape) for shape in images))

@@ -1,0 +1,140 @@
+import cv2
+import numpy as np
+import pytest
+
+from models.engine.errors import UserError
+from models.engine.inputs import Photo
+from models.images.augmentation_settings import Both, Chance
+from models.super_resolution import Patches, Photos
+from models.super_resolution.degradation_settings import Degradation
+from models.super_resolution.resampling import resample
+
+AREA = Degradation(kernels={"area": 1.0})
+
+
+def noise(height, width, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def write(path, image):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    assert cv2.imwrite(str(path), image[..., ::-1])
+
+
+def patches(root, scale=2, size=8, degradation=AREA, split="train", **arguments):
+    return Patches(root=str(root), split=split, scale=scale, size=size, degradation=degradation, **arguments)
+
+
+def bytes_of(image):
+    """(C, h, w) in [-1, 1] as (h, w, C) in 0..255."""
+    return np.rint((image.transpose(1, 2, 0).astype(np.float64) + 1) * 127.5).astype(np.uint8)
+
+
+def example(dataset, index=0, seed=0):
+    return dataset.example(index, np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize("place", ["train", "images/train"])
+def test_an_example(place, tmp_path):
+    image = noise(12, 20)
+    write(tmp_path / place / "b/one.png", image)
+    write(tmp_path / place / "a.JPG", noise(12, 20, 1))
+    (tmp_path / place / "notes.txt").write_text("no image")
+    (tmp_path / place / ".hidden.png").write_text("no image")
+    dataset = patches(tmp_path, baselines=("bicubic", "lanczos"))
+    assert len(dataset) == 2
+    found = example(dataset, 1)
+    assert tuple(found) == ("lq", "hq", "bicubic", "lanczos", "index", "name")
+    assert set(dataset.provides({"baselines": ["bicubic", "lanczos"]})) == set(found)
+    assert (found["index"], found["name"]) == (1, "b/one")
+    centre = image[2:10, 6:14]
+    assert (bytes_of(found["hq"]) == centre).all()
+    lq = resample(centre, (4, 4), "area")
+    assert (bytes_of(found["lq"]) == lq).all()
+    assert (bytes_of(found["lanczos"]) == resample(lq, (8, 8), "lanczos")).all()
+    assert found["hq"].dtype == found["lq"].dtype == np.float32
+
+
+def test_random_places_turns_and_their_small_selves(tmp_path):
+    image = noise(16, 12)
+    write(tmp_path / "train/one.png", image)
+    both = Both(horizontal_flip=Chance(chance=0.5), rotate90=Chance(chance=1.0))
+    dataset = patches(tmp_path, crop="random", augmentation=both)
+    possible = {
+        np.rot90(part[:, ::flip], turns).tobytes(): (y, x, flip, turns)
+        for y in range(9) for x in range(5) for flip in (1, -1) for turns in range(4)
+        for part in [image[y : y + 8, x : x + 8]]
+    }  # fmt: skip
+    seen = set()
+    for seed in range(200):
+        found = example(dataset, seed=seed)
+        hq = bytes_of(found["hq"])
+        seen.add(possible[hq.tobytes()])
+        assert (bytes_of(found["lq"]) == resample(hq, (4, 4), "area")).all()  # aligned with it
+    for axis, values in enumerate((range(9), range(5), (1, -1), range(4))):
+        assert {one[axis] for one in seen} == set(values)
+
+
+def test_whole_images(tmp_path):
+    image = noise(13, 11)
+    write(tmp_path / "train/one.png", image)
+    write(tmp_path / "train/two.png", noise(6, 6))
+    dataset = patches(tmp_path, size=None, scale=4)
+    found = example(dataset)
+    assert (bytes_of(found["hq"]) == image[:12, :8]).all()
+    assert found["lq"].shape == (3, 3, 2)
+    assert dataset.group(0) != dataset.group(1)  # they share no batch
+    assert patches(tmp_path).group(0) == patches(tmp_path).group(1)
+
+
+def test_images_smaller_than_a_patch_are_mirrored(tmp_path):
+    image = noise(3, 9)
+    write(tmp_path / "train/one.png", image)
+    hq = bytes_of(example(patches(tmp_path))["hq"])
+    rows = [0, 1, 2, 1, 0, 1, 2, 1]
+    assert (hq == image[rows][:, :8]).all()
+
+
+def test_without_degradation_it_is_the_papers_bicubic(tmp_path):
+    write(tmp_path / "train/one.png", noise(8, 8))
+    found = example(patches(tmp_path, degradation=None))
+    assert (bytes_of(found["lq"]) == resample(noise(8, 8), (4, 4), "bicubic")).all()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"scale": 0}, "scale 0"),
+        ({"size": 9}, "size 9: a multiple of scale, 2"),
+        ({"size": 0}, "size 0"),
+        ({"baselines": ("cubic",)}, "baselines 'cubic': there are nearest, area, bilinear, bicubic, lanczos"),
+        ({"baselines": ("area", "area")}, "each is written once"),
+        ({"crop": "left"}, "crop 'left': random or centre"),
+    ],
+)
+def test_bad_arguments(arguments, said, tmp_path):
+    write(tmp_path / "train/one.png", noise(8, 8))
+    with pytest.raises(ValueError, match=said):
+        patches(tmp_path, **arguments)
+
+
+def test_folders_and_files_that_cannot_be_used(tmp_path):
+    with pytest.raises(UserError, match=r"no such folder.*prepare@"):
+        patches(tmp_path)
+    (tmp_path / "train").mkdir()
+    with pytest.raises(UserError, match="has no images"):
+        patches(tmp_path)
+    (tmp_path / "train/one.png").write_bytes(b"nothing")
+    with pytest.raises(UserError, match=r"one\.png: no readable image"):
+        example(patches(tmp_path))
+    write(tmp_path / "validation/thin.png", noise(1, 9))
+    with pytest.raises(UserError, match="9 x 1 pixels cannot be reduced by 2"):
+        example(patches(tmp_path, size=None, split="validation"))
+
+
+def test_a_photo_is_taken_pixel_for_pixel(tmp_path):
+    write(tmp_path / "a.png", noise(5, 7))
+    (found,) = Photos().examples(Photo(tmp_path / "a.png", "a", 1))
+    assert (bytes_of(found["lq"]) == noise(5, 7)).all()
+    assert found["name"] == "a"
+    assert set(found) == set(Photos.names)
