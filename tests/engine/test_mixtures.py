@@ -75,5 +75,7 @@ def test_a_batch_with_nothing_to_learn_from_moves_nothing(run):
 
 
 def test_injectors_cannot_read_what_only_some_provide():
-    with pytest.raises(UserError, match=r"injectors\.paint: 'other' comes from some datasets only; .* `requires: \[other\]`"):
+    with pytest.raises(
+        UserError, match=r"injectors\.paint: 'other' comes from some datasets only; .* `requires: \[other\]`"
+    ):
         toy.checked(MIXED | {"steps.painter.injectors.paint.inputs": {"x": "other"}})
