@@ -15,11 +15,11 @@ import torch
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from bench.table import show
-from models.engine.optimizers import Muon
-from models.engine.recipe import load_recipe
+from models.engine.recipes.recipe import load_recipe
+from models.engine.recipes.schema import Recipe
 from models.engine.schedules import Cosine, Linear, WarmUp
-from models.engine.schema import Recipe
-from models.engine.trainer import Trainer
+from models.engine.training.optimizers import Muon
+from models.engine.training.trainer import Trainer
 from models.images import L1, L2
 from models.vunet import LatentKL, VUNet
 

@@ -20,8 +20,8 @@ import torch
 from accelerate.state import AcceleratorState
 
 from bench.table import show
-from models.engine.recipe import check_recipe
-from models.engine.trainer import Trainer
+from models.engine.recipes.recipe import check_recipe
+from models.engine.training.trainer import Trainer
 from models.engine.yaml12 import read_yaml
 
 RECIPE = Path("recipes/pix2pix.yaml")

@@ -35,8 +35,8 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from bench.table import SECONDS, seconds, show
 from bench.vunet_step import peak
 from models.engine.examples import Example, Examples
-from models.engine.recipe import check_recipe
-from models.engine.trainer import Trainer
+from models.engine.recipes.recipe import check_recipe
+from models.engine.training.trainer import Trainer
 from models.engine.yaml12 import read_yaml
 from stages.launch import ALLOCATOR
 

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import NDArray
 
 from bench.table import show
-from models.engine.injectors import Networks
+from models.engine.injecting.injectors import Networks
 from models.engine.state import State
 from models.people.skeletons import COCO
 from models.pose.annotations import Annotations

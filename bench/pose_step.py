@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from bench.table import SECONDS, seconds, show
 from bench.vunet_step import peak
-from models.engine.recipe import check_recipe
-from models.engine.trainer import Trainer
+from models.engine.recipes.recipe import check_recipe
+from models.engine.training.trainer import Trainer
 from models.engine.yaml12 import read_yaml
 
 RECIPE = Path("recipes/pose.yaml")

@@ -19,8 +19,8 @@ import torch
 
 from bench.engine_overhead import bare, engine
 from bench.table import show
-from models.engine.recipe import check_recipe
-from models.engine.schema import Recipe
+from models.engine.recipes.recipe import check_recipe
+from models.engine.recipes.schema import Recipe
 from models.engine.yaml12 import read_yaml
 
 INJECTORS = 10

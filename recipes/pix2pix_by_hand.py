@@ -10,9 +10,9 @@ from pathlib import Path
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from models.engine.recipe import load_recipe
-from models.engine.steps import StepReport
-from models.engine.trainer import Trainer
+from models.engine.recipes.recipe import load_recipe
+from models.engine.training.steps import StepReport
+from models.engine.training.trainer import Trainer
 
 
 def train_step(trainer: Trainer, x: Tensor, y: Tensor, index: int) -> dict[str, StepReport]:
@@ -21,18 +21,18 @@ def train_step(trainer: Trainer, x: Tensor, y: Tensor, index: int) -> dict[str, 
     with trainer.accelerator.autocast():
         fake = generator(x=x)["image"]
         judged = discriminator(x=x, y=y, fake=fake.detach())
-        real_logits, fake_logits = judged["logits"], judged["fake_logits"]
-        d_losses = {
-            "D_real": binary_cross_entropy_with_logits(real_logits, real_logits.new_ones(real_logits.shape)),
-            "D_fake": binary_cross_entropy_with_logits(fake_logits, fake_logits.new_zeros(fake_logits.shape)),
-        }
+    real_logits, fake_logits = judged["logits"], judged["fake_logits"]  # float32, whatever the precision: so are losses
+    d_losses = {
+        "D_real": binary_cross_entropy_with_logits(real_logits, real_logits.new_ones(real_logits.shape)),
+        "D_fake": binary_cross_entropy_with_logits(fake_logits, fake_logits.new_zeros(fake_logits.shape)),
+    }
     d_report = trainer.optimize("D", d_losses)  # weights, schedules, backward, clipping, optimizer: as the recipe says
     with trainer.accelerator.autocast():
         logits = discriminator(x=x, y=fake)["logits"]  # by the discriminator as it is now
-        g_losses = {
-            "G_GAN": binary_cross_entropy_with_logits(logits, logits.new_ones(logits.shape)),
-            "G_L1": (fake - y).abs().mean(),
-        }
+    g_losses = {
+        "G_GAN": binary_cross_entropy_with_logits(logits, logits.new_ones(logits.shape)),
+        "G_L1": (fake - y).abs().mean(),
+    }
     return {"D": d_report, "G": trainer.optimize("G", g_losses)}
 
 

@@ -13,12 +13,12 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from models.engine.dataflow import Box, Flow, Panel, mode_flow, training_flow
-from models.engine.dry_run import FEW, Costs, meta_networks, run_mode, run_training
+from models.engine.describing.dataflow import Box, Flow, Panel, mode_flow, training_flow
+from models.engine.describing.dry_run import FEW, Costs, meta_networks, run_mode, run_training
+from models.engine.describing.footprint import Footprint, Size, footprint, size_of
 from models.engine.errors import UserError
-from models.engine.footprint import Footprint, Size, footprint, size_of
-from models.engine.recipe import load_recipe
-from models.engine.schema import Recipe
+from models.engine.recipes.recipe import load_recipe
+from models.engine.recipes.schema import Recipe
 from stages.command import run
 
 COUNTED = (
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> None:
         notes.append(f"the data's other names, which nothing here reads: {', '.join(flow.unread)}")
     print(title, "", *aligned(table), *described(flow, costs), "", *notes, sep="\n")
     if given.output is not None:
-        from models.engine.diagram import draw_flow  # matplotlib takes a second to load
+        from models.engine.describing.diagram import draw_flow  # matplotlib takes a second to load
 
         footers = {panel.title: cost_line(panel, costs) for panel in flow.panels[1:]}
         draw_flow(flow, costs.shapes, title, footers, table, notes, given.output)

@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 
 from models.engine.errors import UserError
-from models.engine.recipe import load_recipe
-from models.engine.trained import load_trained, refuse_foreign, with_split, write_dump
+from models.engine.evaluating.trained import load_trained, refuse_foreign, with_split, write_dump
+from models.engine.recipes.recipe import load_recipe
 from stages.command import run
 
 
@@ -38,7 +38,9 @@ def main(arguments: list[str]) -> None:
         recipe, networks = load_trained(model, asked)
         write_dump(recipe if given.split is None else with_split(recipe, given.split), networks, output)
         return
-    from models.engine.evaluations import Evaluations  # it takes matplotlib, which the DAG's own evaluation does not
+    from models.engine.evaluating.evaluations import (
+        Evaluations,  # it takes matplotlib, which the DAG's own evaluation does not
+    )
 
     evaluations = Evaluations(model, output, asked, given.split)
     if given.watch is None:

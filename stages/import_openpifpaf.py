@@ -10,11 +10,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from models.engine.assemble import build_networks
-from models.engine.checkpoint import save_weights, write_model
 from models.engine.errors import UserError, nearest
-from models.engine.provenance import code_version, file_versions, package_versions
-from models.engine.recipe import load_recipe
+from models.engine.recipes.assemble import build_networks
+from models.engine.recipes.recipe import load_recipe
+from models.engine.training.checkpoint import save_weights, write_model
+from models.engine.training.provenance import code_version, file_versions, package_versions
 from models.pose.networks import PoseNetwork
 from models.pose.openpifpaf import LEFT_OUT, fitted, read_state
 from stages.command import run

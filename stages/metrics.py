@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from models.engine.assemble import build_pictures
-from models.engine.curves import draw_curves, write_curves
-from models.engine.dump import Dump
-from models.engine.figures import compute_figures
+from models.engine.evaluating.dump import Dump
+from models.engine.evaluating.figures import compute_figures
 from models.engine.files import write_text
-from models.engine.recipe import load_recipe
+from models.engine.plots.curves import draw_curves, write_curves
+from models.engine.recipes.assemble import build_pictures
+from models.engine.recipes.recipe import load_recipe
 from stages.command import run
 
 

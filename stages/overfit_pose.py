@@ -19,14 +19,14 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from models.engine.curves import draw_curves
-from models.engine.dump import Dump
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Dump
+from models.engine.evaluating.trained import write_dump
 from models.engine.pictures import save_picture, side_by_side
-from models.engine.recipe import check_recipe, load_recipe
-from models.engine.schema import Recipe
-from models.engine.trained import write_dump
-from models.engine.trainer import Trainer
+from models.engine.plots.curves import draw_curves
+from models.engine.recipes.recipe import check_recipe, load_recipe
+from models.engine.recipes.schema import Recipe
+from models.engine.training.trainer import Trainer
 from models.engine.yaml12 import read_yaml
 from models.people.skeletons import COCO
 from models.pose.dump_evaluation import evaluate

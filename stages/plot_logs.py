@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from models.engine.curves import draw_losses
 from models.engine.errors import UserError
-from models.engine.log_plots import Log, draw_training, read_log
+from models.engine.plots.curves import draw_losses
+from models.engine.plots.log_plots import Log, draw_training, read_log
 from stages.command import run
 
 

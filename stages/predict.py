@@ -17,14 +17,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from accelerate import Accelerator
-
 from models.engine.errors import UserError
+from models.engine.evaluating.prediction import Prediction
+from models.engine.evaluating.trained import load_trained
 from models.engine.inputs import find_files
-from models.engine.overrides import overridden
-from models.engine.prediction import Prediction
-from models.engine.recipe import check_recipe
-from models.engine.trained import load_trained
+from models.engine.recipes.overrides import overridden
+from models.engine.recipes.recipe import check_recipe
+from models.engine.training.building import make_accelerator
 from models.engine.yaml12 import read_yaml
 from stages.command import run
 
@@ -49,12 +48,12 @@ def main(arguments: list[str]) -> None:
     asked = check_recipe(overridden(read_yaml(given.recipe), given.set, ("evaluate", "predict")), given.recipe)
     if asked.predict is None:
         raise UserError(
-            f"{given.recipe}: predict: missing; it says how pictures become examples (models/engine/schema.py)"
+            f"{given.recipe}: predict: missing; it says how pictures become examples (models/engine/recipes/schema.py)"
         )
     files = find_files(given.files, given.output)
     recipe, networks = load_trained(given.run / "model", asked)
     prediction = Prediction(
-        recipe, asked.predict, networks, given.output, Accelerator(mixed_precision=recipe.train.precision),
+        recipe, asked.predict, networks, given.output, make_accelerator(recipe),
         batch_size=given.batch_size or recipe.evaluate.batch_size, workers=given.workers,
     )  # fmt: skip
     prediction.write(files, given.every)

@@ -15,8 +15,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from models.engine.dump import Dump
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Dump
 from models.engine.files import replacing
 from stages.command import run
 

@@ -18,8 +18,8 @@ import pandas as pd
 
 from models.engine.errors import UserError
 from models.engine.files import write_text
-from models.engine.sweep_plots import draw_sweep
-from models.engine.sweeps import Sweep, check_metrics, labels_of, read_sweep, said, table_of
+from models.engine.plots.sweep_plots import draw_sweep
+from models.engine.plots.sweeps import Sweep, check_metrics, labels_of, read_sweep, said, table_of
 from stages.command import run
 
 

@@ -4,8 +4,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from models.engine.recipe import load_recipe, resolved
-from models.engine.trainer import Trainer
+from models.engine.recipes.recipe import load_recipe, resolved
+from models.engine.training.trainer import Trainer
 from stages.command import run
 
 
@@ -17,8 +17,10 @@ def main(arguments: list[str]) -> None:
     given = parser.parse_args(arguments)
     recipe = load_recipe(given.recipe)
     trainer = Trainer(recipe, given.run)
-    trainer.accelerator.print(resolved(recipe))
-    trainer.fit()
+    if trainer.accelerator.is_main_process:  # of all machines, other than `accelerator.print`
+        print(resolved(recipe))
+    with trainer.interruption.by_signals():
+        trainer.fit()
 
 
 if __name__ == "__main__":

@@ -1,3 +1,8 @@
+import os
+
+# Tests compare bits, and start more processes than a machine may have GPUs; before PyTorch looks for them.
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
 import functools
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +11,7 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState
 
-from models.engine import building
+from models.engine.training import building
 
 
 @pytest.fixture(scope="session", autouse=True)

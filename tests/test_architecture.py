@@ -91,10 +91,10 @@ def test_deps_cover_what_a_stage_imports(name: str) -> None:
         code += "\nimport models.images.pair_preparation, models.people.synthetic.catalogue, models.people.synthetic"
     else:  # a recipe's types are imported when it is checked
         recipe = next(word for word in words if word.endswith(".yaml"))
-        code += (
-            f"\nfrom pathlib import Path; from models.engine.recipe import load_recipe; load_recipe(Path({recipe!r}))"
-        )
-    used = files_used(code) | ({"stages/launch.py"} if "stages.launch" in words else set())
+        code += f"\nfrom pathlib import Path; from models.engine.recipes.recipe import load_recipe; load_recipe(Path({recipe!r}))"
+    if "stages.launch" in words:
+        code += "\nimport stages.launch, stages.processes, stages.slurm"
+    used = files_used(code)
     package_roots = {"models/__init__.py", "stages/__init__.py"}  # docstrings
     uncovered = {
         f for f in used - package_roots if not any(f == dep or f.startswith(f"{dep}/") for dep in stage["deps"])
@@ -124,5 +124,5 @@ def words_of(path: Path) -> list[str]:
 @pytest.mark.parametrize("name", sorted({"people", *SYSTEMS, *(p.stem for p in (ROOT / "recipes").glob("*.yaml"))}))
 def test_the_engine_names_no_system(name: str) -> None:
     found = re.compile(rf"(?<![a-z]){name}(?![a-z])", re.IGNORECASE)
-    words = {path.name: words_of(path) for path in (ROOT / "models/engine").glob("*.py")}
+    words = {path.name: words_of(path) for path in (ROOT / "models/engine").rglob("*.py")}
     assert [(file, word) for file, own in words.items() for word in own if found.search(word)] == []

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.engine.dump import Dump
+from models.engine.evaluating.dump import Dump
 from models.engine.examples import Example, Examples
 from models.engine.losses import Loss
-from models.engine.recipe import check_recipe
-from models.engine.schema import Recipe
+from models.engine.recipes.recipe import check_recipe
+from models.engine.recipes.schema import Recipe
 from models.engine.scores import Bootstrap, Score
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import toy
 
 from models.engine.examples import Example, Examples
-from models.engine.schema import Recipe
+from models.engine.recipes.schema import Recipe
 from models.engine.yaml12 import read_yaml
 
 PIX2PIX = Path(__file__).parents[1] / "recipes/pix2pix.yaml"

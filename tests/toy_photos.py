@@ -8,13 +8,13 @@ import numpy as np
 import torch
 import toy
 
-from models.engine.assemble import build_networks
-from models.engine.checkpoint import write_model
 from models.engine.errors import UserError
 from models.engine.examples import Example, Records
-from models.engine.injectors import Injector, Networks
+from models.engine.injecting.injectors import Injector, Networks
 from models.engine.inputs import Photo, PhotoExamples
+from models.engine.recipes.assemble import build_networks
 from models.engine.state import State
+from models.engine.training.checkpoint import write_model
 from models.engine.yaml12 import to_yaml
 
 PREDICT: dict[str, Any] = {"data": {"type": "toy_photos.Reds"}, "mode": "plain", "save": {"image": "image"}}

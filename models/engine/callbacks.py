@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from models.engine.history import Row
-    from models.engine.steps import StepReport
-    from models.engine.trainer import Trainer
+    from models.engine.training.history import Row
+    from models.engine.training.steps import StepReport
+    from models.engine.training.trainer import Trainer
 
 
 class Callback:

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from models.engine.dump import Dump
+from models.engine.evaluating.dump import Dump
 
 Estimate = dict[str, float]
 Values = NDArray[np.float64]

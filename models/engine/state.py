@@ -56,6 +56,10 @@ def batch_size(batch: Mapping[str, Any]) -> int:
 def split_batch(batch: Mapping[str, Any], parts: int) -> list[tuple[dict[str, Any], float]]:
     """Cut a batch into at most `parts` pieces along the first dimension, each with its share of the examples."""
     size = batch_size(batch)
-    cuts = [size * part // parts for part in range(parts + 1)]
-    pieces = [(start, stop) for start, stop in pairwise(cuts) if stop > start]
-    return [({name: value[a:b] for name, value in batch.items()}, (b - a) / size) for a, b in pieces]
+    return [({name: value[a:b] for name, value in batch.items()}, (b - a) / size) for a, b in cuts(size, parts)]
+
+
+def cuts(size: int, parts: int) -> list[tuple[int, int]]:
+    """Return first and last + 1 instance of each of at most `parts` pieces of `size` instances, none of them empty."""
+    edges = [size * part // parts for part in range(parts + 1)]
+    return [(start, stop) for start, stop in pairwise(edges) if stop > start]

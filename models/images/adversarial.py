@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from models.engine.losses import Loss
+from models.engine.processes import mean_over_processes
 from models.images.losses import at_least_float32
 
 Kind = Literal[
@@ -53,8 +54,8 @@ class Adversarial(Loss):
     | relativistic_average_hinge | max(0, 1 - u) | max(0, 1 + u) |
 
     `opposite` holds the logits of the other kind (of fakes where `logits` are of real images) and belongs to
-    relativistic averages alone. Its mean is over the whole batch and map, so that values depend on what is in a
-    (micro-)batch or on a process; gradients pass through it unless the step detaches it. `role` tells the two hinge
+    relativistic averages alone. Its mean is over the whole batch and map, on all processes, so that values depend on what
+    is in a (micro-)batch; gradients pass through it unless the step detaches it. `role` tells the two hinge
     losses apart and changes no other kind.
     """
 
@@ -76,7 +77,7 @@ class Adversarial(Loss):
             raise ValueError(f"{self.kind} reads 'logits' alone: take input 'opposite' out")
         logits = at_least_float32(logits)
         if opposite is not None:
-            logits = logits - at_least_float32(opposite).mean()
+            logits = logits - mean_over_processes(at_least_float32(opposite).mean())
         return self._distance(logits).reshape(len(logits), -1).mean(dim=1)
 
     def _distance(self, logits: Tensor) -> Tensor:
@@ -107,6 +108,7 @@ class GradientPenalty(Loss):
     """
 
     training_only: ClassVar[bool] = True
+    differentiated: ClassVar[frozenset[str]] = frozenset({"points"})
 
     def __init__(self, *, centre: float = 1.0) -> None:
         super().__init__()

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.engine.dump import Dump
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Dump
 from models.engine.scores import Score, Values
 from models.images import inception, vgg
 from models.images.scores import stacks

@@ -12,8 +12,8 @@ the set, would move the whole interval upwards: none is given.
 import numpy as np
 from numpy.typing import NDArray
 
-from models.engine.dump import Dump
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Dump
 from models.engine.scores import Bootstrap, Estimate, Values
 from models.images.features import Extract, SetScore, batches_of
 

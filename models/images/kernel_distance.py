@@ -8,11 +8,11 @@ Unlike a Frechet distance its expectation does not depend on how many images the
 import numpy as np
 import torch
 
-from models.engine.batches import spread
-from models.engine.dump import Dump
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Dump
 from models.engine.scores import Bootstrap, Estimate, Values
 from models.engine.seeding import generator
+from models.engine.training.batches import spread
 from models.images.features import Extract, Extractor, SetScore, batches_of
 
 MOST = 20_000  # images whose features are held at a time

@@ -61,7 +61,7 @@ class _Pairwise(Loss):
     discriminator gave them; a perceptual loss, where a frozen network did. A mask is one for all leaves, or one for each.
 
     Args:
-        background: weight of elements where the mask is 0.
+        background: weight of elements where the mask is 0, 0 or more.
         normalise: divide by the sum of the weights.
         leaf_weights: a weight for each leaf, 0 or more, by its name (`relu1`; `block.1` inside) or in order; left out,
             1 each. A leaf of weight 0 is not compared.
@@ -72,6 +72,8 @@ class _Pairwise(Loss):
         given = leaf_weights.values() if isinstance(leaf_weights, Mapping) else leaf_weights
         if given is not None and (not all(0 <= weight < math.inf for weight in given) or not any(given)):
             raise ValueError(f"leaf_weights {leaf_weights}: weights of 0 or more, one of them above 0, are needed")
+        if not 0 <= background < math.inf:
+            raise ValueError(f"background {background}: a weight of 0 or more is needed")
         self.background, self.normalise, self.leaf_weights = background, normalise, leaf_weights
 
     def distance(self, image: Tensor, target: Tensor) -> Tensor:

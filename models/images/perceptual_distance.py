@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.engine.dump import Dump
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Dump
 from models.engine.scores import Bootstrap, Estimate, Score
 from models.images import vgg
 from models.images.scores import stacks

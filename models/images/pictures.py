@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from models.engine.batches import spread
-from models.engine.dump import Array, Dump
+from models.engine.evaluating.dump import Array, Dump
 from models.engine.pictures import Pixels, as_pixels, save_picture, side_by_side
 from models.engine.scores import Picture
+from models.engine.training.batches import spread
 
 
 def _pixels(array: Array) -> Pixels:

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.engine.dump import Array, Dump
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Array, Dump
 from models.engine.scores import Bootstrap, Estimate, Score, Values
 
 MS_SSIM_EXPONENTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)

@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 
 from models.engine.examples import Records
-from models.engine.injectors import Injector, Networks
+from models.engine.injecting.injectors import Injector, Networks
+from models.engine.recipes.types import checked_call
 from models.engine.state import State
-from models.engine.types import checked_call
 from models.people.skeletons import COCO, skeleton_from
 from models.pose.cifcaf import CifCafDecoder
 from models.pose.cifdet import CifDetDecoder

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.engine.dump import Dump
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Dump
 from models.engine.scores import Bootstrap, Estimate
 from models.people.skeletons import COCO, Skeleton, skeleton_from
 from models.pose.coco_evaluation import Evaluation

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from models.engine.injectors import Injector, Networks
+from models.engine.injecting.injectors import Injector, Networks
 from models.engine.inputs import Photo
 from models.engine.state import State
 from models.people.skeletons import COCO, skeleton_from

@@ -1,7 +1,6 @@
 """The pose network: one backbone and composite heads on its feature map (specification 1.1)."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -9,8 +8,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from models.engine.errors import UserError, nearest
-from models.engine.problems import Problems
-from models.engine.types import check_arguments
+from models.engine.recipes.types import checked_call
 from models.pose.heads import LAYOUTS, CompositeHead, form
 from models.pose.normalisation import BATCH_EPS, freeze_batch_norms, settle_norms
 from models.pose.resnet import STAGES, ResNet, SmallResNet
@@ -150,19 +148,11 @@ def _backbone(settings: Settings) -> nn.Module:
         raise ValueError(f"backbone.name {name!r}{nearest(str(name), BACKBONES)}: one of {allowed} is needed")
     kind, implied = BACKBONES[name]
     options = {key: value for key, value in settings.items() if key != "name"}
-    return _constructed(kind, options, "backbone", **implied)
+    return checked_call(kind, options, "backbone", **implied)
 
 
 def _head(name: str, settings: Settings, channels: int) -> nn.Module:
     if not name.isidentifier():
         raise ValueError(f"heads: {name!r} is no name of letters, digits and underscores")
     options = {"kind": name, **settings} if name in LAYOUTS else settings
-    return _constructed(CompositeHead, options, f"heads.{name}", channels=channels)
-
-
-def _constructed(kind: type[nn.Module], options: Settings, key: str, **given: Any) -> nn.Module:
-    problems = Problems(Path(kind.__name__))
-    arguments = check_arguments(kind, options, key, problems, tuple(given))
-    if problems.lines:
-        raise ValueError("; ".join(line.removeprefix(f"{problems.file}: ") for line in problems.lines))
-    return kind(**arguments, **given)
+    return checked_call(CompositeHead, options, f"heads.{name}", channels=channels)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from models.engine.schema import Section
+from models.engine.recipes.schema import Section
 from models.people.skeletons import Connections, Skeleton
 from models.pose.joints import instance_scales
 from models.pose.pictures import BOX, WHITE, Colour, Floats, Pixels, draw_box, draw_circle, draw_line, enlarged

@@ -11,10 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from models.engine.curves import save_figure
-from models.engine.dump import Array, Dump
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Array, Dump
 from models.engine.pictures import Pixels, as_pixels, save_picture
+from models.engine.plots.curves import save_figure
 from models.engine.scores import Picture
 from models.pose.average_precision import Kind
 from models.pose.coco_evaluation import FOUND, Found

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from models.engine.dump import Dump
+from models.engine.evaluating.dump import Dump
 from models.engine.scores import Bootstrap, Estimate, Score
 from models.pose.coco_evaluation import Ranges
 from models.pose.dump_evaluation import draw_images, estimate, estimates, evaluate, skeleton_of

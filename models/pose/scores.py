@@ -4,8 +4,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from models.engine.dump import Dump
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Dump
 from models.engine.scores import Bootstrap, Estimate, Score
 
 Floats = NDArray[np.floating]

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from models.engine.dump import Dump
+from models.engine.evaluating.dump import Dump
 from models.engine.scores import Bootstrap, Estimate, Score, Values
 
 SMALLEST = 12.0  # pixels of cloth below which a mean colour says little

@@ -5,9 +5,9 @@ import pytest
 import torch
 import toy
 
-from models.engine.batches import Mixture, TrainBatches, ValidationBatches, collated, load_batches, spread
 from models.engine.errors import UserError
 from models.engine.examples import Records
+from models.engine.training.batches import Mixture, TrainBatches, ValidationBatches, collated, load_batches, spread
 
 
 def sampler(lengths, weights=None, size=4, seed=1, **rest):

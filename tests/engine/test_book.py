@@ -6,10 +6,10 @@ import pytest
 import torch
 import toy
 
-from models.engine.book import Book
 from models.engine.errors import UserError
-from models.engine.steps import StepReport
-from models.engine.trainer import Trainer
+from models.engine.training.book import Book
+from models.engine.training.steps import StepReport
+from models.engine.training.trainer import Trainer
 
 TAGS = {"D_real": "D", "D_fake": "D", "G_L1": "G"}
 QUIET = {"runtime.samples": None}

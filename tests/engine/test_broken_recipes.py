@@ -14,13 +14,13 @@ import torch
 import toy
 from accelerate import Accelerator
 
-from models.engine.assemble import build_networks, build_steps
 from models.engine.errors import UserError
 from models.engine.examples import Example, Examples, Records
 from models.engine.problems import Problems
-from models.engine.recipe import check_recipe
-from models.engine.rehearsal import rehearse
-from models.engine.schema import Recipe
+from models.engine.recipes.assemble import build_networks, build_steps
+from models.engine.recipes.recipe import check_recipe
+from models.engine.recipes.schema import Recipe
+from models.engine.training.rehearsal import rehearse
 from models.engine.yaml12 import read_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -105,7 +105,7 @@ WORDS: list[tuple[str, dict[str, Any], str, str]] = [
     # train and runtime
     (PIX, {"train.ema.deacy": 0.9}, "train.ema.deacy", "(did you mean 'decay'?)"),
     (SR, {"train.init_from": {"run": "runs/x", "networks": ["generater"]}}, "train.init_from.networks", "(did you mean 'generator'?)"),
-    (POSE, {"train.precision": "fp15"}, "train.precision", "expected 'no', 'fp16' or 'bf16'"),
+    (POSE, {"train.precision": "fp15"}, "train.precision", "expected 'no', 'fp16', 'bf16' or 'fp8'"),
     (VUNET, {"runtime.samples.names": ["pose", "imagee"]}, "runtime.samples.names", "(did you mean 'image'?)"),
 ]  # fmt: skip
 

@@ -8,7 +8,7 @@ import toy
 
 from models.engine.callbacks import Callback
 from models.engine.errors import UserError
-from models.engine.trainer import Trainer
+from models.engine.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
 

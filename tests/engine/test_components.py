@@ -6,7 +6,7 @@ import torch
 import toy
 
 from models.engine.losses import Loss
-from models.engine.trainer import Trainer
+from models.engine.training.trainer import Trainer
 
 
 class Parts(Loss):

@@ -7,15 +7,15 @@ import torch
 import toy
 from torch import Tensor, nn
 
-from models.engine.dataflow import mode_flow, training_flow
-from models.engine.dry_run import meta_networks, run_mode, run_training
+from models.engine.describing.dataflow import mode_flow, training_flow
+from models.engine.describing.dry_run import meta_networks, run_mode, run_training
+from models.engine.describing.footprint import footprint, size_of
+from models.engine.describing.layered import Item, arrange, crossings, lines, spaced, with_slots
+from models.engine.describing.placement import Placement, fitted, text_width
 from models.engine.errors import UserError
-from models.engine.footprint import footprint, size_of
-from models.engine.layered import Item, arrange, crossings, lines, spaced, with_slots
 from models.engine.losses import Loss
-from models.engine.placement import Placement, fitted, text_width
-from models.engine.stand_ins import resized, shape_lines
-from models.engine.wording import worded
+from models.engine.recipes.stand_ins import resized, shape_lines
+from models.engine.recipes.wording import worded
 
 PAINTER = 2 * 9 + 2 + 2 + 1  # parameters: a 3 x 3 convolution to two channels, a 1 x 1 convolution back
 PAINT = 2 * 16 * (2 * 9 + 2)  # FLOPs for a picture of 4 x 4 pixels

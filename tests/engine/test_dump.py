@@ -3,8 +3,8 @@ import pytest
 import torch
 import toy
 
-from models.engine.dump import Dump, RecordsFile, Table, read_value, write_value
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Dump, RecordsFile, Table, read_value, write_value
 
 RANDOM = np.random.default_rng(5)
 
@@ -107,7 +107,7 @@ def test_a_dump_reads_like_a_dataset(folder):
 
 
 def test_files_are_read_when_they_are_asked_for(folder, monkeypatch):
-    from models.engine import dump as module
+    from models.engine.evaluating import dump as module
 
     read = []
     monkeypatch.setattr(module, "read_value", lambda path: read.append(path.name))

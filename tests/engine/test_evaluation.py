@@ -4,10 +4,10 @@ import torch
 import toy
 from accelerate import Accelerator
 
-from models.engine.assemble import build_networks
-from models.engine.dump import Dump
-from models.engine.evaluation import Evaluation
+from models.engine.evaluating.dump import Dump
+from models.engine.evaluating.evaluation import Evaluation
 from models.engine.examples import Records
+from models.engine.recipes.assemble import build_networks
 from models.engine.seeding import generator
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}

@@ -12,9 +12,9 @@ from test_mixtures import MIXED
 from torch import nn
 
 from models.engine.errors import UserError
-from models.engine.gates import Gate, always, ever
 from models.engine.losses import Loss
-from models.engine.trainer import Trainer
+from models.engine.recipes.gates import Gate, always, ever
+from models.engine.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
 PAINT = "steps.painter.injectors.paint"

@@ -3,8 +3,8 @@ import pandas as pd
 import pytest
 import torch
 
-from models.engine.history import History, as_csv
-from models.engine.steps import StepReport
+from models.engine.training.history import History, as_csv
+from models.engine.training.steps import StepReport
 
 RAW = np.random.default_rng(0).uniform(0, 2, 10).astype(np.float32)
 

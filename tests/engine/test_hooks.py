@@ -4,8 +4,8 @@ import pytest
 import toy
 
 from models.engine.errors import UserError
-from models.engine.hooks import Hooks
-from models.engine.trainer import Trainer
+from models.engine.training.hooks import Hooks
+from models.engine.training.trainer import Trainer
 
 OFFERS = {"start": ["epoch"], "step": ["batch", "index", "x", "y"]}
 VALUES = {"batch": {"x": 1, "y": 2}, "index": 5, "x": 1, "y": 2}

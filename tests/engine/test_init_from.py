@@ -5,7 +5,7 @@ import torch
 import toy
 
 from models.engine.errors import UserError
-from models.engine.trainer import Trainer
+from models.engine.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None}
 

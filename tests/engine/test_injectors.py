@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from models.engine.injectors import Forward, Injector, Interpolate, Networks
+from models.engine.injecting.injectors import Forward, Injector, Interpolate, Networks
 from models.engine.schedules import Linear
 from models.engine.state import State
 

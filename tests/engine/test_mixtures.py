@@ -9,7 +9,7 @@ import torch
 import toy
 
 from models.engine.errors import UserError
-from models.engine.trainer import Trainer
+from models.engine.training.trainer import Trainer
 
 
 class OnlyX(toy.Ramps):

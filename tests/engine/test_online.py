@@ -14,14 +14,14 @@ import pytest
 import torch
 import toy
 
-from models.engine.batches import ValidationBatches
-from models.engine.dump import Dump
 from models.engine.errors import UserError
-from models.engine.figures import compute_figures, flattened
-from models.engine.online import part_read
+from models.engine.evaluating.dump import Dump
+from models.engine.evaluating.figures import compute_figures, flattened
+from models.engine.evaluating.trained import load_trained, write_dump
 from models.engine.scores import Score
-from models.engine.trained import load_trained, write_dump
-from models.engine.trainer import Trainer
+from models.engine.training.batches import ValidationBatches
+from models.engine.training.online import part_read
+from models.engine.training.trainer import Trainer
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
 CHANGES = {

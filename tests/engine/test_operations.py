@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from models.engine.errors import UserError
-from models.engine.injectors import (
+from models.engine.injecting.injection import Operation
+from models.engine.injecting.injectors import (
     Choose,
     Clamp,
     Concatenate,
@@ -24,9 +25,9 @@ from models.engine.injectors import (
     Sum,
 )
 from models.engine.problems import Problems
+from models.engine.recipes.types import INJECTOR, construct
 from models.engine.schedules import Linear
 from models.engine.state import State
-from models.engine.types import INJECTOR, construct
 
 RANDOM = np.random.default_rng(0)
 
@@ -260,3 +261,12 @@ def test_wrong_arguments(name, arguments, message):
 def test_a_list_is_no_tensor():
     with pytest.raises(UserError, match="Sum: 'a' is a list; a tensor is needed"):
         Sum("s", {"a": 1.0})(State({"a": [torch.zeros(2)]}), Networks({}, {}), 0)
+
+
+def test_memory_that_runs_out_is_no_fault_of_the_tensors():
+    class Greedy(Operation):
+        def compute(self, tensors, step):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    with pytest.raises(torch.OutOfMemoryError):  # which `train.find_batch_size` waits for
+        Greedy(["a"], ["b"])(State({"a": torch.zeros(2)}), Networks({}, {}), 0)

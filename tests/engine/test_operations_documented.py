@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
-from models.engine import injectors
+from models.engine.injecting import injectors
 from models.engine.problems import Problems
-from models.engine.schema import InjectorEntry, LossEntry, Mode, Recipe, Runtime, StepEntry, Train
-from models.engine.slots import INJECTOR, LOSS, OPTIMIZER, SCORE
-from models.engine.types import SCHEDULE, check_arguments, construct, find_type
+from models.engine.recipes.schema import InjectorEntry, LossEntry, Mode, Recipe, Runtime, StepEntry, Train
+from models.engine.recipes.slots import INJECTOR, LOSS, OPTIMIZER, SCORE
+from models.engine.recipes.types import SCHEDULE, check_arguments, construct, find_type
 
 PAGE = (Path(__file__).parents[2] / "docs/dl_art_school.md").read_text()
 SECTIONS = dict(re.findall(r"^## ([\w ]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))

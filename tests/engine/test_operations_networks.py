@@ -12,10 +12,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from models.engine.errors import UserError
-from models.engine.injectors import ForEach, Forward, Grey, Multiply, Networks, Noise, Select, Sum
+from models.engine.injecting.injectors import ForEach, Forward, Grey, Multiply, Networks, Noise, Select, Sum
 from models.engine.problems import Problems
+from models.engine.recipes.types import INJECTOR, construct
 from models.engine.state import State
-from models.engine.types import INJECTOR, construct
 from models.images.losses import L1
 
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from models.engine.errors import UserError
-from models.engine.injectors import Augment, Crop, Grey, Networks, Normalise, Orient, Pad, Resize
+from models.engine.injecting.injectors import Augment, Crop, Grey, Networks, Normalise, Orient, Pad, Resize
 from models.engine.problems import Problems
+from models.engine.recipes.types import INJECTOR, construct
 from models.engine.state import State
-from models.engine.types import INJECTOR, construct
 
 RANDOM = np.random.default_rng(0)
 

@@ -7,13 +7,13 @@ import toy
 from accelerate import Accelerator
 from torch import nn
 
-from models.engine.assemble import build_networks, build_steps, parameter_groups
 from models.engine.errors import UserError
-from models.engine.injectors import Networks
-from models.engine.optimizers import LAMB, LARS, objection
-from models.engine.schema import Group
+from models.engine.injecting.injectors import Networks
+from models.engine.recipes.assemble import build_networks, build_steps, parameter_groups
+from models.engine.recipes.schema import Group
 from models.engine.state import State
-from models.engine.stopwatch import Stopwatch
+from models.engine.training.optimizers import LAMB, LARS, objection
+from models.engine.training.stopwatch import Stopwatch
 
 SHAPES = [(4, 3, 2), (5,), (1,), (3, 3)]
 

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from models.engine.errors import UserError
-from models.engine.recipe import load_recipe
+from models.engine.recipes.recipe import load_recipe
 from stages import eval_dump, metrics, train
 
 DOCUMENT = Path(__file__).parents[2] / "docs/your_own_code.md"

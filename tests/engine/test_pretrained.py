@@ -8,7 +8,7 @@ import toy
 from safetensors.torch import load_file, save_file
 
 from models.engine.errors import UserError
-from models.engine.trainer import Trainer
+from models.engine.training.trainer import Trainer
 from models.engine.yaml12 import to_yaml
 from stages import eval_dump, train
 from stages.command import run as stage

@@ -1,20 +1,15 @@
 """Two processes in which gates and mixtures leave parameters without gradient, against one process."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import test_gates
 import test_mixtures
 import torch
 import toy
 from safetensors.torch import load_file
+from two_processes import run_in_two
 
-from models.engine.trainer import Trainer
+from models.engine.training.trainer import Trainer
 
-ROOT = Path(__file__).parents[2]
 FORWARD = test_gates.FORWARD
 SGD = test_gates.HEADS["steps.painter.optimizer"]
 STEADY = {"data.batch_size": 4, "train.ema": None, "train.steps": 11, "train.record_every": 1}
@@ -60,7 +55,7 @@ import sys
 from pathlib import Path
 import test_processes_gates, toy
 from accelerate import Accelerator
-from models.engine.trainer import Trainer
+from models.engine.training.trainer import Trainer
 Accelerator.end_training = lambda self: None  # several trainings, one group of processes
 for name, changes in test_processes_gates.RECIPES.items():
     Trainer(toy.checked(changes), Path(sys.argv[1]) / name).fit()
@@ -72,15 +67,7 @@ RECIPES = {"gated": GATED, "mixed": MIXED, "left out": LEFT_OUT, "shared": SHARE
 def two(tmp_path_factory):
     """The run folders of two processes."""
     folder = tmp_path_factory.mktemp("two")
-    (folder / "two.py").write_text(SCRIPT)
-    paths = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/engine")))
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"]
-    done = subprocess.run(
-        [*command, str(folder / "two.py"), str(folder)],
-        env=os.environ | {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1"},
-        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+    run_in_two(SCRIPT, folder)
     return folder
 
 

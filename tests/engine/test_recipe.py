@@ -5,7 +5,7 @@ import toy
 from toy import Path
 
 from models.engine.errors import UserError
-from models.engine.recipe import check_recipe, load_recipe, resolved
+from models.engine.recipes.recipe import check_recipe, load_recipe, resolved
 from models.engine.yaml12 import read_yaml, to_yaml
 
 MUON = {"type": "Muon", "lr": 0.01, "rest_lr": 0.01}
@@ -48,7 +48,7 @@ def test_the_toy_recipes_are_right():
         ({"losses.distance.weight": float("nan")}, "losses.distance.weight", "found nan; expected a finite number"),
         ({"losses.square.power": True}, "losses.square.power", "found True; expected a number"),
         ({"networks.painter.width": 3.0}, "networks.painter.width", "found 3.0; expected an integer"),
-        ({"train.precision": False}, "train.precision", "found False; expected 'no', 'fp16' or 'bf16'"),
+        ({"train.precision": False}, "train.precision", "found False; expected 'no', 'fp16', 'bf16' or 'fp8'"),
         ({"train.ema": {"decay": 1.0}}, "train.ema.decay", "found 1.0; expected less than 1"),
         ({"train.epochs": 2}, "train", "write either steps or epochs"),
         ({"train.steps": ...}, "train", "write either steps or epochs"),
@@ -197,8 +197,8 @@ def test_lists_become_the_tuples_that_a_type_asks_for():
     from torch import nn
 
     from models.engine.problems import Problems
-    from models.engine.slots import OPTIMIZER
-    from models.engine.types import construct
+    from models.engine.recipes.slots import OPTIMIZER
+    from models.engine.recipes.types import construct
 
     problems = Problems(Path("p"))
     adam = construct(

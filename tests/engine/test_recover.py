@@ -8,9 +8,9 @@ import torch
 import toy
 
 from models.engine.errors import UserError
-from models.engine.injectors import Injector
+from models.engine.injecting.injectors import Injector
 from models.engine.seeding import derive
-from models.engine.trainer import Trainer
+from models.engine.training.trainer import Trainer
 
 
 class Killed(BaseException):

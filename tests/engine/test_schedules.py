@@ -2,8 +2,10 @@ import numpy as np
 import pytest
 import toy
 
-from models.engine.advice import late_schedules
 from models.engine.problems import Problems
+from models.engine.recipes.advice import late_schedules
+from models.engine.recipes.schema import Declaration
+from models.engine.recipes.slots import build_schedule
 from models.engine.schedules import (
     Constant,
     Cosine,
@@ -17,9 +19,7 @@ from models.engine.schedules import (
     Step,
     WarmUp,
 )
-from models.engine.schema import Declaration
-from models.engine.slots import build_schedule
-from models.engine.steps import WeightedLoss
+from models.engine.training.steps import WeightedLoss
 
 STEPS = np.arange(0, 60)
 

@@ -3,8 +3,8 @@
 import pytest
 import toy
 
-from models.engine.snapshots import Snapshots, models_in, step_of
-from models.engine.trainer import Trainer
+from models.engine.training.snapshots import Snapshots, models_in, step_of
+from models.engine.training.trainer import Trainer
 
 CHANGES = {"runtime.samples": None, "runtime.timing": False, "runtime.log_every": 100, "train.evaluate_every": 12}
 

@@ -9,8 +9,9 @@ import torch
 import toy
 
 from models.engine.errors import UserError
-from models.engine.injectors import Injector
-from models.engine.trainer import Trainer
+from models.engine.injecting.injectors import Injector
+from models.engine.training.gradients import norms_of
+from models.engine.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
 SGD = {"type": "torch.optim.SGD", "lr": 0.1}
@@ -161,6 +162,16 @@ def test_memory_for_not_even_one_example(run):
 def test_without_being_asked_it_cuts_nothing(run):
     with pytest.raises(RuntimeError, match="CUDA out of memory"):
         trained(run, hungry(1) | {"train.find_batch_size": False}, kind=Parts)
+
+
+def test_a_norm_is_where_the_parameters_are():
+    for gradients in (False, True):
+        network = torch.nn.Linear(2, 1, device="meta")
+        if gradients:
+            network.weight.grad = torch.zeros_like(network.weight)
+        norm, own = norms_of({"network": list(network.parameters())})
+        assert norm.device == network.weight.device
+        assert list(own) == (["network"] if gradients else [])
 
 
 def test_gradient_norms_of_each_network(run):

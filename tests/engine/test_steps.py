@@ -8,16 +8,16 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from models.engine.assemble import parameter_groups
-from models.engine.gates import Gate
-from models.engine.injectors import Injector, Networks
+from models.engine.injecting.injectors import Injector, Networks
 from models.engine.losses import Loss
 from models.engine.modes import evaluating
+from models.engine.recipes.assemble import parameter_groups
+from models.engine.recipes.gates import Gate
+from models.engine.recipes.schema import Group
 from models.engine.schedules import Constant, Linear
-from models.engine.schema import Group
 from models.engine.state import State
-from models.engine.steps import PlacedInjector, Step, WeightedLoss
-from models.engine.stopwatch import Stopwatch
+from models.engine.training.steps import PlacedInjector, Step, WeightedLoss
+from models.engine.training.stopwatch import Stopwatch
 
 
 class Line(nn.Module):

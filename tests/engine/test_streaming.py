@@ -3,9 +3,9 @@ import threading
 import numpy as np
 import pytest
 
-from models.engine.injectors import Interpolate
-from models.engine.prediction import needed
-from models.engine.streaming import ahead, collated_with_photos, same_shapes
+from models.engine.evaluating.prediction import needed
+from models.engine.evaluating.streaming import ahead, collated_with_photos, same_shapes
+from models.engine.injecting.injectors import Interpolate
 
 
 def of_size(size, number):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from importlib.metadata import version
 
 import numpy as np
 import pytest
@@ -9,12 +10,12 @@ import torch
 import toy
 from torch.utils.data import default_collate
 
-from models.engine.batches import Loaders, TrainBatches
-from models.engine.checkpoint import load_weights, save_weights
 from models.engine.errors import UserError
 from models.engine.losses import Loss
 from models.engine.seeding import generator, seed_here
-from models.engine.trainer import Trainer
+from models.engine.training.batches import Loaders, TrainBatches
+from models.engine.training.checkpoint import load_weights, save_weights
+from models.engine.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
 
@@ -322,7 +323,7 @@ def test_outputs_are_these(reference):
         "history/train.csv", "history/validation.csv", "model/made_by.json", "model/painter.safetensors",
         "model/recipe.yaml",
     ]  # fmt: skip
-    assert set(json.loads(reference["model/made_by.json"])) == {"code", "data", "packages", "processes", "start"}
+    assert set(json.loads(reference["model/made_by.json"])) == {"code", "data", "packages", "start"}
 
 
 @pytest.mark.parametrize("every", [1, 4, None])
@@ -390,7 +391,7 @@ def test_the_live_log(run):
     )
     first, *lines = [json.loads(line) for line in (run / "live" / "log.jsonl").read_text().splitlines()]
     assert set(first["process"]) == {"command", "host", "packages", "commit", "changed_files"}
-    assert first["process"]["packages"]["torch"] == torch.__version__
+    assert first["process"]["packages"]["torch"] == version("torch")  # not always torch.__version__, which names CUDA
     assert [line["step"] for line in lines] == [5, 10, 12]
     expected = {"train.distance", "train.total", "weight.square", "lr.painter", "validation.square", "validation.total"}
     expected |= {"images_per_second", "seconds.data", "seconds.forward", "seconds.backward", "seconds.optimizer"}

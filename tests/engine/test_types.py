@@ -3,12 +3,12 @@ import toy
 
 from models.engine.errors import UserError
 from models.engine.examples import Examples
-from models.engine.injectors import Forward
+from models.engine.injecting.injectors import Forward
 from models.engine.losses import Loss
 from models.engine.problems import Problems
+from models.engine.recipes.slots import DATASET, INJECTOR, LOSS, NETWORK
+from models.engine.recipes.types import SCHEDULE, construct, find_type
 from models.engine.schedules import Linear, WarmUp
-from models.engine.slots import DATASET, INJECTOR, LOSS, NETWORK
-from models.engine.types import SCHEDULE, construct, find_type
 
 
 @pytest.fixture

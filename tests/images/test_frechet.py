@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from scipy.linalg import sqrtm
 
-from models.engine.dump import Dump, write_value
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Dump, write_value
 from models.engine.scores import Bootstrap
 from models.images import features, vgg
 from models.images.features import random_features

@@ -7,7 +7,7 @@ import pytest
 
 from models.engine.errors import UserError
 from models.engine.problems import Problems
-from models.engine.types import check_arguments
+from models.engine.recipes.types import check_arguments
 from models.images.augmentation import Augmentation
 from models.images.pairs import ImagePairs, normalised, resized
 

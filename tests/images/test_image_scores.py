@@ -10,8 +10,8 @@ from skimage.color import rgb2ycbcr
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from torch import Tensor
 
-from models.engine.dump import Dump, write_value
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Dump, write_value
 from models.engine.scores import Bootstrap
 from models.images.scores import Fidelity, MeanLosses, Times, l1, l1_masked, luma, ms_ssim, psnr, scales_of, ssim
 

@@ -8,7 +8,7 @@ import torch
 
 from models.engine.losses import Loss
 from models.engine.problems import Problems
-from models.engine.types import Slot, construct
+from models.engine.recipes.types import Slot, construct
 from models.images import L1, L2, Charbonnier, Cosine, Direct, FocalFrequency, SmoothL1, TotalVariation
 from models.images.losses import leaves
 
@@ -171,6 +171,8 @@ def test_a_mask_that_does_not_fit():
         ({"type": "images.Charbonnier", "epsilon": -1.0}, "epsilon -1.0: a number above 0"),
         ({"type": "images.FocalFrequency", "alpha": -1.0}, "alpha -1.0: an exponent"),
         ({"type": "images.L1", "leaf_weights": {"a": 0.0}}, "one of them above 0"),
+        ({"type": "images.L1", "background": -1.0}, "background -1.0: a weight of 0 or more is needed"),
+        ({"type": "images.L1", "background": float("inf")}, "background inf: a weight"),
         ({"type": "images.L1", "leaf_weights": [1.0, -1.0]}, "weights of 0 or more"),
         ({"type": "images.L1", "leaf_weights": "relu1"}, "leaf_weights: found 'relu1'"),
         ({"type": "images.SmoothL1"}, "beta: missing"),

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor
 
-from models.engine.dump import Dump, write_value
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Dump, write_value
 from models.engine.scores import Bootstrap
 from models.images import vgg
 from models.images.perceptual_distance import PerceptualDistance, last_layers, perceptual_distance

@@ -12,7 +12,7 @@ import toy_pairs
 from torch.utils.data import default_collate
 
 from models.engine.errors import UserError
-from models.engine.trainer import Trainer
+from models.engine.training.trainer import Trainer
 from recipes import pix2pix_by_hand
 
 OBJECTIVES = {

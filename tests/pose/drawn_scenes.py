@@ -7,8 +7,8 @@ import cv2
 import numpy as np
 import toy
 
-from models.engine.recipe import check_recipe
-from models.engine.schema import Recipe
+from models.engine.recipes.recipe import check_recipe
+from models.engine.recipes.schema import Recipe
 from models.engine.yaml12 import read_yaml
 from models.people.coco import KEYPOINTS
 from models.people.skeletons import COCO

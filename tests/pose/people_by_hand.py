@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from models.engine.dump import Dump, RecordsFile, Table, write_value
+from models.engine.evaluating.dump import Dump, RecordsFile, Table, write_value
 
 SIGMA = 0.1
 SIGMAS = (SIGMA, SIGMA)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.engine.injectors import Networks
+from models.engine.injecting.injectors import Networks
 from models.engine.state import State
 from models.people.skeletons import COCO
 from models.pose.annotations import Annotations

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from models.engine.errors import UserError
-from models.engine.trainer import Trainer
+from models.engine.training.trainer import Trainer
 from models.pose.networks import PoseNetwork
 
 LAWS = {"Paper2019": "linear", "BceLaplace11": "exp", "BceLaplace12": "softplus"}

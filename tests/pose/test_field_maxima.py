@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.engine.dump import Dump, Table, write_value
 from models.engine.errors import UserError
+from models.engine.evaluating.dump import Dump, Table, write_value
 from models.engine.scores import Bootstrap
 from models.pose.scores import FieldMaxima, maxima
 
@@ -63,7 +63,7 @@ def test_no_image_with_one_person(tmp_path):
 
 
 def test_field_pictures_show_target_and_prediction():
-    from models.engine.injectors import Networks
+    from models.engine.injecting.injectors import Networks
     from models.engine.state import State
     from models.pose import FieldPictures
 

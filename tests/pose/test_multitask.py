@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.engine.injectors import Forward, Networks
+from models.engine.injecting.injectors import Forward, Networks
 from models.engine.state import State
 from models.pose.losses import Composite
 from models.pose.multitask import TaskWeights, task_weighted

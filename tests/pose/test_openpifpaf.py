@@ -13,10 +13,10 @@ import toy
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from models.engine.assemble import build_networks
-from models.engine.checkpoint import load_start, load_weights
 from models.engine.errors import UserError
-from models.engine.recipe import check_recipe
+from models.engine.recipes.assemble import build_networks
+from models.engine.recipes.recipe import check_recipe
+from models.engine.training.checkpoint import load_start, load_weights
 from models.engine.yaml12 import read_yaml, to_yaml
 from models.pose.inert_pickle import read_inert
 from models.pose.networks import BACKBONES, PoseNetwork

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 import torch
 
-from models.engine.injectors import Networks
+from models.engine.injecting.injectors import Networks
 from models.engine.inputs import Photo
 from models.engine.problems import Problems
-from models.engine.slots import INJECTOR
+from models.engine.recipes.slots import INJECTOR
+from models.engine.recipes.types import construct
 from models.engine.state import State
-from models.engine.types import construct
 from models.pose.injectors import PhotoOverlays
 from models.pose.overlays import OverlayStyle
 from models.pose.photos import Photos

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from models.engine.curves import panels
-from models.engine.log_plots import read_log, total_loss
+from models.engine.plots.curves import panels
+from models.engine.plots.log_plots import read_log, total_loss
 from stages.command import run
 from stages.plot_logs import main
 

@@ -11,9 +11,9 @@ import toy
 import toy_pairs
 import toy_photos
 
-from models.engine.assemble import build_networks
-from models.engine.checkpoint import write_model
 from models.engine.errors import UserError
+from models.engine.recipes.assemble import build_networks
+from models.engine.training.checkpoint import write_model
 from models.engine.yaml12 import read_yaml, to_yaml
 from stages.command import run
 from stages.predict import main

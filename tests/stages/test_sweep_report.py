@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from models.engine.errors import UserError
-from models.engine.sweeps import read_sweep, table_of
+from models.engine.plots.sweeps import read_sweep, table_of
 from stages.sweep_report import main
 
 L1, COUNT = "metrics/vunet.json:reconstruction.l1.value", "metrics/vunet.json:reconstruction.images"

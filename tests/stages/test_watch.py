@@ -14,8 +14,8 @@ import pytest
 import toy
 
 from models.engine.errors import UserError
-from models.engine.evaluations import append_row, draw_evaluations, read_rows
-from models.engine.trainer import Trainer
+from models.engine.evaluating.evaluations import append_row, draw_evaluations, read_rows
+from models.engine.training.trainer import Trainer
 from models.engine.yaml12 import to_yaml
 from stages import eval_dump
 from stages.command import run as run_stage

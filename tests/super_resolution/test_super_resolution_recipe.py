@@ -10,7 +10,7 @@ import toy
 from torch.utils.data import default_collate
 
 from models.engine.modes import evaluating
-from models.engine.trainer import Trainer
+from models.engine.training.trainer import Trainer
 from models.engine.yaml12 import read_yaml
 
 RECIPE = Path(__file__).parents[2] / "recipes/super_resolution.yaml"

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import torch
 
-from models.engine.dump import Dump, write_value
+from models.engine.evaluating.dump import Dump, write_value
 from models.engine.scores import Bootstrap
 from models.vunet.scores import ClothesColour, correlation, mean_colour
 

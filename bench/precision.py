@@ -1,0 +1,155 @@
+"""A training step of each recipe at its paper's size in float32, bfloat16 and float16: time, memory, and what it learns.
+
+Sizes, widths, batches and optimizers are the papers', put into the recipes by keys; weights of losses and augmentation stay
+the recipes'. Perceptual losses are on where papers have them, of random weights: time and memory are the same. Each cell
+runs in a process of its own: the curves' training first (`--steps`, the first batches of the data, the same for all
+precisions), which also finds the scales of float16; then steps on one batch, timed without the data pipeline. `skipped` are
+updates left out in search of a scale; `loss` is the weighted total over the last tenth of the training, over that of
+float32. Memory is the allocator's peak on a GPU, resident on a CPU. Convolutions in float32 are those of PyTorch's
+defaults, on a GPU TF32 in cuDNN.
+
+`python -m bench.precision [--cases vunet pose] [--precisions no bf16 fp16] [--steps 200] [--curves FILE.png]`, after
+`dvc repro prepare@people prepare@pairs`. Without a GPU: `--small`, tiny networks and no fp16; its figures mean nothing but
+that the bench works.
+"""
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+
+from bench.paper_sizes import CASES, Case
+from bench.table import SECONDS, seconds, show
+from models.engine.plots.curves import draw_losses, losses_of
+from models.engine.recipes.overrides import overridden
+from models.engine.recipes.recipe import check_recipe
+from models.engine.recipes.schema import Recipe
+from models.engine.training.checkpoint import to_device
+from models.engine.training.trainer import Trainer
+from models.engine.yaml12 import read_yaml
+
+PRECISIONS = ("no", "bf16", "fp16")
+SECTIONS = tuple(Recipe.model_fields)
+
+
+def recipe(case: Case, precision: str, steps: int, *, small: bool) -> Recipe:
+    """Return a case's recipe for a training of so many steps without records of anything but its losses."""
+    asked = [
+        *case.paper, *(case.small if small else []), f'train.precision="{precision}"', f"train.steps={steps}",
+        f"train.evaluate_every={steps}", "train.record_every=1", "runtime.trackers=[]", "runtime.progress=false",
+        f"runtime.checkpoint_every={steps}", f"runtime.log_every={steps}", "runtime.samples=null", "runtime.scores=null",
+    ]  # fmt: skip
+    return check_recipe(overridden(read_yaml(case.recipe), asked, SECTIONS), case.recipe)
+
+
+def measure(name: str, precision: str, steps: int, folder: Path, *, small: bool) -> dict[str, Any]:
+    """Train, leaving the history in `folder`, then time a step in this process."""
+    trainer = Trainer(recipe(CASES[name], precision, steps, small=small), folder)
+    trainer.fit()
+    device = trainer.accelerator.device
+    batch = to_device(next(iter(trainer.loaders.train(0))), device)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+
+    def step() -> None:
+        trainer.train_op(batch)
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    time = seconds(step, at_least=10, budget=0 if small else 3 * SECONDS)
+    resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else resident
+    history = pd.DataFrame(trainer.history.train)
+    totals = history.filter(regex=r"^[^.]+\.weighted$")
+    return {
+        "seconds": time,
+        "peak": peak,
+        "batch": trainer.recipe.data.batch_size,
+        "skipped": int(history.filter(regex=r"\.skipped$").sum().sum()),
+        "loss": float(totals.tail(max(1, steps // 10)).sum(axis=1).mean()),
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else "CPU",
+    }
+
+
+def cell(name: str, precision: str, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Measure in a new process."""
+    command = [
+        sys.executable,
+        "-m",
+        "bench.precision",
+        "--cell",
+        name,
+        precision,
+        str(folder),
+        "--steps",
+        str(given.steps),
+    ]
+    done = subprocess.run(
+        [*command, *(["--small"] if given.small else [])], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def draw(folders: dict[tuple[str, str], Path], path: Path) -> None:
+    """Draw the losses of all cases, a line for each precision."""
+    runs: dict[str, pd.DataFrame] = {}
+    for (name, precision), folder in folders.items():
+        history = pd.read_csv(folder / "history/train.csv")
+        kept = [f"{loss}.{what}" for loss in losses_of(history) for what in ("raw", "weight")]
+        found = history[["step", *kept]].rename(columns={column: f"{name}: {column}" for column in kept})
+        runs[precision] = runs[precision].merge(found, on="step") if precision in runs else found
+    none = pd.DataFrame({"step": []})
+    draw_losses({precision: (history, none) for precision, history in runs.items()}, path)
+
+
+def main() -> None:
+    """Print the table; with --curves also draw."""
+    parser = argparse.ArgumentParser(prog="python -m bench.precision")
+    parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--precisions", nargs="+", default=list(PRECISIONS), choices=list(PRECISIONS))
+    parser.add_argument("--steps", type=int, default=200, help="of the training that curves show")
+    parser.add_argument(
+        "--small", action="store_true", help="tiny networks: to see that it works, on a CPU without fp16"
+    )
+    parser.add_argument("--curves", type=Path, metavar="FILE")
+    parser.add_argument("--cell", nargs=3, metavar=("CASE", "PRECISION", "FOLDER"), help="measure one, print JSON")
+    given = parser.parse_args()
+    if given.cell:
+        name, precision, folder = given.cell
+        print(json.dumps(measure(name, precision, given.steps, Path(folder), small=given.small)))
+        return
+    precisions = [p for p in given.precisions if p != "fp16" or torch.accelerator.is_available()]
+    head = ["batch", "precision", "ms/step", "images/s", "to no", "MiB", "to no", "skipped", "loss to no", "device"]
+    rows: list[list[object]] = [["", *head]]
+    folders: dict[tuple[str, str], Path] = {}
+    with tempfile.TemporaryDirectory() as temporary:
+        for number, name in enumerate(given.cases):
+            base: dict[str, Any] = {}
+            for precision in precisions:
+                folders[name, precision] = Path(temporary) / f"{number}-{precision}"
+                found = cell(name, precision, given, folders[name, precision])
+                base = base or found
+                fast, memory = base["seconds"] / found["seconds"], found["peak"] / base["peak"]
+                measured = [
+                    found["seconds"] * 1e3,
+                    found["batch"] / found["seconds"],
+                    fast,
+                    found["peak"] / 2**20,
+                    memory,
+                ]
+                learned = [found["skipped"], found["loss"] / base["loss"], found["device"]]
+                rows.append([name, found["batch"], precision, *measured, *learned])
+        if given.curves:
+            draw(folders, given.curves)
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()

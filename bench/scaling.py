@@ -1,0 +1,250 @@
+"""Strong scaling of a training step, and what processes say to each other in it; or an estimate for up to 64 GPUs.
+
+Each recipe trains on one fixed batch of its size, of which every process has its share, by the engine: with shared batch
+normalisation, checks and records. `speed-up` is to one process with all threads, `to one` to one with as many as each of
+several has. Rounds go through all rows in turn; medians. CPU time is that of all processes and threads. On a machine that
+others use, only rows with one thread each tell something: threads that wait for a preempted one spin.
+
+`calls` and `MB` are the collectives of a step and what one process hands over in them. They are timed in further steps,
+after a barrier: `wait` is the time in barriers (the slowest process, and the barrier itself), `move` that in the
+collectives, `share` is move over the step without barriers. `average` is `gradients.average` alone, copies included, on
+the gradients of all steps, and GB/s their bytes over that.
+
+Without GPUs processes are joined by gloo. With GPUs the same command uses one a process and nccl; that was not run yet.
+
+`python -m bench.scaling [--processes 2] [--rounds 3] [--steps 10]`, after `dvc repro prepare@people prepare@pairs`.
+`python -m bench.scaling --estimate [--step-ms pose=120 'pix2pix, batch 1=9']`: bench/scaling_estimate.py, docs/scaling.md.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from bench import scaling_estimate
+from bench.table import show
+from models.engine.recipes.recipe import check_recipe
+from models.engine.training.checkpoint import to_device
+from models.engine.training.gradients import average
+from models.engine.training.trainer import Trainer
+from models.engine.yaml12 import read_yaml
+
+RECIPES = {
+    "vunet": Path("params.yaml"),
+    "pix2pix": Path("recipes/pix2pix.yaml"),
+    "pose": Path("recipes/pose.yaml"),
+    "super_resolution": Path("recipes/super_resolution.yaml"),
+}
+COLLECTIVES = ("all_reduce", "broadcast", "all_gather", "all_gather_into_tensor")
+WARM_UP = 3  # steps that are not timed
+Cell = tuple[int, int]  # processes, threads of each
+
+
+@dataclass(frozen=True)
+class Work:
+    """A training on one fixed batch: `step` takes an iteration, `trainer` is what does it."""
+
+    trainer: Trainer
+    step: Callable[[], object]
+
+    def results(self) -> Iterable[Tensor]:
+        """Return the parameters of all networks, each (...)."""
+        return [p for network in self.trainer.networks.live.values() for p in network.parameters()]
+
+
+class Quiet:
+    """Stands in for the progress bar."""
+
+    def advance(self) -> None:
+        """Called after each iteration."""
+
+
+@dataclass
+class Meter:
+    """Seconds, calls and bytes of collectives, added up."""
+
+    waits: float = 0.0
+    moves: float = 0.0
+    calls: int = 0
+    bytes: int = 0
+
+    def timed(self, collective: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a collective that starts where all processes have come to it, and is noted."""
+
+        def call(*arguments: Any, **keywords: Any) -> Any:
+            times = [now()]
+            dist.barrier()
+            times.append(now())
+            work = collective(*arguments, **keywords)
+            if work is not None:  # one that was to run by itself
+                work.wait()
+            times.append(now())
+            self.waits += times[1] - times[0]
+            self.moves += times[2] - times[1]
+            self.calls += 1
+            self.bytes += max(one.nbytes for one in (*arguments, *keywords.values()) if isinstance(one, Tensor))
+            return work
+
+        return call
+
+    @contextmanager
+    def on(self) -> Iterator[None]:
+        """Inside, collectives are noted."""
+        with ExitStack() as stack:
+            for name in COLLECTIVES:
+                stack.enter_context(patch.object(dist, name, self.timed(getattr(dist, name))))
+            yield
+
+
+def now() -> float:
+    """Return the time in seconds, once a GPU has done what it was given."""
+    if torch.accelerator.is_available():
+        torch.accelerator.synchronize()
+    return time.perf_counter()
+
+
+def start(name: str, folder: Path) -> Work:
+    """Return the training of a recipe in its last quarter, where every step runs; it writes into `folder`."""
+    content = read_yaml(RECIPES[name])
+    content["runtime"] |= {"trackers": [], "progress": False, "workers": 0}
+    trainer = Trainer(check_recipe(content, RECIPES[name]), folder)
+    trainer.reporter = Quiet()  # type: ignore[assignment]
+    trainer._due = lambda every: False  # type: ignore[method-assign]  # cadences are not part of the step
+    trainer.iteration = trainer.last * 3 // 4
+    batch = to_device(next(iter(trainer.loaders.train(0))), trainer.accelerator.device)
+    return Work(trainer, lambda: trainer.iterate(batch, 1))
+
+
+def repeated(call: Callable[[], object], times: int) -> tuple[float, float]:
+    """Return wall and CPU seconds of a call in this process."""
+    if dist.is_initialized():
+        dist.barrier()
+    wall, cpu = now(), time.process_time()
+    for _ in range(times):
+        call()
+    return (now() - wall) / times, (time.process_time() - cpu) / times
+
+
+def measure(name: str, steps: int, folder: Path) -> dict[str, float]:
+    """Return the figures of a step of a recipe, as process 0 sees them: seconds, bytes, calls."""
+    work = start(name, folder)
+    repeated(work.step, WARM_UP)
+    wall, cpu = repeated(work.step, steps)
+    found = {"wall": wall, "cpu": cpu}
+    if not dist.is_initialized():
+        return found
+    accelerator, meter = work.trainer.accelerator, Meter()
+    found["cpu"] = float(accelerator.reduce(torch.tensor(cpu, device=accelerator.device), "sum"))
+    with meter.on():
+        repeated(work.step, steps)
+    for one in ("waits", "moves", "calls", "bytes"):
+        found[one] = getattr(meter, one) / steps
+    groups = [step.parameters for step in work.trainer.steps.values()]
+    for parameter in (p for group in groups for p in group):
+        parameter.grad = torch.ones_like(parameter)
+
+    def averaged() -> None:
+        for group in groups:
+            average(group, accelerator)
+
+    found["average"], _ = repeated(averaged, steps)
+    found["gradients"] = sum(p.numel() * p.element_size() for group in groups for p in group)
+    return found
+
+
+def run_cell(names: list[str], steps: int) -> None:
+    """Measure recipes in this process, one of several or alone; the first prints JSON."""
+    found = {}
+    for name in names:
+        with tempfile.TemporaryDirectory() as folder:
+            found[name] = measure(name, steps, Path(folder))
+    if not dist.is_initialized() or dist.get_rank() == 0:
+        print(json.dumps(found), flush=True)
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def cell(place: Cell, names: list[str], steps: int) -> dict[str, dict[str, float]]:
+    """Measure recipes by new processes."""
+    processes, threads = place
+    joined = ["torch.distributed.run", "--standalone", "--nproc_per_node", f"{processes}", "-m"]
+    command = [
+        sys.executable,
+        "-m",
+        *(joined if processes > 1 else []),
+        "bench.scaling",
+        "--cell",
+        "--steps",
+        f"{steps}",
+    ]
+    environment = os.environ | {"OMP_NUM_THREADS": f"{threads}"}
+    done = subprocess.run(
+        [*command, "--recipes", *names], env=environment, check=True, stdout=subprocess.PIPE, text=True
+    )
+    return dict(json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{"))))
+
+
+def rows_of(name: str, found: dict[Cell, list[dict[str, float]]]) -> Iterator[list[object]]:
+    """Yield a row for each number of processes and threads."""
+    bases = [next(iter(found.values())), found[1, next(reversed(found))[1]]]
+    for (processes, threads), rounds in found.items():
+        middle = {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}
+        faster = [statistics.median(b["wall"] / f["wall"] for f, b in zip(rounds, base, strict=True)) for base in bases]
+        row: list[object] = [name, processes, threads, middle["wall"] * 1e3, middle["cpu"] * 1e3, *faster]
+        if processes > 1:
+            share = statistics.median(one["moves"] / one["wall"] for one in rounds)
+            row += [round(middle["calls"]), middle["bytes"] / 1e6, middle["waits"] * 1e3, middle["moves"] * 1e3, share]
+            row += [middle["average"] * 1e3, middle["gradients"] / middle["average"] / 1e9]
+        yield row + [""] * (14 - len(row))
+
+
+def main() -> None:
+    """Print the measured table, or the estimate."""
+    parser = argparse.ArgumentParser(prog="python -m bench.scaling")
+    parser.add_argument("--processes", type=int, default=torch.accelerator.device_count() or 2)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=10, help="measured in each row and round")
+    parser.add_argument("--recipes", nargs="+", default=list(RECIPES), choices=list(RECIPES))
+    parser.add_argument("--cell", action="store_true", help="measure in this process, print JSON")
+    parser.add_argument("--estimate", action="store_true", help="for 8 to 64 GPUs, from FLOPs and link speeds")
+    parser.add_argument(
+        "--step-ms", nargs="*", default=[], metavar="RECIPE=MS", help="measured on one GPU, paper's size"
+    )
+    given = parser.parse_args()
+    if given.cell:
+        run_cell(given.recipes, given.steps)
+        return
+    if given.estimate:
+        measured = {name: float(ms) / 1e3 for name, ms in (one.rsplit("=", 1) for one in given.step_ms)}
+        scaling_estimate.main(measured)
+        return
+    cores = len(os.sched_getaffinity(0))
+    each = max(1, cores // given.processes)
+    places: list[Cell] = list(dict.fromkeys([(1, cores), (1, each), (given.processes, each)]))
+    found: dict[Cell, list[dict[str, dict[str, float]]]] = {place: [] for place in places}
+    for turn in range(given.rounds):
+        for place in places[:: 1 if turn % 2 == 0 else -1]:
+            found[place].append(cell(place, given.recipes, given.steps))
+    head = ["recipe", "processes", "threads", "ms/step", "CPU ms", "speed-up", "to one", "calls", "MB", "wait ms"]
+    rows: list[list[object]] = [[*head, "move ms", "share", "average ms", "GB/s"]]
+    for name in given.recipes:
+        rows += rows_of(name, {place: [one[name] for one in rounds] for place, rounds in found.items()})
+    show(rows)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A recipe as a picture: its data flow, shapes, costs."""

@@ -1,0 +1,1 @@
+"""What trained networks give: dumps, their figures, predictions."""

@@ -1,0 +1,1 @@
+"""What adds names to the state: the engine's injectors."""

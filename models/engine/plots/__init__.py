@@ -1,0 +1,1 @@
+"""Pictures of histories, runs and sweeps."""

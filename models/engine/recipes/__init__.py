@@ -1,0 +1,1 @@
+"""A recipe as text and as objects: its form, its checks, what its types name."""

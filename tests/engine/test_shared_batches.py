@@ -1,0 +1,102 @@
+"""What two processes compute over a batch that they share, against the same over the whole batch in one process."""
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+from two_processes import run_in_two
+
+from models.engine.injecting.arrangement import Roll
+from models.engine.processes import together
+from models.engine.training.batch_norm import SharedBatchNorm, share_batch_norms
+from models.images import Adversarial
+
+
+def network():
+    torch.manual_seed(1)
+    kinds = [nn.Conv2d(3, 6, 3, bias=False), nn.BatchNorm2d(6, momentum=0.3), nn.ReLU(), nn.Conv2d(6, 4, 3)]
+    built = nn.Sequential(*kinds, nn.BatchNorm2d(4, affine=False, momentum=None)).double()
+    nn.init.uniform_(built[1].weight)
+    return built
+
+
+def images():
+    return torch.randn(8, 3, 9, 9, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * 3 + 1
+
+
+LOSSES = {
+    "norm": lambda net, x: net(x).square().flatten(1).mean(dim=1),
+    "rolled": lambda net, x: (net(x) * Roll({"a": "b"}, 3).compute([x[:, :1, 4:, 4:]], 0)[0]).flatten(1).sum(dim=1),
+    "relativistic": lambda net, x: Adversarial(kind="relativistic_average", role="generator", target="real")(
+        logits=net(x)[:, :1], opposite=net(x.flip(-1))[:, :1]
+    ),
+    "penalty": lambda net, x: slope(net, x),  # differentiated twice, through the shared statistics
+}
+
+
+def slope(net, x):
+    points = x.clone().requires_grad_()
+    (found,) = torch.autograd.grad(net(points).square().mean(dim=(1, 2, 3)).sum(), points, create_graph=True)
+    return found.flatten(1).norm(dim=1)
+
+
+def outcome(name, share=slice(None)):
+    """Return loss values, gradients of their mean, buffers after two passes."""
+    net = network()
+    if share != slice(None):
+        share_batch_norms(net)
+    found = {}
+    for _ in range(2):
+        net.zero_grad()
+        found["values"] = LOSSES[name](net, images()[share])
+        found["values"].mean().backward()
+    found |= {f"gradient.{key}": value.grad for key, value in net.named_parameters()}
+    return found | {f"buffer.{key}": value.double() for key, value in net.named_buffers()}
+
+
+SCRIPT = """
+import sys
+import torch.distributed as dist
+from safetensors.torch import save_file
+import test_shared_batches as t
+from models.engine.processes import together
+dist.init_process_group("gloo")
+rank = dist.get_rank()
+with together(rank, 2):
+    for name in t.LOSSES:
+        found = t.outcome(name, slice(rank, None, 2))
+        save_file({key: value.detach().contiguous() for key, value in found.items()}, f"{sys.argv[1]}/{name}-{rank}.safetensors")
+dist.destroy_process_group()
+"""
+
+
+@pytest.fixture(scope="module")
+def shares(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("shares")
+    run_in_two(SCRIPT, folder)
+    return folder
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_two_shares_make_the_whole(name, shares):
+    ranks = [load_file(shares / f"{name}-{rank}.safetensors") for rank in range(2)]
+    for key, whole in outcome(name).items():
+        own = [rank[key] for rank in ranks]
+        # what a step does with gradients: their mean over processes; buffers are alike
+        found = torch.stack(own, dim=1).flatten() if key == "values" else torch.stack(own).mean(dim=0)
+        torch.testing.assert_close(
+            found, whole.detach(), rtol=1e-9, atol=1e-12, msg=lambda text, key=key: f"{key}: {text}"
+        )
+
+
+def test_alone_it_is_the_usual_batch_norm():
+    plain, shared = network(), network()
+    share_batch_norms(shared)
+    assert type(shared[1]) is SharedBatchNorm
+    assert plain.state_dict().keys() == shared.state_dict().keys()
+    assert torch.equal(plain(images()), shared(images()))
+    alone = torch.nn.BatchNorm2d(3)
+    share_batch_norms(alone)
+    assert type(alone) is SharedBatchNorm
+    with together(0, 2):  # evaluation meets nobody
+        assert torch.equal(plain.eval()(images()), shared.eval()(images()))

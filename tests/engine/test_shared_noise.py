@@ -1,0 +1,101 @@
+"""What two processes draw, put together, is what one process draws: no collective is needed, so one process plays both."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from models.engine.processes import current_share, together
+from models.engine.training.shared_noise import shared_noise
+
+WHOLE, SEED = 8, 5
+
+
+def joined(draw, processes, instances=WHOLE):
+    """Return what `processes` processes draw of a batch, in the order of the batch."""
+    own = instances // processes
+    parts = []
+    for process in range(processes):
+        torch.manual_seed(100 + process)  # each process' own generator, which must not matter
+        with together(process, processes), shared_noise(SEED, {own}):
+            parts.append(draw(own))
+    return torch.stack(parts, dim=1).flatten(0, 1)
+
+
+def alone(draw):
+    torch.manual_seed(SEED)
+    return draw(WHOLE)
+
+
+DRAWS = {
+    "randn": lambda n: torch.randn(n, 3, 5),
+    "randn_like": lambda n: torch.randn_like(torch.empty(n, 33)),
+    "rand with a list": lambda n: torch.rand([n, 1, 1, 1]),
+    "rand_like": lambda n: torch.rand_like(torch.zeros(n, 2, dtype=torch.float64)),
+    "randint": lambda n: torch.randint(7, (n,)),
+    "randint from": lambda n: torch.randint(3, 9, (n, 4)),
+    "randint keywords": lambda n: torch.randint(low=3, high=9, size=(n, 4)),
+    "randint_like": lambda n: torch.randint_like(torch.zeros(n, 4), 2, 10),
+    "in place": lambda n: torch.empty(n, 17).normal_(1.0, 2.0),
+    "uniform in place": lambda n: torch.empty(n, 17).uniform_(-1, 1),
+    "bernoulli in place": lambda n: torch.empty(n, 17).bernoulli_(0.3),
+    "dropout": lambda n: F.dropout(torch.ones(n, 4, 6, 6), 0.25),
+    "dropout of maps": lambda n: torch.nn.Dropout2d(0.5)(torch.ones(n, 4, 6, 6)),
+    "channels last": lambda n: torch.randn_like(torch.empty(n, 4, 6, 6).to(memory_format=torch.channels_last)),
+    "one after another": lambda n: torch.cat([torch.randn(n, 3), torch.rand(n, 2), torch.randn(n, 1)], dim=1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("name", DRAWS)
+def test_processes_together_draw_what_one_draws(name, processes):
+    torch.testing.assert_close(joined(DRAWS[name], processes), alone(DRAWS[name]), rtol=0, atol=0)
+
+
+def test_dropout_keeps_the_mean_and_passes_gradients_through_its_mask():
+    x = torch.ones(2000, 10, requires_grad=True)
+    with together(1, 2), shared_noise(SEED, {2000}):
+        y = F.dropout(x, 0.2)
+    y.sum().backward()
+    assert set(y.unique().tolist()) == {0.0, 1.25}
+    assert torch.equal(x.grad, y.detach())
+    assert y.mean().item() == pytest.approx(1.0, abs=0.02)  # 4 standard errors are 0.014
+
+
+def test_joined_batches_share_each_half():
+    """A discriminator that judges real and fake in one call: 2 n instances, of which the first n are real."""
+
+    def judged(own):
+        return torch.randn(2 * own, 3).unflatten(0, (2, own)).transpose(0, 1)
+
+    torch.testing.assert_close(joined(judged, 2), alone(judged), rtol=0, atol=0)
+
+
+def test_what_is_no_batch_is_drawn_once_for_all():
+    draws = []
+    for process in range(2):
+        with together(process, 2), shared_noise(SEED, {4}):
+            draws.append((torch.rand(3), torch.rand(()), torch.randint(100, (1,))))
+    for first, second in zip(*draws, strict=True):
+        assert torch.equal(first, second)
+
+
+def test_instances_of_different_processes_differ():
+    shares = joined(lambda n: torch.randn(n, 50), 2)
+    assert len({tuple(row) for row in shares.tolist()}) == WHOLE
+
+
+def test_a_generator_of_ones_own_is_left_alone():
+    own = torch.Generator().manual_seed(3)
+    with together(1, 2), shared_noise(SEED, {4}):
+        found = torch.randn(4, 2, generator=own)
+    assert torch.equal(found, torch.randn(4, 2, generator=torch.Generator().manual_seed(3)))
+
+
+def test_outside_nothing_is_shared():
+    with together(0, 1):
+        assert current_share() is None
+        torch.manual_seed(SEED)
+        with shared_noise(SEED, {4}):
+            found = torch.randn(4)
+    assert torch.equal(found, alone(lambda n: torch.randn(4)))
+    assert current_share() is None

@@ -1,0 +1,169 @@
+"""Results shared through a remote: a second clone has everything without training; what is wrong is said."""
+
+import json
+import logging
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import boto3
+import pytest
+import requests
+from moto.server import ThreadedMotoServer
+
+from pipeline.project import Project
+from pipeline.test_dag import ran
+
+pytestmark = pytest.mark.pipeline
+BUCKET = "results"
+
+
+@dataclass
+class Remote:
+    """Where results are pushed to, and the options of it that each clone sets for itself."""
+
+    url: str
+    options: dict[str, str] = field(default_factory=dict)
+
+    def set_in(self, project: Project, **options: str) -> None:
+        """Set the address, which git keeps, and the options, which it does not."""
+        project.run("dvc", "remote", "add", "--force", "--default", "store", options.pop("url", self.url))
+        for name, value in (self.options | options).items():
+            project.run("dvc", "remote", "modify", "--local", "store", name, value)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """The address of an S3-compatible server on this machine."""
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # it would write a line a request
+    started = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    started.start()
+    host, port = started.get_host_and_port()
+    yield f"http://{host}:{port}"
+    started.stop()
+
+
+@pytest.fixture
+def s3(server: str) -> Remote:
+    """A bucket, and the keys of the one user who may use it; other keys are refused."""
+    requests.post(f"{server}/moto-api/reset-auth", data=b"inf", timeout=60)
+    requests.post(f"{server}/moto-api/reset", timeout=60)
+    options = {"endpoint_url": server, "region_name": "us-east-1"}
+    owner = options | {"aws_access_key_id": "owner", "aws_secret_access_key": "owner"}
+    boto3.client("s3", **owner).create_bucket(Bucket=BUCKET)
+    iam = boto3.client("iam", **owner)
+    iam.create_user(UserName="worker")
+    allowed = {"Version": "2012-10-17", "Statement": [{"Effect": "Allow", "Action": "s3:*", "Resource": "*"}]}
+    iam.put_user_policy(UserName="worker", PolicyName="storage", PolicyDocument=json.dumps(allowed))
+    key = iam.create_access_key(UserName="worker")["AccessKey"]
+    requests.post(f"{server}/moto-api/reset-auth", data=b"0", timeout=60)  # from now on keys are checked
+    return Remote(
+        f"s3://{BUCKET}/figura",
+        {
+            "endpointurl": server,
+            "region": "us-east-1",
+            "access_key_id": key["AccessKeyId"],
+            "secret_access_key": key["SecretAccessKey"],
+        },
+    )
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Remote:
+    """A folder, such as one on a shared disk."""
+    return Remote(str(tmp_path / "store"))
+
+
+@pytest.fixture(params=["local", "s3"])
+def remote(request: pytest.FixtureRequest) -> Remote:
+    """Each kind of remote."""
+    return request.getfixturevalue(request.param)
+
+
+@pytest.fixture
+def shared(project: Project, remote: Remote) -> Project:
+    """The finished project, pushed, its remote's address committed."""
+    remote.set_in(project)
+    project.run("git", "commit", "-qam", "remote")
+    project.run("dvc", "push", "--run-cache")
+    return project
+
+
+def second_clone(project: Project, remote: Remote, folder: Path) -> Project:
+    """Return what a colleague gets: git's files, an empty cache, keys of the remote."""
+    project.run("git", "clone", "-q", str(project.folder), str(folder))
+    other = Project(folder)
+    for name, value in remote.options.items():
+        other.run("dvc", "remote", "modify", "--local", "store", name, value)
+    return other
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the files below a folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_a_second_clone_has_everything_and_trains_nothing(shared: Project, remote: Remote, tmp_path: Path) -> None:
+    assert "Everything is up to date." in shared.run("dvc", "push").stdout
+    other = second_clone(shared, remote, tmp_path / "other")
+    assert not (other.folder / "runs").exists()
+    other.run("dvc", "pull")
+    for out in shared.outputs():
+        assert contents(other.folder / out) == contents(shared.folder / out)
+    done = other.run("dvc", "repro")
+    assert ran(done.stdout) == set()
+    assert "up to date" in done.stdout
+    assert other.run("git", "status", "--porcelain").stdout == ""
+    assert " 0 violated, " in other.run("python", "-m", "stages.check_reproduction").stdout
+
+
+def test_repro_alone_pulls_what_it_needs(project: Project, local: Remote, tmp_path: Path) -> None:
+    local.set_in(project)
+    project.run("git", "commit", "-qam", "remote")
+    project.run("dvc", "push")
+    other = second_clone(project, local, tmp_path / "other")
+    assert ran(other.run("dvc", "repro", "--pull").stdout) == set()
+    assert contents(other.folder / "runs/vunet/model") == contents(project.folder / "runs/vunet/model")
+
+
+def test_what_somebody_trained_without_committing_is_not_trained_again(
+    project: Project, local: Remote, tmp_path: Path
+) -> None:
+    local.set_in(project)
+    project.run("git", "commit", "-qam", "remote")
+    project.run("dvc", "push")
+    change = {"losses.KL.weight": 2.0}
+    project.set("params.yaml", change)
+    assert "train@vunet" in ran(project.run("dvc", "repro").stdout)
+    project.run("dvc", "push", "--run-cache")
+    other = second_clone(project, local, tmp_path / "other")
+    other.set("params.yaml", change)
+    other.run("dvc", "fetch", "--run-cache")
+    done = other.run("dvc", "repro", "--pull")
+    # metrics/*.json is in git and not in the cache, so that DVC must write it anew
+    assert ran(done.stdout) == {"metrics@vunet"}
+    assert "Stage 'train@vunet' is cached" in done.stdout
+
+
+@pytest.mark.parametrize("options", [{"secret_access_key": "wrong"}, {"access_key_id": "nobody"}])
+def test_wrong_keys_are_refused(project: Project, s3: Remote, options: dict[str, str]) -> None:
+    s3.set_in(project, **options)
+    pushed = project.run("dvc", "push", code=None)
+    assert pushed.returncode != 0
+    assert "Forbidden" in pushed.stderr
+    shutil.rmtree(project.folder / ".dvc/cache")
+    pulled = project.run("dvc", "pull", code=None)
+    assert pulled.returncode != 0
+    assert f"failed to connect to s3 ({BUCKET}/figura" in pulled.stderr
+
+
+def test_a_bucket_that_is_not_there_is_said(project: Project, s3: Remote) -> None:
+    s3.set_in(project, url="s3://elsewhere/figura")
+    pushed = project.run("dvc", "push", code=None)
+    assert pushed.returncode != 0
+    assert "The specified bucket does not exist" in pushed.stderr
+    shutil.rmtree(project.folder / ".dvc/cache")
+    pulled = project.run("dvc", "pull", code=None)
+    assert pulled.returncode != 0
+    assert "The specified bucket does not exist" in pulled.stderr

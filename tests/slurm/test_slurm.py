@@ -1,0 +1,163 @@
+"""The pipeline as a job of a real Slurm on two nodes: the same result, however it is interrupted."""
+
+import csv
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+from pipeline.project import ENVIRONMENT, Project, clone
+
+from slurm.cluster import Cluster, until
+
+pytestmark = pytest.mark.pipeline
+STEPS = 60
+VARIABLES = {
+    **{key: value for key, value in ENVIRONMENT.items() if key.startswith(("GIT_", "DVC_", "OMP_"))},
+    "PATH": ENVIRONMENT["PATH"], "FIGURA_ENVIRONMENT": str(Path(sys.executable).parents[1]), "FIGURA_PROCESSES": "1",
+    "SLURM_STEP_ID": "0",  # who submits sits in a step of an interactive job
+}  # fmt: skip
+JOB = ["--nodes=2", "--output=job.out", "slurm/repro.sbatch", "repro", "metrics@vunet"]
+
+
+def submit(cluster: Cluster, project: Project, *options: str) -> str:
+    """Submit the pipeline with one process a machine."""
+    return cluster.submit(*options, *JOB, folder=project.folder, variables=VARIABLES)
+
+
+def printed(project: Project) -> str:
+    """Return what the jobs of a project printed."""
+    return (project.folder / "job.out").read_text()
+
+
+def training(project: Project) -> None:
+    """Wait until a training has written a resume point other than it started from."""
+    before = points(project)
+    until("there is a new resume point", lambda: points(project) - before, 120)
+
+
+def points(project: Project) -> set[str]:
+    """Return the names of the resume points."""
+    return {path.name for path in (project.folder / "runs/vunet/resume").glob("[0-9]*")}
+
+
+def processes(project: Project) -> dict[int, tuple[list[str], dict[str, str]]]:
+    """Return arguments and environment of each process that works in a project's folder."""
+    found = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if (entry / "cwd").resolve() == project.folder.resolve():
+                variables = (one.split("=", 1) for one in (entry / "environ").read_text().split("\0") if "=" in one)
+                found[int(entry.name)] = (entry / "cmdline").read_text().split("\0"), dict(variables)
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def workers(project: Project) -> dict[int, int]:
+    """Return the process number of each rank of a project's training."""
+    return {int(v["RANK"]): number for number, (_, v) in processes(project).items() if "RANK" in v}
+
+
+def launcher(project: Project) -> int:
+    """Return the process that has started the training on all machines."""
+    (found,) = (
+        number
+        for number, (arguments, variables) in processes(project).items()
+        # not the shell that DVC calls, which may stay, nor srun: they have the same words further back
+        if arguments[1:3] == ["-m", "stages.launch"] and "SLURM_STEP_ID" not in variables
+    )
+    return found
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The tiny project with a training of some length."""
+    folder = tmp_path_factory.mktemp("slurm") / "figura"
+    folder.mkdir()
+    project = clone(folder)
+    project.set("params.yaml", {"train.steps": STEPS, "train.evaluate_every": 30})
+    return project
+
+
+@pytest.fixture(scope="module")
+def whole(cluster: Cluster, project: Project, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The hashes of what a job leaves that nothing interrupts."""
+    whole = project.copy(tmp_path_factory.mktemp("slurm") / "whole")
+    ended = cluster.wait(submit(cluster, whole), 240)
+    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "0"), printed(whole)
+    assert "launch: 2 machines of job" in printed(whole)
+    assert '"processes": 2' in (whole.folder / "runs/vunet/live/log.jsonl").read_text()
+    return whole.outputs()
+
+
+def test_interrupted_jobs_give_the_same_hashes(cluster: Cluster, project: Project, whole, tmp_path) -> None:
+    project = project.copy(tmp_path / "interrupted")
+    # a process that is killed ends the job, which stays ended
+    job = submit(cluster, project)
+    training(project)
+    os.kill(workers(project)[1], signal.SIGKILL)
+    assert cluster.wait(job, 60)["JobState"] == "FAILED"
+    assert "was killed by SIGKILL" in printed(project)
+    assert "queued again" not in printed(project)
+    assert workers(project) == {}
+
+    # so does a job that is cancelled
+    job = submit(cluster, project)
+    training(project)
+    cluster.call("scancel", job)
+    ended = cluster.wait(job, 60)
+    assert (ended["JobState"], ended["Restarts"]) == ("CANCELLED", "0")
+
+    # a job that is warned, by the steps, by the batch script or on its machine, goes back into the queue
+    before = printed(project)
+    job = submit(cluster, project)
+    for restarts, how in enumerate((["--signal=USR1"], ["--signal=USR1", "--batch"], []), start=1):
+        training(project)
+        if how:
+            cluster.call("scancel", *how, job)
+        else:
+            os.kill(launcher(project), signal.SIGTERM)
+        again = f"start {restarts + 1}: dvc"
+        until(f"it has started again ({restarts})", lambda a=again: a in printed(project), 90, cluster.story)
+    ended = cluster.wait(job, 240)
+    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "3"), printed(project)
+    said = printed(project).removeprefix(before)
+    assert said.count("interrupted: SIGUSR1; stopped after iteration") == 3, said
+    assert said.count("resumed after iteration") == 4, said  # once a start, not once a machine
+    assert project.outputs() == whole
+
+
+@pytest.mark.parametrize("partition", ["all", "notice"])
+def test_a_preempted_job_goes_on(partition, cluster: Cluster, project: Project, whole, tmp_path) -> None:
+    """At once, where Slurm queues it again, and with a notice, where the job does."""
+    preempted = project.copy(tmp_path / "preempted")
+    job = submit(cluster, preempted, f"--partition={partition}")
+    training(preempted)
+    wants_all = ["--partition=urgent", "--nodes=2", "--ntasks-per-node=2", "--output=urgent.out", "--wrap=sleep 2"]
+    urgent = cluster.submit(*wants_all, folder=preempted.folder)
+    assert cluster.wait(urgent, 60)["JobState"] == "COMPLETED"
+    ended = cluster.wait(job, 240)
+    said = printed(preempted)
+    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "1"), said
+    (reached,) = re.findall(r"interrupted: SIG\w+; stopped after iteration (\d+) of", said)
+    assert f"resumed after iteration {reached}" in said
+    assert preempted.outputs() == whole
+
+
+def test_an_array_of_jobs_works_at_the_queue_of_dvc(cluster: Cluster, project: Project, tmp_path) -> None:
+    queue = project.copy(tmp_path / "queue")
+    queue.run("git", "add", "-A")
+    queue.run("git", "commit", "-qm", "longer")
+    override = "data/params.yaml:datasets.pairs.seed=1,2"
+    done = queue.run("dvc", "exp", "run", "--queue", "-S", override, "prepare@pairs")
+    names = re.findall(r"Queued experiment '(\S+)'", done.stdout)
+    output = ["--output=job-%a.out", "slurm/queue.sbatch"]
+    job = cluster.submit("--array=1-2", *output, folder=queue.folder, variables=VARIABLES)
+    until("the queue is done", lambda: not cluster.call("squeue", "-h", "-j", job, code=None).strip(), 120)
+    said = "".join((queue.folder / f"job-{task}.out").read_text() for task in (1, 2))
+    shown = csv.DictReader(queue.run("dvc", "exp", "show", "--csv").stdout.splitlines())
+    states = {row["Experiment"]: row["State"] for row in shown}
+    assert [states.get(name) for name in names] == ["Success", "Success"], said

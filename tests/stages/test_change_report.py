@@ -1,0 +1,49 @@
+"""What the report of a change shows; the whole of it, with the real dvc, is made in tests/ci/test_workflows.py."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from stages.change_pictures import Curve, beside, draw_curves
+from stages.change_report import read, shortened
+
+
+def test_pictures_stand_side_by_side_only_where_they_differ(tmp_path: Path) -> None:
+    black, white, same = (tmp_path / f"{name}.png" for name in ("black", "white", "same"))
+    cv2.imwrite(str(black), np.zeros((4, 6, 3), np.uint8))
+    cv2.imwrite(str(white), np.full((8, 5, 3), 255, np.uint8))
+    same.write_bytes(black.read_bytes())
+    assert not beside(black, same, tmp_path / "none.png")
+    assert not (tmp_path / "none.png").exists()
+    assert beside(black, white, tmp_path / "both.png")
+    both = cv2.imread(str(tmp_path / "both.png"))
+    assert both.shape == (8, 6 + 12 + 5, 3)
+    assert (both[:4, :6] == 0).all()
+    assert (both[:, 6:] == 255).all()  # gap and right picture
+    assert (both[4:, :6] == 255).all()  # padding
+    assert beside(None, black, tmp_path / "one.png")
+    assert cv2.imread(str(tmp_path / "one.png")).shape == (4, 6, 3)
+
+
+def test_curves_are_sorted_by_side_and_drawn(tmp_path: Path) -> None:
+    points = [{"step": "1", "value": "0.5", "rev": "workspace"}, {"step": "1", "value": "0.25", "rev": "abc"}]
+    entry = {"type": "vega", "revisions": ["workspace", "abc"], "content": {"data": {"values": points}}}
+    image = {"type": "image", "revisions": ["workspace"], "url": "/x/worst.png"}
+    curves, pictures = read({"plots/vunet/curves/KL.csv": [entry], "plots/vunet/pictures/worst.png": [image]})
+    assert pictures == {"plots/vunet/pictures/worst.png": (None, Path("/x/worst.png"))}
+    curve = curves["plots/vunet/curves/KL.csv"]
+    assert curve.differs()
+    assert not Curve(curve.base, curve.base).differs()
+    draw_curves({"KL": curve, "new": Curve([], curve.rerun)}, tmp_path / "curves.png")
+    assert cv2.imread(str(tmp_path / "curves.png")) is not None
+
+
+def test_a_long_table_is_cut_at_a_line_with_its_fold_closed() -> None:
+    table = "<details>\n" + "\n".join(f"| {row:04d} |" for row in range(100)) + "\n</details>"
+    text = shortened(table, 200)
+    assert text.startswith("<details>\n| 0000 |")
+    assert text.count("<details>") == text.count("</details>") == 1
+    kept = text.count("| 0")
+    assert text.endswith(f"... and {102 - 1 - kept} more lines.")
+    assert shortened(table, 10_000) == table

@@ -1,0 +1,351 @@
+"""The gate on a small repository: what passes, what fails, what it says."""
+
+import copy
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from models.engine.errors import UserError
+from stages.check_reproduction import main
+from stages.command import run
+from stages.reproduction import compare, read_results
+from stages.tolerances import read_tolerances
+
+ROOT = Path(__file__).parents[2]
+METRICS = {
+    "drawing": {
+        "l1": {"value": 1.0, "low": 0.8, "high": 1.4},  # half of the width is 0.3
+        "psnr": {"value": 20.0, "low": 19.0, "high": 21.0},
+        "ssim": {"value": 0.5, "low": 0.4, "high": 0.6},
+        "images": 10,
+    },
+    "distance": {"value": 4.0, "images": 10},
+    "source": "drawn",
+    "undefined": float("nan"),
+    "seconds": 12.5,
+}
+TOLERANCES = """
+"*": {interval: 0.5}
+"*.l1": {interval: 0.5, direction: lower_is_better}
+"*.psnr": {relative: 0.1, direction: higher_is_better}
+"*.images": exact
+"*.distance.value": {relative: 0.1, absolute: 0.5}
+"*.source": exact
+"*.undefined": {absolute: 1.0}
+"*.seconds": ignore
+"""
+LOCK = """
+schema: '2.0'
+stages:
+  prepare@people:
+    cmd: prepare
+    outs: [{path: data/prepared/people, hash: md5, md5: 11111111aaaa.dir}]
+  train@toy:
+    cmd: train
+    outs: [{path: runs/toy, hash: md5, md5: 22222222bbbb.dir}]
+  metrics@toy:
+    cmd: measure
+    outs: [{path: metrics/toy.json, hash: md5, md5: 44444444cccc}]
+"""
+PIPELINE = """
+stages:
+  metrics:
+    foreach: [toy, second]
+    do:
+      cmd: measure
+      metrics:
+        - metrics/${item}.json:
+            cache: false
+"""
+
+
+def git(*arguments: str) -> None:
+    """Run git in the current folder."""
+    identity = ["-c", "user.name=tester", "-c", "user.email=tester@example.org"]
+    subprocess.run(["git", *identity, *arguments], check=True, capture_output=True)
+
+
+def write(metrics: dict) -> None:
+    """Write the metrics of the recipe `toy`."""
+    Path("metrics/toy.json").write_text(json.dumps(metrics))
+
+
+def altered(dotted: str, value: object) -> dict:
+    """Return METRICS with one entry replaced, or (value `...`) removed."""
+    metrics = copy.deepcopy(METRICS)
+    *path, last = dotted.split(".")
+    place = metrics
+    for key in path:
+        place = place[key]
+    place[last] = value
+    if value is ...:
+        del place[last]
+    return metrics
+
+
+@pytest.fixture(autouse=True)
+def repository(tmp_path, monkeypatch) -> None:
+    """The current folder, with one commit of metrics, tolerances and a lock."""
+    monkeypatch.chdir(tmp_path)
+    Path("metrics").mkdir()
+    write(METRICS)
+    Path("metrics/tolerances.yaml").write_text(TOLERANCES)
+    Path("dvc.lock").write_text(LOCK)
+    Path("dvc.yaml").write_text(PIPELINE)
+    Path(".dvc").mkdir()
+    Path(".dvc/config").touch()
+    git("init", "-q", "-b", "main")
+    git("add", "-A")
+    git("commit", "-qm", "results")
+
+
+def verdicts(printed: str) -> dict[str, str]:
+    """Return the last column of the printed table by metric."""
+    lines = [line[2:].split() for line in printed.splitlines()[1:-1]]
+    return {words[0]: words[-1] for words in lines}
+
+
+def test_identical_metrics_pass(capsys):
+    assert run(main, []) == 0
+    printed = capsys.readouterr().out
+    assert set(verdicts(printed).values()) == {"identical", "ignored"}
+    assert printed.splitlines()[-1] == "9 compared with HEAD: 0 violated, 9 identical, 1 ignored"
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "verdict"),
+    [
+        ("drawing.ssim.value", 0.549, "within"),  # half of the interval's half-width: 0.05
+        ("drawing.ssim.value", 0.551, "violated"),
+        ("drawing.ssim.value", 0.449, "violated"),
+        ("drawing.l1.value", 1.149, "within"),  # 0.5 x 0.3
+        ("drawing.l1.value", 1.151, "violated"),
+        ("drawing.l1.value", 0.9, "within"),
+        ("drawing.l1.value", 0.1, "better"),
+        ("drawing.psnr.value", 18.01, "within"),  # a tenth of 20
+        ("drawing.psnr.value", 17.99, "violated"),
+        ("drawing.psnr.value", 40.0, "better"),
+        ("drawing.psnr.value", float("inf"), "violated"),
+        ("distance.value", 4.49, "within"),  # the wider of 0.4 and 0.5
+        ("distance.value", 4.51, "violated"),
+        ("drawing.images", 11, "violated"),
+        ("source", "read", "violated"),
+        ("undefined", 0.0, "violated"),
+        ("drawing.ssim.value", float("nan"), "violated"),
+        ("drawing.ssim.value", None, "violated"),
+        ("drawing.images", True, "violated"),
+        ("seconds", 900.0, "ignored"),
+        ("drawing.ssim.low", 0.0, "identical"),  # the bounds only set the scale, and the committed ones do
+    ],
+)
+def test_a_metric_may_be_as_far_as_its_rule_says(metric, value, verdict, capsys):
+    write(altered(metric, value))
+    assert run(main, []) == (1 if verdict == "violated" else 0)
+    output = capsys.readouterr()
+    name = (
+        f"toy.{metric}" if metric == "distance.value" else f"toy.{metric}".removesuffix(".value").removesuffix(".low")
+    )
+    found = verdicts(output.out)
+    assert found.pop(name) == verdict
+    assert set(found.values()) <= {"identical", "ignored"}
+    if verdict == "violated":
+        assert output.err == f"error: not reproduced: {name}\n"
+        assert output.out.splitlines()[1].startswith(f"! {name} ")  # what failed is on top
+
+
+def test_the_row_says_both_values_their_difference_and_what_is_allowed(capsys):
+    write(altered("drawing.l1.value", 1.25))
+    assert run(main, []) == 1
+    assert capsys.readouterr().out.splitlines()[1].split() == [
+        "!",
+        "toy.drawing.l1",
+        "1",
+        "1.25",
+        "+0.25",
+        "+0.15",
+        "violated",
+    ]
+
+
+@pytest.mark.parametrize("metric", ["drawing.ssim", "drawing.ssim.low", "drawing", "source"])
+def test_a_metric_that_is_gone_fails(metric, capsys):
+    write(altered(metric, ...))
+    assert run(main, []) == 1
+    output = capsys.readouterr()
+    assert "vanished" in output.out
+    assert "error: not reproduced: toy." in output.err
+
+
+def test_a_file_that_is_gone_fails(capsys):
+    Path("metrics/toy.json").unlink()
+    assert run(main, []) == 1
+    assert "8 vanished, 1 identical" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_file_that_the_pipeline_no_longer_makes_is_not_compared_with_itself(capsys):
+    Path("dvc.yaml").write_text(PIPELINE.replace("toy, ", ""))
+    assert run(main, []) == 1
+    assert "8 vanished, 1 identical" in capsys.readouterr().out.splitlines()[-1]
+
+
+def test_a_commit_that_lost_a_file_is_no_measure(capsys):
+    Path("metrics/second.json").write_text('{"images": 3}')
+    git("rm", "-q", "--cached", "metrics/toy.json")
+    git("add", "metrics/second.json")
+    git("commit", "-qm", "lost")
+    assert run(main, []) == 1
+    assert capsys.readouterr().err == (
+        "error: --revision HEAD: dvc.lock names metrics/toy.json, and the commit has no such file\n"
+    )
+
+
+def test_a_new_metric_is_said_and_passes(capsys):
+    write(altered("drawing.added", 3.0))
+    Path("metrics/second.json").write_text('{"l1": 0.5}')
+    assert run(main, []) == 0
+    found = verdicts(capsys.readouterr().out)
+    assert (found["toy.drawing.added"], found["second.l1"]) == ("new", "new")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "status", "verdict"),
+    [
+        ("11111111", "33333333", 1, "violated"),
+        ("data/prepared/people", "data/prepared/others", 1, "vanished"),
+        ("22222222", "33333333", 0, "identical"),  # weights may differ
+    ],
+)
+def test_data_must_have_the_same_hash(before, after, status, verdict, capsys):
+    Path("dvc.lock").write_text(LOCK.replace(before, after))
+    assert run(main, []) == status
+    assert verdicts(capsys.readouterr().out)["data/prepared/people"] == verdict
+
+
+def test_another_revision(capsys):
+    git("commit", "-q", "--allow-empty", "-m", "empty")
+    write(altered("distance.value", 8.0))
+    git("commit", "-qam", "worse")
+    assert run(main, []) == 0
+    assert run(main, ["--revision", "HEAD~1"]) == 1
+    assert "1 violated" in capsys.readouterr().out
+
+
+def test_markdown(capsys):
+    write(altered("distance.value", 8.0))
+    assert run(main, ["--markdown", "out/gate.md"]) == 1
+    lines = Path("out/gate.md").read_text().splitlines()
+    assert lines[0] == "**Reproduction: failed**, 9 compared with HEAD: 1 violated, 8 identical, 1 ignored"
+    assert lines[2] == "| metric | committed | reproduced | difference | tolerance | verdict |"
+    assert lines[4] == "| `toy.distance.value` | 4 | 8 | +4 | ±0.5 | violated |"
+    assert lines[6] == "<details><summary>9 other rows</summary>"
+    write(METRICS)
+    assert run(main, ["--markdown", "out/gate.md"]) == 0
+    assert Path("out/gate.md").read_text().startswith("**Reproduction: passed**, 9 compared")
+    capsys.readouterr()
+
+
+def test_the_most_specific_pattern_holds_alone(capsys):
+    Path("metrics/tolerances.yaml").write_text('"toy.*": ignore\n"*": exact\n"toy.drawing.*": {absolute: 1.0}\n')
+    write(altered("distance.value", 8.0))
+    assert run(main, []) == 0
+    write(altered("drawing.psnr.value", 21.5))
+    assert run(main, []) == 1
+    assert "violated" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('"*": {interval: 1}\n"*.imags": exact', "*.imags: fits no metric"),
+        ('"*": {intervall: 1, absolute: 1}', "*.intervall: unknown key 'intervall' (did you mean 'interval'?)"),
+        ('"*": {direction: both}', "*: no width; one of absolute, relative, interval is needed"),
+        ('"*": {absolute: -1}', "*.absolute: found -1; expected greater than or equal to 0"),
+        ('"*": {absolute: "1"}', "*.absolute: found '1'; expected a number"),
+        ('"*": {absolute: 1, direction: up}', "*.direction: found 'up'; expected"),
+        (
+            '"*": exactly',
+            "*: found 'exactly'; expected exact, ignore or a map of absolute, relative, interval, direction",
+        ),
+        ('"*": [1]', "*: found [1]; expected exact, ignore or a map"),
+        (
+            '"*": {interval: 1}',
+            "*: toy.distance.value has no interval; absolute or relative must say how far it may be",
+        ),
+        ('"toy.drawing.*": exact', "no pattern fits the metric toy.distance.value; '*' fits all"),
+        ('"*": exact\n"*.l1": exact\n"toy*": exact', "'*.l1' and 'toy*' fit the metric toy.drawing.l1 equally well"),
+        ("[]", "found list, expected a mapping"),
+        ('"*": {', "not valid YAML"),
+    ],
+)
+def test_a_malformed_file_of_tolerances_is_refused(text, said, capsys):
+    Path("metrics/tolerances.yaml").write_text(text)
+    assert run(main, []) == 1
+    message = capsys.readouterr().err
+    assert message.startswith("error: metrics/tolerances.yaml:")
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    ("break_it", "arguments", "said"),
+    [
+        (lambda: None, ["--tolerances", "none.yaml"], "none.yaml: no such file"),
+        (lambda: None, ["--revision", "nowhere"], "--revision nowhere: unknown Git revision 'nowhere'"),
+        (lambda: Path("dvc.lock").unlink(), [], "dvc.lock: no such file; `dvc repro` writes it"),
+        (lambda: Path("dvc.lock").write_text("<<<<<<< HEAD"), [], "dvc.lock' validation failed"),
+        (lambda: Path("metrics/toy.json").write_text('{"a": '), [], "metrics/toy.json: not valid JSON"),
+        (lambda: Path("metrics/toy.json").write_text("[1]"), [], "metrics/toy.json: found list, expected a map"),
+        (lambda: Path("metrics/toy.json").write_bytes(b"\xff"), [], "not UTF-8 text"),
+    ],
+)
+def test_what_cannot_be_read_is_said(break_it, arguments, said, capsys):
+    break_it()
+    assert run(main, arguments) == 1
+    assert said in capsys.readouterr().err
+
+
+def test_a_revision_without_results_is_said(capsys):
+    git("rm", "-q", "--cached", "dvc.lock")
+    git("commit", "-qm", "no lock")
+    assert run(main, []) == 1
+    git("rm", "-q", "--cached", "metrics/toy.json")
+    git("commit", "-qm", "no metrics")
+    assert run(main, []) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "error: --revision HEAD: it has no dvc.lock",
+        "error: --revision HEAD: it has no metrics/*.json",
+    ]
+
+
+def test_a_count_is_exact_where_only_an_interval_is_given(capsys):
+    Path("metrics/tolerances.yaml").write_text('"*": {absolute: 100}\n"toy.drawing.*": {interval: 9}\n')
+    write(altered("drawing.images", 11))
+    assert run(main, []) == 1
+    assert capsys.readouterr().err == "error: not reproduced: toy.drawing.images\n"
+
+
+def test_bounds_that_are_no_numbers_are_no_scale(capsys):
+    write(altered("drawing.ssim.low", None))
+    assert run(main, []) == 0
+    git("commit", "-qam", "undefined bound")
+    assert run(main, []) == 1
+    assert "toy.drawing.ssim has no interval" in capsys.readouterr().err
+
+
+def test_outside_a_repository(tmp_path_factory, monkeypatch):
+    monkeypatch.chdir(tmp_path_factory.mktemp("bare"))
+    with pytest.raises(UserError, match="not inside of a DVC repository"):
+        main([])
+
+
+def test_the_projects_own_file_fits_its_metrics():
+    files = {str(path): path.read_text() for path in sorted((ROOT / "metrics").glob("*.json"))}
+    results = read_results(files, (ROOT / "dvc.lock").read_text(), "")
+    tolerances = read_tolerances(ROOT / "metrics/tolerances.yaml")
+    rows = {row.metric: row for row in compare(results, results, tolerances)}
+    assert {row.verdict for row in rows.values()} == {"identical"}
+    counts = {name for name, figure in results.figures.items() if isinstance(figure.value, int)}
+    free = {name for name in counts if rows[name].tolerance != "exact" and float(rows[name].tolerance[1:]) >= 1}
+    assert free == {"pose.errors.found"}
+    assert {"data/prepared/people", "data/prepared/pairs"} <= rows.keys()

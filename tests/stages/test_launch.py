@@ -1,0 +1,384 @@
+"""Starting a stage in one process or several, stopping it, and killing parts of it."""
+
+import functools
+import itertools
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import toy
+
+from models.engine.errors import UserError
+from stages import launch, slurm
+
+ROOT = Path(__file__).parents[2]
+STEPS = 150
+SLOW = {
+    "data.train": {"ramps": {"type": "test_launch.Slow", "length": 22, "jitter": 0.1}},
+    "train.steps": STEPS,
+    "train.evaluate_every": 45,
+    "runtime.checkpoint_every": 5,
+}
+
+
+class Slow(toy.Ramps):
+    """Ramps that take their time, so that a signal finds a training at work."""
+
+    def example(self, index, random):
+        time.sleep(0.015)
+        return super().example(index, random)
+
+
+class Failing(Slow):
+    """Ramps that one of several processes cannot read."""
+
+    def example(self, index, random):
+        if index == 9 and os.environ.get("RANK") == "1":
+            raise RuntimeError("the file is broken")
+        return super().example(index, random)
+
+
+@pytest.fixture(scope="module")
+def code(tmp_path_factory) -> Path:
+    """The code as it is now: who edits it while the tests run makes no resume point invalid."""
+    folder = tmp_path_factory.mktemp("code")
+    for name in ("models", "stages"):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("toy.py", "stages/test_launch.py"):
+        shutil.copy(ROOT / "tests" / name, folder)
+    return folder
+
+
+@pytest.fixture
+def start(code) -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts a stage as DVC would; it hears Ctrl-C, which a shell keeps from what it runs in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield functools.partial(started, code)
+    signal.signal(signal.SIGINT, before)
+
+
+def started(code: Path, folder: Path, *, stage: str = "train", changes=None, processes: int) -> subprocess.Popen[str]:
+    """Start a stage on the slow toy in a folder."""
+    (folder / "toy.yaml").write_text(json.dumps(toy.changed(SLOW | (changes or {}))))
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "FIGURA_"))}
+    settings = {
+        "PYTHONPATH": str(code), "OMP_NUM_THREADS": "1", "MALLOC_TOP_PAD_": "5",
+        "TMPDIR": str(folder), "FIGURA_PROCESSES": str(processes), "FIGURA_INTERRUPTED": str(folder / "interrupted"),
+    }  # fmt: skip
+    return subprocess.Popen(
+        [sys.executable, "-m", "stages.launch", stage, "toy.yaml", "run"],
+        cwd=folder, env=inherited | settings, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+    )  # fmt: skip
+
+
+def ended(child: subprocess.Popen[str], code: int, seconds: float = 120) -> str:
+    """Wait for the end; return what was printed."""
+    try:
+        out = child.communicate(timeout=seconds)[0]
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        raise AssertionError(f"still there after {seconds} s:\n{child.communicate()[0]}") from None
+    assert child.returncode == code, out
+    return out
+
+
+def outputs(folder: Path) -> dict[str, bytes]:
+    """Return the files that a training leaves to DVC."""
+    found = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for part in ("model", "history")
+        for path in sorted((folder / "run" / part).rglob("*"))
+        if path.is_file()
+    }
+    assert found
+    assert not (folder / "run/resume").exists()
+    return found
+
+
+def training(folder: Path, child: subprocess.Popen[str]) -> None:
+    """Wait until a training writes another resume point than it started from."""
+    before, deadline = points(folder), time.monotonic() + 90
+    while not points(folder) - before:
+        assert child.poll() is None, child.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def points(folder: Path) -> set[str]:
+    """Return the names of the resume points."""
+    return {path.name for path in (folder / "run/resume").glob("[0-9]*")}
+
+
+def stopped_after(folder: Path) -> int:
+    """Return the iteration of the only resume point."""
+    (point,) = points(folder)
+    return int(point)
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Return the numbers of the processes that work in a folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdecimal() and (entry / "cwd").resolve() == folder.resolve():
+                found.append(int(entry.name))
+        except OSError:  # it has ended
+            continue
+    return found
+
+
+def wait_until_none_is_left(folder: Path) -> None:
+    """Wait for the end of what dies with its launcher."""
+    deadline = time.monotonic() + 10
+    while processes_in(folder):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def workers(folder: Path, launcher: int) -> dict[int, int]:
+    """Return the process number of each rank."""
+    found = {}
+    for number in set(processes_in(folder)) - {launcher}:
+        variables = dict(
+            one.split("=", 1) for one in Path(f"/proc/{number}/environ").read_text().split("\0") if "=" in one
+        )
+        if "RANK" in variables:
+            found[int(variables["RANK"])] = number
+    return found
+
+
+@pytest.mark.parametrize("asked", ["0", "-1", "two", "1.5"])
+def test_an_impossible_number_of_processes_is_refused(asked, monkeypatch) -> None:
+    with pytest.raises(UserError, match=f"FIGURA_PROCESSES: found '{asked}'; expected a number"):
+        launch.processes({"FIGURA_PROCESSES": asked}, available=0)
+
+
+def test_each_gpu_takes_one_process() -> None:
+    assert launch.processes({}, available=8) == 8
+    assert launch.processes({"FIGURA_PROCESSES": "2"}, available=8) == 2
+    assert launch.processes({"FIGURA_PROCESSES": "2"}, available=0) == 2
+    with pytest.raises(UserError, match="FIGURA_PROCESSES: found 3; expected at most 2, one for each GPU"):
+        launch.processes({"FIGURA_PROCESSES": "3"}, available=2)
+
+
+@pytest.mark.parametrize(
+    ("batch", "most", "machines", "count"),
+    [
+        ("16", 8, 1, 8),
+        ("4", 8, 1, 4),
+        ("6", 4, 1, 3),
+        ("7", 4, 1, 1),
+        ("16", 8, 4, 4),
+        ("4", 8, 3, 8),
+        ("four", 8, 1, 8),
+    ],
+)
+def test_a_training_takes_as_many_processes_as_can_share_its_batch(batch, most, machines, count, tmp_path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    recipe.write_text(f"data: {{batch_size: {batch}}}\n")
+    found, said = launch.sharing(most, machines, recipe)
+    assert found == count
+    assert said == ("" if count == most else f" (not {most}, which cannot share data.batch_size {batch} evenly)")
+    assert launch.sharing(most, machines, tmp_path / "none.yaml") == (most, "")
+
+
+def test_a_job_of_several_machines_without_srun_is_refused(monkeypatch) -> None:
+    monkeypatch.setattr(slurm.shutil, "which", lambda name: None)
+    job = {"SLURM_JOB_ID": "7", "SLURM_JOB_NUM_NODES": "4"}
+    with pytest.raises(UserError, match="job 7 has 4 machines, and there is no `srun` here"):
+        slurm.can_start(job)
+    assert not slurm.can_start({"SLURM_JOB_ID": "7"})
+
+
+@pytest.mark.parametrize("status", [0, 1, 3, 74, 75, 129, 130, 137, 143])
+def test_the_status_of_a_failure_passes_through_srun(status, tmp_path) -> None:
+    """One machine's, the highest of all; a failure counts more than how other machines end that it takes along."""
+    told = slurm.raised(status)
+    assert told < 256
+    assert 0 < status < 75 or told == status
+    code = f"from stages.slurm import run_step; import os, sys; sys.exit(run_step(['bash', '-c', 'exit {told}'], os.environ))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, check=False, env=os.environ | {"FIGURA_INTERRUPTED": ""}
+    )
+    assert done.returncode == status
+    if 0 < status < 75:
+        assert told > 128 + signal.SIGSYS  # the last but those of real time
+
+
+def test_without_a_driver_pytorch_is_not_loaded() -> None:
+    code = (
+        "import sys, stages.launch as l; l.DRIVERS = (); l.shutil.which = lambda name: None; "
+        "print(l.gpus({}), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "0 False\n"
+
+
+def test_what_the_caller_set_stays(start, tmp_path) -> None:
+    out = ended(start(tmp_path, stage="no_such_stage", processes=1), 1)
+    thresholds = f"launch: MALLOC_MMAP_THRESHOLD_={1 << 30} MALLOC_TRIM_THRESHOLD_={1 << 30}"
+    assert re.search(rf"^{thresholds}( LD_PRELOAD=\S+)?$", out, re.MULTILINE)  # tcmalloc, where it is installed
+
+
+def test_bad_input_is_said_once_by_several_processes(start, tmp_path) -> None:
+    out = ended(start(tmp_path, changes={"train.steps": -3}, processes=2), 1)
+    assert out.count("error:") == out.count("train.steps") == 1
+    assert "Traceback" not in out
+    assert not (tmp_path / "interrupted").exists()
+
+
+def test_one_of_two_fails_alone(start, tmp_path) -> None:
+    data = {"ramps": SLOW["data.train"]["ramps"] | {"type": "test_launch.Failing"}}
+    began = time.monotonic()
+    out = ended(start(tmp_path, changes={"data.train": data}, processes=2), 1)
+    assert time.monotonic() - began < 60
+    assert "RuntimeError: the file is broken" in out
+    assert "launch: process 1 (number " in out.splitlines()[-1]
+    assert "ended with exit status 1; its error stands above" in out.splitlines()[-1]
+    assert processes_in(tmp_path) == []
+
+
+def test_a_signal_that_comes_at_once_is_not_lost(start, tmp_path) -> None:
+    child = start(tmp_path, processes=1)
+    assert "launch" in child.stdout.readline()
+    child.send_signal(signal.SIGUSR1)  # while PyTorch is loaded
+    assert "interrupted: SIGUSR1" in ended(child, 75)
+    assert (tmp_path / "interrupted").exists()
+    assert not (tmp_path / "run").exists()
+
+
+LAST_MOMENT = """
+import os, signal, sys
+class Late:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)  # Python has given up its handlers
+late = Late()
+"""
+ENDINGS = {
+    "a stage": """
+from stages.command import run
+def main(arguments):
+    os.kill(os.getpid(), signal.SIGUSR1)
+    signal.pause()
+sys.exit(run(main))
+""",
+    "a launcher": """
+from stages.processes import start
+sys.exit(start([sys.executable, "-c", "import os, signal; os.kill(os.getppid(), signal.SIGUSR1); signal.pause()"], 1, None))
+""",
+}
+
+
+@pytest.mark.parametrize("what", ENDINGS)
+def test_a_signal_at_the_last_moment_changes_nothing(what, code, tmp_path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LAST_MOMENT + ENDINGS[what]], cwd=code, capture_output=True, text=True, timeout=120,
+        env=os.environ | {"FIGURA_INTERRUPTED": str(tmp_path / "interrupted")}, check=False,
+    )  # fmt: skip
+    assert done.returncode == 75, done
+    assert (tmp_path / "interrupted").exists()
+
+
+DEAF = """
+import os, signal, time
+from stages.command import live_with
+signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a process that waits inside NCCL
+live_with(os.environ.pop("FIGURA_LAUNCHER"))
+os.kill(os.getppid(), signal.SIGINT)
+time.sleep(100)
+"""
+IMPATIENT = f"""
+import signal, sys
+from stages import processes
+signal.signal(signal.SIGINT, signal.default_int_handler)
+processes.AT_ONCE = 2
+sys.exit(processes.start([sys.executable, "-c", {DEAF!r}], 1, None))
+"""
+
+
+def test_ctrl_c_ends_processes_that_do_not_hear_it(code, tmp_path) -> None:
+    environment = os.environ | {"PYTHONPATH": str(code)}
+    command = [sys.executable, "-c", IMPATIENT]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 130, done
+    wait_until_none_is_left(tmp_path)
+
+
+def test_one_process_that_is_stopped_goes_on_to_the_same_bytes(start, tmp_path_factory) -> None:
+    """Its processes that read data hear the signal too, as everything in a job of Slurm does."""
+    whole, stopped = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("stopped")
+    ended(start(whole, processes=1), 0)
+    child = start(stopped, changes={"runtime.workers": 2}, processes=1)
+    training(stopped, child)
+    assert len(processes_in(stopped)) == 3
+    os.killpg(child.pid, signal.SIGTERM)
+    out = ended(child, 75)
+    reached = stopped_after(stopped)
+    assert f"interrupted: SIGTERM; stopped after iteration {reached} of {STEPS}" in out
+    assert "Traceback" not in out
+    assert processes_in(stopped) == []
+    assert f"resumed after iteration {reached}" in ended(start(stopped, processes=1), 0)
+    assert outputs(stopped) == outputs(whole)
+
+
+def test_two_processes_end_together_and_go_on_to_the_same_bytes(start, tmp_path_factory) -> None:
+    whole, stopped = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("stopped")
+    ended(start(whole, processes=2), 0)
+    # each goes on from where the one before it ended
+    for how, code in {
+        "one hears": 75,
+        "the launcher hears": 75,
+        "all hear": 75,
+        "one is killed": 1,
+        "ctrl-c": 130,
+    }.items():
+        child = start(stopped, processes=2)
+        training(stopped, child)
+        ranks = workers(stopped, child.pid)
+        assert sorted(ranks) == [0, 1]
+        if how == "one hears":
+            os.kill(ranks[1], signal.SIGUSR1)
+        elif how == "the launcher hears":
+            child.send_signal(signal.SIGUSR1)
+        elif how == "all hear":  # as in a job of Slurm; the launcher passes SIGTERM on once more
+            for number, one in itertools.product((child.pid, *ranks.values()), (signal.SIGUSR1, signal.SIGTERM)):
+                os.kill(number, one)
+        elif how == "one is killed":
+            os.kill(ranks[1], signal.SIGKILL)
+        else:
+            child.send_signal(signal.SIGINT)
+        out = ended(child, code, seconds=60)
+        assert processes_in(stopped) == [], how
+        assert (stopped / "interrupted").exists() == (code == 75), how
+        if code == 75:
+            assert out.count("interrupted:") == 1, out
+            assert f"stopped after iteration {stopped_after(stopped)} of {STEPS}" in out
+            assert "Traceback" not in out
+            (stopped / "interrupted").unlink()
+        elif code == 1:
+            *_, last = out.splitlines()
+            assert f"launch: process 1 (number {ranks[1]} on " in last
+            assert "was killed by SIGKILL" in last
+            assert "goes on from its last resume point" in last
+    assert "resumed after iteration" in ended(start(stopped, processes=2), 0)
+    assert outputs(stopped) == outputs(whole)
+
+
+def test_nothing_outlives_a_launcher_that_is_killed(start, tmp_path) -> None:
+    child = start(tmp_path, changes={"train.steps": 10000}, processes=2)
+    training(tmp_path, child)
+    child.kill()
+    child.wait()
+    wait_until_none_is_left(tmp_path)
+    assert points(tmp_path)
