@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pipeline.project import ENVIRONMENT, Project, clone
+from running import processes_in, workers
 
 from slurm.cluster import Cluster, until
 
@@ -17,6 +18,7 @@ STEPS = 60
 VARIABLES = {
     **{key: value for key, value in ENVIRONMENT.items() if key.startswith(("GIT_", "DVC_", "OMP_"))},
     "PATH": ENVIRONMENT["PATH"], "FIGURA_ENVIRONMENT": str(Path(sys.executable).parents[1]), "FIGURA_PROCESSES": "1",
+    "SHELL": "/bin/sh",  # which DVC calls: some stay between DVC and the launcher, as Debian's does
     "SLURM_STEP_ID": "0",  # who submits sits in a step of an interactive job
 }  # fmt: skip
 JOB = ["--nodes=2", "--output=job.out", "slurm/repro.sbatch", "repro", "metrics@vunet"]
@@ -43,30 +45,12 @@ def points(project: Project) -> set[str]:
     return {path.name for path in (project.folder / "runs/vunet/resume").glob("[0-9]*")}
 
 
-def processes(project: Project) -> dict[int, tuple[list[str], dict[str, str]]]:
-    """Return arguments and environment of each process that works in a project's folder."""
-    found = {}
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if (entry / "cwd").resolve() == project.folder.resolve():
-                variables = (one.split("=", 1) for one in (entry / "environ").read_text().split("\0") if "=" in one)
-                found[int(entry.name)] = (entry / "cmdline").read_text().split("\0"), dict(variables)
-        except OSError:  # it has ended
-            continue
-    return found
-
-
-def workers(project: Project) -> dict[int, int]:
-    """Return the process number of each rank of a project's training."""
-    return {int(v["RANK"]): number for number, (_, v) in processes(project).items() if "RANK" in v}
-
-
 def launcher(project: Project) -> int:
     """Return the process that has started the training on all machines."""
     (found,) = (
         number
-        for number, (arguments, variables) in processes(project).items()
-        # not the shell that DVC calls, which may stay, nor srun: they have the same words further back
+        for number, (arguments, variables) in processes_in(project.folder).items()
+        # the shell that DVC calls, and srun, have the same words further back
         if arguments[1:3] == ["-m", "stages.launch"] and "SLURM_STEP_ID" not in variables
     )
     return found
@@ -98,11 +82,11 @@ def test_interrupted_jobs_give_the_same_hashes(cluster: Cluster, project: Projec
     # a process that is killed ends the job, which stays ended
     job = submit(cluster, project)
     training(project)
-    os.kill(workers(project)[1], signal.SIGKILL)
+    os.kill(workers(project.folder)[1], signal.SIGKILL)
     assert cluster.wait(job, 60)["JobState"] == "FAILED"
     assert "was killed by SIGKILL" in printed(project)
     assert "queued again" not in printed(project)
-    assert workers(project) == {}
+    assert workers(project.folder) == {}
 
     # so does a job that is cancelled
     job = submit(cluster, project)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import toy
+from running import processes_in, workers
 
 from models.engine.errors import UserError
 from stages import launch, slurm
@@ -52,7 +53,7 @@ def code(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("code")
     for name in ("models", "stages"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("toy.py", "stages/test_launch.py"):
+    for name in ("toy.py", "running.py", "stages/test_launch.py"):
         shutil.copy(ROOT / "tests" / name, folder)
     return folder
 
@@ -124,36 +125,12 @@ def stopped_after(folder: Path) -> int:
     return int(point)
 
 
-def processes_in(folder: Path) -> list[int]:
-    """Return the numbers of the processes that work in a folder."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdecimal() and (entry / "cwd").resolve() == folder.resolve():
-                found.append(int(entry.name))
-        except OSError:  # it has ended
-            continue
-    return found
-
-
 def wait_until_none_is_left(folder: Path) -> None:
     """Wait for the end of what dies with its launcher."""
     deadline = time.monotonic() + 10
     while processes_in(folder):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-
-
-def workers(folder: Path, launcher: int) -> dict[int, int]:
-    """Return the process number of each rank."""
-    found = {}
-    for number in set(processes_in(folder)) - {launcher}:
-        variables = dict(
-            one.split("=", 1) for one in Path(f"/proc/{number}/environ").read_text().split("\0") if "=" in one
-        )
-        if "RANK" in variables:
-            found[int(variables["RANK"])] = number
-    return found
 
 
 @pytest.mark.parametrize("asked", ["0", "-1", "two", "1.5"])
@@ -244,7 +221,7 @@ def test_one_of_two_fails_alone(start, tmp_path) -> None:
     assert "RuntimeError: the file is broken" in out
     assert "launch: process 1 (number " in out.splitlines()[-1]
     assert "ended with exit status 1; its error stands above" in out.splitlines()[-1]
-    assert processes_in(tmp_path) == []
+    assert processes_in(tmp_path) == {}
 
 
 def test_a_signal_that_comes_at_once_is_not_lost(start, tmp_path) -> None:
@@ -327,7 +304,7 @@ def test_one_process_that_is_stopped_goes_on_to_the_same_bytes(start, tmp_path_f
     reached = stopped_after(stopped)
     assert f"interrupted: SIGTERM; stopped after iteration {reached} of {STEPS}" in out
     assert "Traceback" not in out
-    assert processes_in(stopped) == []
+    assert processes_in(stopped) == {}
     assert f"resumed after iteration {reached}" in ended(start(stopped, processes=1), 0)
     assert outputs(stopped) == outputs(whole)
 
@@ -345,7 +322,7 @@ def test_two_processes_end_together_and_go_on_to_the_same_bytes(start, tmp_path_
     }.items():
         child = start(stopped, processes=2)
         training(stopped, child)
-        ranks = workers(stopped, child.pid)
+        ranks = workers(stopped)
         assert sorted(ranks) == [0, 1]
         if how == "one hears":
             os.kill(ranks[1], signal.SIGUSR1)
@@ -359,7 +336,7 @@ def test_two_processes_end_together_and_go_on_to_the_same_bytes(start, tmp_path_
         else:
             child.send_signal(signal.SIGINT)
         out = ended(child, code, seconds=60)
-        assert processes_in(stopped) == [], how
+        assert processes_in(stopped) == {}, how
         assert (stopped / "interrupted").exists() == (code == 75), how
         if code == 75:
             assert out.count("interrupted:") == 1, out
