@@ -88,6 +88,10 @@ def ignore_signals() -> None:
         signal.signal(one, signal.SIG_IGN)
 
 
+def hear_nothing(number: int, frame: FrameType | None) -> None:
+    """Handle a signal that no longer matters; one that came just now may not find itself ignored, of which Python complains."""
+
+
 def note_interruption(environment: Mapping[str, str]) -> None:
     """Make the file that `FIGURA_INTERRUPTED` names, where it names one."""
     if marker := environment.get(MARKER):
@@ -124,12 +128,9 @@ def _stopped_by_signals() -> Iterator[None]:
         yield
         return
 
-    def again(number: int, frame: FrameType | None) -> None:
-        """Nothing; a signal that came just now may not find itself ignored, of which Python complains."""
-
     def stop(number: int, frame: FrameType | None) -> None:
         for one in Interrupted.signals:
-            signal.signal(one, again)
+            signal.signal(one, hear_nothing)
         raise Interrupted(f"{signal.Signals(number).name}; this stage begins again at the next `dvc repro`")
 
     previous = {one: signal.signal(one, stop) for one in Interrupted.signals}

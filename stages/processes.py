@@ -24,7 +24,7 @@ from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from models.engine.errors import Interrupted
 from stages import slurm
-from stages.command import MARKER, ignore_signals, note_interruption
+from stages.command import MARKER, hear_nothing, ignore_signals, note_interruption
 
 PATIENCE = 300  # seconds in which processes may finish an iteration and write a resume point after SIGTERM
 AT_ONCE = 20  # seconds in which they may end after Ctrl-C
@@ -78,16 +78,12 @@ def _run(command: list[str], count: int, meeting: str | None) -> int:
 def _stop(number: int, frame: FrameType | None) -> None:
     """Make PyTorch's launcher pass a signal on and wait; a second one would end it, and the processes with it."""
     for one in HEARD:
-        signal.signal(one, _stop_once)
+        signal.signal(one, hear_nothing)
     if number not in Interrupted.signals:  # a process that waits for another inside NCCL does not hear it
         end = threading.Timer(AT_ONCE, os._exit, [128 + number])  # its processes do not outlive this one
         end.daemon = True
         end.start()
     raise SignalException(signal.Signals(number).name, signal.Signals(number))
-
-
-def _stop_once(number: int, frame: FrameType | None) -> None:
-    """Nothing; a signal that came just now may not find itself ignored, of which Python complains."""
 
 
 def _configuration(count: int, meeting: str | None, folder: str) -> LaunchConfig:

@@ -73,7 +73,7 @@ def read_results(metrics: Mapping[str, str], lock: str, where: str) -> Results:
     return Results(figures, outputs(lock, where, DATA_STAGES))
 
 
-def outputs(lock: str, where: str = "", prefix: str = "") -> dict[str, str]:
+def outputs(lock: str, where: str, prefix: str = "") -> dict[str, str]:
     """Return the hashes, by path, of what stages wrote whose names begin with `prefix`; `lock` and `where` as above."""
     try:
         stages = YAML(typ="safe").load(lock)["stages"]

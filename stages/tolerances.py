@@ -49,8 +49,10 @@ class Tolerance(BaseModel):
     def width(self, value: float, half_width: float | None) -> float | None:
         """Return how far from the committed `value` is allowed, in its unit; None where only an absent interval would say.
 
-        For a count it is 0 then.
+        For a count it is 0 then, and always 0 where what is committed is not finite: only the same will do.
         """
+        if not math.isfinite(value):
+            return 0.0
         widths = [
             self.absolute,
             None if self.relative is None else self.relative * abs(value),

@@ -170,6 +170,26 @@ def test_what_a_hook_makes_of_unscaled_gradients_is_what_counts():
     assert scaler.get_scale() == 64.0
 
 
+def test_what_fails_between_unscaling_and_the_update_can_be_tried_again():
+    """As where memory runs out there and training goes back (`train.find_batch_size`)."""
+    network, scaler = test_steps.Line(), GradScaler("cpu", init_scale=64.0)
+    one, networks = scaled_step(network, scaler), Networks({"a": network}, {"a": network})
+
+    def update_with(hook):
+        return one.update([(State({"x": X}), 1.0)], networks, 0, Accelerator(), Stopwatch(on=False), hook)
+
+    def out_of_memory():
+        raise torch.OutOfMemoryError("of nothing")
+
+    with pytest.raises(torch.OutOfMemoryError):
+        update_with(out_of_memory)
+    assert network.slope.tolist() == START.tolist()
+    one.optimizer.zero_grad()
+    assert not update_with(lambda: None).skipped
+    np.testing.assert_allclose(network.slope.detach(), START - 0.1 * test_steps.gradient(START), atol=1e-6)
+    assert scaler.get_scale() == 64.0
+
+
 def test_without_a_gradient_there_is_nothing_to_scale():
     """A loss that reaches networks of another step only."""
     networks = {"a": test_steps.Line(), "b": test_steps.Line()}

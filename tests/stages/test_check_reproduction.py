@@ -33,7 +33,7 @@ TOLERANCES = """
 "*.images": exact
 "*.distance.value": {relative: 0.1, absolute: 0.5}
 "*.source": exact
-"*.undefined": {absolute: 1.0}
+"*.undefined": {relative: 1.0}
 "*.seconds": ignore
 """
 LOCK = """

@@ -22,6 +22,7 @@ from accelerate import Accelerator
 from accelerate.utils import AORecipeKwargs, KwargsHandler, convert_model_to_fp8_ao, is_torchao_available
 from torch import Tensor, nn
 from torch.amp import GradScaler
+from torch.optim import Optimizer
 
 from models.engine.errors import UserError
 from models.engine.recipes.schema import Precision
@@ -83,6 +84,20 @@ def _fp8_settings() -> AORecipeKwargs:
 def gradient_scaler(accelerator: Accelerator) -> GradScaler | None:
     """Return a scaler for one step in fp16; Accelerate's own is shared by all optimizers, and not used."""
     return GradScaler(accelerator.device.type) if accelerator.mixed_precision == "fp16" else None
+
+
+@contextmanager
+def unscaled(scaler: GradScaler | None, optimizer: Optimizer) -> Iterator[None]:
+    """Unscale the gradients of an optimizer; what fails inside leaves a scaler that does so again for the next update."""
+    if scaler is None:
+        yield
+        return
+    scaler.unscale_(optimizer)
+    try:
+        yield
+    except BaseException:
+        scaler.update()  # memory ran out, say, and training goes back, also to the scale that it had
+        raise
 
 
 def adapt(scaler: GradScaler, skipped: bool) -> bool:

@@ -16,7 +16,7 @@ from models.engine.recipes.gates import ALWAYS, Gate
 from models.engine.schedules import Schedule
 from models.engine.state import State
 from models.engine.training.gradients import average, clip, norms_of
-from models.engine.training.precision import adapt, in_float32, without_autocast
+from models.engine.training.precision import adapt, in_float32, unscaled, without_autocast
 from models.engine.training.stopwatch import Stopwatch
 
 
@@ -216,18 +216,17 @@ class Step:
         if accelerator.num_processes > 1:
             average(self.parameters, accelerator)
         scaler = self.scaler if any(p.grad is not None for p in self.parameters) else None
-        if scaler is not None:
-            scaler.unscale_(self.optimizer)
-        if before_update is not None:
-            before_update()
-        report.grad_norm, norms = norms_of(self.own)
-        report.grad_norms = norms if len(self.own) > 1 else {}
-        judged = torch.stack([report.grad_norm, *report.raw.values()])
-        if accelerator.num_processes > 1:  # what is recorded, and whether to go on, is the same everywhere
-            judged = accelerator.reduce(judged, "mean")
-            report.raw = dict(zip(report.raw, judged[1:].unbind(), strict=True))
-        finite = judged.isfinite()
-        report.skipped = not bool(finite.all())
+        with unscaled(scaler, self.optimizer):
+            if before_update is not None:
+                before_update()
+            report.grad_norm, norms = norms_of(self.own)
+            report.grad_norms = norms if len(self.own) > 1 else {}
+            judged = torch.stack([report.grad_norm, *report.raw.values()])
+            if accelerator.num_processes > 1:  # what is recorded, and whether to go on, is the same everywhere
+                judged = accelerator.reduce(judged, "mean")
+                report.raw = dict(zip(report.raw, judged[1:].unbind(), strict=True))
+            finite = judged.isfinite()
+            report.skipped = not bool(finite.all())
         if scaler is not None:  # before the optimizer, whose memory may run out: the scaler is ready to try again
             report.overflowed = adapt(scaler, report.skipped) and bool(finite[1:].all())
         if not report.skipped:
