@@ -2,8 +2,10 @@
 # The environment of requirements.lock and the project, for a processor or a GPU:
 #   docker build --tag figura .                                                       # CPU
 #   docker build --build-arg ACCELERATOR=cu130 --tag figura:cuda .                    # CUDA 13.0; other names: pytorch.org
-#   docker run --rm --pid host --gpus all --shm-size 8g --volume "$PWD:/figura" figura:cuda      # `dvc repro` in this folder
-# `--pid host`: DVC would take the lock of a killed container for one of its own process, 1 in both; removing .dvc/tmp/rwlock helps.
+#   docker run --rm --pid host --gpus all --shm-size 8g --user "$(id -u):$(id -g)" --volume "$PWD:/figura" figura:cuda
+# The last runs `dvc repro` in this folder; words after it are another command of DVC. Builds need BuildKit (docker-buildx).
+# `--pid host`: DVC tells by a process' number whether the lock of a killed container still holds; where it guessed wrong,
+# removing .dvc/tmp/rwlock helps. `docker stop --time 300` ends a training with a resume point (by default it waits for 10 s).
 # CUDA comes with PyTorch's own packages, so one base serves both; the host brings the driver. apptainer/figura.def is the same.
 # The base is pinned by tag; where builds must be repeatable to the byte, add its digest (`docker buildx imagetools inspect`).
 ARG PYTHON=3.12
@@ -15,16 +17,22 @@ ARG UID=1000
 ENV PYTHONUNBUFFERED=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     DVC_NO_ANALYTICS=1 \
+    HOME=/home/figura \
+    USER=figura \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
-# git: DVC reads the history; tcmalloc: stages/launch.py preloads it; the folder may belong to another user of the host. Its version is that of the base's release.
+# git: DVC reads the history, and commits experiments; tcmalloc: stages/launch.py preloads it. Versions are those of the base's
+# release. The folder and the process may belong to any user of the host, whom the image need not know.
 # hadolint ignore=DL3008
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends git libtcmalloc-minimal4 \
+    && apt-get install --yes --no-install-recommends git libtcmalloc-minimal4 tini \
     && rm -rf /var/lib/apt/lists/* \
     && git config --system --add safe.directory /figura \
+    && git config --system user.name figura \
+    && git config --system user.email figura@localhost \
     && useradd --create-home --uid "${UID}" figura \
+    && chmod 1777 /home/figura \
     && install --directory --owner figura --group figura /figura
 
 WORKDIR /figura
@@ -36,8 +44,9 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 
 COPY --chown=figura:figura . ./
 RUN --mount=type=cache,target=/root/.cache/pip \
-    pip install --no-deps --editable .
+    pip install --no-deps --no-build-isolation --editable .
 
 USER ${UID}
-ENTRYPOINT ["dvc"]
+# SIGTERM reaches the stage, which writes a resume point; DVC, which would leave it alone, waits for that
+ENTRYPOINT ["tini", "-s", "-g", "--", "sh", "-c", "trap '' TERM; exec dvc \"$@\"", "dvc"]
 CMD ["repro"]

@@ -1,12 +1,20 @@
-"""No container engine is asked: what the Dockerfile and the Apptainer definition name is there, and both install the same."""
+"""No container engine is asked: what the Dockerfile and the Apptainer definition name is there, and both install the same.
+
+The Dockerfile's entry point is run as it stands, outside of a container.
+"""
 
 import fnmatch
+import json
 import re
+import shutil
 import subprocess
+import time
 import tomllib
+from pathlib import Path
 
 import pytest
 from ci.workflow import ROOT, WORKFLOWS, load
+from pipeline.project import ENVIRONMENT, clone
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 DEFINITION = (ROOT / "apptainer/figura.def").read_text()
@@ -105,7 +113,7 @@ def test_the_image_runs_the_pipeline_and_not_as_root() -> None:
     words = dict(instructions())
     assert words["USER"] == "${UID}"
     assert re.search(r"^ARG UID=[1-9]\d*$", DOCKERFILE, re.MULTILINE)
-    assert (words["ENTRYPOINT"], words["CMD"]) == ('["dvc"]', '["repro"]')
+    assert words["CMD"] == '["repro"]'
     order = [word for word, _ in instructions()]
     assert order.index("USER") > max(place for place, word in enumerate(order) if word in ("RUN", "COPY"))
 
@@ -123,3 +131,31 @@ def test_the_definitions_runscript_runs_dvc(tmp_path, arguments: list[str], expe
         check=True,
     )
     assert done.stdout.strip() == expected
+
+
+@pytest.mark.pipeline
+@pytest.mark.skipif(shutil.which("tini") is None, reason="tini is not installed")
+def test_stopping_a_container_leaves_a_resume_point_and_no_lock(tmp_path: Path) -> None:
+    """`docker stop` sends SIGTERM to the entry point."""
+    project = clone(tmp_path)
+    project.set("params.yaml", {"train.steps": 2000, "train.evaluate_every": 1000, "runtime.checkpoint_every": 1000})
+    entry = json.loads(dict(instructions())["ENTRYPOINT"])
+    project.run(*entry, "repro", "-q", "prepare@people")
+    log = tmp_path / "runs/vunet/live/log.jsonl"
+    with subprocess.Popen(
+        [*entry, "repro", "train@vunet"], cwd=tmp_path, env=ENVIRONMENT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as container:  # fmt: skip
+        try:
+            deadline = time.monotonic() + 90
+            while not (log.exists() and '"step": 5,' in log.read_text()):
+                assert container.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        finally:
+            container.terminate()
+        printed, _ = container.communicate(timeout=60)
+    assert container.returncode == 255  # DVC's, of a stage that failed
+    (stopped,) = re.findall(r"interrupted: SIGTERM; stopped after iteration (\d+) of 2000", printed)
+    assert [int(point.name) for point in (tmp_path / "runs/vunet/resume").glob("[0-9]*")] == [int(stopped)]
+    assert json.loads((tmp_path / ".dvc/tmp/rwlock").read_text()) == {}

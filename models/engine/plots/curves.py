@@ -133,7 +133,7 @@ def _draw_loss(axis: Axes, name: str, runs: Mapping[str, Histories], x: str) -> 
         if f"{name}.weight" in histories[0]:
             weights[label] = histories[0][[x, f"{name}.weight"]].dropna()
     fit_axis(axis)
-    axis.set_title(name)
+    axis.set_title(name, loc="left")
     axis.set_xlabel(x)
     values = {round(float(weight), 9) for curve in weights.values() for weight in curve[f"{name}.weight"]}
     if len(values) == 1:
