@@ -17,8 +17,6 @@ ARG UID=1000
 ENV PYTHONUNBUFFERED=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     DVC_NO_ANALYTICS=1 \
-    HOME=/home/figura \
-    USER=figura \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
@@ -46,7 +44,10 @@ COPY --chown=figura:figura . ./
 RUN --mount=type=cache,target=/root/.cache/pip \
     pip install --no-deps --no-build-isolation --editable .
 
+COPY docker/entrypoint.sh /usr/local/bin/figura
+# of a user whom the image does not know; not above, where pip would look for its cache there
+ENV HOME=/home/figura \
+    USER=figura
 USER ${UID}
-# SIGTERM reaches the stage, which writes a resume point; DVC, which would leave it alone, waits for that
-ENTRYPOINT ["tini", "-s", "-g", "--", "sh", "-c", "trap '' TERM; exec dvc \"$@\"", "dvc"]
+ENTRYPOINT ["tini", "-s", "-g", "--", "figura"]
 CMD ["repro"]

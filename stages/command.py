@@ -128,16 +128,32 @@ def _stopped_by_signals() -> Iterator[None]:
         yield
         return
 
+    heard = []
+
     def stop(number: int, frame: FrameType | None) -> None:
+        heard.append(number)
         for one in Interrupted.signals:
             signal.signal(one, hear_nothing)
         raise Interrupted(f"{signal.Signals(number).name}; this stage begins again at the next `dvc repro`")
 
+    def swallowed(what: "sys.UnraisableHookArgs") -> None:
+        """In a finalizer, or what a weak reference calls, Python goes on after an exception: it has to be raised again."""
+        if not isinstance(what.exc_value, Interrupted):
+            unraisable(what)
+            return
+        for one in Interrupted.signals:
+            signal.signal(one, stop)
+        again = threading.Timer(0.1, os.kill, [os.getpid(), heard[-1]])
+        again.daemon = True
+        again.start()
+
+    unraisable, sys.unraisablehook = sys.unraisablehook, swallowed
     previous = {one: signal.signal(one, stop) for one in Interrupted.signals}
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, Interrupted.signals)
         yield
     finally:
+        sys.unraisablehook = unraisable
         for one, handler in previous.items():
             if signal.getsignal(one) is stop:  # nothing was interrupted
                 signal.signal(one, handler)

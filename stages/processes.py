@@ -39,7 +39,8 @@ def start(command: list[str], count: int, meeting: str | None) -> int:
     0: all have ended well; 75 or 130: interrupted; the stage's own where it is 1 or higher.
     """
     for one in HEARD:
-        if signal.getsignal(one) != signal.SIG_IGN:  # SIGHUP after `nohup`
+        # what the caller ignores stays so (SIGHUP after `nohup`), but that DVC ignores what asks its stage to stop
+        if one in Interrupted.signals or signal.getsignal(one) != signal.SIG_IGN:
             signal.signal(one, _stop)
     if "LOGLEVEL" not in os.environ:
         logging.disable(logging.ERROR)  # says in its own words, on many lines, what stands below

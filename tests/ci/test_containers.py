@@ -139,7 +139,9 @@ def test_stopping_a_container_leaves_a_resume_point_and_no_lock(tmp_path: Path) 
     """`docker stop` sends SIGTERM to the entry point."""
     project = clone(tmp_path)
     project.set("params.yaml", {"train.steps": 2000, "train.evaluate_every": 1000, "runtime.checkpoint_every": 1000})
-    entry = json.loads(dict(instructions())["ENTRYPOINT"])
+    *init, name = json.loads(dict(instructions())["ENTRYPOINT"])
+    (script,) = (rest.split()[0] for word, rest in instructions() if rest.endswith(f"/bin/{name}"))
+    entry = [*init, str(ROOT / script)]
     project.run(*entry, "repro", "-q", "prepare@people")
     log = tmp_path / "runs/vunet/live/log.jsonl"
     with subprocess.Popen(

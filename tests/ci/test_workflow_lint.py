@@ -70,7 +70,8 @@ def test_files_fit_the_schema_of_their_host(schema: str, files: list[Path]) -> N
 
 
 def test_scripts_are_clean_for_shellcheck() -> None:
-    scripts = [*sorted((ROOT / ".ci").iterdir()), *sorted(HERE.glob("*.sh"))]
+    patterns = (".ci/*", "docker/*.sh", "slurm/*.sbatch", "tests/ci/*.sh")
+    scripts = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
     assert complaints(program("shellcheck"), *map(str, scripts)) == ""
 
 

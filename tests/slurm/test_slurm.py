@@ -107,8 +107,9 @@ def test_interrupted_jobs_give_the_same_hashes(cluster: Cluster, project: Projec
         again = f"start {restarts + 1}: dvc"
         until(f"it has started again ({restarts})", lambda a=again: a in printed(project), 90, cluster.story)
     ended = cluster.wait(job, 240)
-    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "3"), printed(project)
+    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "3"), cluster.story()
     said = printed(project).removeprefix(before)
+    assert "submit the job once more" not in said
     assert said.count("interrupted: SIGUSR1; stopped after iteration") == 3, said
     assert said.count("resumed after iteration") == 4, said  # once a start, not once a machine
     assert project.outputs() == whole
@@ -125,7 +126,10 @@ def test_a_preempted_job_goes_on(partition, cluster: Cluster, project: Project, 
     assert cluster.wait(urgent, 60)["JobState"] == "COMPLETED"
     ended = cluster.wait(job, 240)
     said = printed(preempted)
-    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "1"), said
+    # Slurm 24.11 queues a job that was preempted with a notice another time, once it has ended well
+    starts = ("1", "2") if partition == "notice" else ("1",)
+    assert (ended["JobState"], ended["Restarts"] in starts) == ("COMPLETED", True), cluster.story()
+    assert "submit the job once more" not in said
     (reached,) = re.findall(r"interrupted: SIG\w+; stopped after iteration (\d+) of", said)
     assert f"resumed after iteration {reached}" in said
     assert preempted.outputs() == whole

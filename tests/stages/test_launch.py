@@ -233,6 +233,41 @@ def test_a_signal_that_comes_at_once_is_not_lost(start, tmp_path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_signal_that_dvc_ignores_reaches_its_stage(start, processes, tmp_path) -> None:
+    """Where a container or a job is stopped, DVC has to wait for the stage; it passes on that it ignores the signal."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    child = start(tmp_path, processes=processes)
+    signal.signal(signal.SIGTERM, before)
+    training(tmp_path, child)
+    child.send_signal(signal.SIGTERM)
+    assert "interrupted: SIGTERM; stopped after iteration" in ended(child, 75, 60)
+
+
+def test_a_signal_is_heard_where_python_ignores_exceptions(code, tmp_path) -> None:
+    """In a finalizer, say, of anything that is dropped just then."""
+    script = """
+import os, signal, sys, time
+from stages.command import run
+class Dropped:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGUSR1)
+        for _ in range(10):
+            time.sleep(0)
+def main(arguments):
+    Dropped()
+    time.sleep(20)
+    print("to the end")
+sys.exit(run(main))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(code)},
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (75, "")
+    assert done.stderr.startswith("interrupted: SIGUSR1; ")
+
+
 LAST_MOMENT = """
 import os, signal, sys
 class Late:
