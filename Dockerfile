@@ -44,7 +44,7 @@ COPY --chown=figura:figura . ./
 RUN --mount=type=cache,target=/root/.cache/pip \
     pip install --no-deps --no-build-isolation --editable .
 
-COPY docker/entrypoint.sh /usr/local/bin/figura
+COPY --chmod=0755 docker/entrypoint.sh /usr/local/bin/figura
 # of a user whom the image does not know; not above, where pip would look for its cache there
 ENV HOME=/home/figura \
     USER=figura

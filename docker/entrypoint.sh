@@ -11,6 +11,6 @@ dvc=$$
         sleep 1 &
         wait $!
     done
-) &
+) 2>/dev/null & # the shell would tell of each `sleep` that the signal ends
 trap '' TERM
 exec dvc "$@"

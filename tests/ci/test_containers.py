@@ -140,7 +140,7 @@ def test_stopping_a_container_leaves_a_resume_point_and_no_lock(tmp_path: Path) 
     project = clone(tmp_path)
     project.set("params.yaml", {"train.steps": 2000, "train.evaluate_every": 1000, "runtime.checkpoint_every": 1000})
     *init, name = json.loads(dict(instructions())["ENTRYPOINT"])
-    (script,) = (rest.split()[0] for word, rest in instructions() if rest.endswith(f"/bin/{name}"))
+    (script,) = (rest.split()[-2] for word, rest in instructions() if rest.endswith(f"/bin/{name}"))
     entry = [*init, str(ROOT / script)]
     project.run(*entry, "repro", "-q", "prepare@people")
     log = tmp_path / "runs/vunet/live/log.jsonl"
