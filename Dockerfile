@@ -20,7 +20,7 @@ ENV PYTHONUNBUFFERED=1 \
     NVIDIA_VISIBLE_DEVICES=all \
     NVIDIA_DRIVER_CAPABILITIES=compute,utility
 
-# git: DVC reads the history, and commits experiments; tcmalloc: stages/launch.py preloads it. Versions are those of the base's
+# git: DVC reads the history, and commits experiments; tcmalloc: stages/launch preloads it. Versions are those of the base's
 # release. The folder and the process may belong to any user of the host, whom the image need not know.
 # hadolint ignore=DL3008
 RUN apt-get update \

@@ -1,7 +1,7 @@
 """What memory settings pay on a CPU: a forward pass and training steps under several allocators.
 
 Each cell is a new process, as the settings must stand before it starts; rounds go through all settings in turn. `launch.py` are
-the thresholds that stages/launch.py sets. Libraries are preloaded where they are installed (Debian: libjemalloc2,
+the thresholds that stages/launch sets. Libraries are preloaded where they are installed (Debian: libjemalloc2,
 libtcmalloc-minimal4); `keeping` tells them to give nothing back to the system either. `huge` asks for pages of 2 MiB for
 large tensors, which the kernel must allow (/sys/kernel/mm/transparent_hugepage/enabled).
 
@@ -32,9 +32,9 @@ import torch
 
 from bench.scaling import RECIPES, start
 from bench.table import show
-from models.engine.recipes.assemble import build_networks
-from models.engine.recipes.recipe import check_recipe
-from models.engine.yaml12 import read_yaml
+from models.base.yaml12 import read_yaml
+from models.engine.build import build_networks
+from models.recipe.load import check_recipe
 from stages.launch import ALLOCATOR
 
 FORWARD, SIDE, BACKBONE = "forward 385 px", 385, "shufflenetv2k16"

@@ -15,13 +15,14 @@ import torch
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from bench.table import show
-from models.engine.recipes.recipe import load_recipe
-from models.engine.recipes.schema import Recipe
-from models.engine.schedules import Cosine, Linear, WarmUp
-from models.engine.training.optimizers import Muon
-from models.engine.training.trainer import Trainer
-from models.images import L1, L2
-from models.vunet import LatentKL, VUNet
+from models.images.losses.pixel import L1, L2
+from models.optimizers.muon import Muon
+from models.recipe.load import load_recipe
+from models.recipe.schema import Recipe
+from models.schedules import Cosine, Linear, WarmUp
+from models.training.trainer import Trainer
+from models.vunet.train.losses import LatentKL
+from models.vunet.train.networks import VUNet
 
 ROUNDS, STEPS = 12, 20
 

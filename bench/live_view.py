@@ -20,9 +20,9 @@ import torch
 from accelerate.state import AcceleratorState
 
 from bench.table import show
-from models.engine.recipes.recipe import check_recipe
-from models.engine.training.trainer import Trainer
-from models.engine.yaml12 import read_yaml
+from models.base.yaml12 import read_yaml
+from models.recipe.load import check_recipe
+from models.training.trainer import Trainer
 
 RECIPE = Path("recipes/pix2pix.yaml")
 QUIET: dict[str, Any] = {"log_every": 10**6, "trackers": [], "samples": None}

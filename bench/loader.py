@@ -11,9 +11,9 @@ import torch
 
 from bench.engine_overhead import bare
 from bench.table import seconds, show
-from models.engine.recipes.assemble import build_datasets
-from models.engine.recipes.recipe import load_recipe
-from models.engine.training.batches import Mixture, TrainBatches, load_batches
+from models.engine.build import build_datasets
+from models.engine.data import Mixture, TrainBatches, load_batches
+from models.recipe.load import load_recipe
 
 BATCHES = 150
 

@@ -5,7 +5,7 @@ hand-written loop that gathers the discriminator's gradients in the generator's 
 the choices of the best-known peer that matter to time: zero padding, batch norm, the discriminator frozen in the
 generator's step. `ours` is the package's networks driven by the engine from recipes/pix2pix.yaml, Adam fused; `fake twice`
 is the same with the generator called again in the second step. Each cell runs in a process of its own, with glibc's
-default memory thresholds and with those of stages/launch.py.
+default memory thresholds and with those of stages/launch.
 
 `to ours` is time over ours. The specification states 0.56 and 0.29 s for the reference, 0.49 and 0.22 s for the peer, on a
 machine it does not name; `stated/s` is that over ours. `share` is of this machine's fastest plain convolution, measured in
@@ -34,10 +34,10 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from bench.table import SECONDS, seconds, show
 from bench.vunet_step import peak
-from models.engine.examples import Example, Examples
-from models.engine.recipes.recipe import check_recipe
-from models.engine.training.trainer import Trainer
-from models.engine.yaml12 import read_yaml
+from models.base.yaml12 import read_yaml
+from models.interfaces import Example, Examples
+from models.recipe.load import check_recipe
+from models.training.trainer import Trainer
 from stages.launch import ALLOCATOR
 
 # size: batch, n_downs, seconds of the reference and of its peer

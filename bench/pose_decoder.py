@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.table import seconds, show
-from models.people.skeletons import COCO
-from models.pose.annotations import Annotations
-from models.pose.cifcaf import CifCafDecoder
-from models.pose.encoders import Caf, Cif
+from data.formats.skeletons import COCO
+from models.pose.decode.cifcaf import CifCafDecoder
+from models.pose.train.annotations import Annotations
+from models.pose.train.encoders import Caf, Cif
 
 SIDE = 385
 REFERENCE = {1: 0.83, 5: 2.9, 20: 10.2}  # ms, stride 16
@@ -26,7 +26,7 @@ START = """
 import time
 begin = time.perf_counter()
 from bench.pose_decoder import fields
-from models.pose.cifcaf import CifCafDecoder
+from models.pose.decode.cifcaf import CifCafDecoder
 imported = time.perf_counter()
 cif, caf = fields(5, 16)
 begin_decoding = time.perf_counter()

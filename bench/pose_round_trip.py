@@ -21,13 +21,12 @@ import torch
 from numpy.typing import NDArray
 
 from bench.table import show
-from models.engine.injecting.injectors import Networks
-from models.engine.state import State
-from models.people.skeletons import COCO
-from models.pose.annotations import Annotations
-from models.pose.coco_evaluation import Evaluation
-from models.pose.decoding import FindPeople
-from models.pose.scenes import Scenes
+from data.formats.skeletons import COCO
+from models.interfaces import Networks, State
+from models.pose.decode.decoding import FindPeople
+from models.pose.report.coco_evaluation import Evaluation
+from models.pose.train.annotations import Annotations
+from models.pose.train.scenes import Scenes
 from stages.command import run
 
 CONFIDENCE = 0.9

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from bench.table import SECONDS, seconds, show
 from bench.vunet_step import peak
-from models.engine.recipes.recipe import check_recipe
-from models.engine.training.trainer import Trainer
-from models.engine.yaml12 import read_yaml
+from models.base.yaml12 import read_yaml
+from models.recipe.load import check_recipe
+from models.training.trainer import Trainer
 
 RECIPE = Path("recipes/pose.yaml")
 

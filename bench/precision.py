@@ -27,13 +27,13 @@ import torch
 
 from bench.paper_sizes import CASES, Case
 from bench.table import SECONDS, seconds, show
-from models.engine.plots.curves import draw_losses, losses_of
-from models.engine.recipes.overrides import overridden
-from models.engine.recipes.recipe import check_recipe
-from models.engine.recipes.schema import Recipe
-from models.engine.training.checkpoint import to_device
-from models.engine.training.trainer import Trainer
-from models.engine.yaml12 import read_yaml
+from models.base.yaml12 import read_yaml
+from models.engine.weights import to_device
+from models.recipe.load import check_recipe
+from models.recipe.overrides import overridden
+from models.recipe.schema import Recipe
+from models.report.curves import draw_losses, losses_of
+from models.training.trainer import Trainer
 
 PRECISIONS = ("no", "bf16", "fp16")
 SECTIONS = tuple(Recipe.model_fields)
@@ -44,7 +44,7 @@ def recipe(case: Case, precision: str, steps: int, *, small: bool) -> Recipe:
     asked = [
         *case.paper, *(case.small if small else []), f'train.precision="{precision}"', f"train.steps={steps}",
         f"train.evaluate_every={steps}", "train.record_every=1", "runtime.trackers=[]", "runtime.progress=false",
-        f"runtime.checkpoint_every={steps}", f"runtime.log_every={steps}", "runtime.samples=null", "runtime.scores=null",
+        f"runtime.resume_every={steps}", f"runtime.log_every={steps}", "runtime.samples=null", "runtime.scores=null",
     ]  # fmt: skip
     return check_recipe(overridden(read_yaml(case.recipe), asked, SECTIONS), case.recipe)
 
@@ -66,7 +66,7 @@ def measure(name: str, precision: str, steps: int, folder: Path, *, small: bool)
     time = seconds(step, at_least=10, budget=0 if small else 3 * SECONDS)
     resident = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     peak = torch.cuda.max_memory_allocated() if device.type == "cuda" else resident
-    history = pd.DataFrame(trainer.history.train)
+    history = pd.DataFrame(trainer.loss_log.train)
     totals = history.filter(regex=r"^[^.]+\.weighted$")
     return {
         "seconds": time,

@@ -37,11 +37,11 @@ from torch import Tensor
 
 from bench import scaling_estimate
 from bench.table import show
-from models.engine.recipes.recipe import check_recipe
-from models.engine.training.checkpoint import to_device
-from models.engine.training.gradients import average
-from models.engine.training.trainer import Trainer
-from models.engine.yaml12 import read_yaml
+from models.base.yaml12 import read_yaml
+from models.engine.step import average
+from models.engine.weights import to_device
+from models.recipe.load import check_recipe
+from models.training.trainer import Trainer
 
 RECIPES = {
     "vunet": Path("params.yaml"),

@@ -10,7 +10,7 @@ n GPUs are k machines of m: a ring inside each machine, another between machines
 all-reduce algorithms*, J. Parallel Distrib. Comput. 2009); the latency is that of a tree, which nccl takes for few numbers. 6 B are the copies of `gradients.average`: joined, cloned,
 divided, each read and written. `small` are the collectives of a few numbers: one a step that says whether all is
 finite, and two a batch normalisation. The optimizer, elementwise work and reading are left out. FLOPs, kernels (operations
-other than views), calls of batch normalisation and bytes come from a dry run (models/engine/describing/dry_run.py).
+other than views), calls of batch normalisation and bytes come from a dry run (tools/describe/dry_run.py).
 
 Speeds are those of data sheets, a direction: H100 SXM 494.7 TFLOP/s (TF32, dense), 3.35 TB/s, NVLink 4 450 GB/s; one network
 port a machine, 100 GbE 12.5, InfiniBand HDR 25, NDR 50 GB/s. UTILISATION, LAUNCH and hops are assumptions.
@@ -28,8 +28,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bench.paper_sizes import CASES
 from bench.precision import recipe
 from bench.table import show
-from models.engine.describing.dry_run import meta_networks, run_training
-from models.engine.describing.footprint import size_of
+from tools.describe.dry_run import meta_networks, run_training
+from tools.describe.footprint import size_of
 
 MACHINE = 8  # GPUs
 PEAK, UTILISATION, LAUNCH = 494.7e12, 0.2, 10e-6  # FLOP/s, share of it, seconds a kernel

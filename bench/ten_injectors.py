@@ -19,9 +19,9 @@ import torch
 
 from bench.engine_overhead import bare, engine
 from bench.table import show
-from models.engine.recipes.recipe import check_recipe
-from models.engine.recipes.schema import Recipe
-from models.engine.yaml12 import read_yaml
+from models.base.yaml12 import read_yaml
+from models.recipe.load import check_recipe
+from models.recipe.schema import Recipe
 
 INJECTORS = 10
 Iteration = Callable[[dict[str, Any]], None]

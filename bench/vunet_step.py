@@ -3,7 +3,7 @@
 `plain` is the same network as the specification writes it, in the same run: direct convolutions on contiguous tensors, ELU
 of an explicit concatenation, latent noise through a full covariance matrix, Adam unfused. `ours` is what the package does:
 tiles for wide 3x3 convolutions, channels-last, activations rebuilt from their result, plain noise, fused Adam. Each cell
-runs in a process of its own, with glibc's default memory thresholds and with those of stages/launch.py. The specification
+runs in a process of its own, with glibc's default memory thresholds and with those of stages/launch. The specification
 gives 0.34, 1.28 and 6.4 s for the reference itself on a machine it does not name. The last columns set the step against
 this machine's own fastest plain convolution, measured in the same process: multiply-adds of forward and backward (three
 times the forward's, as direct convolutions would need) over time; tiles need fewer, so `ours` may pass 1.
@@ -24,8 +24,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bench.table import SECONDS, seconds, show
-from models.images import L1
-from models.vunet import LatentKL, VUNet, blocks, networks
+from models.images.losses.pixel import L1
+from models.vunet.train import blocks, networks
+from models.vunet.train.losses import LatentKL
+from models.vunet.train.networks import VUNet
 from stages.launch import ALLOCATOR
 
 REFERENCE = {64: 0.34, 128: 1.28, 256: 6.4}

@@ -1,1 +1,1 @@
-"""The shared package: one room for each concern; see README.md for the map."""
+"""The shared package of all stages: a folder for each purpose, so that a stage depends on no more than it loads."""

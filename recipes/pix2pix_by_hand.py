@@ -10,9 +10,9 @@ from pathlib import Path
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from models.engine.recipes.recipe import load_recipe
-from models.engine.training.steps import StepReport
-from models.engine.training.trainer import Trainer
+from models.interfaces import StepReport
+from models.recipe.load import load_recipe
+from models.training.trainer import Trainer
 
 
 def train_step(trainer: Trainer, x: Tensor, y: Tensor, index: int) -> dict[str, StepReport]:
@@ -37,8 +37,8 @@ def train_step(trainer: Trainer, x: Tensor, y: Tensor, index: int) -> dict[str, 
 
 
 def announce(trainer: Trainer, epoch: int, word: str = "epoch") -> None:
-    """Print the weights of G's losses: `trainer.book` and `trainer.loss_weights` are asked by name or by step."""
-    trainer.reporter.say(f"{word} {epoch}: {trainer.loss_weights('G')}, last {trainer.book.last('G')}")
+    """Print the weights of G's losses: `trainer.loss_log` and `trainer.loss_weights` are asked by name or by step."""
+    trainer.reporter.say(f"{word} {epoch}: {trainer.loss_weights('G')}, last {trainer.loss_log.last('G')}")
 
 
 if __name__ == "__main__":
@@ -47,5 +47,5 @@ if __name__ == "__main__":
         Path(sys.argv[1]),
         train_step=train_step,
         on_epoch_start=announce,
-        callback_kwargs={"on_epoch_start": {"word": "beginning epoch"}},
+        hook_kwargs={"on_epoch_start": {"word": "beginning epoch"}},
     ).fit()

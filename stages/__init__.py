@@ -1,1 +1,1 @@
-"""The stages of the pipeline, one page each; `dvc.yaml` says how they follow each other."""
+"""The stages of dvc.yaml, and how they are launched."""

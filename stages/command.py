@@ -20,7 +20,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from models.engine.errors import Interrupted, UserError
+from models.base.errors import Interrupted, UserError
 
 MARKER = "FIGURA_INTERRUPTED"
 PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
@@ -99,7 +99,7 @@ def note_interruption(environment: Mapping[str, str]) -> None:
 
 
 def _report(message: str, fault: bool = False) -> None:
-    """Print a message, or leave it to the launcher (stages/processes.py), which hears the same from several processes.
+    """Print a message, or leave it to the launcher (stages/launch/processes.py), which hears the same from several processes.
 
     `fault`: it is one of the program and not bad input; the time says which of several came first.
     """

@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from models.engine.errors import UserError, nearest
-from models.engine.problems import Problems, validated
-from models.engine.yaml12 import read_yaml
-from models.people.synthetic.catalogue import CatalogueSettings
-from models.people.synthetic.settings import SyntheticSettings
+from data.synthetic.catalogue import CatalogueSettings
+from data.synthetic.settings import SyntheticSettings
+from models.base.error_collector import ErrorCollector, validated
+from models.base.errors import UserError, nearest
+from models.base.yaml12 import read_yaml
 
 PARAMS = Path("data/params.yaml")
 SPLITS = ("train", "validation")
@@ -59,7 +59,7 @@ class Coco(_Section):
 
 
 class Paired(_Section):
-    """Folders of image pairs below the entry's source, one a split; `models.images.pair_files` says what may lie there."""
+    """Folders of image pairs below the entry's source, one a split; `data.formats.pair_files` says what may lie there."""
 
     train: str
     validation: str
@@ -106,8 +106,8 @@ def read_dataset(name: str, path: Path = PARAMS) -> Dataset:
     if name not in datasets or not re.fullmatch(r"[A-Za-z0-9_-]+", name):
         known = [str(one) for one in datasets]
         raise UserError(f"{path}: datasets.{name}: no such dataset{nearest(name, known)}; there are {', '.join(known)}")
-    problems = Problems(path)
-    dataset = validated(Dataset, datasets[name], problems, f"datasets.{name}")
-    problems.raise_any()
+    errors = ErrorCollector(path)
+    dataset = validated(Dataset, datasets[name], errors, f"datasets.{name}")
+    errors.raise_any()
     assert dataset is not None, "no problem was found and yet there is no entry"
     return dataset

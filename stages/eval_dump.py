@@ -3,7 +3,7 @@
 What was trained (data, networks, losses) is read from RUN/model/recipe.yaml; how to evaluate it, from RECIPE.
 
 Beside the DAG, into a folder of their own: `--checkpoint FOLDER` evaluates another model folder, or each of a folder of
-them (RUN/checkpoints, see `runtime.keep_every`), with a table and a picture of their figures; `--watch SECONDS` waits for
+them (RUN/checkpoints, see `runtime.checkpoint_every`), with a table and a picture of their figures; `--watch SECONDS` waits for
 more of them; `--split NAME` takes another split.
 """
 
@@ -11,9 +11,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from models.engine.errors import UserError
-from models.engine.evaluating.trained import load_trained, refuse_foreign, with_split, write_dump
-from models.engine.recipes.recipe import load_recipe
+from models.base.errors import UserError
+from models.evaluation.trained import load_trained, refuse_foreign, with_split, write_dump
+from models.recipe.load import load_recipe
 from stages.command import run
 
 
@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> None:
     )
     given = parser.parse_args(arguments)
     check_options(given)
-    asked = load_recipe(given.recipe)
+    asked = load_recipe(given.recipe, ["evaluate"])
     model, output = given.checkpoint or given.run / "model", given.output or given.run / "dump"
     if given.checkpoint is None or (model / "recipe.yaml").is_file():
         if given.output is not None:
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
         recipe, networks = load_trained(model, asked)
         write_dump(recipe if given.split is None else with_split(recipe, given.split), networks, output)
         return
-    from models.engine.evaluating.evaluations import (
+    from tools.watch import (
         Evaluations,  # it takes matplotlib, which the DAG's own evaluation does not
     )
 

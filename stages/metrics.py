@@ -8,12 +8,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from models.engine.evaluating.dump import Dump
-from models.engine.evaluating.figures import compute_figures
-from models.engine.files import write_text
-from models.engine.plots.curves import draw_curves, write_curves
-from models.engine.recipes.assemble import build_pictures
-from models.engine.recipes.recipe import load_recipe
+from models.base.files import write_text
+from models.dump import Dump
+from models.recipe.load import load_recipe
+from models.report.curves import draw_curves, write_curves
+from models.report.metrics import build_pictures, compute_metrics
 from stages.command import run
 
 
@@ -25,9 +24,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("metrics", type=Path, help="JSON file to write")
     parser.add_argument("plots", type=Path, help="folder to write")
     given = parser.parse_args(arguments)
-    recipe = load_recipe(given.recipe)
+    recipe = load_recipe(given.recipe, ["metrics"])
     dump = Dump(given.run / "dump")
-    figures = compute_figures(recipe, dump)
+    figures = compute_metrics(recipe, dump)
     shutil.rmtree(given.plots, ignore_errors=True)
     for name, picture in build_pictures(recipe).items():
         picture(dump, given.plots / "pictures" / f"{name}.png")

@@ -14,14 +14,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from models.engine.errors import UserError
-from models.people.preparation import Preparation, Raw, hashed_split
-from models.people.validation import UnusableError, inside
+from data.preparation.people import Preparation, Raw, hashed_split
+from data.preparation.validation import UnusableError, inside
+from models.base.errors import UserError
 from stages.command import run
 from stages.datasets import PARAMS, SPLITS, Dataset, read_dataset
 
 if TYPE_CHECKING:
-    from models.images.pair_preparation import PairPreparation
+    from data.preparation.pairs import PairPreparation
 
 PREPARED = Path("data/prepared")
 
@@ -59,7 +59,7 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
 
 
 def _drawn(entry: Dataset, folder: Path, progress: bool) -> Iterator[Raw]:
-    from models.people.synthetic import write_synthetic
+    from data.synthetic import write_synthetic
 
     assert entry.synthetic is not None  # `Dataset` holds it
     write_synthetic(entry.synthetic, entry.seed, folder, progress)
@@ -122,12 +122,12 @@ def _below(source: Path, path: str, key: str) -> Path:
 
 
 def _pairs(entry: Dataset, name: str, root: Path, folder: Path, progress: bool) -> "PairPreparation":
-    from models.images.pair_files import LAYOUTS
-    from models.images.pair_preparation import PairPreparation
+    from data.formats.pair_files import LAYOUTS
+    from data.preparation.pairs import PairPreparation
 
     preparation = PairPreparation(folder, progress)
     if entry.kind == "catalogue":
-        from models.people.synthetic.catalogue import write_catalogue
+        from data.synthetic.catalogue import write_catalogue
 
         assert entry.catalogue is not None  # `Dataset` holds it
         write_catalogue(entry.catalogue, entry.seed, folder, progress)

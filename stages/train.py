@@ -1,11 +1,17 @@
-"""Train a recipe: `python -m stages.train RECIPE RUN` writes RUN/model and RUN/history."""
+"""Train a recipe: `python -m stages.train RECIPE RUN` writes RUN/model and RUN/history.
+
+With `FIGURA_RESUME_ANYWAY=1` in the environment it goes on from the furthest resume point of the run, also from one that
+was refused because other code, packages, data or another recipe made it.
+"""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
-from models.engine.recipes.recipe import load_recipe, resolved
-from models.engine.training.trainer import Trainer
+from models.live import listeners
+from models.recipe.load import load_recipe, resolved
+from models.training.trainer import Trainer
 from stages.command import run
 
 
@@ -14,12 +20,13 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m stages.train", description=__doc__.splitlines()[0])
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet")
-    given = parser.parse_args(arguments)
-    recipe = load_recipe(given.recipe)
-    trainer = Trainer(recipe, given.run)
+    args = parser.parse_args(arguments)
+    recipe = load_recipe(args.recipe)
+    anyway = os.environ.get("FIGURA_RESUME_ANYWAY") == "1"
+    trainer = Trainer(recipe, args.run, listeners=listeners(recipe), resume_anyway=anyway)
     if trainer.accelerator.is_main_process:  # of all machines, other than `accelerator.print`
         print(resolved(recipe))
-    with trainer.interruption.by_signals():
+    with trainer.stop_request.by_signals():
         trainer.fit()
 
 

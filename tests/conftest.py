@@ -3,22 +3,29 @@ import os
 # Tests compare bits, and start more processes than a machine may have GPUs; before PyTorch looks for them.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from accelerate.state import AcceleratorState
 
-from models.engine.training import building
+from models.training import provenance
 
 
 @pytest.fixture(scope="session", autouse=True)
 def one_code_version() -> Iterator[None]:
-    """Whoever edits `models` while the tests run changes no comparison of two runs."""
+    """Whoever edits `models` while the tests run changes no comparison of two runs; a recipe's files are read once."""
+    read, versions = provenance.code_version, dict[frozenset[str], str]()
+
+    def remembered(modules: Iterable[str]) -> str:
+        key = frozenset(modules)
+        if key not in versions:
+            versions[key] = read(key)
+        return versions[key]
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(building, "code_version", functools.cache(building.code_version))
+        patch.setattr(provenance, "code_version", remembered)
         yield
 
 

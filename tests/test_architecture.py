@@ -29,7 +29,7 @@ def imported(path: Path) -> set[str]:
 
 
 def room(dotted: str) -> str:
-    """Return `engine` for models.engine.state, `stages` for stages.train."""
+    """Return `engine` for models.interfaces, `stages` for stages.train."""
     first, _, rest = dotted.partition(".")
     return rest.split(".")[0] if first == "models" else first
 
@@ -88,12 +88,12 @@ def test_deps_cover_what_a_stage_imports(name: str) -> None:
     code = f"import importlib; importlib.import_module({module!r})"
     if module == "stages.prepare":
         # imported when such a dataset is drawn or read
-        code += "\nimport models.images.pair_preparation, models.people.synthetic.catalogue, models.people.synthetic"
+        code += "\nimport data.preparation.pairs, data.synthetic.catalogue, data.synthetic"
     else:  # a recipe's types are imported when it is checked
         recipe = next(word for word in words if word.endswith(".yaml"))
-        code += f"\nfrom pathlib import Path; from models.engine.recipes.recipe import load_recipe; load_recipe(Path({recipe!r}))"
+        code += f"\nfrom pathlib import Path; from models.recipe.load import load_recipe; load_recipe(Path({recipe!r}))"
     if "stages.launch" in words:
-        code += "\nimport stages.launch, stages.processes, stages.slurm"
+        code += "\nimport stages.launch, stages.launch.processes, stages.launch.slurm"
     used = files_used(code)
     package_roots = {"models/__init__.py", "stages/__init__.py"}  # docstrings
     uncovered = {

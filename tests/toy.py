@@ -12,12 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.engine.evaluating.dump import Dump
-from models.engine.examples import Example, Examples
-from models.engine.losses import Loss
-from models.engine.recipes.recipe import check_recipe
-from models.engine.recipes.schema import Recipe
-from models.engine.scores import Bootstrap, Score
+from models.dump import Dump
+from models.interfaces import Example, Examples, Loss
+from models.recipe.load import check_recipe
+from models.recipe.schema import Recipe
+from models.report.interfaces import Bootstrap, Score
 
 
 class Ramps(Examples):
@@ -243,7 +242,7 @@ def recipe() -> dict[str, Any]:
         "runtime": {
             "workers": 0,
             "log_every": 4,
-            "checkpoint_every": 4,
+            "resume_every": 4,
             "progress": False,
             "timing": True,
             "trackers": [],

@@ -6,9 +6,9 @@ from typing import Any, ClassVar
 import numpy as np
 import toy
 
-from models.engine.examples import Example, Examples
-from models.engine.recipes.schema import Recipe
-from models.engine.yaml12 import read_yaml
+from models.base.yaml12 import read_yaml
+from models.interfaces import Example, Examples
+from models.recipe.schema import Recipe
 
 PIX2PIX = Path(__file__).parents[1] / "recipes/pix2pix.yaml"
 
@@ -47,7 +47,7 @@ TINY: dict[str, Any] = {
     "train.record_every": 2,
     "evaluate.averages.mean_target.examples": 8,
     "runtime.log_every": 3,
-    "runtime.checkpoint_every": 3,
+    "runtime.resume_every": 3,
     "runtime.progress": False,
     "runtime.trackers": [],
 }

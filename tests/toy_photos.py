@@ -8,14 +8,12 @@ import numpy as np
 import torch
 import toy
 
-from models.engine.errors import UserError
-from models.engine.examples import Example, Records
-from models.engine.injecting.injectors import Injector, Networks
-from models.engine.inputs import Photo, PhotoExamples
-from models.engine.recipes.assemble import build_networks
-from models.engine.state import State
-from models.engine.training.checkpoint import write_model
-from models.engine.yaml12 import to_yaml
+from models.base.errors import UserError
+from models.base.yaml12 import to_yaml
+from models.engine.build import build_networks
+from models.engine.weights import write_model
+from models.interfaces import Example, Injector, Networks, Records, State
+from models.prediction.inputs import Photo, PhotoExamples
 
 PREDICT: dict[str, Any] = {"data": {"type": "toy_photos.Reds"}, "mode": "plain", "save": {"image": "image"}}
 

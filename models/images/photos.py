@@ -2,10 +2,10 @@
 
 from typing import ClassVar, Literal
 
-from models.engine.examples import Example
-from models.engine.inputs import Photo, PhotoExamples
-from models.images.pair_files import with_channels
-from models.images.pairs import normalised, resized
+from data.formats.pair_files import with_channels
+from models.images.data.pairs import normalised, resized
+from models.interfaces import Example
+from models.prediction.inputs import Photo, PhotoExamples
 
 
 class Photos(PhotoExamples):

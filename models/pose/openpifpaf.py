@@ -14,8 +14,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from models.engine.errors import UserError
-from models.pose.inert_pickle import Placeholder, children_of, read_inert, state_of
+from models.base.errors import UserError
+from models.pose.safe_unpickle import Placeholder, children_of, read_inert, state_of
 
 COUNTER = ".num_batches_tracked"  # of BatchNorm; only an average that we do not use needs it
 WRAPPED = "module."  # what DataParallel puts before every name

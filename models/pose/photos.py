@@ -4,10 +4,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from models.engine.examples import Example
-from models.engine.inputs import Photo, PhotoExamples
-from models.people.affine import MEAN_COLOUR, snug
-from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
+from models.interfaces import Example
+from models.people.data.affine import MEAN_COLOUR, snug
+from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD
+from models.prediction.inputs import Photo, PhotoExamples
 
 
 class Photos(PhotoExamples):

@@ -2,9 +2,9 @@
 
 from typing import ClassVar
 
-from models.engine.examples import Example
-from models.engine.inputs import Photo, PhotoExamples
-from models.images.pairs import normalised
+from models.images.data.pairs import normalised
+from models.interfaces import Example
+from models.prediction.inputs import Photo, PhotoExamples
 
 
 class Photos(PhotoExamples):

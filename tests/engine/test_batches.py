@@ -5,9 +5,9 @@ import pytest
 import torch
 import toy
 
-from models.engine.errors import UserError
-from models.engine.examples import Records
-from models.engine.training.batches import Mixture, TrainBatches, ValidationBatches, collated, load_batches, spread
+from models.base.errors import UserError
+from models.engine.data import Mixture, TrainBatches, ValidationBatches, collated, load_batches, spread
+from models.interfaces import Records
 
 
 def sampler(lengths, weights=None, size=4, seed=1, **rest):

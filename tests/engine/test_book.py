@@ -5,11 +5,11 @@ import pandas as pd
 import pytest
 import torch
 import toy
+from models.training.book import LossLog
 
-from models.engine.errors import UserError
-from models.engine.training.book import Book
-from models.engine.training.steps import StepReport
-from models.engine.training.trainer import Trainer
+from models.base.errors import UserError
+from models.interfaces import StepReport
+from models.training.trainer import Trainer
 
 TAGS = {"D_real": "D", "D_fake": "D", "G_L1": "G"}
 QUIET = {"runtime.samples": None}
@@ -25,7 +25,7 @@ def reports(step):
 
 
 def filled(path, count, every=3):
-    book = Book(path, TAGS)
+    book = LossLog(path, TAGS)
     book.start(0)
     for step in range(1, count + 1):
         book.add(step, reports(step))
@@ -57,7 +57,7 @@ def test_queries_by_name_and_tag(tmp_path):
 
 
 def test_nothing_to_tell_yet(tmp_path):
-    book = Book(tmp_path / "losses.csv", TAGS)
+    book = LossLog(tmp_path / "losses.csv", TAGS)
     book.start(0)
     assert book.last() == {}
     assert book.history().empty
@@ -68,7 +68,7 @@ def test_going_on_cuts_off_what_is_yet_to_come(tmp_path):
     filled(path, 9)
     with path.open("a") as file:
         file.write("10,G_L1,0.1,9")  # killed while it wrote: half a row
-    book = Book(path, TAGS)
+    book = LossLog(path, TAGS)
     book.start(4)
     assert book.history()["step"].max() == 4
     assert book.last("G")["G_L1"]["raw"] == 0.25
@@ -80,7 +80,7 @@ def test_going_on_cuts_off_what_is_yet_to_come(tmp_path):
 
 def test_an_earlier_run_is_not_continued(tmp_path):
     filled(tmp_path / "losses.csv", 5)
-    book = Book(tmp_path / "losses.csv", TAGS)
+    book = LossLog(tmp_path / "losses.csv", TAGS)
     book.start(0)
     assert book.history().empty
 
@@ -109,7 +109,7 @@ def test_a_training_that_fails_has_written_all_it_did(run):
 
 
 def test_an_interrupted_and_resumed_training_writes_the_same_book(run, tmp_path):
-    changes = QUIET | {"runtime.log_every": 5, "runtime.checkpoint_every": 4}
+    changes = QUIET | {"runtime.log_every": 5, "runtime.resume_every": 4}
     whole = Trainer(toy.checked(changes), tmp_path / "whole")
     whole.fit()
     with pytest.raises(StopError):
@@ -121,7 +121,7 @@ def test_an_interrupted_and_resumed_training_writes_the_same_book(run, tmp_path)
 def test_the_book_agrees_with_the_tracked_history(run):
     trainer = Trainer(toy.checked(QUIET | {"train.record_every": 4}), run)
     trainer.fit()
-    book = trainer.book.history()
+    book = trainer.loss_log.history()
     tracked = pd.read_csv(run / "history/train.csv")
     for name in ("distance", "square"):
         rows = book[book["loss"] == name]

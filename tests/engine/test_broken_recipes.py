@@ -14,14 +14,14 @@ import torch
 import toy
 from accelerate import Accelerator
 
-from models.engine.errors import UserError
-from models.engine.examples import Example, Examples, Records
-from models.engine.problems import Problems
-from models.engine.recipes.assemble import build_networks, build_steps
-from models.engine.recipes.recipe import check_recipe
-from models.engine.recipes.schema import Recipe
-from models.engine.training.rehearsal import rehearse
-from models.engine.yaml12 import read_yaml
+from models.base.error_collector import ErrorCollector
+from models.base.errors import UserError
+from models.base.yaml12 import read_yaml
+from models.engine.build import build_networks, build_steps
+from models.interfaces import Example, Examples, Records
+from models.recipe.load import check_recipe
+from models.recipe.schema import Recipe
+from models.training.sanity_check import sanity_check
 
 ROOT = Path(__file__).parents[2]
 VUNET, PIX, POSE, SR = "params.yaml", "recipes/pix2pix.yaml", "recipes/pose.yaml", "recipes/super_resolution.yaml"
@@ -87,20 +87,20 @@ WORDS: list[tuple[str, dict[str, Any], str, str]] = [
     (SR, {"losses.G_fake.before": 100}, "losses.G_fake", "and before 100: it would never run"),
     (SR, {"steps.D.detach": ["srr"]}, "steps.D.detach", "(did you mean 'sr'?)"),
     (SR, {"steps.D.injectors.judge.only": "train"}, "steps.D.injectors.judge.only", "expected 'training' or 'evaluation'"),
-    # evaluation: modes, crosses, averages, decoders
+    # evaluation: modes, grids, averages, decoders
     (PIX, {"evaluate.modes.dropout.injectors.translate.args": {"dropot": True}}, "evaluate.modes.dropout.injectors.translate.dropot", "(did you mean 'dropout'?)"),
-    (VUNET, {"evaluate.crosses.transfer.columns": ["pose"]}, "evaluate.crosses.transfer", "'pose' is in rows and in columns"),
+    (VUNET, {"evaluate.grids.transfer.columns": ["pose"]}, "evaluate.grids.transfer", "'pose' is in rows and in columns"),
     (VUNET, {"evaluate.averages.mean_target.of": "targets"}, "evaluate.averages.mean_target.of", "(did you mean 'target'?)"),
     (POSE, {f"{FIND}.decoder.seed_treshold": 0.2}, FIND, "(did you mean 'seed_threshold'?)"),
     (POSE, {f"{FIND}.decoder.connection_method": "blnd"}, FIND, "expected 'blend' or 'max'"),
     (POSE, {"evaluate.modes.poses.save.persons": "records"}, "evaluate.modes.poses.save", "nobody provides 'persons'"),
     # predict and metrics
     (PIX, {"predict.mode": "translate"}, "predict.mode", "(did you mean 'translation'?)"),
-    (VUNET, {"predict.cross": "transfr"}, "predict.cross", "(did you mean 'transfer'?)"),
+    (VUNET, {"predict.grid": "transfr"}, "predict.grid", "(did you mean 'transfer'?)"),
     (POSE, {"predict.save": {"peeple": "records"}}, "predict.save", "(did you mean 'people'?)"),
     (VUNET, {"metrics.scores.transfer.mode": "transfr"}, "metrics.scores.transfer.mode", "(did you mean 'transfer'?)"),
     (VUNET, {"metrics.scores.mean_image.average": "mean_tagret"}, "metrics.scores.mean_image.average", "(did you mean 'mean_target'?)"),
-    (VUNET, {"metrics.pictures.transfer_grid.cross": "transfers"}, "metrics.pictures.transfer_grid.cross", "(did you mean 'transfer'?)"),
+    (VUNET, {"metrics.pictures.transfer_grid.grid": "transfers"}, "metrics.pictures.transfer_grid.grid", "(did you mean 'transfer'?)"),
     (PIX, {"metrics.scores.frechet.extractor": "incption"}, "metrics.scores.frechet.extractor", "found 'incption'; expected 'random'"),
     # train and runtime
     (PIX, {"train.ema.deacy": 0.9}, "train.ema.deacy", "(did you mean 'decay'?)"),
@@ -197,12 +197,12 @@ DATA: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 def rehearsed(file: str, edits: dict[str, Any], data: dict[str, Any]) -> list[str]:
     recipe = check(file, edits)
-    problems = Problems(Path(file))
+    errors = ErrorCollector(Path(file))
     train, validation = ({"some": Shapes(**(shapes | data))} for shapes in DATA[file])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch says that shapes differ before it raises
-        rehearse(recipe, build_networks(recipe), train, validation, problems)
-    return problems.lines
+        sanity_check(recipe, build_networks(recipe), train, validation, errors)
+    return errors.lines
 
 
 @pytest.mark.parametrize("file", SMALL)
@@ -247,7 +247,7 @@ RECONSTRUCT = "evaluate.modes.reconstruction"
         # what would have ended an evaluation
         (VUNET, {f"{RECONSTRUCT}.injectors.generate.inputs.appearance": "mask"}, {}, f"{RECONSTRUCT}.injectors.generate", "but got 1 channels"),
         (VUNET, {"evaluate.modes.prior.injectors.generate.args.mode": "sample"}, {}, "evaluate.modes.prior.injectors.generate", "mode is 'sample'"),
-        (VUNET, {"evaluate.crosses.transfer.injectors.generate.inputs.appearance": "pose", "evaluate.crosses.transfer.injectors.generate.args.mode": "x"}, {}, "evaluate.crosses.transfer.injectors.generate", "mode is 'x'"),
+        (VUNET, {"evaluate.grids.transfer.injectors.generate.inputs.appearance": "pose", "evaluate.grids.transfer.injectors.generate.args.mode": "x"}, {}, "evaluate.grids.transfer.injectors.generate", "mode is 'x'"),
         (VUNET, {f"{RECONSTRUCT}.save.image": "mask"}, {}, f"{RECONSTRUCT}.save.image", "cannot be saved as 'mask': (batch, 1, height, width)"),
         (VUNET, {"evaluate.inputs.pose": "number"}, {}, "evaluate.inputs.pose", "cannot be saved as 'number'"),
         (POSE, {f"{FIND}.caf": "cif"}, {}, FIND, "caf of shape (17, 5, 21, 21): (19, 8, rows, columns) is needed"),
@@ -269,7 +269,7 @@ def test_a_rehearsal_changes_nothing():
     assert any("running_mean" in name for name in before)
     random = torch.random.get_rng_state()
     data = {"some": Shapes(**DATA[PIX][0])}
-    rehearse(recipe, networks, data, data, Problems(Path(PIX)))
+    sanity_check(recipe, networks, data, data, ErrorCollector(Path(PIX)))
     after = {f"{n}.{k}": v for n, network in networks.items() for k, v in network.state_dict().items()}
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     assert modes == [module.training for network in networks.values() for module in network.modules()]
@@ -282,6 +282,6 @@ def test_data_that_cannot_be_read_is_told_at_its_key():
         def example(self, index: int, random: np.random.Generator) -> Example:
             raise UserError("picture.png: no readable picture")
 
-    recipe, problems = check(PIX, {}), Problems(Path(PIX))
-    rehearse(recipe, build_networks(recipe), {"pairs": Broken()}, {"pairs": Shapes(**DATA[PIX][1])}, problems)
-    assert problems.lines == [f"{PIX}: data.train.pairs: picture.png: no readable picture"]
+    recipe, errors = check(PIX, {}), ErrorCollector(Path(PIX))
+    sanity_check(recipe, build_networks(recipe), {"pairs": Broken()}, {"pairs": Shapes(**DATA[PIX][1])}, errors)
+    assert errors.lines == [f"{PIX}: data.train.pairs: picture.png: no readable picture"]

@@ -6,9 +6,9 @@ import pytest
 import torch
 import toy
 
-from models.engine.callbacks import Callback
-from models.engine.errors import UserError
-from models.engine.training.trainer import Trainer
+from models.base.errors import UserError
+from models.interfaces import Callback
+from models.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
 
@@ -109,7 +109,7 @@ def test_looking_changes_no_weights(run):
 def test_its_state_goes_on_after_a_kill(run):
     trained(run / "whole", WATCHED)
     with pytest.raises(Killed):
-        trained(run / "killed", WATCHED | {"runtime.keep_every": 100}, callbacks={"stop": Watch(stop=9)})
+        trained(run / "killed", WATCHED | {"runtime.checkpoint_every": 100}, callbacks={"stop": Watch(stop=9)})
     whole = toy.checked(WATCHED)
     trainer = Trainer(whole, run / "killed", callbacks={"stop": Watch()})
     trainer.fit()
@@ -136,7 +136,7 @@ def test_given_to_the_trainer_or_overridden_in_a_subclass(run):
             return {"twice": 2 * row["distance.raw"]}
 
     trainer = trained(run, {"train.steps": 2}, kind=Mine, callbacks={"other": Watch()})
-    losses = trainer.book.history("distance")["raw"].tolist()
+    losses = trainer.loss_log.history("distance")["raw"].tolist()
     assert seen == ["before_step", "before_update", losses[0], "before_step", "before_update", losses[1]]
     assert trainer.callbacks["other"].updates == 2
     (row,) = validation(run)

@@ -10,10 +10,10 @@ import toy
 from safetensors.torch import save_file
 from torch import nn
 
-from models.engine.errors import UserError
-from models.engine.training import checkpoint
-from models.engine.training.checkpoint import load_weights, save_weights, to_device
-from models.engine.training.resume import ResumePoints, flatten, unflatten
+from models.base.errors import UserError
+from models.engine import weights as checkpoint
+from models.engine.weights import load_weights, save_weights, to_device
+from models.training.resume import ResumePoints, flatten, unflatten
 
 
 def network(width=3):

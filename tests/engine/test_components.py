@@ -5,8 +5,8 @@ import pytest
 import torch
 import toy
 
-from models.engine.losses import Loss
-from models.engine.training.trainer import Trainer
+from models.interfaces import Loss
+from models.training.trainer import Trainer
 
 
 class Parts(Loss):
@@ -35,10 +35,10 @@ def test_the_sum_is_trained_and_the_parts_are_recorded(run):
     pairs = zip(trainer.networks.live["painter"].parameters(), same.networks.live["painter"].parameters(), strict=True)
     for found, expected in pairs:
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
-    for row in trainer.history.train:
+    for row in trainer.loss_log.train:
         assert row["two.raw"] == pytest.approx(row["two.near.raw"] + row["two.far.raw"], rel=1e-6)
         assert row["two.near.weight"] == row["two.weight"] == 3
-    book = trainer.book
+    book = trainer.loss_log
     assert set(book.history("two")["loss"]) == {"two", "two.near", "two.far"}
     assert list(book.last("painter")) == ["two", "two.near", "two.far"]
     validation = pd.read_csv(run / "a/history/validation.csv")

@@ -2,7 +2,7 @@ import cv2
 import pandas as pd
 import pytest
 
-from models.engine.plots.curves import draw_curves, losses_of, write_curves
+from models.report.curves import draw_curves, losses_of, write_curves
 
 TRAIN = pd.DataFrame(
     {

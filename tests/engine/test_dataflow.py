@@ -7,15 +7,15 @@ import torch
 import toy
 from torch import Tensor, nn
 
-from models.engine.describing.dataflow import mode_flow, training_flow
-from models.engine.describing.dry_run import meta_networks, run_mode, run_training
-from models.engine.describing.footprint import footprint, size_of
-from models.engine.describing.layered import Item, arrange, crossings, lines, spaced, with_slots
-from models.engine.describing.placement import Placement, fitted, text_width
-from models.engine.errors import UserError
-from models.engine.losses import Loss
-from models.engine.recipes.stand_ins import resized, shape_lines
-from models.engine.recipes.wording import worded
+from models.base.errors import UserError
+from models.interfaces import Loss
+from tools.describe.dataflow import mode_flow, training_flow
+from tools.describe.dry_run import meta_networks, run_mode, run_training
+from tools.describe.footprint import footprint, size_of
+from tools.describe.graph_layout import Item, arrange, crossings, lines, spaced, with_slots
+from tools.describe.meta_tensors import resized, shape_lines
+from tools.describe.phrases import worded
+from tools.describe.placement import Placement, fitted, text_width
 
 PAINTER = 2 * 9 + 2 + 2 + 1  # parameters: a 3 x 3 convolution to two channels, a 1 x 1 convolution back
 PAINT = 2 * 16 * (2 * 9 + 2)  # FLOPs for a picture of 4 x 4 pixels

@@ -3,8 +3,8 @@ import pytest
 import torch
 import toy
 
-from models.engine.errors import UserError
-from models.engine.evaluating.dump import Dump, RecordsFile, Table, read_value, write_value
+from models.base.errors import UserError
+from models.dump import Dump, RecordsFile, Table, read_value, write_value
 
 RANDOM = np.random.default_rng(5)
 
@@ -71,19 +71,19 @@ def test_a_picture_that_is_none(tmp_path):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Three rows of two modes, one cross, one average."""
-    table = Table(tmp_path / "instances.csv")
+    """Three rows of two modes, one grid, one average."""
+    table = Table(tmp_path / "examples.csv")
     for place, mode in enumerate(["plain", "prior", "plain"]):
         name = f"{mode}/{place:06d}.image.npy"
         write_value(tmp_path / name, torch.full((1, 2, 2), float(place)))
         other = name if mode == "plain" else ""
         table.add({"mode": mode, "index": place, "loss.a": place / 3, "file.image": name, "file.rare": other})
     table.close()
-    crosses = Table(tmp_path / "crosses.csv")
+    grids = Table(tmp_path / "grids.csv")
     for row in range(2):
         for column in range(2):
-            crosses.add({"cross": "grid", "row": row, "column": column, "file.image": "plain/000002.image.npy"})
-    crosses.close()
+            grids.add({"grid": "grid", "row": row, "column": column, "file.image": "plain/000002.image.npy"})
+    grids.close()
     write_value(tmp_path / "averages" / "mean.npy", torch.ones(1, 2, 2))
     return tmp_path
 
@@ -101,8 +101,8 @@ def test_a_dump_reads_like_a_dataset(folder):
     assert plain.table["index"].tolist() == [0, 2]
     assert plain[1]["image"].mean() == 2
     assert plain.value(1, "image").mean() == 2
-    assert dump.cross("grid").table[["row", "column"]].to_numpy().tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
-    assert dump.cross("grid")[3]["image"].mean() == 2
+    assert dump.grid("grid").table[["row", "column"]].to_numpy().tolist() == [[0, 0], [0, 1], [1, 0], [1, 1]]
+    assert dump.grid("grid")[3]["image"].mean() == 2
     assert dump.average("mean").tolist() == [[[1.0, 1.0], [1.0, 1.0]]]
 
 
@@ -123,8 +123,8 @@ def test_files_are_read_when_they_are_asked_for(folder, monkeypatch):
 @pytest.mark.parametrize(
     ("use", "said"),
     [
-        (lambda dump: dump.mode("plan"), "instances.csv: no rows of mode 'plan'; there are plain, prior"),
-        (lambda dump: dump.cross("gird"), "crosses.csv: no cross 'gird'; there are grid"),
+        (lambda dump: dump.mode("plan"), "examples.csv: no rows of mode 'plan'; there are plain, prior"),
+        (lambda dump: dump.grid("gird"), "grids.csv: no grid 'gird'; there are grid"),
         (lambda dump: dump.average("median"), "median.npy: no such average; evaluate.averages names those"),
         (lambda dump: dump.value(0, "imag"), "nothing named 'imag' was saved; there are image, rare"),
         (lambda dump: Dump(dump.folder / "elsewhere"), "no such file; run the eval-dump stage first"),
@@ -137,9 +137,9 @@ def test_what_is_not_there(folder, use, said):
 
 
 def test_a_dump_without_crosses(folder):
-    (folder / "crosses.csv").unlink()
-    with pytest.raises(UserError, match="no cross 'grid'; there are none"):
-        Dump(folder).cross("grid")
+    (folder / "grids.csv").unlink()
+    with pytest.raises(UserError, match="no grid 'grid'; there are none"):
+        Dump(folder).grid("grid")
 
 
 def test_a_row_may_leave_columns_out(tmp_path):
@@ -151,14 +151,14 @@ def test_a_row_may_leave_columns_out(tmp_path):
 
 
 def test_the_toys_score_reads_a_dump(folder):
-    from models.engine.scores import Bootstrap
+    from models.report.interfaces import Bootstrap
 
     found = toy.Mean("loss.a")(Dump(folder), Bootstrap(10, 0.9, 0))
     assert found["mean"]["value"] == pytest.approx(1 / 3)
 
 
 def test_a_table_takes_columns_that_come_later(tmp_path):
-    table = Table(tmp_path / "instances.csv")
+    table = Table(tmp_path / "examples.csv")
     table.add({"mode": "a", "index": 0})
     table.add({"index": 1, "word": 'with "quotes", and more', "mode": "b"})
     table.add({"mode": "b", "index": 2, "score": 0.5})
@@ -176,7 +176,7 @@ def test_records_of_inputs_and_modes(tmp_path):
         for some in records:
             file.add(some)
         file.close()
-    table = Table(tmp_path / "instances.csv")
+    table = Table(tmp_path / "examples.csv")
     table.add({"mode": "poses", "index": 0})
     table.close()
     assert Dump(tmp_path).records("people") == [{"id": 1}, {"id": 2}, {"id": 3}]

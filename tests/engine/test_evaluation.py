@@ -4,11 +4,11 @@ import torch
 import toy
 from accelerate import Accelerator
 
-from models.engine.evaluating.dump import Dump
-from models.engine.evaluating.evaluation import Evaluation
-from models.engine.examples import Records
-from models.engine.recipes.assemble import build_networks
-from models.engine.seeding import generator
+from models.base.seeding import generator
+from models.dump import Dump
+from models.engine.build import build_networks
+from models.evaluation.evaluate import Evaluation
+from models.interfaces import Records
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
 MODES = {
@@ -21,7 +21,7 @@ CHANGES = {
     "data.train.ramps.jitter": 0.3,
     "evaluate.batch_size": 3,
     "evaluate.modes": MODES,
-    "evaluate.crosses": {
+    "evaluate.grids": {
         "grid": {"rows": ["x"], "columns": ["y"], "size": 3, "injectors": {"paint": PAINT},
                  "save": {"image": "array", "x": "array", "y": "array"}},
     },
@@ -102,12 +102,12 @@ def test_the_same_bytes_again(made, tmp_path):
 
 def test_workers_do_not_matter(made, tmp_path):
     other, _ = dump_of(tmp_path, CHANGES | {"runtime.workers": 1})
-    assert (made[0].folder / "instances.csv").read_bytes() == (other.folder / "instances.csv").read_bytes()
+    assert (made[0].folder / "examples.csv").read_bytes() == (other.folder / "examples.csv").read_bytes()
 
 
 def test_crosses_are_all_pairs(made):
     dump, painter = made
-    pairs = dump.cross("grid")
+    pairs = dump.grid("grid")
     chosen = [0, 2, 4]  # of 7, evenly
     assert pairs.table[["row", "column"]].to_numpy().tolist() == [[r, c] for r in chosen for c in chosen]
     data = examples(7)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from models.engine.files import replacing, write_text
+from models.base.files import replacing, write_text
 
 
 def test_the_new_file_takes_the_place(tmp_path):
@@ -59,7 +59,7 @@ def test_a_kill_while_writing_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
     code = (
-        "import os, signal, sys; from pathlib import Path; from models.engine.files import replacing\n"
+        "import os, signal, sys; from pathlib import Path; from models.base.files import replacing\n"
         "with replacing(Path(sys.argv[1])) as temporary:\n"
         "    temporary.write_text('half'); os.kill(os.getpid(), signal.SIGKILL)\n"
     )

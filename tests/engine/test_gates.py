@@ -11,10 +11,10 @@ import toy
 from test_mixtures import MIXED
 from torch import nn
 
-from models.engine.errors import UserError
-from models.engine.losses import Loss
-from models.engine.recipes.gates import Gate, always, ever
-from models.engine.training.trainer import Trainer
+from models.base.errors import UserError
+from models.interfaces import Loss
+from models.recipe.gates import Gate, always, ever
+from models.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
 PAINT = "steps.painter.injectors.paint"
@@ -112,7 +112,7 @@ def test_a_closed_loss_is_neither_computed_nor_reported(run):
     }
     trainer = Unrehearsed(toy.checked(QUIET | {"losses.gated": gated, "train.record_every": 1}), run)
     trainer.fit()
-    rows = trainer.book.history("gated")
+    rows = trainer.loss_log.history("gated")
     assert rows["step"].tolist() == [4, 6, 8]  # iterations 3, 5 and 7
     assert [int(row["step"]) for row in history(run) if "gated.raw" in row] == [4, 6, 8]
     assert sum(Counted.calls) == 3
@@ -211,7 +211,7 @@ REQUIRES = MIXED | {
 def test_a_step_is_left_out_where_a_batch_lacks_what_it_requires(run):
     changes = {key: value for key, value in REQUIRES.items() if key != "losses.other"}
     trainer = trained(run, changes)
-    assert trainer.book.history("distance")["step"].tolist() == [t for t in range(1, 16) if t % 3 != 2]
+    assert trainer.loss_log.history("distance")["step"].tolist() == [t for t in range(1, 16) if t % 3 != 2]
     one = {"x": torch.rand(4, 1, 4, 4), "other": torch.ones(4, 1, 4, 4)}
     assert trainer.train_op(one) == {}
     assert trainer.eval_op(one) == {}

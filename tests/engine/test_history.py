@@ -2,9 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from models.training.history import History, as_csv
 
-from models.engine.training.history import History, as_csv
-from models.engine.training.steps import StepReport
+from models.interfaces import StepReport
 
 RAW = np.random.default_rng(0).uniform(0, 2, 10).astype(np.float32)
 

@@ -3,9 +3,9 @@
 import pytest
 import toy
 
-from models.engine.errors import UserError
-from models.engine.training.hooks import Hooks
-from models.engine.training.trainer import Trainer
+from models.base.errors import UserError
+from models.training.hooks import Hooks
+from models.training.trainer import Trainer
 
 OFFERS = {"start": ["epoch"], "step": ["batch", "index", "x", "y"]}
 VALUES = {"batch": {"x": 1, "y": 2}, "index": 5, "x": 1, "y": 2}
@@ -60,11 +60,11 @@ def test_a_keyword_may_replace_what_is_offered():
         (
             {},
             {"stpe": {}},
-            r"callback_kwargs: unknown callback 'stpe' \(did you mean 'step'\?\); there are start, step",
+            r"hook_kwargs: unknown callback 'stpe' \(did you mean 'step'\?\); there are start, step",
         ),
         ({}, {"start": {"epohc": 1}}, r"start \(Owner\.start\) takes no 'epohc' \(did you mean 'epoch'\?\)"),
         ({"step": lambda o, x, yy: 0}, {}, r"needs 'yy' .*nobody gives; it may ask for batch, index, x, y"),
-        ({"step": lambda o, x, z: 0}, {"start": {}}, r"or get it through callback_kwargs\.step"),
+        ({"step": lambda o, x, z: 0}, {"start": {}}, r"or get it through hook_kwargs\.step"),
     ],
 )
 def test_what_does_not_fit_is_an_error(callables, keywords, said):
@@ -94,7 +94,7 @@ def test_epoch_start_prints_all_weights(run, capsys):
         "epoch 2: loss weights distance 2, square 0.5",
     ]
     quiet = {"on_epoch_start": {"print_train_start": False}}
-    Trainer(toy.checked(changes), run, callback_kwargs=quiet).fit()
+    Trainer(toy.checked(changes), run, hook_kwargs=quiet).fit()
     assert "loss weights" not in capsys.readouterr().out
 
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 import toy
 
-from models.engine.errors import UserError
-from models.engine.training.trainer import Trainer
+from models.base.errors import UserError
+from models.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None}
 

@@ -2,9 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from models.engine.injecting.injectors import Forward, Injector, Interpolate, Networks
-from models.engine.schedules import Linear
-from models.engine.state import State
+from models.interfaces import Injector, Networks, State
+from models.ops.forward import Forward
+from models.ops.tensors import Interpolate
+from models.schedules import Linear
 
 
 class Affine(nn.Module):

@@ -8,8 +8,8 @@ import pytest
 import torch
 import toy
 
-from models.engine.errors import UserError
-from models.engine.training.trainer import Trainer
+from models.base.errors import UserError
+from models.training.trainer import Trainer
 
 
 class OnlyX(toy.Ramps):
@@ -42,7 +42,7 @@ MIXED = {
 def test_batches_by_weight_and_losses_by_what_is_there(run):
     trainer = Trainer(toy.checked(MIXED), run)
     trainer.fit()
-    rows = trainer.book.history()
+    rows = trainer.loss_log.history()
     steps = {name: rows.loc[rows["loss"] == name, "step"].tolist() for name in ("distance", "square", "other")}
     assert steps["distance"] == steps["square"]
     assert len(steps["distance"]) == 10  # exactly two thirds of 15
@@ -60,7 +60,7 @@ def test_validation_means_are_over_the_instances_that_have_the_loss(run):
     data = OnlyX(5)
     with torch.no_grad():
         values = [(painter(torch.from_numpy(data[i]["x"])[None])["image"] - 1).abs().mean().item() for i in range(5)]
-    assert trainer.history.validation[-1]["other.raw"] == pytest.approx(np.mean(values), rel=1e-5)
+    assert trainer.loss_log.validation[-1]["other.raw"] == pytest.approx(np.mean(values), rel=1e-5)
 
 
 def test_a_batch_with_nothing_to_learn_from_moves_nothing(run):

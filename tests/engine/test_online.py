@@ -14,14 +14,14 @@ import pytest
 import torch
 import toy
 
-from models.engine.errors import UserError
-from models.engine.evaluating.dump import Dump
-from models.engine.evaluating.figures import compute_figures, flattened
-from models.engine.evaluating.trained import load_trained, write_dump
-from models.engine.scores import Score
-from models.engine.training.batches import ValidationBatches
-from models.engine.training.online import part_read
-from models.engine.training.trainer import Trainer
+from models.base.errors import UserError
+from models.dump import Dump
+from models.engine.data import ValidationBatches
+from models.evaluation.trained import load_trained, write_dump
+from models.live.scores import part_read
+from models.report.interfaces import Score
+from models.report.metrics import compute_metrics, flattened
+from models.training.trainer import Trainer
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
 CHANGES = {
@@ -143,7 +143,7 @@ def test_figures_are_those_of_eval_dump_and_metrics(run):
     content = recipe.model_copy(update={"metrics": recipe.metrics.model_copy(update={"scores": {
         name: recipe.metrics.scores[name] for name in ALL
     }})})  # fmt: skip
-    expected = flattened(compute_figures(content, Dump(run / "dump")))
+    expected = flattened(compute_metrics(content, Dump(run / "dump")))
     *_, last = rows(run)
     assert [row["step"] for row in rows(run)] == [5, 10, 12]
     assert last == {"step": 12, **expected}
@@ -199,7 +199,7 @@ class Nameless(Score):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "modes", "averages", "crosses"),
+    ("arguments", "modes", "averages", "grids"),
     [
         ({"mode": "noisy"}, ["noisy"], [], []),
         ({}, ["plain"], [], []),  # the default is an argument
@@ -207,15 +207,15 @@ class Nameless(Score):
         ({"mode": "noisy", "parts": ["grid"]}, ["noisy"], [], ["grid"]),
     ],
 )
-def test_what_a_score_names_is_run(arguments, modes, averages, crosses):
-    cross = {"rows": ["x"], "columns": ["y"], "size": 2, "injectors": {"paint": PAINT}, "save": {"image": "array"}}
+def test_what_a_score_names_is_run(arguments, modes, averages, grids):
+    grid = {"rows": ["x"], "columns": ["y"], "size": 2, "injectors": {"paint": PAINT}, "save": {"image": "array"}}
     recipe = toy.checked(CHANGES | {
-        "evaluate.crosses": {"grid": cross},
+        "evaluate.grids": {"grid": grid},
         "metrics.scores": {"named": {"type": "test_online.Named", **arguments},
                            "nameless": {"type": "test_online.Nameless", "column": "loss.distance"}},
     })  # fmt: skip
     read = part_read(recipe.evaluate, [Named(**arguments)], [recipe.metrics.scores["named"]])
-    assert (list(read.modes), list(read.averages), list(read.crosses)) == (modes, averages, crosses)
+    assert (list(read.modes), list(read.averages), list(read.grids)) == (modes, averages, grids)
     both = part_read(recipe.evaluate, [Named(**arguments), Nameless("")], list(recipe.metrics.scores.values()))
     assert list(both.modes) == ["plain", "noisy"]
 

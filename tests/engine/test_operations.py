@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from models.engine.errors import UserError
-from models.engine.injecting.injection import Operation
-from models.engine.injecting.injectors import (
+from models.base.error_collector import ErrorCollector
+from models.base.errors import UserError
+from models.interfaces import Networks, Operation, State
+from models.ops.tensors import (
     Choose,
     Clamp,
     Concatenate,
@@ -17,17 +18,14 @@ from models.engine.injecting.injectors import (
     Detach,
     Interpolate,
     Multiply,
-    Networks,
     Noise,
     Roll,
     Select,
     Stack,
     Sum,
 )
-from models.engine.problems import Problems
-from models.engine.recipes.types import INJECTOR, construct
-from models.engine.schedules import Linear
-from models.engine.state import State
+from models.recipe.types import INJECTOR, construct
+from models.schedules import Linear
 
 RANDOM = np.random.default_rng(0)
 
@@ -46,9 +44,9 @@ def run(injector, step=0, **batch):
 
 def declared(name, **arguments):
     """Construct from a declaration; return the injector and what was wrong."""
-    problems = Problems(Path("recipe"))
-    built = construct(name, arguments, INJECTOR, "steps.G.injectors.x", problems)
-    return built, [line.removeprefix("recipe: steps.G.injectors.x") for line in problems.lines]
+    errors = ErrorCollector(Path("recipe"))
+    built = construct(name, arguments, INJECTOR, "steps.G.injectors.x", errors)
+    return built, [line.removeprefix("recipe: steps.G.injectors.x") for line in errors.lines]
 
 
 # arithmetic

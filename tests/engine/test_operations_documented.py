@@ -1,16 +1,16 @@
 """Every declaration in docs/dl_art_school.md can be built, and every injector of the engine stands there."""
 
+import importlib
 import re
 from pathlib import Path
 
 import pytest
 from ruamel.yaml import YAML
 
-from models.engine.injecting import injectors
-from models.engine.problems import Problems
-from models.engine.recipes.schema import InjectorEntry, LossEntry, Mode, Recipe, Runtime, StepEntry, Train
-from models.engine.recipes.slots import INJECTOR, LOSS, OPTIMIZER, SCORE
-from models.engine.recipes.types import SCHEDULE, check_arguments, construct, find_type
+import models.ops
+from models.base.error_collector import ErrorCollector
+from models.recipe.schema import InjectorEntry, LossEntry, Mode, Recipe, Runtime, StepEntry, Train
+from models.recipe.types import INJECTOR, LOSS, OPTIMIZER, SCHEDULE, SCORE, check_arguments, construct, find_type
 
 PAGE = (Path(__file__).parents[2] / "docs/dl_art_school.md").read_text()
 SECTIONS = dict(re.findall(r"^## ([\w ]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
@@ -29,16 +29,22 @@ def test_an_example_can_be_built(section, example):
         kind, arguments = entry.type, entry.arguments
     else:
         kind, arguments = declared.pop("type"), declared
-    problems = Problems(Path("recipe"))
+    errors = ErrorCollector(Path("recipe"))
     if section == "Optimizers":
-        check_arguments(find_type(kind, SLOTS[section], "key", problems), arguments, "key", problems, ("params",))
+        check_arguments(find_type(kind, SLOTS[section], "key", errors), arguments, "key", errors, ("params",))
     else:
-        construct(kind, arguments, SLOTS[section], "key", problems)
-    assert problems.lines == []
+        construct(kind, arguments, SLOTS[section], "key", errors)
+    assert errors.lines == []
 
 
 def test_there_are_examples_of_every_injector():
-    named = {name for name in vars(injectors) if find_type(name, INJECTOR, "", Problems(Path())) is not None}
+    modules = [
+        importlib.import_module(f"models.ops.{path.stem}") for path in Path(models.ops.__path__[0]).glob("[a-z]*.py")
+    ]
+    kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
+    named = {
+        kind.__name__ for kind in kinds if issubclass(kind, INJECTOR.base) and kind.__module__.startswith("models.ops")
+    }
     assert len(named) > 20
     assert {name for name in named if f"{{type: {name}," not in SECTIONS["Injectors"]} == set()
     assert len(EXAMPLES) > 70

@@ -11,12 +11,14 @@ import toy
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from models.engine.errors import UserError
-from models.engine.injecting.injectors import ForEach, Forward, Grey, Multiply, Networks, Noise, Select, Sum
-from models.engine.problems import Problems
-from models.engine.recipes.types import INJECTOR, construct
-from models.engine.state import State
-from models.images.losses import L1
+from models.base.error_collector import ErrorCollector
+from models.base.errors import UserError
+from models.images.losses.pixel import L1
+from models.interfaces import Networks, State
+from models.ops.color import Grey
+from models.ops.forward import ForEach, Forward
+from models.ops.tensors import Multiply, Noise, Select, Sum
+from models.recipe.types import INJECTOR, construct
 
 
 class Features(nn.Module):
@@ -221,9 +223,9 @@ def test_what_does_not_go_together(injectors, names, message):
 
 
 def faults(**arguments):
-    problems = Problems(Path("recipe"))
-    construct("ForEach", arguments, INJECTOR, "steps.G.injectors.each", problems)
-    return [line.removeprefix("recipe: steps.G.injectors.each") for line in problems.lines]
+    errors = ErrorCollector(Path("recipe"))
+    construct("ForEach", arguments, INJECTOR, "steps.G.injectors.each", errors)
+    return [line.removeprefix("recipe: steps.G.injectors.each") for line in errors.lines]
 
 
 def test_faults_of_inner_declarations_stand_under_their_own_keys():

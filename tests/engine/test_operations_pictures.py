@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 import torch
 
-from models.engine.errors import UserError
-from models.engine.injecting.injectors import Augment, Crop, Grey, Networks, Normalise, Orient, Pad, Resize
-from models.engine.problems import Problems
-from models.engine.recipes.types import INJECTOR, construct
-from models.engine.state import State
+from models.base.error_collector import ErrorCollector
+from models.base.errors import UserError
+from models.interfaces import Networks, State
+from models.ops.color import Augment, Grey, Normalise
+from models.ops.spatial import Crop, Orient, Pad, Resize
+from models.recipe.types import INJECTOR, construct
 
 RANDOM = np.random.default_rng(0)
 
@@ -290,8 +291,8 @@ def test_gradients_pass_through_an_augmentation():
     ],
 )
 def test_wrong_arguments(name, arguments, message):
-    problems = Problems(Path("recipe"))
-    assert construct(name, {"names": {"x": "y"}, **arguments}, INJECTOR, "steps.G.injectors.x", problems) is None
-    assert len(problems.lines) == 1
-    assert problems.lines[0].startswith("recipe: steps.G.injectors.x")
-    assert message in problems.lines[0]
+    errors = ErrorCollector(Path("recipe"))
+    assert construct(name, {"names": {"x": "y"}, **arguments}, INJECTOR, "steps.G.injectors.x", errors) is None
+    assert len(errors.lines) == 1
+    assert errors.lines[0].startswith("recipe: steps.G.injectors.x")
+    assert message in errors.lines[0]

@@ -3,7 +3,7 @@
 import torch
 import toy
 
-from models.engine.training.trainer import Trainer
+from models.training.trainer import Trainer
 
 INJECTORS = {
     "noise": {"type": "Noise", "output": "noise", "like": "x", "scale": 0.1},

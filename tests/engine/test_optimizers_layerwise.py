@@ -7,13 +7,12 @@ import toy
 from accelerate import Accelerator
 from torch import nn
 
-from models.engine.errors import UserError
-from models.engine.injecting.injectors import Networks
-from models.engine.recipes.assemble import build_networks, build_steps, parameter_groups
-from models.engine.recipes.schema import Group
-from models.engine.state import State
-from models.engine.training.optimizers import LAMB, LARS, objection
-from models.engine.training.stopwatch import Stopwatch
+from models.base.errors import UserError
+from models.engine.build import build_networks, build_steps, parameter_groups
+from models.engine.step import Stopwatch
+from models.interfaces import Networks, State
+from models.optimizers.muon import LAMB, LARS, objection
+from models.recipe.schema import Group
 
 SHAPES = [(4, 3, 2), (5,), (1,), (3, 3)]
 

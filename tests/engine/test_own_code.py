@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from models.engine.errors import UserError
-from models.engine.recipes.recipe import load_recipe
+from models.base.errors import UserError
+from models.recipe.load import load_recipe
 from stages import eval_dump, metrics, train
 
 DOCUMENT = Path(__file__).parents[2] / "docs/your_own_code.md"
@@ -44,7 +44,7 @@ def test_own_dataset_network_injector_loss_score_and_picture(project):
     assert found["value"] == pytest.approx(np.mean(errors), rel=1e-3, abs=1e-6)
     assert found["low"] <= found["value"] <= found["high"]
     # the loss, in validation: Charbonnier of the same errors
-    rows = (project / "runs/brighten/dump/instances.csv").read_text().splitlines()
+    rows = (project / "runs/brighten/dump/examples.csv").read_text().splitlines()
     column = rows[0].split(",").index("loss.colours")
     p = pictures[0]
     difference = np.einsum("ij,jhw->ihw", weights, 0.5 * p) - p

@@ -2,7 +2,7 @@ import cv2
 import numpy as np
 import torch
 
-from models.engine.pictures import as_pixels, save_picture, side_by_side
+from models.report.sheets import as_pixels, save_picture, side_by_side
 
 
 def test_pixels_are_rounded_and_clipped():

@@ -17,23 +17,19 @@ from test_resume import Killed, Stopping, outputs
 from torch import nn
 from torch.amp import GradScaler
 
-from models.engine.callbacks import Callback
-from models.engine.errors import UserError
-from models.engine.evaluating.trained import write_dump
-from models.engine.injecting.injectors import Injector, Networks
-from models.engine.losses import Loss
-from models.engine.recipes import assemble
-from models.engine.recipes.advice import without_fp8
-from models.engine.schedules import Constant
-from models.engine.state import State
-from models.engine.training import precision
-from models.engine.training.precision import check_precision, convert_to_fp8, evaluation_precision, in_float32
-from models.engine.training.recovery import Recovery
-from models.engine.training.resume import ResumePoints
-from models.engine.training.steps import StepReport, WeightedLoss
-from models.engine.training.stopwatch import Stopwatch
-from models.engine.training.trainer import Trainer
-from models.images.adversarial import GradientPenalty
+from models.base.errors import UserError
+from models.engine import build as assemble
+from models.engine import precision
+from models.engine.precision import check_precision, convert_to_fp8, evaluation_precision, in_float32
+from models.engine.step import Stopwatch, WeightedLoss
+from models.evaluation.trained import write_dump
+from models.images.losses.adversarial import GradientPenalty
+from models.interfaces import Callback, Injector, Loss, Networks, State, StepReport
+from models.schedules import Constant
+from models.training.divergence import Rollback
+from models.training.resume import ResumePoints
+from models.training.trainer import Trainer
+from models.training.warnings import without_fp8
 
 X, START = test_steps.X, np.array([0.5, -1.0])
 
@@ -208,7 +204,7 @@ def watched(run, reports, limit=2):
     """The iteration in which training ends, None where it goes on."""
     recipe = toy.checked({"train.max_nonfinite": limit})
     restorable = Trainer(recipe, run).recovery.restorable
-    recovery = Recovery(recipe.train, restorable, ResumePoints(run / "resume", {}))
+    recovery = Rollback(recipe.train, restorable, ResumePoints(run / "resume", {}))
     kinds = {
         "good": StepReport(),
         "skipped": StepReport(skipped=True),
@@ -249,7 +245,7 @@ class Overflow(Injector):
 
 
 OVERFLOW = {"type": "test_precision.Overflow", "output": "given"}
-QUIET = {"runtime.samples": None, "runtime.timing": False, "runtime.checkpoint_every": 4}
+QUIET = {"runtime.samples": None, "runtime.timing": False, "runtime.resume_every": 4}
 
 
 @pytest.fixture
@@ -288,7 +284,7 @@ def test_history_tells_of_skipped_updates_and_leaves_their_norms_out(run, with_s
     with_scalers(init_scale=2.0**7)
     trainer = Trainer(overflowing_painter([0, 1, 7]), run)
     trainer.fit()
-    rows = trainer.history.train
+    rows = trainer.loss_log.train
     assert [row["painter.skipped"] for row in rows] == [2, 0, 1, 0]  # three iterations a row
     assert all(math.isfinite(row["painter.grad_norm"]) for row in rows)
     assert trainer.steps["painter"].scaler.get_scale() == 2.0**4
@@ -568,7 +564,7 @@ def test_what_was_trained_elsewhere_is_evaluated_here(asked, meant, tmp_path):
     assert evaluation_precision(asked) == meant
     torch.manual_seed(0)
     write_dump(toy.checked({"train.precision": asked}), {"painter": toy.Painter(2, 0.1)}, tmp_path / "dump")
-    assert len((tmp_path / "dump/instances.csv").read_text().splitlines()) == 1 + 6
+    assert len((tmp_path / "dump/examples.csv").read_text().splitlines()) == 1 + 6
 
 
 class Wide(nn.Module):

@@ -7,9 +7,9 @@ import torch
 import toy
 from safetensors.torch import load_file, save_file
 
-from models.engine.errors import UserError
-from models.engine.training.trainer import Trainer
-from models.engine.yaml12 import to_yaml
+from models.base.errors import UserError
+from models.base.yaml12 import to_yaml
+from models.training.trainer import Trainer
 from stages import eval_dump, train
 from stages.command import run as stage
 

@@ -15,18 +15,18 @@ import pytest
 import toy
 from accelerate import Accelerator
 
-from models.engine.errors import UserError
-from models.engine.evaluating.agreement import failing_together
-from models.engine.evaluating.evaluation import Evaluation
-from models.engine.evaluating.evaluations import Evaluations
-from models.engine.evaluating.output import Output
-from models.engine.evaluating.trained import refuse_foreign, write_dump
-from models.engine.examples import Records
-from models.engine.recipes.assemble import build_networks
-from models.engine.scores import Score
-from models.engine.training.checkpoint import write_model
-from models.engine.training.trainer import Trainer
-from models.engine.yaml12 import to_yaml
+from models.base.distributed import raise_on_all_ranks
+from models.base.errors import UserError
+from models.base.yaml12 import to_yaml
+from models.engine.build import build_networks
+from models.engine.weights import write_model
+from models.evaluation.dump_writer import Output
+from models.evaluation.evaluate import Evaluation
+from models.evaluation.trained import refuse_foreign, write_dump
+from models.interfaces import Records
+from models.report.interfaces import Score
+from models.training.trainer import Trainer
+from tools.watch import Evaluations
 
 ROOT = Path(__file__).parents[2]
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
@@ -88,7 +88,7 @@ FULL = validation(kinds=("Kinds", 13, {})) | {  # groups of 8 and 5: batches of 
         "plain": {"injectors": {"paint": PAINT, "judge": JUDGE}, "save": {"image": "image", "score": "number"}},
         "noisy": {"injectors": {"paint": NOISY}, "save": {"image": "array", "found": "records"}, "repeat": 3},
     },
-    "evaluate.crosses": {
+    "evaluate.grids": {
         name: {"rows": ["x"], "columns": ["y", "found"], "size": size, "injectors": {"paint": NOISY},
                "save": {"image": "array", "y": "mask", "found": "records"}}
         for name, size in {"three": 3, "two": 2}.items()
@@ -207,12 +207,12 @@ def test_a_dump_of_two_is_that_of_one(name, two, tmp_path):
     ours, theirs = files(tmp_path / name), files(two[0] / name)
     assert ours.keys() == theirs.keys()
     assert [path for path in ours if ours[path] != theirs[path]] == []
-    with (two[0] / name / "instances.csv").open(newline="") as file:
+    with (two[0] / name / "examples.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == {"full": 13 * (1 + 3), "few": 2, "late": 7 * 2}[name]  # each once
     assert len({(row["mode"], row["index"], row["draw"]) for row in rows}) == len(rows)
     if name == "full":
-        assert {"averages/mean_x.npy", "averages/mean_y.npy", "crosses.csv"} <= ours.keys()
+        assert {"averages/mean_x.npy", "averages/mean_y.npy", "grids.csv"} <= ours.keys()
         expected = {f"{part}/found.json" for part in ("inputs", "noisy", "three", "two")}
         assert {path for path in ours if path.endswith(".json")} == expected
         assert len(json.loads(ours["inputs/found.json"])) == sum(index % 3 for index in range(13))
@@ -262,7 +262,7 @@ def test_where_one_fails_all_fail_soon(kind, other, two):
     assert second == [f"{kind}: example 2 is cut off", 1]
     assert first[0] == (f"{other}ValueError('example 2 is cut off')" if other else second[0])
     assert first[1] < 30  # its share of 60 is not read to the end
-    assert not (two[0] / kind / "instances.csv").exists()
+    assert not (two[0] / kind / "examples.csv").exists()
     refuse_foreign(two[0] / kind)  # a dump that failed may be replaced
 
 
@@ -275,11 +275,11 @@ def test_a_stage_ends_with_the_message(tmp_path):
     done = started(*words, FIGURA_PROCESSES="2")
     assert done.returncode == 1
     assert done.stderr == "error: example 2 is cut off\n"
-    assert not (tmp_path / "run/dump/instances.csv").exists()
+    assert not (tmp_path / "run/dump/examples.csv").exists()
 
 
 def test_failing_alone_changes_nothing():
-    with pytest.raises(UserError, match="as it was") as caught, failing_together():
+    with pytest.raises(UserError, match="as it was") as caught, raise_on_all_ranks():
         raise UserError("as it was")
     assert caught.value.__cause__ is None
 

@@ -8,7 +8,7 @@ import toy
 from safetensors.torch import load_file
 from two_processes import run_in_two
 
-from models.engine.training.trainer import Trainer
+from models.training.trainer import Trainer
 
 FORWARD = test_gates.FORWARD
 SGD = test_gates.HEADS["steps.painter.optimizer"]
@@ -55,7 +55,7 @@ import sys
 from pathlib import Path
 import test_processes_gates, toy
 from accelerate import Accelerator
-from models.engine.training.trainer import Trainer
+from models.training.trainer import Trainer
 Accelerator.end_training = lambda self: None  # several trainings, one group of processes
 for name, changes in test_processes_gates.RECIPES.items():
     Trainer(toy.checked(changes), Path(sys.argv[1]) / name).fit()

@@ -9,13 +9,13 @@ import json, os, sys
 from pathlib import Path
 import test_precision
 from torch.amp import GradScaler
-from models.engine.recipes import assemble
-from models.engine.training.trainer import Trainer
+from models.engine import build as assemble
+from models.training.trainer import Trainer
 
 rank = int(os.environ["RANK"])
 assemble.gradient_scaler = lambda accelerator: GradScaler("cpu", init_scale=64.0, growth_interval=4)
 at = [2] if rank == 1 else [99]
-recipe = test_precision.overflowing_painter([2], **{"train.steps": 8, "train.ema": None, "runtime.checkpoint_every": 8})
+recipe = test_precision.overflowing_painter([2], **{"train.steps": 8, "train.ema": None, "runtime.resume_every": 8})
 trainer = Trainer(recipe, Path(sys.argv[1]) / "run")
 trainer.steps["painter"].injectors[1].injector.at = at
 watch, seen = trainer.recovery.watch, []

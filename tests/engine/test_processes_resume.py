@@ -16,8 +16,8 @@ from pathlib import Path
 import torch, toy, test_resume
 from test_processes_resume import CHANGES, STOP
 from accelerate import Accelerator
-from models.engine.errors import UserError
-from models.engine.training.trainer import Trainer
+from models.base.errors import UserError
+from models.training.trainer import Trainer
 Accelerator.end_training = lambda self: None  # several trainings, one group of processes
 folder = Path(sys.argv[1])
 trainer = test_resume.fit(folder / "one-then-two", CHANGES)

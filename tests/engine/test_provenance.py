@@ -4,8 +4,8 @@ from platform import python_version
 
 import pytest
 
-from models.engine.errors import UserError
-from models.engine.training import provenance
+from models.base.errors import UserError
+from models.training import provenance
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import pytest
 import toy
 from test_resume import BASE
 
-from models.engine.training.trainer import Trainer
+from models.training.trainer import Trainer
 
 
 @pytest.mark.parametrize(("rule", "factor"), [("linear", 4), ("sqrt", 2)])

@@ -4,9 +4,9 @@ import pytest
 import toy
 from toy import Path
 
-from models.engine.errors import UserError
-from models.engine.recipes.recipe import check_recipe, load_recipe, resolved
-from models.engine.yaml12 import read_yaml, to_yaml
+from models.base.errors import UserError
+from models.base.yaml12 import read_yaml, to_yaml
+from models.recipe.load import check_recipe, load_recipe, resolved
 
 MUON = {"type": "Muon", "lr": 0.01, "rest_lr": 0.01}
 GROUP = "steps.painter.groups.biases"
@@ -196,20 +196,19 @@ def test_mixed_datasets_provide_what_all_of_them_provide():
 def test_lists_become_the_tuples_that_a_type_asks_for():
     from torch import nn
 
-    from models.engine.problems import Problems
-    from models.engine.recipes.slots import OPTIMIZER
-    from models.engine.recipes.types import construct
+    from models.base.error_collector import ErrorCollector
+    from models.recipe.types import OPTIMIZER, construct
 
-    problems = Problems(Path("p"))
+    errors = ErrorCollector(Path("p"))
     adam = construct(
         "torch.optim.Adam",
         {"lr": 1, "betas": [0.5, 0.9]},
         OPTIMIZER,
         "o",
-        problems,
+        errors,
         params=nn.Linear(1, 1).parameters(),
     )
-    assert not problems.lines
+    assert not errors.lines
     assert adam.defaults["betas"] == (0.5, 0.9)
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 import toy
 
-from models.engine.errors import UserError
-from models.engine.injecting.injectors import Injector
-from models.engine.seeding import derive
-from models.engine.training.trainer import Trainer
+from models.base.errors import UserError
+from models.base.seeding import derive
+from models.interfaces import Injector
+from models.training.trainer import Trainer
 
 
 class Killed(BaseException):
@@ -57,7 +57,7 @@ POISON = {"type": "test_recover.Poison", "start": 6, "stop": 9, "output": "given
 RECOVER = {
     "runtime.samples": None,
     "runtime.timing": False,
-    "runtime.checkpoint_every": 3,
+    "runtime.resume_every": 3,
     "train.steps": 16,
     "train.record_every": 2,
     "train.max_nonfinite": 3,
@@ -109,12 +109,12 @@ def test_it_goes_back_more_slowly_with_other_noise_and_says_so(run, capsys):
     assert ["recoveries" in row for row in rows] == [False] * 2 + [True] * 6
     assert rows[-1]["recoveries"] == 1
     assert sum(row["painter.skipped"] for row in rows) == 0
-    assert trainer.book.history("distance")["step"].tolist() == list(range(1, 17))
+    assert trainer.loss_log.history("distance")["step"].tolist() == list(range(1, 17))
     assert "going on after iteration 4" in (run / "live" / "log.jsonl").read_text()
 
 
 def test_the_loss_ends_where_it_would_have_without(run):
-    long = {"train.steps": 120, "train.record_every": 40, "train.evaluate_every": 120, "runtime.checkpoint_every": 120,
+    long = {"train.steps": 120, "train.record_every": 40, "train.evaluate_every": 120, "runtime.resume_every": 120,
             "train.recover.every": 10, "steps.painter.optimizer.lr": 0.02}  # fmt: skip
     poison = {"steps.painter.injectors.poison": {**POISON, "start": 35, "stop": 38}}
     found = fit(run / "1", long | poison)
@@ -148,7 +148,7 @@ def test_killed_again_and_again(run, recovered):
 
 @pytest.mark.parametrize("every", [1, 2, 5, 100])
 def test_it_does_not_depend_on_resume_points(run, recovered, every):
-    fit(run, {"runtime.checkpoint_every": every})
+    fit(run, {"runtime.resume_every": every})
     assert outputs(run) == recovered[0]
 
 

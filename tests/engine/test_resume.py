@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import toy
 
-from models.engine.errors import UserError
-from models.engine.training import building
-from models.engine.training.trainer import Trainer
+from models.base.errors import UserError
+from models.engine import build as building
+from models.training.trainer import Trainer
 
 STEPS, EVERY = 12, 4
-BASE = {"runtime.samples": None, "runtime.timing": False, "runtime.checkpoint_every": EVERY}
+BASE = {"runtime.samples": None, "runtime.timing": False, "runtime.resume_every": EVERY}
 BROKEN = {"data.train.ramps.broken_from": 19, "train.max_nonfinite": 9}
 RECIPES = {
     "plain": (BASE, None),
@@ -207,7 +207,7 @@ def test_what_may_not_change_a_result_does_not_stop_a_resume(run, uninterrupted)
         fit(run, *RECIPES["plain"], stop=9)
     changes = BASE | {
         "runtime.log_every": 1,
-        "runtime.checkpoint_every": 3,
+        "runtime.resume_every": 3,
         "runtime.workers": 1,
         "metrics.bootstrap": 3,
     }

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 import toy
 
-from models.engine.problems import Problems
-from models.engine.recipes.advice import late_schedules
-from models.engine.recipes.schema import Declaration
-from models.engine.recipes.slots import build_schedule
-from models.engine.schedules import (
+from models.base.error_collector import ErrorCollector
+from models.engine.step import WeightedLoss
+from models.recipe.schema import Declaration
+from models.recipe.types import build_schedule
+from models.schedules import (
     Constant,
     Cosine,
     CosineRestarts,
@@ -19,7 +19,7 @@ from models.engine.schedules import (
     Step,
     WarmUp,
 )
-from models.engine.training.steps import WeightedLoss
+from models.training.warnings import late_schedules
 
 STEPS = np.arange(0, 60)
 
@@ -137,15 +137,15 @@ def test_weight_multiplies_the_ramp(step):
 
 
 def test_recipe_names_schedules_and_nests_them():
-    problems = Problems(toy.Path("p.yaml"))
+    errors = ErrorCollector(toy.Path("p.yaml"))
     entry = Declaration.model_validate(
         {"type": "WarmUp", "steps": 10, "then": {"type": "Cosine", "start": 20, "end": 40, "from": 1.0, "to": 0.0}}
     )
-    schedule = build_schedule(entry, "steps.g.lr_schedule", problems)
-    assert not problems.lines
+    schedule = build_schedule(entry, "steps.g.lr_schedule", errors)
+    assert not errors.lines
     assert [schedule(step) for step in (0, 9, 20, 40)] == [0.1, 1.0, 1.0, 0.0]
     assert schedule(30) == pytest.approx(0.5)
-    assert build_schedule(None, "x", problems)(123) == 1.0
+    assert build_schedule(None, "x", errors)(123) == 1.0
 
 
 def test_schedules_that_outlast_training_are_named():
@@ -172,12 +172,12 @@ def test_decay_is_geometric_between_its_steps():
 
 
 def test_restarts_as_a_recipe_writes_them():
-    problems = Problems(toy.Path("p.yaml"))
+    errors = ErrorCollector(toy.Path("p.yaml"))
     entry = Declaration.model_validate(
         {"type": "CosineRestarts", "periods": [4, 8], "weights": [1.0, 0.5], "from": 1.0, "to": 0.0}
     )
-    schedule = build_schedule(entry, "steps.g.lr_schedule", problems)
-    assert not problems.lines
+    schedule = build_schedule(entry, "steps.g.lr_schedule", errors)
+    assert not errors.lines
     assert [schedule(step) for step in (0, 2, 4, 8, 12, 99)] == pytest.approx([1, 0.5, 0.5, 0.25, 0, 0])
     assert schedule.last == 12
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from models.engine.scores import Bootstrap, Picture, Score
+from models.report.interfaces import Bootstrap, Picture, Score
 
 VALUES = np.random.default_rng(1).normal(3.0, 2.0, 400)
 

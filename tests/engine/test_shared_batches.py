@@ -6,10 +6,10 @@ from safetensors.torch import load_file
 from torch import nn
 from two_processes import run_in_two
 
-from models.engine.injecting.arrangement import Roll
-from models.engine.processes import together
-from models.engine.training.batch_norm import SharedBatchNorm, share_batch_norms
-from models.images import Adversarial
+from models.base.distributed import sharded
+from models.engine.batch_norm import SharedBatchNorm, share_batch_norms
+from models.images.losses.adversarial import Adversarial
+from models.ops.tensors import Roll
 
 
 def network():
@@ -59,10 +59,10 @@ import sys
 import torch.distributed as dist
 from safetensors.torch import save_file
 import test_shared_batches as t
-from models.engine.processes import together
+from models.base.distributed import sharded
 dist.init_process_group("gloo")
 rank = dist.get_rank()
-with together(rank, 2):
+with sharded(rank, 2):
     for name in t.LOSSES:
         found = t.outcome(name, slice(rank, None, 2))
         save_file({key: value.detach().contiguous() for key, value in found.items()}, f"{sys.argv[1]}/{name}-{rank}.safetensors")
@@ -98,5 +98,5 @@ def test_alone_it_is_the_usual_batch_norm():
     alone = torch.nn.BatchNorm2d(3)
     share_batch_norms(alone)
     assert type(alone) is SharedBatchNorm
-    with together(0, 2):  # evaluation meets nobody
+    with sharded(0, 2):  # evaluation meets nobody
         assert torch.equal(plain.eval()(images()), shared.eval()(images()))

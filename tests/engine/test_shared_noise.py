@@ -4,8 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from models.engine.processes import current_share, together
-from models.engine.training.shared_noise import shared_noise
+from models.base.distributed import current_shard, sharded
+from models.engine.rank_invariant_rng import rank_invariant_noise
 
 WHOLE, SEED = 8, 5
 
@@ -16,7 +16,7 @@ def joined(draw, processes, instances=WHOLE):
     parts = []
     for process in range(processes):
         torch.manual_seed(100 + process)  # each process' own generator, which must not matter
-        with together(process, processes), shared_noise(SEED, {own}):
+        with sharded(process, processes), rank_invariant_noise(SEED, {own}):
             parts.append(draw(own))
     return torch.stack(parts, dim=1).flatten(0, 1)
 
@@ -53,7 +53,7 @@ def test_processes_together_draw_what_one_draws(name, processes):
 
 def test_dropout_keeps_the_mean_and_passes_gradients_through_its_mask():
     x = torch.ones(2000, 10, requires_grad=True)
-    with together(1, 2), shared_noise(SEED, {2000}):
+    with sharded(1, 2), rank_invariant_noise(SEED, {2000}):
         y = F.dropout(x, 0.2)
     y.sum().backward()
     assert set(y.unique().tolist()) == {0.0, 1.25}
@@ -73,7 +73,7 @@ def test_joined_batches_share_each_half():
 def test_what_is_no_batch_is_drawn_once_for_all():
     draws = []
     for process in range(2):
-        with together(process, 2), shared_noise(SEED, {4}):
+        with sharded(process, 2), rank_invariant_noise(SEED, {4}):
             draws.append((torch.rand(3), torch.rand(()), torch.randint(100, (1,))))
     for first, second in zip(*draws, strict=True):
         assert torch.equal(first, second)
@@ -86,16 +86,16 @@ def test_instances_of_different_processes_differ():
 
 def test_a_generator_of_ones_own_is_left_alone():
     own = torch.Generator().manual_seed(3)
-    with together(1, 2), shared_noise(SEED, {4}):
+    with sharded(1, 2), rank_invariant_noise(SEED, {4}):
         found = torch.randn(4, 2, generator=own)
     assert torch.equal(found, torch.randn(4, 2, generator=torch.Generator().manual_seed(3)))
 
 
 def test_outside_nothing_is_shared():
-    with together(0, 1):
-        assert current_share() is None
+    with sharded(0, 1):
+        assert current_shard() is None
         torch.manual_seed(SEED)
-        with shared_noise(SEED, {4}):
+        with rank_invariant_noise(SEED, {4}):
             found = torch.randn(4)
     assert torch.equal(found, alone(lambda n: torch.randn(4)))
-    assert current_share() is None
+    assert current_shard() is None

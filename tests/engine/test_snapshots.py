@@ -3,8 +3,8 @@
 import pytest
 import toy
 
-from models.engine.training.snapshots import Snapshots, models_in, step_of
-from models.engine.training.trainer import Trainer
+from models.training.checkpoints import Checkpoints, models_in, step_of
+from models.training.trainer import Trainer
 
 CHANGES = {"runtime.samples": None, "runtime.timing": False, "runtime.log_every": 100, "train.evaluate_every": 12}
 
@@ -37,7 +37,7 @@ def names(run):
 
 
 def test_what_would_be_evaluated_then(tmp_path):
-    fit(tmp_path / "kept", {"runtime.keep_every": 5})
+    fit(tmp_path / "kept", {"runtime.checkpoint_every": 5})
     fit(tmp_path / "plain", {})
     fit(tmp_path / "short", {"train.steps": 5})
     assert names(tmp_path / "kept") == ["step-000005", "step-000010", "step-000012"]
@@ -51,7 +51,7 @@ def test_what_would_be_evaluated_then(tmp_path):
 
 
 def test_a_resumed_training_keeps_them_and_a_new_one_does_not(run):
-    every = {"runtime.keep_every": 3, "runtime.checkpoint_every": 4}
+    every = {"runtime.checkpoint_every": 3, "runtime.resume_every": 4}
     with pytest.raises(Killed):
         fit(run, every, stop=8)
     (run / "checkpoints/step-000003/mark").touch()
@@ -59,14 +59,14 @@ def test_a_resumed_training_keeps_them_and_a_new_one_does_not(run):
     fit(run, every)
     assert names(run) == ["step-000003", "step-000006", "step-000009", "step-000012"]
     assert (run / "checkpoints/step-000003/mark").exists()
-    fit(run, {"runtime.keep_every": 12})
+    fit(run, {"runtime.checkpoint_every": 12})
     assert names(run) == ["step-000012"]
     fit(run, {})
     assert not (run / "checkpoints").exists()
 
 
 def test_a_snapshot_is_there_whole_or_not_at_all(tmp_path):
-    snapshots = Snapshots(tmp_path / "checkpoints")
+    snapshots = Checkpoints(tmp_path / "checkpoints")
 
     def half(folder):
         (folder / "first").write_text("half")

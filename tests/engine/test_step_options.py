@@ -8,10 +8,10 @@ import pytest
 import torch
 import toy
 
-from models.engine.errors import UserError
-from models.engine.injecting.injectors import Injector
-from models.engine.training.gradients import norms_of
-from models.engine.training.trainer import Trainer
+from models.base.errors import UserError
+from models.engine.step import norms_of
+from models.interfaces import Injector
+from models.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
 SGD = {"type": "torch.optim.SGD", "lr": 0.1}
@@ -141,16 +141,16 @@ def test_parts_get_smaller_until_they_fit(run, capsys):
 
 
 def test_late_in_a_training_it_goes_back_to_the_resume_point_and_remembers(run):
-    late = hungry(4, later=2, start=9) | {"runtime.checkpoint_every": 3, "train.ema": {"decay": 0.8}}
+    late = hungry(4, later=2, start=9) | {"runtime.resume_every": 3, "train.ema": {"decay": 0.8}}
     whole = trained(run / "1", hungry(99) | {"train.ema": {"decay": 0.8}})
     cut = trained(run / "2", late, kind=Parts)
     assert cut.parts == [*((t, "painter", 1) for t in range(10)), *((t, "painter", 2) for t in range(9, 12))]
     assert_close(whole, cut)
-    killed = Parts(toy.checked(QUIET | hungry(2) | {"runtime.checkpoint_every": 4}), run / "3")
+    killed = Parts(toy.checked(QUIET | hungry(2) | {"runtime.resume_every": 4}), run / "3")
     killed.stop = 6
     with pytest.raises(Killed):
         killed.fit()
-    resumed = trained(run / "3", hungry(2) | {"runtime.checkpoint_every": 4}, kind=Parts)
+    resumed = trained(run / "3", hungry(2) | {"runtime.resume_every": 4}, kind=Parts)
     assert resumed.parts == [(t, "painter", 2) for t in range(4, 12)]
 
 

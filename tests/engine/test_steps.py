@@ -8,16 +8,13 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from models.engine.injecting.injectors import Injector, Networks
-from models.engine.losses import Loss
-from models.engine.modes import evaluating
-from models.engine.recipes.assemble import parameter_groups
-from models.engine.recipes.gates import Gate
-from models.engine.recipes.schema import Group
-from models.engine.schedules import Constant, Linear
-from models.engine.state import State
-from models.engine.training.steps import PlacedInjector, Step, WeightedLoss
-from models.engine.training.stopwatch import Stopwatch
+from models.base.modes import evaluating
+from models.engine.build import parameter_groups
+from models.engine.step import PlacedInjector, Step, Stopwatch, WeightedLoss
+from models.interfaces import Injector, Loss, Networks, State
+from models.recipe.gates import Gate
+from models.recipe.schema import Group
+from models.schedules import Constant, Linear
 
 
 class Line(nn.Module):

@@ -3,9 +3,9 @@ import threading
 import numpy as np
 import pytest
 
-from models.engine.evaluating.prediction import needed
-from models.engine.evaluating.streaming import ahead, collated_with_photos, same_shapes
-from models.engine.injecting.injectors import Interpolate
+from models.ops.tensors import Interpolate
+from models.prediction.prediction import needed
+from models.prediction.streaming import ahead, batch_by_shape, collated_with_photos
 
 
 def of_size(size, number):
@@ -18,7 +18,7 @@ def numbers(batches):
 
 def test_batches_have_one_shape_and_come_as_soon_as_they_are_full():
     sizes = [4, 5, 4, 4, 5, 5, 4]
-    batches = same_shapes((of_size(size, place) for place, size in enumerate(sizes)), 3)
+    batches = batch_by_shape((of_size(size, place) for place, size in enumerate(sizes)), 3)
     assert numbers(batches) == [[0, 2, 3], [1, 4, 5], [6]]
 
 
@@ -31,7 +31,7 @@ def test_rare_shapes_do_not_pile_up():
             yield of_size(size, taken)
 
     given = 0
-    for batch in same_shapes(examples(), 4):
+    for batch in batch_by_shape(examples(), 4):
         given += len(batch)
         assert taken - given < 8
         assert len({example["x"].shape for example in batch}) == 1

@@ -10,12 +10,12 @@ import torch
 import toy
 from torch.utils.data import default_collate
 
-from models.engine.errors import UserError
-from models.engine.losses import Loss
-from models.engine.seeding import generator, seed_here
-from models.engine.training.batches import Loaders, TrainBatches
-from models.engine.training.checkpoint import load_weights, save_weights
-from models.engine.training.trainer import Trainer
+from models.base.errors import UserError
+from models.base.seeding import generator, seed_here
+from models.engine.data import Loaders, TrainBatches
+from models.engine.weights import load_weights, save_weights
+from models.interfaces import Loss
+from models.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
 
@@ -306,7 +306,7 @@ def reference(tmp_path_factory):
         {"workers": 2},
         {"timing": False},
         {"samples": None},
-        {"checkpoint_every": 1},
+        {"resume_every": 1},
         {"progress": True},
         {"trackers": ["tensorboard"]},
         {"trackers": ["dvclive"]},
@@ -449,7 +449,7 @@ def test_hooks_by_callable_get_exactly_their_own_keywords(run, reference):
 
     trained(
         run, toy_runtime(), on_epoch_start=start, train_step=step, on_epoch_end=end,
-        callback_kwargs={"on_epoch_start": {"word": "go"}, "train_step": {"factor": 3}},
+        hook_kwargs={"on_epoch_start": {"word": "go"}, "train_step": {"factor": 3}},
     )  # fmt: skip
     assert calls[0] == ("start", Trainer, 0, "go")
     assert [call for call in calls if call[0] == "step"] == [("step", i % 5, 3) for i in range(12)]
@@ -468,7 +468,7 @@ def test_keywords_reach_an_overridden_hook(run):
         def on_epoch_end(self, epoch, **keywords):
             seen[epoch] = keywords
 
-    trained(run, kind=Watched, callback_kwargs={"on_epoch_end": {"word": "done"}})
+    trained(run, kind=Watched, hook_kwargs={"on_epoch_end": {"word": "done"}})
     assert seen == {0: {"word": "done"}, 1: {"word": "done"}}
 
 
@@ -482,7 +482,7 @@ def test_keywords_reach_an_overridden_hook(run):
 )
 def test_an_unknown_callback_or_keyword(run, keywords, said):
     with pytest.raises(UserError, match=said):
-        Trainer(toy.checked(), run, on_epoch_end=lambda trainer, epoch, word=0: None, callback_kwargs=keywords)
+        Trainer(toy.checked(), run, on_epoch_end=lambda trainer, epoch, word=0: None, hook_kwargs=keywords)
 
 
 def test_training_learns(run):
@@ -490,7 +490,7 @@ def test_training_learns(run):
         run,
         {"train.steps": 150, "train.record_every": 10, "train.evaluate_every": 150, "networks.painter.dropout": 0.0,
          "data.train.ramps.jitter": 0.0, "steps.painter.injectors.paint.args": {}, "runtime.log_every": 150,
-         "runtime.checkpoint_every": 150, "steps.painter.optimizer.lr": 0.03},
+         "runtime.resume_every": 150, "steps.painter.optimizer.lr": 0.03},
     )  # fmt: skip
     rows = history(run)
     assert rows[0]["distance.raw"] > 0.15

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from scipy import ndimage
 from skimage.color import rgb2lab
 
-from models.images import photometry, warps
-from models.images.augmentation import Augmentation, augment
+from models.images.data import photometry, warps
+from models.images.data.augmentation import Augmentation, augment
 
 SHAPE = (40, 50)
 

@@ -9,12 +9,13 @@ import torch
 from numpy.typing import NDArray
 from scipy.linalg import sqrtm
 
-from models.engine.errors import UserError
-from models.engine.evaluating.dump import Dump, write_value
-from models.engine.scores import Bootstrap
-from models.images import features, vgg
-from models.images.features import random_features
-from models.images.frechet import FrechetDistance, Moments, frechet_distance
+from models.base.errors import UserError
+from models.dump import Dump, write_value
+from models.images.networks import vgg
+from models.images.report import features
+from models.images.report.features import random_features
+from models.images.report.frechet import FrechetDistance, Moments, frechet_distance
+from models.report.interfaces import Bootstrap
 
 Array = NDArray[np.float64]
 BOOTSTRAP = Bootstrap(10, 0.9, seed=0)
@@ -72,7 +73,7 @@ def dump_of(folder: Path, images: torch.Tensor, targets: torch.Tensor, repeat: i
         write_value(folder / files["image"], image)
         write_value(folder / files["target"], targets[index])
         rows.append({"mode": "m", "index": index, **{f"file.{name}": path for name, path in files.items()}})
-    pd.DataFrame(rows).to_csv(folder / "instances.csv", index=False)
+    pd.DataFrame(rows).to_csv(folder / "examples.csv", index=False)
     write_value(folder / "averages/mean.npy", targets.mean(0))
     return Dump(folder)
 

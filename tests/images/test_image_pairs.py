@@ -5,11 +5,11 @@ import cv2
 import numpy as np
 import pytest
 
-from models.engine.errors import UserError
-from models.engine.problems import Problems
-from models.engine.recipes.types import check_arguments
-from models.images.augmentation import Augmentation
-from models.images.pairs import ImagePairs, normalised, resized
+from models.base.error_collector import ErrorCollector
+from models.base.errors import UserError
+from models.images.data.augmentation import Augmentation
+from models.images.data.pairs import ImagePairs, normalised, resized
+from models.recipe.types import check_arguments
 
 FACADES = Path(__file__).parents[3] / "shared/data/facades_real"
 
@@ -242,15 +242,15 @@ def test_a_recipe_can_write_every_argument():
             "input": {"gaussian_noise": {"chance": 0.5, "std": [0.0, 0.1]}},
         },
     }  # fmt: skip
-    problems = Problems(Path("recipe.yaml"))
-    checked = check_arguments(ImagePairs, written, "data.train.pairs", problems)
-    assert problems.lines == []
+    errors = ErrorCollector(Path("recipe.yaml"))
+    checked = check_arguments(ImagePairs, written, "data.train.pairs", errors)
+    assert errors.lines == []
     assert checked["load_size"] == (286, 572)
     assert checked["label_maps"] == ("x",)
     assert isinstance(checked["augmentation"], Augmentation)
     wrong = written | {"direction": "AtoB", "x_channels": 2, "load_size": "286", "label_maps": ["z"]}
-    check_arguments(ImagePairs, wrong, "data.train.pairs", problems)
-    keys = [line.split(": ")[1] for line in problems.lines]
+    check_arguments(ImagePairs, wrong, "data.train.pairs", errors)
+    keys = [line.split(": ")[1] for line in errors.lines]
     assert keys == [f"data.train.pairs.{key}" for key in ("direction", "load_size", "x_channels", "label_maps")]
 
 

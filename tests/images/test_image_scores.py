@@ -10,10 +10,10 @@ from skimage.color import rgb2ycbcr
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from torch import Tensor
 
-from models.engine.errors import UserError
-from models.engine.evaluating.dump import Dump, write_value
-from models.engine.scores import Bootstrap
-from models.images.scores import Fidelity, MeanLosses, Times, l1, l1_masked, luma, ms_ssim, psnr, scales_of, ssim
+from models.base.errors import UserError
+from models.dump import Dump, write_value
+from models.images.report.scores import Fidelity, MeanLosses, Times, l1, l1_masked, luma, ms_ssim, psnr, scales_of, ssim
+from models.report.interfaces import Bootstrap
 
 
 def pair(size: int = 64) -> tuple[Tensor, Tensor]:
@@ -85,7 +85,7 @@ def dump_of(folder: Path, images: Tensor, targets: Tensor, masks: Tensor) -> Dum
         for name, value in (("image", image), ("target", target), ("mask", mask)):
             write_value(folder / files[name], value)
         rows.append({"mode": "m", "index": index, **{f"file.{name}": path for name, path in files.items()}})
-    pd.DataFrame(rows).to_csv(folder / "instances.csv", index=False)
+    pd.DataFrame(rows).to_csv(folder / "examples.csv", index=False)
     write_value(folder / "averages/mean.npy", targets.mean(0))
     return Dump(folder)
 
@@ -143,7 +143,7 @@ def test_fidelity_of_images_of_several_sizes(tmp_path: Path) -> None:
         for name, value in zip(("image", "target"), images, strict=True):
             write_value(tmp_path / f"{index}.{name}.npy", value[0])
         rows.append({"mode": "m", "index": index, **{f"file.{n}": f"{index}.{n}.npy" for n in ("image", "target")}})
-    pd.DataFrame(rows).to_csv(tmp_path / "instances.csv", index=False)
+    pd.DataFrame(rows).to_csv(tmp_path / "examples.csv", index=False)
     found = Fidelity(mode="m", image="image", target="target")(Dump(tmp_path), Bootstrap(20, 0.9, 0))
     assert found["images"] == 4
     assert found["psnr"]["value"] == pytest.approx(np.mean([psnr(a, b).item() for a, b in pairs]), rel=1e-6)  # type: ignore[index]
@@ -173,13 +173,13 @@ def test_mean_losses_of_a_mode(tmp_path: Path) -> None:
             "loss.absent": [np.nan, np.nan, np.nan, 1.0],
         }
     )
-    table.to_csv(tmp_path / "instances.csv", index=False)
+    table.to_csv(tmp_path / "examples.csv", index=False)
     found = MeanLosses("m")(Dump(tmp_path), Bootstrap(50, 0.9, 0))
     assert found.keys() == {"caf", "caf.vector", "instances"}
     assert found["caf"]["value"] == 1.5  # type: ignore[index]
     assert found["caf.vector"] == {"value": 0.5, "low": 0.5, "high": 0.5}
     assert found["instances"] == 3
-    table[["mode"]].to_csv(tmp_path / "instances.csv", index=False)
+    table[["mode"]].to_csv(tmp_path / "examples.csv", index=False)
     with pytest.raises(UserError, match="no loss"):
         MeanLosses("m")(Dump(tmp_path), Bootstrap(50, 0.9, 0))
 
@@ -188,11 +188,11 @@ def test_times_by_injector(tmp_path: Path) -> None:
     table = pd.DataFrame(
         {"mode": ["poses"] * 4 + ["other"], "ms.detect": [10.0] * 4 + [99.0], "ms.people": [1.0, 2.0, 3.0, 6.0, np.nan]}
     )
-    table.to_csv(tmp_path / "instances.csv", index=False)
+    table.to_csv(tmp_path / "examples.csv", index=False)
     found = Times("poses")(Dump(tmp_path), Bootstrap(50, 0.9, 0))
     assert found["detect"] == {"value": 10.0, "low": 10.0, "high": 10.0}
     assert found["people"]["value"] == 3  # type: ignore[index]
     assert found["people_95"] == pytest.approx(5.55)
-    table[["mode"]].to_csv(tmp_path / "instances.csv", index=False)
+    table[["mode"]].to_csv(tmp_path / "examples.csv", index=False)
     with pytest.raises(UserError, match=r"needs evaluate\.timing"):
         Times("poses")(Dump(tmp_path), Bootstrap(50, 0.9, 0))

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from models.engine.errors import UserError
-from models.images import inception
+from models.base.errors import UserError
+from models.images.networks import inception
 
 Seen = dict[str, Tensor]
 

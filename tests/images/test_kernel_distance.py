@@ -9,12 +9,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.engine.errors import UserError
-from models.engine.evaluating.dump import Dump, write_value
-from models.engine.scores import Bootstrap
-from models.images import kernel_distance, vgg
-from models.images.features import random_features
-from models.images.kernel_distance import KernelDistance, squared_discrepancy
+from models.base.errors import UserError
+from models.dump import Dump, write_value
+from models.images.networks import vgg
+from models.images.report import kernel_distance
+from models.images.report.features import random_features
+from models.images.report.kernel_distance import KernelDistance, squared_discrepancy
+from models.report.interfaces import Bootstrap
 
 BOOTSTRAP = Bootstrap(10, 0.9, seed=0)
 
@@ -58,7 +59,7 @@ def dump_of(folder: Path, images: Tensor, targets: Tensor, repeat: int = 1) -> D
         write_value(folder / files["image"], image)
         write_value(folder / files["target"], targets[place // repeat])
         rows.append({"mode": "m", "index": place // repeat, **{f"file.{n}": path for n, path in files.items()}})
-    pd.DataFrame(rows).to_csv(folder / "instances.csv", index=False)
+    pd.DataFrame(rows).to_csv(folder / "examples.csv", index=False)
     write_value(folder / "averages/mean.npy", targets.mean(0))
     return Dump(folder)
 

@@ -6,11 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from models.engine.losses import Loss
-from models.engine.problems import Problems
-from models.engine.recipes.types import Slot, construct
-from models.images import L1, L2, Charbonnier, Cosine, Direct, FocalFrequency, SmoothL1, TotalVariation
-from models.images.losses import leaves
+from models.base.error_collector import ErrorCollector
+from models.images.losses.pixel import (
+    L1,
+    L2,
+    Charbonnier,
+    Cosine,
+    Direct,
+    FocalFrequency,
+    SmoothL1,
+    TotalVariation,
+    leaves,
+)
+from models.interfaces import Loss
+from models.recipe.types import Slot, construct
 
 RANDOM = np.random.default_rng(8)
 IMAGE, TARGET = RANDOM.uniform(-1, 1, (2, 3, 4, 5, 6))
@@ -186,14 +195,14 @@ def test_a_mask_that_does_not_fit():
     ],
 )
 def test_declared_in_a_recipe(declared, words):
-    problems = Problems(Path("p.yaml"))
+    errors = ErrorCollector(Path("p.yaml"))
     arguments = {name: value for name, value in declared.items() if name != "type"}
-    built = construct(declared["type"], arguments, Slot("loss", Loss), "losses.x", problems)
+    built = construct(declared["type"], arguments, Slot("loss", Loss), "losses.x", errors)
     if words is None:
         assert built is not None
-        assert not problems.lines
+        assert not errors.lines
     else:
-        assert any(words in line for line in problems.lines)
+        assert any(words in line for line in errors.lines)
 
 
 def test_direct_is_a_mean_of_each_instance():

@@ -12,9 +12,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from models.engine.errors import UserError
-from models.images import vgg
-from models.images.perceptual import Perceptual
+from models.base.errors import UserError
+from models.images.losses.perceptual import Perceptual
+from models.images.networks import vgg
 
 # The stack's plan, and the index of each ReLU of VUNet's form and of pix2pix's, as VGG19's authors number its 37 layers.
 PLAN = [64, 64, "M", 128, 128, "M", *[256] * 4, "M", *[512] * 4, "M", 512, 512]

@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor
 
-from models.engine.errors import UserError
-from models.engine.evaluating.dump import Dump, write_value
-from models.engine.scores import Bootstrap
-from models.images import vgg
-from models.images.perceptual_distance import PerceptualDistance, last_layers, perceptual_distance
+from models.base.errors import UserError
+from models.dump import Dump, write_value
+from models.images.networks import vgg
+from models.images.report.perceptual_distance import PerceptualDistance, last_layers, perceptual_distance
+from models.report.interfaces import Bootstrap
 
 BOOTSTRAP = Bootstrap(20, 0.9, seed=0)
 # VGG16 as its authors number the 31 layers of its features: where convolutions stand, where pools, where LPIPS listens.
@@ -94,7 +94,7 @@ def dump_of(folder: Path, **files: Tensor) -> Dump:
         for name, values in files.items():
             write_value(folder / paths[name], values[index])
         rows.append({"mode": "m", "index": index, **{f"file.{name}": path for name, path in paths.items()}})
-    pd.DataFrame(rows).to_csv(folder / "instances.csv", index=False)
+    pd.DataFrame(rows).to_csv(folder / "examples.csv", index=False)
     write_value(folder / "averages/mean.npy", files["target"].mean(0))
     return Dump(folder)
 

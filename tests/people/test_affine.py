@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from models.people.affine import MEAN_COLOUR, drawn, drawn_colour, fitted, whole
-from models.people.affine_settings import Geometry
-from models.people.skeletons import COCO
+from data.formats.skeletons import COCO
+from models.people.data.affine import MEAN_COLOUR, drawn, drawn_colour, fitted, whole
+from models.people.data.affine_settings import Geometry
 
 SAME = {"relative": (1.0, 1.0)}
 NO_BOXES = np.zeros((0, 4))

@@ -10,11 +10,11 @@ import pytest
 from pydantic import ValidationError
 from skimage.color import rgb2lab
 
-from models.engine.errors import UserError
-from models.people.synthetic import fabric
-from models.people.synthetic.catalogue import BACKDROP, CatalogueSettings, draw_pair, write_catalogue
-from models.people.synthetic.identity import Garment
-from models.people.synthetic.wardrobe import RESERVED, Sizes, Wardrobe, draw_wardrobe, label_colours
+from data.synthetic import fabric
+from data.synthetic.catalogue import BACKDROP, CatalogueSettings, draw_pair, write_catalogue
+from data.synthetic.identity import Garment
+from data.synthetic.wardrobe import RESERVED, Sizes, Wardrobe, draw_wardrobe, label_colours
+from models.base.errors import UserError
 
 SIDE = 64
 VALUES = {

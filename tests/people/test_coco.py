@@ -10,10 +10,9 @@ from PIL import Image
 from pycocotools import mask as run_lengths
 from pycocotools.coco import COCO
 
-from models.engine.errors import UserError
-from models.people import coco
-from models.people.coco import FLIP, KEYPOINTS, SKELETON, Spool, person_category, read_head, read_records, write_coco
-from models.people.validation import (
+from data.formats import coco
+from data.formats.coco import FLIP, KEYPOINTS, SKELETON, Spool, person_category, read_head, read_records, write_coco
+from data.preparation.validation import (
     Categories,
     Seen,
     Size,
@@ -23,6 +22,7 @@ from models.people.validation import (
     check_image_record,
     decode_runs,
 )
+from models.base.errors import UserError
 
 REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real/annotations.json"
 needs_real = pytest.mark.skipif(not REAL.is_file(), reason=f"no sample data at {REAL}")

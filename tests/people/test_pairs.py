@@ -9,10 +9,10 @@ from PIL import Image
 from pycocotools import mask as run_lengths
 from pycocotools.coco import COCO
 
-from models.engine.errors import UserError
-from models.people import PersonPairs
-from models.people.coco import KEYPOINTS
-from models.people.crops import square
+from data.formats.coco import KEYPOINTS
+from models.base.errors import UserError
+from models.people.data.crops import square
+from models.people.data.pairs import PersonPairs
 
 REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real"
 needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {REAL}")

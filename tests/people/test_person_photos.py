@@ -4,10 +4,11 @@ import cv2
 import numpy as np
 import pytest
 
-from models.engine.errors import UserError
-from models.engine.inputs import Photo
-from models.people import PersonPairs, PersonPhotos
-from models.people.synthetic import SyntheticSettings, write_synthetic
+from data.synthetic import SyntheticSettings, write_synthetic
+from models.base.errors import UserError
+from models.people.data.pairs import PersonPairs
+from models.people.photos import PersonPhotos
+from models.prediction.inputs import Photo
 
 SETTINGS = SyntheticSettings(
     image_size=96, jpeg_quality=90, scenes={"train": 2, "validation": 2}, identities={"train": 3, "validation": 3},

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from pycocotools.cocoeval import Params
 
-from models.people.skeletons import COCO, Skeleton, skeleton_from
+from data.formats.skeletons import COCO, Skeleton, skeleton_from
 
 REAL = Path(__file__).parents[2] / "../shared/data/coco_keypoints_real"
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from models.people.coco import KEYPOINTS
-from models.people.stickman import coco_to_openpose18, draw_stickman
+from data.formats.coco import KEYPOINTS
+from models.people.data.stickman import coco_to_openpose18, draw_stickman
 
 # The test figure, counts and pixels of the VUNet specification, section 6.4.
 FIGURE = [

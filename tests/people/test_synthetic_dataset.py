@@ -10,8 +10,8 @@ import pytest
 from pycocotools import mask as rle
 from pycocotools.coco import COCO
 
-from models.engine.errors import UserError
-from models.people.synthetic import SyntheticSettings, write_synthetic
+from data.synthetic import SyntheticSettings, write_synthetic
+from models.base.errors import UserError
 
 SETTINGS = SyntheticSettings(
     image_size=128,

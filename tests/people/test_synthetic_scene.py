@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from models.people.coco import KEYPOINTS
-from models.people.synthetic import SyntheticSettings
-from models.people.synthetic.canvas import Canvas, Cloth, Part, cloth_of, instance_of, part_of
-from models.people.synthetic.figure import build
-from models.people.synthetic.identity import draw_identity
-from models.people.synthetic.pose import (
+from data.formats.coco import KEYPOINTS
+from data.synthetic import SyntheticSettings
+from data.synthetic.canvas import Canvas, Cloth, Part, cloth_of, instance_of, part_of
+from data.synthetic.figure import build
+from data.synthetic.identity import draw_identity
+from data.synthetic.pose import (
     ARM_LIMITS,
     LEG_LIMITS,
     TEMPLATES,
@@ -22,8 +22,8 @@ from models.people.synthetic.pose import (
     turn_y,
     turn_z,
 )
-from models.people.synthetic.scene import compose, draw_scene
-from models.people.synthetic.staging import Stage, draw_actors, overlap, stand
+from data.synthetic.scene import compose, draw_scene
+from data.synthetic.staging import Stage, draw_actors, overlap, stand
 
 SIDE = 400
 NAMES = {name: index for index, name in enumerate(KEYPOINTS)}

@@ -85,7 +85,7 @@ def test_a_loss_is_removed_and_added_from_the_command_line(project: Project) -> 
     done = project.run("dvc", "exp", "run", "-S", added)
     assert ran(done.stdout) == AFTER_PREPARE
     assert (project.folder / "plots/vunet/curves/second.raw.csv").exists()
-    assert "loss.second" in (project.folder / "runs/vunet/dump/instances.csv").read_text().splitlines()[0]
+    assert "loss.second" in (project.folder / "runs/vunet/dump/examples.csv").read_text().splitlines()[0]
 
 
 def test_two_forced_runs_give_the_same_hashes(project: Project) -> None:

@@ -35,7 +35,7 @@ def test_real_people_by_paths(project: Project) -> None:
         raw = COCO(str(REAL / "annotations.json"))
     assert sum(split["images"] for split in statistics.values()) == len(raw.imgs)
     assert len((prepared / "rejected.csv").read_text().splitlines()) == 1  # the head: nothing was rejected
-    rows = (project.folder / "runs/vunet/dump/instances.csv").read_text().splitlines()
+    rows = (project.folder / "runs/vunet/dump/examples.csv").read_text().splitlines()
     reconstructions = sum(row.startswith("reconstruction,") for row in rows)
     assert reconstructions == used_by_hand(prepared / "validation.json", keypoints=10, height=60)
     metrics = json.loads((project.folder / "metrics/vunet.json").read_text())

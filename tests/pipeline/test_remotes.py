@@ -115,7 +115,7 @@ def test_a_second_clone_has_everything_and_trains_nothing(shared: Project, remot
     assert ran(done.stdout) == set()
     assert "up to date" in done.stdout
     assert other.run("git", "status", "--porcelain").stdout == ""
-    assert " 0 violated, " in other.run("python", "-m", "stages.check_reproduction").stdout
+    assert " 0 violated, " in other.run("python", "-m", "ci.check_reproduction").stdout
 
 
 def test_repro_alone_pulls_what_it_needs(project: Project, local: Remote, tmp_path: Path) -> None:

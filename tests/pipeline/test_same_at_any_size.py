@@ -23,7 +23,7 @@ RECIPES = {
     "super_resolution": "recipes/super_resolution.yaml",
 }
 STEPS = 20
-COMMON = {"data.batch_size": 8, "train.steps": STEPS, "train.evaluate_every": 10, "runtime.checkpoint_every": 10,
+COMMON = {"data.batch_size": 8, "train.steps": STEPS, "train.evaluate_every": 10, "runtime.resume_every": 10,
           "runtime.workers": 0}  # fmt: skip
 OWN = {
     "pix2pix": {
@@ -39,11 +39,12 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from models.engine.evaluating.trained import load_trained, write_dump
-from models.engine.recipes.recipe import load_recipe
-from models.engine.training import batches, rehearsal
-from models.engine.training.checkpoint import digest
-from models.engine.training.trainer import Trainer
+from models.evaluation.trained import load_trained, write_dump
+from models.recipe.load import load_recipe
+from models.engine import data as batches
+from models.training import sanity_check as rehearsal
+from models.engine.weights import digest
+from models.training.trainer import Trainer
 
 Accelerator.end_training = lambda self: None  # several trainings, one group of processes
 
@@ -131,7 +132,7 @@ def test_weights_are_those_of_one_process(name, runs):
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_dump_has_the_same_instances_once_and_in_order(name, runs):
     dumps = [runs / "single" / count / name / "dump" for count in ("one", "two")]
-    one, two = (pd.read_csv(dump / "instances.csv") for dump in dumps)
+    one, two = (pd.read_csv(dump / "examples.csv") for dump in dumps)
     ids = ["mode", "index", "draw", "dataset"]
     assert one[ids].equals(two[ids])
     assert not one.duplicated(ids).any()

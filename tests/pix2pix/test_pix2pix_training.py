@@ -11,8 +11,8 @@ import toy
 import toy_pairs
 from torch.utils.data import default_collate
 
-from models.engine.errors import UserError
-from models.engine.training.trainer import Trainer
+from models.base.errors import UserError
+from models.training.trainer import Trainer
 from recipes import pix2pix_by_hand
 
 OBJECTIVES = {
@@ -133,11 +133,11 @@ def test_every_adversarial_kind_trains(kind, run):
             },
         }  # fmt: skip
     trainer = fit(run, changes)
-    book = trainer.book.history()
+    book = trainer.loss_log.history()
     assert book["raw"].notna().all()
-    assert set(book["loss"]) == set(trainer.book.tags)
-    assert ("D_penalty" in trainer.book.tags) == (kind == "wgan")
-    validation = trainer.history.validation[-1]
+    assert set(book["loss"]) == set(trainer.loss_log.tags)
+    assert ("D_penalty" in trainer.loss_log.tags) == (kind == "wgan")
+    validation = trainer.loss_log.validation[-1]
     assert "D_penalty.raw" not in validation  # evaluations keep no gradients
     assert "G_L1.raw" in validation
 
@@ -148,7 +148,7 @@ def test_a_step_written_by_hand_reaches_the_same_numbers(run, optimizer):
     declared = fit(run / "declared", changes)
     by_hand = fit(
         run / "hand", changes, train_step=pix2pix_by_hand.train_step, on_epoch_start=pix2pix_by_hand.announce,
-        callback_kwargs={"on_epoch_start": {"word": "at"}},
+        hook_kwargs={"on_epoch_start": {"word": "at"}},
     )  # fmt: skip
     for row, other in zip(by_hand.history.train, declared.history.train, strict=True):
         assert row == pytest.approx(other, rel=1e-3)
@@ -174,7 +174,7 @@ def test_losses_by_hand_are_those_of_the_step(losses, said, run):
 def test_separate_schedules_and_weights_of_two_steps(run):
     trainer = fit(run, {"train.record_every": 1, "losses.G_GAN.schedule": {
         "type": "Linear", "start": 2, "end": 6, "from": 0.0, "to": 1.0}})  # fmt: skip
-    rows = trainer.history.train
+    rows = trainer.loss_log.train
     assert [row["D.lr"] for row in rows] == pytest.approx([2e-4 * min(1.0, 1 - (t - 2) / 6) for t in range(8)])
     assert [row["G_GAN.weight"] for row in rows] == pytest.approx([0, 0, 0, 0.25, 0.5, 0.75, 1, 1])
     cosine = 0.1 + 0.9 * (1 + torch.cos(torch.tensor((7 - 3) / 9 * torch.pi))).item() / 2

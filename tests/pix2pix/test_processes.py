@@ -6,7 +6,7 @@ import toy_pairs
 from safetensors.torch import load_file
 from two_processes import run_in_two
 
-from models.engine.training.trainer import Trainer
+from models.training.trainer import Trainer
 
 # no dropout: its noise is each process' own
 CHANGES = toy_pairs.GRADIENT_DESCENT | {"networks.generator.dropout": 0.0, "train.steps": 4,
@@ -15,7 +15,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import toy_pairs
-from models.engine.training.trainer import Trainer
+from models.training.trainer import Trainer
 Trainer(toy_pairs.recipe(%r), Path(sys.argv[1]) / "two").fit()
 """
 

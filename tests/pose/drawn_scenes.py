@@ -7,11 +7,11 @@ import cv2
 import numpy as np
 import toy
 
-from models.engine.recipes.recipe import check_recipe
-from models.engine.recipes.schema import Recipe
-from models.engine.yaml12 import read_yaml
-from models.people.coco import KEYPOINTS
-from models.people.skeletons import COCO
+from data.formats.coco import KEYPOINTS
+from data.formats.skeletons import COCO
+from models.base.yaml12 import read_yaml
+from models.recipe.load import check_recipe
+from models.recipe.schema import Recipe
 
 SIDE = 65
 CATEGORIES = [{"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}, {"id": 2, "name": "ball"}]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from models.engine.evaluating.dump import Dump, RecordsFile, Table, write_value
+from models.dump import Dump, RecordsFile, Table, write_value
 
 SIGMA = 0.1
 SIGMAS = (SIGMA, SIGMA)
@@ -41,7 +41,7 @@ def oks(off):
 
 def dump(folder: Path, image_ids, truth, results, *, name="people", size=(200, 200), images=None, **columns) -> Dump:
     """A dump of mode `poses`; `images` are saved as `overlay`, float tensors (3, height, width) or None, `columns` lists."""
-    table = Table(folder / "instances.csv")
+    table = Table(folder / "examples.csv")
     for place, image in enumerate(image_ids):
         row = {"mode": "poses", "index": place, "image_id": image, "width": size[0], "height": size[1]}
         row |= {column: values[place] for column, values in columns.items()}

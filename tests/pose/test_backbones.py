@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
 
-from models.engine.errors import UserError
-from models.pose.networks import BACKBONES, PoseNetwork
-from models.pose.pretrained import load_imagenet
-from models.pose.resnet import BasicBlock, Bottleneck, ResNet, SmallResNet
-from models.pose.shufflenet import ShuffleNetV2K, Unit
+from models.base.errors import UserError
+from models.pose.train.networks import BACKBONES, PoseNetwork
+from models.pose.train.pretrained import load_imagenet
+from models.pose.train.resnet import BasicBlock, Bottleneck, ResNet, SmallResNet
+from models.pose.train.shufflenet import ShuffleNetV2K, Unit
 
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
 NAMES = [name for name in BACKBONES if name != "timm"]

@@ -4,13 +4,13 @@ import decoder_by_hand as by_hand
 import numpy as np
 import pytest
 
-from models.people.skeletons import COCO, skeleton_from
-from models.pose.annotations import Annotations
-from models.pose.cifcaf import CifCafDecoder
-from models.pose.confidence_maps import Buffers, accumulate, candidates, seeds
-from models.pose.encoders import Caf, Cif
-from models.pose.growing import grow_connection, grow_pose, index
-from models.pose.occupancy import is_occupied, mark, nowhere
+from data.formats.skeletons import COCO, skeleton_from
+from models.pose.decode.cif_hr import Buffers, accumulate, candidates, seeds
+from models.pose.decode.cifcaf import CifCafDecoder
+from models.pose.decode.grow_poses import grow_connection, grow_pose, index
+from models.pose.decode.occupancy import is_occupied, mark, nowhere
+from models.pose.train.annotations import Annotations
+from models.pose.train.encoders import Caf, Cif
 
 K = len(COCO.keypoints)
 SIZE = (193, 193)

@@ -13,9 +13,9 @@ from people_by_hand import AREA, SIGMAS, oks, person, pose
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from models.engine.errors import UserError
-from models.people.skeletons import COCO as COCO_PERSON
-from models.pose.coco_evaluation import Evaluation
+from data.formats.skeletons import COCO as COCO_PERSON
+from models.base.errors import UserError
+from models.pose.report.coco_evaluation import Evaluation
 
 DATA = Path(__file__).parents[2] / "../shared/data/coco_eval_reference"
 with_reference = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is missing")

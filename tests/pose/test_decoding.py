@@ -4,13 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from models.engine.injecting.injectors import Networks
-from models.engine.state import State
-from models.people.skeletons import COCO
-from models.pose.annotations import Annotations
-from models.pose.decoding import FindObjects, FindPeople
-from models.pose.encoders import Caf, Cif, CifDet
-from models.pose.injectors import Overlays
+from data.formats.skeletons import COCO
+from models.interfaces import Networks, State
+from models.pose.decode.decoding import FindObjects, FindPeople
+from models.pose.decode.injectors import Overlays
+from models.pose.train.annotations import Annotations
+from models.pose.train.encoders import Caf, Cif, CifDet
 
 STRIDE, SIZE, IMAGE = 8, (193, 193), 77
 POSE = COCO.standing_pose * (16, -16) + (96, 171.2)

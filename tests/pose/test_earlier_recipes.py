@@ -4,9 +4,9 @@ import drawn_scenes
 import pytest
 import torch
 
-from models.engine.errors import UserError
-from models.engine.training.trainer import Trainer
-from models.pose.networks import PoseNetwork
+from models.base.errors import UserError
+from models.pose.train.networks import PoseNetwork
+from models.training.trainer import Trainer
 
 LAWS = {"Paper2019": "linear", "BceLaplace11": "exp", "BceLaplace12": "softplus"}
 
@@ -41,7 +41,7 @@ def test_a_recipe_trains_by_an_earlier_loss(root, run, loss):
         {"cifdet.scale", "caf.scale"} if loss == "Paper2019" else {"cifdet.scale"}
     )  # the paper's weight there is 0
     expected = {f"{kind}.{part}" for kind in drawn_scenes.KINDS for part in parts} - without
-    for row in trainer.history.train:
+    for row in trainer.loss_log.train:
         assert {name.removesuffix(".raw") for name in row if name.count(".") == 2 and name.endswith(".raw")} == expected
         assert row["network.skipped"] == 0
     for kind, vectors, scales in (("cif", 1, 1), ("caf", 2, 2), ("cifdet", 2, 0)):

@@ -5,10 +5,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from models.engine.errors import UserError
-from models.engine.evaluating.dump import Dump, Table, write_value
-from models.engine.scores import Bootstrap
-from models.pose.scores import FieldMaxima, maxima
+from models.base.errors import UserError
+from models.dump import Dump, Table, write_value
+from models.pose.report.field_scores import FieldMaxima, maxima
+from models.report.interfaces import Bootstrap
 
 STRIDE = 8
 
@@ -29,7 +29,7 @@ def test_maxima_are_confident_cells_that_no_neighbour_exceeds():
 
 
 def dump(folder, images):
-    table = Table(folder / "instances.csv")
+    table = Table(folder / "examples.csv")
     for index, (fields, joints, height) in enumerate(images):
         files = {}
         for name, value in (("cif", fields), ("joints", joints)):
@@ -63,9 +63,8 @@ def test_no_image_with_one_person(tmp_path):
 
 
 def test_field_pictures_show_target_and_prediction():
-    from models.engine.injecting.injectors import Networks
-    from models.engine.state import State
-    from models.pose import FieldPictures
+    from models.interfaces import Networks, State
+    from models.pose.decode.injectors import FieldPictures
 
     target = np.full((1, 1, 5, 6, 7), np.nan, np.float32)
     target[:, :, 0] = 0

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from models.pose.heads import LAYOUTS, CompositeHead
-from models.pose.networks import PoseNetwork
+from models.pose.train.heads import LAYOUTS, CompositeHead
+from models.pose.train.networks import PoseNetwork
 
 COMPONENTS = {"cif": 5, "caf": 8, "cifdet": 6}
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from models.people.skeletons import COCO
-from models.pose.earlier_losses import BceLaplace11, BceLaplace12, Paper2019
-from models.pose.losses import Composite
+from data.formats.skeletons import COCO
+from models.pose.train.earlier_losses import BceLaplace11, BceLaplace12, Paper2019
+from models.pose.train.losses import Composite
 
 NAN = math.nan
 VECTORS, SCALES = {"cif": 1, "caf": 2, "cifdet": 2}, {"cif": 1, "caf": 2, "cifdet": 0}

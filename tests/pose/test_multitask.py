@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from models.engine.injecting.injectors import Forward, Networks
-from models.engine.state import State
-from models.pose.losses import Composite
-from models.pose.multitask import TaskWeights, task_weighted
+from models.interfaces import Networks, State
+from models.ops.forward import Forward
+from models.pose.train.losses import Composite
+from models.pose.train.multitask import TaskWeights, task_weighted
 
 
 def test_golden_total():

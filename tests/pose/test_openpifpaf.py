@@ -13,16 +13,16 @@ import toy
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from models.engine.errors import UserError
-from models.engine.recipes.assemble import build_networks
-from models.engine.recipes.recipe import check_recipe
-from models.engine.training.checkpoint import load_start, load_weights
-from models.engine.yaml12 import read_yaml, to_yaml
-from models.pose.inert_pickle import read_inert
-from models.pose.networks import BACKBONES, PoseNetwork
+from models.base.errors import UserError
+from models.base.yaml12 import read_yaml, to_yaml
+from models.engine.build import build_networks
+from models.engine.weights import load_start, load_weights
 from models.pose.openpifpaf import fitted, read_state, renamed
+from models.pose.safe_unpickle import read_inert
+from models.pose.train.networks import BACKBONES, PoseNetwork
+from models.recipe.load import check_recipe
 from stages.command import run
-from stages.import_openpifpaf import main
+from tools.import_openpifpaf import main
 
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
 FIELDS = {"cif": (17, 5), "caf": (19, 8), "caf25": (25, 8), "cifdet": (91, 6)}  # fields, components (specification 1.6)

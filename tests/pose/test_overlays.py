@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from models.people.skeletons import COCO, skeleton_from
-from models.pose.overlays import COLOURS, OverlayStyle, overlay
+from data.formats.skeletons import COCO, skeleton_from
+from models.pose.decode.overlays import COLOURS, OverlayStyle, overlay
 
 SIDE = 400  # large enough not to be enlarged
 GREY = np.full((SIDE, SIDE, 3), 120, np.uint8)

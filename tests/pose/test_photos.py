@@ -6,16 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from models.engine.injecting.injectors import Networks
-from models.engine.inputs import Photo
-from models.engine.problems import Problems
-from models.engine.recipes.slots import INJECTOR
-from models.engine.recipes.types import construct
-from models.engine.state import State
-from models.pose.injectors import PhotoOverlays
-from models.pose.overlays import OverlayStyle
+from models.base.error_collector import ErrorCollector
+from models.interfaces import Networks, State
+from models.pose.decode.injectors import PhotoOverlays
+from models.pose.decode.overlays import OverlayStyle
 from models.pose.photos import Photos
-from models.pose.scenes import Scenes
+from models.pose.train.scenes import Scenes
+from models.prediction.inputs import Photo
+from models.recipe.types import INJECTOR, construct
 
 HEADS = {"cif": {"kind": "cif", "stride": 8}}
 PERSON = {
@@ -85,10 +83,10 @@ def test_overlays_have_the_size_of_each_photo(tmp_path):
 def test_overlays_of_nothing():
     with pytest.raises(ValueError, match="at least one is needed"):
         PhotoOverlays("photo", "drawn")
-    problems = Problems(Path("recipe"))
+    errors = ErrorCollector(Path("recipe"))
     wrong = {"photo": "photo", "output": "drawn", "people": "people", "style": {"colours": "rainbow"}}
-    assert construct("pose.PhotoOverlays", wrong, INJECTOR, "draw", problems) is None
-    (line,) = problems.lines
+    assert construct("pose.PhotoOverlays", wrong, INJECTOR, "draw", errors) is None
+    (line,) = errors.lines
     assert "draw.style: found {'colours': 'rainbow'}; expected 'connection' or 'instance'" in line
 
 

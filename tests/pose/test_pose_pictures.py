@@ -1,9 +1,8 @@
 import numpy as np
 import pytest
 
-from models.people.skeletons import COCO
-from models.pose.annotations import Annotations
-from models.pose.pictures import (
+from data.formats.skeletons import COCO
+from models.pose.decode.field_images import (
     BOX,
     COLOURS,
     CROWD,
@@ -16,6 +15,7 @@ from models.pose.pictures import (
     target_field,
     vectors_picture,
 )
+from models.pose.train.annotations import Annotations
 
 BLACK = np.zeros((33, 41, 3), dtype=np.uint8)
 ZOOM = 4

@@ -7,10 +7,10 @@ import torch
 from matplotlib import pyplot
 from people_by_hand import SKELETON, dump, oks, person, pose
 
-from models.engine.errors import UserError
-from models.pose import pose_plots
-from models.pose.coco_evaluation import Found
-from models.pose.pose_plots import OKSHistogram, PrecisionRecall, WorstImages, image_score, sheet
+from models.base.errors import UserError
+from models.pose.report import plots as pose_plots
+from models.pose.report.coco_evaluation import Found
+from models.pose.report.plots import OKSHistogram, PrecisionRecall, WorstImages, image_score, sheet
 
 
 @pytest.fixture

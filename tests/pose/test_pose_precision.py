@@ -7,9 +7,9 @@ import torch
 from accelerate import Accelerator
 from torch.amp import GradScaler
 
-from models.engine.recipes import assemble
-from models.engine.training.trainer import Trainer
-from models.pose.losses import Composite
+from models.engine import build as assemble
+from models.pose.train.losses import Composite
+from models.training.trainer import Trainer
 
 STEPS = 200
 PARTS = {
@@ -78,7 +78,7 @@ def test_bfloat16_by_the_recipe(root, run, seen):
     trainer = Trainer(drawn_scenes.checked(root, {"train.steps": STEPS, "train.precision": "bf16"}), run)
     watch_convolutions(trainer.networks.live["network"], seen)
     trainer.fit()
-    judge(trainer.history.train, seen, torch.bfloat16)
+    judge(trainer.loss_log.train, seen, torch.bfloat16)
 
 
 def test_float16_with_a_scaler(root, run, seen, monkeypatch):
@@ -89,4 +89,4 @@ def test_float16_with_a_scaler(root, run, seen, monkeypatch):
     trainer = Trainer(drawn_scenes.checked(root, {"train.steps": STEPS}), run)
     watch_convolutions(trainer.networks.live["network"], seen)
     trainer.fit()
-    judge(trainer.history.train, seen, torch.float16, searching=16)  # from 2^16 to 1, if need be
+    judge(trainer.loss_log.train, seen, torch.float16, searching=16)  # from 2^16 to 1, if need be

@@ -7,10 +7,8 @@ import numpy as np
 import pytest
 from people_by_hand import SKELETON, dump, person, pose
 
-from models.engine.errors import UserError
-from models.engine.scores import Bootstrap
-from models.pose.dump_evaluation import draw_images, estimate
-from models.pose.pose_scores import (
+from models.base.errors import UserError
+from models.pose.report.coco_scores import (
     BoxAP,
     KeypointAP,
     KeypointErrors,
@@ -18,6 +16,8 @@ from models.pose.pose_scores import (
     hidden_share,
     occlusion_ranges,
 )
+from models.pose.report.dump_evaluation import draw_images, estimate
+from models.report.interfaces import Bootstrap
 
 DATA = Path(__file__).parents[2] / "../shared/data/coco_eval_reference"
 with_reference = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is missing")

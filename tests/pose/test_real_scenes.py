@@ -7,8 +7,8 @@ import cv2
 import numpy as np
 import pytest
 
-from models.engine.yaml12 import to_yaml
-from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD, Scenes
+from models.base.yaml12 import to_yaml
+from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD, Scenes
 from stages.command import run
 from stages.prepare import main
 
@@ -35,7 +35,7 @@ def prepared(tmp_path_factory):
     (folder / "data/params.yaml").write_text(to_yaml({"datasets": {"real": entry}}))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("models.people.preparation.write_plots", lambda *_: None)  # they take most of the time
+        patch.setattr("data.preparation.people.write_plots", lambda *_: None)  # they take most of the time
         assert run(main, ["real"]) == 0
     return folder / "data/prepared/real"
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from bench.pose_round_trip import FINE, STRIDE, fields_of, reasons, round_trip
-from models.engine.yaml12 import to_yaml
-from models.people.skeletons import COCO
-from models.pose.annotations import Annotations
-from models.pose.encoders import Caf, Cif
+from data.formats.skeletons import COCO
+from models.base.yaml12 import to_yaml
+from models.pose.train.annotations import Annotations
+from models.pose.train.encoders import Caf, Cif
 from stages.command import run
 from stages.prepare import main
 
@@ -24,7 +24,7 @@ def test_people_that_fields_can_represent_come_back(tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     (tmp_path / "data/params.yaml").write_text(to_yaml({"datasets": {"real": entry}}))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("models.people.preparation.write_plots", lambda *_: None)
+    monkeypatch.setattr("data.preparation.people.write_plots", lambda *_: None)
     assert run(main, ["real"]) == 0
     trip = round_trip(tmp_path / "data/prepared/real", ["train", "validation"], 641)
     assert len(trip.image_ids) == 97

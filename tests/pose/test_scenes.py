@@ -5,9 +5,9 @@ import cv2
 import numpy as np
 import pytest
 
-from models.engine.errors import UserError
-from models.people.coco import KEYPOINTS
-from models.pose.scenes import Augmentation, Scenes
+from data.formats.coco import KEYPOINTS
+from models.base.errors import UserError
+from models.pose.train.scenes import Augmentation, Scenes
 
 REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real"
 needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {REAL}")

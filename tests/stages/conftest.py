@@ -12,5 +12,5 @@ def project(tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     request.module.write_params()
     if "with_plots" not in request.fixturenames:  # they take most of the time
-        monkeypatch.setattr("models.people.preparation.write_plots", lambda *_: None)
-        monkeypatch.setattr("models.images.pair_preparation.write_sheet", lambda *_: None)
+        monkeypatch.setattr("data.preparation.people.write_plots", lambda *_: None)
+        monkeypatch.setattr("data.preparation.pairs.write_sheet", lambda *_: None)

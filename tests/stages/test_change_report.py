@@ -1,12 +1,12 @@
-"""What the report of a change shows; the whole of it, with the real dvc, is made in tests/ci/test_workflows.py."""
+"""What the report of a change shows; the whole of it, with the real dvc, is made in tests/workflows/test_workflows.py."""
 
 from pathlib import Path
 
 import cv2
 import numpy as np
 
-from stages.change_pictures import Curve, beside, draw_curves
-from stages.change_report import read, shortened
+from ci.change_pictures import Curve, beside, draw_curves
+from ci.change_report import read, shortened
 
 
 def test_pictures_stand_side_by_side_only_where_they_differ(tmp_path: Path) -> None:

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from models.engine.errors import UserError
-from stages.check_reproduction import main
+from ci.check_reproduction import main
+from ci.reproduction import compare, read_results
+from ci.tolerances import read_tolerances
+from models.base.errors import UserError
 from stages.command import run
-from stages.reproduction import compare, read_results
-from stages.tolerances import read_tolerances
 
 ROOT = Path(__file__).parents[2]
 METRICS = {

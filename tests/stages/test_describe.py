@@ -1,4 +1,4 @@
-"""`stages.describe`: what is printed of real recipes, against sizes by hand; pictures that are written and repeatable."""
+"""`tools.describe`: what is printed of real recipes, against sizes by hand; pictures that are written and repeatable."""
 
 import re
 from pathlib import Path
@@ -7,9 +7,9 @@ import cv2
 import numpy as np
 import pytest
 
-from models.engine.yaml12 import read_yaml, to_yaml
+from models.base.yaml12 import read_yaml, to_yaml
 from stages.command import run
-from stages.describe import aligned, main
+from tools.describe.__main__ import aligned, main
 
 ROOT = Path(__file__).parents[2]
 

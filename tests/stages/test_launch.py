@@ -17,8 +17,9 @@ import pytest
 import toy
 from running import processes_in, workers
 
-from models.engine.errors import UserError
-from stages import launch, slurm
+from models.base.errors import UserError
+from stages import launch
+from stages.launch import slurm
 
 ROOT = Path(__file__).parents[2]
 STEPS = 150
@@ -26,7 +27,7 @@ SLOW = {
     "data.train": {"ramps": {"type": "test_launch.Slow", "length": 22, "jitter": 0.1}},
     "train.steps": STEPS,
     "train.evaluate_every": 45,
-    "runtime.checkpoint_every": 5,
+    "runtime.resume_every": 5,
 }
 
 
@@ -182,7 +183,7 @@ def test_the_status_of_a_failure_passes_through_srun(status, tmp_path) -> None:
     told = slurm.raised(status)
     assert told < 256
     assert 0 < status < 75 or told == status
-    code = f"from stages.slurm import run_step; import os, sys; sys.exit(run_step(['bash', '-c', 'exit {told}'], os.environ))"
+    code = f"from stages.launch.slurm import run_step; import os, sys; sys.exit(run_step(['bash', '-c', 'exit {told}'], os.environ))"
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=False, env=os.environ | {"FIGURA_INTERRUPTED": ""}
     )
@@ -284,7 +285,7 @@ def main(arguments):
 sys.exit(run(main))
 """,
     "a launcher": """
-from stages.processes import start
+from stages.launch.processes import start
 sys.exit(start([sys.executable, "-c", "import os, signal; os.kill(os.getppid(), signal.SIGUSR1); signal.pause()"], 1, None))
 """,
 }
@@ -310,7 +311,7 @@ time.sleep(100)
 """
 IMPATIENT = f"""
 import signal, sys
-from stages import processes
+from stages.launch import processes
 signal.signal(signal.SIGINT, signal.default_int_handler)
 processes.AT_ONCE = 2
 sys.exit(processes.start([sys.executable, "-c", {DEAF!r}], 1, None))

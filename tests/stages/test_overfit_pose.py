@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from models.people.synthetic import SyntheticSettings, write_synthetic
+from data.synthetic import SyntheticSettings, write_synthetic
 from stages.command import run
-from stages.overfit_pose import distance, main
+from tools.overfit_pose import distance, main
 
 SETTINGS = SyntheticSettings(
     image_size=96, jpeg_quality=90, scenes={"train": 3, "validation": 1}, identities={"train": 3, "validation": 3},

@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from models.engine.plots.curves import panels
-from models.engine.plots.log_plots import read_log, total_loss
+from models.report.curves import panels
 from stages.command import run
-from stages.plot_logs import main
+from tools.log_plots import read_log, total_loss
+from tools.plot_logs import main
 
 TRAIN = pd.DataFrame(
     {

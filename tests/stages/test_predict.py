@@ -11,12 +11,12 @@ import toy
 import toy_pairs
 import toy_photos
 
-from models.engine.errors import UserError
-from models.engine.recipes.assemble import build_networks
-from models.engine.training.checkpoint import write_model
-from models.engine.yaml12 import read_yaml, to_yaml
+from models.base.errors import UserError
+from models.base.yaml12 import read_yaml, to_yaml
+from models.engine.build import build_networks
+from models.engine.weights import write_model
 from stages.command import run
-from stages.predict import main
+from tools.predict import main
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
 
@@ -180,7 +180,7 @@ def test_values_set_at_the_command_line(toys, tmp_path, capsys):
         "predict.data.peices=2": "unknown argument of Reds 'peices' (did you mean 'pieces'?)",
         "predict.mode=plian": "unknown mode 'plian' (did you mean 'plain'?)",
         "predict.save={y2: image}": "nobody provides 'y2'",
-        "predict.cross=grid": "unknown cross 'grid'",
+        "predict.grid=grid": "unknown grid 'grid'",
         "evaluate.modes.plain.injectors.paint.inputs.x=z": "injector 'paint' of mode 'plain': unknown name: nobody provides 'z'",
         "predict.mode.paint=1": "would be a key of 'plain', which is no map",
         "seed=3": "expected key=value with a dotted key of evaluate or predict",
@@ -201,7 +201,7 @@ def test_a_grid_of_every_row_with_every_column(tmp_path, capsys):
         "rows": ["x"], "columns": ["y"], "size": 3, "save": {"image": "image", "x": "image", "y": "image"},
         "injectors": {"paint": {**PAINT, "inputs": {"x": "x"}}},
     }  # fmt: skip
-    given = toy_photos.write_run(tmp_path, {"evaluate.crosses": {"grid": grid}, "predict.cross": "grid"})
+    given = toy_photos.write_run(tmp_path, {"evaluate.grids": {"grid": grid}, "predict.grid": "grid"})
     reds = [paint(tmp_path / f"in/{number}.png", 60 * number, (6, 6)) for number in range(4)]
     assert predict(given, tmp_path, tmp_path / "in") == 0
     assert "grid: the first 3 of 4" in capsys.readouterr().out

@@ -8,8 +8,8 @@ from PIL import Image
 from prepared_files import content, rows, write_entry
 from pycocotools.coco import COCO
 
-from models.engine.errors import UserError
-from models.people.coco import KEYPOINTS
+from data.formats.coco import KEYPOINTS
+from models.base.errors import UserError
 from stages.command import run
 from stages.datasets import read_dataset
 from stages.prepare import main
@@ -256,7 +256,7 @@ def test_interrupted_run_leaves_everything(monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("models.people.preparation.write_plots", interrupt)
+    monkeypatch.setattr("data.preparation.people.write_plots", interrupt)
     assert run(main, ["people"]) == 130
     assert content(PREPARED) == before
     assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["people"]
@@ -299,7 +299,7 @@ def test_empty_split(capsys):
 
 @pytest.mark.usefixtures("with_plots")
 def test_drawn_people():
-    write_params(kind="synthetic", source="models/people/synthetic", synthetic=SYNTHETIC_SECTION)
+    write_params(kind="synthetic", source="data/synthetic", synthetic=SYNTHETIC_SECTION)
     assert run(main, ["people"]) == 0
     statistics = json.loads((PREPARED / "statistics.json").read_text())
     assert [statistics[split]["images"] for split in ("train", "validation")] == [5, 2]

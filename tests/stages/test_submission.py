@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from stages.command import run
-from stages.submit_pose import main
+from tools.submit_pose import main
 
 
 def person(image, score, **changes):
@@ -35,7 +35,7 @@ def write_dump(folder, people=PEOPLE, objects=THINGS, rows=((9, 0), (581929, 0),
     (folder / "poses/objects.json").write_text(json.dumps(objects))
     table = [{"mode": "poses", "index": i, "draw": draw, "image_id": image} for i, (image, draw) in enumerate(rows)]
     pd.DataFrame([*table, {"mode": "fields", "index": 0, "draw": 0, "image_id": 5}]).to_csv(
-        folder / "instances.csv", index=False
+        folder / "examples.csv", index=False
     )
     return folder
 
@@ -136,6 +136,6 @@ def test_dumps_and_words_that_will_not_do(tmp_path, capsys):
     assert "--algorithm '../x': is part of a file name" in refused(good, "--algorithm", "../x")
     (write_dump(tmp_path / "cut") / "poses/people.json").write_text("[{")
     assert "not readable JSON" in refused(tmp_path / "cut")
-    (good / "instances.csv").write_text("mode,index\nposes,0\n")
+    (good / "examples.csv").write_text("mode,index\nposes,0\n")
     assert "no column `image_id`" in refused(good)
     assert not (tmp_path / "out").exists()

@@ -9,9 +9,9 @@ import cv2
 import pandas as pd
 import pytest
 
-from models.engine.errors import UserError
-from models.engine.plots.sweeps import read_sweep, table_of
-from stages.sweep_report import main
+from models.base.errors import UserError
+from tools.sweep_report import main
+from tools.sweeps import read_sweep, table_of
 
 L1, COUNT = "metrics/vunet.json:reconstruction.l1.value", "metrics/vunet.json:reconstruction.images"
 

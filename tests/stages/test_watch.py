@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 import toy
 
-from models.engine.errors import UserError
-from models.engine.evaluating.evaluations import append_row, draw_evaluations, read_rows
-from models.engine.training.trainer import Trainer
-from models.engine.yaml12 import to_yaml
+from models.base.errors import UserError
+from models.base.yaml12 import to_yaml
+from models.training.trainer import Trainer
 from stages import eval_dump
 from stages.command import run as run_stage
+from tools.watch import append_row, draw_evaluations, read_rows
 
 ROOT = Path(__file__).parents[2]
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -44,7 +44,7 @@ def trained(folder, changes):
 @pytest.fixture(scope="module")
 def project(tmp_path_factory):
     """A folder with recipe.yaml and run/ with three checkpoints."""
-    return trained(tmp_path_factory.mktemp("project"), {"runtime.keep_every": 4})
+    return trained(tmp_path_factory.mktemp("project"), {"runtime.checkpoint_every": 4})
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_a_folder_of_checkpoints(project, tmp_path, capsys):
     assert table["checkpoint"].tolist() == ["step-000004", "step-000008", "step-000012"]
     assert table["step"].tolist() == [4, 8, 12]
     for row in table.itertuples(index=False):
-        losses = pd.read_csv(tmp_path / "out" / row.checkpoint / "instances.csv")["loss.distance"]
+        losses = pd.read_csv(tmp_path / "out" / row.checkpoint / "examples.csv")["loss.distance"]
         assert len(losses) == 6
         assert row[2] == pytest.approx(losses.mean())
         assert row[3] < row[2] < row[4]
@@ -151,21 +151,21 @@ def test_watching(project, tmp_path):
     assert sum("not complete" in line for line in [*said, rest]) == 1
     table = pd.read_csv(out / "evaluations.csv")
     assert table["checkpoint"].tolist() == ["step-000004", "step-000008"]
-    losses = [pd.read_csv(out / name / "instances.csv")["loss.distance"].mean() for name in table["checkpoint"]]
+    losses = [pd.read_csv(out / name / "examples.csv")["loss.distance"].mean() for name in table["checkpoint"]]
     np.testing.assert_allclose(table["distance.mean"], losses)
 
 
 def test_another_split(split_project, tmp_path, capsys):
     for split, length in (("validation", 6), ("test", 3)):
         assert evaluate(split_project, "--split", split, "--output", tmp_path / split) == 0
-        assert len(pd.read_csv(tmp_path / split / "instances.csv")) == length
+        assert len(pd.read_csv(tmp_path / split / "examples.csv")) == length
     checkpoints = tmp_path / "checkpoints"
     shutil.copytree(split_project / "run/model", checkpoints / "final")
     both = ("--checkpoint", checkpoints, "--split", "test", "--output", tmp_path / "both")
     assert evaluate(split_project, *both) == 0
     (row,) = read_rows(tmp_path / "both/evaluations.csv")
     assert (row["checkpoint"], row["step"]) == ("final", "")
-    assert len(pd.read_csv(tmp_path / "both/final/instances.csv")) == 3
+    assert len(pd.read_csv(tmp_path / "both/final/examples.csv")) == 3
     assert not (tmp_path / "both/evaluations.png").exists()  # nothing has a step
     capsys.readouterr()
     wrong = ("--checkpoint", checkpoints, "--split", "train", "--watch", 1, "--output", tmp_path / "wrong")

@@ -2,8 +2,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from models.engine.errors import UserError
-from models.super_resolution import UNetDiscriminator, VGGDiscriminator
+from models.base.errors import UserError
+from models.super_resolution.train.discriminators import UNetDiscriminator, VGGDiscriminator
 
 
 def parameters(network):

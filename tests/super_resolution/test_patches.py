@@ -2,12 +2,13 @@ import cv2
 import numpy as np
 import pytest
 
-from models.engine.errors import UserError
-from models.engine.inputs import Photo
-from models.images.augmentation_settings import Both, Chance
-from models.super_resolution import Patches, Photos
-from models.super_resolution.degradation_settings import Degradation
-from models.super_resolution.resampling import resample
+from models.base.errors import UserError
+from models.images.data.augmentation_settings import Both, Chance
+from models.prediction.inputs import Photo
+from models.super_resolution.photos import Photos
+from models.super_resolution.train.degradation_settings import Degradation
+from models.super_resolution.train.patches import Patches
+from models.super_resolution.train.resampling import resample
 
 AREA = Degradation(kernels={"area": 1.0})
 

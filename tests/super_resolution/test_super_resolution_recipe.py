@@ -9,9 +9,9 @@ import torch
 import toy
 from torch.utils.data import default_collate
 
-from models.engine.modes import evaluating
-from models.engine.training.trainer import Trainer
-from models.engine.yaml12 import read_yaml
+from models.base.modes import evaluating
+from models.base.yaml12 import read_yaml
+from models.training.trainer import Trainer
 
 RECIPE = Path(__file__).parents[2] / "recipes/super_resolution.yaml"
 START = 3  # of the adversarial phase
@@ -56,7 +56,7 @@ def weights(network):
 def test_the_discriminator_starts_later(images, run):
     trainer = Trainer(recipe(images), run)
     trainer.fit()
-    rows = trainer.history.train
+    rows = trainer.loss_log.train
     for place, row in enumerate(rows):
         adversarial = {name for name in ("G_feature", "G_fake", "G_real", "D_real", "D_fake") if f"{name}.raw" in row}
         assert len(adversarial) == (5 if place >= START else 0)

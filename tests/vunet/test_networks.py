@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from models.images import L1, L2, Gradient
-from models.vunet import LatentKL, VUNet
-from models.vunet.blocks import Convolution, activate, depth_to_space, space_to_depth
+from models.images.losses.pixel import L1, L2, Gradient
+from models.vunet.train.blocks import Convolution, activate, depth_to_space, space_to_depth
+from models.vunet.train.losses import LatentKL
+from models.vunet.train.networks import VUNet
 
 
 def hashed(n, salt):

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 import torch
 
-from models.engine.evaluating.dump import Dump, write_value
-from models.engine.scores import Bootstrap
-from models.vunet.scores import ClothesColour, correlation, mean_colour
+from models.dump import Dump, write_value
+from models.report.interfaces import Bootstrap
+from models.vunet.report.scores import ClothesColour, correlation, mean_colour
 
 
 def test_correlation_is_numpys_averaged_over_channels() -> None:
@@ -45,7 +45,7 @@ def dump_of(folder: Path, made: np.ndarray, shown: np.ndarray) -> Dump:
             row[f"file.{name}"] = f"{person}.{name}.mask.png"
             write_value(folder / f"{person}.{name}.mask.png", mask)
         rows.append(row)
-    pd.DataFrame(rows).to_csv(folder / "instances.csv", index=False)
+    pd.DataFrame(rows).to_csv(folder / "examples.csv", index=False)
     return Dump(folder)
 
 

@@ -1,0 +1,1 @@
+"""Commands of continuous integration: the reproduction gate and the report on a change."""

@@ -1,0 +1,125 @@
+"""The file that says how far a metric of a rerun may be from the committed one, and in which direction.
+
+It maps patterns of metrics' names to rules. A name is the metrics file without folder and suffix, then the keys, with dots
+between them: `vunet.reconstruction.l1` stands for `reconstruction.l1` in `metrics/vunet.json`. In a pattern, `*` stands for any
+text, dots included. Of the patterns that fit a name the one with the most other characters holds, alone.
+
+A rule is `exact`, `ignore`, or a map of
+
+- `interval`: a multiple of the half-width of the committed bootstrap interval (`high` - `low`) / 2,
+- `relative`: a multiple of the committed value's size,
+- `absolute`: in the metric's own unit,
+- `direction`: `both` (the default), `higher_is_better` or `lower_is_better`; with the latter two only worse can be too far.
+
+Where a rule gives several widths, the widest counts. A count (an integer without an interval) must be identical where its
+rule gives nothing but `interval`.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from models.base.error_collector import ErrorCollector, validated
+from models.base.errors import UserError, nearest
+from models.base.yaml12 import read_yaml
+
+Width = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class Tolerance(BaseModel):
+    """One rule; None stands for a width that it does not give."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    absolute: Width | None = None
+    relative: Width | None = None
+    interval: Width | None = None
+    direction: Literal["both", "higher_is_better", "lower_is_better"] = "both"
+
+    @model_validator(mode="after")
+    def _has_a_width(self) -> "Tolerance":
+        if self.absolute is self.relative is self.interval is None:
+            raise ValueError("no width; one of absolute, relative, interval is needed")
+        return self
+
+    def width(self, value: float, half_width: float | None) -> float | None:
+        """Return how far from the committed `value` is allowed, in its unit; None where only an absent interval would say.
+
+        For a count it is 0 then, and always 0 where what is committed is not finite: only the same will do.
+        """
+        if not math.isfinite(value):
+            return 0.0
+        widths = [
+            self.absolute,
+            None if self.relative is None else self.relative * abs(value),
+            None if self.interval is None or half_width is None else self.interval * half_width,
+        ]
+        known = [width for width in widths if width is not None and math.isfinite(width)]
+        return max(known, default=0.0 if isinstance(value, int) else None)
+
+    def forgives(self, difference: float) -> bool:
+        """Whether a change (reproduced - committed) is for the better, where the rule minds only the worse."""
+        return difference > 0 if self.direction == "higher_is_better" else self.direction != "both" and difference < 0
+
+
+WORDS: dict[str, Tolerance | None] = {"exact": Tolerance(absolute=0.0), "ignore": None}
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """The rules of a file, by pattern; None means that what fits is not compared."""
+
+    path: Path
+    rules: Mapping[str, Tolerance | None]
+
+    def pattern(self, name: str) -> str:
+        """Return the pattern that holds for a metric; raises UserError where none fits, or two fit equally well."""
+        fitting = sorted((one for one in self.rules if fits(one, name)), key=specificity, reverse=True)
+        if not fitting:
+            raise UserError(f"{self.path}: no pattern fits the metric {name}; '*' fits all")
+        if len(fitting) > 1 and specificity(fitting[0]) == specificity(fitting[1]):
+            raise UserError(
+                f"{self.path}: {fitting[0]!r} and {fitting[1]!r} fit the metric {name} equally well; lengthen one"
+            )
+        return fitting[0]
+
+    def check_used(self, names: Iterable[str]) -> None:
+        """Raise UserError, a line each, for patterns that fit no metric."""
+        known = list(names)
+        errors = ErrorCollector(self.path)
+        for pattern in self.rules:
+            if not any(fits(pattern, name) for name in known):
+                errors.add(pattern, f"fits no metric{nearest(pattern, known)}")
+        errors.raise_any()
+
+
+def read_tolerances(path: Path) -> Tolerances:
+    """Read and check a file of tolerances; raises UserError with every fault in it."""
+    errors = ErrorCollector(path)
+    rules = {pattern: _rule(pattern, content, errors) for pattern, content in read_yaml(path).items()}
+    errors.raise_any()
+    return Tolerances(path, rules)
+
+
+def _rule(pattern: str, content: Any, errors: ErrorCollector) -> Tolerance | None:
+    if isinstance(content, dict):
+        return validated(Tolerance, content, errors, pattern)
+    if isinstance(content, str) and content in WORDS:
+        return WORDS[content]
+    keys = ", ".join(Tolerance.model_fields)
+    errors.add(pattern, f"found {content!r}; expected {', '.join(WORDS)} or a map of {keys}")
+    return None
+
+
+def fits(pattern: str, name: str) -> bool:
+    """Whether a pattern stands for a metric's name."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None
+
+
+def specificity(pattern: str) -> int:
+    """Return the number of characters that a pattern fixes."""
+    return len(pattern.replace("*", ""))

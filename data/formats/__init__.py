@@ -1,0 +1,1 @@
+"""The files that data comes in, and what their keypoints mean."""

@@ -1,0 +1,225 @@
+"""The COCO person-keypoint format: its names, and reading and writing its JSON with memory that does not grow with it.
+
+Source of names, order and skeleton: the `person` category of COCO 2017 (`person_keypoints_*.json`).
+"""
+
+import json
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from models.base.errors import UserError
+from models.base.files import replacing
+
+KEYPOINTS = (
+    "nose",
+    *(f"{side}_{part}" for part in ("eye", "ear", "shoulder", "elbow", "wrist", "hip", "knee", "ankle")
+      for side in ("left", "right")),
+)  # fmt: skip
+"""The 17 joints in COCO's order; left is the person's left."""
+
+SKELETON = (
+    (16, 14), (14, 12), (17, 15), (15, 13), (12, 13), (6, 12), (7, 13), (6, 7), (6, 8), (7, 9),
+    (8, 10), (9, 11), (2, 3), (1, 2), (1, 3), (2, 4), (3, 5), (4, 6), (5, 7),
+)  # fmt: skip
+"""The 19 connections as pairs of joints, counted from 1 as in COCO's files."""
+
+FLIP = (0, *(joint + 1 if joint % 2 else joint - 1 for joint in range(1, 17)))
+"""`mirrored[:, i] = keypoints[:, FLIP[i]]`: the joint that takes place i when the picture is mirrored."""
+
+PERSON = "person"
+RECORDS = ("images", "annotations")
+
+_CHUNK = 1 << 20
+_OPEN = object()
+
+
+class _Reader:
+    """Takes JSON values off a text file one by one; holds one chunk, or one value where that is larger."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.decoder = json.JSONDecoder()
+        self.text, self.at, self.before = "", 0, 0
+
+    def __enter__(self) -> Self:
+        try:
+            self.handle = self.path.open(encoding="utf-8-sig")
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be read: {error.strerror}") from error
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.handle.close()
+
+    def fault(self, what: str) -> UserError:
+        return UserError(f"{self.path}: not valid JSON at character {self.before + self.at}: {what}")
+
+    def more(self) -> bool:
+        try:
+            # As much again as is held: a value that spans many chunks is then parsed a few times, not once a chunk.
+            chunk = self.handle.read(max(_CHUNK, len(self.text) - self.at))
+        except UnicodeDecodeError as error:
+            raise UserError(f"{self.path}: not a text file in UTF-8: {error.reason}") from error
+        self.before += self.at
+        self.text, self.at = self.text[self.at :] + chunk, 0
+        return bool(chunk)
+
+    def peek(self) -> str:
+        """The next character that is no white space, or an empty string at the end of the file."""
+        while True:
+            while self.at < len(self.text) and self.text[self.at] in " \t\r\n":
+                self.at += 1
+            if self.at < len(self.text):
+                return self.text[self.at]
+            if not self.more():
+                return ""
+
+    def take(self, allowed: str) -> str:
+        found = self.peek()
+        if not found or found not in allowed:
+            expected = " or ".join(repr(one) for one in allowed)
+            raise self.fault(f"expected {expected}, found {repr(found) if found else 'the end: the file is cut off'}")
+        self.at += 1
+        return found
+
+    def value(self) -> Any:
+        self.peek()
+        while True:
+            problem = "the end: the file is cut off"
+            try:
+                value, end = self.decoder.raw_decode(self.text, self.at)
+                if end < len(self.text):  # a number that touches the end of the chunk may go on
+                    self.at = end
+                    return value
+            except (ValueError, RecursionError) as error:
+                problem = str(error) or "too deeply nested"
+            if not self.more():
+                raise self.fault(f"found no whole value: {problem}")
+
+
+def _walk(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the top-level pairs of a COCO file; a list of `RECORDS` as `_OPEN` and then its elements one by one."""
+    with _Reader(path) as reader:
+        reader.take("{")
+        follows = reader.take("}") if reader.peek() == "}" else ","
+        while follows == ",":
+            key = reader.value()
+            if not isinstance(key, str):
+                raise reader.fault(f"a key must be text, found {key!r}")
+            reader.take(":")
+            if key in RECORDS and reader.peek() == "[":
+                yield key, _OPEN
+                for element in _elements(reader):
+                    yield key, element
+            else:
+                yield key, reader.value()
+            follows = reader.take(",}")
+        if reader.peek():
+            raise reader.fault("something follows the closing brace")
+
+
+def _elements(reader: _Reader) -> Iterator[Any]:
+    reader.take("[")
+    follows = reader.take("]") if reader.peek() == "]" else ","
+    while follows == ",":
+        yield reader.value()
+        follows = reader.take(",]")
+
+
+def read_head(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+    """All of a COCO file but its records, and how many records it has: `{"images": n, "annotations": m}`.
+
+    Raises UserError where the file is no JSON object, is cut off, or lacks `images`, `annotations` or `categories`.
+    """
+    head: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    for key, value in _walk(path):
+        if key in RECORDS and (value is _OPEN or key in counts):
+            counts[key] = 0 if value is _OPEN else counts[key] + 1
+        else:
+            head[key] = value
+    for key in (*RECORDS, "categories"):
+        if key in head and not isinstance(head[key], list):
+            raise UserError(f"{path}: {key}: must be a list, found {type(head[key]).__name__}")
+        if key not in head and key not in counts:
+            raise UserError(f"{path}: {key} is missing; a COCO file has images, annotations and categories")
+    return head, counts
+
+
+def read_records(path: Path, section: str) -> Iterator[Any]:
+    """Yield the elements of `images` or `annotations` one by one; raises UserError as `read_head` does."""
+    opened = False
+    for key, value in _walk(path):
+        if key == section and value is _OPEN:
+            opened = True
+        elif key == section and opened:
+            yield value
+    if not opened:
+        raise UserError(f"{path}: {section}: must be a list of records")
+
+
+def person_category(path: Path, categories: Any) -> int:
+    """The id of the category `person`; raises UserError where there is none or its joints are not COCO's 17."""
+    ids: dict[int, str] = {}
+    for category in categories:
+        if not isinstance(category, dict) or type(category.get("id")) is not int or category["id"] in ids:
+            raise UserError(f"{path}: categories: each needs a whole number of its own as `id`, found {category!r}")
+        ids[category["id"]] = str(category.get("name"))
+        joints = category.get("keypoints", list(KEYPOINTS))
+        if category.get("name") == PERSON and joints != list(KEYPOINTS):
+            raise UserError(f"{path}: categories: person has the joints {joints}; allowed are COCO's: {KEYPOINTS}")
+    for number, name in ids.items():
+        if name == PERSON:
+            return number
+    raise UserError(f"{path}: categories: found {sorted(ids.values())}, but none is named 'person'")
+
+
+def to_json(value: Any) -> str:
+    """Canonical JSON: compact, keys sorted, ASCII; raises ValueError on NaN and infinity, which JSON does not have."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+class Spool:
+    """Records in a nameless file below `folder`, given back by rising id; memory holds three integers a record."""
+
+    def __init__(self, folder: Path) -> None:
+        self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed by __exit__
+        self.ids, self.starts, self.lengths = array("q"), array("q"), array("q")
+        self.end = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
+
+    def add(self, record: dict[str, Any]) -> None:
+        """Add a record with a whole number as `id`; raises ValueError where it holds NaN or infinity."""
+        line = to_json(record).encode()
+        self.ids.append(record["id"])
+        self.starts.append(self.end)
+        self.lengths.append(len(line))
+        self.end += self.file.write(line)
+
+    def lines(self) -> Iterator[bytes]:
+        """The records as JSON, by rising id. Nothing can be added after that."""
+        for place in np.argsort(np.asarray(self.ids, dtype=np.int64), kind="stable"):
+            self.file.seek(self.starts[place])
+            yield self.file.read(self.lengths[place])
+
+
+def write_coco(path: Path, head: dict[str, Any], images: Iterable[bytes], annotations: Iterable[bytes]) -> None:
+    """Write a COCO file atomically: `head`, then one canonical record a line in the order given."""
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        file.write(to_json(head).encode()[:-1])
+        for section, lines in zip(RECORDS, (images, annotations), strict=True):
+            file.write(f'{"," if head or section != RECORDS[0] else ""}"{section}":['.encode())
+            for number, line in enumerate(lines):
+                file.write((b",\n" if number else b"\n") + line)
+            file.write(b"]")
+        file.write(b"}\n")

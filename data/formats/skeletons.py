@@ -1,0 +1,168 @@
+"""Skeletons: the joints of a kind of body and what connects them. COCO's person, and others from a recipe's words."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from models.base.error_collector import ErrorCollector, validated
+from models.base.errors import nearest
+
+Connections = tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Skeleton:
+    """K joints and how they hang together. Joints are counted from 0; the order of connections is that of fields.
+
+    Attributes:
+        keypoints: their K names.
+        sigmas: float64 (K,), each joint's spread as a share of the person's scale (COCO's keypoint similarity).
+        flip: the joint that each becomes when the image is mirrored.
+        connections: pairs of joints.
+        dense_connections: pairs beyond these, for the dense association field; may be empty.
+        kinematic_tree: pairs that reach each joint once, from the root outwards; may be empty.
+        score_weights: float64 (K,), weights of the joints' confidences sorted from the highest.
+        standing_pose: float64 (K, 2), x and y (upwards) of somebody upright, in arbitrary units.
+
+    Raises:
+        ValueError: for lengths that differ, joints that do not exist, a flip that is not its own inverse.
+    """
+
+    keypoints: tuple[str, ...]
+    sigmas: NDArray[np.float64]
+    flip: tuple[int, ...]
+    connections: Connections
+    dense_connections: Connections
+    kinematic_tree: Connections
+    score_weights: NDArray[np.float64]
+    standing_pose: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        """Check, and make the arrays read-only copies."""
+        count = len(self.keypoints)
+        if count < 2 or len(set(self.keypoints)) < count:
+            raise ValueError(f"keypoints {list(self.keypoints)}: at least two names are needed, each once")
+        for name, width in {"sigmas": (), "score_weights": (), "standing_pose": (2,)}.items():
+            array = np.array(getattr(self, name), dtype=np.float64)
+            if array.shape != (count, *width):
+                raise ValueError(f"{name} of shape {array.shape}: {(count, *width)} is needed, a row a keypoint")
+            if not np.isfinite(array).all() or (name != "standing_pose" and (array <= 0).any()):
+                kind = "finite" if name == "standing_pose" else "positive"
+                raise ValueError(f"{name} {array.tolist()}: {kind} numbers are needed")
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        if sorted(self.flip) != list(range(count)) or any(self.flip[j] != i for i, j in enumerate(self.flip)):
+            raise ValueError(f"flip {list(self.flip)}: each of the {count} keypoints once is needed, pairs swapped")
+        for name in ("connections", "dense_connections", "kinematic_tree"):
+            pairs: Connections = getattr(self, name)
+            if any(a == b or not 0 <= min(a, b) <= max(a, b) < count for a, b in pairs):
+                raise ValueError(f"{name} {pairs}: pairs of two different joints from 0 to {count - 1} are needed")
+            if len({frozenset(pair) for pair in pairs}) < len(pairs):
+                raise ValueError(f"{name} {pairs}: each pair may stand once")
+
+
+def _from_one(pairs: Sequence[tuple[int, int]]) -> Connections:
+    return tuple((a - 1, b - 1) for a, b in pairs)
+
+
+# Names, sigmas and pose: specification 2.2; pairs, counted from 1 as COCO counts: 2.3.
+COCO = Skeleton(
+    keypoints=(
+        "nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder", "left_elbow",
+        "right_elbow", "left_wrist", "right_wrist", "left_hip", "right_hip", "left_knee", "right_knee", "left_ankle",
+        "right_ankle",
+    ),
+    sigmas=np.array([
+        0.026, 0.025, 0.025, 0.035, 0.035, 0.079, 0.079, 0.072, 0.072, 0.062, 0.062, 0.107, 0.107, 0.087, 0.087, 0.089,
+        0.089,
+    ]),
+    flip=(0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 16, 15),
+    connections=_from_one((
+        (16, 14), (14, 12), (17, 15), (15, 13), (12, 13), (6, 12), (7, 13), (6, 7), (6, 8), (7, 9), (8, 10), (9, 11),
+        (2, 3), (1, 2), (1, 3), (2, 4), (3, 5), (4, 6), (5, 7),
+    )),
+    dense_connections=_from_one((
+        (1, 4), (1, 5), (4, 5), (1, 6), (1, 7), (2, 6), (3, 7), (6, 13), (7, 12), (6, 10), (7, 11), (8, 9), (10, 11),
+        (10, 12), (11, 13), (10, 14), (11, 15), (12, 15), (13, 14), (12, 16), (13, 17), (14, 17), (15, 16), (14, 15),
+        (16, 17),
+    )),
+    kinematic_tree=_from_one((
+        (1, 2), (2, 4), (1, 3), (3, 5), (1, 6), (6, 8), (8, 10), (1, 7), (7, 9), (9, 11), (6, 12), (12, 14), (14, 16),
+        (7, 13), (13, 15), (15, 17),
+    )),
+    score_weights=np.array([3.0] * 3 + [1.0] * 14),
+    standing_pose=np.array([
+        (0.0, 9.3), (-0.35, 9.7), (0.35, 9.7), (-0.7, 9.5), (0.7, 9.5), (-1.4, 8.0), (1.4, 8.0), (-1.75, 6.0),
+        (1.75, 6.2), (-1.75, 4.0), (1.75, 4.2), (-1.26, 4.0), (1.26, 4.0), (-1.4, 2.0), (1.4, 2.1), (-1.4, 0.0),
+        (1.4, 0.1),
+    ]),
+)  # fmt: skip
+
+Numbers = list[float]
+Pairs = list[Annotated[list[str], Field(min_length=2, max_length=2)]]
+
+
+class _Settings(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    keypoints: list[str]
+    sigmas: Numbers
+    connections: Pairs
+    standing_pose: list[Annotated[Numbers, Field(min_length=2, max_length=2)]]
+    flip: dict[str, str] | None = None
+    dense_connections: Pairs = []
+    kinematic_tree: Pairs = []
+    score_weights: Numbers | None = None
+
+
+def skeleton_from(settings: Mapping[str, Any]) -> Skeleton:
+    """A skeleton from a recipe's plain values: the attributes of `Skeleton`, with joints by name.
+
+    `keypoints`, `sigmas`, `connections` ([[left_hip, left_knee], ...]) and `standing_pose` are needed. `flip` names
+    the joints that change places, one direction is enough; left out, `left_x` and `right_x` do. `score_weights` are 1
+    unless given.
+
+    Raises:
+        ValueError: says which key, what was found, what is allowed.
+    """
+    errors = ErrorCollector(Path("skeleton"))
+    checked = validated(_Settings, dict(settings), errors)
+    if checked is None or errors.lines:
+        raise ValueError("; ".join(line.removeprefix(f"{errors.file}: ") for line in errors.lines))
+    places = {name: place for place, name in enumerate(checked.keypoints)}
+
+    def joints(key: str, names: Sequence[str]) -> list[int]:
+        for name in names:
+            if name not in places:
+                allowed = ", ".join(places)
+                raise ValueError(f"{key}: no keypoint {name!r}{nearest(name, places)}; there are {allowed}")
+        return [places[name] for name in names]
+
+    def pairs(key: str, found: Pairs) -> Connections:
+        return tuple((a, b) for a, b in (joints(key, names) for names in found))
+
+    flip = list(range(len(checked.keypoints)))
+    for one, other in (_mirrored(checked.keypoints) if checked.flip is None else checked.flip).items():
+        a, b = joints("flip", (one, other))
+        flip[a], flip[b] = b, a
+    return Skeleton(
+        keypoints=tuple(checked.keypoints),
+        sigmas=np.array(checked.sigmas),
+        flip=tuple(flip),
+        connections=pairs("connections", checked.connections),
+        dense_connections=pairs("dense_connections", checked.dense_connections),
+        kinematic_tree=pairs("kinematic_tree", checked.kinematic_tree),
+        score_weights=np.array(checked.score_weights or [1.0] * len(checked.keypoints)),
+        standing_pose=np.array(checked.standing_pose),
+    )
+
+
+def _mirrored(names: Sequence[str]) -> dict[str, str]:
+    """`left_x` -> `right_x`, where both exist."""
+    others = {name: f"right_{name.removeprefix('left_')}" for name in names if name.startswith("left_")}
+    return {name: other for name, other in others.items() if other in names}

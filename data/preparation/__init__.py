@@ -1,0 +1,1 @@
+"""From raw data to prepared datasets: what cannot be used is dropped and listed."""

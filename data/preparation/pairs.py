@@ -1,0 +1,196 @@
+"""From folders of image pairs to a prepared dataset: usable pairs, statistics, a picture of some of them."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair
+from data.preparation.manifest import write_manifest, write_rejected
+from models.base.files import write_text
+
+_AT_ONCE = 64
+_SHOWN = 8  # pairs of a split in the picture
+_SIDE = 128  # longest side there, pixels
+
+
+class Rejected(NamedTuple):
+    """A row of `rejected.csv`: the pair's split, its first file below the split's folder, and why."""
+
+    split: str
+    file: str
+    reason: str
+    detail: str
+
+
+class Moments:
+    """Sums over all pixels of a split's images of one side."""
+
+    def __init__(self) -> None:
+        self.pixels = 0
+        self.sums, self.squares = np.zeros(3), np.zeros(3)
+
+    def add(self, pixels: int, mean: NDArray[np.float64], std: NDArray[np.float64]) -> None:
+        """Add an image of so many pixels, `mean` and `std` of its channels `(3,)`."""
+        self.pixels += pixels
+        self.sums += pixels * mean
+        self.squares += pixels * (std**2 + mean**2)
+
+    def summary(self) -> dict[str, list[float]]:
+        """Mean and (population) standard deviation of red, green and blue, of 255."""
+        mean = self.sums / max(self.pixels, 1)
+        std = np.sqrt(np.maximum(self.squares / max(self.pixels, 1) - mean**2, 0))
+        return {"mean": mean.round(3).tolist(), "std": std.round(3).tolist()}
+
+
+class Seen(NamedTuple):
+    """What remains of a usable pair: the size of each half (height, width), channel statistics and small pictures."""
+
+    size: tuple[int, int]
+    statistics: tuple[tuple[NDArray[np.float64], NDArray[np.float64]], ...]
+    pictures: tuple[NDArray[np.uint8], ...]
+
+
+class PairStatistics:
+    """Counts over one split, fed pair by pair."""
+
+    def __init__(self) -> None:
+        self.pairs = 0
+        self.sizes: Counter[tuple[int, int]] = Counter()
+        self.sides = (Moments(), Moments())
+        self.rejected: Counter[str] = Counter()
+        self.shown: list[tuple[str, tuple[NDArray[np.uint8], ...]]] = []
+
+    def add(self, name: str, seen: Seen) -> None:
+        """Count a usable pair; the first few are kept as small pictures."""
+        self.pairs += 1
+        self.sizes[seen.size] += 1
+        height, width = seen.size
+        for moments, (mean, std) in zip(self.sides, seen.statistics, strict=True):
+            moments.add(height * width, mean, std)
+        if len(self.shown) < _SHOWN:
+            self.shown.append((name, seen.pictures))
+
+    def summary(self) -> dict[str, Any]:
+        """All counts; sizes are width x height of one image; means and standard deviations are those of all pixels."""
+        sizes = sorted(self.sizes.items(), key=lambda item: (-item[1], item[0]))
+        return {
+            "pairs": self.pairs,
+            "sizes": {f"{width}x{height}": count for (height, width), count in sizes},
+            "a": self.sides[0].summary(),
+            "b": self.sides[1].summary(),
+            "rejected": dict(sorted(self.rejected.items())),
+        }
+
+
+class PairPreparation:
+    """Brings usable pairs to `<split>/` below `folder`, in the layout they came in, and keeps the account of it."""
+
+    def __init__(self, folder: Path, progress: bool = False) -> None:
+        self.folder, self.progress = folder, progress
+        self.statistics: dict[str, PairStatistics] = {}
+        self.rejected: list[Rejected] = []
+        self.records = 0
+
+    @property
+    def images(self) -> dict[str, int]:
+        """How many usable pairs each split has."""
+        return {split: one.pairs for split, one in self.statistics.items()}
+
+    def add(self, split: str, source: Path, root: Path) -> None:
+        """Read every pair of the folder `source` once; those that can be used are copied as they are, byte by byte.
+
+        No file may lie outside of `root`. Where `source` is the split's own place, nothing is copied.
+        """
+        pairs, faults = find_pairs(source, root)
+        self.records += len(pairs) + len(faults)
+        self.statistics[split] = PairStatistics()
+        for fault in faults:
+            self._reject(split, fault)
+        place = None if source == self.folder / split else self.folder / split
+        watched = iter(tqdm(pairs, f"read {split}", unit="pair", disable=not self.progress))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            while batch := list(islice(watched, _AT_ONCE)):
+                found = pool.map(partial(_bring, source, place), batch)
+                for pair, one in zip(batch, found, strict=True):
+                    if isinstance(one, Fault):
+                        self._reject(split, one)
+                    else:
+                        self.statistics[split].add(pair.name, one)
+
+    def _reject(self, split: str, fault: Fault) -> None:
+        self.statistics[split].rejected[fault.reason] += 1
+        self.rejected.append(Rejected(split, *fault))
+
+    def finish(self) -> None:
+        """Write `statistics.json`, `plots/pairs.png`, `rejected.csv` and `manifest.json` beside the splits."""
+        summaries = {split: one.summary() for split, one in self.statistics.items()}
+        write_text(self.folder / "statistics.json", json.dumps(summaries, indent=2) + "\n")
+        write_sheet(self.statistics, self.folder / "plots" / "pairs.png")
+        self.list_rejected(self.folder / "rejected.csv")
+        write_manifest(self.folder)
+
+    def lines(self) -> Iterator[str]:
+        """What came of each split, a line each."""
+        for split, one in self.statistics.items():
+            yield f"{split}: {one.pairs} pairs, {one.rejected.total()} rejected"
+
+    def list_rejected(self, path: Path) -> None:
+        """Write every rejected pair, with its reason, as CSV."""
+        write_rejected(path, Rejected._fields, self.rejected)
+
+
+def _bring(source: Path, place: Path | None, pair: Pair) -> Seen | Fault:
+    """Look at a pair and, unless it is unusable, copy its files to `place`."""
+    loaded = load_pair(source, pair)
+    if isinstance(loaded, Fault):
+        return loaded
+    if place is not None:
+        for file, content in zip(pair.files, loaded.contents, strict=True):
+            (place / file).parent.mkdir(parents=True, exist_ok=True)
+            (place / file).write_bytes(content)
+    return _seen(loaded)
+
+
+def _seen(loaded: Loaded) -> Seen:
+    height, width = loaded.a.shape[:2]
+    scale = min(1.0, _SIDE / max(height, width))
+    small = (max(1, round(width * scale)), max(1, round(height * scale)))
+    statistics, pictures = [], []
+    for image in (loaded.a, loaded.b):
+        mean, std = cv2.meanStdDev(image)
+        statistics.append((np.ravel(mean), np.ravel(std)))
+        pictures.append(np.asarray(cv2.resize(image, small, interpolation=cv2.INTER_AREA), dtype=np.uint8))
+    return Seen((height, width), tuple(statistics), tuple(pictures))
+
+
+def write_sheet(splits: Mapping[str, PairStatistics], path: Path) -> None:
+    """Draw the first pairs of every split, A above B, with their names; same input, same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # whatever the user's own matplotlibrc says
+        figure = Figure(figsize=(1.5 * _SHOWN, 3.5 * len(splits)), layout="constrained")
+        FigureCanvasAgg(figure)
+        bands = np.ravel(figure.subfigures(len(splits), 1, squeeze=False))
+        for band, (split, statistics) in zip(bands, splits.items(), strict=True):
+            band.suptitle(f"{split} ({statistics.pairs} pairs), A above B")
+            columns = band.subplots(2, _SHOWN, squeeze=False).T
+            for axes in columns.flat:
+                axes.set_axis_off()
+            for (above, below), (name, (a, b)) in zip(columns, statistics.shown, strict=False):
+                above.imshow(a)
+                above.set_title(name if len(name) <= 14 else f"{name[:13]}…", fontsize="small", parse_math=False)
+                below.imshow(b)
+        figure.savefig(path, dpi=100, metadata={"Software": None})

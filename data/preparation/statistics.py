@@ -1,0 +1,137 @@
+"""What a people dataset holds: counts, person heights, visibility of joints; as numbers and as pictures."""
+
+from array import array
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from data.formats.coco import KEYPOINTS
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+VISIBILITY = ("unlabelled", "hidden", "visible")
+
+
+class Statistics:
+    """Counts over one split, fed record by record.
+
+    A person is an annotation of the category person that is no crowd region; one has keypoints where any is labelled.
+    """
+
+    def __init__(self, person: int) -> None:
+        self.person = person
+        self.persons_of: dict[int, int] = {}
+        self.heights = array("d")
+        self.visibility = np.zeros((len(KEYPOINTS), len(VISIBILITY)), dtype=np.int64)
+        self.crowds = self.others = self.with_keypoints = 0
+        self.rejected: Counter[str] = Counter()
+
+    def add_image(self, image_id: int) -> None:
+        """Count a usable image."""
+        self.persons_of[image_id] = 0
+
+    def add_annotation(self, record: Mapping[str, Any]) -> None:
+        """Count a usable annotation of an image that was added."""
+        if record["category_id"] != self.person:
+            self.others += 1
+        elif record.get("iscrowd", 0):
+            self.crowds += 1
+        else:
+            self.persons_of[record["image_id"]] += 1
+            self.heights.append(record["bbox"][3])
+            flags = np.array(record.get("keypoints", ())[2::3], dtype=np.int64)
+            if flags.any():
+                self.with_keypoints += 1
+                self.visibility[np.arange(len(KEYPOINTS)), flags] += 1
+
+    def summary(self) -> dict[str, Any]:
+        """All counts; heights (of boxes) in pixels; the visibility of joints over persons with keypoints."""
+        heights = np.quantile(self.heights, QUANTILES) if self.heights else np.zeros(0)
+        return {
+            "images": len(self.persons_of),
+            "persons": len(self.heights),
+            "persons_with_keypoints": self.with_keypoints,
+            "crowds": self.crowds,
+            "other_objects": self.others,
+            "rejected": dict(sorted(self.rejected.items())),
+            "persons_per_image": {
+                str(persons): images for persons, images in sorted(Counter(self.persons_of.values()).items())
+            },
+            "person_height_quantiles": {
+                f"{level:.2f}": round(float(height), 2) for level, height in zip(QUANTILES, heights, strict=False)
+            },
+            "keypoint_visibility": {
+                joint: dict(zip(VISIBILITY, row, strict=True))
+                for joint, row in zip(KEYPOINTS, self.visibility.tolist(), strict=True)
+            },
+        }
+
+
+def write_plots(splits: Mapping[str, Statistics], folder: Path) -> None:
+    """Write `persons_per_image.png`, `person_height.png` and `keypoint_visibility.png`; same input, same bytes."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # whatever the user's own matplotlibrc says
+        _save(_persons_per_image(splits), folder / "persons_per_image.png")
+        _save(_person_height(splits), folder / "person_height.png")
+        _save(_keypoint_visibility(splits), folder / "keypoint_visibility.png")
+
+
+def _save(figure: Figure, path: Path) -> None:
+    FigureCanvasAgg(figure)
+    figure.savefig(path, dpi=100, metadata={"Software": None})
+
+
+def _figure(title: str, splits: int = 1) -> Figure:
+    figure = Figure(figsize=(6.4 if splits == 1 else 4.8 * splits, 4.8), layout="constrained")
+    figure.suptitle(title)
+    return figure
+
+
+def _persons_per_image(splits: Mapping[str, Statistics]) -> Figure:
+    figure = _figure("Persons per image")
+    axes = figure.subplots()
+    width = 0.8 / len(splits)
+    for place, (split, statistics) in enumerate(splits.items()):
+        counts = np.bincount(list(statistics.persons_of.values()), minlength=1)
+        shift = (place - (len(splits) - 1) / 2) * width
+        axes.bar(np.arange(len(counts)) + shift, counts / counts.sum(), width, label=f"{split} ({counts.sum()} images)")
+    axes.set(xlabel="persons", ylabel="share of images")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend()
+    return figure
+
+
+def _person_height(splits: Mapping[str, Statistics]) -> Figure:
+    figure = _figure("Height of persons")
+    axes = figure.subplots()
+    edges = np.linspace(0, max((max(one.heights, default=1) for one in splits.values()), default=1), 31)
+    for split, statistics in splits.items():
+        counts = np.histogram(statistics.heights, edges)[0]
+        shares = counts / max(counts.sum(), 1)
+        axes.stairs(shares, edges, fill=True, alpha=0.5, label=f"{split} ({len(statistics.heights)} persons)")
+    axes.set(xlabel="height of the box, pixels", ylabel="share of persons")
+    axes.legend()
+    return figure
+
+
+def _keypoint_visibility(splits: Mapping[str, Statistics]) -> Figure:
+    figure = _figure("Visibility of joints, persons with keypoints", len(splits))
+    every = figure.subplots(1, len(splits), sharey=True, squeeze=False)[0]
+    for axes, (split, statistics) in zip(every, splits.items(), strict=True):
+        shares = statistics.visibility / max(statistics.with_keypoints, 1)
+        start = np.zeros(len(KEYPOINTS))
+        for name, share, colour in zip(
+            VISIBILITY[::-1], shares.T[::-1], ("tab:green", "tab:orange", "0.8"), strict=True
+        ):
+            axes.barh(KEYPOINTS, share, left=start, color=colour, label=name)
+            start += share
+        axes.set(title=f"{split} ({statistics.with_keypoints} persons)", xlabel="share", xlim=(0, 1))
+    every[0].invert_yaxis()
+    every[-1].legend(loc="lower right")
+    return figure

@@ -1,0 +1,85 @@
+"""Cloth and skin as small pictures, one for each part of a body."""
+
+from functools import lru_cache
+
+import numpy as np
+
+from data.synthetic.identity import Colour, Garment
+
+TEXELS = 240  # for each unit of standing height; about the resolution at which a tall figure is drawn
+
+
+def weave(
+    garment: Garment, *, width: float, length: float, light: float | None, turned: float | None = None
+) -> np.ndarray:
+    """The picture of a garment's part, uint8 (h, w, 3), `width` by `length` in units of the standing height.
+
+    `light` is as in `shade`. `turned` is the angle in degrees between the part's front and the camera where the part
+    carries the print of a logo, None elsewhere.
+    """
+    if light is None and garment.pattern == "plain":
+        return plain(garment.colours[0], light=None)
+    across, along = _grid(width, length)
+    first, second = (np.array(colour, dtype=np.float32) for colour in garment.colours)
+    marked = PATTERNS[garment.pattern](across / garment.period + garment.phase, along / garment.period + garment.phase)
+    if garment.pattern == "logo":
+        marked = _print(across, along, width, garment, turned)
+    colour = np.where(np.broadcast_to(marked, (len(along), across.shape[1]))[..., None], second, first)
+    return shade(colour, across / (0.5 * width), light)
+
+
+@lru_cache(maxsize=64)
+def plain(colour: Colour, *, light: float | None) -> np.ndarray:
+    """The picture of a part in one colour, uint8 (1, w, 3); kept, as a figure has many parts of the same."""
+    if light is None:
+        return np.array([[colour]], dtype=np.uint8)
+    across = np.linspace(-1.0, 1.0, 16, dtype=np.float32)[None]
+    return shade(np.full((1, 16, 3), colour, dtype=np.float32), across, light)
+
+
+def shade(colour: np.ndarray, across: np.ndarray, light: float | None) -> np.ndarray:
+    """Round off a part: `colour` (h, w, 3) gets darker towards -1 and 1 of `across`, one side brighter than the other.
+
+    `light` in [-1, 1] says from which side it is lit; None leaves the colour as it is.
+    """
+    if light is None:
+        return colour.astype(np.uint8)
+    bright = 1.04 - 0.34 * np.abs(across) ** 2.5 + 0.14 * light * across
+    return np.clip(colour * bright[..., None], 0.0, 255.0).astype(np.uint8)
+
+
+def _grid(width: float, length: float) -> tuple[np.ndarray, np.ndarray]:
+    columns, rows = max(8, round(width * TEXELS)), max(8, round(length * TEXELS))
+    across = (np.arange(columns, dtype=np.float32)[None] + 0.5) / columns - 0.5
+    along = (np.arange(rows, dtype=np.float32)[:, None] + 0.5) / rows
+    return across * width, along * length
+
+
+def _print(across: np.ndarray, along: np.ndarray, width: float, garment: Garment, turned: float | None) -> np.ndarray:
+    """A disc, diamond or cross on the chest, squeezed and shifted as the chest turns away."""
+    if turned is None or np.cos(np.radians(turned)) < 0.25:
+        return np.zeros((1, 1), dtype=bool)
+    x = (across - 0.45 * width * np.sin(np.radians(turned))) / np.cos(np.radians(turned))
+    y = along - 0.125
+    size = 0.7 * garment.period
+    if garment.phase < 0.4:
+        return x**2 + y**2 < size**2
+    if garment.phase < 0.7:
+        return np.abs(x) + np.abs(y) < 1.2 * size
+    return np.minimum(np.abs(x), np.abs(y)) < 0.3 * size * (np.maximum(np.abs(x), np.abs(y)) < 1.1 * size)
+
+
+def _dots(across: np.ndarray, along: np.ndarray) -> np.ndarray:
+    row = np.floor(along)
+    return (np.mod(across + 0.5 * np.mod(row, 2.0), 1.0) - 0.5) ** 2 + (along - row - 0.5) ** 2 < 0.105
+
+
+# Which points carry the second colour; coordinates count periods.
+PATTERNS = {
+    "plain": lambda across, along: np.zeros((1, 1), dtype=bool),
+    "logo": lambda across, along: np.zeros((1, 1), dtype=bool),
+    "stripes": lambda across, along: np.mod(along, 1.0) < 0.45,
+    "bars": lambda across, along: np.mod(across, 1.0) < 0.45,
+    "checks": lambda across, along: np.mod(np.floor(2.0 * across) + np.floor(2.0 * along), 2.0) > 0.5,
+    "dots": _dots,
+}

@@ -1,0 +1,189 @@
+"""A dump: what a trained recipe gave for each validation instance, written once, read lazily.
+
+    examples.csv     one row an instance and draw of a mode: `mode`, `index`, `draw`, `dataset`, the instance's own numbers,
+                      `loss.<name>`, and `file.<name>` paths relative to the dump; comes last, so that where it is,
+                      the dump is whole
+    grids.csv       one row a pair of a grid: `grid`, `row`, `column` (indices of instances), `file.<name>`
+    averages/         means over training examples, float32 .npy
+    inputs/ <mode>/   the files
+
+A file is a picture of values in [-1, 1] (`image`) or [0, 1] (`mask`), rounded to 8 bits, or exact values (`array`, float32
+.npy). Names end in the format, so that a reader restores the range. A `number` has no file, but a column of its name; the
+`records` of all instances are one list, `<mode>/<name>.json`.
+"""
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from models.base.errors import UserError
+from models.recipe.schema import Format
+
+Array = NDArray[np.float32]
+EXAMPLES = "examples.csv"
+SUFFIX: dict[Format, str] = {"image": ".image.png", "mask": ".mask.png", "array": ".npy"}
+
+
+def write_value(path: Path, value: Tensor) -> None:
+    """Write one value; `image` (3 or 1, H, W) in [-1, 1], `mask` (1, H, W) in [0, 1], by the ending of `path`."""
+    array = value.detach().float().cpu().numpy()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.name.endswith(SUFFIX["array"]):
+        np.save(path, array)
+        return
+    levels = (array.clip(-1, 1) + 1) * 127.5 if path.name.endswith(SUFFIX["image"]) else array.clip(0, 1) * 255
+    pixels = np.rint(levels).astype(np.uint8).transpose(1, 2, 0)
+    cv2.imwrite(str(path), pixels[..., ::-1])
+
+
+def read_value(path: Path) -> Array:
+    """Read what `write_value` wrote: float32, channel first, in its own range."""
+    if path.name.endswith(SUFFIX["array"]):
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; run eval-dump again")
+        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float32)
+    pixels = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+    if pixels is None:
+        raise UserError(f"{path}: no readable picture; run eval-dump again")
+    channels = pixels[..., ::-1].transpose(2, 0, 1) if pixels.ndim == 3 else pixels[None]
+    scaled = channels.astype(np.float32) / (127.5 if path.name.endswith(SUFFIX["image"]) else 255)
+    return scaled - 1 if path.name.endswith(SUFFIX["image"]) else scaled
+
+
+def unfinished(path: Path) -> Path:
+    """Return where a table grows until it is whole."""
+    return path.with_name(f"{path.name}.unfinished")
+
+
+class Table:
+    """A CSV file written row by row, which is there when it is closed.
+
+    A row may leave columns out, and may bring new ones, which earlier rows then lack.
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path, self._growing, self._columns = path, unfinished(path), list[str]()
+        self._file = self._growing.open("w", newline="", encoding="utf-8")
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Append a row."""
+        if row.keys() - set(self._columns):
+            self._widen(row)
+        self._writer.writerow(row)
+
+    def _widen(self, row: Mapping[str, Any]) -> None:
+        self._file.close()
+        earlier = self._growing.replace(self.path.with_name(f"{self.path.name}.earlier"))
+        self._columns += [column for column in row if column not in self._columns]
+        self._file = self._growing.open("w", newline="", encoding="utf-8")
+        self._writer = csv.DictWriter(self._file, self._columns, lineterminator="\n", restval="")
+        self._writer.writeheader()
+        with earlier.open(newline="", encoding="utf-8") as file:
+            self._writer.writerows(csv.DictReader(file))
+        earlier.unlink()
+
+    def close(self) -> None:
+        """Flush to disk, and let the table take its place."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._growing.replace(self.path)
+
+
+class RecordsFile:
+    """A JSON file of one list, written record by record."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file, self._first = path.open("w", encoding="utf-8"), True
+        self._file.write("[")
+
+    def add(self, records: Iterable[Mapping[str, Any]]) -> None:
+        """Append records."""
+        for record in records:
+            self._file.write(("\n" if self._first else ",\n") + json.dumps(record))
+            self._first = False
+
+    def close(self) -> None:
+        """End the list and flush to disk."""
+        self._file.write("\n]\n")
+        self._file.close()
+
+
+class Dump(Dataset[dict[str, Any]]):
+    """Reads a dump like a dataset: item i is row i of its table with every file as a lazily read array.
+
+    `dump.mode("transfer")` keeps the rows of one mode, `dump.table` is a DataFrame, `dump.average("mean_target")` an array,
+    `dump.records("truth")` the list of an input's records, `dump.mode("poses").records("people")` that of a mode's.
+    Memory does not grow with the number of instances beyond the table itself.
+    """
+
+    def __init__(self, folder: Path, table: pd.DataFrame | None = None, part: str = "inputs") -> None:
+        self.folder, self.part = folder, part
+        if table is None and not (folder / EXAMPLES).is_file():
+            raise UserError(f"{folder / EXAMPLES}: no such file; run the eval-dump stage first")
+        self.table = pd.read_csv(folder / EXAMPLES) if table is None else table.reset_index(drop=True)
+
+    def mode(self, name: str) -> "Dump":
+        """Return the rows of one mode, or of one grid (then with `row` and `column`)."""
+        table = self.table[self.table["mode"] == name]
+        if table.empty:
+            found = sorted(self.table["mode"].unique())
+            raise UserError(f"{self.folder / EXAMPLES}: no rows of mode {name!r}; there are {', '.join(found)}")
+        return Dump(self.folder, table, name)
+
+    def grid(self, name: str) -> "Dump":
+        """Return the pairs of a grid, with columns `row` and `column`."""
+        path = self.folder / "grids.csv"
+        table = pd.read_csv(path) if path.is_file() else pd.DataFrame({"grid": []})
+        if name not in set(table["grid"]):
+            raise UserError(
+                f"{path}: no grid {name!r}; there are {', '.join(map(str, sorted(set(table['grid'])))) or 'none'}"
+            )
+        return Dump(self.folder, table[table["grid"] == name], name)
+
+    def average(self, name: str) -> Array:
+        """Return a mean over training examples, float32, channel first."""
+        path = self.folder / "averages" / f"{name}.npy"
+        if not path.is_file():
+            raise UserError(f"{path}: no such average; evaluate.averages names those that are written")
+        return read_value(path)
+
+    def records(self, name: str) -> list[dict[str, Any]]:
+        """Return the records of all instances of this mode (of the inputs, unless `mode` was called), in the order of the rows."""
+        path = self.folder / self.part / f"{name}.json"
+        if not path.is_file():
+            raise UserError(f"{path}: no such file; save {name!r} as records in `evaluate` and run eval-dump again")
+        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+    def value(self, place: int, name: str) -> Array:
+        """Return one file of a row as an array, float32, channel first, in its own range."""
+        column = f"file.{name}"
+        if column not in self.table:
+            found = [str(c).removeprefix("file.") for c in self.table if str(c).startswith("file.")]
+            raise UserError(f"{self.folder}: nothing named {name!r} was saved; there are {', '.join(found)}")
+        return read_value(self.folder / str(self.table[column].iloc[place]))
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __getitem__(self, place: int) -> dict[str, Any]:
+        row = {str(key): value for key, value in self.table.iloc[place].items()}
+        files = {key: value for key, value in row.items() if key.startswith("file.") and isinstance(value, str)}
+        plain = {key: value for key, value in row.items() if not key.startswith("file.")}
+        return plain | {key.removeprefix("file."): read_value(self.folder / path) for key, path in files.items()}
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return (self[place] for place in range(len(self)))

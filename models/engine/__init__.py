@@ -1,0 +1,1 @@
+"""What training and evaluation share: batches, networks, losses, steps, precision, weights."""

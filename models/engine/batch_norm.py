@@ -1,0 +1,60 @@
+"""Batch normalisation over the batch of all processes, so that its statistics do not depend on their number."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from models.base.distributed import current_shard, whole_batch
+
+KINDS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+
+
+class SharedBatchNorm(_BatchNorm):
+    """BatchNorm whose training statistics are those of a shared batch; otherwise, and alone, the usual one.
+
+    `torch.nn.SyncBatchNorm` needs a GPU, and meets the other processes in validation as well, where these may have other
+    batches or none. Shapes, arguments, parameters and buffers are those of `torch.nn.BatchNorm*d`. Mean and variance
+    are computed in float32 at least, from the means m_p and variances v_p of the P processes, which hold equally many values:
+    mean(m_p), and mean(v_p + (m_p - mean)^2).
+    """
+
+    def _check_input_dim(self, input: Tensor) -> None:  # the kind that stood here before has checked what it is for
+        if input.dim() < 2:
+            raise ValueError(f"expected (N, C, ...), got {input.dim()} dimensions")
+
+    def forward(self, input: Tensor) -> Tensor:
+        """(N, C, ...), any float type -> the same."""
+        shard = current_shard()
+        if shard is None or not self.training:
+            return super().forward(input)
+        self._check_input_dim(input)
+        values = input if input.dtype == torch.float64 else input.float()
+        axes = [axis for axis in range(input.dim()) if axis != 1]
+        own_variance, own_mean = torch.var_mean(values, dim=axes, correction=0)
+        means, variances = whole_batch(torch.cat([own_mean, own_variance])[None]).chunk(2, dim=1)
+        mean = means.mean(dim=0)
+        variance = (variances + (means - mean).square()).mean(dim=0)
+        self._follow(mean.detach(), variance.detach(), shard.ranks * input.numel() // input.shape[1])
+        shape = [1, -1, *[1] * (input.dim() - 2)]
+        scale = (variance + self.eps).rsqrt() * (1 if self.weight is None else self.weight)
+        # centred first: the gradient of a scale of what is far from 0 would be a small difference of large sums
+        found = (values - mean.view(shape)) * scale.view(shape)
+        return (found if self.bias is None else found + self.bias.view(shape)).to(input.dtype)
+
+    @torch.no_grad()
+    def _follow(self, mean: Tensor, variance: Tensor, count: int) -> None:
+        """Move the running statistics; the variance is that of a sample of `count` values."""
+        if not self.track_running_stats or self.running_mean is None or self.running_var is None:
+            return
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked += 1
+        momentum = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), momentum)
+        self.running_var.lerp_((variance * (count / max(count - 1, 1))).to(self.running_var.dtype), momentum)
+
+
+def share_batch_norms(network: nn.Module) -> None:
+    """Make every BatchNorm of a network, or the network, a shared one, in place. Subclasses are left alone."""
+    for module in network.modules():
+        if type(module) in KINDS:
+            module.__class__ = SharedBatchNorm  # which differs in behaviour only

@@ -1,0 +1,208 @@
+"""From a checked recipe to live objects: accelerator, batches, networks and their averages, losses, steps, callbacks."""
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import InitProcessGroupKwargs, broadcast
+from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from models.base.error_collector import ErrorCollector
+from models.base.errors import UserError
+from models.base.seeding import seed_here
+from models.engine.batch_norm import share_batch_norms
+from models.engine.data import Loaders
+from models.engine.precision import (
+    check_precision,
+    convert_to_fp8,
+    evaluation_precision,
+    gradient_scaler,
+    precision_handlers,
+)
+from models.engine.step import PlacedInjector, Step, WeightedLoss
+from models.engine.weights import load_start
+from models.interfaces import Callback, Examples, Injector, Networks
+from models.recipe.schema import Declaration, Group, Recipe
+from models.recipe.types import (
+    CALLBACK,
+    DATASET,
+    INJECTOR,
+    LOSS,
+    NETWORK,
+    OPTIMIZER,
+    build,
+    build_schedule,
+    partial_names,
+)
+
+
+def build_datasets(recipe: Recipe, split: str) -> dict[str, Examples]:
+    """Open the datasets of `data.<split>`, by name."""
+    entries = recipe.data.train if split == "train" else recipe.data.validation
+    return {n: build(entry, DATASET, f"data.{split}.{n}") for n, entry in entries.items()}
+
+
+def build_networks(recipe: Recipe) -> dict[str, nn.Module]:
+    """Construct and initialise the networks, by name; adding one does not change how another starts."""
+    networks = {}
+    for name, entry in recipe.networks.items():
+        seed_here(recipe.seed, "network", name)
+        networks[name] = build(entry, NETWORK, f"networks.{name}")
+    return networks
+
+
+def build_losses(recipe: Recipe, step: str, device: torch.device) -> dict[str, WeightedLoss]:
+    """Construct the losses that belong to a step, by name."""
+    partial = partial_names(recipe)
+    return {
+        name: WeightedLoss(
+            loss=build(entry, LOSS, f"losses.{name}").to(device),
+            inputs=entry.inputs,
+            weight=entry.weight,
+            schedule=build_schedule(entry.schedule, f"losses.{name}.schedule", ErrorCollector(Path())),
+            partial=frozenset(entry.inputs.values()) & partial,
+            gate=entry.gate,
+        )
+        for name, entry in recipe.losses.items()
+        if recipe.loss_step(name) == step
+    }
+
+
+def build_injectors(entries: Mapping[str, Declaration], key: str) -> list[Injector]:
+    """Construct injectors, in their order."""
+    return [build(entry, INJECTOR, f"{key}.{name}") for name, entry in entries.items()]
+
+
+def parameter_groups(networks: dict[str, nn.Module], groups: dict[str, Group]) -> list[Any]:
+    """Return the trainable parameters as an optimizer takes them: a list, or one dictionary a group that is not empty."""
+    named = [
+        (f"{network}.{name.removeprefix('module.')}", parameter)
+        for network, module in networks.items()
+        for name, parameter in module.named_parameters()
+        if parameter.requires_grad
+    ]
+    if not groups:
+        return [parameter for _, parameter in named]
+    chosen: dict[str | None, list[nn.Parameter]] = {None: [], **{group: [] for group in groups}}
+    for name, parameter in named:
+        chosen[next((g for g, group in groups.items() if re.search(group.pattern, name)), None)].append(parameter)
+    found = [{"params": chosen[None]}, *({"params": chosen[g], **(o.model_extra or {})} for g, o in groups.items())]
+    return [group for group in found if group["params"]]
+
+
+def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Accelerator) -> dict[str, Step]:
+    """Construct the steps with their optimizers, by name; `networks` are the prepared ones."""
+    steps = {}
+    for name, entry in recipe.steps.items():
+        trains = {network: networks[network] for network in entry.trains}
+        optimizer = build(entry.optimizer, OPTIMIZER, f"steps.{name}.optimizer",
+            params=parameter_groups(trains, entry.groups),
+        )  # fmt: skip
+        if (scaling := recipe.train.rate_scaling) is not None:
+            for group in optimizer.param_groups:
+                group["lr"] *= scaling.factor(recipe.data.batch_size)
+        steps[name] = Step(
+            trains=trains,
+            injectors=[
+                PlacedInjector(injector, placed.gate, placed.only)
+                for injector, placed in zip(
+                    build_injectors(entry.injectors, f"steps.{name}.injectors"), entry.injectors.values(), strict=True
+                )
+            ],
+            losses=build_losses(recipe, name, accelerator.device),
+            optimizer=optimizer,
+            lr_schedule=build_schedule(entry.lr_schedule, f"steps.{name}.lr_schedule", ErrorCollector(Path())),
+            clip=entry.clip,
+            clip_value=entry.clip_value,
+            detach=entry.detach,
+            gate=entry.gate,
+            requires=entry.requires,
+            scaler=gradient_scaler(accelerator),
+        )
+    return steps
+
+
+def build_callbacks(recipe: Recipe, further: Mapping[str, Callback]) -> dict[str, Callback]:
+    """Construct `callbacks`, by name; return them with further ones.
+
+    Raises:
+        UserError: a further one has the name of one of the recipe's.
+    """
+    for name in recipe.callbacks.keys() & further.keys():
+        raise UserError(f"callbacks: {name!r} is in the recipe already")
+    built = {n: build(entry, CALLBACK, f"callbacks.{n}") for n, entry in recipe.callbacks.items()}
+    return {**built, **further}
+
+
+# How long a process waits for another, which may be scoring a dump; where one dies, the launcher ends the others at once.
+PATIENCE = timedelta(hours=2)
+
+
+def make_accelerator(recipe: Recipe, run: Path | None = None) -> Accelerator:
+    """Return one with the recipe's precision, and with its trackers where there is the folder of a run for them.
+
+    Raises:
+        UserError: there is such a folder, and this machine cannot train in that precision.
+    """
+    precision = recipe.train.precision
+    if run is None:
+        precision = evaluation_precision(precision)
+    else:
+        check_precision(precision)
+    return Accelerator(
+        cpu=not torch.accelerator.is_available(),  # without it, two processes on a machine without GPU do not find each other
+        mixed_precision=precision,
+        kwargs_handlers=[*precision_handlers(precision), InitProcessGroupKwargs(timeout=PATIENCE)],
+        log_with=None if run is None else list(recipe.runtime.trackers) or None,
+        project_dir=None if run is None else str(run / "live"),
+    )
+
+
+def build_loaders(recipe: Recipe, accelerator: Accelerator) -> Loaders:
+    """Open the datasets; return the batches that this process gets of them."""
+    return Loaders(
+        recipe, build_datasets(recipe, "train"), build_datasets(recipe, "validation"),
+        process=accelerator.process_index, processes=accelerator.num_processes,
+        pin=accelerator.device.type == "cuda",
+    )  # fmt: skip
+
+
+def start_networks(recipe: Recipe, accelerator: Accelerator) -> tuple[Networks, dict[str, AveragedModel]]:
+    """Return the networks at the start of a training, prepared, and the averages of those that have one."""
+    networks = build_networks(recipe)
+    load_start(networks, recipe)
+    for name in networks.keys() - {trained for step in recipe.steps.values() for trained in step.trains}:
+        networks[name].eval().requires_grad_(False)  # loaded and kept as it is, running statistics included
+    if accelerator.num_processes > 1 and recipe.train.sync_batch_norm:
+        for network in networks.values():
+            share_batch_norms(network)
+    if accelerator.mixed_precision == "fp8":
+        for network in networks.values():
+            convert_to_fp8(network)
+    # not wrapped for training: a step averages gradients itself (gradients.average says why)
+    live = {name: accelerator.prepare_model(network, evaluation_mode=True) for name, network in networks.items()}
+    if accelerator.num_processes > 1:  # should libraries or machines have differed
+        broadcast_(value for network in networks.values() for value in network.state_dict().values())
+    averages = (
+        {name: _average(network, recipe.train.ema.decay) for name, network in networks.items()}
+        if recipe.train.ema
+        else {}
+    )
+    evaluated = {name: averages[name].module if name in averages else networks[name] for name in networks}
+    return Networks(live, evaluated), averages
+
+
+@torch.no_grad()
+def broadcast_(values: Iterable[Tensor]) -> None:
+    """Give all processes the values of the first one, in place."""
+    for value in values:
+        value.copy_(broadcast(value.clone(), from_process=0))
+
+
+def _average(network: nn.Module, decay: float) -> AveragedModel:
+    return AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(decay), use_buffers=False)

@@ -1,1 +1,0 @@
-"""A recipe as a picture: its data flow, shapes, costs."""

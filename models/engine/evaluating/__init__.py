@@ -1,1 +1,0 @@
-"""What trained networks give: dumps, their figures, predictions."""

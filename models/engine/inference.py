@@ -1,0 +1,35 @@
+"""Injectors outside training: those of a mode, of a grid, of a prediction, run in their order and timed."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+
+from models.engine.build import build_injectors
+from models.interfaces import Injector, Networks, State
+from models.recipe.schema import Declaration
+
+
+def named_injectors(entries: Mapping[str, Declaration], key: str) -> dict[str, Injector]:
+    """Construct injectors, by name, in their order."""
+    return dict(zip(entries, build_injectors(dict(entries), key), strict=True))
+
+
+def run_injectors(
+    injectors: Mapping[str, Injector], batch: Mapping[str, Any], networks: Networks, step: int, accelerator: Accelerator
+) -> tuple[State, dict[str, float]]:
+    """Return the state that the injectors make of a batch, and the seconds that each took, those of its GPU included.
+
+    `step` feeds schedules.
+    """
+    state, seconds = State(batch), dict[str, float]()
+    with accelerator.autocast():
+        for name, injector in injectors.items():
+            start = time.perf_counter()
+            injector(state, networks, step)
+            if accelerator.device.type == "cuda":
+                torch.cuda.synchronize()
+            seconds[name] = time.perf_counter() - start
+    return state, seconds

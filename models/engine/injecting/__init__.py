@@ -1,1 +1,0 @@
-"""What adds names to the state: the engine's injectors."""

@@ -1,1 +1,0 @@
-"""A recipe as text and as objects: its form, its checks, what its types name."""

@@ -1,1 +1,0 @@
-"""From a recipe to trained networks: batches, steps, the loop, records, states to go on from."""

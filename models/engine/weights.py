@@ -1,0 +1,108 @@
+"""Weights in safetensors: written for others, and loaded to start from."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from models.base.errors import UserError
+from models.base.files import replacing, write_text
+from models.recipe.load import resolved
+from models.recipe.schema import Recipe
+
+
+@runtime_checkable
+class Pretrained(Protocol):
+    """A network, or part of one, that knows published weights to start from.
+
+    Its constructor leaves them alone, so that only training needs their file.
+    """
+
+    def load_pretrained(self) -> None:
+        """Read them in place, where its arguments ask for it. Raises UserError where they cannot be had."""
+
+
+def save_weights(network: nn.Module, path: Path) -> None:
+    """Write a network's parameters and persistent buffers under their own names, atomically."""
+    tensors = {name: tensor.detach().contiguous().cpu() for name, tensor in network.state_dict().items()}
+    with replacing(path) as temporary:
+        save_file(tensors, temporary)
+
+
+def digest(network: nn.Module) -> str:
+    """Return the SHA-256 of all parameters, by name: two networks with the same one have the same weights, bit for bit."""
+    total = hashlib.sha256()
+    for name, parameter in network.named_parameters():
+        total.update(name.encode() + b"\0" + parameter.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()
+
+
+def load_weights(network: nn.Module, path: Path) -> None:
+    """Load what `save_weights` wrote.
+
+    Raises:
+        UserError: no such file, not safetensors, or names and shapes that do not fit; lists them.
+    """
+    try:
+        tensors = load_file(path)
+    except FileNotFoundError:
+        raise UserError(f"{path}: no such file") from None
+    except SafetensorError as error:
+        raise UserError(f"{path}: not a readable safetensors file: {error}") from None
+    own = network.state_dict()
+    faults = [f"missing {name}" for name in own.keys() - tensors.keys()]
+    faults += [f"unexpected {name}" for name in tensors.keys() - own.keys()]
+    faults += [
+        f"{name} has shape {list(tensors[name].shape)}, the network {list(own[name].shape)}"
+        for name in own.keys() & tensors.keys()
+        if own[name].shape != tensors[name].shape
+    ]
+    if faults:
+        raise UserError(f"{path} does not fit {type(network).__name__}: " + "; ".join(sorted(faults)))
+    network.load_state_dict(tensors)
+
+
+def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> None:
+    """Load the weights that training starts from: a file's that the recipe names, or else a network's own `Pretrained`.
+
+    Raises:
+        UserError: as `load_weights` and `Pretrained.load_pretrained`.
+    """
+    files = recipe.starts_from()
+    for name, network in networks.items():
+        try:
+            if name in files:
+                load_weights(network, Path(files[name]))
+            elif isinstance(network, Pretrained):
+                network.load_pretrained()
+        except UserError as error:
+            raise UserError(f"network {name!r}: {error}") from None
+
+
+def write_model(folder: Path, networks: Mapping[str, nn.Module], recipe: Recipe, provenance: Mapping[str, str]) -> None:
+    """Write `<network>.safetensors`, `recipe.yaml` and `provenance.json` into `folder`.
+
+    The code that trained stands in dvc.lock and in the live log: in the output it would make equal weights differ.
+    """
+    for name, network in networks.items():
+        save_weights(network, folder / f"{name}.safetensors")
+    write_text(folder / "recipe.yaml", resolved(recipe))
+    rest = {key: value for key, value in provenance.items() if key not in ("recipe", "code")}
+    write_text(folder / "provenance.json", json.dumps(rest, indent=2) + "\n")
+
+
+def to_device(tree: Any, device: torch.device) -> Any:
+    """Move every tensor of a tree of dictionaries and lists; other values stay."""
+    if isinstance(tree, Tensor):
+        return tree.to(device, non_blocking=True)
+    if isinstance(tree, Mapping):
+        return {key: to_device(value, device) for key, value in tree.items()}
+    if isinstance(tree, list):
+        return [to_device(value, device) for value in tree]
+    return tree

@@ -1,0 +1,1 @@
+"""Trained networks over the validation split, into a dump."""

@@ -1,0 +1,215 @@
+"""Runs trained networks over the validation split in the modes, grids and averages of `evaluate`, into a dump."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import Tensor, nn
+from tqdm import tqdm
+
+from models.base.distributed import raise_on_all_ranks
+from models.base.modes import evaluating
+from models.base.seeding import generator, seed_here
+from models.dump import EXAMPLES, SUFFIX, write_value
+from models.engine.build import build_datasets, build_losses
+from models.engine.data import Key, Mixture, ValidationBatches, collated, load_batches, spread
+from models.engine.inference import named_injectors, run_injectors
+from models.engine.step import WeightedLoss
+from models.engine.weights import to_device
+from models.evaluation.dump_writer import Entry, Output
+from models.interfaces import Examples, Injector, Networks, Records, State, batch_size
+from models.recipe.schema import Format, Grid, Mode, Recipe
+
+PLACE = ("mode", "index", "draw", "dataset")  # where a row stands; an instance's own numbers of these names give way
+
+
+class Evaluation:
+    """Writes one dump. Losses see the weight-free values of each instance, wherever a mode has the names they read.
+
+    Batches, rows of grids, and averages are dealt out over the processes. Noise is seeded by (seed, mode, draw, batch),
+    so a dump depends on `evaluate.batch_size`, not on the number of processes; a GPU draws other numbers than a CPU.
+    `data` are the validation datasets where they are open already; of more than `limit` instances so many are
+    dumped, evenly spread. What to leave out of a dump is left out of the recipe's `evaluate`.
+    """
+
+    def __init__(
+        self, recipe: Recipe, networks: Mapping[str, nn.Module], folder: Path, accelerator: Accelerator, *,
+        data: Mapping[str, Examples] | None = None, limit: int | None = None,
+    ) -> None:  # fmt: skip
+        self.recipe, self.folder, self.accelerator, self.limit = recipe, folder, accelerator, limit
+        moved = {name: network.to(accelerator.device) for name, network in networks.items()}
+        self.networks = Networks(moved, moved)
+        self.data = build_datasets(recipe, "validation") if data is None else data
+        # `index` counts through the datasets
+        self._firsts = dict(zip(self.data, accumulate(map(len, self.data.values()), initial=0), strict=False))
+        self.losses: dict[str, WeightedLoss] = {}
+        for step in recipe.steps:
+            self.losses |= build_losses(recipe, step, accelerator.device)
+        self.losses = {name: loss for name, loss in self.losses.items() if loss.weight != 0}
+        self.share = slice(accelerator.process_index, None, accelerator.num_processes)
+        self.progress = recipe.runtime.progress and accelerator.is_main_process
+        self._spent: dict[str, Counter[str]] = {}  # seconds, by mode and injector
+        self.times: dict[str, dict[str, float]] = {}  # milliseconds an image and draw took, by mode and injector
+
+    def write(self) -> None:
+        """Write everything that `evaluate` asks for; averages that stand in the folder already are kept.
+
+        Every process calls it; where one fails, all do.
+        """
+        output = Output(self.folder, self.accelerator)
+        with raise_on_all_ranks(), output, evaluating(*self.networks.live.values()):
+            images = self._instances(output)
+            self._crosses(output)
+            self._averages()
+        self.times = self._times(images)
+        if self.accelerator.is_main_process:
+            output.finish()
+        self.accelerator.wait_for_everyone()
+
+    def _instances(self, output: Output) -> int:
+        """Run the modes over this process' share; return how many instances it has."""
+        evaluate = self.recipe.evaluate
+        sampler = ValidationBatches(self.data, evaluate.batch_size, self.limit, self.share)
+        loader = load_batches(Mixture(self.data, self.recipe.seed), sampler, self.recipe.runtime.workers)
+        injectors = {n: named_injectors(m.injectors, f"evaluate.modes.{n}") for n, m in evaluate.modes.items()}
+        self._spent = {mode: Counter() for mode in evaluate.modes}
+        images = sum(map(len, sampler))
+        with tqdm(total=images, unit="image", desc="eval-dump", disable=not self.progress) as progress:
+            for place, keys, batch in zip(sampler.places, sampler, loader, strict=True):
+                if output.given_up():
+                    break
+                output.add((0, place), self._batch(place, keys, batch, injectors))
+                progress.update(len(keys))
+        return images
+
+    def _batch(
+        self, place: int, keys: Sequence[Key], batch: Mapping[str, Any], injectors: Mapping[str, Mapping[str, Injector]]
+    ) -> list[Entry]:
+        """Run all modes on a batch; return rows, and records."""
+        evaluate = self.recipe.evaluate
+        own = ({k: v for k, v in row.items() if k not in PLACE} for row in _numbers(batch))
+        ids = [
+            {"index": self._firsts[dataset] + index, "dataset": dataset, **row}
+            for (dataset, _, index), row in zip(keys, own, strict=True)
+        ]
+        files, entries = self._save("inputs", batch, evaluate.inputs, [str(row["index"]) for row in ids])
+        for name, mode in evaluate.modes.items():
+            for draw in range(mode.repeat):
+                rows, records = self._mode(name, mode, injectors[name], batch, (draw, place), ids)
+                entries += [(EXAMPLES, row | saved) for row, saved in zip(rows, files, strict=True)]
+                entries += records
+        return entries
+
+    def _mode(
+        self, name: str, mode: Mode, injectors: Mapping[str, Injector], batch: Mapping[str, Any], where: tuple[int, int],
+        ids: Sequence[Mapping[str, Any]],
+    ) -> tuple[list[dict[str, Any]], list[Entry]]:  # fmt: skip
+        """Run one mode on a batch; return a row an instance, and records."""
+        draw, place = where
+        seed_here(self.recipe.seed, "dump", name, draw, place)
+        state, spent = self._state(batch, injectors)
+        losses: dict[str, list[float]] = {}
+        for loss_name, loss in self.losses.items():
+            if set(loss.inputs.values()) <= state.keys() and not loss.loss.training_only:
+                losses |= {n: value.tolist() for n, value in loss.values(loss_name, state).items()}
+        keys = [f"{row['index']}-{draw}" if mode.repeat > 1 else str(row["index"]) for row in ids]
+        saved, records = self._save(name, state, mode.save, keys)
+        self._spent[name].update(spent)
+        times = {f"ms.{n}": 1000 * s / len(ids) for n, s in spent.items()} if self.recipe.evaluate.timing else {}
+        rows = [
+            {"mode": name, "draw": draw, **ids[i], **{f"loss.{n}": values[i] for n, values in losses.items()}}
+            | times
+            | saved[i]
+            for i in range(len(ids))
+        ]
+        return rows, records
+
+    def _times(self, images: int) -> dict[str, dict[str, float]]:
+        """Return the milliseconds that an image and draw took, on average over the images of all processes."""
+        shares = gather_object([(self._spent, images)])
+        total = sum(share for _, share in shares)
+        spent = {name: sum((one[name] for one, _ in shares), Counter[str]()) for name in self._spent}
+        return {
+            name: {n: 1000 * seconds / (total * mode.repeat) for n, seconds in spent[name].items()}
+            for name, mode in self.recipe.evaluate.modes.items()
+        }
+
+    def _state(self, batch: Mapping[str, Any], injectors: Mapping[str, Injector]) -> tuple[State, dict[str, float]]:
+        last = self.recipe.train.steps or 2**62
+        batch = to_device(batch, self.accelerator.device)
+        return run_injectors(injectors, batch, self.networks, last, self.accelerator)
+
+    def _save(
+        self, folder: str, values: Mapping[str, Any], formats: Mapping[str, Format], keys: Sequence[str]
+    ) -> tuple[list[dict[str, Any]], list[Entry]]:
+        """Save the names in their formats; return the columns of each instance that say what it is, or where; records."""
+        saved: list[dict[str, Any]] = [{} for _ in keys]
+        records: list[Entry] = []
+        for name, form in formats.items():
+            if form == "records":
+                records += [(f"{folder}/{name}.json", value) for value in values[name]]
+                continue
+            for row, key, value in zip(saved, keys, values[name], strict=True):
+                if form == "number":
+                    row[name] = float(value)
+                else:
+                    row[f"file.{name}"] = f"{folder}/{key.zfill(6)}.{name}{SUFFIX[form]}"
+                    write_value(self.folder / row[f"file.{name}"], value)
+        return saved, records
+
+    def _crosses(self, output: Output) -> None:
+        for number, (name, grid) in enumerate(self.recipe.evaluate.grids.items(), start=1):
+            for place, entries in self._cross(name, grid):
+                if output.given_up():
+                    return
+                output.add((number, place), entries)
+
+    def _cross(self, name: str, grid: Grid) -> Iterator[tuple[int, list[Entry]]]:
+        """Yield what this process' rows of a grid give, with their places."""
+        ((dataset, data), *_) = self.data.items()  # the first dataset stands for the split
+        chosen = spread(len(data), grid.size)
+        mixture = Mixture({dataset: data}, self.recipe.seed)
+        examples = {index: mixture[(dataset, 0, index)] for index in chosen}
+        injectors = named_injectors(grid.injectors, f"evaluate.grids.{name}")
+        for place, row in list(enumerate(chosen))[self.share]:
+            pairs = [
+                {n: examples[row][n] for n in grid.rows} | {n: examples[column][n] for n in grid.columns}
+                for column in chosen
+            ]
+            seed_here(self.recipe.seed, "grid", name, row)
+            state, _ = self._state(collated(pairs), injectors)
+            files, records = self._save(name, state, grid.save, [f"{row}-{column}" for column in chosen])
+            rows = [{"grid": name, "row": row, "column": c} | f for c, f in zip(chosen, files, strict=True)]
+            yield place, [*(("grids.csv", one) for one in rows), *records]
+
+    def _averages(self) -> None:
+        share = list(self.recipe.evaluate.averages.items())[self.share]
+        missing = {n: average for n, average in share if not (self.folder / "averages" / f"{n}.npy").is_file()}
+        if not missing:
+            return
+        data = next(iter(build_datasets(self.recipe, "train").values()))
+        for name, average in missing.items():
+            chosen = spread(len(data), average.examples)
+            total: Tensor | None = None
+            for index in tqdm(chosen, unit="image", desc=name, disable=not self.progress):
+                example = data.example(index, generator(self.recipe.seed, "average", index))
+                value = torch.as_tensor(example[average.of]).double()
+                total = value if total is None else total + value
+            assert total is not None
+            write_value(self.folder / "averages" / f"{name}.npy", total / len(chosen))
+
+
+def _numbers(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the plain numbers and texts of each instance of a batch: the names whose values have one dimension."""
+    columns = {
+        name: value.tolist() if isinstance(value, Tensor) else list(value)
+        for name, value in batch.items()
+        if (isinstance(value, Tensor) and value.ndim == 1)
+        or (isinstance(value, (list, tuple)) and not isinstance(value[0], Records))
+    }
+    return [{name: values[place] for name, values in columns.items()} for place in range(batch_size(batch))]

@@ -1,0 +1,1 @@
+"""Datasets of images and their augmentation."""

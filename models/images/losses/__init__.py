@@ -1,0 +1,1 @@
+"""Losses on images and their features."""

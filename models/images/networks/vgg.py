@@ -1,0 +1,145 @@
+"""Feature stacks of VGG for comparing images (Simonyan and Zisserman, ICLR 2015): VGG19 up to relu5_2, VGG16 up to relu5_3.
+
+Never trained.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import ClassVar, TypeVar
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from models.base.errors import UserError
+from models.images.networks import winograd
+from models.images.networks.weight_files import FILE, WeightFile
+
+Layers = Mapping[str, tuple[str, int, int]]
+
+BLOCKS = ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512, 512))  # a 2 x 2 max pool between blocks
+BLOCKS_16 = ((64, 64), (128, 128), (256,) * 3, (512,) * 3, (512,) * 3)
+MEAN = (0.485, 0.456, 0.406)  # of ImageNet's RGB in [0, 1]
+STD = (0.229, 0.224, 0.225)
+REPOSITORY, REPOSITORY_16 = "timm/vgg19.tv_in1k", "timm/vgg16.tv_in1k"
+
+
+def _published(name: str, repository: str) -> WeightFile:
+    remedy = (
+        f"give `source` the path of {FILE} from https://huggingface.co/{repository}, or 'hub' to fetch it, "
+        "or 'random' for fixed random weights"
+    )
+    return WeightFile(f"{name} weights", remedy, repository)
+
+
+def _layers(blocks: Sequence[Sequence[int]]) -> Layers:
+    """`relu<block>_<position>` of each convolution, in order: its state key, input channels and output channels."""
+    layers, index, inputs = {}, 0, 3
+    for block, widths in enumerate(blocks, start=1):
+        for position, outputs in enumerate(widths, start=1):
+            layers[f"relu{block}_{position}"] = (f"features.{index}", inputs, outputs)
+            index, inputs = index + 2, outputs  # a ReLU after each convolution
+        index += 1  # the pool
+    return layers
+
+
+LAYERS = _layers(BLOCKS)  # relu1_1, relu1_2, relu2_1, ... relu5_2: the names of features
+LAYERS_16 = _layers(BLOCKS_16)
+
+
+def as_rgb(images: Tensor) -> Tensor:
+    """(N, 1 or 3, H, W) -> (N, 3, H, W): one channel is grey, repeated without a copy. Else raises UserError."""
+    if images.shape[1] not in (1, 3):
+        raise UserError(f"a network of photographs judges images of 1 or 3 channels; these have {images.shape[1]}")
+    return images.expand(-1, 3, -1, -1)
+
+
+class Stack:
+    """A stack as a function of images; its weights take no gradient and belong to no module's state."""
+
+    layers: ClassVar[Layers]
+    published: ClassVar[WeightFile]
+
+    def __init__(self, weights: dict[str, Tensor]) -> None:
+        """`weights` as the published file names them: `features.<n>.weight` (K, C, 3, 3), `features.<n>.bias` (K,)."""
+        self.weights = weights
+
+    def features(self, images: Tensor, names: AbstractSet[str]) -> dict[str, Tensor]:
+        """Images (N, 3 or 1, H, W) in [-1, 1] to the named maps, keys of `layers`, before the next pool; no deeper.
+
+        A map of block b has that block's channels (`BLOCKS`) at H / 2^(b-1) pixels; values outside [-1, 1] are clamped.
+        """
+        images = as_rgb(images)
+        like = images.new_tensor
+        x = (((images + 1) / 2).clamp(0, 1) - like(MEAN).view(3, 1, 1)) / like(STD).view(3, 1, 1)
+        x = x.contiguous(memory_format=torch.channels_last)
+        features: dict[str, Tensor] = {}
+        for name, (key, _, _) in self.layers.items():
+            if len(features) == len(names):
+                break
+            if name.endswith("_1") and name != "relu1_1":
+                x = F.max_pool2d(x, 2)
+            x = self._convolve(x, key).relu_()
+            if name in names:
+                features[name] = x
+        return features
+
+    def _convolve(self, x: Tensor, key: str) -> Tensor:
+        if self.weights[f"{key}.weight"].device != x.device:
+            self.weights = {name: weight.to(x.device) for name, weight in self.weights.items()}
+        weight, bias = (self.weights[f"{key}.{part}"] for part in ("weight", "bias"))
+        # Autocast converts by itself; otherwise the input's precision decides.
+        if x.is_meta or not torch.is_autocast_enabled(x.device.type):  # of the meta device it cannot be asked
+            weight, bias = weight.to(x.dtype), bias.to(x.dtype)
+        return winograd.convolve(x, weight, bias)
+
+
+class VGG19(Stack):
+    """14 of its 16 convolutions: without the last two and the classifier."""
+
+    layers = LAYERS
+    published = _published("VGG19", REPOSITORY)
+
+
+class VGG16(Stack):
+    """All of its 13 convolutions, without the classifier."""
+
+    layers = LAYERS_16
+    published = _published("VGG16", REPOSITORY_16)
+
+
+S = TypeVar("S", bound=Stack)
+
+
+def load(source: str, *, seed: int = 0, sha256: str | None = None) -> VGG19:
+    """VGG19 with the weights of `source`; see `load_stack`."""
+    return load_stack(VGG19, source, seed=seed, sha256=sha256)
+
+
+def load_stack(kind: type[S], source: str, *, seed: int = 0, sha256: str | None = None) -> S:
+    """A stack with the weights of `source`: "random", "hub", or the path of a safetensors file.
+
+    "random" draws normal weights of variance 2 / fan_in (He et al., ICCV 2015) from `seed`, biases 0. "hub" fetches
+    `timm/vgg19.tv_in1k` or `timm/vgg16.tv_in1k` (ImageNet weights); for that and for `sha256` see `WeightFile.locate`.
+    """
+    if source == "random":
+        return kind(_random_weights(kind.layers, seed))
+    return kind(kind.published.read(kind.published.locate(source, sha256), _shapes(kind.layers)))
+
+
+def _random_weights(layers: Layers, seed: int) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    weights = {}
+    for key, inputs, outputs in layers.values():
+        draw = torch.randn(outputs, inputs, 3, 3, generator=generator)
+        weights[f"{key}.weight"] = draw * math.sqrt(2 / (9 * inputs))
+        weights[f"{key}.bias"] = torch.zeros(outputs)
+    return weights
+
+
+def _shapes(layers: Layers) -> dict[str, tuple[int, ...]]:
+    shapes: dict[str, tuple[int, ...]] = {}
+    for key, inputs, outputs in layers.values():
+        shapes |= {f"{key}.weight": (outputs, inputs, 3, 3), f"{key}.bias": (outputs,)}
+    return shapes

@@ -1,0 +1,98 @@
+"""Published weights in safetensors: from a file or from the hub, checked by checksum, names and shapes."""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from models.base.errors import UserError
+
+FILE = "model.safetensors"  # what a repository of the hub calls it
+
+
+@dataclass(frozen=True)
+class WeightFile:
+    """Weights that somebody publishes.
+
+    `what` they are begins every message, and `remedy` ends it: how people get the file. `repository` has them on the
+    hub, as `FILE`; empty where they are not there.
+    """
+
+    what: str
+    remedy: str
+    repository: str = ""
+
+    def locate(self, source: str, sha256: str | None = None) -> Path:
+        """The file that `source` means: its path, or `hub` to fetch it, from HF_ENDPOINT where that is set.
+
+        It is compared with `sha256` where given, one from the hub otherwise with the checksum that the hub states.
+
+        Raises:
+            UserError: no such file, a hub that does not give it, another checksum.
+        """
+        path = self._fetch() if source == "hub" else Path(source)
+        self._require(path)
+        stated = path.resolve().name if source == "hub" else ""  # the hub's cache names a large file by its checksum
+        expected = sha256 or (stated if re.fullmatch("[0-9a-f]{64}", stated) else None)
+        if expected:
+            self._verify(path, expected)
+        return path
+
+    def read(
+        self, path: Path, shapes: Mapping[str, tuple[int, ...]], may_hold: Callable[[str], bool] = lambda _: True
+    ) -> dict[str, Tensor]:
+        """The tensors named in `shapes`, float32, on the CPU.
+
+        `may_hold` says of any other name whether a file of these weights may have it; such tensors are not read.
+
+        Raises:
+            UserError: no safetensors file, a tensor missing or of another shape, one of another network.
+        """
+        self._require(path)
+        try:
+            with safe_open(path, framework="pt") as file:
+                present = set(file.keys())
+                for name, shape in shapes.items():
+                    if name in present and (found := tuple(file.get_slice(name).get_shape())) != shape:
+                        raise self._error(f"{path}: {name} has shape {found}, expected {shape}")
+                if missing := [name for name in shapes if name not in present]:
+                    raise self._error(f"{path} has no tensor {_some(missing)}")
+                if foreign := sorted(name for name in present - shapes.keys() if not may_hold(name)):
+                    raise self._error(f"{path} holds {_some(foreign)}, of another network")
+                return {name: file.get_tensor(name).float() for name in shapes}
+        except SafetensorError as error:
+            raise self._error(f"{path} is no safetensors file ({error})") from error
+
+    def _fetch(self) -> Path:
+        from huggingface_hub import hf_hub_download  # slow to import, and most runs do without
+
+        endpoint = os.environ.get("HF_ENDPOINT")
+        try:
+            return Path(hf_hub_download(self.repository, FILE, endpoint=endpoint))
+        except (OSError, ValueError) as error:
+            where = endpoint or "the hub"
+            raise self._error(f"{self.repository} could not be fetched from {where} ({error})") from error
+
+    def _require(self, path: Path) -> None:
+        if not path.is_file():
+            raise self._error(f"no file {path}")
+
+    def _verify(self, path: Path, expected: str) -> None:
+        with path.open("rb") as handle:
+            found = hashlib.file_digest(handle, "sha256").hexdigest()
+        if found != expected.lower():
+            raise UserError(
+                f"{self.what}: {path} has SHA-256 {found}, expected {expected}; delete it and fetch it again"
+            )
+
+    def _error(self, said: str) -> UserError:
+        return UserError(f"{self.what}: {said}; {self.remedy}")
+
+
+def _some(names: list[str]) -> str:
+    return f"{names[0]!r}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")

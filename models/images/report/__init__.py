@@ -1,0 +1,1 @@
+"""Scores and sheets of images."""

@@ -1,0 +1,105 @@
+"""Features of the images of a dump, for scores that compare two sets of images and not image by image.
+
+Extractors, for images (3 or 1, H, W) in [-1, 1]:
+
+- `random`: the means over the pixels of relu1_2 (64) and relu2_2 (128) of VGG19 with random weights drawn from a seed:
+  192 dimensions, offline. Colours and small patterns; values compare only among themselves.
+- `vgg`: the means over the pixels of relu5_2 of VGG19 with ImageNet's weights, 512 dimensions; images of 16 px or more.
+- `inception`: FID's Inception-v3, 2048 dimensions (see `inception.load`).
+- `saved`: none. What is named are features already, (D,), or maps (D, ...) of which the means over the pixels are taken,
+  saved as `array` by the mode: those of any network of the recipe, or any other that a `Forward` of the mode calls.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.base.errors import UserError
+from models.dump import Dump
+from models.images.networks import inception, vgg
+from models.images.report.scores import stacks
+from models.report.interfaces import Score, Values
+
+RANDOM_LAYERS = ("relu1_2", "relu2_2")  # 64 + 128 dimensions
+DEEP_LAYER = "relu5_2"
+BATCH = 32  # images in memory at a time
+Extract = Callable[[Tensor], Values]  # images (N, C, H, W) to features (N, dimensions)
+Extractor = Literal["random", "vgg", "inception", "saved"]
+
+
+class SetScore(Score):
+    """What the distances between sets have in common: which images, which targets, which features of them.
+
+    `image` names what is judged; for a baseline, `average` names a training mean to judge instead, which then stands for
+    every image, or `image` an input. `weights` is a file, for `vgg` also `hub`; the other extractors take none.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        target: str,
+        extractor: Extractor,
+        image: str | None = None,
+        average: str | None = None,
+        weights: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        if (image is None) == (average is None):
+            raise ValueError("write either image or average")
+        if extractor not in ("random", "vgg", "inception", "saved"):
+            raise ValueError(f"extractor {extractor!r}: write random, vgg, inception or saved")
+        if (extractor in ("vgg", "inception")) != (weights is not None):
+            raise ValueError(
+                f"weights {weights!r}: inception needs the path of a file, vgg that or hub; random and saved take none"
+            )
+        self.mode, self.target, self.image, self.average = mode, target, image, average
+        self.extractor, self.weights, self.seed = extractor, weights, seed
+
+    def extract(self) -> Extract:
+        """Load the network and return its features as a function of images."""
+        if self.extractor == "saved":
+            return lambda features: _vectors(pixel_means(features))
+        if self.extractor == "inception":
+            network = inception.load(str(self.weights))
+            return lambda images: _vectors(network(vgg.as_rgb(images)))
+        if self.extractor == "random":
+            stack = vgg.load("random", seed=self.seed)
+            return lambda images: _vectors(random_features(stack, images))
+        trained = vgg.load(str(self.weights))
+        return lambda images: _vectors(pixel_means(trained.features(images, {DEEP_LAYER})[DEEP_LAYER]))
+
+    def of_average(self, rows: Dump, extract: Extract) -> Values:
+        """The features (1, dimensions) of the training mean."""
+        return extract(torch.from_numpy(rows.average(str(self.average)))[None])
+
+
+def random_features(network: vgg.VGG19, images: Tensor) -> Tensor:
+    """(N, 3 or 1, H, W) in [-1, 1] -> (N, 192): the means over the pixels of the maps in `RANDOM_LAYERS`."""
+    maps = network.features(images, set(RANDOM_LAYERS))
+    return torch.cat([pixel_means(maps[name]) for name in RANDOM_LAYERS], dim=1)
+
+
+def pixel_means(maps: Tensor) -> Tensor:
+    """(N, D, ...) -> (N, D)."""
+    return maps.flatten(2).mean(dim=2) if maps.ndim > 2 else maps
+
+
+@torch.no_grad()
+def batches_of(rows: Dump, name: str, extract: Extract, places: Iterable[int] | None = None) -> Iterator[Values]:
+    """Yield the features (n, dimensions), n <= `BATCH`, of one file of each row, or of each of the rows `places`.
+
+    Raises:
+        UserError: values that are no finite numbers.
+    """
+    for (images,) in stacks(rows, [name], BATCH, places):
+        features = extract(images)
+        if not np.isfinite(features).all():
+            raise UserError(f"{rows.folder}: {name!r} holds images with values that are no finite numbers")
+        yield features
+
+
+def _vectors(features: Tensor) -> Values:
+    return np.asarray(features.double().numpy())

@@ -1,0 +1,120 @@
+"""Perceptual distance of images to their targets: how differently a network of photographs sees them (Zhang et al. 2018).
+
+Of each layer l the maps are scaled to length 1 along their channels, at each pixel; then
+
+    d(x, y) = sum over l of mean over pixels of sum over channels c of w_lc (x_lc - y_lc)^2
+
+(equation 1). The layers are the last of each of VGG's five blocks. LPIPS is this distance with VGG16's ImageNet weights
+and w learned from people's judgements; without those w is 1. With random weights it is a distance of the same form, which
+works offline and compares only with itself. What was computed is the name of the figure: `lpips_vgg16`, `vgg16` or `vgg19`
+(ImageNet's weights, w = 1), `random_vgg16` or `random_vgg19`.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from models.base.errors import UserError
+from models.dump import Dump
+from models.images.networks import vgg
+from models.images.networks.weight_files import WeightFile
+from models.images.report.scores import stacks
+from models.report.interfaces import Bootstrap, Estimate, Score
+
+NETWORKS: dict[str, type[vgg.Stack]] = {"vgg16": vgg.VGG16, "vgg19": vgg.VGG19}
+BATCH = 8  # images in memory at a time, with their maps
+LEAST = 16  # pixels: the fifth block sees one sixteenth
+TINY = 1e-10  # added to a length that may be 0, as LPIPS does
+REMEDY = (
+    "give `linear` the path of LPIPS' weights for VGG in safetensors. They are published as lpips/weights/v0.1/vgg.pth at "
+    "https://github.com/richzhang/PerceptualSimilarity; once, where that file lies, run\n"
+    '  python -c "import torch, safetensors.torch as s; '
+    "s.save_file(torch.load('vgg.pth', weights_only=True), 'lpips_vgg.safetensors')\""
+)
+LINEAR = WeightFile("LPIPS' linear weights", REMEDY)
+
+
+def last_layers(network: type[vgg.Stack]) -> list[str]:
+    """The last layer of each block: relu1_2, relu2_2, relu3_3, relu4_3, relu5_3 of VGG16."""
+    return list({name.partition("_")[0]: name for name in network.layers}.values())
+
+
+def unit_length(maps: Tensor) -> Tensor:
+    """(N, C, H, W) -> the same, of length 1 (or 0) along C."""
+    return maps / (maps.square().sum(dim=1, keepdim=True).sqrt() + TINY)
+
+
+def perceptual_distance(image: Sequence[Tensor], target: Sequence[Tensor], weights: Sequence[Tensor]) -> Tensor:
+    """Maps (N, C_l, H_l, W_l) of each layer and their weights (C_l,) -> (N,)."""
+    distance = image[0].new_zeros(len(image[0]))
+    for ours, theirs, weight in zip(image, target, weights, strict=True):
+        difference = (unit_length(ours) - unit_length(theirs)).square()
+        distance = distance + torch.einsum("nchw,c->nhw", difference, weight).mean(dim=(1, 2))
+    return distance
+
+
+class PerceptualDistance(Score):
+    """Perceptual distance of a mode's images to their targets, with bootstrap intervals; 0 for equal images.
+
+    `image` names what is judged; for a baseline, `average` names a training mean to judge instead, or `image` an input
+    (anything saved under `evaluate.inputs`). `source`, `seed` and `sha256` say where the network's weights come from: see
+    `vgg.load_stack`. `linear` is the safetensors file of LPIPS' weights, for VGG16. Images have 16 px or more.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        target: str,
+        source: str,
+        image: str | None = None,
+        average: str | None = None,
+        network: Literal["vgg16", "vgg19"] = "vgg16",
+        linear: str | None = None,
+        seed: int = 0,
+        sha256: str | None = None,
+    ) -> None:
+        if (image is None) == (average is None):
+            raise ValueError("write either image or average")
+        if network not in NETWORKS:
+            raise ValueError(f"network {network!r}: write vgg16 or vgg19")
+        if linear is not None and (network != "vgg16" or source == "random"):
+            raise ValueError(f"linear {linear!r}: LPIPS' weights belong to vgg16 with ImageNet's; leave it out")
+        self.mode, self.target, self.image, self.average = mode, target, image, average
+        self.source, self.network, self.linear = source, network, linear
+        self.seed, self.sha256 = seed, sha256
+
+    @torch.no_grad()
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        rows = dump.mode(self.mode)
+        stack = vgg.load_stack(NETWORKS[self.network], self.source, seed=self.seed, sha256=self.sha256)
+        layers, weights = last_layers(type(stack)), self._weights(type(stack))
+        names = [name for name in (self.target, self.image) if name is not None]
+        found = []
+        for target, *images in stacks(rows, names, BATCH):
+            image = images[0] if images else torch.from_numpy(rows.average(str(self.average))).expand_as(target)
+            self._check(rows, image, target)
+            ours, theirs = (stack.features(x, set(layers)) for x in (image, target))
+            found.append(
+                perceptual_distance([ours[n] for n in layers], [theirs[n] for n in layers], weights).double().numpy()
+            )
+        kind = "lpips_" if self.linear else "random_" if self.source == "random" else ""
+        return {f"{kind}{self.network}": bootstrap.estimate(np.concatenate(found)), "images": len(rows)}
+
+    def _weights(self, network: type[vgg.Stack]) -> list[Tensor]:
+        channels = [network.layers[name][2] for name in last_layers(network)]
+        if self.linear is None:
+            return [torch.ones(count) for count in channels]
+        shapes = {f"lin{place}.model.1.weight": (1, count, 1, 1) for place, count in enumerate(channels)}
+        return [weight.flatten() for weight in LINEAR.read(Path(self.linear), shapes).values()]
+
+    def _check(self, rows: Dump, image: Tensor, target: Tensor) -> None:
+        (height, width), other = target.shape[-2:], image.shape[-2:]
+        if (height, width) != other or min(other) < LEAST:
+            raise UserError(
+                f"{rows.folder}: mode {self.mode!r}: images and targets of one size, {LEAST} px or more, are needed; "
+                f"there are {other[0]} x {other[1]} and {height} x {width}"
+            )

@@ -1,0 +1,18 @@
+"""What people watch during a training. It writes `runs/<recipe>/live`, which DVC does not track, and changes no result."""
+
+from models.interfaces import Listener
+from models.recipe.schema import Recipe
+
+
+def listeners(recipe: Recipe) -> list[Listener]:
+    """Return the listeners that `runtime` asks for."""
+    chosen: list[Listener] = []
+    if recipe.runtime.samples:
+        from models.live.samples import SampleSheets  # loads OpenCV
+
+        chosen.append(SampleSheets())
+    if recipe.runtime.scores:
+        from models.live.scores import OnlineScores  # loads all of evaluation
+
+        chosen.append(OnlineScores(recipe))
+    return chosen

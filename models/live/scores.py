@@ -1,0 +1,157 @@
+"""Scores during a training: figures of the networks as they are now, by the code that eval-dump and metrics run.
+
+The modes of `evaluate` that the asked `metrics.scores` read run over a part of the validation split, with the averaged
+weights where there are such, into a temporary dump, and the scores judge it. `evaluate`, `metrics` and `runtime.scores` are
+sections that the train stage does not track, so nothing that it tracks may depend on what happens here: neither the
+weights nor the history know of it, and the generators of random numbers go on as if it had not been. That is why the
+figures lie in `live/`, and why a score that cannot be computed is a warning and no end of the training.
+"""
+
+import csv
+import inspect
+import io
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from models.base.distributed import raise_on_all_ranks
+from models.base.errors import UserError
+from models.base.files import write_text
+from models.dump import Dump
+from models.evaluation.evaluate import Evaluation
+from models.interfaces import Listener
+from models.recipe.schema import Declaration, Evaluate, Recipe
+from models.report.interfaces import Score
+from models.report.metrics import build_scores, compute_metrics, flattened
+
+
+class OnlineScores(Listener):
+    """The scores that `runtime.scores` names, of networks that are being trained.
+
+    Metrics go to the live log and the trackers as `score.<score>.<metric>`, and one row an evaluation into
+    `<live>/scores.csv`: `step`, `<score>.<metric>`. All ranks write the dump into `<live>/scored`; then rank 0 alone
+    judges it, and the others wait, no longer than a collective may take.
+
+    Args:
+        recipe: has `runtime.scores`.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        settings = recipe.runtime.scores
+        assert settings is not None
+        self.every, self.limit = settings.every, settings.limit
+        scores = build_scores(recipe)
+        self.scores = {name: scores[name] for name in settings.names}
+        quiet = recipe.runtime.model_copy(update={"progress": False, "workers": 0})
+        declared = [recipe.metrics.scores[name] for name in settings.names]
+        read = part_read(recipe.evaluate, self.scores.values(), declared)
+        self.recipe = recipe.model_copy(update={"evaluate": read, "runtime": quiet})
+        self.evaluation: Evaluation | None = None  # built when first needed
+
+    def on_start(self, training: Any) -> None:
+        """Cut off the rows of iterations that this training takes again."""
+        live = training.run / "live"
+        self.table, self.folder = live / "scores.csv", live / "scored"
+        self.networks, self.data = training.networks.ema, training.loaders.validation_data
+        self.accelerator, self.reporter = training.accelerator, training.reporter
+        if self.accelerator.is_main_process:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            if self.table.is_file():
+                self._write([row for row in self._rows() if int(row["step"]) <= training.iteration])
+
+    def on_iteration(self, training: Any, evaluated: bool) -> None:
+        """Score the networks where it is time to."""
+        due = training.iteration % self.every == 0 or training.iteration == training.last if self.every else evaluated
+        if due:
+            self.score(training.iteration)
+
+    def score(self, iteration: int) -> None:
+        """Score the networks as they are after `iteration` iterations; every rank calls it."""
+        metrics = self._metrics(iteration)
+        if metrics:
+            self.reporter.record({"step": iteration, **{f"score.{n}": value for n, value in metrics.items()}})
+            self.reporter.track(iteration, metrics, "score")
+            rows = [row for row in self._rows() if int(row["step"]) < iteration]  # training may have rolled back
+            self._write([*rows, {"step": iteration, **metrics}])
+        self.accelerator.wait_for_everyone()
+
+    def _metrics(self, iteration: int) -> dict[str, float]:
+        """Return what the scores say, to the main process; to others, nothing."""
+        metrics: dict[str, float] = {}
+        try:
+            self._dump()
+        except UserError as error:
+            self._warn(iteration, error)
+            return metrics
+        if not self.accelerator.is_main_process:
+            return metrics
+        dump = Dump(self.folder)
+        for name, score in self.scores.items():
+            try:
+                metrics |= flattened(compute_metrics(self.recipe, dump, {name: score}))
+            except UserError as error:
+                self._warn(iteration, error)
+        self._clear()
+        return metrics
+
+    def _warn(self, iteration: int, error: UserError) -> None:
+        self.reporter.say(f"warning: runtime.scores at step {iteration}: {error}")
+
+    def _dump(self) -> None:
+        if self.accelerator.is_main_process:
+            self._clear()
+        with raise_on_all_ranks():
+            self.evaluation = self.evaluation or Evaluation(
+                self.recipe, self.networks, self.folder, self.accelerator, data=self.data, limit=self.limit
+            )
+        self.evaluation.write()
+
+    def _clear(self) -> None:
+        """Remove the dump; averages over training examples, which no weights change, stay for the next one."""
+        for path in self.folder.iterdir() if self.folder.is_dir() else ():
+            if path.is_file():
+                path.unlink()
+            elif path.name != "averages":
+                shutil.rmtree(path)
+
+    def _rows(self) -> list[dict[str, Any]]:
+        if not self.table.is_file():
+            return []
+        with self.table.open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def _write(self, rows: list[dict[str, Any]]) -> None:
+        buffer = io.StringIO()
+        columns = dict.fromkeys(["step", *(column for row in rows for column in row)])
+        writer = csv.DictWriter(buffer, list(columns), lineterminator="\n", restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+        write_text(self.table, buffer.getvalue())
+
+
+def part_read(evaluate: Evaluate, scores: Iterable[Score], declared: Iterable[Declaration]) -> Evaluate:
+    """Return the part of `evaluate` that scores read: the modes, grids and averages that their arguments name.
+
+    Defaults count as arguments. Where a score names neither a mode nor a grid, all modes are read.
+    """
+    words: list[set[str]] = []
+    for score, entry in zip(scores, declared, strict=True):
+        parameters = {name.rstrip("_"): p.default for name, p in inspect.signature(type(score)).parameters.items()}
+        words.append(set(_texts(parameters | entry.arguments)))
+    named = set[str]().union(*words)
+    everything = any(not found & (evaluate.modes.keys() | evaluate.grids.keys()) for found in words)
+    modes = {name: mode for name, mode in evaluate.modes.items() if everything or name in named}
+    grids = {name: grid for name, grid in evaluate.grids.items() if name in named}
+    averages = {name: average for name, average in evaluate.averages.items() if name in named}
+    return evaluate.model_copy(update={"modes": modes or evaluate.modes, "grids": grids, "averages": averages})
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for part in value.values():
+            yield from _texts(part)
+    elif isinstance(value, (list, tuple)):
+        for part in value:
+            yield from _texts(part)

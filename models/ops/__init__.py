@@ -1,0 +1,1 @@
+"""The injector library: what a recipe names without a dot under `injectors`."""

@@ -1,0 +1,318 @@
+"""Tensors from tensors: arithmetic, noise, and the arrangement of batches."""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from models.base.distributed import current_shard, whole_batch
+from models.interfaces import Injector, Networks, Operation, Schedule, State, added_once, detach, number
+
+
+class Detach(Injector):
+    """Adds what it reads without its history: no gradient reaches what made it.
+
+    Args:
+        names: name read -> name added; a tensor, or lists, tuples and dictionaries of tensors.
+        requires_grad: make the results (then tensors) leaves that gradients can be taken at: R1 at real images.
+    """
+
+    def __init__(self, names: dict[str, str], requires_grad: bool = False) -> None:
+        if not names:
+            raise ValueError("names: at least one is needed")
+        self.requires_grad = requires_grad
+        self.reads, self.adds = tuple(names), added_once(list(names.values()))
+
+    def __call__(self, state: State, networks: Networks, step: int) -> None:
+        for read, added in zip(self.reads, self.adds, strict=True):
+            value = detach(state[read])
+            state.add(added, value.requires_grad_() if self.requires_grad else value)
+
+
+class _Filled(Operation):
+    """A new tensor with the batch size, device and type of another; float32 where that holds no fractions."""
+
+    def __init__(self, output: str, like: str, shape: tuple[int, ...] | None) -> None:
+        super().__init__([like], [output])
+        if shape is not None and any(size < 1 for size in shape):
+            raise ValueError(f"shape {list(shape)}: sizes of 1 or more are needed")
+        self.shape = shape
+
+    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
+        like = tensors[0]
+        dtype = like.dtype if like.is_floating_point() else torch.float32
+        shape = like.shape if self.shape is None else (len(like), *self.shape)
+        return [self.fill(torch.empty(shape, dtype=dtype, device=like.device), step)]
+
+    def fill(self, tensor: Tensor, step: int) -> Tensor:
+        raise TypeError(f"{type(self).__name__} fills nothing")
+
+
+class Constant(_Filled):
+    """Adds a tensor that is `value` everywhere.
+
+    Args:
+        output: name of the tensor.
+        like: name that gives the batch size N, the device and, without `shape`, the shape.
+        value: a number or a schedule.
+        shape: sizes after N; `[]` gives (N,).
+    """
+
+    def __init__(self, output: str, like: str, value: Schedule | float, shape: tuple[int, ...] | None = None) -> None:
+        super().__init__(output, like, shape)
+        self.value = value
+
+    def fill(self, tensor: Tensor, step: int) -> Tensor:
+        return tensor.fill_(number(self.value, step))
+
+
+class Noise(_Filled):
+    """Adds independent random numbers: `scale` times N(0, 1) (normal) or U(-1, 1) (uniform).
+
+    Args:
+        output: name of the tensor.
+        like: name that gives the batch size N, the device and, without `shape`, the shape.
+        distribution: normal or uniform.
+        scale: 0 or more, a number or a schedule.
+        shape: sizes after N; `[]` gives (N,).
+    """
+
+    def __init__(
+        self,
+        output: str,
+        like: str,
+        distribution: Literal["normal", "uniform"] = "normal",
+        scale: Schedule | float = 1.0,
+        shape: tuple[int, ...] | None = None,
+    ) -> None:
+        super().__init__(output, like, shape)
+        if not isinstance(scale, Schedule) and not 0 <= scale < math.inf:
+            raise ValueError(f"scale {scale}: 0 or more is needed")
+        self.distribution, self.scale = distribution, scale
+
+    def fill(self, tensor: Tensor, step: int) -> Tensor:
+        drawn = tensor.normal_() if self.distribution == "normal" else tensor.uniform_(-1, 1)
+        return drawn.mul_(number(self.scale, step))
+
+
+class Sum(Operation):
+    """Adds `constant + sum of weight x tensor`: differences, residuals, noisy images, units changed.
+
+    Args:
+        output: name of the sum.
+        terms: name -> weight, a number or a schedule; of one number of dimensions, sizes of 1 are repeated.
+        constant: a number or a schedule.
+    """
+
+    def __init__(self, output: str, terms: dict[str, Schedule | float], constant: Schedule | float = 0.0) -> None:
+        if not terms:
+            raise ValueError("terms: at least one is needed")
+        super().__init__(list(terms), [output])
+        self.weights, self.constant = list(terms.values()), constant
+
+    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
+        _one_rank(tensors)
+        products = [number(w, step) * tensor for w, tensor in zip(self.weights, tensors, strict=True)]
+        total = products[0]
+        for product in products[1:]:
+            total = total + product
+        constant = number(self.constant, step)
+        return [total + constant if constant else total]
+
+
+class Multiply(Operation):
+    """Adds the elementwise product of tensors, times `scale`: masks, squares (a name twice), noise of given strength.
+
+    Args:
+        output: name of the product.
+        factors: names of two or more tensors of one number of dimensions; sizes of 1 are repeated.
+        scale: a number or a schedule.
+    """
+
+    def __init__(self, output: str, factors: list[str], scale: Schedule | float = 1.0) -> None:
+        if len(factors) < 2:
+            raise ValueError(f"factors {factors}: two or more are needed (Sum weighs one)")
+        super().__init__(factors, [output])
+        self.scale = scale
+
+    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
+        _one_rank(tensors)
+        product = tensors[0]
+        for tensor in tensors[1:]:
+            product = product * tensor
+        scale = number(self.scale, step)
+        return [product if scale == 1 else product * scale]
+
+
+class Interpolate(Operation):
+    """Adds points between `a` and `b`, `u a + (1 - u) b`, that gradients can be taken at.
+
+    For gradient penalties, u is drawn from U(0, 1) for each instance (Gulrajani et al. 2017, algorithm 1, lines 4 to
+    6). The points' own history is cut off; `Sum` mixes with gradients.
+
+    Args:
+        a: name of a tensor (N, ...).
+        b: name of another of the same shape.
+        output: name of the points, (N, ...).
+        share: u, a number in [0, 1] or a schedule; left out, random.
+    """
+
+    def __init__(self, a: str, b: str, output: str, share: Schedule | float | None = None) -> None:
+        super().__init__([a, b], [output])
+        if isinstance(share, (int, float)) and not 0 <= share <= 1:
+            raise ValueError(f"share {share}: a number from 0 to 1 is needed")
+        self.share = share
+
+    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
+        a, b = (tensor.detach() for tensor in tensors)
+        if a.shape != b.shape:
+            raise ValueError("one shape is needed")
+        if self.share is None:
+            drawn = torch.rand(len(a), *(1,) * (a.ndim - 1), dtype=a.dtype, device=a.device)
+            return [torch.lerp(b, a, drawn).requires_grad_()]
+        return [torch.lerp(b, a, number(self.share, step)).requires_grad_()]
+
+
+class Clamp(Operation):
+    """Adds each tensor with its values held between `low` and `high`; no gradient where they were outside.
+
+    Args:
+        names: name read -> name added.
+        low: least value; none where left out.
+        high: largest value; none where left out.
+    """
+
+    def __init__(self, names: dict[str, str], low: float | None = None, high: float | None = None) -> None:
+        super().__init__(list(names), list(names.values()))
+        if (low is None and high is None) or (low is not None and high is not None and low >= high):
+            raise ValueError(f"low {low}, high {high}: one of them, or low < high is needed")
+        self.low, self.high = low, high
+
+    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
+        return [tensor.clamp(self.low, self.high) for tensor in tensors]
+
+
+def _one_rank(tensors: list[Tensor]) -> None:
+    """Different numbers of dimensions would be matched from the last on: instances with columns."""
+    if len({tensor.ndim for tensor in tensors}) > 1:
+        raise ValueError("one number of dimensions is needed")
+
+
+class Concatenate(Operation):
+    """Adds tensors joined along a dimension that they have; the other sizes are the same.
+
+    Args:
+        output: name of the result.
+        inputs: names in their order.
+        dim: the dimension; 1 are the channels, 0 the instances.
+    """
+
+    def __init__(self, output: str, inputs: list[str], dim: int = 1) -> None:
+        super().__init__(inputs, [output])
+        self.dim = dim
+
+    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
+        return [torch.cat(tensors, self.dim)]
+
+
+class Stack(Operation):
+    """Adds tensors of one shape (N, ...) joined along a new dimension.
+
+    Args:
+        output: name of the result, (N, inputs, ...) for dim 1.
+        inputs: names in their order.
+        dim: where the new dimension stands; not 0, where the instances are.
+    """
+
+    def __init__(self, output: str, inputs: list[str], dim: int = 1) -> None:
+        super().__init__(inputs, [output])
+        self.dim = _inner(dim)
+
+    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
+        return [torch.stack(tensors, self.dim)]
+
+
+class Select(Operation):
+    """Adds a part of each tensor along a dimension: one place, places in an order, or a range of places.
+
+    Args:
+        names: name read -> name added.
+        dim: the dimension.
+        index: one place, and the dimension goes (not for 0, the instances); or a list, and it stays. Negative: from the end.
+        start: first place of a range, instead of `index`.
+        stop: the place after its last.
+    """
+
+    def __init__(
+        self,
+        names: dict[str, str],
+        dim: int,
+        index: int | list[int] | None = None,
+        start: int | None = None,
+        stop: int | None = None,
+    ) -> None:
+        super().__init__(list(names), list(names.values()))
+        if (index is None) == (start is None and stop is None) or index == []:
+            raise ValueError(f"index {index}, start {start}, stop {stop}: write index, or start or stop or both")
+        self.dim = _inner(dim) if isinstance(index, int) else dim
+        self.index, self.range = index, slice(start, stop)
+
+    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
+        return [self._part(tensor) for tensor in tensors]
+
+    def _part(self, tensor: Tensor) -> Tensor:
+        if isinstance(self.index, int):
+            return tensor.select(self.dim, self.index)
+        if self.index is not None:
+            return torch.stack([tensor.select(self.dim, place) for place in self.index], self.dim)
+        start, stop, _ = self.range.indices(tensor.shape[self.dim])
+        if stop <= start:
+            raise ValueError(f"dimension {self.dim} has nothing from {self.range.start} to {self.range.stop}")
+        return tensor.narrow(self.dim, start, stop - start)
+
+
+class Choose(Operation):
+    """Adds, for each instance, that of one of several tensors, picked at random with equal chances.
+
+    Args:
+        inputs: names of two or more tensors of one shape (N, ...).
+        output: name of the mixture, (N, ...).
+        index: name of which one it was, int64 (N,), its place among `inputs`.
+    """
+
+    def __init__(self, inputs: list[str], output: str, index: str) -> None:
+        if len(inputs) < 2:
+            raise ValueError(f"inputs {inputs}: two or more are needed")
+        super().__init__(inputs, [output, index])
+
+    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
+        instances = torch.arange(len(tensors[0]), device=tensors[0].device)
+        index = torch.randint(len(tensors), (len(instances),), device="cpu").to(instances.device)
+        return [torch.stack(tensors)[index, instances], index]
+
+
+class Roll(Operation):
+    """Adds each tensor with its instances moved on: instance i becomes that of i - `by`. Makes pairs that do not match.
+
+    Args:
+        names: name read -> name added.
+        by: how far; a batch of no more instances than that has pairs that match again.
+    """
+
+    def __init__(self, names: dict[str, str], by: int = 1) -> None:
+        super().__init__(list(names), list(names.values()))
+        if by == 0:
+            raise ValueError("by 0: another number is needed")
+        self.by = by
+
+    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
+        shard = current_shard()
+        whole = [whole_batch(tensor).roll(self.by, 0) for tensor in tensors]
+        return [tensor if shard is None else tensor[shard.of] for tensor in whole]
+
+
+def _inner(dim: int) -> int:
+    if dim == 0:
+        raise ValueError("dim 0: the instances; another dimension is needed")
+    return dim

@@ -1,0 +1,1 @@
+"""Datasets of people, their pairs, stick figures and placement."""

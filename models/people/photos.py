@@ -1,0 +1,178 @@
+"""Persons in photos, each a pose and an appearance, from joints that a pose network found or somebody annotated."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.formats.coco import KEYPOINTS, person_category, read_head, read_records
+from models.base.errors import UserError
+from models.interfaces import Example
+from models.people.data.crops import square
+from models.people.data.pairs import channels_first
+from models.people.data.persons import Texts, decode_mask, is_usable
+from models.people.data.stickman import coco_to_openpose18, draw_stickman
+from models.prediction.inputs import Photo, PhotoExamples
+
+PERSON = 1
+
+
+class PersonPhotos(PhotoExamples):
+    """Square crops of the persons in photos, as `people.PersonPairs` shows those of a prepared dataset.
+
+    Who is in a photo stands in `<name>.people.json`, COCO results in pixels of the photo, as `tools.predict` writes them
+    for a pose recipe: in the folder `people`, below the names that it gives to the same inputs, or without it beside the
+    photo. Instead, `annotations` names a COCO file, whose `file_name` is how a photo's path ends.
+
+    A found box encloses joints, not the outline of the body: `padding` of its longer side is added on each side. Used are
+    persons with at least `min_score` (of annotated ones it is 1), `min_keypoints` joints of a confidence of at least
+    `min_confidence` (an annotated joint has 1 or 2), and a box at least `min_height` pixels high. `background` in [-1, 1]
+    replaces what lies outside of the annotated mask, or of the box where there is none; None keeps it.
+
+    An example has, with P = `image_size`: `pose`, `target` and `appearance`, which are the same, float32 `(3, P, P)` RGB
+    in [-1, 1]; `mask` float32 `(1, P, P)` in [0, 1]; `name`, the photo's and, behind a hyphen, the person's number from 1.
+
+    Raises ValueError for arguments out of range, UserError for annotations that cannot be read.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("pose", "appearance", "target", "mask", "name")
+
+    def __init__(
+        self,
+        *,
+        image_size: int,
+        margin: float,
+        min_keypoints: int,
+        min_height: int,
+        background: float | None,
+        min_confidence: float = 0.0,
+        min_score: float = 0.0,
+        padding: float = 0.0,
+        people: str | None = None,
+        annotations: str | None = None,
+    ) -> None:
+        if image_size < 1:
+            raise ValueError(f"image_size {image_size}: a whole number from 1 is needed")
+        if not 0 <= margin < 10:
+            raise ValueError(f"margin {margin}: a number from 0 to 10 is needed")
+        if not 0 <= padding < 10:
+            raise ValueError(f"padding {padding}: a number from 0 to 10 is needed")
+        if background is not None and not -1 <= background <= 1:
+            raise ValueError(f"background {background}: a number from -1 to 1 is needed, or null")
+        if people is not None and annotations is not None:
+            raise ValueError(f"people {people!r} and annotations {annotations!r}: one of them is needed")
+        self.image_size, self.margin, self.background = image_size, margin, background
+        self.min_keypoints, self.min_height = min_keypoints, min_height
+        self.min_confidence, self.min_score, self.padding = min_confidence, min_score, padding
+        self.people = None if people is None else Path(people)
+        self.annotations = None if annotations is None else _Annotations(Path(annotations))
+
+    def examples(self, photo: Photo) -> list[Example]:
+        """The usable persons of the photo, in the order of the records; possibly none."""
+        pixels = photo.pixels()
+        if self.annotations is None:
+            records, person = self._found(photo), PERSON
+        else:
+            records, person = self.annotations.of(photo.path, pixels.shape[:2]), self.annotations.person
+        examples: list[Example] = []
+        for record in records:
+            joints = np.array(record.get("keypoints") or np.zeros(3 * len(KEYPOINTS)), dtype=np.float64).reshape(-1, 3)
+            joints[joints[:, 2] < self.min_confidence] = 0.0
+            record = {**record, "keypoints": joints.ravel().tolist()}
+            if record.get("score", 1.0) < self.min_score:
+                continue
+            if is_usable(record, person=person, min_keypoints=self.min_keypoints, min_height=self.min_height):
+                name = f"{photo.name}-{len(examples) + 1}"
+                examples.append({**self._views(pixels, record, joints), "name": name})
+        return examples
+
+    def _found(self, photo: Photo) -> list[dict[str, Any]]:
+        if self.people is not None:
+            path = self.people / f"{photo.name}.people.json"
+        else:
+            stem = photo.path.stem if photo.frame is None else Path(photo.name).name
+            path = photo.path.with_name(f"{stem}.people.json")
+        try:
+            records = json.loads(path.read_text(encoding="utf-8"))
+            for record in records:
+                sizes = len(record["keypoints"]), len(record["bbox"])
+                if sizes != (3 * len(KEYPOINTS), 4) or not isinstance(record["category_id"], int):
+                    raise ValueError(
+                        f"category_id, keypoints and bbox: 1, {3 * len(KEYPOINTS)} and 4 numbers are needed"
+                    )
+                record["bbox"] = _padded(record["bbox"], self.padding)
+        except OSError as error:
+            raise UserError(
+                f"{photo.path}: {path}: {error.strerror}; predict with a pose recipe first, and name its --output in "
+                "predict.data.people"
+            ) from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise UserError(f"{photo.path}: {path}: no COCO results of people: {error}") from None
+        found: list[dict[str, Any]] = records
+        return found
+
+    def _views(
+        self, pixels: NDArray[np.uint8], record: Mapping[str, Any], joints: NDArray[np.float64]
+    ) -> dict[str, NDArray[np.float32]]:
+        height, width = pixels.shape[:2]
+        box = np.array(record["bbox"], dtype=np.float64)
+        crop = square(box, self.margin, self.image_size)
+        inside = crop.inside(height, width)
+        mask = decode_mask(record.get("segmentation"), height, width)
+        if mask is None:
+            mask = np.zeros((height, width), dtype=np.uint8)
+            left, top, right, bottom = np.maximum(np.rint([*box[:2], *(box[:2] + box[2:])]), 0).astype(int)
+            mask[top:bottom, left:right] = 1
+        person = np.ascontiguousarray(mask[inside])
+        picture = pixels[inside] * np.float32(2 / 255) - 1
+        fill, shown = (0.0, None) if self.background is None else (self.background, person)
+        image = np.clip(channels_first(crop.resized(picture, height, width, fill, shown)), -1, 1)
+        stickman = draw_stickman(coco_to_openpose18(crop.joints(joints)), self.image_size)
+        return {
+            "pose": channels_first(stickman.astype(np.float32) / 127.5 - 1),
+            "target": image,
+            "appearance": image,
+            "mask": np.clip(crop.resized(person.astype(np.float32), height, width, fill=0.0), 0, 1)[None],
+        }
+
+
+def _padded(box: list[float], padding: float) -> list[float]:
+    x, y, width, height = box
+    more = padding * max(width, height)
+    return [x - more, y - more, width + 2 * more, height + 2 * more]
+
+
+class _Annotations:
+    """A COCO file, held as one block of text, by image."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.person = person_category(path, read_head(path)[0]["categories"])
+        self._images: dict[str, list[dict[str, Any]]] = {}  # by the last part of the file name
+        for image in read_records(path, "images"):
+            self._images.setdefault(Path(image["file_name"]).name, []).append(image)
+        self._records, self._places = Texts(), dict[int, list[int]]()
+        for record in read_records(path, "annotations"):
+            if record["category_id"] == self.person:
+                self._places.setdefault(record["image_id"], []).append(len(self._records))
+                self._records.append(json.dumps(record))
+
+    def of(self, photo: Path, size: tuple[int, ...]) -> list[dict[str, Any]]:
+        """The persons in a photo of `size` (height, width)."""
+        parts = photo.resolve().parts
+        named = self._images.get(photo.name, [])
+        images = [
+            image for image in named if parts[-len(Path(image["file_name"]).parts) :] == Path(image["file_name"]).parts
+        ]
+        if len(images) != 1:
+            found = "no image has" if not images else f"{len(images)} images have"
+            raise UserError(f"{photo}: {self.path}: {found} a file_name with which this path ends")
+        image = images[0]
+        if size != (image["height"], image["width"]):
+            raise UserError(
+                f"{photo}: is {size[1]} x {size[0]} pixels, upright, but {self.path} says {image['width']} x {image['height']}"
+            )
+        return [json.loads(self._records[place]) for place in self._places.get(image["id"], ())]

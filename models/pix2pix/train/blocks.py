@@ -1,0 +1,155 @@
+"""What both networks are built of: convolutions, norms, the U-Net's blocks, initialisation."""
+
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.pix2pix.train.convolutions import convolve, convolve_transposed
+
+Normalisation = Literal["instance", "batch", "none"]
+Initialisation = Literal["normal", "default"]
+Upsampling = Literal["transposed", "bilinear"]
+Position = Literal["after_activation", "before_activation"]
+
+
+class Convolution(nn.Conv2d):
+    """4 x 4 convolution, padded by one reflected pixel: (N, a, H, W) -> (N, b, H/2, W/2), or H - 1, W - 1 for stride 1."""
+
+    def __init__(self, inputs: int, outputs: int, *, stride: int = 2, bias: bool) -> None:
+        super().__init__(inputs, outputs, 4, stride, padding=1, padding_mode="reflect", bias=bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return convolve(x, self.weight, self.bias, self.stride[0])
+
+
+class TransposedConvolution(nn.ConvTranspose2d):
+    """4 x 4 transposed convolution of stride 2: (N, a, H, W) -> (N, b, 2H, 2W)."""
+
+    def __init__(self, inputs: int, outputs: int, *, bias: bool) -> None:
+        super().__init__(inputs, outputs, 4, stride=2, padding=1, bias=bias)
+
+    def forward(self, x: Tensor, output_size: list[int] | None = None) -> Tensor:
+        return convolve_transposed(x, self.weight, self.bias)
+
+
+class ResizeConvolution(nn.Conv2d):
+    """Bilinear enlargement, then a 3 x 3 convolution with reflected border: (N, a, H, W) -> (N, b, 2H, 2W); no checkerboard.
+
+    Always with bias, as the reference has it.
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__(inputs, outputs, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        large = F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=False)
+        return super().forward(F.pad(large, (1, 1, 1, 1), mode="reflect"))
+
+
+class Dropout(nn.Module):
+    """Zeroes elements with probability `p` and scales the others by 1 / (1 - p), where the call says so."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, x: Tensor, active: bool) -> Tensor:
+        return F.dropout(x, self.p, active)
+
+
+def normalise(kind: Normalisation, channels: int) -> nn.Module:
+    """Return the norm of that many channels: `instance` has no parameters and no running statistics, `batch` both.
+
+    Instance norm is written as group norm with a channel a group: the same numbers, and three times as fast on CPUs.
+    """
+    if kind == "instance":
+        return nn.GroupNorm(channels, channels, affine=False)
+    return nn.BatchNorm2d(channels) if kind == "batch" else nn.Identity()
+
+
+class Block(nn.Module):
+    """One level of the U-Net, half (`down`) or twice (`up`) the size: convolution, norm, activation, dropout.
+
+    `before_activation` drops between norm and activation, where the paper has it. Without norm there is a bias.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        outputs: int,
+        *,
+        direction: Literal["down", "up"],
+        upsampling: Upsampling,
+        norm: Normalisation,
+        activation: nn.Module,
+        dropout: float = 0.0,
+        dropout_position: Position = "after_activation",
+    ) -> None:
+        super().__init__()
+        bias = norm == "none"
+        self.convolution: nn.Module
+        if direction == "down":
+            self.convolution = Convolution(inputs, outputs, bias=bias)
+        elif upsampling == "transposed":
+            self.convolution = TransposedConvolution(inputs, outputs, bias=bias)
+        else:
+            self.convolution = ResizeConvolution(inputs, outputs)
+        self.norm = normalise(norm, outputs)
+        self.activation = activation
+        self.dropout = Dropout(dropout)
+        self.early = dropout_position == "before_activation"
+
+    def forward(self, x: Tensor, drop: bool) -> Tensor:
+        y = self.norm(self.convolution(x))
+        y = self.dropout(y, drop and self.early)
+        return self.dropout(self.join(y, x), drop and not self.early)
+
+    def join(self, y: Tensor, x: Tensor) -> Tensor:
+        """Return the block's result from the normed convolution `y` of `x`."""
+        return self.activation(y)
+
+
+class ResidualBlock(Block):
+    """A block plus a shortcut, `act(norm(conv(x))) + relu(shortcut(x))`, with a 1 x 1 convolution of stride 2 as shortcut.
+
+    Up, the shortcut reaches the even rows and columns only; the other pixels get relu(bias). Where an up block keeps its
+    width, the shortcut is the enlarged input. Under tanh, the output block's, the sum goes through the activation, so
+    that images stay in [-1, 1].
+    """
+
+    def __init__(
+        self, inputs: int, outputs: int, *, direction: Literal["down", "up"],
+        upsampling: Upsampling, norm: Normalisation, activation: nn.Module,
+        dropout: float = 0.0, dropout_position: Position = "after_activation",
+    ) -> None:  # fmt: skip
+        super().__init__(
+            inputs, outputs, direction=direction, upsampling=upsampling, norm=norm, activation=activation,
+            dropout=dropout, dropout_position=dropout_position,
+        )  # fmt: skip
+        self.shortcut: nn.Module
+        if direction == "down":
+            self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride=2), nn.ReLU())
+        elif inputs != outputs:
+            enlarge = nn.ConvTranspose2d(inputs, outputs, 1, stride=2, output_padding=1)
+            self.shortcut = nn.Sequential(enlarge, nn.ReLU())
+        else:
+            self.shortcut = nn.Upsample(scale_factor=2, mode="nearest")
+
+    def join(self, y: Tensor, x: Tensor) -> Tensor:
+        if isinstance(self.activation, nn.Tanh):
+            return self.activation(y + self.shortcut(x))
+        return self.activation(y) + self.shortcut(x)
+
+
+@torch.no_grad()
+def initialise(network: nn.Module, kind: Initialisation) -> None:
+    """`normal`: weights of convolutions from N(0, 0.02), of norms from N(1, 0.02), biases 0 (the paper); else as they are."""
+    if kind == "default":
+        return
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d | nn.ConvTranspose2d | nn.BatchNorm2d):
+            nn.init.normal_(module.weight, mean=float(isinstance(module, nn.BatchNorm2d)), std=0.02)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)

@@ -1,0 +1,133 @@
+"""The U-Net that paints: from a conditioning image to an image of the same size (Isola et al., CVPR 2017, section 3.2)."""
+
+from itertools import pairwise
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from models.base.errors import UserError
+from models.pix2pix.train.blocks import (
+    Block,
+    Initialisation,
+    Normalisation,
+    Position,
+    ResidualBlock,
+    Upsampling,
+    initialise,
+)
+
+WIDEST = 8  # times `features`
+
+
+class UNetGenerator(nn.Module):
+    """Encoder and decoder of `n_downs` + 2 levels with a skip connection at each size.
+
+    Level i has min(2^i, 8) `features` channels and 1/2^(i+1) of the size; the bottleneck is the last. Widths, norms and
+    parameter counts are those of NectarGAN (54,404,675 parameters at the defaults). Two of its mistakes are not
+    repeated: the residual output block ends in tanh, and the shortcut of equal width is enlarged, so that the bottleneck
+    may have any size.
+
+    Args:
+        image_size: (height, width), or one number for both; multiples of 2^(n_downs + 2). Training only: the network is
+            fully convolutional.
+        in_channels: of the input.
+        out_channels: of the image.
+        features: width of the first level.
+        n_downs: at least 3, because the bottleneck has 8 `features` channels.
+        block: `standard`, or `residual` with a shortcut in each block.
+        upsampling: `transposed` convolution, or `bilinear` enlargement and a convolution.
+        norm: of all but the first, the bottleneck's and the last block; those, and all without norm, have a bias.
+        dropout: probability.
+        dropout_layers: how many of the deepest up blocks drop.
+        dropout_position: the reference's place is `after_activation`, the paper's `before_activation`.
+        initialisation: `normal` is N(0, 0.02) with zero bias (the paper's); `default` is PyTorch's.
+
+    Raises:
+        ValueError: for sizes and depths that do not fit.
+    """
+
+    outputs: ClassVar[tuple[str, ...]] = ("image",)
+
+    def __init__(
+        self,
+        *,
+        image_size: int | tuple[int, int],
+        in_channels: int = 3,
+        out_channels: int = 3,
+        features: int = 64,
+        n_downs: int = 6,
+        block: Literal["standard", "residual"] = "standard",
+        upsampling: Upsampling = "transposed",
+        norm: Normalisation = "instance",
+        dropout: float = 0.5,
+        dropout_layers: int = 3,
+        dropout_position: Position = "after_activation",
+        initialisation: Initialisation = "normal",
+    ) -> None:
+        super().__init__()
+        if features < 1:
+            raise ValueError(f"features {features}: at least 1 is needed")
+        self.factor = 2 ** (n_downs + 2)
+        sides = (image_size, image_size) if isinstance(image_size, int) else image_size
+        if n_downs < 3:
+            raise ValueError(f"n_downs {n_downs}: at least 3 is needed (the bottleneck has 8 features channels)")
+        if any(side < 1 or side % self.factor for side in sides):
+            raise ValueError(
+                f"image_size {image_size}: multiples of {self.factor} are needed, 2^(n_downs + 2) with n_downs {n_downs}"
+            )
+        if not 0 <= dropout < 1 or not 0 <= dropout_layers <= n_downs + 1:
+            raise ValueError(
+                f"dropout {dropout}, dropout_layers {dropout_layers}: 0 <= dropout < 1 and "
+                f"0 <= dropout_layers <= {n_downs + 1} are needed"
+            )
+        self.in_channels = in_channels
+        widths = [min(2**i, WIDEST) * features for i in range(n_downs + 1)]
+        kind = ResidualBlock if block == "residual" else Block
+
+        def down(a: int, b: int, norm: Normalisation, activation: nn.Module) -> Block:
+            return kind(a, b, direction="down", upsampling=upsampling, norm=norm, activation=activation)
+
+        def up(a: int, b: int, norm: Normalisation, activation: nn.Module, rate: float = 0.0) -> Block:
+            return kind(
+                a, b, direction="up", upsampling=upsampling, norm=norm, activation=activation,
+                dropout=rate, dropout_position=dropout_position,
+            )  # fmt: skip
+
+        self.first = down(in_channels, widths[0], "none", nn.LeakyReLU(0.2, inplace=True))
+        self.downs = nn.ModuleList(down(a, b, norm, nn.LeakyReLU(0.2, inplace=True)) for a, b in pairwise(widths))
+        self.bottleneck = down(widths[-1], widths[-1], "none", nn.ReLU(inplace=True))
+        inputs = [widths[-1], *(2 * width for width in reversed(widths[1:]))]
+        outputs = [widths[-1], *reversed(widths[:-1])]
+        self.ups = nn.ModuleList(
+            up(a, b, norm, nn.ReLU(inplace=True), dropout if j < dropout_layers else 0.0)
+            for j, (a, b) in enumerate(zip(inputs, outputs, strict=True))
+        )
+        self.last = up(2 * widths[0], out_channels, "none", nn.Tanh())
+        initialise(self, initialisation)
+
+    def forward(self, x: Tensor, dropout: bool | None = None) -> dict[str, Tensor]:
+        """(N, in_channels, H, W) in [-1, 1] -> `image` (N, out_channels, H, W) in [-1, 1].
+
+        `dropout` None drops in training mode only; True drops always (the paper's source of variety at test), False
+        never.
+
+        Raises:
+            UserError: for other channels, or sides that are no multiples of 2^(n_downs + 2).
+        """
+        if x.shape[1] != self.in_channels or x.shape[2] % self.factor or x.shape[3] % self.factor:
+            raise UserError(
+                f"images for UNetGenerator: found {x.shape[1]} channels and {x.shape[2]} x {x.shape[3]} pixels; needed are "
+                f"{self.in_channels} channels (in_channels) and sides that are multiples of {self.factor}, "
+                "2^(n_downs + 2): resize or pad the images, or lower n_downs"
+            )
+        drop = self.training if dropout is None else dropout
+        x = self.first(x, drop)
+        skips = [x]
+        for block in self.downs:
+            x = block(x, drop)
+            skips.append(x)
+        x = self.ups[0](self.bottleneck(x, drop), drop)
+        for block in self.ups[1:]:
+            x = block(torch.cat([x, skips.pop()], dim=1), drop)
+        return {"image": self.last(torch.cat([x, skips.pop()], dim=1), drop)}

@@ -1,0 +1,1 @@
+"""From fields to people and boxes, and pictures of both."""

@@ -1,0 +1,231 @@
+"""High-resolution confidence maps: what the cells of a field say together about every pixel; and what reads them.
+
+`fields` are decoded heads, float32 (fields, components, rows, columns): confidence is component 1, x and y (cells) of
+the place are 2 and 3, what follows are sizes (cells): a joint's scale, a box's width and height. A map is float32
+(height, width), a pixel each, in [0, 1]. A cell with a number that is not finite, or with a place or size beyond `FAR`,
+is ignored; confidences count as at most 1.
+Source: specification 5.2 to 5.4. Compiled code is kept as `models.pose.train.rasters` says; as it follows changes in its own
+file alone, no compiled function calls one of another file.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+Fields = NDArray[np.float32]
+Maps = NDArray[np.float32]
+Tiles = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+
+FAR = 1e6  # pixels
+NEIGHBOURS = 16  # cells that are trained to point at a joint
+TILE = 16  # pixels: maps are cleared tile by tile
+MOST_SPREAD = 0.25  # of a map's longer side: bounds the time that absurd scales take
+HIGH_RESOLUTION_SHARE = 0.9  # of the map in what is read; the rest is the cell's own confidence
+
+
+def fields_checked(fields: NDArray[np.floating], name: str, count: int | None, components: int) -> Fields:
+    """The fields as compiled code wants them; ValueError for other than `count` fields of `components` components."""
+    wanted = (fields.shape[0] if fields.ndim == 4 and count is None else count, components)
+    if fields.ndim != 4 or fields.shape[:2] != wanted or 0 in fields.shape:
+        first = "fields" if count is None else count
+        raise ValueError(f"{name} of shape {fields.shape}: ({first}, {components}, rows, columns) is needed")
+    return np.require(fields, np.float32, ["C", "A", "W"])
+
+
+def check_shares(**values: float) -> None:
+    """Raise ValueError for what is not within [0, 1]."""
+    for name, value in values.items():
+        if not 0 <= value <= 1:
+            raise ValueError(f"{name} {value}: a number from 0 to 1 is needed")
+
+
+class Buffers:
+    """Maps to draw into. They are kept: memory is that of the largest ones, once for each thread that draws."""
+
+    def __init__(self) -> None:
+        self._free: deque[Maps] = deque()  # its pop and append are safe between threads
+
+    @contextmanager
+    def zeros(self, count: int, height: int, width: int) -> Iterator[tuple[Maps, Tiles]]:
+        """Maps (count, height, width) of zeros and their `tiles`, which tell what to clear in the end."""
+        size = count * height * width
+        flat = self._free.pop() if self._free else np.zeros(size, dtype=np.float32)
+        if flat.size < size:
+            flat = np.zeros(size, dtype=np.float32)
+        maps = flat[:size].reshape(count, height, width)
+        tiles = np.zeros((count, -(-height // TILE), -(-width // TILE)), dtype=np.bool_)
+        yield maps, tiles  # after an error the buffer is not used again
+        clear(maps, tiles)
+        self._free.append(flat)
+
+
+@numba.njit(cache=True, nogil=True)
+def clear(maps: Maps, tiles: Tiles) -> None:
+    """Set what was drawn to zero again: all that lies in marked tiles, and their marks."""
+    for field in range(tiles.shape[0]):
+        for row in range(tiles.shape[1]):
+            for column in range(tiles.shape[2]):
+                if tiles[field, row, column]:
+                    top, left = row * TILE, column * TILE
+                    maps[field, top : top + TILE, left : left + TILE] = 0
+                    tiles[field, row, column] = False
+
+
+@numba.njit(cache=True, nogil=True)
+def accumulate(maps: Maps, tiles: Tiles, fields: Fields, stride: int, threshold: float, spread: float) -> None:
+    """Add what each cell of confidence `threshold` or more says to the map of its field, in place (specification 5.2).
+
+    It is a Gaussian of a sixteenth of the confidence around the place that the cell points at. Its standard deviation,
+    where it also ends, is `spread` times the cell's least size, at least a pixel. A pixel holds at most 1.
+    """
+    limit = max(1.0, MOST_SPREAD * max(maps.shape[1], maps.shape[2]))
+    for field in range(fields.shape[0]):
+        for row in range(fields.shape[2]):
+            for column in range(fields.shape[3]):
+                confidence = fields[field, 1, row, column]
+                if threshold <= confidence < np.inf:
+                    x, y, size, usable = _place(fields, field, row, column, stride)
+                    if usable and size >= 0:
+                        sigma = min(max(1.0, spread * size), limit)
+                        _add(maps[field], tiles[field], x, y, sigma, min(confidence, 1.0) / NEIGHBOURS)
+
+
+@numba.njit(cache=True, nogil=True)
+def _place(fields: Fields, field: int, row: int, column: int, stride: int) -> tuple[float, float, float, bool]:
+    """Where a cell points and its least size, pixels; and whether the cell is not to be ignored."""
+    x, y = float(fields[field, 2, row, column]) * stride, float(fields[field, 3, row, column]) * stride
+    usable: bool = abs(x) <= FAR and abs(y) <= FAR
+    least = FAR
+    for component in range(4, fields.shape[1]):
+        size = float(fields[field, component, row, column]) * stride
+        usable &= abs(size) <= FAR
+        least = min(least, size)
+    return x, y, least, usable
+
+
+@numba.njit(cache=True, nogil=True)
+def _add(pixels: Maps, tiles: Tiles, x: float, y: float, sigma: float, amplitude: float) -> None:
+    height, width = pixels.shape
+    left, top = min(max(int(x - sigma), 0), width - 1), min(max(int(y - sigma), 0), height - 1)
+    right, bottom = min(max(int(x + sigma + 1), left + 1), width), min(max(int(y + sigma + 1), top + 1), height)
+    tiles[top // TILE : (bottom - 1) // TILE + 1, left // TILE : (right - 1) // TILE + 1] = True
+    variance = sigma * sigma
+    for row in range(top, bottom):
+        line = pixels[row, left:right]
+        dy = row - y
+        for place in range(len(line)):  # without branches, so that it is done for several pixels at once
+            dx = left + place - x
+            squared = dx * dx + dy * dy
+            weight = 1 - squared / (16 * variance)  # (1 + z / 8)^8 instead of exp(z) for z = -squared / (2 variance)
+            weight *= weight
+            weight *= weight
+            weight *= weight
+            weight = 1.0 if abs(dx) < 0.5 and abs(dy) < 0.5 else weight
+            weight = weight if squared <= variance else 0.0
+            line[place] = min(line[place] + amplitude * weight, 1.0)
+
+
+@numba.njit(cache=True, nogil=True)
+def _read(pixels: Maps, x: float, y: float, outside: float) -> float:
+    """The pixel nearest to a place, or `outside`."""
+    if -0.49 <= x <= pixels.shape[1] - 0.51 and -0.49 <= y <= pixels.shape[0] - 0.51:
+        return float(pixels[int(y + 0.5), int(x + 0.5)])
+    return outside
+
+
+@numba.njit(cache=True, nogil=True)
+def seeds(fields: Fields, maps: Maps, stride: int, threshold: float, rescore: bool, only_maxima: bool) -> Floats:
+    """Where an instance may begin (specification 5.3): float64 (n, 6), in the order of field, row, column.
+
+    Columns: value, field, x and y (pixels), least size (pixels, as it is: perhaps negative), the cell's flat index into
+    (fields, rows, columns). The value mixes the map and the cell's confidence; both it and the confidence are at least
+    `threshold`. Without `rescore` it is the confidence. `only_maxima` takes only cells that none of their eight
+    neighbours exceeds.
+    """
+    rows, columns = fields.shape[2:]
+    found = np.empty((np.count_nonzero(fields[:, 1] >= threshold), 6))
+    count = 0
+    for field in range(fields.shape[0]):
+        for row in range(rows):
+            for column in range(columns):
+                value = float(fields[field, 1, row, column])
+                if not threshold <= value < np.inf or (only_maxima and not _is_maximum(fields[field, 1], row, column)):
+                    continue
+                x, y, size, usable = _place(fields, field, row, column, stride)
+                value = min(value, 1.0)
+                if rescore:
+                    value *= 1 - HIGH_RESOLUTION_SHARE
+                    value += HIGH_RESOLUTION_SHARE * _read(maps[field], x, y, -1.0)
+                if usable and value >= threshold:
+                    cell = (field * rows + row) * columns + column
+                    found[count] = value, float(field), x, y, size, float(cell)
+                    count += 1
+    return found[:count]
+
+
+@numba.njit(cache=True, nogil=True)
+def _is_maximum(confidences: Fields, row: int, column: int) -> bool:
+    around = confidences[max(row - 1, 0) : row + 2, max(column - 1, 0) : column + 2]
+    highest = True
+    for other in around.flat:
+        highest &= not other > confidences[row, column]
+    return highest
+
+
+@numba.njit(cache=True, nogil=True)
+def candidates(
+    fields: Fields,
+    maps: Maps,
+    directed: Integers,
+    wanted: NDArray[np.bool_],
+    weights: Floats,
+    stride: int,
+    threshold: float,
+    rescore: bool,
+) -> tuple[NDArray[np.float32], Integers]:
+    """What the cells of association fields (C, 8, rows, columns) offer, read in both directions (specification 5.4).
+
+    `directed` (2 C, 2) are the joints from, to: row 2 e is connection e, row 2 e + 1 its reverse; only the `wanted`
+    (2 C,) are read. Returns float32 (m, 6): confidence, x and y at `from`, x and y at `to`, scale at `to`, pixels; and
+    for each direction where its own begin and end (2 C, 2), in the order of row, column. The cell's confidence, times
+    its connection's weight (C,), is at least `threshold`; times a mix of 1 and the map at `to` it is still more.
+    """
+    size = fields.shape[2] * fields.shape[3]
+    flat = fields.reshape(fields.shape[0], 8, size)
+    most = np.zeros(len(directed), dtype=np.int64)
+    for way in range(len(directed)):
+        if wanted[way]:
+            most[way] = np.count_nonzero(flat[way // 2, 1] * weights[way // 2] >= threshold)
+    found = np.empty((most.sum(), 6), dtype=np.float32)
+    spans = np.zeros((len(directed), 2), dtype=np.int64)
+    count = 0
+    for way in range(len(directed)):
+        spans[way] = count
+        if most[way] == 0:
+            continue
+        field, back = flat[way // 2], way % 2
+        start, end, pixels = 2 + 2 * back, 4 - 2 * back, maps[directed[way, 1]]
+        for cell in range(size):
+            confidence = field[1, cell] * weights[way // 2]
+            if not threshold <= confidence < np.inf:
+                continue
+            confidence = min(confidence, 1.0)
+            x, y = float(field[end, cell]) * stride, float(field[end + 1, cell]) * stride
+            if rescore:
+                confidence *= 1 - HIGH_RESOLUTION_SHARE + HIGH_RESOLUTION_SHARE * _read(pixels, x, y, 0.0)
+            usable = confidence > threshold
+            for component in range(2, 8):
+                usable &= abs(field[component, cell] * stride) <= FAR
+            if usable:
+                found[count, 0], found[count, 3], found[count, 4] = confidence, x, y
+                found[count, 1], found[count, 2] = field[start, cell] * stride, field[start + 1, cell] * stride
+                found[count, 5] = max(field[7 - back, cell] * stride, 0.0)
+                count += 1
+        spans[way, 1] = count
+    return found[:count], spans

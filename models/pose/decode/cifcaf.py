@@ -1,0 +1,217 @@
+"""From intensity and association fields to poses (specification 5.1 to 5.10).
+
+Source: Kreiss, Bertoni and Alahi, "OpenPifPaf: Composite Fields for Semantic Keypoint Detection and Spatio-Temporal
+Association", section III.D, as version 0.13 does it, with what its command line offers and does not do done.
+"""
+
+import itertools
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.formats.skeletons import COCO, Connections, Skeleton
+from models.pose.decode.cif_hr import Buffers, Maps, accumulate, candidates, check_shares, fields_checked, seeds
+from models.pose.decode.grow_poses import fill, grow_pose, index
+from models.pose.decode.occupancy import mark_pose, next_free, nowhere, without_duplicates
+from models.pose.decode.people import Poses
+from models.pose.train.joints import at_least
+
+Floats = NDArray[np.float64]
+Fields = NDArray[np.float32]
+
+SPREAD = 0.5  # a scale is two standard deviations
+COMPLETION_FACTOR = 4.0  # how much farther connections may start when poses are completed
+
+
+class CifCafDecoder:
+    """Fields of joints and of connections -> poses. Equal fields give equal poses, whatever was decoded before.
+
+    Poses are grown from the best seeds, joint by joint. Among themselves they are ranked by their mean confidence, as
+    in the reference; they come back sorted by their score: the mean of the joints' confidences from the highest down,
+    with the skeleton's `score_weights`.
+
+    Args:
+        stride: pixels a cell.
+        skeleton: K joints.
+        connections: a pair of joints for each association field; the skeleton's standard ones if None.
+        seed_threshold: least confidence of a joint that a pose may begin with.
+        instance_threshold: least mean confidence of a pose; None is 0.15, with `force_complete` 0.
+        keypoint_threshold: least confidence of a further joint, in growing never more than `seed_threshold`; with
+            `force_complete` 0.
+        keypoint_threshold_rel: the same as a share of the confidence of the joint it hangs on; with `force_complete` 0.
+        cif_threshold: least confidence of cells that count in the confidence maps.
+        caf_threshold: least confidence of a connection.
+        force_complete: give each pose all joints: first over connections that are farther away and weaker, then by
+            placing what is missing onto neighbours with a confidence of 1e-5. Scores of COCO gain from it.
+        force_complete_caf_threshold: least confidence of these connections.
+        greedy: take the joint that a connection leads to at once, not when its own confidence is the highest.
+        connection_method: `blend` the best two connections, or take the best one (`max`).
+        reverse_match: only connections that also lead back.
+        nms_before_force_complete: remove duplicates already before poses are completed, with the thresholds that hold
+            without `force_complete`.
+        dense_weight: the skeleton's dense connections follow `connections` in the association field; their confidences
+            are multiplied by this. None: there are none.
+        cif_rescore: seeds are valued by the confidence maps, not only by their cell (an ablation, like the following).
+        caf_rescore: connections are valued also by the confidence map where they lead to.
+        seed_nms: seeds are only cells more confident than those around them.
+        independent_keypoints: `force_complete` leaves `keypoint_threshold` as it is in growing.
+
+    Raises:
+        ValueError: for a number out of range, or connections of joints that do not exist.
+    """
+
+    def __init__(
+        self,
+        *,
+        stride: int,
+        skeleton: Skeleton = COCO,
+        connections: Connections | None = None,
+        seed_threshold: float = 0.2,
+        instance_threshold: float | None = None,
+        keypoint_threshold: float = 0.15,
+        keypoint_threshold_rel: float = 0.5,
+        cif_threshold: float = 0.3,
+        caf_threshold: float = 0.3,
+        force_complete: bool = False,
+        force_complete_caf_threshold: float = 0.001,
+        greedy: bool = False,
+        connection_method: Literal["blend", "max"] = "blend",
+        reverse_match: bool = True,
+        nms_before_force_complete: bool = False,
+        dense_weight: float | None = None,
+        cif_rescore: bool = True,
+        caf_rescore: bool = True,
+        seed_nms: bool = False,
+        independent_keypoints: bool = False,
+    ) -> None:
+        at_least(stride, "stride", 1)
+        check_shares(
+            seed_threshold=seed_threshold,
+            instance_threshold=0 if instance_threshold is None else instance_threshold,
+            keypoint_threshold=keypoint_threshold,
+            keypoint_threshold_rel=keypoint_threshold_rel,
+            cif_threshold=cif_threshold,
+            caf_threshold=caf_threshold,
+            force_complete_caf_threshold=force_complete_caf_threshold,
+            dense_weight=0 if dense_weight is None else dense_weight,
+        )
+        if connection_method not in ("blend", "max"):
+            raise ValueError(f"connection_method {connection_method!r}: blend or max is needed")
+        self.stride, self.skeleton = stride, skeleton
+        # floats, as compiled code is compiled again for integers
+        self.seed_threshold, self.cif_threshold = float(seed_threshold), float(cif_threshold)
+        self.caf_threshold, self.force_complete_caf_threshold = (
+            float(caf_threshold),
+            float(force_complete_caf_threshold),
+        )
+        self.force_complete = force_complete
+        self.nms_before_force_complete, self.reverse_match = nms_before_force_complete, reverse_match
+        self.cif_rescore, self.caf_rescore, self.seed_nms = cif_rescore, caf_rescore, seed_nms
+        self._blend, self._greedy = connection_method == "blend", greedy
+        self._duplicates = keypoint_threshold, 0.15 if instance_threshold is None else instance_threshold
+        self._final_duplicates = (0.0, instance_threshold or 0.0) if force_complete else self._duplicates
+        grown = 0.0 if force_complete and not independent_keypoints else min(keypoint_threshold, seed_threshold)
+        self._growth = float(grown), 0.0 if force_complete else float(keypoint_threshold_rel)
+        self.connections, self._weights = self._connected(connections, dense_weight)
+        self._directed = np.array([way for a, b in self.connections for way in ((a, b), (b, a))], dtype=np.int64)
+        self._buffers = Buffers()
+
+    def _connected(self, connections: Connections | None, dense_weight: float | None) -> tuple[Connections, Floats]:
+        standard = self.skeleton.connections if connections is None else connections
+        dense = () if dense_weight is None else self.skeleton.dense_connections
+        if dense_weight is not None and not dense:
+            raise ValueError(f"dense_weight {dense_weight}: the skeleton has no dense connections, None is needed")
+        last = len(self.skeleton.keypoints) - 1
+        if not standard or not all(0 <= min(pair) < max(pair) <= last for pair in standard):
+            raise ValueError(f"connections {standard}: pairs of two different joints from 0 to {last} are needed")
+        weights = np.ones(len(standard) + len(dense))
+        weights[len(standard) :] = 1.0 if dense_weight is None else dense_weight
+        return tuple(standard) + tuple(dense), weights
+
+    def __call__(self, cif: Fields, caf: Fields) -> Poses:
+        """The poses in an image.
+
+        Args:
+            cif: decoded fields float32 (K, 5, rows, columns): spread (unused), confidence, x, y, scale; cells.
+            caf: (connections, 8, rows, columns): spread (unused), confidence, x and y at both ends, scale at both.
+
+        Raises:
+            ValueError: for other shapes. Values may be anything: cells with a number that is not finite are ignored.
+        """
+        cif = fields_checked(cif, "cif", len(self.skeleton.keypoints), 5)
+        caf = fields_checked(caf, "caf", len(self.connections), 8)
+        if cif.shape[2:] != caf.shape[2:]:
+            raise ValueError(f"caf of shape {caf.shape}: {cif.shape[2:]} cells are needed, as in cif")
+        height, width = ((count - 1) * self.stride + 1 for count in cif.shape[2:])
+        occupied = nowhere(len(cif), height, width)
+        with self._buffers.zeros(len(cif), height, width) as (maps, tiles):
+            if self.cif_rescore or self.caf_rescore:
+                accumulate(maps, tiles, cif, self.stride, self.cif_threshold, SPREAD)
+            poses = self._seeded(cif, caf, maps, occupied)
+            if self.force_complete and len(poses):
+                if self.nms_before_force_complete:
+                    poses = without_duplicates(poses, occupied, *self._duplicates)
+                self._complete(poses, caf, maps)
+        return self._scored(without_duplicates(poses, occupied, *self._final_duplicates))
+
+    def batch(self, cif: Iterable[Fields], caf: Iterable[Fields], workers: int) -> list[Poses]:
+        """The poses of several images, decoded by so many threads; the same as one by one.
+
+        Args:
+            cif: (N, K, 5, rows, columns), or a sequence of fields that differ in size.
+            caf: (N, connections, 8, rows, columns), likewise.
+            workers: at least 1.
+        """
+        at_least(workers, "workers", 1)
+        pairs = list(zip(cif, caf, strict=True))
+        if workers == 1 or len(pairs) < 2:
+            return list(itertools.starmap(self, pairs))
+        with ThreadPoolExecutor(min(workers, len(pairs))) as threads:
+            return list(threads.map(lambda pair: self(*pair), pairs))
+
+    def _seeded(self, cif: Fields, caf: Fields, maps: Maps, occupied: NDArray[np.uint8]) -> Floats:
+        """Poses (n, K, 4), each grown from the best seed that no earlier one covers."""
+        starts = seeds(cif, maps, self.stride, self.seed_threshold, self.cif_rescore, self.seed_nms)
+        if not len(starts):
+            return np.empty((0, len(cif), 4))
+        starts = starts[np.argsort(-starts[:, 0], kind="stable")]
+        offers = self._offers(caf, maps, np.ones(len(self._directed), dtype=np.bool_), self.caf_threshold)
+        poses, place = [], next_free(occupied, starts, 0)
+        while place < len(starts):
+            value, joint, x, y, scale = starts[place, :5].tolist()
+            pose = np.zeros((len(cif), 4))
+            pose[int(joint)] = x, y, value, max(scale, 0.0)
+            grow_pose(pose, self._directed, *offers, *self._growth, 1.0, self.reverse_match, self._blend, self._greedy)
+            mark_pose(occupied, pose)
+            poses.append(pose)
+            place = next_free(occupied, starts, place + 1)
+        return np.stack(poses)
+
+    def _offers(
+        self, caf: Fields, maps: Maps, wanted: NDArray[np.bool_], threshold: float
+    ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int32]]:
+        found, spans = candidates(
+            caf, maps, self._directed, wanted, self._weights, self.stride, threshold, self.caf_rescore
+        )
+        return (found, *index(found, spans, *maps.shape[1:]))
+
+    def _complete(self, poses: Floats, caf: Fields, maps: Maps) -> None:
+        """Give poses, in place, the joints they miss (specification 5.9)."""
+        missing = poses[:, :, 2] == 0
+        if not missing.any():
+            return
+        wanted = missing.any(axis=0)[self._directed[:, 1]]
+        offers = self._offers(caf, maps, wanted, self.force_complete_caf_threshold)
+        for place in np.flatnonzero(missing.any(axis=1)):
+            pose = poses[place]
+            grow_pose(pose, self._directed, *offers, *self._growth, COMPLETION_FACTOR, False, self._blend, self._greedy)
+            fill(pose, self._directed)
+
+    def _scored(self, poses: Floats) -> Poses:
+        weights = self.skeleton.score_weights / self.skeleton.score_weights.sum()
+        scores = -np.sort(-poses[:, :, 2], axis=1) @ weights
+        order = np.argsort(-scores, kind="stable")
+        return Poses(poses[order].astype(np.float32), scores[order].astype(np.float32))

@@ -1,0 +1,173 @@
+"""From detection fields to boxes (specification 5.11)."""
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Literal
+
+import numba
+import numpy as np
+from numpy.typing import NDArray
+
+from models.pose.decode.cif_hr import Buffers, accumulate, check_shares, fields_checked, seeds
+from models.pose.decode.occupancy import free_seeds, nowhere
+from models.pose.decode.people import Boxes
+from models.pose.train.joints import at_least
+
+Fields = NDArray[np.float32]
+Floats = NDArray[np.float64]
+
+SPREAD = 0.1  # of a box's shorter side: the reach of a seed, and the spread in confidence maps
+
+
+class CifDetDecoder:
+    """Fields of categories -> boxes. Equal fields give equal boxes, whatever was decoded before.
+
+    Args:
+        stride: pixels a cell.
+        seed_threshold: least confidence of a box.
+        cif_threshold: least confidence of cells that count in the confidence maps.
+        instance_threshold: after suppression, boxes have more than this.
+        iou_threshold: boxes that overlap a better one more than this are suppressed.
+        suppression: what their confidence is multiplied by.
+        per_category: only boxes of the same category suppress each other.
+        maximum: at most so many boxes, the best of all categories, counted before suppression.
+        nms: `hard`: only boxes that are not suppressed themselves suppress others. `soft`: all better ones do, and
+            `suppression` is only for overlaps of more than `soft_iou_threshold`, for smaller ones `soft_suppression`
+            (as version 0.12 did, with a `seed_threshold` of 0.5 and a `cif_threshold` of 0.1).
+        soft_iou_threshold: see `nms`; at least `iou_threshold`.
+        soft_suppression: see `nms`.
+
+    Raises:
+        ValueError: for a number out of range.
+    """
+
+    def __init__(
+        self,
+        *,
+        stride: int,
+        seed_threshold: float = 0.2,
+        cif_threshold: float = 0.3,
+        instance_threshold: float = 0.15,
+        iou_threshold: float = 0.5,
+        suppression: float = 0.1,
+        per_category: bool = True,
+        maximum: int = 120,
+        nms: Literal["hard", "soft"] = "hard",
+        soft_iou_threshold: float = 0.7,
+        soft_suppression: float = 0.3,
+    ) -> None:
+        at_least(stride, "stride", 1)
+        at_least(maximum, "maximum", 1)
+        check_shares(
+            seed_threshold=seed_threshold,
+            cif_threshold=cif_threshold,
+            instance_threshold=instance_threshold,
+            iou_threshold=iou_threshold,
+            suppression=suppression,
+            soft_iou_threshold=soft_iou_threshold,
+            soft_suppression=soft_suppression,
+        )
+        if nms not in ("hard", "soft"):
+            raise ValueError(f"nms {nms!r}: hard or soft is needed")
+        if nms == "soft":
+            at_least(soft_iou_threshold, "soft_iou_threshold", iou_threshold)
+        self.stride = stride
+        # floats, as compiled code is compiled again for integers
+        self.seed_threshold, self.cif_threshold = float(seed_threshold), float(cif_threshold)
+        self.instance_threshold, self.maximum, self.per_category, self.nms = (
+            instance_threshold,
+            maximum,
+            per_category,
+            nms,
+        )
+        steps = [(iou_threshold, suppression)]
+        if nms == "soft":
+            steps = [(iou_threshold, soft_suppression), (soft_iou_threshold, suppression)]
+        self._steps = np.array(steps, dtype=np.float64)
+        self._buffers = Buffers()
+
+    def __call__(self, cifdet: Fields) -> Boxes:
+        """The boxes in an image.
+
+        Args:
+            cifdet: decoded fields float32 (categories, 6, rows, columns): spread (unused), confidence, x and y of the
+                centre, width and height; cells.
+
+        Raises:
+            ValueError: for another shape. Values may be anything: cells with a number that is not finite are ignored.
+        """
+        fields = fields_checked(cifdet, "cifdet", None, 6)
+        height, width = ((count - 1) * self.stride + 1 for count in fields.shape[2:])
+        starts = self._seeds(fields, height, width)
+        starts = starts[free_seeds(nowhere(len(fields), height, width), starts, self.maximum)]
+        categories, cells = starts[:, 1].astype(np.int64), starts[:, 5].astype(np.int64)
+        sizes = fields.reshape(len(fields), 6, -1)[categories, 4:, cells].astype(np.float64) * self.stride
+        boxes = np.concatenate([starts[:, 2:4] - sizes / 2, sizes], axis=1)
+        groups = categories if self.per_category else np.zeros_like(categories)
+        scores = starts[:, 0] * suppressions(boxes, groups, self._steps, self.nms == "soft")
+        order = np.argsort(-scores, kind="stable")
+        order = order[scores[order] > self.instance_threshold]
+        return Boxes(boxes[order].astype(np.float32), scores[order].astype(np.float32), categories[order])
+
+    def batch(self, cifdet: Iterable[Fields], workers: int) -> list[Boxes]:
+        """The boxes in several images, decoded by so many threads; the same as one by one.
+
+        Args:
+            cifdet: (N, categories, 6, rows, columns), or a sequence of fields that differ in size.
+            workers: at least 1.
+        """
+        at_least(workers, "workers", 1)
+        images = list(cifdet)
+        if workers == 1 or len(images) < 2:
+            return list(map(self, images))
+        with ThreadPoolExecutor(min(workers, len(images))) as threads:
+            return list(threads.map(self, images))
+
+    def _seeds(self, fields: Fields, height: int, width: int) -> Floats:
+        """Seeds of all categories, best first; as `confidence_maps.seeds`, but the cell's index is that in its field.
+
+        A map serves one category after the other.
+        """
+        found = [np.empty((0, 6))]
+        for category in np.flatnonzero((fields[:, 1] >= self.seed_threshold).any(axis=(1, 2))):
+            with self._buffers.zeros(1, height, width) as (maps, tiles):
+                field = fields[category : category + 1]
+                accumulate(maps, tiles, field, self.stride, self.cif_threshold, SPREAD)
+                starts = seeds(field, maps, self.stride, self.seed_threshold, True, False)
+            starts = starts[starts[:, 4] >= 0]
+            starts[:, 1] = category
+            starts[:, 4] *= SPREAD
+            found.append(starts)
+        starts = np.concatenate(found)
+        return np.ascontiguousarray(starts[np.argsort(-starts[:, 0], kind="stable")])
+
+
+@numba.njit(cache=True, nogil=True)
+def suppressions(boxes: Floats, groups: NDArray[np.int64], steps: Floats, soft: bool) -> Floats:
+    """What to multiply the scores of boxes (n, 4: x, y, width, height), the best first, by: float64 (n,).
+
+    That is 1 unless the greatest overlap with an earlier box of the same group (n,) is more than an IoU of `steps`
+    (m, 2: IoU, factor; rising); then it is the last such step's factor. Boxes that are suppressed count as earlier
+    boxes only if `soft`.
+    """
+    factors = np.ones(len(boxes))
+    for place in range(len(boxes)):
+        greatest = 0.0
+        for other in range(place):
+            if groups[other] == groups[place] and (soft or factors[other] == 1):
+                greatest = max(greatest, _overlap(boxes[place], boxes[other]))
+        for step in range(len(steps)):
+            if greatest > steps[step, 0]:
+                factors[place] = steps[step, 1]
+    return factors
+
+
+@numba.njit(cache=True, nogil=True)
+def _overlap(one: Floats, other: Floats) -> float:
+    """Intersection over union; 0 for boxes without area."""
+    width = min(one[0] + one[2], other[0] + other[2]) - max(one[0], other[0])
+    height = min(one[1] + one[3], other[1] + other[3]) - max(one[1], other[1])
+    if width <= 0 or height <= 0:
+        return 0.0
+    intersection = width * height
+    return float(intersection / (one[2] * one[3] + other[2] * other[3] - intersection))

@@ -1,0 +1,162 @@
+"""From decoded fields to people and objects in the pixels of the image file, as names of the state."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from data.formats.skeletons import COCO, skeleton_from
+from models.interfaces import Injector, Networks, Records, State
+from models.pose.decode.cifcaf import CifCafDecoder
+from models.pose.decode.cifdet import CifDetDecoder
+from models.pose.decode.people import Boxes, Poses
+from models.recipe.types import checked_call
+
+Floats = NDArray[np.floating]
+
+
+class FindPeople(Injector):
+    """Adds the people in each image, as COCO's results have them, best first.
+
+    A record has `image_id`, `category_id`, `keypoints` (x, y, confidence of each joint, zeros where it was not found),
+    `bbox` (around the joints and their scales) and `score`, in pixels of the image file, two decimals.
+    Beside them `<output>_count` and `<output>_score`, the best one's or 0: float32 (N,).
+
+    Args:
+        cif: name of the decoded fields of joints, (N, K, 5, rows, columns).
+        caf: name of those of connections, (N, C, 8, rows, columns).
+        stride: of the fields, pixels.
+        output: name of the records.
+        dense: name of the decoded fields of the skeleton's dense connections, where there is a head for them; they count
+            `dense_weight` of the decoder, 1 unless given.
+        skeleton: as the dataset's; COCO's unless given.
+        decoder: arguments of `models.pose.decode.cifcaf.CifCafDecoder`: thresholds and how poses are grown.
+        maximum: people an image at most; COCO counts 20.
+        least_score: of the people that are given; `force_complete` keeps duplicates of others with a score near 0.
+        category: COCO's category id of people.
+        image_id: name of the ids.
+        to_original: name of the maps from the network's pixels to the file's, float32 (N, 2, 3).
+    """
+
+    def __init__(
+        self,
+        cif: str,
+        caf: str,
+        stride: int,
+        output: str,
+        dense: str | None = None,
+        skeleton: dict[str, Any] | None = None,
+        decoder: dict[str, Any] | None = None,
+        maximum: int = 20,
+        least_score: float = 0.0,
+        category: int = 1,
+        image_id: str = "image_id",
+        to_original: str = "to_original",
+    ) -> None:
+        self.cif, self.caf = cif, (caf,) if dense is None else (caf, dense)
+        self.maximum, self.least_score, self.category = maximum, least_score, category
+        self.image_id, self.to_original, self.output = image_id, to_original, output
+        body = COCO if skeleton is None else skeleton_from(skeleton)
+        settings = ({} if dense is None else {"dense_weight": 1.0}) | (decoder or {})
+        self.decode = checked_call(CifCafDecoder, settings, "decoder", stride=stride, skeleton=body)
+        self.reads = (cif, *self.caf, image_id, to_original)
+        self.adds = (output, f"{output}_count", f"{output}_score")
+
+    def __call__(self, state: State, networks: Networks, step: int) -> None:
+        cif = _array(state[self.cif])
+        caf = np.concatenate([_array(state[name]) for name in self.caf], axis=1)
+        found = self.decode.batch(cif, caf, torch.get_num_threads())
+        maps = _array(state[self.to_original])
+        _add(state, self.output, [
+            self._records(poses, matrix, int(number))
+            for poses, matrix, number in zip(found, maps, state[self.image_id], strict=True)
+        ])  # fmt: skip
+
+    def _records(self, poses: Poses, matrix: Floats, image_id: int) -> Records:
+        records = Records()
+        for joints, score in zip(poses.keypoints[: self.maximum], poses.scores, strict=False):
+            if score < self.least_score:
+                continue
+            there = joints[:, 2] > 0
+            places = joints[:, :2] @ matrix[:, :2].T + matrix[:, 2]
+            scales = joints[there, 3:4] * np.linalg.norm(matrix[:, 0])
+            low, high = (places[there] - scales).min(axis=0), (places[there] + scales).max(axis=0)
+            # a joint that was found may not round to one that was not
+            triples = np.column_stack([places.round(2), joints[:, 2].clip(0.01, 1).round(4)]) * there[:, None]
+            records.append({
+                "image_id": image_id,
+                "category_id": self.category,
+                "keypoints": [round(float(one), 4) for one in triples.ravel()],
+                "bbox": [round(float(one), 2) for one in (*low, *(high - low))],
+                "score": round(float(score), 6),
+            })  # fmt: skip
+        return records
+
+
+class FindObjects(Injector):
+    """Adds the objects in each image, as COCO's results have them, best first.
+
+    A record has `image_id`, `category_id`, `bbox` and `score`, in pixels of the image file, two decimals. Beside them
+    `<output>_count` and `<output>_score`, the best one's or 0: float32 (N,).
+
+    Args:
+        cifdet: name of the decoded fields, (N, categories, 6, rows, columns).
+        stride: of the fields, pixels.
+        output: name of the records.
+        decoder: arguments of `models.pose.decode.cifdet.CifDetDecoder`.
+        maximum: objects an image at most; COCO counts 100.
+        image_id: name of the ids.
+        to_original: name of the maps from the network's pixels to the file's, float32 (N, 2, 3).
+    """
+
+    def __init__(
+        self,
+        cifdet: str,
+        stride: int,
+        output: str,
+        decoder: dict[str, Any] | None = None,
+        maximum: int = 100,
+        image_id: str = "image_id",
+        to_original: str = "to_original",
+    ) -> None:
+        self.cifdet, self.maximum = cifdet, maximum
+        self.image_id, self.to_original, self.output = image_id, to_original, output
+        self.decode = checked_call(CifDetDecoder, decoder or {}, "decoder", stride=stride)
+        self.reads = (cifdet, image_id, to_original)
+        self.adds = (output, f"{output}_count", f"{output}_score")
+
+    def __call__(self, state: State, networks: Networks, step: int) -> None:
+        maps = _array(state[self.to_original])
+        found = self.decode.batch(_array(state[self.cifdet]), torch.get_num_threads())
+        _add(state, self.output, [
+            self._records(boxes, matrix, int(number))
+            for boxes, matrix, number in zip(found, maps, state[self.image_id], strict=True)
+        ])  # fmt: skip
+
+    def _records(self, boxes: Boxes, matrix: Floats, image_id: int) -> Records:
+        corners = np.stack([boxes.boxes[:, :2], boxes.boxes[:, :2] + boxes.boxes[:, 2:]], axis=1)
+        placed = corners @ matrix[:, :2].T + matrix[:, 2]
+        low, high = placed.min(axis=1), placed.max(axis=1)
+        return Records(
+            {
+                "image_id": image_id,
+                "category_id": int(category) + 1,
+                "bbox": [round(float(one), 2) for one in (*first, *(last - first))],
+                "score": round(float(score), 6),
+            }
+            for first, last, score, category in zip(
+                low[: self.maximum], high, boxes.scores, boxes.categories, strict=False
+            )
+        )
+
+
+def _array(value: Any) -> Floats:
+    return np.asarray(value.detach().float().cpu().numpy())
+
+
+def _add(state: State, output: str, found: Sequence[Records]) -> None:
+    state.add(output, list(found))
+    state.add(f"{output}_count", torch.tensor([float(len(records)) for records in found]))
+    state.add(f"{output}_score", torch.tensor([max((r["score"] for r in records), default=0.0) for records in found]))

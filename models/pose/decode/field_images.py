@@ -1,0 +1,236 @@
+"""Pictures to look at: annotations and composite fields over the network's input.
+
+Pictures are uint8 (height, width, 3) red, green, blue; results are `zoom` times as large. Cell (column i, row j) of a field
+has its middle at pixel (i, j) times the field's stride.
+"""
+
+import colorsys
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from data.formats.skeletons import Skeleton
+from models.pose.train.annotations import Annotations
+
+Kind = Literal["cif", "caf", "cifdet"]
+Pixels = NDArray[np.uint8]
+Floats = NDArray[np.floating]
+Colour = tuple[int, int, int]
+
+COLOURS: dict[Kind, tuple[Colour, ...]] = {
+    "cif": ((240, 110, 0),),
+    "caf": ((20, 80, 220), (0, 150, 60)),
+    "cifdet": ((0, 150, 60),),
+}
+"""Of each kind's confidence and first vector, and of its second where that points to a joint."""
+
+BOX: Colour = (250, 220, 40)
+CROWD: Colour = (230, 60, 60)
+WHITE: Colour = (255, 255, 255)
+
+_FRACTION = 4  # bits below a pixel that OpenCV draws with
+
+
+@dataclass(frozen=True, eq=False)
+class Field:
+    """One field of a head, target or prediction, in cells.
+
+    Attributes:
+        kind: which head it is of.
+        confidence: (rows, columns), NaN where it is not judged.
+        points: of each vector that points somewhere, (2, rows, columns) x and y of where.
+        scales: of each such point (rows, columns), two standard deviations; none for boxes.
+        extent: (2, rows, columns) width and height, of boxes only.
+    """
+
+    kind: Kind
+    confidence: Floats
+    points: tuple[Floats, ...]
+    scales: tuple[Floats, ...] = ()
+    extent: Floats | None = None
+
+
+def target_field(kind: Kind, target: Floats) -> Field:
+    """From an encoder's (components, rows, columns); 5, 9 and 7 components for cif, caf and cifdet."""
+    _check(kind, target, {"cif": 5, "caf": 9, "cifdet": 7})
+    grid = np.mgrid[: target.shape[1], : target.shape[2]][::-1]
+    first = grid + target[1:3]
+    if kind == "cif":
+        return Field(kind, target[0], (first,), (target[4],))
+    if kind == "caf":
+        return Field(kind, target[0], (first, grid + target[3:5]), (target[7], target[8]))
+    return Field(kind, target[0], (first,), extent=target[3:5])
+
+
+def predicted_field(kind: Kind, prediction: Floats) -> Field:
+    """From a decoded head's (components, rows, columns): confidences in [0, 1], places in cells from the corner.
+
+    There are 5, 8 and 6 components for cif, caf and cifdet, the first of which is not shown.
+    """
+    _check(kind, prediction, {"cif": 5, "caf": 8, "cifdet": 6})
+    confidence, first, second = prediction[1], prediction[2:4], prediction[4:6]
+    if kind == "cif":
+        return Field(kind, confidence, (first,), (prediction[4],))
+    if kind == "caf":
+        return Field(kind, confidence, (first, second), (prediction[6], prediction[7]))
+    return Field(kind, confidence, (first,), extent=second)
+
+
+def picture_of(image: Floats, mean: tuple[float, ...], std: tuple[float, ...]) -> Pixels:
+    """From the network's input (3, height, width), (v / 255 - mean) / std, to the picture; rounded and clipped."""
+    levels = 255.0 * (image.transpose(1, 2, 0) * np.array(std) + np.array(mean))
+    return np.rint(np.clip(levels, 0.0, 255.0)).astype(np.uint8)
+
+
+def annotations_picture(picture: Pixels, scene: Annotations, skeleton: Skeleton, zoom: int = 4) -> Pixels:
+    """Boxes, crowd regions (red, dotted), and people: a colour for each connection, thin where a joint is hidden.
+
+    Visible joints are discs, hidden ones circles, left out those that are not labelled.
+    """
+    canvas = enlarged(picture, zoom)
+    for box, crowd in zip(scene.boxes, scene.crowd, strict=True):
+        draw_box(canvas, box, zoom, CROWD if crowd else BOX, dotted=bool(crowd))
+    for keypoints in scene.keypoints:
+        _draw_person(canvas, keypoints, skeleton, zoom)
+    return canvas
+
+
+def confidence_picture(picture: Pixels, field: Field, stride: int, zoom: int = 4) -> Pixels:
+    """Confidence from 0 (the picture) to 1 (the kind's colour), a square a cell; whitened where it is not judged."""
+    canvas = enlarged(picture, zoom).astype(np.float32)
+    cells = [
+        np.clip(np.rint(((np.arange(length) + 0.5) / zoom - 0.5) / stride).astype(int), 0, count - 1)
+        for length, count in zip(canvas.shape[:2], field.confidence.shape, strict=True)
+    ]
+    confidence = field.confidence[cells[0][:, None], cells[1]][..., None]
+    unjudged = np.isnan(confidence)
+    opacity = np.where(unjudged, 0.5, 0.9 * np.clip(confidence, 0.0, 1.0))
+    colour = np.where(unjudged, WHITE, COLOURS[field.kind][0])
+    return np.rint(canvas * (1 - opacity) + colour * opacity).astype(np.uint8)
+
+
+def vectors_picture(
+    picture: Pixels,
+    field: Field,
+    stride: int,
+    zoom: int = 4,
+    threshold: float = 0.5,
+    scene: Annotations | None = None,
+    skeleton: Skeleton | None = None,
+) -> Pixels:
+    """Arrows from cells with at least this confidence to where they point, over the whitened picture.
+
+    At their ends are circles with the scale as diameter, or the boxes. The paler, the less confident; grey where the
+    confidence is not judged but the vector is (a box's fringe). With `scene` its boxes and, with `skeleton`, people lie
+    below in grey.
+    """
+    canvas = enlarged(picture, zoom)
+    canvas = 255 - (255 - canvas) // 2
+    if scene is not None:
+        for box, crowd in zip(scene.boxes, scene.crowd, strict=True):
+            draw_box(canvas, box, zoom, (130, 130, 130), dotted=bool(crowd))
+        for keypoints in scene.keypoints if skeleton is not None else ():
+            assert skeleton is not None
+            _draw_person(canvas, keypoints, skeleton, zoom, (170, 170, 170))
+    for which, point in enumerate(field.points):
+        colour = COLOURS[field.kind][which]
+        shown = np.isfinite(point).all(axis=0) & ~(field.confidence < threshold)
+        # The most confident last, on top.
+        for row, column in sorted(np.argwhere(shown).tolist(), key=lambda cell: field.confidence[*cell]):
+            faded = _faded(colour, float(field.confidence[row, column]), threshold)
+            end = point[:, row, column] * stride
+            start = np.array([column, row]) * float(stride)
+            cv2.arrowedLine(canvas, _at(start, zoom), _at(end, zoom), faded, 1, cv2.LINE_AA, _FRACTION, tipLength=0.15)
+            if field.extent is not None:
+                extent = field.extent[:, row, column] * stride
+                draw_box(canvas, np.concatenate([end - extent / 2, extent]), zoom, faded)
+            elif np.isfinite(scale := field.scales[which][row, column]):
+                draw_circle(canvas, end, scale * stride / 2, zoom, faded, 1)
+    return canvas
+
+
+def _check(kind: Kind, values: Floats, components: dict[Kind, int]) -> None:
+    if values.ndim != 3 or values.shape[0] != components[kind]:
+        raise ValueError(f"a {kind} field of shape {values.shape}: ({components[kind]}, rows, columns) is needed")
+
+
+def enlarged(picture: Pixels, zoom: int) -> Pixels:
+    """A copy of a picture, `zoom` times as large."""
+    size = (picture.shape[1] * zoom, picture.shape[0] * zoom)
+    return np.ascontiguousarray(cv2.resize(picture, size, interpolation=cv2.INTER_LINEAR), dtype=np.uint8)
+
+
+def _at(point: Floats, zoom: int) -> tuple[int, int]:
+    """A point of the picture on the canvas, as OpenCV takes it; far ones as far as its numbers reach."""
+    place = np.clip(((point + 0.5) * zoom - 0.5) * (1 << _FRACTION), -(2**20), 2**20)
+    return round(float(place[0])), round(float(place[1]))
+
+
+def _faded(colour: Colour, confidence: float, threshold: float) -> Colour:
+    if np.isnan(confidence):
+        return (120, 120, 120)
+    share = 1.0 if threshold >= 1 else min(max((confidence - threshold) / (1 - threshold), 0.0), 1.0)
+    red, green, blue = (round(255 - (255 - one) * (0.35 + 0.65 * share)) for one in colour)
+    return red, green, blue
+
+
+def draw_circle(canvas: Pixels, middle: Floats, radius: float, zoom: int, colour: Colour, thickness: int) -> None:
+    """Draw around a point with a radius in pixels of the picture; `thickness` is the canvas's, -1 fills."""
+    size = min(max(round(radius * zoom * (1 << _FRACTION)), 0), 2**20)
+    place = _at(middle, zoom)
+    if size >= 4 << _FRACTION:
+        cv2.circle(canvas, place, size, colour, thickness, cv2.LINE_AA, _FRACTION)
+        return
+    # OpenCV's own small circles are squares on their corners
+    turns = np.linspace(0, 2 * np.pi, 16, endpoint=False)
+    outline = np.rint(place + size * np.column_stack([np.cos(turns), np.sin(turns)])).astype(np.int32)
+    if thickness < 0:
+        cv2.fillPoly(canvas, [outline], colour, cv2.LINE_AA, _FRACTION)
+    else:
+        cv2.polylines(canvas, [outline], True, colour, thickness, cv2.LINE_AA, _FRACTION)
+
+
+def draw_line(
+    canvas: Pixels, start: Floats, end: Floats, zoom: int, colour: Colour, thickness: int = 1, dash: float = 0.0
+) -> None:
+    """Draw between two points of the picture; with `dash`, in dashes and gaps of about so many pixels of the canvas."""
+    length = float(np.abs(end - start).max()) * zoom
+    parts = max(1, min(int(length / (2 * dash)), 1000)) if dash else 1
+    ends = np.linspace(start, end, 2 * parts)
+    if parts > 1:  # the round ends of a dash, half as long as the line is wide, stay within it
+        inwards = min(thickness / 2 / length, 0.25 / parts) * (end - start)
+        ends[::2] += inwards
+        ends[1::2] -= inwards
+    for a, b in zip(ends[::2], ends[1::2], strict=True):
+        cv2.line(canvas, _at(a, zoom), _at(b, zoom), colour, thickness, cv2.LINE_AA, _FRACTION)
+
+
+def draw_box(canvas: Pixels, box: Floats, zoom: int, colour: Colour, dotted: bool = False, thickness: int = 1) -> None:
+    """Draw the outline of x, y, width, height."""
+    x, y, width, height = np.asarray(box, dtype=np.float64)
+    corners = np.array([(x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y)])
+    for start, end in pairwise(corners):
+        draw_line(canvas, start, end, zoom, colour, thickness, dash=3.0 * thickness if dotted else 0.0)
+
+
+def _draw_person(
+    canvas: Pixels, keypoints: Floats, skeleton: Skeleton, zoom: int, colour: Colour | None = None
+) -> None:
+    """A person (K, 3); in one `colour`, or one for each connection."""
+    for place, (a, b) in enumerate(skeleton.connections):
+        visibility = min(keypoints[a, 2], keypoints[b, 2])
+        if visibility > 0:
+            own = colour or _hue(place / len(skeleton.connections))
+            thickness = max(1, zoom // 2) if visibility > 1 else 1
+            draw_line(canvas, keypoints[a, :2], keypoints[b, :2], zoom, own, thickness)
+    for x, y, visibility in keypoints[keypoints[:, 2] > 0]:
+        draw_circle(canvas, np.array([x, y]), 1.0, zoom, colour or WHITE, -1 if visibility > 1 else 1)
+
+
+def _hue(turn: float) -> Colour:
+    red, green, blue = (round(255 * one) for one in colorsys.hsv_to_rgb(turn, 0.9, 0.95))
+    return red, green, blue

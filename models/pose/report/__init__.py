@@ -1,0 +1,1 @@
+"""COCO metrics and plots of people and boxes."""

@@ -1,0 +1,1 @@
+"""Networks, heads, losses, encoders and scenes of pose estimation."""

@@ -1,0 +1,197 @@
+"""The annotations of whole scenes, read from a prepared people dataset into flat arrays."""
+
+from array import array
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from data.formats.coco import read_head, read_records
+from data.formats.skeletons import Skeleton
+from models.base.errors import UserError
+from models.interfaces import Records
+from models.people.data.persons import Texts
+from models.pose.train.annotations import Annotations
+
+PERSON = "person"
+FARTHEST = 1e6
+"""Pixels from the corner of an image; beyond, coordinates are mistakes, and would not fit a grid's indices."""
+
+
+class SceneTable:
+    """What `<root>/<split>.json` says of its images, in flat arrays; images by id, their annotations by id.
+
+    Kept is what is needed: people where there is a `skeleton`, objects of all categories where `categories` says how
+    many fields there are (field = category id - 1). `person_field` is people's.
+    """
+
+    def __init__(self, root: Path, split: str, skeleton: Skeleton | None, categories: int | None) -> None:
+        self.root, self.path, self.skeleton = root, root / f"{split}.json", skeleton
+        self.joints = 0 if skeleton is None else len(skeleton.keypoints)
+        if not self.path.is_file():
+            raise UserError(
+                f"{self.path}: no such file; run `dvc repro prepare@{root.name}`, or correct root and split"
+            )
+        person, self._known = self._read_categories(read_head(self.path)[0]["categories"])
+        self.person_field = person - 1
+        self._read_annotations(self._read_images(), person, categories)
+
+    def _read_categories(self, categories: list[dict[str, Any]]) -> tuple[int, set[int]]:
+        known = {one["id"]: one for one in categories}
+        person = next((number for number, one in known.items() if one.get("name") == PERSON), -1)
+        if self.skeleton is not None:
+            if person < 0:
+                names = sorted(str(one.get("name")) for one in categories)
+                raise UserError(f"{self.path}: categories: found {names}, but none is named {PERSON!r}")
+            joints = tuple(known[person].get("keypoints", self.skeleton.keypoints))
+            if joints != self.skeleton.keypoints:
+                raise UserError(
+                    f"{self.path}: categories: {PERSON} has {len(joints)} keypoints, {', '.join(joints)}; the skeleton "
+                    f"has {self.joints}, {', '.join(self.skeleton.keypoints)}; give the dataset's own as `skeleton`"
+                )
+        return person, set(known)
+
+    def _read_images(self) -> dict[int, int]:
+        """Fill the images' columns and return the row of each image id."""
+        ids, sizes, names = array("q"), array("q"), Texts()
+        for record in read_records(self.path, "images"):
+            ids.append(record["id"])
+            sizes.extend((record["height"], record["width"]))
+            names.append(record["file_name"])
+        order = np.argsort(np.array(ids, dtype=np.int64), kind="stable")
+        self.image_ids, self._names, self._name_places = np.array(ids, dtype=np.int64)[order], names, order
+        self._sizes = np.array(sizes, dtype=np.int64).reshape(-1, 2)[order]
+        return {int(number): row for row, number in enumerate(self.image_ids)}
+
+    def _read_annotations(self, places: Mapping[int, int], person: int, categories: int | None) -> None:
+        ids, rows, fields, crowd = array("q"), array("q"), array("q"), array("b")
+        boxes, areas = array("d"), array("d")
+        keypoints, keypoint_rows, people = array("f"), array("q"), 0
+        for record in read_records(self.path, "annotations"):
+            where = f"{self.path}: annotation {record.get('id')}"
+            kind = record.get("category_id")
+            if kind not in self._known or (categories is not None and not 1 <= kind <= categories):
+                limit = "" if categories is None else f", of which the head takes 1 to {categories}"
+                raise UserError(f"{where}: category_id {kind!r} is unknown; there are {sorted(self._known)}{limit}")
+            is_person = self.skeleton is not None and kind == person
+            if not is_person and categories is None:
+                continue
+            if record.get("image_id") not in places:
+                raise UserError(f"{where}: image_id {record.get('image_id')!r} is none of the file's images")
+            ids.append(record["id"])
+            rows.append(places[record["image_id"]])
+            fields.append(kind - 1)
+            crowd.append(bool(record.get("iscrowd", 0)))
+            boxes.extend(box := _box(record.get("bbox"), where))
+            areas.append(record.get("area") or box[2] * box[3])
+            keypoint_rows.append(people if is_person else -1)
+            if is_person:
+                keypoints.extend(self._keypoints(record, where))
+                people += 1
+        self._check_places(ids, np.array(keypoint_rows), boxes, np.array(keypoints, dtype=np.float64))
+        order = np.lexsort((np.array(ids, dtype=np.int64), np.array(rows, dtype=np.int64)))
+        self._ids, self._fields, self._keypoint_rows = (
+            np.array(one, dtype=np.int64)[order] for one in (ids, fields, keypoint_rows)
+        )
+        self._crowd = np.array(crowd, dtype=bool)[order]
+        self._boxes = np.array(boxes, dtype=np.float64).reshape(-1, 4)[order]
+        self._areas = np.array(areas, dtype=np.float64)[order]
+        self._joints = np.array(keypoints, dtype=np.float32).reshape(people, self.joints, 3)
+        self._rows = np.array(rows, dtype=np.int64)[order]
+        self._first = np.searchsorted(self._rows, np.arange(len(self.image_ids) + 1))
+
+    def _check_places(self, ids: "array[int]", rows: NDArray[np.int64], boxes: "array[float]", keypoints: Any) -> None:
+        near = np.abs(np.array(boxes).reshape(-1, 4)).max(axis=1, initial=0.0) <= FARTHEST
+        people = np.abs(keypoints).reshape(int((rows >= 0).sum()), 3 * self.joints).max(axis=1, initial=0.0) <= FARTHEST
+        near[rows >= 0] &= people  # not a number is not near either
+        if not near.all():
+            raise UserError(
+                f"{self.path}: annotation {ids[int(np.argmin(near))]}: a box or keypoint is no finite number, or farther "
+                f"than {FARTHEST:,.0f} pixels away; correct or remove it"
+            )
+
+    def _keypoints(self, record: Mapping[str, Any], where: str) -> list[float]:
+        flat: list[float] = record.get("keypoints") or [0.0] * 3 * self.joints
+        if len(flat) != 3 * self.joints:
+            raise UserError(
+                f"{where}: has {len(flat)} numbers as keypoints; the skeleton's {self.joints} keypoints need "
+                f"{3 * self.joints}, x, y and visibility each"
+            )
+        return flat
+
+    def usable(self, min_keypoints: int, keep_empty: bool, image_ids: tuple[int, ...] | None) -> NDArray[np.int64]:
+        """The rows of the images that can be learned from; raises UserError where there is none."""
+        judged = ~self._crowd
+        labelled = judged & (self._keypoint_rows >= 0)
+        labelled[labelled] = (self._joints[self._keypoint_rows[labelled], :, 2] > 0).any(axis=1)
+        count = len(self.image_ids)
+        some = np.bincount(self._rows[judged], minlength=count) >= (0 if keep_empty else 1)
+        enough = np.bincount(self._rows[labelled], minlength=count) >= min_keypoints
+        chosen = np.ones(count, dtype=bool)
+        if image_ids is not None:
+            if missing := sorted(set(image_ids) - set(self.image_ids.tolist())):
+                raise UserError(f"{self.path}: image_ids: {missing[:10]} are none of the file's images")
+            chosen = np.isin(self.image_ids, image_ids)
+        rows = np.flatnonzero(some & enough & chosen)
+        if not len(rows):
+            raise UserError(
+                f"{self.path}: none of {int(chosen.sum())} images has an annotation that is no crowd region and "
+                f"{min_keypoints} persons with a labelled keypoint; lower min_keypoint_annotations, or bring more data"
+            )
+        return rows
+
+    def annotations(self, row: int) -> Annotations:
+        """The annotations of an image, in its pixels; keypoints are zeros where there are none."""
+        these = self._annotated(row)
+        places = self._keypoint_rows[these]
+        keypoints = np.zeros((len(places), self.joints, 3), dtype=np.float32)
+        keypoints[places >= 0] = self._joints[places[places >= 0]]
+        boxes = self._boxes[these].astype(np.float32)
+        return Annotations(keypoints, boxes, self._crowd[these], self._fields[these], self._ids[these])
+
+    def truth(self, row: int) -> Records:
+        """The annotations of an image as COCO has them, to judge by; where no area is given, it is the box's."""
+        found, image = Records(), int(self.image_ids[row])
+        for place in range(*self._annotated(row).indices(len(self._ids))):
+            record: dict[str, Any] = {
+                "id": int(self._ids[place]),
+                "image_id": image,
+                "category_id": int(self._fields[place]) + 1,
+            }
+            record |= {"iscrowd": int(self._crowd[place]), "area": float(self._areas[place])}
+            record["bbox"] = self._boxes[place].tolist()
+            if self._keypoint_rows[place] >= 0:
+                keypoints = self._joints[self._keypoint_rows[place]]
+                record |= {"num_keypoints": int((keypoints[:, 2] > 0).sum()), "keypoints": keypoints.ravel().tolist()}
+            found.append(record)
+        return found
+
+    def size(self, row: int) -> tuple[int, int]:
+        """Width and height of an image, pixels."""
+        height, width = self._sizes[row].tolist()
+        return width, height
+
+    def _annotated(self, row: int) -> slice:
+        return slice(int(self._first[row]), int(self._first[row + 1]))
+
+    def image(self, row: int) -> NDArray[np.uint8]:
+        """An image, blue, green, red, uint8 (height, width, 3)."""
+        path = self.root / "images" / self._names[self._name_places[row]]
+        # Annotations are in the stored pixels; without the flag OpenCV would turn pictures by their EXIF tag.
+        image = cv2.imread(str(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
+        width, height = self.size(row)
+        if image is None or image.shape[:2] != (height, width):
+            found = "cannot be read" if image is None else f"is {image.shape[1]} x {image.shape[0]} pixels"
+            raise UserError(f"{path}: {found}, but {self.path} promises {width} x {height}")
+        return np.asarray(image, dtype=np.uint8)
+
+
+def _box(box: Any, where: str) -> list[float]:
+    if not isinstance(box, list) or len(box) != 4:
+        raise UserError(f"{where}: bbox {box!r}; four numbers are needed: x, y, width, height")
+    if not (box[2] > 0 and box[3] > 0):
+        raise UserError(f"{where}: bbox {box} has no area; remove the annotation, or give it a width and a height")
+    return box

@@ -1,0 +1,243 @@
+"""Scenes: whole pictures with all people and objects in them, and the composite fields that these ask for."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, NamedTuple
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from data.formats.skeletons import COCO, Skeleton, skeleton_from
+from models.base.errors import nearest
+from models.images.data import augmentation as tones
+from models.images.data.augmentation_settings import Augmentation as Tones
+from models.images.data.augmentation_settings import Chance, Input, Limits, Section
+from models.interfaces import Example, Examples
+from models.people.data.affine import MEAN_COLOUR, Placement, drawn, drawn_colour, fitted, snug
+from models.people.data.affine_settings import Geometry
+from models.pose.train.annotations import Annotations
+from models.pose.train.encoders import Caf, Cif, CifDet
+from models.pose.train.scene_table import SceneTable
+
+KINDS: dict[str, type[Cif] | type[Caf] | type[CifDet]] = {"cif": Cif, "caf": Caf, "cifdet": CifDet}
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class GaussianBlur(Chance):
+    """The standard deviation in pixels of the square, uniform between its limits ((0, 5) in the reference)."""
+
+    sigma: Limits[Annotated[float, Field(ge=0.0, le=100.0)]]
+
+
+class Augmentation(Section):
+    """Everything that may vary a scene: where it lies, then its sharpness, then its tone and fidelity."""
+
+    geometry: Geometry = Geometry()
+    blur: GaussianBlur | None = None
+    pixels: Input = Input()
+
+
+class View(NamedTuple):
+    """A scene as it is shown, before it is encoded.
+
+    `picture` uint8 (height, width, 3) red, green, blue; `people` for cif and caf, `objects` (of all categories) for
+    cifdet, both in pixels of the picture; `placement` of the image in it.
+    """
+
+    picture: NDArray[np.uint8]
+    people: Annotations
+    objects: Annotations
+    placement: Placement
+
+
+class Scenes(Examples):
+    """The scenes of a prepared people dataset (`root/<split>.json`, `root/images`), by image id, as squares or as they are.
+
+    `heads` says which fields are asked for: `{cif: {kind: cif, stride: 8}, caf: {kind: caf, connections: standard,
+    stride: 8}, cifdet: {kind: cifdet, categories: 5, stride: 8}}`; what stands beside `kind` are the arguments of the
+    encoder (`models.pose.train.encoders`). `skeleton` is COCO's unless given (`data.formats.skeletons.skeleton_from`).
+    Without `augmentation` the longer side is fitted to `side` pixels and the picture centred in a square; with
+    `multiple`, in the smallest picture whose sides are multiples of it, plus one (16 for a backbone of stride 16).
+
+    Used are images with an annotation, no crowd region, that a head can learn from, and with `min_keypoint_annotations`
+    persons that have a labelled keypoint (1 unless given; 0 where there is no head for keypoints). With `keep_empty`
+    images without annotation stay too, if that number is 0. `image_ids` narrows them down.
+
+    An example has `image` float32 (3, side, side), red, green, blue, (v / 255 - mean) / std; `<head>_target` for each
+    head, as its encoder says; `valid_area` float32 (4,) (x, y, width, height), the pixels that show the image;
+    the integers `index`, `image_id`, and `width` and `height` of the file; `to_original` float32 (2, 3), which maps
+    pixels (x, y, 1) of the picture to those of the file. With `joints` also `joints` float32 (K, 3), x, y and visibility
+    of the only person in pixels of the picture, and `person_height` of its box; zeros where there is none or more than
+    one. With `truth` also `truth`, the annotations as COCO has them, in pixels of the file.
+
+    Raises ValueError for arguments out of range and UserError, with file and annotation id, for annotations that cannot
+    be encoded, for missing files and where no image is left.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("image", "index", "image_id", "valid_area", "width", "height", "to_original")
+
+    def __init__(
+        self,
+        *,
+        root: str,
+        split: str,
+        side: int,
+        heads: dict[str, dict[str, Any]],
+        skeleton: dict[str, Any] | None = None,
+        augmentation: Augmentation | None = None,
+        min_keypoint_annotations: int | None = None,
+        keep_empty: bool = False,
+        image_ids: tuple[int, ...] | None = None,
+        joints: bool = False,
+        truth: bool = False,
+        multiple: int | None = None,
+        mean: tuple[float, float, float] = IMAGENET_MEAN,
+        std: tuple[float, float, float] = IMAGENET_STD,
+    ) -> None:
+        if side < 2:
+            raise ValueError(f"side {side}: a whole number of pixels from 2 is needed")
+        if min(std) <= 0:
+            raise ValueError(f"std {std}: three positive numbers are needed")
+        if multiple is not None and (multiple < 1 or augmentation is not None):
+            raise ValueError(f"multiple {multiple}: a whole number from 1 is needed, and no augmentation beside it")
+        if not heads:
+            raise ValueError("heads {}: at least one is needed, such as {cif: {kind: cif, stride: 8}}")
+        self.side, self.multiple, self.augmentation, self.joints, self.truth = (
+            side,
+            multiple,
+            augmentation,
+            joints,
+            truth,
+        )
+        self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)
+        self.encoders = {name: _encoder(name, settings, self.skeleton) for name, settings in heads.items()}
+        # The class promises less than an instance may give.
+        self.names = self.provides({"heads": heads, "joints": joints, "truth": truth})  # type: ignore[misc]
+        self._gain = (1.0 / (255.0 * np.array(std))).astype(np.float32)[:, None, None]
+        self._shift = (-np.array(mean) / np.array(std)).astype(np.float32)[:, None, None]
+        needs_people = any(not isinstance(encoder, CifDet) for encoder in self.encoders.values())
+        self.table = SceneTable(
+            Path(root),
+            split,
+            self.skeleton if needs_people else None,
+            min((int(one["categories"]) for one in heads.values() if one["kind"] == "cifdet"), default=None),
+        )
+        least = int(needs_people) if min_keypoint_annotations is None else min_keypoint_annotations
+        self.rows = self.table.usable(least, keep_empty, image_ids)
+
+    @classmethod
+    def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """`names`, `<head>_target` for each of `heads`, and those that `joints` and `truth` add."""
+        heads = arguments.get("heads")
+        targets = [f"{head}_target" for head in (heads if isinstance(heads, Mapping) else ())]
+        joints = ("joints", "person_height") if arguments.get("joints") else ()
+        return (*cls.names, *targets, *joints, *(("truth",) if arguments.get("truth") else ()))
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def group(self, index: int) -> tuple[int, int]:
+        """Height and width of the picture."""
+        if self.multiple is None:
+            return self.side, self.side
+        span = snug(*self.table.size(int(self.rows[index])), self.side, self.multiple).span
+        return int(span[1]) + 1, int(span[0]) + 1
+
+    def example(self, index: int, random: np.random.Generator) -> Example:
+        """Example `index`; `random` chooses the augmentation, nothing where it is off."""
+        view = self.view(index, random)
+        image = np.ascontiguousarray(view.picture.transpose(2, 0, 1)).astype(np.float32)
+        image *= self._gain
+        image += self._shift
+        example: Example = {
+            "image": image,
+            "index": index,
+            "image_id": int(self.table.image_ids[self.rows[index]]),
+            "valid_area": view.placement.valid_area,
+            "to_original": np.linalg.inv(view.placement.matrix)[:2].astype(np.float32),
+        }
+        example["width"], example["height"] = self.table.size(int(self.rows[index]))
+        size = view.picture.shape[:2]
+        for name, encoder in self.encoders.items():
+            shown = view.objects if isinstance(encoder, CifDet) else view.people
+            example[f"{name}_target"] = encoder.encode(shown, size, view.placement.valid_area)
+        if self.joints:
+            alone = len(view.people) == 1 and not view.people.crowd[0]
+            example["joints"] = view.people.keypoints[0] if alone else np.zeros((self.table.joints, 3), np.float32)
+            example["person_height"] = float(view.people.boxes[0, 3]) if alone else 0.0
+        if self.truth:
+            example["truth"] = self.table.truth(int(self.rows[index]))
+        return example
+
+    def view(self, index: int, random: np.random.Generator) -> View:
+        """Scene `index` as `example` shows it for the same state of `random`."""
+        row = int(self.rows[index])
+        image, scene = self.table.image(row), self.table.annotations(row)
+        height, width = image.shape[:2]
+        if self.multiple is not None:
+            placement, colour = snug(width, height, self.side, self.multiple), MEAN_COLOUR
+        elif self.augmentation is None:
+            placement, colour = fitted(width, height, self.side), MEAN_COLOUR
+        else:
+            geometry = self.augmentation.geometry
+            interest = scene.boxes[~scene.crowd]
+            placement = drawn(width, height, self.side, interest, geometry, random)
+            colour = drawn_colour(geometry, random)
+        picture = placement.picture(image, (colour[2], colour[1], colour[0]))
+        picture = np.asarray(cv2.cvtColor(picture, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+        if self.augmentation is not None:
+            picture = _varied(picture, self.augmentation, random)
+        placed = _placed(scene, placement, self.skeleton, self.augmentation.geometry if self.augmentation else None)
+        people = placed.where(placed.categories == self.table.person_field)
+        return View(picture, people, placed, placement)
+
+
+def _encoder(name: str, settings: Mapping[str, Any], skeleton: Skeleton) -> Cif | Caf | CifDet:
+    kind = settings.get("kind")
+    if kind not in KINDS:
+        near = nearest(str(kind), KINDS)
+        raise ValueError(f"heads.{name}.kind {kind!r}{near}: one of {', '.join(KINDS)} is needed")
+    allowed = [one for one in inspect.signature(KINDS[kind]).parameters if one != "skeleton"]
+    arguments = {key: value for key, value in settings.items() if key != "kind"}
+    for key in arguments:
+        if key not in allowed:
+            raise ValueError(f"heads.{name}.{key}{nearest(key, allowed)}: one of kind, {', '.join(allowed)} is needed")
+    if kind != "cifdet":
+        arguments["skeleton"] = skeleton
+    try:
+        return KINDS[kind](**arguments)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"heads.{name}: {error}") from error
+
+
+def _varied(picture: NDArray[np.uint8], settings: Augmentation, random: np.random.Generator) -> NDArray[np.uint8]:
+    if settings.blur is not None and random.random() < settings.blur.chance:
+        sigma = float(random.uniform(*settings.blur.sigma))
+        if sigma > 0:
+            picture = np.asarray(cv2.GaussianBlur(picture, (0, 0), sigma), dtype=np.uint8)
+    if settings.pixels == Input():
+        return picture
+    return tones.augment(picture, picture, Tones(input=settings.pixels), picture.shape[:2], random, ())[0]
+
+
+def _placed(scene: Annotations, placement: Placement, skeleton: Skeleton, geometry: Geometry | None) -> Annotations:
+    """The annotations in pixels of the picture; of a varied one without those that left it (specification 6.4, 6.5)."""
+    boxes = placement.boxes(scene.boxes)
+    flip = skeleton.flip if scene.keypoints.shape[1] else ()
+    scene = replace(scene, keypoints=placement.keypoints(scene.keypoints, flip), boxes=boxes)
+    if geometry is None:
+        return scene
+    shown = placement.shown(boxes)
+    left = shown[:, 2:].prod(axis=1) / boxes[:, 2:].prod(axis=1)
+    crowd = scene.crowd.copy()
+    if geometry.ignore_small is not None:
+        crowd |= shown[:, 2:].min(axis=1, initial=np.inf) <= geometry.ignore_small
+    if geometry.ignore_cut is not None:
+        crowd |= left <= geometry.ignore_cut
+    return replace(scene, boxes=shown, crowd=crowd).where(left > 0)

@@ -1,0 +1,70 @@
+"""Backbones of the package `timm`, which the extra `timm` brings."""
+
+from importlib import import_module
+from typing import Any
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from models.base.errors import UserError
+
+
+class TimmBackbone(nn.Module):
+    """A `timm` model's deepest map of at most a stride: images (N, 3, H, W) -> (N, channels, ceil(H / s), ceil(W / s)).
+
+    Images are padded with zeros at the right and the bottom to a multiple of the stride, so that networks that cut an
+    image into patches have a cell for the last pixels too, and those that convolve have the cells they had anyway.
+
+    Args:
+        model: its name, such as `convnext_tiny.fb_in1k`.
+        max_stride: the deepest map of at most this stride is taken.
+        pretrained: whether timm fetches weights for it, in `load_pretrained`.
+        options: further arguments of `timm.create_model`.
+
+    Raises:
+        UserError: where timm is not installed.
+        ValueError: for names and options that timm does not know, and models without such a map.
+    """
+
+    def __init__(
+        self, *, model: str, max_stride: int = 16, pretrained: bool = False, options: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__()
+        strides = _create(model, options, pretrained=False).feature_info.reduction()
+        fitting = [place for place, stride in enumerate(strides) if stride <= max_stride]
+        if not fitting:
+            raise ValueError(f"max_stride {max_stride}: {model} has maps of stride {', '.join(map(str, strides))}")
+        self.name, self.options, self.place, self.pretrained = model, options, fitting[-1], pretrained
+        self.model = _create(model, options, pretrained=False, out_indices=(self.place,))
+        self.pad_to = strides[fitting[-1]]
+        self.channels = self.model.feature_info.channels()[-1]
+        self.last_axis = str(getattr(self.model, "output_fmt", "NCHW")).upper().endswith("NHWC")
+
+    def load_pretrained(self) -> None:
+        """Let timm fetch the weights, if `pretrained` asks for them. Raises UserError where it cannot."""
+        if not self.pretrained:
+            return
+        try:
+            published = _create(self.name, self.options, pretrained=True, out_indices=(self.place,))
+        except (OSError, ValueError) as error:
+            raise UserError(f"{error}; leave `pretrained` out to train from scratch") from error
+        self.model.load_state_dict(published.state_dict())
+
+    def forward(self, x: Tensor) -> Tensor:
+        height, width = x.shape[-2:]
+        x = self.model(F.pad(x, (0, -width % self.pad_to, 0, -height % self.pad_to)))[-1]
+        return x.permute(0, 3, 1, 2) if self.last_axis else x
+
+
+def _create(model: str, options: dict[str, Any] | None, **chosen: Any) -> Any:
+    try:
+        timm = import_module("timm")
+    except ModuleNotFoundError as error:
+        raise UserError(
+            f"backbone {model!r} of timm: the package timm is not installed; install figura's extra: "
+            "pip install 'figura[timm]'"
+        ) from error
+    try:
+        return timm.create_model(model, features_only=True, **chosen, **(options or {}))
+    except (RuntimeError, TypeError, AttributeError, AssertionError) as error:
+        raise ValueError(f"backbone {model!r}: timm refuses ({error})") from error

@@ -1,0 +1,1 @@
+"""Trained networks on pictures from anywhere."""

@@ -1,0 +1,210 @@
+"""Runs trained networks on pictures from anywhere, as `predict` says, and writes what they give beside their names.
+
+Results are `<name>.<saved name>.png`, `.npy`, or `.json` (a list of records, a line each) for each example, and
+`<grid>.<saved name>.png` for a grid: the first so many examples, every row with every column.
+"""
+
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from accelerate import Accelerator
+from torch import nn
+from tqdm import tqdm
+
+from models.base.error_collector import ErrorCollector
+from models.base.errors import UserError
+from models.base.modes import evaluating
+from models.base.seeding import seed_here
+from models.dump import RecordsFile
+from models.engine.data import collated
+from models.engine.inference import named_injectors, run_injectors
+from models.engine.weights import to_device
+from models.interfaces import Example, Injector, Networks, Records, State
+from models.prediction.inputs import File, Photo, PhotoExamples, count_photos, read_photos
+from models.prediction.streaming import ahead, batch_by_shape, collated_with_photos
+from models.recipe.schema import Grid, Predict, Recipe
+from models.recipe.types import PHOTOS, construct
+from models.report.sheets import Pixels, as_pixels, save_picture, side_by_side
+
+T = TypeVar("T")
+
+
+class Prediction:
+    """Writes the results of one call into a folder; memory does not grow with the number of photos.
+
+    A batch has examples of one shape; those of rarer shapes wait for others, at most two batches in all. Noise is seeded
+    by (seed, draw, batch). Photos are read ahead by `workers` threads (0: none).
+    """
+
+    def __init__(
+        self, recipe: Recipe, predict: Predict, networks: Mapping[str, nn.Module], folder: Path,
+        accelerator: Accelerator, *, batch_size: int, workers: int,
+    ) -> None:  # fmt: skip
+        self.recipe, self.predict, self.folder, self.accelerator = recipe, predict, folder, accelerator
+        self.batch_size, self.workers = batch_size, workers
+        moved = {name: network.to(accelerator.device) for name, network in networks.items()}
+        self.networks = Networks(moved, moved)
+        self.photos = _photos(predict)
+        self.mode, evaluate = recipe.evaluate.modes[predict.mode], recipe.evaluate
+        built = named_injectors(self.mode.injectors, f"evaluate.modes.{predict.mode}")
+        built |= named_injectors(predict.injectors, "predict.injectors")
+        self.injectors, self.reads = needed(built, predict.save)
+        self.grid: Grid | None = None if predict.grid is None else evaluate.grids[predict.grid]
+        if self.grid is not None:
+            self.reads |= {*self.grid.rows, *self.grid.columns}
+        self._crossed: list[Example] = []  # what the grid shows
+        self._written: set[str] = set()
+        self._faults, self._examples = 0, 0
+        self._spent: dict[str, float] = defaultdict(float)  # seconds
+
+    def write(self, files: Sequence[File], every: int) -> None:
+        """Predict from the files, of a video from each `every`-th frame; report what cannot be read, and go on.
+
+        Raises:
+            UserError: at the end, where there was any such.
+        """
+        start, done = time.perf_counter(), 0
+        progress = tqdm(
+            total=count_photos(files, every), unit="image", desc="predict", disable=not self.recipe.runtime.progress
+        )
+        with progress, evaluating(*self.networks.live.values()):
+
+            def examples() -> Iterator[Example]:
+                nonlocal done
+                for found in ahead(read_photos(files, every, self._report), self._read, self.workers):
+                    progress.update()
+                    if isinstance(found, UserError):
+                        self._report(str(found))
+                    else:
+                        done += 1
+                        yield from (one for one in found if self._is_new(one))
+
+            for place, batch in enumerate(self._timed("read", batch_by_shape(examples(), self.batch_size))):
+                self._batch(batch, place)
+            if self.grid is not None:
+                self._grid(self.grid)
+        self._summary(done, time.perf_counter() - start)
+        if self._faults:
+            raise UserError(f"{self._faults} of the inputs could not be used (see above); the others are done")
+
+    def _report(self, message: str) -> None:
+        self._faults += 1
+        tqdm.write(f"skipped: {message}", file=sys.stderr)
+
+    def _read(self, photo: Photo) -> list[Example] | UserError:
+        try:
+            return [{name: one[name] for name in one.keys() & self.reads} for one in self.photos.examples(photo)]
+        except UserError as error:
+            return error
+
+    def _is_new(self, example: Example) -> bool:
+        name = example["name"]
+        if name in self._written:
+            self._report(f"{name}: another input has results of this name already; rename one")
+            return False
+        self._written.add(name)
+        return True
+
+    def _timed(self, name: str, items: Iterable[T]) -> Iterator[T]:
+        start = time.perf_counter()
+        for item in items:
+            self._spent[name] += time.perf_counter() - start
+            yield item
+            start = time.perf_counter()
+
+    def _batch(self, examples: list[Example], place: int) -> None:
+        self._examples += len(examples)
+        if self.grid is not None:
+            names = {*self.grid.rows, *self.grid.columns}
+            room = self.grid.size - len(self._crossed)
+            self._crossed += [{name: one[name] for name in names} for one in examples[:room]]
+        batch = to_device(collated_with_photos(examples), self.accelerator.device)
+        for draw in range(self.mode.repeat):
+            seed_here(self.recipe.seed, "predict", draw, place)
+            state = self._run(batch, self.injectors)
+            start = time.perf_counter()
+            labels = [f"{one['name']}-{draw}" if self.mode.repeat > 1 else one["name"] for one in examples]
+            for name, form in self.predict.save.items():
+                for label, value in zip(labels, state[name], strict=True):
+                    write_result(self.folder / f"{label}.{name}", value, form)
+            self._spent["write"] += time.perf_counter() - start
+
+    def _run(self, batch: Mapping[str, Any], injectors: Mapping[str, Injector], within: str = "") -> State:
+        last = self.recipe.train.steps or 2**62
+        state, seconds = run_injectors(injectors, batch, self.networks, last, self.accelerator)
+        for name, spent in seconds.items():
+            self._spent[within + name] += spent
+        return state
+
+    def _grid(self, grid: Grid) -> None:
+        if not self._crossed:
+            return
+        injectors = named_injectors(grid.injectors, f"evaluate.grids.{self.predict.grid}")
+        pictures = [name for name, form in grid.save.items() if form == "image"]
+        row, column = (next((n for n in pictures if n in names), None) for names in (grid.rows, grid.columns))
+        sheets: dict[str, list[list[Pixels]]] = {n: [] for n in pictures if n not in (*grid.rows, *grid.columns)}
+        for place, one in enumerate(self._crossed):
+            pairs = [{n: one[n] for n in grid.rows} | {n: o[n] for n in grid.columns} for o in self._crossed]
+            seed_here(self.recipe.seed, "predict", "grid", place)
+            state = self._run(to_device(collated(pairs), self.accelerator.device), injectors, f"{self.predict.grid}.")
+            for name, sheet in sheets.items():
+                cells = list(as_pixels(state[name]))
+                blank = np.full_like(cells[0], 255)
+                if not sheet:
+                    sheet.append([blank, *(blank if column is None else as_pixels(state[column]))])
+                sheet.append([blank if row is None else as_pixels(state[row])[0], *cells])
+        for name, sheet in sheets.items():
+            titles = [f"{row} / {column}", *("" for _ in self._crossed)]
+            save_picture(self.folder / f"{self.predict.grid}.{name}.png", side_by_side(sheet, titles))
+        if self._examples > len(self._crossed):
+            size = f"evaluate.grids.{self.predict.grid}.size"
+            print(f"{self.predict.grid}: the first {len(self._crossed)} of {self._examples} ({size})")
+
+    def _summary(self, photos: int, seconds: float) -> None:
+        examples = "" if self._examples == photos else f" ({self._examples} examples)"
+        print(f"{photos} images{examples} in {seconds:.1f} s: {photos / seconds:.2f} images/s")
+        if photos:
+            times = (f"{name} {1000 * spent / photos:.2f}" for name, spent in self._spent.items())
+            print(f"ms an image: {', '.join(times)}")
+
+
+def _photos(predict: Predict) -> PhotoExamples:
+    errors = ErrorCollector(Path("recipe"))
+    photos: PhotoExamples = construct(predict.data.type, predict.data.arguments, PHOTOS, "predict.data", errors)
+    errors.raise_any()
+    return photos
+
+
+def needed(injectors: Mapping[str, Injector], wanted: Iterable[str]) -> tuple[dict[str, Injector], set[str]]:
+    """Return the injectors that what is wanted depends on, in their order, and the names that examples must bring."""
+    names, chosen = {*wanted, "name"}, []
+    for key, injector in reversed(list(injectors.items())):
+        if names & set(injector.adds):
+            chosen.append(key)
+            names = names - set(injector.adds) | set(injector.reads)
+    return {key: injectors[key] for key in reversed(chosen)}, names
+
+
+def write_result(base: Path, value: Any, form: str) -> None:
+    """Write one value beside `base`, which has no suffix: `.png`, `.npy` or `.json`.
+
+    `image` is (3 or 1, H, W) in [-1, 1], or uint8; `mask` (1, H, W) in [0, 1].
+    """
+    if form == "records":
+        records = RecordsFile(base.with_name(f"{base.name}.json"))
+        records.add(Records(value))
+        records.close()
+    elif form == "array":
+        base.parent.mkdir(parents=True, exist_ok=True)
+        np.save(base.with_name(f"{base.name}.npy"), value.detach().float().cpu().numpy())
+    elif value.dtype == torch.uint8:
+        save_picture(base.with_name(f"{base.name}.png"), value.permute(1, 2, 0).cpu().numpy())
+    else:
+        pixels = as_pixels((2 * value - 1 if form == "mask" else value)[None])[0]
+        save_picture(base.with_name(f"{base.name}.png"), pixels)

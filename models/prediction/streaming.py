@@ -1,0 +1,51 @@
+"""Examples that come one after another, of any shape: read ahead by threads, gathered to batches of one shape."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import numpy as np
+from torch import Tensor
+
+from models.engine.data import collated
+from models.interfaces import Example
+from models.prediction.inputs import Photo
+
+T = TypeVar("T")
+
+
+def ahead(photos: Iterable[Photo], read: Callable[[Photo], T], workers: int) -> Iterator[T]:
+    """Yield `read(photo)` in order; up to twice `workers` photos are read ahead, in as many threads as `workers` says."""
+    if not workers:
+        yield from map(read, photos)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        waiting: deque[Future[T]] = deque()
+        for photo in photos:
+            waiting.append(pool.submit(read, photo))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def batch_by_shape(examples: Iterable[Example], size: int) -> Iterator[list[Example]]:
+    """Yield all examples in batches of one shape, at most `size`; where twice as many wait, the largest group goes first."""
+    waiting: dict[Any, list[Example]] = {}
+    for example in examples:
+        shapes = tuple(sorted((n, tuple(v.shape)) for n, v in example.items() if isinstance(v, (np.ndarray, Tensor))))
+        group = waiting.setdefault(shapes, [])
+        group.append(example)
+        if len(group) == size:
+            yield waiting.pop(shapes)
+        elif sum(map(len, waiting.values())) >= 2 * size:
+            yield waiting.pop(max(waiting, key=lambda shapes: len(waiting[shapes])))
+    yield from waiting.values()
+
+
+def collated_with_photos(examples: list[Example]) -> dict[str, Any]:
+    """A batch; the `Photo` of each example stays as it is."""
+    kept = {name for name, value in examples[0].items() if isinstance(value, Photo)}
+    batch = collated([{name: one[name] for name in one.keys() - kept} for one in examples])
+    return {**batch, **{name: [one[name] for one in examples] for name in kept}}

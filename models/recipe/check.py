@@ -1,0 +1,240 @@
+"""The checks of a recipe that need more than its form: types and arguments, what belongs together, who provides names."""
+
+import inspect
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from models.base.error_collector import ErrorCollector
+from models.interfaces import Injector
+from models.ops.forward import Forward, forwards
+from models.recipe.name_check import NameCheck
+from models.recipe.schema import Declaration, Group, Predict, Recipe
+from models.recipe.types import (
+    CALLBACK,
+    DATASET,
+    INJECTOR,
+    LOSS,
+    NETWORK,
+    OPTIMIZER,
+    PHOTOS,
+    Slot,
+    build_schedule,
+    check_arguments,
+    check_declaration,
+    construct,
+)
+
+
+class RecipeCheck:
+    """Each check notes what it finds in `errors` and goes on."""
+
+    def __init__(self, recipe: Recipe, errors: ErrorCollector) -> None:
+        self.recipe, self.errors = recipe, errors
+        self.networks: dict[str, type[nn.Module]] = {}
+        self.forms: dict[str, str] = {}  # of names of the state, where the network that gives them says so
+        self.training_only: set[str] = set()  # losses
+        self.names = NameCheck(errors)
+
+    def run(self, parts: Collection[str]) -> None:
+        """Make the checks of `parts` (`load.PARTS`), but for those of `metrics`."""
+        for name, network in self.recipe.networks.items():
+            kind = self._declared(network, NETWORK, f"networks.{name}")
+            if kind is not None:
+                self.networks[name] = kind
+        train, validation = self._provided("train"), self._provided("validation")
+        if "train" in parts:
+            self._train(train, validation)
+        if "evaluate" in parts:
+            self._evaluation(set[str].intersection(*validation) if validation else set[str]())
+        if "predict" in parts and self.recipe.predict is not None:
+            self._prediction(self.recipe.predict)
+
+    def _train(self, train: Sequence[set[str]], validation: Sequence[set[str]]) -> None:
+        self._training()
+        injectors = {
+            name: self._injectors(step.injectors, f"steps.{name}.injectors") for name, step in self.recipe.steps.items()
+        }
+        self._losses()
+        names = self.names.steps(self.recipe, injectors, self.training_only, train, validation)
+        if self.recipe.runtime.samples:
+            self.names.known(self.recipe.runtime.samples.names, names, "runtime.samples.names")
+        for name, callback in self.recipe.callbacks.items():
+            construct(callback.type, callback.arguments, CALLBACK, f"callbacks.{name}", self.errors)
+
+    def _declared(self, entry: Declaration, slot: Slot, key: str, given: tuple[str, ...] = ()) -> Any:
+        return check_declaration(entry, slot, key, self.errors, given)
+
+    def _provided(self, split: str) -> list[set[str]]:
+        """Return the names that each dataset of a split provides."""
+        provided: list[set[str]] = []
+        for name, entry in getattr(self.recipe.data, split).items():
+            kind = self._declared(entry, DATASET, f"data.{split}.{name}")
+            if kind is None:
+                self.names.on = False
+            else:
+                provided.append(set(kind.provides(entry.arguments)))
+        return provided
+
+    def _training(self) -> None:
+        trained = {name for step in self.recipe.steps.values() for name in step.trains}
+        for name, step in self.recipe.steps.items():
+            for network in set(step.trains) - self.recipe.networks.keys():
+                self.errors.add_unknown(f"steps.{name}.trains", network, self.recipe.networks, "network")
+            optimizer = self._declared(step.optimizer, OPTIMIZER, f"steps.{name}.optimizer", ("params",))
+            if optimizer is not None and (why := objection(optimizer)):
+                self.errors.add(f"steps.{name}.optimizer.type", why)
+            for group, options in step.groups.items():
+                self._group(optimizer, options, f"steps.{name}.groups.{group}")
+            build_schedule(step.lr_schedule, f"steps.{name}.lr_schedule", self.errors)
+        for name in self.recipe.networks:
+            if name not in trained and name not in self.recipe.starts_from():
+                self.errors.add(f"networks.{name}", "no step trains it and it loads no weights")
+        self._start()
+
+    def _group(self, optimizer: type[torch.optim.Optimizer] | None, group: Group, key: str) -> None:
+        try:
+            re.compile(group.pattern)
+        except re.error as error:
+            self.errors.add(f"{key}.pattern", f"found {group.pattern!r}; expected a regular expression ({error})")
+        if optimizer is not None:  # what a group leaves out is the optimizer's
+            options, parameters = group.model_extra or {}, inspect.signature(optimizer).parameters
+            needed = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
+            given = tuple(needed - options.keys() | {"params"})
+            check_arguments(optimizer, options, key, self.errors, given, ("pattern", *needed - {"params"}))
+
+    def _start(self) -> None:
+        start = self.recipe.train.init_from
+        for name in start.networks or () if start else ():
+            if name not in self.recipe.networks:
+                self.errors.add_unknown("train.init_from.networks", name, self.recipe.networks, "network")
+        for name, entry in self.recipe.networks.items():
+            if entry.weights is not None and start and name in (start.networks or self.recipe.networks):
+                self.errors.add(f"networks.{name}.weights", "train.init_from gives this network its weights already")
+
+    def _losses(self) -> None:
+        several = len(self.recipe.steps) > 1
+        for name, loss in self.recipe.losses.items():
+            key = f"losses.{name}"
+            if loss.step is None and several:
+                self.errors.add(f"{key}.step", f"missing; there are several steps: {', '.join(self.recipe.steps)}")
+            elif loss.step is not None and loss.step not in self.recipe.steps:
+                self.errors.add_unknown(f"{key}.step", loss.step, self.recipe.steps, "step")
+            build_schedule(loss.schedule, f"{key}.schedule", self.errors)
+            beside = tuple(type(loss).model_fields)
+            built = construct(loss.type, loss.arguments, LOSS, key, self.errors, beside=beside)
+            if built is not None:
+                self._roles(type(built), loss.inputs, f"{key}.inputs", "role")
+                self._form(loss.inputs, getattr(built, "forms", {}), f"{key}.inputs")
+                self.training_only |= {name} if built.training_only else set()
+        for name in self.recipe.steps:
+            belonging = [loss for key, loss in self.recipe.losses.items() if self.recipe.loss_step(key) == name]
+            if not any(loss.weight for loss in belonging):
+                what = "every loss that belongs to it has weight 0" if belonging else "no loss belongs to it"
+                self.errors.add(f"steps.{name}", f"{what}: it would train nothing")
+
+    def _roles(self, kind: type[nn.Module], given: Mapping[str, Any], key: str, what: str) -> None:
+        parameters = dict(list(inspect.signature(kind.forward).parameters.items())[1:])
+        named = {n: p for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        if len(named) < len(parameters):  # *args or **kwargs: nothing to hold the names against
+            return
+        for role in given.keys() - named.keys():
+            self.errors.add_unknown(f"{key}.{role}", role, named, f"{what} of {kind.__name__}")
+        for role, parameter in named.items():
+            if parameter.default is parameter.empty and role not in given:
+                self.errors.add(f"{key}.{role}", f"missing; {kind.__name__} needs it")
+
+    def _injectors(self, entries: Mapping[str, Declaration], key: str) -> dict[str, Injector]:
+        """Construct injectors, and hold calls of networks against what these take and give."""
+        found: dict[str, Injector] = {}
+        for name, entry in entries.items():
+            beside = tuple(type(entry).model_fields)
+            built = construct(entry.type, entry.arguments, INJECTOR, f"{key}.{name}", self.errors, beside=beside)
+            if built is None:
+                self.names.on = False
+                continue
+            found[name] = built
+            for where, call in forwards(built, f"{key}.{name}"):
+                self._forward(call, where)
+        return found
+
+    def _chain(self, entries: Mapping[str, Declaration], names: set[str], key: str) -> set[str]:
+        """Construct injectors that always run and follow their names; return `names` and what they add."""
+        return self.names.chain(self._injectors(entries, key), names, key)
+
+    def _forward(self, injector: Forward, key: str) -> None:
+        if injector.network not in self.recipe.networks:
+            self.errors.add_unknown(f"{key}.network", injector.network, self.recipe.networks, "network")
+        elif kind := self.networks.get(injector.network):
+            self._roles(kind, {**injector.inputs, **injector.args}, key, "input")
+            for both in injector.inputs.keys() & injector.args.keys():
+                self.errors.add(f"{key}.args.{both}", f"{both!r} is among the inputs already")
+            if hasattr(kind, "forms"):
+                given = kind.forms(self.recipe.networks[injector.network].arguments)
+                self.forms |= {injector.outputs[output]: given[output] for output in given.keys() & injector.outputs}
+            outputs = getattr(kind, "outputs", injector.outputs)
+            for output in injector.outputs:
+                if output not in outputs:
+                    self.errors.add_unknown(f"{key}.outputs", output, outputs, f"output of {kind.__name__}")
+
+    def _form(self, inputs: Mapping[str, str], wanted: Mapping[str, str], key: str) -> None:
+        """A loss may say what form a role has, and a network what form it gives; they agree where both do."""
+        for role, name in inputs.items():
+            form, found = wanted.get(role), self.forms.get(name)
+            if form and found and form != found:
+                self.errors.add(f"{key}.{role}", f"{name!r} is of the form ({found}); the loss reads ({form})")
+
+    def _evaluation(self, batch: set[str]) -> None:
+        evaluate = self.recipe.evaluate
+        self.names.known(evaluate.inputs, batch, "evaluate.inputs")
+        for name, mode in evaluate.modes.items():
+            names = self._chain(mode.injectors, batch, f"evaluate.modes.{name}.injectors")
+            self.names.known(mode.save, names, f"evaluate.modes.{name}.save")
+        for name, grid in evaluate.grids.items():
+            key = f"evaluate.grids.{name}"
+            self.names.known([*grid.rows, *grid.columns], batch, key)
+            for both in set(grid.rows) & set(grid.columns):
+                self.errors.add(key, f"{both!r} is in rows and in columns")
+            names = self._chain(grid.injectors, {*grid.rows, *grid.columns}, f"{key}.injectors")
+            self.names.known(grid.save, names, f"{key}.save")
+        for name, average in evaluate.averages.items():
+            self.names.known([average.of], batch, f"evaluate.averages.{name}.of")
+
+    def _prediction(self, predict: Predict) -> None:
+        kind = self._declared(predict.data, PHOTOS, "predict.data")
+        if kind is None:
+            return
+        given, evaluate = set(kind.provides(predict.data.arguments)), self.recipe.evaluate
+        if predict.mode not in evaluate.modes:
+            self.errors.add_unknown("predict.mode", predict.mode, evaluate.modes, "mode")
+            return
+        names = set(given)
+        for name, entry in evaluate.modes[predict.mode].injectors.items():
+            elsewhere = ErrorCollector(self.errors.file)  # what is wrong with the injectors is said where they stand
+            injector = construct(entry.type, entry.arguments, INJECTOR, name, elsewhere)
+            if injector is None:
+                return
+            self.names.known(injector.reads, names, f"predict.mode: injector {name!r} of mode {predict.mode!r}")
+            names |= set(injector.adds)
+        names = self._chain(predict.injectors, names, "predict.injectors")
+        self.names.known(predict.save, names, "predict.save")
+        if predict.grid is None:
+            return
+        if predict.grid not in evaluate.grids:
+            self.errors.add_unknown("predict.grid", predict.grid, evaluate.grids, "grid")
+        else:
+            grid = evaluate.grids[predict.grid]
+            self.names.known([*grid.rows, *grid.columns], given, f"predict.grid: rows and columns of {predict.grid!r}")
+
+
+def objection(kind: type[torch.optim.Optimizer]) -> str | None:
+    """Say why a step cannot train with an optimizer, or None: it has dense gradients, and computes them once an update."""
+    closure = inspect.signature(kind.step).parameters.get("closure")
+    if closure is not None and closure.default is closure.empty:
+        return f"{kind.__name__} computes the losses several times an update; a step computes them once"
+    if issubclass(kind, torch.optim.SparseAdam):
+        return "SparseAdam takes sparse gradients alone, and networks here give dense ones; write torch.optim.Adam"
+    return None

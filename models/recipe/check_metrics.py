@@ -1,0 +1,28 @@
+"""The checks of `metrics`: scores and pictures exist, take their arguments, and read what `evaluate` writes."""
+
+from models.base.error_collector import ErrorCollector
+from models.recipe.schema import Declaration, Recipe
+from models.recipe.types import PICTURE, SCORE, check_declaration
+
+
+def check_metrics(recipe: Recipe, errors: ErrorCollector) -> None:
+    """Note what is wrong with `metrics.scores`, `metrics.pictures` and `runtime.scores`."""
+    for name, score in recipe.metrics.scores.items():
+        check_declaration(score, SCORE, f"metrics.scores.{name}", errors)
+        _of_dump(recipe, score, f"metrics.scores.{name}", errors)
+    for name, picture in recipe.metrics.pictures.items():
+        check_declaration(picture, PICTURE, f"metrics.pictures.{name}", errors)
+        _of_dump(recipe, picture, f"metrics.pictures.{name}", errors)
+    for name in recipe.runtime.scores.names if recipe.runtime.scores else ():
+        if name not in recipe.metrics.scores:
+            errors.add_unknown("runtime.scores.names", name, recipe.metrics.scores, "score")
+
+
+def _of_dump(recipe: Recipe, entry: Declaration, key: str, errors: ErrorCollector) -> None:
+    """A score or picture that has a `mode`, `grid` or `average` means one of `evaluate`."""
+    evaluate = recipe.evaluate
+    known = {"mode": list(evaluate.modes), "grid": list(evaluate.grids), "average": list(evaluate.averages)}
+    for what, names in known.items():
+        named = entry.arguments.get(what)
+        if isinstance(named, str) and named not in names:
+            errors.add_unknown(f"{key}.{what}", named, names, what)

@@ -1,0 +1,46 @@
+"""Reads a recipe and checks all of it before the first batch: types, arguments, and who provides which name to whom."""
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from models.base.error_collector import ErrorCollector, validated
+from models.base.errors import UserError
+from models.base.yaml12 import read_yaml, to_yaml
+from models.recipe.check_metrics import check_metrics
+from models.recipe.schema import Recipe
+
+PARTS = ("train", "evaluate", "predict", "metrics")
+"""What a recipe can be checked for. A stage looks up, and so loads, the types of its own part alone; `train` checks all."""
+
+RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "callbacks")
+
+
+def load_recipe(path: Path, parts: Collection[str] = PARTS) -> Recipe:
+    """Read a recipe and check it for `parts`; the form of all sections is always checked.
+
+    Raises:
+        UserError: everything that is wrong with it, a line each.
+    """
+    return check_recipe(read_yaml(path), path, parts)
+
+
+def check_recipe(content: dict[str, Any], path: Path, parts: Collection[str] = PARTS) -> Recipe:
+    """Check the content of a recipe; `path` is named in the messages. Raises as `load_recipe`."""
+    errors = ErrorCollector(path)
+    recipe = validated(Recipe, content, errors)
+    if recipe is not None and not {"train", "evaluate", "predict"}.isdisjoint(parts):
+        from models.recipe.check import RecipeCheck  # loads injectors, which `metrics` needs none of
+
+        RecipeCheck(recipe, errors).run(parts)
+    if recipe is not None and "metrics" in parts:
+        check_metrics(recipe, errors)
+    errors.raise_any()
+    if recipe is None:
+        raise UserError(f"{path}: not a recipe")
+    return recipe
+
+
+def resolved(recipe: Recipe) -> str:
+    """Return the sections that training depends on as YAML, every default filled in."""
+    return to_yaml(recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True))

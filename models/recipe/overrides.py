@@ -1,0 +1,41 @@
+"""Values of a recipe changed at the command line: `evaluate.modes.poses.injectors.draw.style.boxes=true`."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from models.base.errors import UserError
+
+
+def overridden(content: dict[str, Any], assignments: Sequence[str], sections: Sequence[str]) -> dict[str, Any]:
+    """Return a recipe's content with `key=value` assignments made; keys are dotted, values YAML (1.2).
+
+    Maps that are missing on the way are made: checking the recipe afterwards tells a misspelt key. `content` stays.
+
+    Raises:
+        UserError: not of this form, not in one of the `sections`, or a key inside something that is no map.
+    """
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        names = key.split(".")
+        if not equals or names[0] not in sections:
+            raise UserError(
+                f"--set {assignment}: expected key=value with a dotted key of {' or '.join(sections)}, such as "
+                f"{sections[0]}.batch_size=1"
+            )
+        try:
+            value = YAML(typ="safe", pure=True).load(text)
+        except YAMLError as error:
+            raise UserError(f"--set {assignment}: the value is not valid YAML: {error}") from None
+        content = _with(content, names, value, assignment)
+    return content
+
+
+def _with(content: Any, names: list[str], value: Any, assignment: str) -> dict[str, Any]:
+    if content is not None and not isinstance(content, dict):
+        raise UserError(f"--set {assignment}: {names[0]!r} would be a key of {content!r}, which is no map")
+    first, *rest = names
+    found = dict(content or {})
+    return {**found, first: _with(found.get(first), rest, value, assignment) if rest else value}

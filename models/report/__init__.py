@@ -1,0 +1,1 @@
+"""Metrics and drawings from a dump and a history; loads no training code."""

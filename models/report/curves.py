@@ -1,0 +1,147 @@
+"""The history of a training as tables for DVC plots, and of one or several trainings as one picture."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import matplotlib
+import pandas as pd
+
+from models.base.files import replacing, write_text
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+Histories = tuple[pd.DataFrame, pd.DataFrame]
+"""What `History` writes: the rows of training, those of validation."""
+
+TRAINING, VALIDATION = {"linewidth": 1.0}, {"marker": "o", "markersize": 4.0, "linewidth": 1.8}
+WIDE_RANGE = 30.0
+"""From this ratio of the highest to the lowest value on, an axis is logarithmic if it can be."""
+
+
+def losses_of(history: pd.DataFrame) -> list[str]:
+    """Return the names of the losses in a history."""
+    return [str(column).removesuffix(".raw") for column in history if str(column).endswith(".raw")]
+
+
+def write_curves(train: pd.DataFrame, validation: pd.DataFrame, folder: Path) -> None:
+    """Write a CSV a curve, columns `step` and `value`: each loss raw, weighted, its weight, its validation mean; rates."""
+    for history, prefix in ((train, ""), (validation, "validation.")):
+        for column in history.columns.drop("step"):
+            curve = history[["step", column]].dropna().rename(columns={column: "value"})
+            write_text(folder / f"{prefix}{column}.csv", curve.to_csv(index=False, lineterminator="\n"))
+
+
+def draw_curves(train: pd.DataFrame, validation: pd.DataFrame, path: Path) -> None:
+    """Draw each loss of one training over the steps, training and validation."""
+    draw_losses({"": (train, validation)}, path)
+
+
+def draw_losses(runs: Mapping[str, Histories], path: Path, x: str = "step") -> None:
+    """Draw each loss of labelled runs over their column `x`: training thin, validation with dots.
+
+    A row of panels for each loss with components, a column for each component; the other losses share rows. A run is left
+    out of the panels of losses that it does not have. The effective weight stands above the panel, or is dashed on the
+    right-hand axis where it changes or runs differ in it.
+    """
+    rows = panels(dict.fromkeys(name for both in runs.values() for history in both for name in losses_of(history)))
+    columns = max((len(row) for row in rows), default=1)
+    size = (max(11.0, 3.6 * columns), 0.5 + 2.7 * len(rows))
+    figure, axes = plt.subplots(max(len(rows), 1), columns, figsize=size, squeeze=False, layout="constrained")
+    for axis in axes.flat:
+        axis.set_axis_off()
+    for row, names in enumerate(rows):
+        for axis, name in zip(axes[row], names, strict=False):
+            if name:
+                axis.set_axis_on()
+                _draw_loss(axis, name, runs, x)
+    add_legend(figure, list(runs))
+    save_figure(figure, path)
+
+
+def panels(names: Iterable[str]) -> list[list[str]]:
+    """Arrange losses in rows: `caf` before its components `caf.vector`, each kind of component in a column of its own.
+
+    Losses without components fill rows of the same length, of two or three panels where there are no others. An empty name
+    is an empty panel.
+    """
+    heads: dict[str, list[str]] = {}
+    for name in names:
+        head, _, component = name.partition(".")
+        heads.setdefault(head, []).append(component)
+    kinds = list(dict.fromkeys(kind for found in heads.values() for kind in found if kind))
+    rows = [
+        [head, *(f"{head}.{kind}" if kind in found else "" for kind in kinds)]
+        for head, found in heads.items()
+        if any(found)
+    ]
+    plain = [head for head, found in heads.items() if not any(found)]
+    length = 1 + len(kinds) if kinds else 2 if len(plain) in (1, 2, 4) else 3
+    return rows + [plain[start : start + length] for start in range(0, len(plain), length)]
+
+
+def colours_of(labels: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Return for each run the colours of training and validation: two for a single run, else one for both."""
+    names = list(labels)
+    if len(names) == 1:
+        return {names[0]: ("tab:blue", "tab:orange")}
+    return {name: (f"C{place}", f"C{place}") for place, name in enumerate(names)}
+
+
+def add_legend(figure: Figure, labels: list[str]) -> None:
+    """Say above all panels what training, validation and each run look like."""
+    colours = colours_of(labels)
+    one = colours[labels[0]] if len(labels) == 1 else ("0.4", "0.4")
+    handles = [
+        Line2D([], [], color=one[0], label="training", **TRAINING),  # type: ignore[arg-type]
+        Line2D([], [], color=one[1], label="validation", **VALIDATION),  # type: ignore[arg-type]
+    ]
+    if len(labels) > 1:
+        handles += [Line2D([], [], color=colours[label][0], linewidth=4, label=label) for label in labels]
+    title = labels[0] or None if len(labels) == 1 else None
+    figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 6), frameon=False, title=title)
+
+
+def fit_axis(axis: Axes) -> None:
+    """Choose the left-hand axis by what is drawn: logarithmic for a wide positive range, else from 0 if nothing is below."""
+    low, high = axis.dataLim.ymin, axis.dataLim.ymax
+    if 0 < low < high / WIDE_RANGE:
+        axis.set_yscale("log")
+    elif low >= 0:
+        axis.set_ylim(0.0, 1.06 * high or 1.0)
+    axis.grid(alpha=0.3)
+
+
+def save_figure(figure: Figure, path: Path) -> None:
+    """Write and close it; the same figure gives the same bytes."""
+    with replacing(path) as temporary:
+        figure.savefig(temporary, dpi=110, metadata={"Software": None})
+    plt.close(figure)
+
+
+def _draw_loss(axis: Axes, name: str, runs: Mapping[str, Histories], x: str) -> None:
+    colours = colours_of(runs)
+    weights: dict[str, pd.DataFrame] = {}
+    for label, histories in runs.items():
+        for history, colour, style in zip(histories, colours[label], (TRAINING, VALIDATION), strict=True):
+            if f"{name}.raw" in history:
+                curve = history[[x, f"{name}.raw"]].dropna()
+                axis.plot(curve[x], curve[f"{name}.raw"], color=colour, **style)  # type: ignore[arg-type]
+        if f"{name}.weight" in histories[0]:
+            weights[label] = histories[0][[x, f"{name}.weight"]].dropna()
+    fit_axis(axis)
+    axis.set_title(name, loc="left")
+    axis.set_xlabel(x)
+    values = {round(float(weight), 9) for curve in weights.values() for weight in curve[f"{name}.weight"]}
+    if len(values) == 1:
+        axis.set_title(f"× {values.pop():g}", loc="right", color="0.5", fontsize="medium")
+    elif values:
+        right = axis.twinx()
+        for label, curve in weights.items():
+            colour = "0.5" if len(runs) == 1 else colours[label][0]
+            right.plot(curve[x], curve[f"{name}.weight"], "--", color=colour, linewidth=1)
+        right.set_ylim(bottom=min(0.0, right.dataLim.ymin))
+        right.set_ylabel("effective weight", color="0.5")

@@ -1,0 +1,50 @@
+"""From tensors to pictures: ranges stated, values rounded, cells labelled."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from models.base.files import replacing
+
+Pixels = NDArray[np.uint8]
+
+
+def as_pixels(images: Tensor) -> Pixels:
+    """Turn (N, 3 or 1, H, W) in [-1, 1] into (N, H, W, 3) uint8, rounded to nearest; values outside are clipped."""
+    levels = ((images.detach().float().cpu().clamp(-1, 1) + 1) * 127.5).round()
+    pixels = levels.numpy().astype(np.uint8).transpose(0, 2, 3, 1)
+    return np.repeat(pixels, 3, axis=3) if pixels.shape[3] == 1 else pixels
+
+
+def side_by_side(rows: Sequence[Sequence[Any]], titles: Sequence[str], gap: int = 2, cell: int = 96) -> Pixels:
+    """Lay images (H, W, 3) out in rows under column titles.
+
+    All cells are of the largest image's size, or a multiple that has at least `cell` pixels; an image is enlarged by the
+    largest whole number with which it fits.
+    """
+    images = [image for row in rows for image in row]
+    height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
+    factor = max(1, -(-cell // height))
+    height, width = height * factor, width * factor
+    bar = 18
+    sheet = np.full((bar + len(rows) * (height + gap), len(titles) * (width + gap), 3), 255, np.uint8)
+    for column, title in enumerate(titles):
+        x = column * (width + gap)
+        cv2.putText(sheet, title[: width // 8], (x + 2, 13), cv2.FONT_HERSHEY_SIMPLEX, 0.42, (0, 0, 0), 1, cv2.LINE_AA)
+        for row, cells in enumerate(rows):
+            y = bar + row * (height + gap)
+            fits = min(height // cells[column].shape[0], width // cells[column].shape[1])
+            image = np.repeat(np.repeat(cells[column], fits, axis=0), fits, axis=1)
+            sheet[y : y + image.shape[0], x : x + image.shape[1]] = image
+    return sheet
+
+
+def save_picture(path: Path, pixels: Pixels) -> None:
+    """Write (H, W, 3) RGB or (H, W) uint8 as PNG, atomically."""
+    with replacing(path) as temporary:
+        cv2.imwrite(str(temporary), pixels[..., ::-1] if pixels.ndim == 3 else pixels)

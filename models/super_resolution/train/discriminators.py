@@ -1,0 +1,165 @@
+"""The judges: a U-Net that judges every pixel, and a classifier in the manner of VGG that judges the whole."""
+
+from collections.abc import Callable
+from typing import ClassVar, Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.parametrizations import spectral_norm
+
+from models.base.errors import UserError
+
+Normalisation = Literal["spectral", "batch", "none"]
+
+SLOPE = 0.2  # of every leaky ReLU
+SMALLEST = 4  # side of the maps that the classifier reads
+WIDEST = 8  # times `features`
+HIDDEN = 100  # units before the last
+
+
+def _activated(x: Tensor) -> Tensor:
+    return F.leaky_relu_(x, SLOPE)
+
+
+def _judged(judge: Callable[[Tensor], Tensor], image: Tensor, fake: Tensor | None) -> dict[str, Tensor]:
+    """Logits of `image`, and of `fake` in the same pass."""
+    if fake is None:
+        return {"logits": judge(image)}
+    both = judge(torch.cat([image, fake]))
+    return {"logits": both[: len(image)], "fake_logits": both[len(image) :]}
+
+
+def _check(name: str, image: Tensor, fake: Tensor | None, channels: int) -> None:
+    if image.shape[1] != channels or (fake is not None and fake.shape[1:] != image.shape[1:]):
+        other = "" if fake is None else f" and fake {tuple(fake.shape)}"
+        raise UserError(
+            f"images for {name}: found {tuple(image.shape)}{other}; needed are {channels} channels (in_channels) and "
+            "fakes of the same size"
+        )
+
+
+class UNetDiscriminator(nn.Module):
+    """A logit for each pixel (Wang et al., *Real-ESRGAN*, ICCVW 2021, section 3.3; Schönfeld et al., CVPR 2020).
+
+    Three halvings to 8 `features` channels and back, where what was found on the way down at the same size is added.
+    Spectral normalisation (Miyato et al., ICLR 2018) of all but the first and the last convolution, which have a bias
+    instead; leaky ReLU of slope 0.2. 4,376,897 parameters at the defaults.
+
+    Args:
+        in_channels: of the images.
+        features: width at full size.
+
+    Raises:
+        ValueError: for numbers below 1.
+    """
+
+    outputs: ClassVar[tuple[str, ...]] = ("logits", "fake_logits")
+
+    def __init__(self, *, in_channels: int = 3, features: int = 64) -> None:
+        super().__init__()
+        if min(in_channels, features) < 1:
+            raise ValueError(f"in_channels {in_channels}, features {features}: at least 1 of each is needed")
+        self.in_channels = in_channels
+        widths = [features, 2 * features, 4 * features, 8 * features]
+
+        def normed(inputs: int, outputs: int, side: int = 3, stride: int = 1) -> nn.Module:
+            return spectral_norm(nn.Conv2d(inputs, outputs, side, stride, padding=1, bias=False))
+
+        self.first = nn.Conv2d(in_channels, features, 3, padding=1)
+        self.downs = nn.ModuleList(normed(widths[i], widths[i + 1], 4, 2) for i in range(3))
+        self.ups = nn.ModuleList(normed(widths[i + 1], widths[i]) for i in reversed(range(3)))
+        self.judging = nn.ModuleList(normed(features, features) for _ in range(2))
+        self.last = nn.Conv2d(features, 1, 3, padding=1)
+
+    def forward(self, image: Tensor, fake: Tensor | None = None) -> dict[str, Tensor]:
+        """Judge (N, in_channels, H, W) in [-1, 1], and in the same pass `fake`: `logits` (N, 1, H, W), `fake_logits`.
+
+        Raises:
+            UserError: for other channels, a fake of another size, or sides that are no multiples of 8.
+        """
+        _check(type(self).__name__, image, fake, self.in_channels)
+        if image.shape[2] % 8 or image.shape[3] % 8:
+            raise UserError(
+                f"images for UNetDiscriminator: found {image.shape[2]} x {image.shape[3]} pixels; multiples of 8 are needed"
+            )
+        return _judged(self._judge, image, fake)
+
+    def _judge(self, x: Tensor) -> Tensor:
+        x = _activated(self.first(x.contiguous(memory_format=torch.channels_last)))
+        found = []
+        for layer in self.downs:
+            found.append(x)
+            x = _activated(layer(x))
+        for layer in self.ups:
+            large = F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False)
+            x = _activated(layer(large)) + found.pop()
+        for layer in self.judging:
+            x = _activated(layer(x))
+        return self.last(x)
+
+
+class VGGDiscriminator(nn.Module):
+    """One logit for an image of a fixed size: ESRGAN's (Wang et al., ECCVW 2018), after Simonyan and Zisserman.
+
+    For each halving down to 4 x 4 pixels a 3 x 3 convolution and one 4 x 4 of stride 2, widths doubling from `features`
+    to 8 `features`, then two linear layers; leaky ReLU of slope 0.2. 14,499,401 parameters at 128 pixels.
+
+    Args:
+        image_size: side; a power of 2, 8 or more.
+        in_channels: of the images.
+        features: width at full size.
+        norm: `batch` is ESRGAN's, after all convolutions but the first; its judgement depends on what is in a batch.
+            `spectral` and `none` judge images alone; `spectral` normalises all layers but the last.
+
+    Raises:
+        ValueError: for other sizes.
+    """
+
+    outputs: ClassVar[tuple[str, ...]] = ("logits", "fake_logits")
+
+    def __init__(
+        self, *, image_size: int, in_channels: int = 3, features: int = 64, norm: Normalisation = "batch"
+    ) -> None:
+        super().__init__()
+        if image_size < 2 * SMALLEST or image_size & (image_size - 1):
+            raise ValueError(f"image_size {image_size}: a power of 2, {2 * SMALLEST} or more, is needed")
+        if min(in_channels, features) < 1:
+            raise ValueError(f"in_channels {in_channels}, features {features}: at least 1 of each is needed")
+        self.image_size, self.in_channels = image_size, in_channels
+        layers: list[nn.Module] = []
+        inputs = in_channels
+        for stage in range((image_size // SMALLEST).bit_length() - 1):
+            width = min(2**stage, WIDEST) * features
+            layers += _layer(inputs, width, 3, 1, norm if stage else ("spectral" if norm == "spectral" else "none"))
+            layers += _layer(width, width, 4, 2, norm)
+            inputs = width
+        self.layers = nn.Sequential(*layers)
+        hidden = nn.Linear(inputs * SMALLEST**2, HIDDEN)
+        self.hidden = spectral_norm(hidden) if norm == "spectral" else hidden
+        self.last = nn.Linear(HIDDEN, 1)
+
+    def forward(self, image: Tensor, fake: Tensor | None = None) -> dict[str, Tensor]:
+        """Judge (N, in_channels, image_size, image_size) in [-1, 1], and in the same pass `fake`: `logits` (N, 1), `fake_logits`.
+
+        Raises:
+            UserError: for other channels or sizes.
+        """
+        _check(type(self).__name__, image, fake, self.in_channels)
+        if image.shape[2:] != (self.image_size, self.image_size):
+            raise UserError(
+                f"images for VGGDiscriminator: found {image.shape[2]} x {image.shape[3]} pixels; image_size is {self.image_size}"
+            )
+        return _judged(self._judge, image, fake)
+
+    def _judge(self, x: Tensor) -> Tensor:
+        maps = self.layers(x.contiguous(memory_format=torch.channels_last))
+        return self.last(_activated(self.hidden(maps.flatten(1))))
+
+
+def _layer(inputs: int, outputs: int, side: int, stride: int, norm: Normalisation) -> list[nn.Module]:
+    convolution: nn.Module = nn.Conv2d(inputs, outputs, side, stride, padding=1, bias=norm != "batch")
+    if norm == "spectral":
+        convolution = spectral_norm(convolution)
+    normed = [nn.BatchNorm2d(outputs)] if norm == "batch" else []
+    return [convolution, *normed, nn.LeakyReLU(SLOPE, inplace=True)]

@@ -1,0 +1,145 @@
+"""Pictures and their degraded, smaller selves, read from a folder of images."""
+
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from data.formats.pair_files import SUFFIXES
+from models.base.errors import UserError
+from models.images.data.augmentation import augment
+from models.images.data.augmentation_settings import Augmentation, Both
+from models.images.data.pairs import normalised
+from models.interfaces import Example, Examples
+from models.super_resolution.train.degradation_settings import Degradation
+from models.super_resolution.train.degradations import degraded
+from models.super_resolution.train.resampling import Kernel, resample
+
+
+class Patches(Examples):
+    """The images below `root/<split>`, or `root/images/<split>` of a prepared dataset, by path: one patch of each.
+
+    A patch is a square of `size` pixels, a multiple of `scale`, at a `random` place or in the `centre`; images that are
+    smaller are mirrored at their borders. Without `size` it is the whole image, but for the rows and columns at its end
+    that `scale` does not divide. Then `augmentation` bends and turns it, and `degradation` makes the network's input of
+    it: the bicubic reduction that papers measure by, where there is none. `baselines` are kernels that enlarge that
+    input again, for comparison.
+
+    An example has `hq`, the patch, and `lq`, the input, float32 `(3, height, width)` and `(3, height / scale, width /
+    scale)` in [-1, 1] (v / 127.5 - 1), RGB; each baseline under its own name, of hq's size; `index`, an integer, and
+    `name`, the path below the split's folder without suffix.
+
+    Raises ValueError for arguments out of range, UserError for a folder that is missing or has no images, and, when it
+    is read, for an image that cannot be.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("lq", "hq", "index", "name")
+
+    @classmethod
+    def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names of an example, those of the baselines that the arguments ask for included."""
+        return (*cls.names, *arguments.get("baselines", ()))
+
+    def __init__(
+        self,
+        *,
+        root: str,
+        split: str,
+        scale: int,
+        size: int | None,
+        crop: Literal["random", "centre"] = "centre",
+        augmentation: Both | None = None,
+        degradation: Degradation | None = None,
+        baselines: tuple[Kernel, ...] = (),
+    ) -> None:
+        if scale < 1:
+            raise ValueError(f"scale {scale}: a whole number from 1 is needed")
+        if size is not None and (size < scale or size % scale):
+            raise ValueError(f"size {size}: a multiple of scale, {scale}, is needed; or null for whole images")
+        if crop not in ("random", "centre"):
+            raise ValueError(f"crop {crop!r}: random or centre is needed")
+        if unknown := [kernel for kernel in baselines if kernel not in get_args(Kernel)]:
+            raise ValueError(f"baselines {unknown[0]!r}: there are {', '.join(get_args(Kernel))}")
+        if len(set(baselines)) < len(baselines):
+            raise ValueError(f"baselines {list(baselines)}: each is written once")
+        self.scale, self.size, self.crop, self.baselines = scale, size, crop, baselines
+        self.degradation = degradation or Degradation(kernels={"bicubic": 1.0})
+        self.augmentation = None if augmentation is None else Augmentation(both=augmentation)
+        self.folder = _folder(Path(root), split)
+        self.paths = sorted(
+            path.relative_to(self.folder)
+            for path in self.folder.rglob("*")
+            if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+        )
+        if not self.paths:
+            raise UserError(f"{self.folder}: has no images ({', '.join(SUFFIXES)})")
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def group(self, index: int) -> Hashable:
+        """Patches of `size` share batches; whole images may have any size, and stay alone."""
+        return index if self.size is None else None
+
+    def example(self, index: int, random: np.random.Generator) -> Example:
+        """Example `index`; `random` chooses the place, the augmentation and the degradation."""
+        hq = self._patch(read_rgb(self.folder / self.paths[index]), random)
+        lq = degraded(hq, self.degradation, self.scale, random)
+        size = (hq.shape[0], hq.shape[1])
+        again: Example = {kernel: normalised(resample(lq, size, kernel)) for kernel in self.baselines}
+        name = self.paths[index].with_suffix("").as_posix()
+        return {"lq": normalised(lq), "hq": normalised(hq), **again, "index": index, "name": name}
+
+    def _patch(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
+        height, width = image.shape[:2]
+        if self.size is None:
+            image = image[: height - height % self.scale, : width - width % self.scale]
+        else:
+            image = padded(image, self.size)
+            if self.crop == "centre":
+                top, left = ((side - self.size) // 2 for side in image.shape[:2])
+                image = image[top : top + self.size, left : left + self.size]
+        if min(image.shape[:2]) < 1:
+            raise UserError(f"{self.folder}: an image of {width} x {height} pixels cannot be reduced by {self.scale}")
+        crop = (image.shape[0], image.shape[1]) if self.size is None else (self.size, self.size)
+        return augment(image, image, self.augmentation, crop, random, ())[0]
+
+
+def _folder(root: Path, split: str) -> Path:
+    prepared, plain = root / "images" / split, root / split
+    folder = prepared if prepared.is_dir() else plain
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder, and no {prepared}; run `dvc repro prepare@{root.name}`, or let root and split "
+            "name a folder of images"
+        )
+    return folder
+
+
+def padded(image: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
+    """`image` (H, W, C) with at least `size` rows and columns: what lacks is mirrored at its end, its edge not repeated."""
+    below, right = (max(0, size - side) for side in image.shape[:2])
+    if not below and not right:
+        return image
+    return np.asarray(cv2.copyMakeBorder(image, 0, below, 0, right, cv2.BORDER_REFLECT_101), dtype=np.uint8)
+
+
+def read_rgb(path: Path) -> NDArray[np.uint8]:
+    """An image file as uint8 RGB `(height, width, 3)`; 16 bits become 8, transparency and EXIF orientation are ignored.
+
+    Raises:
+        UserError: no such file, or none that OpenCV can read whole.
+    """
+    try:
+        content = np.frombuffer(path.read_bytes(), np.uint8)
+        found = cv2.imdecode(content, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION) if len(content) else None
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except cv2.error:  # larger than OpenCV's limit
+        found = None
+    if found is None:
+        raise UserError(f"{path}: no readable image: it is empty, damaged, too large or of another kind; remove it")
+    return np.asarray(cv2.cvtColor(found, cv2.COLOR_BGR2RGB), dtype=np.uint8)

@@ -1,0 +1,121 @@
+"""What happens when updates are not finite: they are counted, training rolls back to smaller learning rates, or it ends."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from models.base.errors import UserError
+from models.base.seeding import derive
+from models.interfaces import StepReport
+from models.recipe.schema import Train
+from models.training.resume import ResumePoint, ResumePoints, TrainState, copied
+
+
+class Rollback:
+    """Counts consecutive non-finite updates per step, and goes back to an earlier state when a recipe asks for it.
+
+    fp16 overflow skips (`StepReport.overflowed`) do not count. The rollback state is saved inside each resume point, so a
+    killed run rolls back to the same iteration as an uninterrupted one. `count` is the number of rollbacks so far,
+    `accumulation_factor` what accumulation is multiplied by since memory ran out.
+    """
+
+    def __init__(self, train: Train, state: TrainState, points: ResumePoints) -> None:
+        self.limit, self.rule, self.state, self.points = train.max_nonfinite, train.rollback, state, points
+        self.on = train.rollback is not None or train.find_batch_size
+        self.count, self.accumulation_factor = 0, 1
+        self.snapshot: tuple[int, dict[str, Any]] | None = None
+        self.resumed: str | None = None  # of which state that something else made, where people asked for it
+
+    @property
+    def rate_scale(self) -> float:
+        """The factor of all learning rates."""
+        return self.rule.rate_factor**self.count if self.rule else 1.0
+
+    def seed(self, seed: int) -> int:
+        """Return the seed of noise and of the order of examples: another one after each rollback."""
+        return derive(seed, "recovery", self.count) if self.count else seed
+
+    def take_snapshot(self, iteration: int) -> None:
+        """Copy the state after `iteration` updates where one is due and no update is being skipped; the first always."""
+        due = self.snapshot is None or (self.rule is not None and iteration % self.rule.every == 0)
+        if self.on and due and not any(self.state.nonfinite.values()):
+            self.snapshot = iteration, copied(self.state.state_dict())
+
+    def reason(self, iteration: int, reports: Mapping[str, StepReport]) -> str | None:
+        """Count; return why training has to roll back, if it has to.
+
+        Raises:
+            UserError: too many updates in a row were skipped, and there is no rollback (left).
+        """
+        counts = self.state.nonfinite
+        for name, report in reports.items():
+            before = counts.get(name, 0)
+            counts[name] = before if report.overflowed else before + 1 if report.skipped else 0
+        for name, report in reports.items():
+            message = f"step {name!r}: {counts[name]} updates in a row were not finite"
+            if self.rule is not None and self.count < self.rule.times and counts[name] >= self.rule.after:
+                return f"{message}, the last in iteration {iteration}"
+            if counts[name] >= self.limit:
+                values = {loss: value.item() for loss, value in report.raw.items()}
+                tried = f", after {self.count} rollbacks (train.rollback)" if self.count else ""
+                raise UserError(
+                    f"{message} (train.max_nonfinite), the last in iteration {iteration} with losses {values} and learning "
+                    f"rate {report.learning_rate:g}{tried}; lower the learning rate or clip (steps.{name}.clip)"
+                )
+        return None
+
+    def roll_back(self, why: str) -> tuple[int, str]:
+        """Go back, with smaller learning rates; return the iteration and a message for people."""
+        assert self.rule is not None
+        self.count += 1
+        iteration = self._load_snapshot()
+        message = (
+            f"{why}; going on after iteration {iteration} with learning rates x {self.rate_scale:g} and other noise"
+        )
+        return iteration, f"{message} (train.rollback: {self.count} of {self.rule.times})"
+
+    def accumulate_more(self, error: RuntimeError, failed: int, size: int, parts: int) -> tuple[int, str]:
+        """Go back to the last resume point, or the start, and cut batches of `size`, so far in `parts`, twice as fine.
+
+        Raises:
+            UserError: there is one example in each part already.
+        """
+        if self.accumulation_factor * parts >= size:
+            raise UserError(f"memory does not suffice for one example at a time: {error}")
+        self.accumulation_factor *= 2
+        point = self.points.latest()
+        iteration = self._load_snapshot() if point is None else self.restore(point)
+        message = f"memory ran out in iteration {failed + 1}; going on after iteration {iteration} with accumulation"
+        examples = max(1, size // (self.accumulation_factor * parts))
+        return iteration, f"{message} x {self.accumulation_factor}, {examples} examples at a time"
+
+    def _load_snapshot(self) -> int:
+        assert self.snapshot is not None
+        iteration, state = self.snapshot
+        self.state.load_state_dict(copied(state))
+        return iteration
+
+    def save(self, iteration: int) -> None:
+        """Write a resume point."""
+        snapshot = list(self.snapshot) if self.snapshot and self.rule else None
+        own = {"count": self.count, "accumulation_factor": self.accumulation_factor, "snapshot": snapshot,
+            "resumed": self.resumed}  # fmt: skip
+        self.points.save(iteration, self.state.state_dict() | {"rollback": own})
+
+    def restore(self, point: ResumePoint) -> int:
+        """Put everything into the state of a resume point; return its iteration.
+
+        Raises:
+            UserError: the state does not fit this recipe, as one of another may not.
+        """
+        state = point.state()
+        try:
+            self.state.load_state_dict(state)
+        except (KeyError, ValueError, RuntimeError) as error:
+            raise UserError(f"{point.folder}: does not fit this recipe: {error}") from None
+        own = state["rollback"]
+        self.count = own["count"]
+        self.accumulation_factor = max(self.accumulation_factor, own["accumulation_factor"])
+        self.snapshot = tuple(own["snapshot"]) if own["snapshot"] else None
+        foreign = f"iteration {point.iteration}, made by another {', '.join(point.differs)}" if point.differs else None
+        self.resumed = foreign or own["resumed"]
+        return point.iteration

@@ -1,0 +1,244 @@
+"""The one record of a training: every loss of every iteration, with weights, learning rates and gradient norms.
+
+Everything that shows a loss is a view of it: `<run>/live/losses.csv` has each iteration, `<run>/history` the means over
+windows (a DVC output, so no clock readings), `latest` the numbers of the progress line and of trackers.
+"""
+
+import csv
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import torch
+from torch import Tensor
+
+from models.base.errors import UserError, nearest
+from models.base.files import write_text
+from models.engine.step import loss_of
+from models.interfaces import Row, StepReport
+
+COLUMNS = ("step", "loss", "raw", "weight", "weighted")
+
+
+class LossLog:
+    """One row an iteration, with the columns of `history/train.csv`; reports wait where they were computed until `fetch`.
+
+    Columns: `step` (iterations done), `<loss>.raw`, `<loss>.weight`, `<loss>.weighted`, and for each step `<step>.lr`,
+    `<step>.grad_norm`, `<step>.skipped` (1 where the update was left out because something was not finite). A step that
+    trains several networks also has `<step>.<network>.grad_norm` of each. Recording costs no synchronisation with a GPU:
+    values are fetched together at the end of a window, at a log line, and at a resume point.
+
+    Args:
+        path: `losses.csv`; None keeps the latest values only.
+        tags: the losses' names, each with the step it belongs to.
+        every: iterations of a window of the history.
+    """
+
+    def __init__(self, path: Path | None, tags: Mapping[str, str], every: int) -> None:
+        self.path, self.tags, self.every = path, dict(tags), every
+        self.train: list[Row] = []
+        self.validation: list[Row] = []
+        self.latest: dict[str, float] = {}
+        self._reports: list[tuple[int, Mapping[str, StepReport]]] = []
+        self._window: list[dict[str, float]] = []
+        self._unwritten: list[dict[str, float]] = []
+
+    def start(self, done: int) -> None:
+        """Begin a file after `done` iterations: drop what an earlier run wrote about later ones."""
+        if self.path is not None:
+            rows = self._read()
+            write_text(self.path, rows[rows["step"] <= done].to_csv(index=False, lineterminator="\n"))
+
+    def add(
+        self, iteration: int, reports: Mapping[str, StepReport], last: bool = False, rollbacks: int = 0
+    ) -> Row | None:
+        """Take in the reports of an iteration (1 is the first); return a row of the history when a window ends.
+
+        Rows have the column `rollbacks` from the first one on.
+        """
+        self._reports.append((iteration, reports))
+        if iteration % self.every and not last:
+            return None
+        self.fetch()
+        row = window_means(self._window, self.tags)
+        if rollbacks:
+            row["rollbacks"] = rollbacks
+        self._window = []
+        self.train.append(row)
+        return row
+
+    def fetch(self) -> None:
+        """Bring the reports that wait into rows, in one transfer."""
+        if not self._reports:
+            return
+        names: list[tuple[int, str]] = []
+        tensors: list[Tensor] = []
+        rows: list[dict[str, float]] = []
+        for place, (iteration, reports) in enumerate(self._reports):
+            rows.append({"step": iteration})
+            for column, value in _columns(reports):
+                rows[place][column] = float("nan") if isinstance(value, Tensor) else value
+                if isinstance(value, Tensor):
+                    names.append((place, column))
+                    tensors.append(value.detach())
+        device = tensors[0].device if tensors else None
+        fetched = torch.stack([value.to(device) for value in tensors]).cpu().double().tolist() if tensors else []
+        for (place, column), number in zip(names, fetched, strict=True):
+            rows[place][column] = number
+        for row in rows:
+            for column in [name for name in row if name.endswith(".weight")]:
+                loss = column.removesuffix(".weight")
+                row[f"{loss}.weighted"] = row[f"{loss}.raw"] * row[column]
+        self._reports = []
+        self._window += rows
+        self._unwritten += rows
+        self.latest = rows[-1]
+
+    def flush(self) -> None:
+        """Append all losses since the last call to the file."""
+        self.fetch()
+        if self.path is not None and self._unwritten:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            header = not self.path.is_file()
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(_long(self._unwritten).to_csv(index=False, header=header, lineterminator="\n"))
+        self._unwritten = []
+
+    def select(self, *query: str) -> list[str]:
+        """Return the losses that have one of these names or steps; without a query, all.
+
+        Raises:
+            UserError: neither a loss nor a step.
+        """
+        known = [*self.tags, *dict.fromkeys(self.tags.values())]
+        for word in query:
+            if word not in known:
+                raise UserError(f"no loss or step {word!r}{nearest(word, known)}; there are {', '.join(known)}")
+        return [name for name, tag in self.tags.items() if not query or name in query or tag in query]
+
+    def history(self, *query: str) -> pd.DataFrame:
+        """Return the rows of the selected losses and their components so far: `step`, `loss`, `raw`, `weight`, `weighted`."""
+        self.flush()
+        rows = self._read()
+        return rows[rows["loss"].map(loss_of).isin(self.select(*query))].reset_index(drop=True)
+
+    def last(self, *query: str) -> dict[str, dict[str, float]]:
+        """Return `raw`, `weight` and `weighted` of the latest value of each selected loss that has one yet."""
+        rows = self.history(*query)
+        if self.path is None:
+            self.fetch()
+            rows = _long([self.latest]) if self.latest else rows
+            rows = rows[rows["loss"].map(loss_of).isin(self.select(*query))]
+        table = rows.groupby("loss", sort=False).last()[list(COLUMNS[2:])]
+        return {str(name): {str(k): float(v) for k, v in row.items()} for name, row in table.iterrows()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the history, the unfinished window included."""
+        self.fetch()
+        return {"train": self.train, "validation": self.validation, "window": self._window}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Undo `state_dict`."""
+        self.train, self.validation = list(state["train"]), list(state["validation"])
+        self._window = list(state["window"])
+        self._reports, self._unwritten = [], []
+
+    def write(self, folder: Path) -> None:
+        """Write `train.csv` and `validation.csv`."""
+        write_text(folder / "train.csv", as_csv(self.train))
+        write_text(folder / "validation.csv", as_csv(self.validation))
+
+    def _read(self) -> pd.DataFrame:
+        if self.path is None or not self.path.is_file():
+            return pd.DataFrame(columns=list(COLUMNS))
+        return pd.read_csv(self.path).dropna(subset=["loss"])  # a process killed while it wrote leaves half a row
+
+
+def window_means(rows: list[dict[str, float]], tags: Mapping[str, str]) -> Row:
+    """Return the mean of each column over the rows that have it, and the number of skipped updates of each step.
+
+    The losses and gradient norms of an update that was skipped do not count.
+    """
+    sums: dict[str, float] = {}
+    counts: dict[str, int] = {}
+    for row in rows:
+        skipped = {
+            column.removesuffix(".skipped") for column, value in row.items() if column.endswith(".skipped") and value
+        }
+        for column, value in row.items():
+            head, _, kind = column.rpartition(".")
+            step = tags.get(loss_of(head)) if kind in ("raw", "weight", "weighted") else head.partition(".")[0]
+            if column == "step" or (step in skipped and kind not in ("lr", "skipped")):
+                continue
+            sums[column] = sums.get(column, 0.0) + value
+            counts[column] = counts.get(column, 0) + 1
+    means = {column: total / (1 if column.endswith(".skipped") else counts[column]) for column, total in sums.items()}
+    return {"step": int(rows[-1]["step"]), **means}
+
+
+def _columns(reports: Mapping[str, StepReport]) -> list[tuple[str, Tensor | float]]:
+    columns: list[tuple[str, Tensor | float]] = []
+    for step, report in reports.items():
+        for name, raw in report.raw.items():
+            columns += [(f"{name}.raw", raw), (f"{name}.weight", report.weights[name]), (f"{name}.weighted", 0.0)]
+        if report.raw:  # else the batch had nothing to learn from, and there was no update
+            columns.append((f"{step}.lr", report.learning_rate))
+        if report.grad_norm is not None:
+            columns.append((f"{step}.grad_norm", report.grad_norm))
+            columns += [(f"{step}.{network}.grad_norm", norm) for network, norm in report.grad_norms.items()]
+        columns.append((f"{step}.skipped", float(report.skipped)))
+    return columns
+
+
+def _long(rows: list[dict[str, float]]) -> pd.DataFrame:
+    """Return rows of iterations as rows of losses, with the columns of `losses.csv`."""
+    losses = [
+        (int(row["step"]), name, row[column], row[f"{name}.weight"], row[f"{name}.weighted"])
+        for row in rows
+        for column in row
+        if column.endswith(".raw") and (name := column.removesuffix(".raw"))
+    ]
+    return pd.DataFrame(losses, columns=list(COLUMNS))
+
+
+def live_scalars(row: Mapping[str, float]) -> dict[str, float]:
+    """Return a row of the log as the live log and trackers name it: `train.<loss>`, `weight.<loss>`, `lr.<step>`, ...
+
+    `train.total` is the weighted sum of the losses, whose components do not count again.
+    """
+    scalars = {"train.total": 0.0}
+    for column, value in row.items():
+        head, _, kind = column.rpartition(".")
+        if kind == "raw":
+            scalars[f"train.{head}"] = value
+        elif kind in ("weight", "lr"):
+            scalars[f"{kind}.{head}"] = value
+        elif kind == "grad_norm":
+            scalars[f"grad_norm.{head}"] = value
+        elif kind == "weighted" and loss_of(head) == head:
+            scalars["train.total"] += value
+    return scalars
+
+
+def weights_line(epoch: int, weights: Mapping[str, float]) -> str:
+    """Return one line for people: `epoch 3: loss weights G_GAN 1, G_L1 100`."""
+    return f"epoch {epoch}: loss weights " + ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
+
+
+def mean_losses(values: Mapping[str, Tensor], weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the batch mean of each loss and component, `total` the weighted sum of the losses."""
+    means = {name: value.detach().float().mean() for name, value in values.items()}
+    total = sum((weights[name] * mean for name, mean in means.items() if name in weights), torch.zeros(()))
+    return {name: mean.item() for name, mean in means.items()} | {"total": total.item()}
+
+
+def as_csv(rows: list[Row]) -> str:
+    """Return rows as CSV; a column for each name in order of appearance, empty where a row lacks it."""
+    columns = list(dict.fromkeys(["step", *(name for row in rows for name in row)]))
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({k: repr(v) if isinstance(v, float) else v for k, v in row.items()} for row in rows)
+    return buffer.getvalue()

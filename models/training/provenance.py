@@ -1,0 +1,189 @@
+"""What made a result: code, packages, data. Text that is equal exactly where the inputs are."""
+
+import ast
+import hashlib
+import json
+import platform
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from models.base.errors import UserError
+from models.recipe.load import RESULT_SECTIONS, resolved
+from models.recipe.schema import Recipe
+from models.recipe.types import find_class
+
+PACKAGES = ("accelerate", "numba", "numpy", "opencv-python-headless", "pycocotools", "torch")
+STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
+INSTALLED = {"site-packages", "dist-packages"}  # folders
+
+
+def provenance(recipe: Recipe, modules: Iterable[str]) -> dict[str, str]:
+    """Return what the state of a training depends on, as text: recipe, code, packages, data, weights it starts from.
+
+    The number of ranks is no part of that. `modules` are those of the trainer and its hooks.
+    """
+    entries = [*recipe.data.train.values(), *recipe.data.validation.values()]
+    roots = [entry.arguments["root"] for entry in entries if "root" in entry.arguments]
+    return {
+        "recipe": resolved(recipe), "code": code_version([*modules, *named_modules(recipe)]),
+        "packages": str(package_versions()), "data": data_version(roots),
+        "start": file_versions(recipe.starts_from().values()),
+    }  # fmt: skip
+
+
+def named_modules(recipe: Recipe) -> set[str]:
+    """Return the modules of all types that the sections which training reads name."""
+
+    def declared(value: Any) -> Iterator[str]:
+        if isinstance(value, Mapping):
+            if isinstance(value.get("type"), str):
+                yield value["type"]
+            for part in value.values():
+                yield from declared(part)
+
+    kinds = (find_class(name) for name in declared(recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)))
+    return {kind.__module__ for kind in kinds if kind is not None}
+
+
+def code_version(modules: Iterable[str]) -> str:
+    """Return the SHA-256 over names and contents of the files that `modules` load."""
+    total = hashlib.sha256()
+    for name, path in sorted(source_files(modules).items()):
+        total.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
+    return total.hexdigest()
+
+
+def source_files(modules: Iterable[str]) -> dict[str, Path]:
+    """Return the source files, by module, that `modules` load: themselves, what they import, and what that imports.
+
+    Files are read, not run: imports inside functions count, those under `if TYPE_CHECKING` do not. Installed packages are
+    left out, but for figura's own.
+    """
+    files: dict[str, Path] = {}
+    waiting = list(modules)
+    while waiting:
+        name = waiting.pop()
+        if name in files or not _is_own(name.partition(".")[0]) or (path := _source(name)) is None:
+            continue
+        files[name] = path
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        waiting += [name.rpartition(".")[0], *_imports(ast.parse(path.read_bytes()), package)]
+    return files
+
+
+@cache
+def _is_own(package: str) -> bool:
+    """Whether a top-level package is figura's or people's own, not an installed one."""
+    if package == __name__.partition(".")[0]:
+        return True
+    path = _source(package)
+    return path is not None and INSTALLED.isdisjoint(path.parts) and not path.is_relative_to(STANDARD_LIBRARY)
+
+
+def _source(name: str) -> Path | None:
+    if name in sys.modules and getattr(sys.modules[name], "__file__", None):  # `__main__` as well
+        origin = sys.modules[name].__file__
+    else:
+        try:
+            spec = find_spec(name) if name else None
+        except (ImportError, ValueError):  # a name that is no module
+            return None
+        origin = spec.origin if spec else None
+    return Path(origin) if origin and origin.endswith(".py") and Path(origin).is_file() else None
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    """Yield the names that may be modules among what the code of a module of `package` imports."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")
+            above = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
+            module = ".".join(filter(None, (above, node.module)))
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+        else:
+            yield from _imports(node, package)
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that shape a result."""
+    return {"python": platform.python_version()} | {package: version(package) for package in PACKAGES}
+
+
+def process_record() -> dict[str, Any]:
+    """Return what started this process: the command, its host, versions of packages, the commit and whether files differ.
+
+    `commit` is None outside a git repository.
+    """
+    commit = _git("rev-parse", "HEAD")
+    changed = (_git("status", "--porcelain", "--untracked-files=no") or "").splitlines()
+    return {
+        "command": [sys.executable, *sys.orig_argv[1:]], "host": platform.node(), "packages": package_versions(),
+        "commit": commit, "changed_files": [line[3:] for line in changed],
+    }  # fmt: skip
+
+
+def dirty(process: dict[str, Any]) -> list[str]:
+    """Return a warning where files differ from the commit that `process_record` names."""
+    changed = process["changed_files"]
+    listed = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
+    return [f"{len(changed)} files differ from commit {process['commit'][:12]}: {listed}"] if changed else []
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.rstrip("\n")
+
+
+def file_versions(paths: Iterable[str]) -> str:
+    """Return the SHA-256 of each file that exists, by path, as text."""
+    found = {}
+    for path in sorted(paths):
+        if Path(path).is_file():
+            with Path(path).open("rb") as file:
+                found[path] = hashlib.file_digest(file, "sha256").hexdigest()
+    return json.dumps(found)
+
+
+def data_version(roots: Iterable[str]) -> str:
+    """Return the content hashes of prepared datasets, by root, from their manifests.
+
+    A folder that nobody prepared is known by the names, sizes and times of change of its files.
+
+    Raises:
+        UserError: a dataset that is not there.
+    """
+    versions = {}
+    for root in sorted(set(roots)):
+        manifest = Path(root, "manifest.json")
+        if manifest.is_file():
+            versions[root] = json.loads(manifest.read_text(encoding="utf-8"))["sha256"]
+        elif Path(root).is_dir():
+            versions[root] = _files_version(Path(root))
+        else:
+            raise UserError(f"{manifest}: no such file; run `dvc repro prepare@{Path(root).name}` first")
+    return json.dumps(versions)
+
+
+def _files_version(root: Path) -> str:
+    total = hashlib.sha256()
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        found = path.stat()
+        total.update(
+            f"{path.relative_to(root)}\0{found.st_size}\0{found.st_mtime_ns}\n".encode(errors="surrogateescape")
+        )
+    return total.hexdigest()

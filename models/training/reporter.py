@@ -1,0 +1,82 @@
+"""What people watch while a training runs: a progress line, a live log, trackers, sample pictures.
+
+Nothing here is an output that DVC hashes: it all lies in `<run>/live` and may differ from run to run.
+"""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+from tqdm import tqdm
+
+from models.interfaces import Row
+from models.recipe.schema import Runtime
+
+
+class Reporter:
+    """Progress, `<run>/live/log.jsonl`, `<run>/live/samples/`, and the trackers that `runtime` names."""
+
+    def __init__(
+        self, accelerator: Accelerator, runtime: Runtime, folder: Path, *, first: int, last: int, batch: int
+    ) -> None:
+        self.accelerator, self.runtime, self.folder, self.batch = accelerator, runtime, folder, batch
+        self.main = accelerator.is_main_process
+        self.bar = tqdm(
+            initial=first, total=last, unit="step", disable=not (runtime.progress and self.main), dynamic_ncols=True,
+            mininterval=0.5, desc="train",
+        )  # fmt: skip
+        self._since, self._from = time.perf_counter(), first
+        if self.main:
+            (folder / "samples").mkdir(parents=True, exist_ok=True)
+        kwargs = {"dvclive": {"dir": str(folder / "dvclive"), "dvcyaml": None, "save_dvc_exp": False, "report": None}}
+        accelerator.init_trackers(folder.parent.name, init_kwargs=kwargs)
+
+    def record(self, values: Mapping[str, Any]) -> None:
+        """Append one line to the live log."""
+        if self.main:
+            with (self.folder / "log.jsonl").open("a", encoding="utf-8") as log:
+                log.write(json.dumps(values) + "\n")
+
+    def advance(self) -> None:
+        """Count one iteration."""
+        self.bar.update()
+
+    def go_back(self, iteration: int) -> None:
+        """Count from an earlier iteration on."""
+        self.bar.n = iteration
+        self.bar.refresh()
+        self._since, self._from = time.perf_counter(), iteration
+
+    def log(self, iteration: int, scalars: Mapping[str, float], seconds: Mapping[str, float]) -> None:
+        """Write one line of the live log and pass it to the trackers; adds throughput and, if measured, the phases."""
+        now = time.perf_counter()
+        rate = (iteration - self._from) * self.batch / max(now - self._since, 1e-9)
+        phases = {f"seconds.{phase}": value / max(iteration - self._from, 1) for phase, value in seconds.items()}
+        self._since, self._from = now, iteration
+        values = {**scalars, "images_per_second": rate, **phases}
+        self.record({"step": iteration, **values})
+        self.bar.set_postfix_str(f"loss {scalars.get('train.total', float('nan')):.4f}, {rate:.1f} images/s")
+        self.accelerator.log(values, step=iteration)
+
+    def track(self, iteration: int, row: Row, prefix: str) -> None:
+        """Pass a row of the history to the trackers."""
+        self.accelerator.log(
+            {f"{prefix}.{name}": value for name, value in row.items() if name != "step"}, step=iteration
+        )
+
+    def say(self, message: str) -> None:
+        """Print a line above the progress bar, once over all processes."""
+        if self.main:
+            tqdm.write(message)
+
+    def close(self, agreed: bool) -> None:
+        """End the progress line and the trackers; where all processes have agreed to end, also what joins them."""
+        self.bar.close()
+        if agreed:
+            self.accelerator.end_training()
+            return
+        for tracker in self.accelerator.trackers:
+            tracker.finish()

@@ -1,0 +1,196 @@
+"""Two examples go through everything a recipe declares before training begins: what does not fit is said at its key.
+
+A recipe can be right in every word and still join what has no common shape: a mask where three channels are read, heads
+with other fields than the targets, a picture too small for the depth, a loss whose step trains nothing it depends on, a
+mode that ends an evaluation hours later. The check of a recipe knows names; this knows shapes. It costs one small forward
+of each injector and loss, and changes nothing: buffers are put back, random states kept, no gradient is left.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from models.base.error_collector import ErrorCollector
+from models.base.modes import evaluating
+from models.base.seeding import random_kept
+from models.engine.build import build_injectors, build_losses
+from models.engine.data import Mixture, collated
+from models.interfaces import Examples, Injector, Networks, Records, State
+from models.recipe.schema import Declaration, Format, Recipe
+
+EXAMPLES = 2  # batch norm wants more than one
+
+Values = dict[str, Any]
+
+
+def sanity_check(
+    recipe: Recipe, networks: Mapping[str, nn.Module], train: Mapping[str, Examples],
+    validation: Mapping[str, Examples], errors: ErrorCollector,
+) -> None:  # fmt: skip
+    """Carry out every step on two examples of each training dataset, and every mode and grid on two of validation.
+
+    Gates are taken as open. What reads a name that is not there, because the dataset lacks it or its maker failed, is left
+    out, so that each fault is told once, in `errors`.
+
+    Args:
+        recipe: a checked recipe.
+        networks: its networks, not wrapped for several processes.
+        train: its datasets by name.
+        validation: its datasets by name.
+        errors: takes what is wrong.
+    """
+    with _unchanged(networks.values()):
+        _Rehearsal(recipe, networks, errors).run(train, validation)
+
+
+class _Rehearsal:
+    def __init__(self, recipe: Recipe, networks: Mapping[str, nn.Module], errors: ErrorCollector) -> None:
+        self.recipe, self.networks, self.errors = recipe, Networks(networks, networks), errors
+        self.device = next((p.device for n in networks.values() for p in n.parameters()), torch.device("cpu"))
+        self.last = (recipe.train.steps or 1) - 1
+
+    def run(self, train: Mapping[str, Examples], validation: Mapping[str, Examples]) -> None:
+        for name in train:
+            if (batch := self._batch(train, name, f"data.train.{name}")) is not None:
+                self._steps(batch)
+        with evaluating(*self.networks.live.values()):
+            for name in validation:
+                if (batch := self._batch(validation, name, f"data.validation.{name}")) is not None:
+                    self._evaluation(batch)
+
+    def _batch(self, datasets: Mapping[str, Examples], name: str, key: str) -> Values | None:
+        mixture, count = Mixture(dict(datasets), self.recipe.seed), len(datasets[name])
+        found = self._tried(key, lambda: collated([mixture[(name, 0, index % count)] for index in range(EXAMPLES)]), {})
+        return None if found is None else _moved(found, self.device)
+
+    def _steps(self, batch: Values) -> None:
+        state = dict(batch)
+        for name, step in self.recipe.steps.items():
+            view = dict(State(state).detached(step.detach))
+            entries = {key: e for key, e in step.injectors.items() if getattr(e, "only", None) != "evaluation"}
+            before = view.keys() | set()
+            self._inject(entries, f"steps.{name}.injectors", view)
+            state |= {key: value for key, value in view.items() if key not in before}
+            self._learn(name, view)
+
+    def _learn(self, name: str, view: Values) -> None:
+        """Compute the losses of a step, and the gradient of their sum, which uses their graph up as training does."""
+        trains = self.recipe.steps[name].trains
+        trained = [p for n in trains for p in self.networks.live[n].parameters() if p.requires_grad]
+        learned: list[Tensor] = []
+        for loss, weighted in build_losses(self.recipe, name, self.device).items():
+            if weighted.weight == 0 or not set(weighted.inputs.values()) <= view.keys():
+                continue
+            key, read = f"losses.{loss}", {k: view[k] for k in weighted.inputs.values()}
+            found = self._tried(key, lambda: weighted.values(loss, view)[loss].mean(), read)  # noqa: B023
+            reaches = None if found is None else self._tried(key, lambda: _reaches(found, trained), read)  # noqa: B023
+            if reaches:
+                learned.append(found)
+            elif reaches is not None:
+                self._note(key, f"depends on nothing that its step {name!r} trains ({', '.join(trains)})")
+        if learned:
+            torch.autograd.grad(torch.stack(learned).sum(), trained, allow_unused=True)
+
+    def _evaluation(self, batch: Values) -> None:
+        evaluate = self.recipe.evaluate
+        self._formats(evaluate.inputs, batch, "evaluate.inputs")
+        for name, mode in evaluate.modes.items():
+            view = dict(batch)
+            self._inject(mode.injectors, f"evaluate.modes.{name}.injectors", view)
+            self._formats(mode.save, view, f"evaluate.modes.{name}.save")
+        for name, grid in evaluate.grids.items():
+            view = {key: value for key, value in batch.items() if key in (*grid.rows, *grid.columns)}
+            self._inject(grid.injectors, f"evaluate.grids.{name}.injectors", view)
+            self._formats(grid.save, view, f"evaluate.grids.{name}.save")
+
+    def _inject(self, entries: Mapping[str, Declaration], key: str, view: Values) -> None:
+        """Run injectors on `view`, which gets what they add."""
+        for name, injector in zip(entries, build_injectors(dict(entries), key), strict=True):
+            if not set(injector.reads) <= view.keys():
+                continue
+            state = State({k: v for k, v in view.items() if k not in injector.adds})  # another may add it elsewhen
+            read = {k: view[k] for k in injector.reads}
+            if self._tried(f"{key}.{name}", lambda: self._called(injector, state), read) is not None:  # noqa: B023
+                view |= {added: state[added] for added in injector.adds}
+
+    def _called(self, injector: Injector, state: State) -> bool:
+        injector(state, self.networks, self.last)
+        return True
+
+    def _formats(self, formats: Mapping[str, Format], values: Mapping[str, Any], key: str) -> None:
+        for name, form in formats.items():
+            if name in values and (wanted := _misfit(values[name], form)):
+                self._note(
+                    f"{key}.{name}", f"{described(values[name])} cannot be saved as {form!r}: {wanted} is needed"
+                )
+
+    def _tried(self, key: str, call: Callable[[], Any], read: Mapping[str, Any]) -> Any:
+        """Return what a call returns; None after noting that it failed, and what it read."""
+        try:
+            return call()
+        except Exception as error:  # noqa: BLE001  # anybody's code: it may raise what it likes
+            shapes = ", ".join(f"{name!r} {described(value)}" for name, value in read.items())
+            self._note(key, f"{error or type(error).__name__}{f'; it read {shapes}' if shapes else ''}")
+            return None
+
+    def _note(self, key: str, message: str) -> None:
+        line = f"{self.errors.file}: {key}: {message}"
+        if line not in self.errors.lines:
+            self.errors.lines.append(line)
+
+
+def described(value: Any) -> str:
+    """Return the form of a value of the state: (2, 3, 64, 64), or what it is."""
+    if isinstance(value, Tensor):
+        return str(tuple(value.shape))
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{key}: {described(part)}" for key, part in value.items()) + "}"
+    if isinstance(value, list | tuple) and value and isinstance(value[0], Records):
+        return "records"
+    return f"{type(value).__name__} of {len(value)}" if isinstance(value, list | tuple) else type(value).__name__
+
+
+def _misfit(value: Any, form: Format) -> str | None:
+    """Return what a format needs, if a batch of values is something else."""
+    if form == "records":
+        good = isinstance(value, list | tuple) and all(isinstance(one, list) for one in value)
+        return None if good else "a list of records an instance"
+    if form == "number":
+        good = value.numel() == len(value) if isinstance(value, Tensor) and value.ndim else isinstance(value, list)
+        return None if good else "one number an instance"
+    if not isinstance(value, Tensor) or value.ndim == 0:
+        return "a tensor (batch, ...)"
+    channels = {"image": (1, 3), "mask": (1,)}.get(form)
+    if channels and (value.ndim != 4 or value.shape[1] not in channels):
+        return f"(batch, {' or '.join(map(str, channels))}, height, width)"
+    return None
+
+
+def _reaches(loss: Tensor, parameters: Sequence[Tensor]) -> bool:
+    """Whether a loss has a gradient for at least one of the parameters."""
+    if not loss.requires_grad:
+        return False
+    found = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+    return any(gradient is not None for gradient in found)
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in value.items()}
+
+
+@contextmanager
+def _unchanged(networks: Iterable[nn.Module]) -> Iterator[None]:
+    """Put back what a forward changes: random states, and buffers such as running statistics."""
+    buffers = [(buffer, buffer.clone()) for network in networks for buffer in network.buffers()]
+    with ExitStack() as stack:
+        stack.enter_context(random_kept())
+        torch.manual_seed(0)
+        try:
+            yield
+        finally:
+            with torch.no_grad():
+                for buffer, before in buffers:
+                    buffer.copy_(before)

@@ -1,0 +1,513 @@
+"""The training loop: `fit` -> `_loop` -> `iterate` -> `train_step` -> `train_op` -> `Step.update` (engine/step.py)."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from torch import Tensor
+
+from models.base.distributed import sharded
+from models.base.error_collector import ErrorCollector
+from models.base.errors import Interrupted, UserError, nearest
+from models.base.modes import evaluating
+from models.base.seeding import derive, random_kept, seed_here
+from models.engine.build import (
+    broadcast_,
+    build_callbacks,
+    build_loaders,
+    build_steps,
+    make_accelerator,
+    start_networks,
+)
+from models.engine.rank_invariant_rng import rank_invariant_noise
+from models.engine.signals import StopRequest
+from models.engine.step import Stopwatch
+from models.engine.weights import digest, to_device, write_model
+from models.interfaces import Callback, Listener, Networks, Row, State, StepReport, batch_size, cuts, split_batch
+from models.recipe.schema import Recipe
+from models.recipe.types import batch_names
+from models.training.checkpoints import Checkpoints
+from models.training.divergence import Rollback
+from models.training.hooks import by_parameter_names
+from models.training.loss_log import LossLog, live_scalars, mean_losses, weights_line
+from models.training.provenance import dirty, process_record, provenance
+from models.training.reporter import Reporter
+from models.training.resume import ResumePoint, ResumePoints, TrainState
+from models.training.sanity_check import sanity_check
+from models.training.validation import Validation
+from models.training.warnings import warnings
+
+
+class Trainer:
+    """Trains what a recipe declares; override a hook or an operation, or pass functions for the hooks.
+
+    Hooks: `on_epoch_start`, `train_step`, `on_epoch_end`. Each gets what it asks for by the names of its parameters:
+    `epoch` (0 is the first); for `train_step`, `batch` (all names of it), `index` (of the batch in its epoch) and any name
+    of the batch, so that `def train_step(trainer, x, y, index)` works on image pairs. A function gets the trainer first,
+    and the keywords under its name in `hook_kwargs`. `train_step` returns the report of each step it took; it may take
+    them by `train_op` or by `optimize`.
+
+    Fixed points of an iteration: `before_step`, `before_update`, `after_update`, `on_evaluation`, as in `Callback`;
+    callbacks come after the method of the trainer.
+
+    Operations: `train_op` updates on a training batch, `log_op` looks at a batch without updating, `eval_op` gives every
+    loss of every example of a validation batch.
+
+    Args:
+        recipe: what to train.
+        run: folder of the run; gets `model/`, `history/` and `live/`, `resume/` while it trains, and `checkpoints/` where
+            `runtime.checkpoint_every` asks for it.
+        accelerator: one with the recipe's precision is made when left out.
+        callbacks: further ones, by name, beside those of the recipe; part of the result.
+        listeners: watch and change nothing.
+        resume_anyway: go on from the furthest resume point though recipe, code, packages or data made it otherwise.
+        callback_kwargs: NectarGAN's name of `hook_kwargs`.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        run: Path,
+        *,
+        accelerator: Accelerator | None = None,
+        on_epoch_start: Callable[..., None] | None = None,
+        train_step: Callable[..., dict[str, StepReport]] | None = None,
+        on_epoch_end: Callable[..., None] | None = None,
+        hook_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
+        callbacks: Mapping[str, Callback] | None = None,
+        listeners: Sequence[Listener] = (),
+        resume_anyway: bool = False,
+        callback_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.recipe, self.run, self.listeners, self.resume_anyway = recipe, run, listeners, resume_anyway
+        hooks = {"on_epoch_start": on_epoch_start, "train_step": train_step, "on_epoch_end": on_epoch_end}
+        self._wrap_hooks(hooks, hook_kwargs or callback_kwargs or {})
+        self.accelerator = accelerator or make_accelerator(recipe, run)
+        torch.use_deterministic_algorithms(True, warn_only=self.accelerator.device.type != "cpu")
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs 2 % of a step
+        self.loaders = build_loaders(recipe, self.accelerator)
+        self.callbacks = build_callbacks(recipe, callbacks or {})
+        self.networks, self.averages = start_networks(recipe, self.accelerator)
+        self.steps = build_steps(recipe, dict(self.networks.live), self.accelerator)
+        self.validation = Validation(recipe, self.loaders, self.accelerator.device)
+        self.batches_per_epoch = self.loaders.batches_per_epoch
+        self.last = recipe.train.steps or (recipe.train.epochs or 0) * self.batches_per_epoch
+        tags = {loss: name for name, step in self.steps.items() for loss in step.losses}
+        log_file = run / "live" / "losses.csv" if self.accelerator.is_main_process else None
+        self.loss_log = LossLog(log_file, tags, recipe.train.record_every)
+        modules = [type(self).__module__, *(hook.__module__ for hook in hooks.values() if hasattr(hook, "__module__"))]
+        self.provenance = provenance(recipe, modules)
+        self.checkpoints = Checkpoints(run / "checkpoints")
+        self.rollback = Rollback(recipe.train, self._state(), ResumePoints(run / "resume", self.provenance))
+        self.stopwatch, self.stop_request = Stopwatch(recipe.runtime.timing), StopRequest()
+        self.iteration = 0
+        self._resumable = 0  # the iteration of the last resume point
+        self._resumed_from: Path | None = None
+        self._printed: int | None = None  # the iteration in which `on_epoch_start` printed last
+
+    def _wrap_hooks(
+        self, functions: Mapping[str, Callable[..., Any] | None], keywords: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Make each hook a function of the values it may ask for: the method, or the function in its place."""
+        for name in keywords.keys() - functions.keys():
+            known = ", ".join(functions)
+            raise UserError(f"hook_kwargs: unknown hook {name!r}{nearest(name, functions)}; there are {known}")
+        bound = {name: partial(function, self) for name, function in functions.items() if function is not None}
+        epoch, batch = ["epoch"], ["batch", "index", *batch_names(self.recipe.data.train)]
+        start, step, end = (
+            by_parameter_names(name, bound.get(name, method), offered, keywords.get(name, {}))
+            for name, method, offered in (
+                ("on_epoch_start", self.on_epoch_start, epoch),
+                ("train_step", self.train_step, batch),
+                ("on_epoch_end", self.on_epoch_end, epoch),
+            )
+        )
+        self._on_epoch_start, self._train_step, self._on_epoch_end = start, step, end
+
+    # hooks
+
+    def on_epoch_start(self, epoch: int, print_train_start: bool = True) -> None:
+        """Called before the first batch of an epoch; prints the effective weight of every loss.
+
+        Where epochs are shorter than `runtime.log_every` iterations, it prints no oftener than that.
+        """
+        often = self._printed is not None and self.iteration - self._printed < self.recipe.runtime.log_every
+        if print_train_start and not often:
+            self._printed = self.iteration
+            self.reporter.say(weights_line(epoch, self.loss_weights()))
+
+    def train_step(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:
+        """Take one iteration on a batch, `index` within its epoch; return what each step reports."""
+        return self.train_op(batch)
+
+    def on_epoch_end(self, epoch: int) -> None:
+        """Called after the last batch of an epoch."""
+
+    # fixed points of an iteration
+
+    def before_step(self, step: str) -> None:
+        """Called before the injectors of a step."""
+
+    def before_update(self, step: str) -> None:
+        """Called after backward, before clipping and the optimizer."""
+
+    def after_update(self, step: str, report: StepReport) -> None:
+        """Called after the optimizer, also where it skipped an update that was not finite."""
+
+    def on_evaluation(self, row: Row) -> Mapping[str, float] | None:
+        """Called after a validation pass with its row of the history; what it returns is added to the row."""
+        return None
+
+    def _before_step(self, step: str) -> None:
+        self.before_step(step)
+        for callback in self.callbacks.values():
+            callback.before_step(self, step)
+
+    def _before_update(self, step: str) -> None:
+        self.before_update(step)
+        for callback in self.callbacks.values():
+            callback.before_update(self, step)
+
+    def _after_update(self, step: str, report: StepReport) -> None:
+        self.after_update(step, report)
+        for callback in self.callbacks.values():
+            callback.after_update(self, step, report)
+
+    # the loop
+
+    def fit(self) -> None:
+        """Train to the end, from the resume point of a killed run if there is one; then write the outputs."""
+        self._resume()
+        if self.iteration == 0:
+            self._sanity_check()
+        self._start_reporting()
+        agreed = self.accelerator.num_processes == 1
+        try:
+            while self.iteration < self.last:
+                try:
+                    self._loop()
+                    continue
+                except RuntimeError as error:
+                    if not self.recipe.train.find_batch_size or not should_reduce_batch_size(error):
+                        raise
+                    out_of_memory = error.with_traceback(None)  # frames hold what fills the memory
+                clear_device_cache(garbage_collection=True)
+                self._accumulate_more(out_of_memory)
+            self._write()
+            agreed = True
+        except Interrupted:
+            agreed = True
+            raise
+        finally:
+            if agreed:  # where this rank fails alone, a GPU may wait for the others for ever
+                self.loss_log.flush()
+            self.reporter.close(agreed)
+        self.rollback.points.clear(self._resumed_from)
+
+    def _loop(self) -> None:
+        batches = self._batches()
+        while self.iteration < self.last:
+            if self.stop_request.agreed(self.accelerator):
+                self._stop()
+            epoch, index = divmod(self.iteration, self.batches_per_epoch)
+            if index == 0:
+                self._on_epoch_start({"epoch": epoch})
+            with self.stopwatch("data"):
+                batch = to_device(next(batches), self.accelerator.device)
+            if why := self.iterate(batch, index):
+                self._go_back_to(*self.rollback.roll_back(why))
+                batches = self._batches()
+                continue
+            if index == self.batches_per_epoch - 1:
+                self._on_epoch_end({"epoch": epoch})
+            self._save()
+
+    def _batches(self) -> Iterator[Any]:
+        return iter(self.loaders.train(self.iteration, self.rollback.seed(self.recipe.seed)))
+
+    def iterate(self, batch: dict[str, Any], index: int) -> str | None:
+        """Take one iteration on a batch, `index` within its epoch; record it; return why training rolls back, if it does."""
+        with self._shard_of_batch(batch, self.rollback.seed(self.recipe.seed)):
+            reports = self._train_step(batch | {"batch": batch, "index": index}) or {}
+        self.iteration += 1
+        self.update_averages(reports)
+        if why := self.rollback.reason(self.iteration, reports):
+            return why
+        self.loss_log.add(self.iteration, reports, self.iteration == self.last, self.rollback.count)
+        self.reporter.advance()
+        if self._due(self.recipe.runtime.log_every):
+            self._log()
+        evaluated = self._due(self.recipe.train.evaluate_every or self.batches_per_epoch)
+        if evaluated:
+            self._evaluate()
+        for listener in self.listeners:
+            with random_kept():
+                listener.on_iteration(self, evaluated)
+        return None
+
+    def _due(self, every: int) -> bool:
+        return self.iteration % every == 0 or self.iteration == self.last
+
+    @contextmanager
+    def _shard_of_batch(self, batch: Mapping[str, Any], seed: int) -> Iterator[None]:
+        """Inside, this rank's batch is its shard of the whole one, and noise is drawn for that, from `seed`."""
+        rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
+        words = ("iteration", self.iteration, 0)
+        seed_here(seed, *words)
+        if ranks == 1:
+            yield
+            return
+        counts = {self._parts(name) for name in self.steps}
+        sizes = {stop - start for count in counts for start, stop in cuts(batch_size(batch), count)}
+        torch.manual_seed(derive(seed, *words, rank))  # of draws that cannot be shared
+        with sharded(rank, ranks), rank_invariant_noise(derive(seed, *words), sizes):
+            yield
+
+    def _parts(self, step: str) -> int:
+        return self.recipe.parts(step) * self.rollback.accumulation_factor
+
+    # operations
+
+    def train_op(self, batch: dict[str, Any]) -> dict[str, StepReport]:
+        """Run every step whose gate is open on a batch and update; steps that cut it into as many parts share their state."""
+        states: dict[int, list[tuple[State, float]]] = {}
+        reports = {}
+        for name, step in self.steps.items():
+            count = self._parts(name)
+            if count not in states:
+                states[count] = [(State(part), fraction) for part, fraction in split_batch(batch, count)]
+            if step.runs(states[count][0][0], self.iteration, training=True):
+                self._before_step(name)
+                reports[name] = step.update(
+                    states[count], self.networks, self.iteration, self.accelerator, self.stopwatch,
+                    partial(self._before_update, name),
+                )  # fmt: skip
+                if reports[name].raw:
+                    self._after_update(name, reports[name])
+        return reports
+
+    def optimize(self, step: str, losses: Mapping[str, Tensor]) -> StepReport:
+        """Update the networks of a step on raw losses that a hand-written `train_step` computed, by their names.
+
+        Their weights and schedules, the optimizer, its learning rate and clipping are the step's; gradients reach only
+        what it trains. Raises UserError for an unknown step, an unknown loss, or a missing one.
+        """
+        if step not in self.steps:
+            raise UserError(f"no step {step!r}; there are {', '.join(self.steps)}")
+        self._before_step(step)
+        report = self.steps[step].optimize(losses, self.iteration, self.accelerator, partial(self._before_update, step))
+        self._after_update(step, report)
+        return report
+
+    def log_op(self, batch: dict[str, Any]) -> tuple[State, dict[str, float]]:
+        """Look at a batch without updating: the state after all steps, and the mean of each loss and their total."""
+        state, values = self._observe(batch)
+        return state, mean_losses(values, self.loss_weights())
+
+    def eval_op(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Return every loss of every example of a validation batch, shape (batch,) each."""
+        return self._observe(batch)[1]
+
+    def loss_weights(self, *query: str) -> dict[str, float]:
+        """Return the effective weight, now, of the losses that have one of these names or steps; without any, of all."""
+        losses = {name: loss for step in self.steps.values() for name, loss in step.losses.items()}
+        return {name: losses[name].effective_weight(self.iteration) for name in self.loss_log.select(*query)}
+
+    def update_averages(self, reports: Mapping[str, StepReport]) -> None:
+        """Take the networks that were updated into their moving averages."""
+        for name, report in reports.items():
+            for network in self.recipe.steps[name].trains:
+                if network in self.averages and not report.skipped:
+                    live = self.accelerator.unwrap_model(self.networks.live[network])
+                    self.averages[network].update_parameters(live)
+
+    def _observe(self, batch: dict[str, Any]) -> tuple[State, dict[str, Tensor]]:
+        state, values = State(batch), dict[str, Tensor]()
+        with evaluating(*self.networks.live.values(), *self.networks.ema.values()):
+            networks = Networks(self.networks.ema, self.networks.ema)
+            for step in self.steps.values():
+                if step.runs(state, self.iteration, training=False):
+                    with self.accelerator.autocast():
+                        values |= step.observe(state, networks, self.iteration)
+        return state, values
+
+    # logging and validation
+
+    def _start_reporting(self) -> None:
+        self.loss_log.start(self.iteration)
+        self.reporter = Reporter(
+            self.accelerator, self.recipe.runtime, self.run / "live",
+            first=self.iteration, last=self.last, batch=self.recipe.data.batch_size,
+        )  # fmt: skip
+        for listener in self.listeners:
+            with random_kept():
+                listener.on_start(self)
+        process = process_record()
+        sizes = {"processes": self.accelerator.num_processes, "batches_per_epoch": self.batches_per_epoch}
+        self.reporter.record({"process": process, "code": self.provenance["code"], **sizes})
+        for warning in [*warnings(self.recipe, self.steps, self.last), *dirty(process)]:
+            self.reporter.say(f"warning: {warning}")
+
+    def _log(self) -> None:
+        self.loss_log.flush()
+        seed_here(self.recipe.seed, "log", self.iteration)
+        _, losses = self.log_op(self.validation.next_batch())
+        validation = {f"validation.{loss}": value for loss, value in losses.items()}
+        self.reporter.log(self.iteration, live_scalars(self.loss_log.latest) | validation, self.stopwatch.take())
+
+    def _evaluate(self) -> None:
+        """Run `eval_op` over the sorted validation split; one row of history."""
+        self._equalise_buffers()
+        means = self.validation.means(self.eval_op)
+        row: Row = {"step": self.iteration, **{f"{name}.raw": mean for name, mean in means.items()}}
+        row |= self.on_evaluation(row) or {}
+        for name, callback in self.callbacks.items():
+            row |= {f"{name}.{key}": value for key, value in (callback.on_evaluation(self, row) or {}).items()}
+        self.loss_log.validation.append(row)
+        self.reporter.track(self.iteration, row, "validation")
+
+    def _sanity_check(self) -> None:
+        errors = ErrorCollector(self.run / "recipe")
+        networks = {name: self.accelerator.unwrap_model(network) for name, network in self.networks.live.items()}
+        sanity_check(self.recipe, networks, self.loaders.train_data, self.loaders.validation_data, errors)
+        errors.raise_any()
+
+    def _equalise_buffers(self) -> None:
+        """Give all ranks the running statistics of rank 0, which are those that are written.
+
+        They differ only without `train.sync_batch_norm`; each rank evaluates its part of the validation split with them.
+        """
+        if self.accelerator.num_processes > 1 and not self.recipe.train.sync_batch_norm:
+            networks = [*map(self.accelerator.unwrap_model, self.networks.live.values()), *self.networks.ema.values()]
+            broadcast_(buffer for network in networks for buffer in network.buffers())
+
+    # rollback, resume, outputs
+
+    def _accumulate_more(self, error: RuntimeError) -> None:
+        """Go back after memory ran out, to smaller parts of a batch (`train.find_batch_size`)."""
+        if self.accelerator.num_processes > 1:
+            raise UserError(f"train.find_batch_size: one rank cannot tell the others; use one process ({error})")
+        parts = min(map(self.recipe.parts, self.steps))
+        size = self.recipe.data.batch_size
+        self._go_back_to(*self.rollback.accumulate_more(error, self.iteration, size, parts))
+
+    def _go_back_to(self, iteration: int, why: str) -> None:
+        self.iteration = iteration
+        self._follow_restored_state()
+        self.loss_log.start(self.iteration)
+        self.reporter.go_back(self.iteration)
+        self.reporter.say(f"warning: {why}")
+        self.reporter.record({"step": self.iteration, "warning": why})
+
+    def _follow_restored_state(self) -> None:
+        for step in self.steps.values():
+            step.rate_scale = self.rollback.rate_scale
+            step.optimizer.zero_grad(set_to_none=True)
+
+    def _state(self) -> TrainState:
+        unwrap = self.accelerator.unwrap_model
+        return TrainState(
+            networks={name: unwrap(network) for name, network in self.networks.live.items()},
+            averages=self.averages,
+            optimizers={name: step.optimizer for name, step in self.steps.items()},
+            scalers={name: step.scaler for name, step in self.steps.items() if step.scaler is not None},
+            loss_log=self.loss_log, callbacks=self.callbacks, nonfinite={},
+        )  # fmt: skip
+
+    def _save(self) -> None:
+        """Keep and write what is due: a state to roll back to, a checkpoint, a resume point."""
+        runtime = self.recipe.runtime
+        self.rollback.take_snapshot(self.iteration)
+        if runtime.checkpoint_every and self._due(runtime.checkpoint_every):
+            # before the resume point: a resumed run does not revisit this iteration
+            if self.accelerator.is_main_process:
+                self.checkpoints.save(self.iteration, self._write_model)
+            self.accelerator.wait_for_everyone()
+        if self._due(runtime.resume_every) and self.iteration < self.last:
+            self._write_resume_point()
+
+    def _write_resume_point(self) -> None:
+        self.loss_log.flush()
+        self._refuse_different_ranks()
+        if self.accelerator.is_main_process:
+            self.rollback.save(self.iteration)
+        self.accelerator.wait_for_everyone()
+        self._resumable = self.iteration
+
+    def _stop(self) -> NoReturn:
+        """End, as asked to, with a resume point after the last iteration."""
+        if self.iteration != self._resumable:
+            self._write_resume_point()
+        raise Interrupted(
+            f"{self.stop_request.cause()}; stopped after iteration {self.iteration} of {self.last}, where the next "
+            "`dvc repro` goes on"
+        )
+
+    def _resume(self) -> None:
+        points = self.rollback.points
+        point = points.latest(self.resume_anyway)
+        everywhere = gather_object([None if point is None else (point.iteration, point.differs)])
+        if len(set(everywhere)) > 1:
+            raise UserError(
+                f"{points.folder}: ranks read {', '.join(map(str, everywhere))}; the folder that machines share "
+                "shows them different files; run `dvc repro` again"
+            )
+        if point is not None and (self.resume_anyway or not point.differs):
+            self.iteration = self._resumable = self.rollback.restore(point)
+            made = f", made by another {', '.join(point.differs)}: taken anyway" if point.differs else ""
+            self._print(f"resumed after iteration {self.iteration}{made}")
+            self._resumed_from = point.folder
+        self.accelerator.wait_for_everyone()  # nobody moves what another still reads
+        if self.accelerator.is_main_process:
+            self._tidy(point)
+        self._follow_restored_state()
+        self.rollback.take_snapshot(self.iteration)
+
+    def _tidy(self, point: ResumePoint | None) -> None:
+        """Set a refused resume point aside; remove what an earlier training left that this one does not go on from."""
+        if self.iteration > 0:
+            self.checkpoints.tidy()
+            return
+        if point is not None:
+            place = self.rollback.points.refuse(point)
+            self._print(
+                f"not resumed, training starts afresh: the state of iteration {point.iteration} was made by another "
+                f"{', '.join(point.differs)}. It is kept in {place}; to go on from it anyway, stop this training and run "
+                "`FIGURA_RESUME_ANYWAY=1 dvc repro`"
+            )
+        self.checkpoints.clear()
+
+    def _print(self, text: str) -> None:
+        if self.accelerator.is_main_process:  # `accelerator.print` speaks once a machine
+            print(text, flush=True)
+
+    def _refuse_different_ranks(self) -> None:
+        """Raise UserError where ranks no longer have the same weights: what was trained would not be one network."""
+        if self.accelerator.num_processes == 1:
+            return
+        own = {name: digest(self.accelerator.unwrap_model(one)) for name, one in self.networks.live.items()}
+        digests: list[dict[str, str]] = gather_object([own])
+        for rank, theirs in enumerate(digests):
+            if different := [name for name in own if theirs[name] != digests[0][name]]:
+                raise UserError(
+                    f"after iteration {self.iteration}, rank {rank} has other weights than rank 0: network"
+                    f" {', '.join(different)}; code of yours that updates weights must do the same on all ranks"
+                )
+
+    def _write(self) -> None:
+        """Write the outputs that DVC tracks: weights (averaged where they are), the resolved recipe, provenance, history."""
+        self._refuse_different_ranks()
+        if self.accelerator.is_main_process:
+            self._write_model(self.run / "model")
+            self.loss_log.write(self.run / "history")
+        self.accelerator.wait_for_everyone()
+
+    def _write_model(self, folder: Path) -> None:
+        resumed = {"resumed": self.rollback.resumed} if self.rollback.resumed else {}
+        write_model(folder, self.networks.ema, self.recipe, self.provenance | resumed)

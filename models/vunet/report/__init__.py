@@ -1,0 +1,1 @@
+"""Scores of the variational U-Net."""

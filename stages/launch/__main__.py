@@ -1,0 +1,11 @@
+"""`python -m stages.launch STAGE [ARGUMENT ...]`."""
+
+import sys
+
+from models.base.errors import UserError
+from stages.launch import main
+
+try:
+    sys.exit(main(sys.argv[1:]))
+except UserError as error:
+    sys.exit(f"error: {error}")  # status 1

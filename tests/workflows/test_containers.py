@@ -1,0 +1,163 @@
+"""No container engine is asked: what the Dockerfile and the Apptainer definition name is there, and both install the same.
+
+The Dockerfile's entry point is run as it stands, outside of a container.
+"""
+
+import fnmatch
+import json
+import re
+import shutil
+import subprocess
+import time
+import tomllib
+from pathlib import Path
+
+import pytest
+from pipeline.project import ENVIRONMENT, clone
+from workflows.workflow import ROOT, WORKFLOWS, load
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+DEFINITION = (ROOT / "apptainer/figura.def").read_text()
+IGNORED = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Return the instructions of the Dockerfile and their arguments, continued lines joined."""
+    lines = [line for line in DOCKERFILE.splitlines() if not line.startswith("#")]
+    joined = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    return [(word, rest) for word, _, rest in (line.partition(" ") for line in joined.splitlines() if line)]
+
+
+def sections() -> dict[str, list[str]]:
+    """Return the sections of the definition, stripped lines each; the header is ''."""
+    found: dict[str, list[str]] = {"": []}
+    for line in DEFINITION.splitlines():
+        if line.startswith("%"):
+            found[line[1:]] = []
+        elif line.strip() and not line.startswith("#"):
+            found[list(found)[-1]].append(line.strip())
+    return found
+
+
+def left_out(path: str) -> bool:
+    """Whether .dockerignore keeps a file from the builder: the last pattern that fits it or a folder above decides."""
+    folders = [path.rsplit("/", depth)[0] for depth in range(path.count("/") + 1)]
+    verdict = False
+    for line in IGNORED:
+        pattern = line.removeprefix("!").removeprefix("**/")
+        candidates = [name for one in folders for name in (one, one.rsplit("/", 1)[-1] if "**/" in line else one)]
+        if any(fnmatch.fnmatchcase(name, pattern) for name in candidates):
+            verdict = not line.startswith("!")
+    return verdict
+
+
+def installs(text: str) -> list[str]:
+    """Return what each `pip install` of the environment is told, caching aside and build arguments named alike."""
+    commands = re.findall(r"pip install ([^\n\\]+)", text)
+    alike = [re.sub(r"\$\{(\w+)\}|\{\{ (\w+) \}\}", r"<\1\2>", one) for one in commands]
+    return [one.replace("--no-cache-dir ", "").rstrip(" &") for one in alike if "--editable" not in one]
+
+
+def test_both_install_the_lock_file_in_the_same_way() -> None:
+    assert installs(DOCKERFILE) == installs(DEFINITION)
+    torch, rest = installs(DOCKERFILE)
+    assert "--index-url" in torch
+    assert "<ACCELERATOR>" in torch
+    assert rest == "--requirement requirements.lock"
+    pattern = re.search(r"\$\((grep .+) requirements\.lock\)", torch)
+    assert pattern is not None
+    done = subprocess.run(
+        ["bash", "-c", f"{pattern[1]} requirements.lock"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert re.fullmatch(r"torch==[\d.]+\n", done.stdout)
+
+
+def test_both_start_from_the_same_python_which_the_tests_run() -> None:
+    assert re.search(r"^ARG PYTHON=(.+)$", DOCKERFILE, re.MULTILINE)[1] in sections()["arguments"][0]  # type: ignore[index]
+    docker = next(rest for word, rest in instructions() if word == "FROM").replace("${PYTHON}", "<>")
+    apptainer = next(line for line in sections()[""] if line.startswith("From: ")).removeprefix("From: ")
+    assert docker == apptainer.replace("{{ PYTHON }}", "<>")
+    (version,) = re.findall(r"^ARG PYTHON=(.+)$", DOCKERFILE, re.MULTILINE)
+    tests = next(path for path in WORKFLOWS if path.stem == "tests")
+    assert version in load(tests)["jobs"]["tests"]["strategy"]["matrix"]["python"]
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"] == ">=3.11,<3.14"
+    defaults = {
+        re.search(r"ACCELERATOR=(\w+)", text)[1] for text in (DOCKERFILE.split("FROM")[1], DEFINITION.split("%")[1])
+    }  # type: ignore[index]
+    assert defaults == {"cpu"}
+
+
+def test_what_is_copied_is_there_and_not_left_out() -> None:
+    copied = [rest.split()[-2] for word, rest in instructions() if word == "COPY"]
+    copied += [line.split()[0] for line in sections()["files"]]
+    for name in copied:
+        assert (ROOT / name).exists()
+        assert name == "." or not left_out(name)
+
+
+def test_the_image_gets_every_file_git_knows_and_nothing_else() -> None:
+    known = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    assert [name for name in known if name and left_out(name)] == []
+    large = (
+        "data/prepared/people/train.json",
+        "runs/vunet/model/generator.safetensors",
+        ".venv/bin/python",
+        ".dvc/cache/x",
+    )
+    assert all(
+        left_out(name) for name in (*large, ".dvc/config.local", "models/__pycache__/x.pyc", "data/raw/mine/1.jpg")
+    )
+
+
+def test_the_image_runs_the_pipeline_and_not_as_root() -> None:
+    words = dict(instructions())
+    assert words["USER"] == "${UID}"
+    assert re.search(r"^ARG UID=[1-9]\d*$", DOCKERFILE, re.MULTILINE)
+    assert words["CMD"] == '["repro"]'
+    order = [word for word, _ in instructions()]
+    assert order.index("USER") > max(place for place, word in enumerate(order) if word in ("RUN", "COPY"))
+
+
+@pytest.mark.parametrize(("arguments", "expected"), [([], "repro"), (["status", "-q"], "status -q")])
+def test_the_definitions_runscript_runs_dvc(tmp_path, arguments: list[str], expected: str) -> None:
+    (tmp_path / "dvc").write_text('#!/bin/sh\necho "$@"\n')
+    (tmp_path / "dvc").chmod(0o755)
+    script = "\n".join(sections()["runscript"])
+    done = subprocess.run(
+        ["sh", "-c", script, "figura.sif", *arguments],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == expected
+
+
+@pytest.mark.pipeline
+@pytest.mark.skipif(shutil.which("tini") is None, reason="tini is not installed")
+def test_stopping_a_container_leaves_a_resume_point_and_no_lock(tmp_path: Path) -> None:
+    """`docker stop` sends SIGTERM to the entry point."""
+    project = clone(tmp_path)
+    project.set("params.yaml", {"train.steps": 2000, "train.evaluate_every": 1000, "runtime.resume_every": 1000})
+    *init, name = json.loads(dict(instructions())["ENTRYPOINT"])
+    (script,) = (rest.split()[-2] for word, rest in instructions() if rest.endswith(f"/bin/{name}"))
+    entry = [*init, str(ROOT / script)]
+    project.run(*entry, "repro", "-q", "prepare@people")
+    log = tmp_path / "runs/vunet/live/log.jsonl"
+    with subprocess.Popen(
+        [*entry, "repro", "train@vunet"], cwd=tmp_path, env=ENVIRONMENT, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ) as container:  # fmt: skip
+        try:
+            deadline = time.monotonic() + 90
+            while not (log.exists() and '"step": 5,' in log.read_text()):
+                assert container.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+        finally:
+            container.terminate()
+        printed, _ = container.communicate(timeout=60)
+    assert container.returncode == 255  # DVC's, of a stage that failed
+    (stopped,) = re.findall(r"interrupted: SIGTERM; stopped after iteration (\d+) of 2000", printed)
+    assert [int(point.name) for point in (tmp_path / "runs/vunet/resume").glob("[0-9]*")] == [int(stopped)]
+    assert json.loads((tmp_path / ".dvc/tmp/rwlock").read_text()) == {}

@@ -1,0 +1,1 @@
+"""Commands beside the DAG: no stage depends on them."""

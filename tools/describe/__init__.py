@@ -1,0 +1,1 @@
+"""Draw a recipe before it runs: `python -m tools.describe RECIPE`."""

@@ -1,0 +1,177 @@
+"""Say and draw what an iteration of a recipe does, without training.
+
+Usage: python -m tools.describe RECIPE [--output FILE.svg|FILE.png] [--batch-size N] [--mode NAME]
+
+Prints the networks, and for each step its injectors with the names and shapes they add, its losses with roles and weights,
+floating-point operations and memory; `--output` draws the same. Shapes come from the first example of the data; where that
+is not there, names stand without. `--mode` takes a mode of `evaluate` instead of an iteration of training. Nothing is
+trained, and networks of any size take no memory. Not part of the DAG.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from models.base.errors import UserError
+from models.recipe.load import load_recipe
+from models.recipe.schema import Recipe
+from stages.command import run
+from tools.describe.dataflow import Box, Flow, Panel, mode_flow, training_flow
+from tools.describe.dry_run import FEW, Costs, meta_networks, run_mode, run_training
+from tools.describe.footprint import Footprint, Size, footprint, size_of
+
+COUNTED = (
+    "FLOP: convolutions and matrix products, two a multiply-accumulate, by the plain algorithm; activations in float32"
+)
+Rows = list[tuple[str, ...]]
+
+
+def main(arguments: list[str]) -> None:
+    """Print the description of a recipe; draw it where asked to."""
+    parser = argparse.ArgumentParser(prog="python -m tools.describe", description=__doc__.splitlines()[0])
+    parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="picture to write, .svg or .png")
+    parser.add_argument("--batch-size", type=int, metavar="N", help="examples, instead of the recipe's")
+    parser.add_argument("--mode", metavar="NAME", help="of `evaluate`, instead of training")
+    given = parser.parse_args(arguments)
+    if given.batch_size is not None and given.batch_size < 1:
+        raise UserError(f"--batch-size {given.batch_size}: expected 1 or more")
+    if given.output is not None and given.output.suffix not in (".svg", ".png"):
+        raise UserError(f"--output {given.output}: expected a file that ends in .svg or .png")
+    recipe = load_recipe(given.recipe)
+    flow = training_flow(recipe) if given.mode is None else mode_flow(recipe, given.mode)
+    networks = meta_networks(recipe)
+    sizes = {name: size_of(network) for name, network in networks.items()}
+    if given.mode is None:
+        costs = run_training(recipe, networks, given.batch_size)
+        taken: Footprint | None = footprint(recipe, networks)
+        title = f"{given.recipe}: an iteration of training, {costs.batch} examples"
+    else:
+        costs, taken = run_mode(recipe, networks, given.mode, given.batch_size), None
+        title = f"{given.recipe}: mode {given.mode}, {costs.batch} examples at a time"
+    table = network_rows(recipe, flow, sizes)
+    notes = [*totals(costs, taken), *costs.notes, COUNTED]
+    if costs.scaled:
+        short = ", ".join(key.rpartition(".")[2] for key in costs.scaled)
+        notes.append(f"carried out on the CPU with {FEW} examples, as they ask for values, and scaled: {short}")
+    if flow.unread:
+        notes.append(f"the data's other names, which nothing here reads: {', '.join(flow.unread)}")
+    print(title, "", *aligned(table), *described(flow, costs), "", *notes, sep="\n")
+    if given.output is not None:
+        from tools.describe.diagram import draw_flow  # matplotlib takes a second to load
+
+        footers = {panel.title: cost_line(panel, costs) for panel in flow.panels[1:]}
+        draw_flow(flow, costs.shapes, title, footers, table, notes, given.output)
+        print(f"wrote {given.output}")
+
+
+def network_rows(recipe: Recipe, flow: Flow, sizes: dict[str, Size]) -> Rows:
+    """Return a row a network that is called: type, parameters, those trained, and by which steps; a header first."""
+    called = dict.fromkeys(box.network for box in flow.boxes.values() if box.network)
+    rows: Rows = [("network", "type", "parameters", "trained", "by step", "weights")]
+    for name in [*called, *(name for name in sizes if name not in called)]:
+        size, steps = sizes[name], [step for step, entry in recipe.steps.items() if name in entry.trains]
+        rows.append(
+            (
+                name, recipe.networks[name].type, f"{size.parameters:,}", f"{size.trained:,}", ", ".join(steps) or "none",
+                mebibytes(size.bytes + size.buffer_bytes),
+            )
+        )  # fmt: skip
+    return rows
+
+
+def described(flow: Flow, costs: Costs) -> Iterable[str]:
+    """Yield the lines that say what each panel does."""
+    for panel in flow.panels:
+        yield ""
+        if panel.kind == "data":
+            (data,) = panel.boxes
+            yield f"data {data.title}: {', '.join(data.lines)}"
+            yield from aligned([("", name, *_shape(name, costs)) for name in data.outputs])
+            continue
+        yield f"{panel.kind} {panel.title}: {'; '.join(panel.lines)}"
+        rows: Rows = [("", "injector", "", "reads", "adds", "GFLOP")]
+        rows += [row for box in panel.boxes if box.kind == "injector" for row in _injector_rows(box, costs)]
+        yield from aligned(rows)
+        last = [box for box in panel.boxes if box.kind != "injector"]
+        rows = [("", "loss", "", "reads", "weight") if panel.kind == "step" else ("", "saved", "as")]
+        rows += [_loss_row(box) if box.kind == "loss" else ("", box.title, *box.lines) for box in last]
+        yield from aligned(rows)
+        if panel.off:
+            yield f"  of weight 0, not computed: {', '.join(panel.off)}"
+        if line := cost_line(panel, costs):
+            yield f"  {line}"
+
+
+def _injector_rows(box: Box, costs: Costs) -> Iterable[tuple[str, ...]]:
+    what = ", ".join((*((box.network,) if box.network else ()), *box.lines))
+    flops = f"{costs.forward[box.key] / 1e9:.3f}" if box.key in costs.forward else ""
+    adds = [" ".join((name, *_shape(name, costs))) for name in box.outputs]
+    yield "", box.title, what, _reads(box), adds[0], flops
+    for name in adds[1:]:
+        yield "", "", "", "", name, ""
+
+
+def _loss_row(box: Box) -> tuple[str, ...]:
+    kind, *schedule = box.lines
+    return "", box.title, kind, _reads(box), " ".join((f"{box.weight:g}", *schedule))
+
+
+def _reads(box: Box) -> str:
+    return ", ".join(name if role == name else f"{role} ← {name}" for role, name in box.inputs)
+
+
+def _shape(name: str, costs: Costs) -> tuple[str, ...]:
+    return (", ".join(costs.shapes[name]),) if name in costs.shapes else ()
+
+
+def cost_line(panel: Panel, costs: Costs) -> str:
+    """Return what a panel costs, empty where that is not known."""
+    forward = [costs.forward[box.key] for box in panel.boxes if box.key in costs.forward]
+    if not forward:
+        return ""
+    parts = [f"forward {sum(forward) / 1e9:.3f} GFLOP"]
+    if panel.title in costs.backward:
+        parts.append(f"backward {costs.backward[panel.title] / 1e9:.3f} GFLOP")
+    if panel.title in costs.kept:
+        parts.append(f"keeps {mebibytes(costs.kept[panel.title])}")
+    return ", ".join(parts)
+
+
+def totals(costs: Costs, taken: Footprint | None) -> Iterable[str]:
+    """Yield the lines for the whole: operations, memory."""
+    if costs.forward:
+        flops = sum(costs.forward.values()) + sum(costs.backward.values())
+        known = costs.kept.keys() == costs.backward.keys()
+        yield f"{'in all' if known else 'in all, without backward passes that are not known,'} {flops / 1e9:.3f} GFLOP ({flops / 2e9:.3f} GMAC), {flops / 1e9 / costs.batch:.3f} GFLOP an example"
+    if taken is None:
+        return
+    parts = [f"weights {mebibytes(taken.weights)}", f"gradients {mebibytes(taken.gradients)}"]
+    if taken.averages:
+        parts.append(f"averages {mebibytes(taken.averages)}")
+    for step, size in taken.optimizers.items():
+        parts.append(f"optimizer of {step} {'unknown' if size is None else mebibytes(size)}")
+    total = taken.total
+    if costs.peak:
+        part = "" if costs.part == costs.batch else f" ({costs.part} examples at a time)"
+        parts.append(f"activations {mebibytes(costs.peak)}{part}")
+        total += costs.peak
+    yield f"memory: {', '.join(parts)}; together {mebibytes(total)}"
+
+
+def mebibytes(size: int) -> str:
+    """Return a number of bytes as people read it."""
+    return f"{size / 2**20:,.1f} MiB"
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return rows as lines of text with columns under each other; a first, empty column indents them."""
+    count = max((len(row) for row in rows), default=0)
+    full = [(*row, *[""] * (count - len(row))) for row in rows]
+    widths = [max(len(row[column]) for row in full) for column in range(count)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in full]
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

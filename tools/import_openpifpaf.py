@@ -1,0 +1,91 @@
+"""Take over weights trained by OpenPifPaf: `python -m tools.import_openpifpaf CHECKPOINT RECIPE OUT [--heads cif,caf]`.
+
+OUT.safetensors is for `networks.<name>.weights` of a recipe, to refine them. Any other OUT is the folder of a run: it gets
+`model/` as if RECIPE had trained it, for `python -m stages.eval_dump RECIPE OUT`. The heads of the checkpoint are those of
+the recipe, in the same order; `--heads` says otherwise. Nothing that a checkpoint has pickled is run. Not part of the DAG.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from models.base.errors import UserError, nearest
+from models.engine.build import build_networks
+from models.engine.weights import save_weights, write_model
+from models.pose.openpifpaf import LEFT_OUT, fitted, read_state
+from models.pose.train.networks import PoseNetwork
+from models.recipe.load import load_recipe
+from models.training.provenance import file_versions, package_versions
+from stages.command import run
+
+
+def main(arguments: list[str]) -> None:
+    """Load a checkpoint into the recipe's pose network and write that."""
+    parser = argparse.ArgumentParser(prog="python -m tools.import_openpifpaf", description=__doc__.splitlines()[0])
+    parser.add_argument("checkpoint", type=Path, help="of OpenPifPaf, or a state dictionary (PyTorch, safetensors)")
+    parser.add_argument("recipe", type=Path, help="params file, such as recipes/pose.yaml")
+    parser.add_argument("out", type=Path, help="safetensors file to write, or the folder of a run")
+    parser.add_argument(
+        "--heads",
+        help="what the recipe calls the checkpoint's heads, with commas; '-' leaves one out. Heads of the recipe that are not "
+        "among them start at random",
+    )
+    given = parser.parse_args(arguments)
+    recipe = load_recipe(given.recipe)
+    networks = build_networks(recipe)
+    poses = {name: network for name, network in networks.items() if isinstance(network, PoseNetwork)}
+    if len(poses) != 1:
+        raise UserError(f"{given.recipe}: found {len(poses)} networks of type pose.PoseNetwork; one is needed")
+    ((name, network),) = poses.items()
+    heads = given.heads.split(",") if given.heads else list(network.head_nets)
+    _check_heads(heads, network)
+    state = read_state(given.checkpoint)
+    try:
+        network.load_state_dict(fitted(state, network, heads))
+    except UserError as error:
+        raise UserError(f"{given.checkpoint}, for networks.{name} of {given.recipe}: {error}") from None
+    print(table(network, heads))
+    if given.out.suffix == ".safetensors":
+        save_weights(network, given.out)
+        print(f"{given.out}: written; `networks.{name}.weights: {given.out}` starts from it")
+    else:
+        provenance = {
+            "packages": str(package_versions()), "start": file_versions([str(given.checkpoint)])
+        }  # fmt: skip
+        write_model(given.out / "model", networks, recipe, provenance)
+        print(f"{given.out}/model: written; evaluate it: python -m stages.eval_dump {given.recipe} {given.out}")
+
+
+def table(network: PoseNetwork, heads: Sequence[str]) -> str:
+    """What was matched, by part of the network: the checkpoint's name, ours, tensors, trained parameters."""
+    places = {f"head_nets.{head}": f"head_nets.{place}" for place, head in enumerate(heads)}
+    fresh = {f"head_nets.{head}" for head in network.head_nets if head not in heads}
+    tensors: dict[str, int] = {}
+    parameters: dict[str, int] = {}
+    trained = dict(network.named_parameters())
+    for name in network.state_dict():
+        part = ".".join(name.split(".")[:2])
+        tensors[part] = tensors.get(part, 0) + 1
+        parameters[part] = parameters.get(part, 0) + (trained[name].numel() if name in trained else 0)
+    rows = [
+        ("at random" if part in fresh else places.get(part, part), part, f"{tensors[part]:,}", f"{parameters[part]:,}")
+        for part in tensors
+    ]
+    rows.append(("", "all", f"{sum(tensors.values()):,}", f"{sum(parameters.values()):,}"))
+    rows.insert(0, ("checkpoint", "network", "tensors", "parameters"))
+    first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
+    return "\n".join(f"{a:<{first}}  {b:<{second}}  {c:>7}  {d:>11}" for a, b, c, d in rows)
+
+
+def _check_heads(heads: Sequence[str], network: PoseNetwork) -> None:
+    for head in heads:
+        if head != LEFT_OUT and head not in network.head_nets:
+            known = ", ".join(network.head_nets)
+            raise UserError(f"--heads {head!r}{nearest(head, network.head_nets)}: the recipe has {known}")
+        if head != LEFT_OUT and heads.count(head) > 1:
+            raise UserError(f"--heads {head!r}: is there twice")
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -1,0 +1,200 @@
+"""What saved runs tell of their training beside the losses: totals, learning rates, gradients, speed; read and drawn."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from models.base.errors import UserError
+from models.report.curves import TRAINING, VALIDATION, add_legend, colours_of, fit_axis, losses_of, save_figure
+
+LEAST_RATE = 1e-4
+"""Learning rates below this share of the highest are not shown: a schedule that ends at 0 would need all of the axis."""
+
+STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """What a run folder says of the training that wrote its history.
+
+    Attributes:
+        train: `step`, and of each loss `.raw`, `.weight`, `.weighted`; of each step `.lr`, `.grad_norm`, `.skipped`.
+        validation: `step`, and of each loss `.raw`.
+        live: `step`, `images_per_second`, `seconds.<phase>` if timed; without rows where the run has no live log.
+        process: what started it (`provenance.process_record`); empty where it is not known.
+        batches_per_epoch: None where the live log does not say.
+    """
+
+    train: pd.DataFrame
+    validation: pd.DataFrame
+    live: pd.DataFrame
+    process: Mapping[str, Any]
+    batches_per_epoch: int | None
+
+    def in_epochs(self) -> "Log":
+        """Return it with a column `epoch`, fractional, in each table; needs `batches_per_epoch`."""
+        assert self.batches_per_epoch is not None
+        train, validation, live = (
+            table.assign(epoch=table["step"] / self.batches_per_epoch)
+            for table in (self.train, self.validation, self.live)
+        )
+        return Log(train, validation, live, self.process, self.batches_per_epoch)
+
+
+def read_log(run: Path) -> Log:
+    """Read `history/*.csv` and, if it is there, `live/log.jsonl` of a run folder.
+
+    Raises:
+        UserError: for a history that is missing, or a file that is not what it should be.
+    """
+    train, validation = (_read_history(run / "history" / f"{split}.csv") for split in ("train", "validation"))
+    if not losses_of(train):
+        raise UserError(f"{run / 'history' / 'train.csv'}: no loss in it; columns <loss>.raw are needed")
+    live, start = _read_live(run / "live" / "log.jsonl")
+    return Log(train, validation, live, start.get("process", {}), start.get("batches_per_epoch"))
+
+
+def total_loss(train: pd.DataFrame, validation: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Return the weighted sum of all losses for each row of training and of validation.
+
+    In validation each loss has its weight in the window of training that holds the row's step.
+    """
+    whole = [name for name in losses_of(train) if "." not in name]  # not their components
+    parts = {}
+    for name in whole:
+        weights = train[["step", f"{name}.weight"]].dropna()
+        if f"{name}.raw" in validation and len(weights):
+            window = np.searchsorted(weights["step"], validation["step"]).clip(max=len(weights) - 1)
+            parts[name] = validation[f"{name}.raw"] * weights[f"{name}.weight"].to_numpy()[window]
+    of_training = train[[f"{name}.weighted" for name in whole]].sum(axis=1, min_count=1)
+    return of_training, pd.DataFrame(parts, index=validation.index).sum(axis=1, min_count=1)
+
+
+class Curve(NamedTuple):
+    """A curve of a run: values for the rows of a table; `name` tells it from the run's others in the panel."""
+
+    label: str
+    table: pd.DataFrame
+    values: pd.Series
+    name: str = ""
+    validation: bool = False
+
+
+def draw_training(logs: Mapping[str, Log], path: Path, x: str = "step") -> None:
+    """Draw labelled runs over their column `x`: total loss, learning rates, gradient norms, speed, share of data loading.
+
+    The steps of a recipe (generator, discriminator) have line styles of their own. Panels without a curve are left out.
+    """
+    panels = {
+        "total loss, weighted": list(_totals(logs)),
+        "learning rate": list(_of_steps(logs, ".lr")),
+        "gradient norm": list(_of_steps(logs, ".grad_norm")),
+        "images per second": list(_speeds(logs)),
+        "waiting for data, % of the time": list(_waiting(logs)),
+    }
+    panels = {title: curves for title, curves in panels.items() if curves}
+    rows = -(-len(panels) // 2)
+    figure, axes = plt.subplots(rows, 2, figsize=(11.0, 0.5 + 3.0 * rows), squeeze=False, layout="constrained")
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    colours = colours_of(logs)
+    for axis, (title, curves) in zip(axes.flat, panels.items(), strict=False):
+        axis.set(title=title, xlabel=x)
+        _draw_panel(axis, curves, colours, x)
+        if title == "learning rate":
+            _as_rates(axis)
+    add_legend(figure, list(logs))
+    save_figure(figure, path)
+
+
+def _draw_panel(axis: Axes, curves: list[Curve], colours: Mapping[str, tuple[str, str]], x: str) -> None:
+    names = list(dict.fromkeys(curve.name for curve in curves))
+    styles = {name: STYLES[place % len(STYLES)] for place, name in enumerate(names)}
+    for curve in curves:
+        look: dict[str, Any] = VALIDATION if curve.validation else TRAINING
+        shown = curve.values.notna()
+        colour = colours[curve.label][curve.validation]
+        axis.plot(curve.table[x][shown], curve.values[shown], color=colour, linestyle=styles[curve.name], **look)
+    fit_axis(axis)
+    if len(names) > 1:
+        handles = [Line2D([], [], color="0.4", linestyle=styles[name], label=name, linewidth=1) for name in names]
+        axis.legend(handles=handles, fontsize="small")
+
+
+def _as_rates(axis: Axes) -> None:
+    high = axis.dataLim.ymax
+    if high > 0:
+        axis.set_yscale("log")
+        axis.set_ylim(bottom=max(axis.dataLim.minposy, high * LEAST_RATE) / 1.5, top=high * 1.5)
+
+
+def _totals(logs: Mapping[str, Log]) -> Iterator[Curve]:
+    for label, log in logs.items():
+        train, validation = total_loss(log.train, log.validation)
+        yield Curve(label, log.train, train)
+        yield Curve(label, log.validation, validation, validation=True)
+
+
+def _of_steps(logs: Mapping[str, Log], ending: str) -> Iterator[Curve]:
+    for label, log in logs.items():
+        for column in log.train:
+            if str(column).endswith(ending):
+                yield Curve(label, log.train, log.train[column], str(column).removesuffix(ending))
+
+
+def _speeds(logs: Mapping[str, Log]) -> Iterator[Curve]:
+    for label, log in logs.items():
+        if "images_per_second" in log.live:
+            yield Curve(label, log.live, log.live["images_per_second"])
+
+
+def _waiting(logs: Mapping[str, Log]) -> Iterator[Curve]:
+    for label, log in logs.items():
+        if "seconds.data" in log.live:
+            phases = log.live[[column for column in log.live if str(column).startswith("seconds.")]]
+            yield Curve(label, log.live, 100 * log.live["seconds.data"] / phases.sum(axis=1))
+
+
+def _read_history(path: Path) -> pd.DataFrame:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; a run's history is written when its training ends")
+    try:
+        table = pd.read_csv(path).astype("float64")
+    except (OSError, ValueError) as error:  # pandas: no CSV, no text, a cell that is no number
+        raise UserError(f"{path}: no table of numbers: {error}") from error
+    if "step" not in table:
+        raise UserError(f"{path}: no column 'step'; is it the history of a run?")
+    return table
+
+
+def _read_live(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """The numbers by step of the last training in a log, and the record that began its last process.
+
+    A log is only ever appended to. A process that resumes repeats steps from where it resumed, one that starts afresh from
+    the first: what it repeats is no longer true.
+    """
+    start: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = []
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+            if "process" in record:
+                start = record
+                continue
+            if any(key.startswith("score.") for key in record):  # figures of the same step as the line before
+                continue
+            while rows and rows[-1]["step"] >= record["step"]:
+                rows.pop()
+            rows.append({key: float(record[key]) for key in record if key.startswith(("step", "images_", "seconds."))})
+        except (ValueError, TypeError, KeyError) as error:
+            raise UserError(f"{path}:{number}: no record of a training: {error!r}") from error
+    return pd.DataFrame(rows, columns=None if rows else ["step"]), start

@@ -1,0 +1,139 @@
+"""Pack the poses of a dump for COCO's evaluation server: `python -m tools.submit_pose DUMP OUT --testset .. --algorithm ..`.
+
+Writes OUT/<type>_<testset>_<algorithm>_results.zip, which holds one JSON file of the same name, as the server asks for it;
+<type> is `person_keypoints`, or `detections` with `--kind detections`. The same dump gives the same bytes. Not part of the
+DAG: DUMP is what eval-dump wrote for the test images, such as with `--split test-dev2017`.
+"""
+
+import argparse
+import json
+import math
+import re
+import sys
+import zipfile
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+from models.base.errors import UserError
+from models.base.files import replacing
+from models.dump import Dump
+from stages.command import run
+
+TYPES = {"keypoints": "person_keypoints", "detections": "detections"}
+RECORDS = {"keypoints": "people", "detections": "objects"}
+VALUES = {
+    "keypoints": ("keypoints", 51),
+    "detections": ("bbox", 4),
+}  # x, y, confidence of 17 joints; x, y, width, height
+CATEGORIES = {"keypoints": (1, 1), "detections": (1, 90)}  # COCO's ids, first and last
+WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+TIME = (1980, 1, 1, 0, 0, 0)  # the earliest that a zip archive can hold
+
+
+def main(arguments: list[str]) -> None:
+    """Check the records of a dump and write the archive."""
+    parser = argparse.ArgumentParser(prog="python -m tools.submit_pose", description=__doc__.splitlines()[0])
+    parser.add_argument("dump", type=Path, help="folder of a dump, such as runs/pose/dump")
+    parser.add_argument("folder", type=Path, help="folder to write the archive to")
+    parser.add_argument("--testset", required=True, help="COCO's name of the test set, such as test-dev2017")
+    parser.add_argument("--algorithm", required=True, help="a name for what made the results")
+    parser.add_argument(
+        "--kind", choices=list(TYPES), default="keypoints", help="what is submitted; default: keypoints"
+    )
+    parser.add_argument("--mode", default="poses", help="mode of the dump; default: poses")
+    parser.add_argument("--records", help="name of the records; default: people, with --kind detections: objects")
+    given = parser.parse_args(arguments)
+    for option in ("testset", "algorithm"):
+        if not WORD.fullmatch(word := getattr(given, option)):
+            raise UserError(f"--{option} {word!r}: is part of a file name; letters, digits and . _ - are allowed")
+    dump, name = Dump(given.dump).mode(given.mode), given.records or RECORDS[given.kind]
+    path = given.dump / given.mode / f"{name}.json"
+    try:
+        records = dump.records(name)
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}: not readable JSON ({error}); run eval-dump again") from None
+    found = results(records, given.kind, image_ids(dump), path)
+    archive = given.folder / f"{TYPES[given.kind]}_{given.testset}_{given.algorithm}_results.zip"
+    write_archive(archive, found)
+    print(f"{archive}: {len(found)} results of {len({one['image_id'] for one in found})} images")
+
+
+def image_ids(dump: Dump) -> set[int]:
+    """Return the ids of the images that were evaluated.
+
+    Raises:
+        UserError: the table does not say them, or has an image twice (`repeat` of the mode, or in two datasets).
+    """
+    path = dump.folder / "examples.csv"
+    if "image_id" not in dump.table:
+        raise UserError(f"{path}: no column `image_id`; only datasets of COCO's kind have one")
+    ids = dump.table["image_id"].dropna().astype(int)
+    if ids.duplicated().any():
+        raise UserError(
+            f"{path}: image {ids[ids.duplicated()].iloc[0]} was evaluated more than once; submit one result of each"
+        )
+    return set(ids)
+
+
+def results(records: Any, kind: str, known: Collection[int], path: Path) -> list[dict[str, Any]]:
+    """Return the records with the server's fields alone, by image, an image's best first.
+
+    Args:
+        records: what a dump has.
+        kind: `keypoints` (`image_id`, `category_id`, `keypoints`, `score`) or `detections` (`bbox` instead of `keypoints`).
+        known: the ids of the images that were evaluated.
+        path: where the records are from, for messages.
+
+    Raises:
+        UserError: there is none, or the first that the server would refuse.
+    """
+    if not isinstance(records, list) or not records:
+        raise UserError(f"{path}: no list with results in it; there is nothing to submit")
+    found = []
+    for place, record in enumerate(records):
+        if fault := _fault(record, kind, known):
+            raise UserError(f"{path}: record {place} (counted from 0): {fault}")
+        found.append({key: record[key] for key in ("image_id", "category_id", VALUES[kind][0], "score")})
+    return sorted(found, key=lambda one: (one["image_id"], -one["score"]))
+
+
+def _fault(record: Any, kind: str, known: Collection[int]) -> str | None:
+    """Return what is wrong with a record."""
+    field, length = VALUES[kind]
+    if not isinstance(record, dict):
+        return f"found {record!r:.40}; expected an object"
+    if missing := [key for key in ("image_id", "category_id", field, "score") if key not in record]:
+        return f"has no {', '.join(missing)}"
+    if type(record["image_id"]) is not int or record["image_id"] not in known:
+        return f"image_id {record['image_id']!r}: not an image of the dump's table"
+    first, last = CATEGORIES[kind]
+    if type(record["category_id"]) is not int or not first <= record["category_id"] <= last:
+        allowed = f"{first}, person" if first == last else f"{first} to {last}"
+        return f"category_id {record['category_id']!r}: COCO has {allowed}"
+    values = record[field]
+    if not isinstance(values, list) or len(values) != length or not _finite(values):
+        shown = f"{len(values)} values" if isinstance(values, list) else repr(values)
+        return f"{field}: found {shown}; expected {length} finite numbers"
+    if field == "bbox" and min(values[2:]) < 0:
+        return f"bbox: width {values[2]}, height {values[3]}; expected none below 0"
+    if not _finite([record["score"]]):
+        return f"score: found {record['score']!r}; expected a finite number"
+    return None
+
+
+def _finite(values: Sequence[Any]) -> bool:
+    return all(type(value) in (int, float) and math.isfinite(value) for value in values)
+
+
+def write_archive(path: Path, found: Sequence[dict[str, Any]]) -> None:
+    """Write the results as the only file, `<stem>.json`, of a zip archive, atomically; the same bytes for the same results."""
+    entry = zipfile.ZipInfo(f"{path.stem}.json", TIME)
+    entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
+    text = json.dumps(found, allow_nan=False, separators=(",", ":"))
+    with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
+        archive.writestr(entry, text)
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

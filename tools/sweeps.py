@@ -1,0 +1,215 @@
+"""What a sweep gave: the experiments of `dvc exp show --json`, what differs between them, and their figures."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+import pandas as pd
+
+from models.base.errors import UserError, nearest
+
+MAIN = "params.yaml"
+ABSENT = "-"
+"""Stands for a parameter that an experiment does not have (a loss that it removed), or that is not known."""
+
+
+class Estimate(NamedTuple):
+    """A figure with its interval; `low` and `high` are NaN where it has none."""
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+
+    def __str__(self) -> str:
+        interval = f" [{self.low:.4g}, {self.high:.4g}]" if math.isfinite(self.low + self.high) else ""
+        return f"{self.value:.4g}{interval}"
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment, or the commit that they started from.
+
+    Attributes:
+        name: DVC's name of it.
+        state: `baseline`, `done`, `failed`, `queued` or `running`.
+        params: by the name that `-S` knows them by, `losses.KL.weight` or `recipes/pose.yaml:losses.caf.weight`.
+        metrics: by file and dotted key, `metrics/vunet.json:reconstruction.l1.value`.
+        error: what DVC says is wrong with it.
+    """
+
+    name: str
+    state: str
+    params: Mapping[str, Any]
+    metrics: Mapping[str, float]
+    error: str = ""
+
+    def value(self, key: str) -> Any:
+        """Return a parameter."""
+        return self.params.get(key, ABSENT)
+
+    def estimate(self, metric: str) -> Estimate | None:
+        """Return a metric, with the interval that stands beside it as `low` and `high`; None where it has none."""
+        if not math.isfinite(self.metrics.get(metric, math.nan)):
+            return None
+        stem = metric.removesuffix(".value")
+        bounds = [
+            self.metrics.get(f"{stem}.{end}", math.nan) if stem != metric else math.nan for end in ("low", "high")
+        ]
+        return Estimate(self.metrics[metric], *bounds)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The experiments that started from one commit, in the order of what differs between them."""
+
+    baseline: Experiment
+    experiments: Sequence[Experiment]
+
+    @property
+    def done(self) -> list[Experiment]:
+        """The experiments that have figures."""
+        return [one for one in self.experiments if one.state == "done"]
+
+    @property
+    def varied(self) -> list[str]:
+        """The parameters in which the experiments differ from each other; where there are none, from the baseline."""
+        return _differing(self.experiments) or _differing([self.baseline, *self.experiments])
+
+    @property
+    def axes(self) -> list[str]:
+        """One parameter for each group of them that change together (the kind of three losses, say) in what is done."""
+        chosen: dict[tuple[int, ...], str] = {}
+        for key in _differing(self.done) or self.varied:
+            values = [sortable(one.value(key)) for one in self.done]
+            chosen.setdefault(tuple(values.index(value) for value in values), key)
+        return list(chosen.values())
+
+
+def read_sweep(shown: Any, rev: str = "HEAD", only: str = "*") -> Sweep:
+    """Return the experiments of a commit.
+
+    Args:
+        shown: what `dvc exp show --json` prints, parsed.
+        rev: the commit: its name, the beginning of its hash, or HEAD for the first that is shown.
+        only: pattern of names (`kl-*`); the other experiments are left out.
+
+    Raises:
+        UserError: it is something else, it does not have the commit, or the commit has no such experiment.
+    """
+    try:
+        commits = [entry for entry in shown if entry["rev"] != "workspace"]
+        chosen = next(
+            (entry for entry in commits if rev in ("HEAD", entry["name"]) or entry["rev"].startswith(rev)), None
+        )
+        if chosen is None:
+            names = ", ".join(entry["name"] or entry["rev"][:7] for entry in commits)
+            raise UserError(f"--rev {rev}: no such commit in what `dvc exp show` gave; there are {names or 'none'}")
+        baseline = _experiment(chosen, chosen["name"] or chosen["rev"][:7], "baseline")
+        found = [_experiment(one["revs"][0], one["name"], _state(one)) for one in chosen["experiments"] or ()]
+    except (TypeError, KeyError, IndexError, AttributeError) as error:
+        raise UserError(f"not the output of `dvc exp show --json`: {error!r}") from error
+    matching = [one for one in found if fnmatchcase(one.name, only)]
+    if not matching:
+        names = ", ".join(one.name for one in found) or "none"
+        raise UserError(f"no experiment {only!r} started from {baseline.name}; there are {names}")
+    varied = Sweep(baseline, matching).varied
+    return Sweep(baseline, sorted(matching, key=lambda one: [sortable(one.value(key)) for key in varied]))
+
+
+def _state(entry: Mapping[str, Any]) -> str:
+    state = (entry.get("executor") or {}).get("state")
+    if entry["revs"][0].get("error"):
+        return "failed"
+    return "done" if state in (None, "success") else str(state)
+
+
+def _experiment(entry: Mapping[str, Any], name: str | None, state: str) -> Experiment:
+    data, error = entry.get("data") or {}, entry.get("error") or {}
+    params = {
+        key if file == MAIN else f"{file}:{key}": value
+        for file, content in (data.get("params") or {}).items()
+        for key, value in _leaves(content.get("data") or {}).items()
+    }
+    metrics = {
+        f"{file}:{key}": float(value)
+        for file, content in (data.get("metrics") or {}).items()
+        for key, value in _leaves(content.get("data") or {}).items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
+    measured = metrics if state in ("baseline", "done") else {}  # what is queued shows those of the baseline
+    return Experiment(name or entry["rev"][:7], state, params, measured, str(error.get("msg") or ""))
+
+
+def _leaves(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return the values by dotted keys; lists stay whole."""
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
+def _differing(experiments: Sequence[Experiment]) -> list[str]:
+    known = [one for one in experiments if one.params]
+    keys = dict.fromkeys(key for one in known for key in one.params)
+    return [key for key in keys if len({sortable(one.value(key)) for one in known}) > 1]
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a number, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def said(value: Any) -> str:
+    """Return a value as text, the same for 1 and 1.0; numbers to five digits."""
+    return f"{value:.5g}" if is_number(value) else value if isinstance(value, str) else json.dumps(value)
+
+
+def sortable(value: Any) -> tuple[int, float, str]:
+    """Return a key that orders numbers by size, before everything else by its text; equal for 1 and 1.0."""
+    return (0, float(value), "") if is_number(value) else (1, 0.0, said(value))
+
+
+def check_metrics(sweep: Sweep, wanted: Sequence[str]) -> None:
+    """Raise UserError for the first metric that neither the baseline nor an experiment has."""
+    known = dict.fromkeys(key for one in (sweep.baseline, *sweep.experiments) for key in one.metrics)
+    offered = [key for key in known if not key.endswith((".low", ".high"))]
+    for metric in wanted:
+        if metric not in known:
+            of_file = [key for key in offered if key.partition(":")[0] == metric.partition(":")[0]]
+            listed = "\n  ".join(of_file or offered) or "none"
+            raise UserError(f"--metric {metric}: no such metric{nearest(metric, offered)}; there are\n  {listed}")
+
+
+def labels_of(metrics: Sequence[str]) -> dict[str, str]:
+    """Return short names: without `.value`, and without folder and suffix of the file, or the file if it is the only one."""
+    files = [metric.partition(":")[0] for metric in metrics]
+    stems = ["" if len(set(files)) == 1 else f"{PurePosixPath(file).stem}:" for file in files]
+    keys = [metric.partition(":")[2].removesuffix(".value") for metric in metrics]
+    return {metric: f"{stem}{key}" for metric, stem, key in zip(metrics, stems, keys, strict=True)}
+
+
+def table_of(sweep: Sweep, metrics: Sequence[str]) -> pd.DataFrame:
+    """Return a row an experiment, the baseline first: name, state, varied parameters, metrics, differences to the baseline.
+
+    A metric's columns are its label, `.low` and `.high` where an interval is known, and `.change`.
+    """
+    rows = []
+    for one in (sweep.baseline, *sweep.experiments):
+        row: dict[str, Any] = {"name": one.name, "state": one.state}
+        row |= {key: one.value(key) for key in sweep.varied}
+        for metric, label in labels_of(metrics).items():
+            found, start = one.estimate(metric), sweep.baseline.estimate(metric)
+            row |= {label: found.value if found else math.nan}
+            row |= {
+                f"{label}.low": found.low if found else math.nan,
+                f"{label}.high": found.high if found else math.nan,
+            }
+            row[f"{label}.change"] = found.value - start.value if found and start and one.state == "done" else math.nan
+        rows.append(row)
+    table = pd.DataFrame(rows)
+    empty = [name for name in table if str(name).endswith((".low", ".high")) and table[name].isna().all()]
+    return table.drop(columns=empty)
