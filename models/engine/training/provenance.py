@@ -12,7 +12,7 @@ from typing import Any
 
 from models.engine.errors import UserError
 
-PACKAGES = ("accelerate", "numba", "numpy", "opencv-python-headless", "pycocotools", "torch")
+PACKAGES = ("accelerate", "numba", "numpy", "opencv-python-headless", "pillow", "pycocotools", "torch")
 MODELS = Path(__file__).parents[2]
 
 
