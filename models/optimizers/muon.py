@@ -1,14 +1,10 @@
-"""Optimizers that torch.optim lacks, by their bare names in a recipe; and which of torch.optim's a step cannot use."""
+"""Muon, the optimizer that a recipe names without a package."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor
-
-from models.optimizers.layerwise import LAMB, LARS
-
-__all__ = ["LAMB", "LARS", "Muon", "orthogonalised"]
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration; Jordan et al. 2024
 SMALLEST = 8  # a matrix with a shorter side has no spectrum worth evening out: input and output convolutions

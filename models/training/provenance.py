@@ -19,7 +19,7 @@ from models.recipe.load import RESULT_SECTIONS, resolved
 from models.recipe.schema import Recipe
 from models.recipe.types import find_class
 
-PACKAGES = ("accelerate", "numba", "numpy", "opencv-python-headless", "pycocotools", "torch")
+PACKAGES = ("accelerate", "numba", "numpy", "opencv-python-headless", "pillow", "pycocotools", "torch")
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
 INSTALLED = {"site-packages", "dist-packages"}  # folders
 

@@ -29,6 +29,8 @@ def test_an_example_can_be_built(section, example):
         kind, arguments = entry.type, entry.arguments
     else:
         kind, arguments = declared.pop("type"), declared
+    if kind.startswith("pytorch_optimizer."):
+        pytest.importorskip("pytorch_optimizer", reason="needs the extra `optimizers`")
     errors = ErrorCollector(Path("recipe"))
     if section == "Optimizers":
         check_arguments(find_type(kind, SLOTS[section], "key", errors), arguments, "key", errors, ("params",))

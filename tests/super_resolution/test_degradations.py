@@ -1,17 +1,17 @@
 import math
+from fractions import Fraction
+from typing import get_args
 
 import cv2
 import numpy as np
 import pytest
-import torch
-import torch.nn.functional as F
 from pydantic import ValidationError
 from scipy.ndimage import gaussian_filter
 
 from models.images.data import photometry
 from models.super_resolution.train.degradation_settings import Degradation
 from models.super_resolution.train.degradations import degraded, gaussian_kernel, with_shot_noise
-from models.super_resolution.train.resampling import resample, taps
+from models.super_resolution.train.resampling import Kernel, resample
 
 
 def noise(height, width, seed=0):
@@ -22,13 +22,40 @@ def settings(**entries):
     return Degradation.model_validate(entries, by_name=True)
 
 
-@pytest.mark.parametrize("size", [(32, 24), (128, 96), (21, 16), (64, 48)])
-@pytest.mark.parametrize("kernel", ["bilinear", "bicubic"])
-def test_resampling_agrees_with_torch(kernel, size):
+def cubic(distance):
+    """Keys' kernel with a = -1/2."""
+    near = 1.5 * distance**3 - 2.5 * distance**2 + 1
+    far = -0.5 * distance**3 + 2.5 * distance**2 - 4 * distance + 2
+    return np.where(distance < 1, near, np.where(distance < 2, far, 0))
+
+
+KERNELS = {
+    "area": lambda d: d < 0.5,
+    "bilinear": lambda d: np.maximum(1 - d, 0),
+    "bicubic": cubic,
+    "lanczos": lambda d: np.where(d < 3, np.sinc(d) * np.sinc(d / 3), 0),
+}
+
+
+def weights_by_hand(kernel, inputs, outputs):
+    """(outputs, inputs), each row's sum 1."""
+    factor = inputs / outputs
+    distances = np.arange(inputs) + 0.5 - factor * (np.arange(outputs)[:, None] + 0.5)
+    weights = KERNELS[kernel](np.abs(distances) / max(factor, 1)).astype(float)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("size", [(32, 24), (128, 96), (16, 144), (21, 16), (64, 48), (45, 80)])
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_resampling_agrees_with_the_formula(kernel, size):
+    """At factors where no centre lies on the border of two areas."""
     image = noise(64, 48)
-    values = torch.from_numpy(image).double().permute(2, 0, 1)[None]
-    expected = F.interpolate(values, size=size, mode=kernel, antialias=True)[0].permute(1, 2, 0).clamp(0, 255)
-    assert np.abs(resample(image, size, kernel) - expected.numpy()).max() <= 0.5 + 1e-3
+    rows, columns = (weights_by_hand(kernel, *sides) for sides in ((64, size[0]), (48, size[1])))
+    expected = np.einsum("yi,ijc,xj->yxc", rows, image, columns).clip(0, 255)
+    resized = resample(image, size, kernel)
+    assert resized.dtype == np.uint8
+    assert resized.flags.c_contiguous
+    assert np.abs(resized - expected).max() <= 0.5 + 1e-3
 
 
 def test_area_and_nearest():
@@ -39,16 +66,26 @@ def test_area_and_nearest():
     assert (resample(image, (16, 24), "nearest") == image.repeat(2, 0).repeat(2, 1)).all()
 
 
-def test_lanczos_weights():
-    places, weights = taps("lanczos", 10, 20)
-    found = {int(place): float(weight) for place, weight in zip(places[9], weights[9], strict=True) if weight}
+@pytest.mark.parametrize("size", [(7, 7), (13, 3), (10, 29)])
+def test_nearest_is_the_pixel_that_a_centre_lies_in(size):
+    """At 10 to 7, that of output pixel 3 lies at 5 exactly, which sums of floats miss."""
+    image = noise(10, 10)
+    rows, columns = ([math.floor(Fraction(2 * i + 1, 2) * Fraction(10, n)) for i in range(n)] for n in size)
+    assert (resample(image, size, "nearest") == image[rows][:, columns]).all()
 
-    def k(x):
-        return 3 * math.sin(math.pi * x) * math.sin(math.pi * x / 3) / (math.pi * x) ** 2
 
-    raw = {place: k(place + 0.5 - 4.75) for place in range(2, 8)}  # the centre of output pixel 9 lies at 4.75
-    assert found == pytest.approx({place: weight / sum(raw.values()) for place, weight in raw.items()}, abs=1e-6)
-    assert weights.sum(axis=1).tolist() == pytest.approx([1.0] * 20, abs=1e-6)
+def test_on_the_border_of_two_areas_a_pixel_counts_for_the_first():
+    image = np.array([[[0], [90], [200]]], np.uint8)
+    assert resample(image, (1, 2), "area").ravel().tolist() == [45, 200]
+
+
+@pytest.mark.parametrize("channels", [1, 2, 4])
+def test_channels_do_not_mix(channels):
+    image = np.random.default_rng(0).integers(0, 256, (8, 6, channels), dtype=np.uint8)
+    for kernel in get_args(Kernel):
+        together = resample(image, (4, 12), kernel)
+        alone = [resample(image[..., c : c + 1], (4, 12), kernel) for c in range(channels)]
+        assert (together == np.concatenate(alone, axis=2)).all()
 
 
 @pytest.mark.parametrize("kernel", ["area", "bilinear", "bicubic", "lanczos"])
