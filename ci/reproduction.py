@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from ci.tolerances import Tolerance, Tolerances
 from models.base.error_collector import ErrorCollector
 from models.base.errors import UserError
+from models.base.yaml12 import parse_yaml
 
 DATA_STAGES = "prepare@"
 INTERVAL = {"value", "low", "high"}
@@ -75,11 +73,12 @@ def read_results(metrics: Mapping[str, str], lock: str, where: str) -> Results:
 
 def outputs(lock: str, where: str, prefix: str = "") -> dict[str, str]:
     """Return the hashes, by path, of what stages wrote whose names begin with `prefix`; `lock` and `where` as above."""
+    content = parse_yaml(lock, f"dvc.lock{where}")
     try:
-        stages = YAML(typ="safe").load(lock)["stages"]
+        stages = content["stages"]
         outs = [out for name, stage in stages.items() if name.startswith(prefix) for out in stage["outs"]]
         return {out["path"]: out[out.get("hash", "md5")] for out in outs}
-    except (YAMLError, TypeError, KeyError, AttributeError) as error:
+    except (TypeError, KeyError, AttributeError) as error:
         raise UserError(f"dvc.lock{where}: not what DVC writes: {error!r}") from None
 
 

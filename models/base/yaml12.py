@@ -1,51 +1,256 @@
-"""YAML as DVC reads it: version 1.2, in which `3e-4` is a number, `no` a text, and a key stands once."""
+"""YAML as DVC reads it: version 1.2, in which `3e-4` is a number, `no` a text, and a key stands once.
 
-import json
-from io import StringIO
+What DVC reads otherwise than YAML 1.2 says, such as `1_000` and `2020-01-01`, is refused.
+"""
+
+import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Never
 
-from ruamel.yaml import YAML
-from ruamel.yaml.constructor import DuplicateKeyError
-from ruamel.yaml.error import MarkedYAMLError, YAMLError
+import yaml
 
 from models.base.errors import UserError
+
+PREFIX = "tag:yaml.org,2002:"
+TEXT, LIST, MAP = f"{PREFIX}str", f"{PREFIX}seq", f"{PREFIX}map"
+MERGE, VALUE = f"{PREFIX}merge", f"{PREFIX}value"
+DISPUTED = "read in two ways"  # no tag that can be written
+NUMERIC = "+-.0123456789"
+NULL = re.compile(r"(~|null|Null|NULL)?\Z")
+BOOL = re.compile(r"(true|True|TRUE|false|False|FALSE)\Z")
+INT = re.compile(r"[-+]?([0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)\Z")
+FLOAT = re.compile(
+    r"""([-+]?( [0-9]+ (\.[0-9]*)? ([eE][-+]?[0-9]+)?
+              | \.[0-9]+ ([eE][-+][0-9]+)?
+              | \.(inf|Inf|INF))
+       | \.(nan|NaN|NAN))\Z""",
+    re.VERBOSE,
+)
+TWO_READINGS = re.compile(
+    r"""([-+]?( [0-9_]+ | 0b[01_]+ | 0o[0-7_]+ | 0x[0-9a-fA-F_]+
+              | [0-9][0-9_]* (\.[0-9_]*)? ([eE][-+]?[0-9]+)?
+              | \.[0-9_]+ ([eE][-+][0-9]+)?
+              | \.[0-9]+ [eE][0-9]+)
+       | [0-9]{4}-[0-9]{2}-[0-9]{2}
+       | [0-9]{4}-[0-9]{1,2}-[0-9]{1,2} ([Tt]|[ \t]+) [0-9]{1,2}:[0-9]{2}:[0-9]{2} (\.[0-9]*)?
+         ([ \t]*(Z|[-+][0-9]{1,2}(:[0-9]{2})?))?)\Z""",
+    re.VERBOSE,
+)
+# Tag, form and first characters of plain scalars that are no text; the first that fits is the one.
+FORMS = (
+    (f"{PREFIX}null", NULL, ["~", "n", "N", ""]),
+    (f"{PREFIX}bool", BOOL, list("tTfF")),
+    (f"{PREFIX}int", INT, list(NUMERIC)),
+    (f"{PREFIX}float", FLOAT, list(NUMERIC)),
+    (MERGE, re.compile(r"<<\Z"), ["<"]),
+    (VALUE, re.compile(r"=\Z"), ["="]),
+    (DISPUTED, TWO_READINGS, list(NUMERIC)),
+)
+UNPRINTABLE = r"[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+UNREADABLE = re.compile(rf"{UNPRINTABLE}|^%YAML(?![ ]+1\.2\s).*", re.MULTILINE)
+LAX = re.compile(r"[\t\ufeff!]|[|>]\S*#")  # where libyaml accepts what DVC refuses, or reads it otherwise
+OPENINGS = 10_000  # of lists and maps; where 30,000 stand inside each other, PyYAML's loader by libyaml crashes
+
+
+class Refusal(yaml.MarkedYAMLError):
+    """What is YAML, and yet refused here."""
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a mapping of plain values (no tags, no objects).
 
     Raises:
-        UserError: no such file, not YAML, a key that stands twice, or not a mapping at the top; with line and column.
+        UserError: no such file, not a mapping at the top, or what `parse_yaml` refuses.
     """
     try:
-        content = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    except MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f":{mark.line + 1}:{mark.column + 1}" if mark else ""
-        what = "a key stands twice" if isinstance(error, DuplicateKeyError) else "not valid YAML"
-        raise UserError(f"{path}{where}: {what}: {str(error.problem).splitlines()[0]}") from None
-    except YAMLError as error:
-        raise UserError(f"{path}: not valid YAML: {error}") from None
-    try:
-        json.dumps(content, default=str)
-    except (TypeError, ValueError):
-        raise UserError(f"{path}: a key that is no plain text, or an alias inside what it stands for") from None
+    content = parse_yaml(text, str(path))
     if not isinstance(content, dict):
         raise UserError(f"{path}: found {type(content).__name__}, expected a mapping of sections")
     return content
 
 
+def parse_yaml(text: str, source: str, place: bool = True) -> Any:
+    """Return the value that a text of YAML stands for; None for an empty one.
+
+    Args:
+        text: one document.
+        source: where it is from, a path for instance; messages begin with it.
+        place: whether messages go on with line and column.
+
+    Raises:
+        UserError: not YAML, a key that stands twice or is no plain text, an alias inside what it stands for, or a
+            scalar that DVC reads otherwise than YAML 1.2 says.
+    """
+    try:
+        return _value(text)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark if place else None
+        where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
+        what = "" if isinstance(error, Refusal) else "not valid YAML: "
+        problem = ", ".join(part.splitlines()[0] for part in (error.context, error.problem) if part)
+        raise UserError(f"{where}: {what}{problem}") from None
+    except RecursionError:
+        raise UserError(f"{source}: nested too deeply") from None
+
+
 def to_yaml(content: dict[str, Any]) -> str:
     """Write plain values as YAML 1.2, block style, keys in their order."""
-    yaml = YAML(typ="safe", pure=True)
-    yaml.default_flow_style = False
-    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
-    yaml.width = 120
-    buffer = StringIO()
-    yaml.dump(content, buffer)
-    return buffer.getvalue()
+    text: str = yaml.dump(
+        content, Dumper=Dumper, default_flow_style=False, sort_keys=False, width=120, allow_unicode=True
+    )
+    return text
+
+
+def _value(text: str) -> Any:
+    _check_characters(text)
+    openings = sum(text.count(opening) for opening in ("[", "{", "- ", "? "))
+    loader = (StrictLoader if openings > OPENINGS or LAX.search(text) else FastLoader)(text)
+    try:
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        _check_node(loader, node, set(), set())
+        return loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _check_characters(text: str) -> None:
+    """Raise `Refusal` for a character that YAML 1.1 and 1.2 take for different things, and for another version."""
+    match = UNREADABLE.search(text)
+    if match is None:
+        return
+    start = match.start()
+    mark = yaml.Mark("", start, text.count("\n", 0, start), start - text.rfind("\n", 0, start) - 1, None, 0)
+    if match[0].startswith("%"):
+        raise Refusal(problem=f"{match[0]}: expected YAML 1.2", problem_mark=mark)
+    escape = f'"\\u{ord(match[0]):04X}"'
+    raise Refusal(problem=f"a character that cannot be read: write {escape}, in double quotes", problem_mark=mark)
+
+
+def _check_node(loader: yaml.SafeLoader, node: yaml.Node, nodes: set[yaml.Node], ancestors: set[yaml.Node]) -> None:
+    """Raise `Refusal` for a key that stands twice or is no scalar, and for an alias inside what it stands for.
+
+    `nodes` are those that were here before, at whatever place: aliases share them.
+    """
+    if node in ancestors:
+        raise Refusal(problem="an alias inside what it stands for", problem_mark=node.start_mark)
+    if isinstance(node, yaml.ScalarNode) or node in nodes:
+        return
+    nodes.add(node)
+    values = node.value
+    if isinstance(node, yaml.MappingNode):
+        _check_keys(loader, node)
+        values = [value for _, value in node.value]
+    ancestors.add(node)
+    for value in values:
+        _check_node(loader, value, nodes, ancestors)
+    ancestors.remove(node)
+
+
+def _check_keys(loader: yaml.SafeLoader, node: yaml.MappingNode) -> None:
+    names = set()
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode) or key.tag in (LIST, MAP):
+            raise Refusal(problem="a key that is no plain text", problem_mark=key.start_mark)
+        name = key.value if key.tag in (MERGE, VALUE) else loader.construct_object(key)
+        if name in names:
+            raise Refusal(problem=f"a key stands twice: {key.value}", problem_mark=key.start_mark)
+        names.add(name)
+
+
+def _refuse(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Never:
+    """Raise `Refusal` for a scalar with two readings: says both, and what to write instead."""
+    text = node.value
+    quotes = f"'{text}' in quotes"
+    try:
+        number = _written(_number(text.replace("_", "")))
+    except ValueError:
+        number = ""
+    if re.match(r"[0-9]{4}-", text):
+        problem = f"DVC takes {text} for a date, YAML 1.2 for text: write {quotes}"
+    elif not number:
+        problem = f"DVC cannot read {text}, which is text in YAML 1.2: write {quotes}"
+    elif re.match(r"[-+]?\.[0-9]+[eE][0-9]", text):
+        problem = f"DVC reads {text} as text, YAML 1.2 as {number}: write {number}, or {quotes}"
+    else:
+        problem = f"DVC reads {text} as {number}, YAML 1.2 as text: write {number}, or {quotes}"
+    raise Refusal(problem=problem, problem_mark=node.start_mark)
+
+
+def _number(text: str) -> int | float:
+    """Return the number that a text without underscores stands for.
+
+    Raises:
+        ValueError: there is none.
+    """
+    digits = text.lstrip("+-")
+    if digits[:2] in ("0b", "0o", "0x"):
+        return int(text, 0)
+    return int(text) if digits.isdigit() else float(re.sub(r"\.(?=[iInN])", "", text))
+
+
+def _constructor(form: re.Pattern[str], convert: Callable[[str], Any]) -> Callable[[Any, yaml.ScalarNode], Any]:
+    """Return what makes a value of a scalar node; it looks at the form again, as a tag may be written in the file."""
+
+    def construct(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+        text = str(loader.construct_scalar(node))
+        if not form.match(text):
+            raise Refusal(problem=f"{text!r} is no {node.tag.removeprefix(PREFIX)}", problem_mark=node.start_mark)
+        try:
+            return convert(text)
+        except ValueError:
+            raise Refusal(problem=f"a number of {len(text)} digits is too long", problem_mark=node.start_mark) from None
+
+    return construct
+
+
+def _loader(base: type[yaml.SafeLoader]) -> type[yaml.SafeLoader]:
+    """Return a loader of YAML 1.2 that parses as `base` does."""
+    constructors = {tag: base.yaml_constructors[tag] for tag in (TEXT, LIST, MAP, None)} | {
+        f"{PREFIX}null": _constructor(NULL, lambda _: None),
+        f"{PREFIX}bool": _constructor(BOOL, lambda text: text.lower() == "true"),
+        f"{PREFIX}int": _constructor(INT, _number),
+        f"{PREFIX}float": _constructor(FLOAT, lambda text: float(_number(text))),
+        **dict.fromkeys((MERGE, VALUE, DISPUTED), _refuse),
+    }
+    return type("Loader", (base,), {"yaml_implicit_resolvers": _resolvers(), "yaml_constructors": constructors})
+
+
+def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
+    """Return tags and forms of plain scalars by first character, as PyYAML wants them."""
+    resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
+    for tag, form, characters in FORMS:
+        for character in characters:
+            resolvers.setdefault(character, []).append((tag, form))
+    return resolvers
+
+
+def _written(number: float) -> str:
+    return re.sub("(?=inf|nan)", ".", repr(number))
+
+
+def _write_float(dumper: yaml.SafeDumper, number: float) -> yaml.ScalarNode:
+    return dumper.represent_scalar(f"{PREFIX}float", _written(number))
+
+
+def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar(TEXT, text, style='"' if re.search(rf"\n|{UNPRINTABLE}", text) else None)
+
+
+class Dumper(yaml.SafeDumper):
+    """Writes YAML 1.2. Not by libyaml: resolved recipes are outputs of DVC, with hashes, wherever they are written."""
+
+    yaml_implicit_resolvers = _resolvers()
+
+
+Dumper.add_representer(float, _write_float)
+Dumper.add_representer(str, _write_text)
+StrictLoader = _loader(yaml.SafeLoader)
+FastLoader = _loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # libyaml, where PyYAML was built with it

@@ -3,10 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.error import YAMLError
-
 from models.base.errors import UserError
+from models.base.yaml12 import parse_yaml
 
 
 def overridden(content: dict[str, Any], assignments: Sequence[str], sections: Sequence[str]) -> dict[str, Any]:
@@ -15,7 +13,8 @@ def overridden(content: dict[str, Any], assignments: Sequence[str], sections: Se
     Maps that are missing on the way are made: checking the recipe afterwards tells a misspelt key. `content` stays.
 
     Raises:
-        UserError: not of this form, not in one of the `sections`, or a key inside something that is no map.
+        UserError: not of this form, not in one of the `sections`, a value that is not YAML, or a key inside something
+            that is no map.
     """
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
@@ -25,10 +24,7 @@ def overridden(content: dict[str, Any], assignments: Sequence[str], sections: Se
                 f"--set {assignment}: expected key=value with a dotted key of {' or '.join(sections)}, such as "
                 f"{sections[0]}.batch_size=1"
             )
-        try:
-            value = YAML(typ="safe", pure=True).load(text)
-        except YAMLError as error:
-            raise UserError(f"--set {assignment}: the value is not valid YAML: {error}") from None
+        value = parse_yaml(text, f"--set {assignment}", place=False)
         content = _with(content, names, value, assignment)
     return content
 

@@ -1,0 +1,276 @@
+"""Reading equals DVC's or refuses, scalar by scalar and file by file; what is written reads back as it was."""
+
+import datetime
+import math
+import random
+import re
+import runpy
+import subprocess
+import warnings
+from itertools import product
+from pathlib import Path
+
+import pytest
+import yaml
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from models.base import yaml12
+from models.base.errors import UserError
+from models.base.yaml12 import parse_yaml, read_yaml, to_yaml
+
+ROOT = Path(__file__).parents[2]
+REFUSED = "refused"
+ALPHABET = "0123456789_.+-eExobXaf:~=ynYN<"
+DATES = ("2020-01-01", "2020-1-12T10:30:00Z", "2020-01-01 1:30:00.25 +01:00", "2020-12-1 10:30:00 -5")
+PIECES = [
+    "a", "b c", "word " * 30, "x" * 150, "é", "😀", "no", "null", "~", "true", "Yes", "1", "_", ".", "e", "E", "0x", "0b",
+    "+", "-", "- ", "=", "<<", "2020-01-01", "10:30:00", ".inf", ".nan", " ", "  ", "\n", "\n\n", "\t", "\r", "\x00",
+    "\x7f", "\x85", "\u2028", "\xa0", "\ufeff", ": ", ":", "#", " #", '"', "'", "\\", "%", "%YAML 1.1", "@", "`", "!",
+    "!!str", "&a", "*a", "[", "]", "{", "}", ",", "?", "|", ">", "---", "...",
+]  # fmt: skip
+NUMBERS = [0, -5, 10**20, 1.0, -0.0, 0.1, 0.0003, 1e-05, 1e16, 1e22, 1e300, 5e-324, math.inf, -math.inf, math.nan]
+
+
+@pytest.fixture(params=["libyaml", "python"])
+def _loaders(request, monkeypatch):
+    if request.param == "python":
+        monkeypatch.setattr(yaml12, "FastLoader", yaml12.StrictLoader)
+
+
+def read_by_dvc(text):
+    """Return what DVC's way of reading params gives, or the exception that it raises."""
+    with warnings.catch_warnings(action="ignore"):
+        try:
+            return YAML(typ="safe").load(text)
+        except (YAMLError, ValueError, IndexError) as error:  # the latter two: int("") for `-_`, for instance
+            return error
+
+
+def read(text):
+    try:
+        return parse_yaml(text, "p.yaml")
+    except UserError as error:
+        return error
+
+
+def same(one, other):
+    """Whether values and types are equal, through lists and maps; and the order of keys."""
+    return type(one) is type(other) and repr(one) == repr(other)
+
+
+TABLE = {
+    "": None, "~": None, "null": None, "Null": None, "NULL": None, "nULL": "nULL", "true": True, "True": True,
+    "TRUE": True, "tRUE": "tRUE", "false": False, "False": False, "FALSE": False, "yes": "yes", "no": "no", "No": "No",
+    "on": "on", "off": "off", "y": "y", "N": "N", "0": 0, "-0": 0, "+1": 1, "-12": -12, "017": 17, "08": 8, "0o17": 15,
+    "-0o17": -15, "0O17": "0O17", "0o8": "0o8", "0x1F": 31, "+0xf": 15, "0X1F": "0X1F", "0x": "0x", "1e3": 1000.0,
+    "3e-4": 3e-4, "1E+3": 1000.0, "-1.5e-3": -0.0015, "1.": 1.0, "1.e3": 1000.0, ".5": 0.5, "-.5": -0.5, ".5e-3": 5e-4,
+    ".5e+3": 500.0, "1.0": 1.0, "-0.0": -0.0, "1e999": math.inf, ".inf": math.inf, "-.Inf": -math.inf, "+.INF": math.inf,
+    ".nan": math.nan, ".NaN": math.nan, "-.nan": "-.nan", "inf": "inf", "nan": "nan", ".": ".", "+": "+",
+    "e3": "e3", "1e": "1e", "1.2.3": "1.2.3", "12:30": "12:30", "190:20:30": "190:20:30", "1:30.5": "1:30.5", "_1": "_1",
+    "._e3": "._e3", "12a": "12a", "2020-1-1": "2020-1-1", "2020-01": "2020-01", "1-2": "1-2", "==": "==", "<": "<",
+    "<<<": "<<<", "'1_000'": "1_000", '"2020-01-01"': "2020-01-01", "'='": "=", '"\\u2028"': "\u2028", "!!str 12": "12",
+    "! 12": 12, "!!int '3'": 3, "!!float 3": 3.0, "0b2": "0b2", "1__": REFUSED, "1_000": REFUSED, "1__0": REFUSED,
+    "-_1": REFUSED, "-_": REFUSED, "0_": REFUSED, "1_0.5": REFUSED, "1._": REFUSED, "._": REFUSED, "._5": REFUSED,
+    "1_0e3": REFUSED, "0b11": REFUSED, "-0b1": REFUSED, "0b_": REFUSED, "0x_f": REFUSED, "0x1_f": REFUSED,
+    "0o1_7": REFUSED, ".5e3": REFUSED, "-.5E3": REFUSED, "2020-01-01": REFUSED, "2020-13-45": REFUSED,
+    "2020-01-01T10:30:00": REFUSED, "2020-1-1 1:30:00.5 +1": REFUSED, "2020-01-01 10:30:00Z": REFUSED, "=": REFUSED,
+    "<<": REFUSED, "!!int 1_0": REFUSED, "!!int x": REFUSED, "!!bool yes": REFUSED, "!!set {b}": REFUSED,
+    "!!binary aGk=": REFUSED, "!own 1": REFUSED, "9" * 5000: REFUSED,
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("_loaders")
+@pytest.mark.parametrize("scalar", TABLE)
+def test_a_scalar_is_what_dvc_reads_or_refused(scalar):
+    text = f"a: {scalar}"
+    value = read(text)
+    if TABLE[scalar] is REFUSED:
+        assert isinstance(value, UserError)
+        assert str(value).startswith("p.yaml:1:4: ")
+        if "DVC" in str(value):
+            check_refusal(scalar, str(value), read_by_dvc(text))
+    else:
+        assert same(value, {"a": TABLE[scalar]})
+        assert same(value, read_by_dvc(text))
+
+
+def check_refusal(scalar, message, dvc):
+    """Check that a message says how DVC reads a scalar, and that what it says to write reads so to both."""
+    value = dvc["a"] if isinstance(dvc, dict) else dvc
+    if re.match(r"\d{4}-", scalar):
+        assert isinstance(value, datetime.date | ValueError)  # the latter on the 45th of a month
+        assert f"DVC takes {scalar} for a date, YAML 1.2 for text: write '{scalar}' in quotes" in message
+    elif isinstance(value, Exception):
+        assert f"DVC cannot read {scalar}, which is text in YAML 1.2: write '{scalar}' in quotes" in message
+    elif isinstance(value, str):  # else plain text to both would be refused
+        assert f"DVC reads {scalar} as text, YAML 1.2 as {float(scalar)}: write {float(scalar)}, or " in message
+    else:
+        assert f"DVC reads {scalar} as {value!r}, YAML 1.2 as text: write {value!r}, or '{scalar}' in quotes" in message
+    for advice in [*re.findall(r"write (\S+), or", message), f"'{scalar}'"]:
+        assert same(read(f"a: {advice}"), read_by_dvc(f"a: {advice}"))
+
+
+def without_some(letters, rng):
+    return "".join(letter for letter in letters if rng.random() > 0.04)
+
+
+def test_short_scalars_and_dates_are_what_dvc_reads_or_refused():
+    rng = random.Random(0)
+    scalars = ["".join(letters) for length in (1, 2) for letters in product(ALPHABET, repeat=length)]
+    scalars += ["".join(rng.choices(ALPHABET, k=rng.randint(3, 4))) for _ in range(5000)]
+    scalars += ["".join(rng.choices("01_.+-eE", k=rng.randint(3, 6))) for _ in range(3000)]
+    scalars += [without_some(rng.choice(DATES), rng) for _ in range(500)]
+    refused = 0
+    for scalar in dict.fromkeys(scalars):
+        text = f"a: {scalar}"
+        value, dvc = read(text), read_by_dvc(text)
+        if not isinstance(value, UserError):
+            assert same(value, dvc), scalar
+        elif "DVC" in str(value):
+            check_refusal(scalar, str(value), dvc)
+            refused += 1
+        else:
+            assert isinstance(dvc, Exception), scalar
+    assert refused > 100
+
+
+def test_every_file_of_the_repository():
+    names = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True
+    ).stdout.splitlines()
+    paths = [ROOT / name for name in names if name.endswith((".yaml", ".yml")) or name == "dvc.lock"]
+    assert len(paths) > 10
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        assert same(parse_yaml(text, str(path)), read_by_dvc(text)), path
+
+
+STRUCTURES = {
+    "anchors": "a: &x {b: [1, 2]}\nc: *x\nd: [*x, *x]\n",
+    "merge": "a: &x {b: 1, c: 2}\nd: {<<: *x, c: 3, e: 4}\n",
+    "merges": "a: &x {b: 1, c: 2}\nd: &y {c: 3, f: 4}\ne:\n  z: 0\n  <<: [*y, *x]\n",
+    "a merge of a merge": "a: &x {<<: {p: 1, q: 2}, p: 3}\nb: {<<: *x, q: 5}\nc: *x\n",
+    "a source that stands below": "d: {e: {f: &x {<<: {p: 1}, p: 2}}}\nb: {<<: *x}\n",
+    "value as a key": "=: 1\n",
+    "numbers as keys": "2: a\n2.5: b\n0x10: c\nno: d\nnull: e\ntrue: f\n",
+    "block texts": "a: |\n  x\n   y\n\nb: >-\n  x\n  y\n\n  z\nc: 'it''s'\nd: \"\\/ \\t\"\n",
+    "flow": "a: [b c, {d: e, f: [g]}, http://x:80/y, 'q': 1, {\"r\":2}]\n",
+    "complex": "? a\n: b\n? 'c'\n",
+    "tabs in text": 'a: "x\ty"\nb: 1 # c\td\n',
+    "comment at a bar": "a: |\n  # no comment\nb: 1 # |#\n",
+    "a mark of the order of bytes": "\ufeffa: 1\n",
+    "version": "%YAML 1.2\n---\na: yes\n",
+    "document": "---\na: 1\n...\n",
+    "nothing but a comment": "# x\n",
+    "exclamation": "a: b!\nc: '!d'\n# !e\n",
+}
+
+
+@pytest.mark.usefixtures("_loaders")
+@pytest.mark.parametrize("text", STRUCTURES.values(), ids=STRUCTURES)
+def test_a_structure_is_what_dvc_reads(text):
+    assert same(read(text), read_by_dvc(text))
+
+
+@pytest.mark.usefixtures("_loaders")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a: 1\nb: 1_000\n", ":2:4: DVC reads 1_000 as 1000, YAML 1.2 as text: write 1000, or '1_000' in quotes"),
+        (
+            "é: [x, 2020-01-01]",
+            ":1:8: DVC takes 2020-01-01 for a date, YAML 1.2 for text: write '2020-01-01' in quotes",
+        ),
+        ("a:\n  .5e3: b", ":2:3: DVC reads .5e3 as text, YAML 1.2 as 500.0: write 500.0, or '.5e3' in quotes"),
+        ("a: =", ":1:4: DVC cannot read =, which is text in YAML 1.2: write '=' in quotes"),
+        ("a: 1\nb: x\u2028y", ':2:5: a character that cannot be read: write "\\u2028", in double quotes'),
+        ("a: 'x\x85'", ':1:6: a character that cannot be read: write "\\u0085", in double quotes'),
+        ("# c\n%YAML 1.1\n---\na: yes", ":2:1: %YAML 1.1: expected YAML 1.2"),
+        ("a: {b: 1, 'b': 2}", ":1:11: a key stands twice: b"),
+        ("1: a\n1.0: b", ":2:1: a key stands twice: 1.0"),
+        ("<<: {a: 1}\n<<: {b: 1}", ":2:1: a key stands twice: <<"),
+        ("a: 1\n<<: {b: 1}\na: 2", ":3:1: a key stands twice: a"),
+        ("a: [b, c\n", ":2:1: not valid YAML: while parsing a flow sequence"),
+        ("a: b: c", ":1:5: not valid YAML: mapping values are not allowed"),
+        ("a: 1\n---\nb: 1", ":2:1: not valid YAML: expected a single document"),
+        ("a: *b", ":1:4: not valid YAML: found undefined alias"),
+        ("<<: 1", ":1:5: not valid YAML: while constructing a mapping"),
+        ("\ta: 1", ":1:1: not valid YAML: while scanning for the next token"),
+        ("a: 1\tb", ":1:5: not valid YAML: "),
+        ("a: !own 1", ":1:4: not valid YAML: could not determine a constructor for the tag '!own'"),
+        ("? {a: 1}\n: 2", ":1:3: a key that is no plain text"),
+        ("!!seq x: 2", ":1:1: a key that is no plain text"),
+        ("a: 1_0e999", ":1:4: DVC reads 1_0e999 as .inf, YAML 1.2 as text: write .inf, or '1_0e999' in quotes"),
+        ("a: &x\n  b: [*x]", ":1:4: an alias inside what it stands for"),
+        ("a: &x {<<: *x}", ":1:4: an alias inside what it stands for"),
+        ("a: " + 5000 * "9", ":1:4: a number of 5000 digits is too long"),
+        ("a: " + 9000 * "[" + 9000 * "]", ": nested too deeply"),
+        ("a: " + 100_000 * "[" + 100_000 * "]", ": nested too deeply"),
+    ],
+)
+def test_what_is_refused_and_where(tmp_path, text, said):
+    path = tmp_path / "p.yaml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(UserError) as caught:
+        read_yaml(path)
+    assert str(caught.value).startswith(f"{path}{said}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_value_of_the_command_line_has_no_place():
+    with pytest.raises(UserError) as caught:
+        parse_yaml("1_0", "--set a=1_0", place=False)
+    assert str(caught.value).startswith("--set a=1_0: DVC reads 1_0 as 10, ")
+
+
+def test_without_libyaml(monkeypatch):
+    monkeypatch.delattr(yaml, "CSafeLoader", raising=False)
+    module = runpy.run_path(yaml12.__file__)
+    assert issubclass(module["FastLoader"], yaml.SafeLoader)
+    assert module["parse_yaml"]("a: [3e-4, no]", "p.yaml") == {"a": [3e-4, "no"]}
+
+
+def check_written(content):
+    text = to_yaml(content)
+    assert same(read(text), content), text
+    assert same(read_by_dvc(text), content), text
+
+
+@pytest.mark.usefixtures("_loaders")
+@pytest.mark.parametrize("scalar", TABLE)
+def test_any_text_reads_back(scalar):
+    check_written({"a": scalar, "b": [scalar, {"c": scalar}]})
+    check_written({scalar: 1})
+
+
+@pytest.mark.usefixtures("_loaders")
+def test_whatever_is_written_reads_back():
+    rng = random.Random(0)
+
+    def word():
+        return "".join(rng.choices(PIECES, k=rng.randint(0, 4)))
+
+    def value(depth):
+        kind = rng.random()
+        if kind < 0.15:
+            return rng.choice([*NUMBERS, True, False, None])
+        if kind < 0.6 or depth == 3:
+            return word()
+        if kind < 0.8:
+            return [value(depth + 1) for _ in range(rng.randint(0, 3))]
+        return {word(): value(depth + 1) for _ in range(rng.randint(0, 3))}
+
+    for _ in range(500):
+        check_written({rng.choice(["a", "b", word()]): value(0) for _ in range(3)})
+
+
+def test_the_form_of_what_is_written():
+    content = {
+        "rate": 1e-05, "scale": 0.0003, "large": 1e16, "all": math.inf, "precision": "no", "text": "3e-4", "none": None,
+        "sizes": [1, 2], "empty": [], "names": {"z": "é", "a": ""}, "date": "2020-01-01", "lines": "a\nb", "on": True,
+    }  # fmt: skip
+    assert to_yaml(content) == (
+        "rate: 1e-05\nscale: 0.0003\nlarge: 1e+16\nall: .inf\nprecision: no\ntext: '3e-4'\nnone: null\n"
+        "sizes:\n- 1\n- 2\nempty: []\nnames:\n  z: é\n  a: ''\ndate: '2020-01-01'\nlines: \"a\\nb\"\non: true\n"
+    )
