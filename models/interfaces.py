@@ -243,6 +243,11 @@ class StepReport:
     grad_norms: dict[str, Tensor] = field(default_factory=dict)
 
 
+def loss_of(name: str) -> str:
+    """Return the loss that a value belongs to: `caf` for itself and for its component `caf.vector`."""
+    return name.partition(".")[0]
+
+
 class Training(Protocol):
     """What a callback or listener sees of the trainer.
 

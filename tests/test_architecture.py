@@ -1,109 +1,281 @@
-"""The house rules: imports point one way, and dvc.yaml names what each stage really imports."""
+"""The house rules: imports point one way, and dvc.yaml names what each stage loads, no less and no more."""
 
 import ast
 import importlib
-import os
+import json
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
-from ruamel.yaml import YAML
+
+from models.base.yaml12 import read_yaml
 
 ROOT = Path(__file__).parents[1]
-MODULES = sorted(path.relative_to(ROOT) for room in ("models", "stages") for path in (ROOT / room).rglob("*.py"))
-ROOMS = ("engine", "images", "people")  # each may import itself and those before it; a system, all of them and itself
-SYSTEMS = sorted(p.name for p in (ROOT / "models").iterdir() if p.is_dir() and p.name not in (*ROOMS, "__pycache__"))
+CODE = ("ci", "data", "models", "stages", "tools")
+FILES = sorted(path.relative_to(ROOT) for folder in CODE for path in (ROOT / folder).rglob("*.py"))
+# What a package may import beside itself; `data` is data.formats, the files that data comes in.
+BELOW = {
+    "base": set(),
+    "interfaces": {"base"},
+    "schedules": {"interfaces"},
+    "ops": {"base", "interfaces"},
+    "recipe": {"base", "interfaces", "ops"},
+    "dump": {"base", "recipe"},
+    "engine": {"base", "interfaces", "recipe"},
+    "optimizers": set(),
+    "training": {"base", "interfaces", "recipe", "engine"},
+    "evaluation": {"base", "interfaces", "recipe", "engine", "dump"},
+    "report": {"base", "recipe", "dump"},
+    "prediction": {"base", "interfaces", "recipe", "engine", "dump", "report"},
+    "live": {"base", "interfaces", "recipe", "dump", "report", "evaluation"},
+}
+SHARED = {"images": {"base", "interfaces", "data"}, "people": {"base", "interfaces", "data", "images"}}
+SYSTEMS = sorted(
+    path.name
+    for path in (ROOT / "models").iterdir()
+    if path.is_dir() and path.name not in {*BELOW, *SHARED, "__pycache__"}
+)
+# Deps that a stage names and not every recipe loads.
+NOT_ALWAYS_LOADED = {
+    "train": {"models/images/data", "models/optimizers"},  # vunet augments nothing; pix2pix takes an optimizer of torch
+    "eval-dump": {"models/images/data", "models/images/losses", "models/images/networks"},
+    "metrics": {"data/formats", "models/images/networks"},  # joints of people; networks that compare images
+}
+# What a stage loads and does not depend on.
+WITHOUT_EFFECT = {"train": "models/live"}  # writes runs/*/live alone
 
 
-def imported(path: Path) -> set[str]:
-    """Return the dotted names of our modules that a file imports, anywhere in it."""
-    found = set()
+@cache
+def imported(path: Path) -> frozenset[str]:
+    """Return the dotted names of our modules that a file imports, anywhere in it, under TYPE_CHECKING too."""
+    names = set()
     for node in ast.walk(ast.parse((ROOT / path).read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-    return {name for name in found if name.split(".")[0] in ("models", "stages", "bench", "tests")}
+            names |= {alias.name for alias in node.names}
+    return frozenset(name for name in names if name.split(".")[0] in (*CODE, "bench", "tests"))
 
 
-def room(dotted: str) -> str:
-    """Return `engine` for models.interfaces, `stages` for stages.train."""
+def package(dotted: str) -> str:
+    """Return `training` for models.training.resume, `data` for data.formats.coco, `stages` for stages.train."""
     first, _, rest = dotted.partition(".")
     return rest.split(".")[0] if first == "models" else first
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in MODULES if path.parts[0] == "models" and len(path.parts) > 2], ids=str
-)
-def test_imports_point_one_way(path: Path) -> None:
-    own = path.parts[1]
-    allowed = set(ROOMS[: ROOMS.index(own) + 1]) if own in ROOMS else {*ROOMS, own}
-    assert {room(name) for name in imported(path)} - {""} <= allowed
-
-
-@pytest.mark.parametrize("path", MODULES, ids=str)
-def test_every_module_imports_and_says_what_it_is(path: Path) -> None:
+def module(path: Path) -> str:
+    """Return the dotted name of a file."""
     parts = path.with_suffix("").parts
-    module = importlib.import_module(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
-    assert module.__doc__
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def test_imports_point_one_way() -> None:
+    wrong = []
+    for path in FILES:
+        own = package(module(path))
+        if path.parts[0] in ("stages", "tools", "ci") or own == "":
+            continue
+        if path.parts[0] == "data":
+            allowed = {"base", "data"}
+        elif own in BELOW:
+            allowed = BELOW[own]
+        elif own in SHARED:
+            allowed = SHARED[own]
+        else:
+            allowed = {*SHARED, "base", "interfaces", "data"}
+        if own not in BELOW and path.parts[0] == "models":
+            # a folder of a system is cut by what loads it: reports read dumps, photos.py is for predictions
+            part = path.parts[2] if len(path.parts) > 3 else path.stem
+            allowed = allowed | {"report": {"report", "dump"}, "photos": {"prediction"}}.get(part, {"recipe"})
+            allowed = allowed | ({"recipe", "prediction"} if part == "decode" else set())
+        wrong += [f"{path}: {name}" for name in imported(path) if package(name) not in {own, "", *allowed}]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_train_loads_neither_decode_nor_report() -> None:
+    order = {"train": {"train"}, "data": {"data"}, "losses": {"losses", "networks"}, "networks": {"networks"},
+             "decode": {"train", "decode"}, "report": {"report", "networks", "losses", "train"}}  # fmt: skip
+    wrong = []
+    for path in FILES:
+        if path.parts[0] == "models" and len(path.parts) > 3 and path.parts[2] in order:
+            for name in imported(path):
+                parts = name.split(".")
+                if parts[:2] == ["models", path.parts[1]] and len(parts) > 2 and parts[2] not in order[path.parts[2]]:
+                    wrong.append(f"{path}: {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def dependencies() -> dict[str, set[str]]:
+    """Return, by module, our modules that it imports."""
+    modules = {module(path): path for path in FILES}
+    return {name: {one for one in imported(path) if one in modules and one != name} for name, path in modules.items()}
+
+
+def test_no_module_imports_itself_through_others() -> None:
+    graph, state, circles = dependencies(), dict[str, str](), []
+
+    def visit(name: str, trail: tuple[str, ...]) -> None:
+        if state.get(name) == "open":
+            circles.append(" > ".join((*trail[trail.index(name) :], name)))
+        if name in state:
+            return
+        state[name] = "open"
+        for one in sorted(graph[name]):
+            # a package's __init__ is loaded with each of its modules: an import of the package itself is no circle
+            if not name.startswith(f"{one}."):
+                visit(one, (*trail, name))
+        state[name] = "done"
+
+    for name in graph:
+        visit(name, ())
+    assert not circles, "\n".join(circles)
+
+
+def longest_chain(start: str) -> list[str]:
+    """Return the longest chain of imports that begins with a module."""
+    graph = dependencies()
+
+    @cache
+    def below(name: str) -> tuple[str, ...]:
+        chains = [below(one) for one in sorted(graph[name]) if not name.startswith(f"{one}.")]
+        return (name, *max(chains, key=len, default=()))
+
+    return list(below(start))
+
+
+def test_the_longest_import_chain_of_a_training_is_short() -> None:
+    chain = longest_chain("models.training.trainer")
+    print(f"{1 + len(chain)} modules: stages.train > {' > '.join(chain)}")
+    assert 1 + len(chain) <= 9
+
+
+def test_every_module_imports_and_says_what_it_is() -> None:
+    names = [module(path) for path in FILES if path.name != "__main__.py"]
+    assert [name for name in names if not importlib.import_module(name).__doc__] == []
+
+
+@cache
 def stages() -> dict[str, dict]:
     """Return the stages of dvc.yaml with `${key}` and `${item...}` filled in, by name."""
-    content = YAML(typ="safe").load(ROOT / "dvc.yaml")["stages"]
-    datasets = YAML(typ="safe").load(ROOT / "data/params.yaml")["datasets"]
-    found = {}
-    for name, entry in content.items():
-        items = datasets if entry["foreach"] == "${datasets}" else entry["foreach"]
+    content = read_yaml(ROOT / "dvc.yaml")
+    recipes = next(one["recipes"] for one in content["vars"] if isinstance(one, dict))
+    datasets = read_yaml(ROOT / "data/params.yaml")["datasets"]
+    filled = {}
+    for name, entry in content["stages"].items():
+        items = {"${datasets}": datasets, "${recipes}": recipes}[entry["foreach"]]
         for key, item in items.items():
-            text = repr(entry["do"]).replace("${key}", key)
+            text = json.dumps(entry["do"]).replace("${key}", key)
             for field, value in item.items():
                 text = text.replace("${item." + field + "}", str(value))
-            found[f"{name}@{key}"] = ast.literal_eval(text)
-    return found
+            filled[f"{name}@{key}"] = json.loads(text)
+    return filled
 
 
-def files_used(code: str) -> set[str]:
-    """Return our files that are loaded once `code` has run in a fresh process."""
-    tail = "\nimport sys; print(*[m.__file__ for m in list(sys.modules.values()) if getattr(m, '__file__', None)], sep='\\n')"
-    done = subprocess.run(
-        [sys.executable, "-c", code + tail], cwd=ROOT, check=True, capture_output=True, text=True, env=os.environ
-    )
-    paths = [Path(line) for line in done.stdout.splitlines() if line.startswith(str(ROOT))]
-    return {
-        p.relative_to(ROOT).as_posix()
-        for p in paths
-        if p.is_relative_to(ROOT / "models") or p.is_relative_to(ROOT / "stages")
-    }
-
-
-@pytest.mark.parametrize("name", stages())
-def test_deps_cover_what_a_stage_imports(name: str) -> None:
-    """DVC does not follow imports: a module that is missing from `deps` means a stale result that claims to be fresh."""
-    stage = stages()[name]
+def loading(stage: dict) -> str:
+    """Return code that loads what a stage loads."""
     words = stage["cmd"].split()
-    module = words[2] if words[2] != "stages.launch" else f"stages.{words[3]}"
-    code = f"import importlib; importlib.import_module({module!r})"
-    if module == "stages.prepare":
-        # imported when such a dataset is drawn or read
-        code += "\nimport data.preparation.pairs, data.synthetic.catalogue, data.synthetic"
-    else:  # a recipe's types are imported when it is checked
+    name = words[3] if words[2] == "stages.launch" else words[2].removeprefix("stages.")
+    lines = [f"import stages.{name}"]
+    if name == "prepare":  # imported when a dataset of this kind is drawn or read
+        lines += ["import data.preparation.pairs, data.synthetic.catalogue, data.synthetic"]
+    else:
+        part = {"train": "train", "eval_dump": "evaluate", "metrics": "metrics"}[name]
         recipe = next(word for word in words if word.endswith(".yaml"))
-        code += f"\nfrom pathlib import Path; from models.recipe.load import load_recipe; load_recipe(Path({recipe!r}))"
-    if "stages.launch" in words:
-        code += "\nimport stages.launch, stages.launch.processes, stages.launch.slurm"
-    used = files_used(code)
-    package_roots = {"models/__init__.py", "stages/__init__.py"}  # docstrings
-    uncovered = {
-        f for f in used - package_roots if not any(f == dep or f.startswith(f"{dep}/") for dep in stage["deps"])
-    }
-    assert uncovered == set()
+        lines += [
+            "from pathlib import Path; from models.recipe.load import load_recipe",
+            f"recipe = load_recipe(Path({recipe!r}), [{part!r}])",
+        ]
+    if name == "eval_dump":
+        lines += [
+            "import torch; from models.engine.build import build_losses",
+            "for step in recipe.steps: build_losses(recipe, step, torch.device('cpu'))",
+        ]
+    if words[2] == "stages.launch":
+        lines += ["import stages.launch.processes"]
+    return "\n".join(lines)
+
+
+SERVER = """
+import json, os, sys
+import accelerate, cv2, matplotlib.pyplot, numba, pandas, pycocotools.cocoeval, pydantic, safetensors.torch, torchmetrics
+import torch.distributed.launcher.api
+for line in sys.stdin:
+    name, code = json.loads(line)
+    read, write = os.pipe()
+    if os.fork() == 0:  # what is loaded is not loaded for the next
+        exec(code)
+        files = [getattr(m, "__file__", None) or "" for m in list(sys.modules.values())]
+        os.write(write, json.dumps([name, [f for f in files if f.startswith(os.getcwd() + "/")]]).encode())
+        os._exit(0)
+    os.close(write)
+    with os.fdopen(read) as answer:
+        print(answer.read(), flush=True)
+    os.wait()
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> dict[str, set[str]]:
+    """Our files that each stage loads; one fresh interpreter has the installed packages, and each stage a fork of it."""
+    asked = "".join(json.dumps([name, loading(stage)]) + "\n" for name, stage in stages().items())
+    done = subprocess.run(
+        [sys.executable, "-c", SERVER], input=asked, cwd=ROOT, check=True, capture_output=True, text=True
+    )
+    answers = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
+    files = {name: {Path(file).relative_to(ROOT).as_posix() for file in answer} for name, answer in answers}
+    assert files.keys() == stages().keys(), done.stderr
+    return {name: {one for one in own if one.startswith(tuple(f"{c}/" for c in CODE))} for name, own in files.items()}
+
+
+def covers(dep: str, file: str) -> bool:
+    """Whether a dep is a file, or a folder above it."""
+    return file == dep or file.startswith(f"{dep}/")
+
+
+def is_docstring(file: str) -> bool:
+    """Whether a file is the `__init__.py` of a package that has nothing but a docstring."""
+    return file.endswith("__init__.py") and len(ast.parse((ROOT / file).read_text()).body) == 1
+
+
+def test_deps_cover_what_a_stage_loads(loaded: dict[str, set[str]]) -> None:
+    """DVC does not follow imports: a module that is missing from `deps` means a stale result that claims to be fresh."""
+    uncovered = []
+    for name, stage in stages().items():
+        without_effect = WITHOUT_EFFECT.get(name.split("@")[0], "nothing")
+        for file in loaded[name]:
+            if not is_docstring(file) and not any(covers(dep, file) for dep in [*stage["deps"], without_effect]):
+                uncovered.append(f"{name}: {file}")
+    assert not uncovered, "\n".join(uncovered)
+
+
+def test_a_stage_loads_something_of_every_dep(loaded: dict[str, set[str]]) -> None:
+    """A dep that a stage does not load reruns it for nothing."""
+    loose = []
+    for name, stage in stages().items():
+        for dep in stage["deps"]:
+            code = dep.split("/")[0] in CODE and not dep.startswith(("data/raw", "data/prepared"))
+            if (
+                code
+                and dep not in NOT_ALWAYS_LOADED.get(name.split("@")[0], ())
+                and not any(covers(dep, file) and not is_docstring(file) for file in loaded[name])
+            ):
+                loose.append(f"{name}: {dep}")
+    assert not loose, "\n".join(loose)
+
+
+def test_what_is_not_always_loaded_is_loaded_by_some(loaded: dict[str, set[str]]) -> None:
+    for stage, deps in NOT_ALWAYS_LOADED.items():
+        files = set().union(*(own for name, own in loaded.items() if name.startswith(f"{stage}@")))
+        assert [dep for dep in deps if not any(covers(dep, file) for file in files)] == []
 
 
 def test_declared_deps_exist() -> None:
-    code = [dep for stage in stages().values() for dep in stage["deps"] if dep.startswith(("models", "stages"))]
+    code = [
+        dep for stage in stages().values() for dep in stage["deps"] if not dep.startswith(("data/prepared", "runs"))
+    ]
     assert [dep for dep in code if not (ROOT / dep).exists()] == []
 
 
@@ -121,8 +293,8 @@ def words_of(path: Path) -> list[str]:
     return [word for word in fields if isinstance(word, str)]
 
 
-@pytest.mark.parametrize("name", sorted({"people", *SYSTEMS, *(p.stem for p in (ROOT / "recipes").glob("*.yaml"))}))
-def test_the_engine_names_no_system(name: str) -> None:
-    found = re.compile(rf"(?<![a-z]){name}(?![a-z])", re.IGNORECASE)
-    words = {path.name: words_of(path) for path in (ROOT / "models/engine").rglob("*.py")}
-    assert [(file, word) for file, own in words.items() for word in own if found.search(word)] == []
+def test_what_systems_share_names_no_system() -> None:
+    names = "|".join(sorted({"people", *SYSTEMS, *(path.stem for path in (ROOT / "recipes").glob("*.yaml"))}))
+    pattern = re.compile(rf"(?<![a-z])({names})(?![a-z])", re.IGNORECASE)
+    files = [path for path in FILES if path.parts[0] == "models" and package(module(path)) in BELOW]
+    assert [(str(file), word) for file in files for word in words_of(ROOT / file) if pattern.search(word)] == []

@@ -68,10 +68,15 @@ def validated(model: type[Model], content: dict[str, Any], errors: ErrorCollecto
 def _report(detail: ErrorDetails, content: Any, model: type[BaseModel], errors: ErrorCollector, prefix: str) -> None:
     location = [str(part) for part in detail["loc"] if part != "[key]"]
     key = ".".join(([prefix] if prefix else []) + location) or "the file"
-    if detail["type"] == "extra_forbidden":
-        errors.add_unknown(key, location[-1], _siblings(model, detail["loc"][:-1]), "key")
+    sections = _sections(model, detail["loc"][:-1])
+    renamed = {old: new for section in sections for old, new in getattr(section, "renamed", {}).items()}
+    if detail["type"] == "extra_forbidden" and location[-1] in renamed:
+        errors.add(key, f"this key is now called {renamed[location[-1]]!r}")
+    elif detail["type"] == "extra_forbidden":
+        errors.add_unknown(key, location[-1], _keys(sections), "key")
     elif detail["type"] == "missing":
-        errors.add(key, "missing; it has no default")
+        before = [old for old, new in renamed.items() if new == location[-1]]
+        errors.add(key, "missing; it has no default" + "".join(f"; it was called {old!r} before" for old in before))
     elif detail["type"] == "value_error":
         errors.add(key, str(detail["ctx"]["error"]))
     else:
@@ -88,17 +93,16 @@ def expectation(message: str) -> str:
     return allowed
 
 
-def _siblings(model: Any, location: Sequence[int | str]) -> list[str]:
-    """Return the keys a schema allows at `location`, following fields, maps and unions."""
+def _sections(model: Any, location: Sequence[int | str]) -> list[type[BaseModel]]:
+    """Return the schemas of what stands at `location`, following fields, maps and unions."""
     candidates = [model]
     for part in location:
-        candidates = [found for candidate in candidates for found in _below(candidate, part)]
-    return [
-        info.alias or name
-        for candidate in candidates
-        if isinstance(candidate, type) and issubclass(candidate, BaseModel)
-        for name, info in candidate.model_fields.items()
-    ]
+        candidates = [one for candidate in candidates for one in _below(candidate, part)]
+    return [one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)]
+
+
+def _keys(sections: Iterable[type[BaseModel]]) -> list[str]:
+    return [info.alias or name for section in sections for name, info in section.model_fields.items()]
 
 
 def _below(annotation: Any, part: int | str) -> list[Any]:

@@ -3,11 +3,11 @@
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
 from models.base.errors import UserError
+from models.base.sampling import evenly_spaced
 from models.base.seeding import generator
 from models.engine.signals import outlive_signals
 from models.interfaces import Example, Examples, Records
@@ -101,7 +101,7 @@ def _chosen(datasets: Mapping[str, Examples], limit: int | None) -> dict[str, Se
     lengths = {name: len(data) for name, data in datasets.items()}
     if limit is None or limit >= sum(lengths.values()):
         return {name: range(length) for name, length in lengths.items()}
-    places, first, chosen = spread(sum(lengths.values()), limit), 0, dict[str, Sequence[int]]()
+    places, first, chosen = evenly_spaced(sum(lengths.values()), limit), 0, dict[str, Sequence[int]]()
     for name, length in lengths.items():
         chosen[name] = [place - first for place in places if first <= place < first + length]
         first += length
@@ -180,8 +180,3 @@ def _start_worker(worker: int) -> None:
     import cv2  # only where images are read; a worker that uses several threads takes them from the training
 
     cv2.setNumThreads(0)
-
-
-def spread(length: int, count: int) -> list[int]:
-    """Return at most `count` indices of `range(length)`, evenly spread, from the first on."""
-    return [int(index) for index in np.unique(np.linspace(0, length, min(count, length), endpoint=False).astype(int))]

@@ -14,7 +14,7 @@ from torch.amp import GradScaler
 
 from models.base.errors import UserError, nearest
 from models.engine.precision import adapt, in_float32, unscaled, without_autocast
-from models.interfaces import Injector, Loss, Networks, Schedule, State, StepReport
+from models.interfaces import Injector, Loss, Networks, Schedule, State, StepReport, loss_of
 from models.recipe.gates import ALWAYS, Gate
 
 
@@ -128,11 +128,6 @@ class WeightedLoss:
             if value.ndim != 1:
                 raise ValueError(f"{type(self.loss).__name__} gave shape {tuple(value.shape)}, a loss gives (batch,)")
         return {name: total, **parts}
-
-
-def loss_of(name: str) -> str:
-    """Return the loss that a value belongs to: `caf` for itself and for its component `caf.vector`."""
-    return name.partition(".")[0]
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from models.base.errors import UserError
 from models.base.files import replacing, write_text
-from models.recipe.load import resolved
-from models.recipe.schema import Recipe
+from models.recipe.schema import Recipe, resolved
 
 
 @runtime_checkable

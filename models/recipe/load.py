@@ -6,14 +6,12 @@ from typing import Any
 
 from models.base.error_collector import ErrorCollector, validated
 from models.base.errors import UserError
-from models.base.yaml12 import read_yaml, to_yaml
+from models.base.yaml12 import read_yaml
 from models.recipe.check_metrics import check_metrics
 from models.recipe.schema import Recipe
 
 PARTS = ("train", "evaluate", "predict", "metrics")
 """What a recipe can be checked for. A stage looks up, and so loads, the types of its own part alone; `train` checks all."""
-
-RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "callbacks")
 
 
 def load_recipe(path: Path, parts: Collection[str] = PARTS) -> Recipe:
@@ -39,8 +37,3 @@ def check_recipe(content: dict[str, Any], path: Path, parts: Collection[str] = P
     if recipe is None:
         raise UserError(f"{path}: not a recipe")
     return recipe
-
-
-def resolved(recipe: Recipe) -> str:
-    """Return the sections that training depends on as YAML, every default filled in."""
-    return to_yaml(recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True))

@@ -4,10 +4,11 @@ Only the form is checked here; `recipe.py` checks what the names mean. Numbers t
 stand in the recipe, where DVC watches them. A default marks what a recipe may leave out because it is then not used.
 """
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from models.base.yaml12 import to_yaml
 from models.recipe.gates import Gate
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -15,14 +16,17 @@ Count = Annotated[int, Field(ge=1)]
 Position = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
+RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "callbacks")
+"""What training reads."""
 Precision = Literal["no", "fp16", "bf16", "fp8"]
 Format = Literal["image", "mask", "array", "number", "records"]
 """How a dump stores a name: `dump.py` says what each means."""
 
 
 class Section(BaseModel):
-    """A closed set of keys; immutable once read."""
+    """A closed set of keys; immutable once read. `renamed` maps keys of earlier versions to what they are called now."""
 
+    renamed: ClassVar[dict[str, str]] = {}
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
@@ -182,6 +186,7 @@ class Train(Section):
     `sync_batch_norm` each process normalises its share of a batch by itself.
     """
 
+    renamed = {"recover": "rollback"}
     steps: Count | None = None
     epochs: Count | None = None
     precision: Precision = Field(description="of networks; losses are float32 (training/precision.py)")
@@ -240,6 +245,7 @@ class Evaluate(Section):
     With `timing` rows have `ms.<injector>`, the milliseconds an instance took; such a dump is another one each time.
     """
 
+    renamed = {"crosses": "grids"}
     batch_size: Count
     timing: bool = False
     inputs: dict[Name, Format]
@@ -255,6 +261,7 @@ class Predict(Section):
     each example; `grid` names one of `evaluate.grids`, drawn as a grid.
     """
 
+    renamed = {"cross": "grid"}
     data: Declaration
     mode: Name
     injectors: dict[Name, Declaration] = {}
@@ -296,6 +303,7 @@ class Runtime(Section):
     what would be evaluated is written as a model folder `<run>/checkpoints/step-000500` and stays.
     """
 
+    renamed = {"keep_every": "checkpoint_every", "checkpoint_every": "resume_every"}
     workers: Position
     log_every: Count
     resume_every: Count
@@ -340,3 +348,8 @@ class Recipe(Section):
             chosen = self.networks if start.networks is None else start.networks
             files |= {name: f"{start.run}/model/{name}.safetensors" for name in chosen}
         return files
+
+
+def resolved(recipe: Recipe) -> str:
+    """Return the sections that training depends on as YAML, every default filled in."""
+    return to_yaml(recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True))

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import json
 import re
+import sys
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -42,6 +43,10 @@ class Slot:
         """The class that everything in this place is a subclass of."""
         module, _, name = self.base_name.rpartition(".")
         return typing.cast(builtins.type, getattr(importlib.import_module(module), name))
+
+    def includes(self, kind: builtins.type) -> bool:
+        """Whether a class is a subclass of the base, which cannot be where nobody has loaded the base."""
+        return self.base_name.rpartition(".")[0] in sys.modules and issubclass(kind, self.base)
 
 
 SCHEDULE = Slot("schedule", "models.interfaces.Schedule", home="models.schedules")
@@ -145,6 +150,9 @@ def check_arguments(
     hints = typing.get_type_hints(kind.__init__)  # type: ignore[misc]
     checked = {}
     for name, value in arguments.items():
+        if name not in parameters and name in getattr(kind, "renamed", {}):
+            errors.add(f"{key}.{name}", f"this key is now called {kind.renamed[name]!r}")  # type: ignore[attr-defined]
+            continue
         if name not in parameters:
             errors.add_unknown(f"{key}.{name}", name, [*parameters, *beside], f"argument of {kind.__name__}")
             continue
@@ -176,7 +184,7 @@ def _may_hold(hint: Any, slot: Slot) -> bool:
     """Whether an annotation is, or has in it, the slot's base, or `Any` for a schedule; elsewhere `type` is any key."""
     if hint is Any:
         return slot is SCHEDULE
-    if isinstance(hint, type) and issubclass(hint, slot.base):
+    if isinstance(hint, type) and slot.includes(hint):
         return True
     return any(_may_hold(part, slot) for part in typing.get_args(hint))
 
@@ -214,7 +222,7 @@ def _conforming(value: Any, hint: Any, key: str, errors: ErrorCollector) -> Any:
 
 
 def _is_constructed(value: Any) -> bool:
-    return isinstance(value, (SCHEDULE.base, INJECTOR.base)) or _holds_constructed(value)
+    return any(slot.includes(type(value)) for slot in NESTED) or _holds_constructed(value)
 
 
 def _holds_constructed(value: Any) -> bool:

@@ -16,8 +16,7 @@ from torch import Tensor
 
 from models.base.errors import UserError, nearest
 from models.base.files import write_text
-from models.engine.step import loss_of
-from models.interfaces import Row, StepReport
+from models.interfaces import Row, StepReport, loss_of
 
 COLUMNS = ("step", "loss", "raw", "weight", "weighted")
 

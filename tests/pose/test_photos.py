@@ -8,9 +8,8 @@ import torch
 
 from models.base.error_collector import ErrorCollector
 from models.interfaces import Networks, State
-from models.pose.decode.injectors import PhotoOverlays
 from models.pose.decode.overlays import OverlayStyle
-from models.pose.photos import Photos
+from models.pose.photos import PhotoOverlays, Photos
 from models.pose.train.scenes import Scenes
 from models.prediction.inputs import Photo
 from models.recipe.types import INJECTOR, construct

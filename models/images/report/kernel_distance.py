@@ -9,9 +9,9 @@ import numpy as np
 import torch
 
 from models.base.errors import UserError
+from models.base.sampling import evenly_spaced
 from models.base.seeding import generator
 from models.dump import Dump
-from models.engine.data import spread
 from models.images.report.features import Extract, Extractor, SetScore, batches_of
 from models.report.interfaces import Bootstrap, Estimate, Values
 
@@ -102,5 +102,5 @@ def _features(rows: Dump, name: str, extract: Extract) -> Values:
     """The features (n, d) of the different files of this name."""
     column = f"file.{name}"
     files = rows.table[column].drop_duplicates().index if column in rows.table else range(len(rows))
-    places = [int(files[place]) for place in spread(len(files), MOST)]
+    places = [int(files[place]) for place in evenly_spaced(len(files), MOST)]
     return np.concatenate(list(batches_of(rows, name, extract, places)))

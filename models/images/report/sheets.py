@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import torch
 
+from models.base.sampling import evenly_spaced
 from models.dump import Array, Dump
-from models.engine.data import spread
 from models.report.interfaces import Picture
 from models.report.sheets import Pixels, as_pixels, save_picture, side_by_side
 
@@ -28,7 +29,7 @@ class Sheet(Picture):
 
     def __call__(self, dump: Dump, path: Path) -> None:
         rows = dump.mode(self.mode)
-        _sheet(rows, spread(len(rows), self.count), self.columns, path)
+        _sheet(rows, evenly_spaced(len(rows), self.count), self.columns, path)
 
 
 class Extremes(Picture):
@@ -52,7 +53,7 @@ class Draws(Picture):
     def __call__(self, dump: Dump, path: Path) -> None:
         rows = dump.mode(self.mode)
         places = rows.table.groupby("index").indices
-        chosen = [list(places.values())[place] for place in spread(len(places), self.count)]
+        chosen = [list(places.values())[place] for place in evenly_spaced(len(places), self.count)]
         sheet = [
             [_pixels(rows.value(p[0], self.first)), *(_pixels(rows.value(i, self.image)) for i in p)] for p in chosen
         ]
@@ -60,7 +61,9 @@ class Draws(Picture):
 
 
 class Grid(Picture):
-    """A grid as a grid: the rows' own image at the left, the columns' own at the top, the results between."""
+    """A grid of `evaluate`: the rows' own image at the left, the columns' own at the top, the results between."""
+
+    renamed: ClassVar[dict[str, str]] = {"cross": "grid"}
 
     def __init__(self, grid: str, row: str, column: str, image: str) -> None:
         self.grid, self.row, self.column, self.image = grid, row, column, image

@@ -19,7 +19,6 @@ from models.pose.decode.field_images import (
 )
 from models.pose.decode.overlays import OverlayStyle, connections_of, named, overlay
 from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD
-from models.prediction.inputs import Photo
 
 
 class FieldPictures(Injector):
@@ -148,51 +147,6 @@ class Overlays(Injector):
         low, high = corners.min(axis=0), corners.max(axis=0)
         placed["bbox"] = [*low.tolist(), *(high - low).tolist()]
         return placed
-
-
-class PhotoOverlays(Injector):
-    """Adds each photo, at its own size, with the people and objects found in it.
-
-    The file is read again, so that no batch holds large photos. As with `Overlays`, small ones are enlarged.
-
-    Args:
-        photo: name of the photos.
-        output: name of the pictures, a list of uint8 (3, rows, columns).
-        people: name of records as `FindPeople` gives them; with `objects` left out, needed.
-        objects: name of records as `FindObjects` gives them.
-        categories: names of the objects, by their COCO id from 1; their numbers stand there without.
-        skeleton: as the dataset's; COCO's unless given.
-        style: entries of `models.pose.decode.overlays.OverlayStyle`.
-    """
-
-    def __init__(
-        self,
-        photo: str,
-        output: str,
-        people: str | None = None,
-        objects: str | None = None,
-        categories: tuple[str, ...] = (),
-        skeleton: dict[str, Any] | None = None,
-        style: OverlayStyle | None = None,
-    ) -> None:
-        if people is None and objects is None:
-            raise ValueError("people and objects are both left out: at least one is needed")
-        self.photo, self.people, self.objects, self.output, self.categories = photo, people, objects, output, categories
-        self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)
-        self.style = style or OverlayStyle()
-        connections_of(self.skeleton, self.style)
-        self.reads, self.adds = (photo, *(name for name in (people, objects) if name is not None)), (output,)
-
-    def __call__(self, state: State, networks: Networks, step: int) -> None:
-        photos: list[Photo] = state[self.photo]
-        nothing: list[Any] = [[]] * len(photos)
-        people, objects = (nothing if name is None else state[name] for name in (self.people, self.objects))
-        pictures = []
-        for photo, persons, things in zip(photos, people, objects, strict=True):
-            things = named(things, self.categories)
-            picture = overlay(photo.pixels(), persons, things, self.skeleton, self.style)
-            pictures.append(torch.from_numpy(picture).permute(2, 0, 1))
-        state.add(self.output, pictures)
 
 
 def _as_images(pictures: NDArray[np.uint8]) -> torch.Tensor:
