@@ -5,7 +5,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -145,8 +145,8 @@ class ResumePoints:
     def refuse(self, point: ResumePoint) -> Path:
         """Set a state aside; return where it is."""
         self.refused.mkdir(parents=True, exist_ok=True)
-        places = (self.refused / f"{point.folder.name}{suffix}" for suffix in ("", *(f"-{n}" for n in count(2))))
-        place = next(place for place in places if not place.exists())
+        numbered = (self.refused / f"{point.folder.name}-{n}" for n in count(2))
+        place = next(place for place in chain([self.refused / point.folder.name], numbered) if not place.exists())
         point.folder.rename(place)
         return place
 

@@ -1,0 +1,225 @@
+"""The log of losses: every value of every loss, whatever happens to the process, and the means over windows of it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import toy
+
+from models.base.errors import UserError
+from models.interfaces import StepReport
+from models.training.loss_log import LossLog, as_csv
+from models.training.trainer import Trainer
+
+TAGS = {"D_real": "D", "D_fake": "D", "G_L1": "G"}
+QUIET = {"runtime.samples": None}
+RAW = np.random.default_rng(0).uniform(0, 2, 10).astype(np.float32)
+
+
+def reports(step):
+    raw = {"D": {"D_real": 0.1 * step, "D_fake": 0.2 * step}, "G": {"G_L1": 1.0 / step}}
+    weights = {"D_real": 0.5, "D_fake": 0.5, "G_L1": 100.0 - step}
+    return {
+        tag: StepReport({n: torch.tensor(v, dtype=torch.float64) for n, v in values.items()}, weights)
+        for tag, values in raw.items()
+    }
+
+
+def flushed(path, count, every=3):
+    log = LossLog(path, TAGS, 100)
+    log.start(0)
+    for step in range(1, count + 1):
+        log.add(step, reports(step))
+        if step % every == 0:
+            log.flush()
+    return log
+
+
+def report(step, skipped=False):
+    """Of iteration `step`, counted from 1."""
+    raw = torch.tensor(float("nan") if skipped else RAW[step - 1].item())
+    return {"g": StepReport({"a": raw}, {"a": step / 10}, raw * 10, 0.1 / step, skipped)}
+
+
+def windowed(every, count=10, skip=()):
+    """Return a log without a file, and what it said after each iteration."""
+    log = LossLog(None, {"a": "g", "b": "d"}, every)
+    return log, [log.add(step, report(step, step in skip), last=step == count) for step in range(1, count + 1)]
+
+
+def test_history_holds_every_value(tmp_path):
+    rows = flushed(tmp_path / "losses.csv", 7).history()
+    assert list(rows.columns) == ["step", "loss", "raw", "weight", "weighted"]
+    assert len(rows) == 21
+    one = rows[rows["loss"] == "G_L1"]
+    steps = np.arange(1, 8)
+    assert one["step"].tolist() == steps.tolist()
+    np.testing.assert_array_equal(one["raw"], 1.0 / steps)
+    np.testing.assert_array_equal(one["weight"], 100.0 - steps)
+    np.testing.assert_array_equal(one["weighted"], (1.0 / steps) * (100.0 - steps))
+
+
+def test_queries_by_name_and_step(tmp_path):
+    log = flushed(tmp_path / "losses.csv", 4)
+    assert log.select() == ["D_real", "D_fake", "G_L1"]
+    assert log.select("G", "D_real") == ["D_real", "G_L1"]
+    assert set(log.history("D")["loss"]) == {"D_real", "D_fake"}
+    assert log.last("G") == {"G_L1": {"raw": 0.25, "weight": 96.0, "weighted": 24.0}}
+    with pytest.raises(UserError, match=r"no loss or step 'G_L2' \(did you mean 'G_L1'\?\); there are D_real, .*, D, G"):
+        log.select("G_L2")
+
+
+def test_nothing_to_tell_yet(tmp_path):
+    log = LossLog(tmp_path / "losses.csv", TAGS, 100)
+    log.start(0)
+    assert log.last() == {}
+    assert log.history().empty
+
+
+def test_going_on_cuts_off_what_is_yet_to_come(tmp_path):
+    path = tmp_path / "losses.csv"
+    flushed(path, 9)
+    with path.open("a") as file:
+        file.write("10,G_L1,0.1,9")  # killed while it wrote: half a row
+    log = LossLog(path, TAGS, 100)
+    log.start(4)
+    assert log.history()["step"].max() == 4
+    assert log.last("G")["G_L1"]["raw"] == 0.25
+    for step in (5, 6):
+        log.add(step, reports(step))
+    expected = flushed(tmp_path / "whole.csv", 6).history()
+    pd.testing.assert_frame_equal(log.history(), expected)
+
+
+def test_an_earlier_run_is_not_continued(tmp_path):
+    flushed(tmp_path / "losses.csv", 5)
+    log = LossLog(tmp_path / "losses.csv", TAGS, 100)
+    log.start(0)
+    assert log.history().empty
+
+
+def test_without_a_file_it_knows_the_latest_values_alone():
+    log = LossLog(None, TAGS, 3)
+    log.start(0)
+    assert log.last() == {}
+    for step in range(1, 6):
+        log.add(step, reports(step))
+    assert log.history().empty
+    assert log.last("G") == {"G_L1": {"raw": 0.2, "weight": 95.0, "weighted": 19.0}}
+    assert set(log.last()) == set(TAGS)
+
+
+class StopError(BaseException):
+    pass
+
+
+def stopping_before(iteration):
+    """Return a training step that raises before this iteration."""
+
+    def step(trainer, batch):
+        if trainer.iteration == iteration:
+            raise StopError
+        return trainer.train_op(batch)
+
+    return step
+
+
+def test_a_training_that_fails_has_written_all_it_did(run):
+    trainer = Trainer(toy.checked(QUIET | {"runtime.log_every": 100}), run, train_step=stopping_before(7))
+    with pytest.raises(StopError):
+        trainer.fit()
+    rows = pd.read_csv(run / "live" / "losses.csv")
+    assert rows["step"].tolist() == [step for step in range(1, 8) for _ in range(2)]
+
+
+def test_an_interrupted_and_resumed_training_writes_the_same_log(run, tmp_path, capsys):
+    changes = QUIET | {"runtime.log_every": 5, "runtime.resume_every": 4}
+    whole = Trainer(toy.checked(changes), tmp_path / "whole", train_step=stopping_before(None))
+    whole.fit()
+    with pytest.raises(StopError):
+        Trainer(toy.checked(changes), run, train_step=stopping_before(10)).fit()
+    resumed = Trainer(toy.checked(changes), run, train_step=stopping_before(None))
+    resumed.fit()
+    assert "resumed after iteration 8\n" in capsys.readouterr().out
+    assert (run / "live/losses.csv").read_bytes() == (tmp_path / "whole/live/losses.csv").read_bytes()
+    assert resumed.loss_log.train == whole.loss_log.train
+    assert resumed.loss_log.validation == whole.loss_log.validation
+
+
+def test_the_log_agrees_with_the_tracked_history(run):
+    trainer = Trainer(toy.checked(QUIET | {"train.record_every": 4}), run)
+    trainer.fit()
+    every_iteration = trainer.loss_log.history()
+    tracked = pd.read_csv(run / "history/train.csv")
+    for name in ("distance", "square"):
+        rows = every_iteration[every_iteration["loss"] == name]
+        for column in ("raw", "weight", "weighted"):
+            means = rows.groupby((rows["step"] - 1) // 4)[column].mean()
+            np.testing.assert_allclose(tracked[f"{name}.{column}"], means, rtol=1e-6)
+
+
+def test_rows_are_means_over_windows():
+    log, rows = windowed(4)
+    assert [row is not None for row in rows] == [False] * 3 + [True] + [False] * 3 + [True, False, True]
+    assert [row for row in rows if row is not None] == log.train
+    steps = np.arange(1, 11)
+    for row, window in zip(log.train, (slice(0, 4), slice(4, 8), slice(8, 10)), strict=True):
+        raw, weight = RAW[window].astype(np.float64), steps[window] / 10
+        assert row["step"] == steps[window][-1]
+        assert row["a.raw"] == pytest.approx(raw.mean(), rel=1e-12)
+        assert row["a.weight"] == pytest.approx(weight.mean(), rel=1e-12)
+        assert row["a.weighted"] == pytest.approx((raw * weight).mean(), rel=1e-6)
+        assert row["g.grad_norm"] == pytest.approx(10 * raw.mean(), rel=1e-6)
+        assert row["g.lr"] == pytest.approx((0.1 / steps[window]).mean(), rel=1e-12)
+        assert row["g.skipped"] == 0
+
+
+def test_skipped_updates_are_counted_and_kept_out_of_the_means():
+    log, _ = windowed(5, skip=(2, 3))
+    assert [row["g.skipped"] for row in log.train] == [2, 0]
+    assert log.train[0]["a.raw"] == pytest.approx(RAW[[0, 3, 4]].astype(np.float64).mean(), rel=1e-12)
+    assert log.train[0]["g.lr"] == pytest.approx((0.1 / np.arange(1, 6)).mean())
+
+
+def test_a_batch_with_nothing_to_learn_is_kept_out_of_the_mean_rate():
+    log, _ = windowed(4, count=0)
+    for step in range(1, 9):
+        empty = {"g": StepReport(weights={"a": 1.0})}
+        log.add(step, empty if step in (2, 3) or step > 4 else report(step))
+    assert log.train[0]["g.lr"] == pytest.approx((0.1 / np.array([1, 4])).mean(), rel=1e-12)
+    assert log.train[0]["g.skipped"] == 0
+    assert log.train[1] == {"step": 8, "g.skipped": 0}
+
+
+def test_a_step_that_did_not_run_has_no_columns():
+    log, _ = windowed(2, count=0)
+    for step in range(1, 5):
+        both = report(step)
+        if step > 2:
+            both["d"] = StepReport({"b": torch.tensor(1.0)}, {"b": 1.0}, torch.tensor(2.0), 0.5)
+        log.add(step, both)
+    assert "b.raw" not in log.train[0]
+    assert log.train[1]["d.lr"] == 0.5
+    assert "," * 5 + "\n" in as_csv(log.train)  # empty cells
+
+
+def test_state_goes_on_in_the_middle_of_a_window():
+    whole, _ = windowed(4)
+    log, _ = windowed(4, count=0)
+    for step in range(1, 7):
+        log.add(step, report(step))
+    other, _ = windowed(4, count=0)
+    other.load_state_dict(log.state_dict())
+    for step in range(7, 11):
+        other.add(step, report(step), last=step == 10)
+    assert other.train == whole.train
+
+
+def test_csv_keeps_every_digit(tmp_path):
+    log, _ = windowed(4)
+    log.validation.append({"step": 10, "a.raw": 1 / 3})
+    log.write(tmp_path)
+    table = pd.read_csv(tmp_path / "train.csv")
+    assert table.to_dict("records") == log.train
+    assert (tmp_path / "validation.csv").read_text() == f"step,a.raw\n10,{1 / 3!r}\n"
+    assert as_csv([]) == "step\n"
