@@ -1,8 +1,11 @@
-"""How a stage ends.
+"""Runs a stage's `main` and turns how it ends into an exit status.
 
-Environment variables: `FIGURA_INTERRUPTED` names a file that a stage makes when a signal asked it to stop, so that whoever
-started it knows that there is something to go on with. Of several processes only their launcher knows whether that is why
-they ended, so it keeps the variable to itself. `FIGURA_LAUNCHER` is the process without which this one may not live.
+Environment variables:
+
+- `FIGURA_INTERRUPTED`: the path of a marker file. A stage creates the file when a signal stops it, so that the caller
+  knows the stage can be resumed. With several processes, only the launcher knows why they ended; it creates the file
+  and hides the variable from them.
+- `FIGURA_LAUNCHER`: the id of the launcher. This process is killed when the launcher dies.
 """
 
 import ctypes
@@ -23,15 +26,15 @@ from typing import NoReturn
 from models.base.errors import Interrupted, UserError
 
 MARKER = "FIGURA_INTERRUPTED"
-PR_SET_PDEATHSIG = 1  # of <linux/prctl.h>
+PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 
 
 def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int:
     """Call `main` with the command line's arguments (or `argv`) and return the exit status.
 
-    0: done; 1: bad input, said in one message; 75: asked to stop by SIGTERM or SIGUSR1, which `main` may handle itself;
-    130: interrupted, as shells have it. Faults of the program keep their traceback. One of several processes does not return
-    from a failure, see `_leave`.
+    0: done. 1: bad input, reported in one message. 75: stopped by SIGTERM or SIGUSR1 (`main` may handle them itself).
+    130: Ctrl-C, as in shells. Bugs keep their traceback. One of several processes exits here after a failure instead
+    of returning, see `_leave`.
     """
     live_with(os.environ.pop("FIGURA_LAUNCHER", None))
     first, several = os.environ.get("RANK", "0") == "0", os.environ.get("WORLD_SIZE", "1") != "1"
@@ -64,21 +67,22 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
 
 
 def live_with(launcher: str | None) -> None:
-    """Make the system kill this process when its launcher (the id of the parent process) dies, however that happens."""
+    """Let the kernel kill this process when its parent `launcher` (a process id) dies for whatever reason."""
     if launcher is None:
         return
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(launcher):  # it died before
+    if os.getppid() != int(launcher):  # the launcher died before `prctl` was called
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def ignore_signals() -> None:
-    """Let further signals of `Interrupted` do nothing up to the end of this process: how it ends is decided.
+    """Ignore SIGTERM and SIGUSR1 until this process has exited; its exit status is already decided.
 
-    Python gives up its handlers long before the process is gone, but leaves what is ignored ignored; Slurm sends several
-    signals, and the second would kill here what the first had ended well. Ignored by the system first: a signal that
-    Python has taken but not handled yet still meets its handler, else it would complain.
+    Python removes its own handlers long before the process is gone, but ignored signals stay ignored. Slurm sends
+    several signals; without this, the second one would kill a process that the first one had stopped cleanly. The
+    system call comes first: Python may have received a signal that it has not handled yet, and complains when the
+    handler is gone by then.
     """
     system = ctypes.CDLL(None).signal
     system.argtypes, system.restype = [ctypes.c_int, ctypes.c_void_p], ctypes.c_void_p
@@ -88,33 +92,33 @@ def ignore_signals() -> None:
         signal.signal(one, signal.SIG_IGN)
 
 
-def hear_nothing(number: int, frame: FrameType | None) -> None:
-    """Handle a signal that no longer matters; one that came just now may not find itself ignored, of which Python complains."""
+def do_nothing(number: int, frame: FrameType | None) -> None:
+    """No-op handler: a signal that Python received before it was ignored must still find a handler."""
 
 
 def note_interruption(environment: Mapping[str, str]) -> None:
-    """Make the file that `FIGURA_INTERRUPTED` names, where it names one."""
+    """Create the marker file of `FIGURA_INTERRUPTED`, if that variable is set."""
     if marker := environment.get(MARKER):
         Path(marker).touch()
 
 
 def _report(message: str, fault: bool = False) -> None:
-    """Print a message, or leave it to the launcher (stages/launch/processes.py), which hears the same from several processes.
+    """Print an error message, or pass it to the launcher, which prints it once for all processes.
 
-    `fault`: it is one of the program and not bad input; the time says which of several came first.
+    `fault` marks a bug, as opposed to bad input. The time tells the launcher which process failed first.
     """
     if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
         now = time.time()
-        extra = {"timestamp": int(now), "py_callstack": ""}  # PyTorch's form
-        said = {"message": message, "fault": fault, "time": now, "extraInfo": extra}
-        Path(file).write_text(json.dumps({"message": said}), encoding="utf-8")
+        extra = {"timestamp": int(now), "py_callstack": ""}  # the layout that PyTorch expects
+        content = {"message": message, "fault": fault, "time": now, "extraInfo": extra}
+        Path(file).write_text(json.dumps({"message": content}), encoding="utf-8")
     else:
         print(f"error: {message}", file=sys.stderr)
 
 
 def _leave(status: int) -> NoReturn:
-    """End this process without what Python does at its end, where NCCL waits for processes that know of no failure yet."""
-    for child in multiprocessing.active_children():  # they read data
+    """Exit without Python's clean-up, where NCCL would wait for ranks that do not know of the failure yet."""
+    for child in multiprocessing.active_children():  # data loader workers
         child.terminate()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -123,37 +127,40 @@ def _leave(status: int) -> NoReturn:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[None]:
-    """Inside, the signals raise `Interrupted`; those that a launcher held back arrive now. One is enough: others are lost."""
+    """Raise `Interrupted` inside the block at the first SIGTERM or SIGUSR1; drop all later ones.
+
+    Signals that the launcher blocked before it started this stage arrive on entry.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
 
-    heard = []
+    received: list[int] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
-        heard.append(number)
+        received.append(number)
         for one in Interrupted.signals:
-            signal.signal(one, hear_nothing)
+            signal.signal(one, do_nothing)
         raise Interrupted(f"{signal.Signals(number).name}; this stage begins again at the next `dvc repro`")
 
-    def swallowed(what: "sys.UnraisableHookArgs") -> None:
-        """In a finalizer, or what a weak reference calls, Python goes on after an exception: it has to be raised again."""
-        if not isinstance(what.exc_value, Interrupted):
-            unraisable(what)
+    def resend(unraisable: "sys.UnraisableHookArgs") -> None:
+        """Exceptions raised in finalizers and weak reference callbacks are swallowed by Python; re-send the signal."""
+        if not isinstance(unraisable.exc_value, Interrupted):
+            previous_hook(unraisable)
             return
         for one in Interrupted.signals:
             signal.signal(one, stop)
-        again = threading.Timer(0.1, os.kill, [os.getpid(), heard[-1]])
-        again.daemon = True
-        again.start()
+        timer = threading.Timer(0.1, os.kill, [os.getpid(), received[-1]])
+        timer.daemon = True
+        timer.start()
 
-    unraisable, sys.unraisablehook = sys.unraisablehook, swallowed
+    previous_hook, sys.unraisablehook = sys.unraisablehook, resend
     previous = {one: signal.signal(one, stop) for one in Interrupted.signals}
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, Interrupted.signals)
         yield
     finally:
-        sys.unraisablehook = unraisable
+        sys.unraisablehook = previous_hook
         for one, handler in previous.items():
             if signal.getsignal(one) is stop:  # nothing was interrupted
                 signal.signal(one, handler)

@@ -1,4 +1,4 @@
-"""The entries of `data/params.yaml`: which datasets `prepare` makes, and from what."""
+"""The entries of `data/params.yaml`: which datasets `prepare` makes, and from which source."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ class _Section(BaseModel):
 
 
 class Paths(_Section):
-    """A path for each split, below the entry's source; written as one text where it is the same for both."""
+    """A path for each split, relative to the entry's source; a single string stands for both splits."""
 
     train: str
     validation: str
@@ -36,7 +36,7 @@ class Paths(_Section):
 
 
 class Coco(_Section):
-    """Folders of images and person-keypoint files: one file that is split by image, or one for each split."""
+    """Image folders and person-keypoint files: one file that `prepare` splits by image, or one file for each split."""
 
     images: Paths
     annotations: Paths
@@ -59,7 +59,10 @@ class Coco(_Section):
 
 
 class Paired(_Section):
-    """Folders of image pairs below the entry's source, one a split; `data.formats.pair_files` says what may lie there."""
+    """One folder of image pairs for each split, relative to the entry's source.
+
+    `data.formats.pair_files` lists the layouts that such a folder may have.
+    """
 
     train: str
     validation: str
@@ -75,11 +78,10 @@ class Paired(_Section):
 
 
 class Dataset(_Section):
-    """One entry of `datasets`. `source` is the drawing code or the folder of raw data, from the project's root.
+    """One entry of `datasets`. `source` is the drawing code or the folder of raw data, relative to the project's root.
 
-    People are drawn (`synthetic`) or read (`coco`); so are image pairs (`catalogue`, `paired`).
-
-    The section named like `kind` is used; another may stay for a change of kind.
+    People are drawn (`synthetic`) or read from files (`coco`). Image pairs are drawn (`catalogue`) or read (`paired`).
+    The section that `kind` names is used; other sections may stay in the file, unused.
     """
 
     kind: Literal["synthetic", "coco", "catalogue", "paired"]
@@ -99,7 +101,7 @@ class Dataset(_Section):
 
 
 def read_dataset(name: str, path: Path = PARAMS) -> Dataset:
-    """Read and validate `datasets.<name>`; raises UserError with every fault in it."""
+    """Read and validate `datasets.<name>`. Raises UserError that lists every fault in it."""
     datasets = read_yaml(path).get("datasets")
     if not isinstance(datasets, dict):
         raise UserError(f"{path}: datasets: found {datasets!r}; expected a mapping of names to datasets")
@@ -109,5 +111,5 @@ def read_dataset(name: str, path: Path = PARAMS) -> Dataset:
     errors = ErrorCollector(path)
     dataset = validated(Dataset, datasets[name], errors, f"datasets.{name}")
     errors.raise_any()
-    assert dataset is not None, "no problem was found and yet there is no entry"
+    assert dataset is not None, "`validated` returned None without an error"
     return dataset

@@ -1,10 +1,10 @@
 """Dump what trained networks give for the validation split: `python -m stages.eval_dump RECIPE RUN` writes RUN/dump.
 
-What was trained (data, networks, losses) is read from RUN/model/recipe.yaml; how to evaluate it, from RECIPE.
+Data, networks and losses are those of RUN/model/recipe.yaml; RECIPE says how to evaluate them.
 
-Beside the DAG, into a folder of their own: `--checkpoint FOLDER` evaluates another model folder, or each of a folder of
-them (RUN/checkpoints, see `runtime.checkpoint_every`), with a table and a picture of their figures; `--watch SECONDS` waits for
-more of them; `--split NAME` takes another split.
+The options are for use outside of the DAG and write to `--output`. `--checkpoint FOLDER` evaluates another model
+folder, or every model folder in FOLDER (such as RUN/checkpoints, see `runtime.checkpoint_every`), with a table and a
+plot of their metrics. `--watch SECONDS` waits for more checkpoints. `--split NAME` takes another split.
 """
 
 import argparse
@@ -23,49 +23,47 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet")
     parser.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="model folder, or a folder of model folders")
-    parser.add_argument("--split", metavar="NAME", help="of the validation datasets, instead of the recipe's")
-    parser.add_argument("--output", type=Path, metavar="FOLDER", help="folder to write; needed by the other options")
+    parser.add_argument("--split", metavar="NAME", help="split of the validation datasets; default: the recipe's")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="folder to write; the other options need it")
     parser.add_argument(
         "--watch", type=float, metavar="SECONDS", help="evaluate checkpoints as they appear, until Ctrl-C"
     )
-    given = parser.parse_args(arguments)
-    check_options(given)
-    asked = load_recipe(given.recipe, ["evaluate"])
-    model, output = given.checkpoint or given.run / "model", given.output or given.run / "dump"
-    if given.checkpoint is None or (model / "recipe.yaml").is_file():
-        if given.output is not None:
+    args = parser.parse_args(arguments)
+    check_options(args)
+    recipe = load_recipe(args.recipe, ["evaluate"])
+    model, output = args.checkpoint or args.run / "model", args.output or args.run / "dump"
+    if args.checkpoint is None or (model / "recipe.yaml").is_file():
+        if args.output is not None:
             refuse_foreign(output)
-        recipe, networks = load_trained(model, asked)
-        write_dump(recipe if given.split is None else with_split(recipe, given.split), networks, output)
+        trained, networks = load_trained(model, recipe)
+        write_dump(trained if args.split is None else with_split(trained, args.split), networks, output)
         return
-    from tools.watch import (
-        Evaluations,  # it takes matplotlib, which the DAG's own evaluation does not
-    )
+    from tools.watch import CheckpointWatch  # imports matplotlib, which the DAG's evaluation does without
 
-    evaluations = Evaluations(model, output, asked, given.split)
-    if given.watch is None:
-        evaluations.once()
+    checkpoints = CheckpointWatch(model, output, recipe, args.split)
+    if args.watch is None:
+        checkpoints.evaluate_all()
     else:
-        evaluations.watch(given.watch)
+        checkpoints.watch(args.watch)
 
 
-def check_options(given: argparse.Namespace) -> None:
+def check_options(args: argparse.Namespace) -> None:
     """Refuse options that do not go together. Raises UserError."""
-    if given.output is None:
-        if (given.checkpoint, given.split, given.watch) != (None, None, None):
-            raise UserError(f"--output: missing; beside other options it is needed, as {given.run / 'dump'} is DVC's")
+    if args.output is None:
+        if (args.checkpoint, args.split, args.watch) != (None, None, None):
+            raise UserError(f"--output: missing; the other options need it, because {args.run / 'dump'} is DVC's")
         return
-    if given.output.exists() and not given.output.is_dir():
-        raise UserError(f"--output {given.output}: is a file; expected a folder to write")
-    if given.output.resolve() == (given.run / "dump").resolve():
-        raise UserError(f"--output {given.output}: this folder is DVC's; choose another")
-    if given.checkpoint is not None and given.output.resolve().is_relative_to(given.checkpoint.resolve()):
-        raise UserError(f"--output {given.output}: lies in the folder of --checkpoint; choose one beside it")
-    if given.watch is not None and not given.watch > 0:
-        raise UserError(f"--watch {given.watch:g}: expected a number of seconds above 0")
-    if given.watch is not None and (given.checkpoint is None or (given.checkpoint / "recipe.yaml").is_file()):
+    if args.output.exists() and not args.output.is_dir():
+        raise UserError(f"--output {args.output}: is a file; expected a folder to write")
+    if args.output.resolve() == (args.run / "dump").resolve():
+        raise UserError(f"--output {args.output}: this folder is DVC's; choose another")
+    if args.checkpoint is not None and args.output.resolve().is_relative_to(args.checkpoint.resolve()):
+        raise UserError(f"--output {args.output}: lies in the folder of --checkpoint; choose one beside it")
+    if args.watch is not None and not args.watch > 0:
+        raise UserError(f"--watch {args.watch:g}: expected a number of seconds above 0")
+    if args.watch is not None and (args.checkpoint is None or (args.checkpoint / "recipe.yaml").is_file()):
         raise UserError(
-            f"--watch: needs --checkpoint with a folder of model folders, such as {given.run / 'checkpoints'}"
+            f"--watch: needs --checkpoint with a folder of model folders, such as {args.run / 'checkpoints'}"
         )
 
 

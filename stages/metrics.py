@@ -1,4 +1,4 @@
-"""Compute figures and draw pictures from a dump: `python -m stages.metrics RECIPE RUN METRICS PLOTS`."""
+"""Compute metrics and draw plots from a dump: `python -m stages.metrics RECIPE RUN METRICS PLOTS`."""
 
 import argparse
 import json
@@ -17,24 +17,24 @@ from stages.command import run
 
 
 def main(arguments: list[str]) -> None:
-    """Score a run's dump and draw it, with the curves of its history."""
+    """Score a run's dump, and draw its pictures and the curves of its history."""
     parser = argparse.ArgumentParser(prog="python -m stages.metrics", description=__doc__.splitlines()[0])
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet")
     parser.add_argument("metrics", type=Path, help="JSON file to write")
     parser.add_argument("plots", type=Path, help="folder to write")
-    given = parser.parse_args(arguments)
-    recipe = load_recipe(given.recipe, ["metrics"])
-    dump = Dump(given.run / "dump")
-    figures = compute_metrics(recipe, dump)
-    shutil.rmtree(given.plots, ignore_errors=True)
+    args = parser.parse_args(arguments)
+    recipe = load_recipe(args.recipe, ["metrics"])
+    dump = Dump(args.run / "dump")
+    metrics = json.dumps(compute_metrics(recipe, dump), indent=2)
+    shutil.rmtree(args.plots, ignore_errors=True)
     for name, picture in build_pictures(recipe).items():
-        picture(dump, given.plots / "pictures" / f"{name}.png")
-    train, validation = (pd.read_csv(given.run / "history" / f"{split}.csv") for split in ("train", "validation"))
-    write_curves(train, validation, given.plots / "curves")
-    draw_curves(train, validation, given.plots / "pictures" / "losses.png")
-    write_text(given.metrics, json.dumps(figures, indent=2) + "\n")
-    print(json.dumps(figures, indent=2))
+        picture(dump, args.plots / "pictures" / f"{name}.png")
+    train, validation = (pd.read_csv(args.run / "history" / f"{split}.csv") for split in ("train", "validation"))
+    write_curves(train, validation, args.plots / "curves")
+    draw_curves(train, validation, args.plots / "pictures" / "losses.png")
+    write_text(args.metrics, metrics + "\n")
+    print(metrics)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Prepare a dataset: draw or read it, drop what cannot be used, write images, records, statistics and plots.
+"""Prepare a dataset: draw or read it, drop unusable records, write images, records, statistics and plots.
 
-People come with canonical COCO JSON, image pairs as they are: each split a folder of A|B images, or of folders a and b.
-Usage: python -m stages.prepare <dataset>, one of `datasets` in data/params.yaml; writes data/prepared/<dataset>.
+People are written as images with canonical COCO JSON. Image pairs keep their layout: each split is a folder of A|B
+images, or of folders a and b. Usage: python -m stages.prepare <dataset>, where <dataset> is one of `datasets` in
+data/params.yaml; writes data/prepared/<dataset>.
 """
 
 import argparse
@@ -27,21 +28,23 @@ PREPARED = Path("data/prepared")
 
 
 def main(argv: list[str]) -> None:
-    """Prepare the dataset that the command line names, from the current folder as the project's root."""
+    """Prepare the dataset that the command line names; the current folder is the project's root."""
     parser = argparse.ArgumentParser(prog="python -m stages.prepare", description=__doc__.splitlines()[0])
     parser.add_argument("dataset", help=f"one of `datasets` in {PARAMS}")
     name = parser.parse_args(argv).dataset
     folder = prepare(read_dataset(name), name, Path(), progress=True)
-    named = json.loads((folder / "manifest.json").read_text())
-    print(f"{folder}: {named['files']} files, sha256 {named['sha256']}")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    print(f"{folder}: {manifest['files']} files, sha256 {manifest['sha256']}")
 
 
 def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Path:
-    """Write `data/prepared/<name>` below `root` and return it.
+    """Write `data/prepared/<name>` below `root` and return its path.
 
-    Raises UserError where the source is unusable, a split comes out empty, or more than `max_rejected` of all records
-    (images and annotations, or pairs) are rejected; the list of those is then at `data/prepared/<name>.rejected.csv`.
-    What stood at `data/prepared/<name>` is replaced at the end only.
+    An earlier `data/prepared/<name>` is replaced at the very end.
+
+    Raises:
+        UserError: the source is unusable, a split is empty, or more than `max_rejected` of all records (images and
+            annotations, or pairs) are rejected; `data/prepared/<name>.rejected.csv` then lists those.
     """
     final = root / PREPARED / name
     with _replacing_folder(final) as folder:
@@ -52,7 +55,7 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
                 preparation.add(raw)
         else:
             preparation = _pairs(entry, name, root, folder, progress)
-        _judge(preparation, entry, name, final.with_name(f"{name}.rejected.csv"))
+        _check_rejected(preparation, entry, name, final.with_name(f"{name}.rejected.csv"))
         preparation.finish()
     print("\n".join(preparation.lines()))
     return final
@@ -146,7 +149,8 @@ def _pairs(entry: Dataset, name: str, root: Path, folder: Path, progress: bool) 
     return preparation
 
 
-def _judge(preparation: "Preparation | PairPreparation", entry: Dataset, name: str, listing: Path) -> None:
+def _check_rejected(preparation: "Preparation | PairPreparation", entry: Dataset, name: str, listing: Path) -> None:
+    """Raise UserError if too many records are rejected, or a split has no image left."""
     rejected, records = preparation.rejected, preparation.records
     listing.unlink(missing_ok=True)
     if len(rejected) > entry.max_rejected * records:
@@ -167,14 +171,14 @@ def _judge(preparation: "Preparation | PairPreparation", entry: Dataset, name: s
 
 @contextmanager
 def _replacing_folder(final: Path) -> Iterator[Path]:
-    """Give an empty folder beside `final` that takes its place when the block ends well, and goes when it does not."""
+    """Yield an empty folder beside `final`. It replaces `final` if the block succeeds, and is removed if it fails."""
     partial, old = final.with_name(f".{final.name}.partial"), final.with_name(f".{final.name}.old")
 
     def tidy() -> None:
         if old.exists() and not final.exists():  # stopped between the two renames below
             old.rename(final)
-        for left in (partial, old):
-            shutil.rmtree(left, ignore_errors=True)
+        for folder in (partial, old):
+            shutil.rmtree(folder, ignore_errors=True)
 
     tidy()
     partial.mkdir(parents=True)

@@ -1,8 +1,9 @@
-"""Take over weights trained by OpenPifPaf: `python -m tools.import_openpifpaf CHECKPOINT RECIPE OUT [--heads cif,caf]`.
+"""Import weights trained by OpenPifPaf: `python -m tools.import_openpifpaf CHECKPOINT RECIPE OUT [--heads cif,caf]`.
 
-OUT.safetensors is for `networks.<name>.weights` of a recipe, to refine them. Any other OUT is the folder of a run: it gets
-`model/` as if RECIPE had trained it, for `python -m stages.eval_dump RECIPE OUT`. The heads of the checkpoint are those of
-the recipe, in the same order; `--heads` says otherwise. Nothing that a checkpoint has pickled is run. Not part of the DAG.
+An OUT that ends in .safetensors is a file for `networks.<name>.weights` of a recipe, to fine-tune from. Any other OUT
+is the folder of a run: it gets `model/` as if RECIPE had trained it, for `python -m stages.eval_dump RECIPE OUT`. The
+checkpoint's heads match the recipe's in order, unless `--heads` says otherwise. Pickled code in a checkpoint is never
+executed. Not part of the DAG.
 """
 
 import argparse
@@ -23,42 +24,42 @@ from stages.command import run
 def main(arguments: list[str]) -> None:
     """Load a checkpoint into the recipe's pose network and write that."""
     parser = argparse.ArgumentParser(prog="python -m tools.import_openpifpaf", description=__doc__.splitlines()[0])
-    parser.add_argument("checkpoint", type=Path, help="of OpenPifPaf, or a state dictionary (PyTorch, safetensors)")
+    parser.add_argument("checkpoint", type=Path, help="OpenPifPaf checkpoint or state dict (PyTorch, safetensors)")
     parser.add_argument("recipe", type=Path, help="params file, such as recipes/pose.yaml")
     parser.add_argument("out", type=Path, help="safetensors file to write, or the folder of a run")
     parser.add_argument(
         "--heads",
-        help="what the recipe calls the checkpoint's heads, with commas; '-' leaves one out. Heads of the recipe that are not "
-        "among them start at random",
+        help="the recipe's names of the checkpoint's heads, separated by commas; '-' drops a head. The recipe's other "
+        "heads start at random",
     )
-    given = parser.parse_args(arguments)
-    recipe = load_recipe(given.recipe)
+    args = parser.parse_args(arguments)
+    recipe = load_recipe(args.recipe)
     networks = build_networks(recipe)
     poses = {name: network for name, network in networks.items() if isinstance(network, PoseNetwork)}
     if len(poses) != 1:
-        raise UserError(f"{given.recipe}: found {len(poses)} networks of type pose.PoseNetwork; one is needed")
+        raise UserError(f"{args.recipe}: found {len(poses)} networks of type pose.PoseNetwork; one is needed")
     ((name, network),) = poses.items()
-    heads = given.heads.split(",") if given.heads else list(network.head_nets)
+    heads = args.heads.split(",") if args.heads else list(network.head_nets)
     _check_heads(heads, network)
-    state = read_state(given.checkpoint)
+    state = read_state(args.checkpoint)
     try:
         network.load_state_dict(fitted(state, network, heads))
     except UserError as error:
-        raise UserError(f"{given.checkpoint}, for networks.{name} of {given.recipe}: {error}") from None
+        raise UserError(f"{args.checkpoint}, for networks.{name} of {args.recipe}: {error}") from None
     print(table(network, heads))
-    if given.out.suffix == ".safetensors":
-        save_weights(network, given.out)
-        print(f"{given.out}: written; `networks.{name}.weights: {given.out}` starts from it")
+    if args.out.suffix == ".safetensors":
+        save_weights(network, args.out)
+        print(f"{args.out}: written; `networks.{name}.weights: {args.out}` starts from it")
     else:
         provenance = {
-            "packages": str(package_versions()), "start": file_versions([str(given.checkpoint)])
+            "packages": str(package_versions()), "start": file_versions([str(args.checkpoint)])
         }  # fmt: skip
-        write_model(given.out / "model", networks, recipe, provenance)
-        print(f"{given.out}/model: written; evaluate it: python -m stages.eval_dump {given.recipe} {given.out}")
+        write_model(args.out / "model", networks, recipe, provenance)
+        print(f"{args.out}/model: written; evaluate it: python -m stages.eval_dump {args.recipe} {args.out}")
 
 
 def table(network: PoseNetwork, heads: Sequence[str]) -> str:
-    """What was matched, by part of the network: the checkpoint's name, ours, tensors, trained parameters."""
+    """Return what was matched, by part of the network: the checkpoint's name, ours, tensors, trained parameters."""
     places = {f"head_nets.{head}": f"head_nets.{place}" for place, head in enumerate(heads)}
     fresh = {f"head_nets.{head}" for head in network.head_nets if head not in heads}
     tensors: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""What saved runs tell of their training beside the losses: totals, learning rates, gradients, speed; read and drawn."""
+"""Reads the logs of saved runs, and plots total loss, learning rates, gradient norms and speed."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -16,21 +16,21 @@ from models.base.errors import UserError
 from models.report.curves import TRAINING, VALIDATION, add_legend, colours_of, fit_axis, losses_of, save_figure
 
 LEAST_RATE = 1e-4
-"""Learning rates below this share of the highest are not shown: a schedule that ends at 0 would need all of the axis."""
+"""The axis ends at this fraction of the highest learning rate: a schedule that decays to 0 would take all of it."""
 
 STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 
 
 @dataclass(frozen=True, eq=False)
 class Log:
-    """What a run folder says of the training that wrote its history.
+    """The history and the live log of a run.
 
     Attributes:
-        train: `step`, and of each loss `.raw`, `.weight`, `.weighted`; of each step `.lr`, `.grad_norm`, `.skipped`.
-        validation: `step`, and of each loss `.raw`.
-        live: `step`, `images_per_second`, `seconds.<phase>` if timed; without rows where the run has no live log.
-        process: what started it (`provenance.process_record`); empty where it is not known.
-        batches_per_epoch: None where the live log does not say.
+        train: `step`; `.raw`, `.weight`, `.weighted` of each loss; `.lr`, `.grad_norm`, `.skipped` of each step.
+        validation: `step`; `.raw` of each loss.
+        live: `step`, `images_per_second`, `seconds.<phase>` if timed; no rows if the run has no live log.
+        process: the command and its commit (`provenance.process_record`); empty if unknown.
+        batches_per_epoch: None if the live log does not say.
     """
 
     train: pd.DataFrame
@@ -40,7 +40,7 @@ class Log:
     batches_per_epoch: int | None
 
     def in_epochs(self) -> "Log":
-        """Return it with a column `epoch`, fractional, in each table; needs `batches_per_epoch`."""
+        """Add a column `epoch`, fractional, to each table; needs `batches_per_epoch`."""
         assert self.batches_per_epoch is not None
         train, validation, live = (
             table.assign(epoch=table["step"] / self.batches_per_epoch)
@@ -50,10 +50,10 @@ class Log:
 
 
 def read_log(run: Path) -> Log:
-    """Read `history/*.csv` and, if it is there, `live/log.jsonl` of a run folder.
+    """Read `history/*.csv` of a run folder, and `live/log.jsonl` if it exists.
 
     Raises:
-        UserError: for a history that is missing, or a file that is not what it should be.
+        UserError: the history is missing, or a file has another format.
     """
     train, validation = (_read_history(run / "history" / f"{split}.csv") for split in ("train", "validation"))
     if not losses_of(train):
@@ -65,7 +65,7 @@ def read_log(run: Path) -> Log:
 def total_loss(train: pd.DataFrame, validation: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
     """Return the weighted sum of all losses for each row of training and of validation.
 
-    In validation each loss has its weight in the window of training that holds the row's step.
+    A validation row takes each loss's weight from the training row (the window) that contains its step.
     """
     whole = [name for name in losses_of(train) if "." not in name]  # not their components
     parts = {}
@@ -79,7 +79,7 @@ def total_loss(train: pd.DataFrame, validation: pd.DataFrame) -> tuple[pd.Series
 
 
 class Curve(NamedTuple):
-    """A curve of a run: values for the rows of a table; `name` tells it from the run's others in the panel."""
+    """A curve of a run: `values` for the rows of `table`; `name` separates several curves of a run in one panel."""
 
     label: str
     table: pd.DataFrame
@@ -89,9 +89,9 @@ class Curve(NamedTuple):
 
 
 def draw_training(logs: Mapping[str, Log], path: Path, x: str = "step") -> None:
-    """Draw labelled runs over their column `x`: total loss, learning rates, gradient norms, speed, share of data loading.
+    """Plot labelled runs over their column `x`: total loss, learning rates, gradient norms, speed, data loading time.
 
-    The steps of a recipe (generator, discriminator) have line styles of their own. Panels without a curve are left out.
+    Each step of a recipe (generator, discriminator) has its own line style. Panels without a curve are left out.
     """
     panels = {
         "total loss, weighted": list(_totals(logs)),
@@ -176,10 +176,10 @@ def _read_history(path: Path) -> pd.DataFrame:
 
 
 def _read_live(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """The numbers by step of the last training in a log, and the record that began its last process.
+    """Return the numbers by step of the last training in a log, and the start record of its last process.
 
-    A log is only ever appended to. A process that resumes repeats steps from where it resumed, one that starts afresh from
-    the first: what it repeats is no longer true.
+    A log is append-only. A resumed process repeats the steps after its resume point, a fresh one repeats all steps;
+    repeated steps replace the earlier rows.
     """
     start: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
@@ -190,7 +190,7 @@ def _read_live(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             if "process" in record:
                 start = record
                 continue
-            if any(key.startswith("score.") for key in record):  # figures of the same step as the line before
+            if any(key.startswith("score.") for key in record):  # scores of the previous line's step
                 continue
             while rows and rows[-1]["step"] >= record["step"]:
                 rows.pop()

@@ -1,11 +1,12 @@
-"""The proof that a pose recipe can learn: a few images by heart, then every keypoint and every person is found in them.
+"""Overfit a pose recipe to a few images: it must then find every keypoint and every person in them.
 
-Usage: python -m tools.overfit_pose RECIPE RUN [--images 4] [--root FOLDER] [--split train] [--side PIXELS] [--steps 400]
+Usage: python -m tools.overfit_pose RECIPE RUN [--images 4] [--root FOLDER] [--split train] [--side PIXELS]
+       [--steps 400]
 
-Takes the first images without crowd region, as they are (no augmentation), trains on them alone and looks around each
-visible keypoint: a confident cell within one stride must point to within one stride. Then the people are decoded and judged
-as in the DAG: COCO's AP must be 0.95 at least, at an OKS of 0.5 it must be 1. Prints a table, writes RUN/losses.png,
-RUN/fields.png, RUN/people.png and RUN/dump; exit code 1 where something is missed. Not part of the DAG.
+Trains only on the first images without a crowd region, without augmentation. Then two checks follow. For each visible
+keypoint, a confident cell within one stride must point to within one stride of it. And COCO's AP of the decoded people
+must be at least 0.95, the AP at an OKS of 0.5 must be 1. Prints a table, writes RUN/losses.png, RUN/fields.png,
+RUN/people.png and RUN/dump; exits with 1 if a check fails. Not part of the DAG.
 """
 
 import argparse
@@ -46,31 +47,31 @@ Array = NDArray[np.floating]
 
 CONFIDENT = 0.5
 LEAST_AP = 0.95
-ALL = 1 - 1e-6  # a mean of 101 precisions
-SHOWN = 0  # the field that fields.png shows: the nose's
+ALL = 1 - 1e-6  # 1 up to rounding: AP is a mean of 101 precisions
+SHOWN = 0  # the field in fields.png: the nose
 
 
 def main(arguments: list[str]) -> None:
-    """Train on a few images and look for their keypoints."""
+    """Train on a few images and check their keypoints and people."""
     parser = argparse.ArgumentParser(prog="python -m tools.overfit_pose", description=__doc__.splitlines()[0])
     parser.add_argument("recipe", type=Path, help="params file, such as recipes/pose.yaml")
     parser.add_argument("run", type=Path, help="folder to write, such as runs/overfit")
     parser.add_argument("--images", type=int, default=4)
-    parser.add_argument("--root", help="prepared dataset; the recipe's unless given")
+    parser.add_argument("--root", help="prepared dataset; default: the recipe's")
     parser.add_argument("--split", default="train")
-    parser.add_argument("--side", type=int, help="pixels, a multiple of 16 plus one; the recipe's unless given")
+    parser.add_argument("--side", type=int, help="pixels, a multiple of 16 plus one; default: the recipe's")
     parser.add_argument("--steps", type=int, default=400)
-    given = parser.parse_args(arguments)
-    load_recipe(given.recipe)  # a fault is better told of the file as it stands
-    content = few_images(read_yaml(given.recipe), given)
-    trainer = Trainer(check_recipe(content, given.recipe), given.run)
+    args = parser.parse_args(arguments)
+    load_recipe(args.recipe)  # reports faults in the file itself, before the content changes
+    content = few_images(read_yaml(args.recipe), args)
+    trainer = Trainer(check_recipe(content, args.recipe), args.run)
     trainer.fit()
     (data,) = trainer.loaders.train_data.values()
     assert isinstance(data, Scenes)
-    train, validation = (pd.read_csv(given.run / "history" / f"{split}.csv") for split in ("train", "validation"))
-    draw_curves(train, validation, given.run / "losses.png")
-    missed = judge(trainer.networks.ema["network"], data, given.run)
-    precision = decoded(trainer.recipe, trainer.networks.ema, given.run)
+    train, validation = (pd.read_csv(args.run / "history" / f"{split}.csv") for split in ("train", "validation"))
+    draw_curves(train, validation, args.run / "losses.png")
+    missed = judge(trainer.networks.ema["network"], data, args.run)
+    precision = decoded(trainer.recipe, trainer.networks.ema, args.run)
     if missed:
         raise UserError(f"{missed} visible keypoints are not found within one stride; try more --steps")
     if precision["AP"] < LEAST_AP or precision["AP50"] < ALL:
@@ -79,36 +80,37 @@ def main(arguments: list[str]) -> None:
         )
 
 
-def few_images(content: dict[str, Any], given: argparse.Namespace) -> dict[str, Any]:
-    """Return a recipe's content with the first images without crowd as both splits, and a schedule that fits."""
+def few_images(content: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
+    """Return a recipe's content with the first images without crowd as both splits, and a matching schedule."""
     (entry,) = content["data"]["train"].values()
-    entry = entry | {"root": given.root or entry["root"], "split": given.split, "side": given.side or entry["side"]}
+    entry = entry | {"root": args.root or entry["root"], "split": args.split, "side": args.side or entry["side"]}
     entry = {key: value for key, value in entry.items() if key not in ("weight", "augmentation")}
     whole = Scenes(**{key: value for key, value in entry.items() if key != "type"})
     calm = [row for row in whole.rows if not whole.table.annotations(int(row)).crowd.any()]
-    if len(calm) < given.images:
-        raise UserError(f"{whole.table.path}: {len(calm)} images have no crowd region, {given.images} are asked for")
-    entry["image_ids"] = [int(whole.table.image_ids[row]) for row in calm[: given.images]]
+    if len(calm) < args.images:
+        raise UserError(f"{whole.table.path}: {len(calm)} images have no crowd region, {args.images} are asked for")
+    entry["image_ids"] = [int(whole.table.image_ids[row]) for row in calm[: args.images]]
     content["data"] = {
         "train": {"few": entry},
         "validation": {"few": entry | {"joints": True, "truth": True}},
-        "batch_size": given.images,
+        "batch_size": args.images,
     }
     for step in content["steps"].values():
         step["lr_schedule"] = {
             "type": "WarmUp", "steps": 20,
-            "then": {"type": "Cosine", "start": given.steps // 2, "end": given.steps, "from": 1.0, "to": 0.02},
+            "then": {"type": "Cosine", "start": args.steps // 2, "end": args.steps, "from": 1.0, "to": 0.02},
         }  # fmt: skip
-    content["train"] |= {"steps": given.steps, "epochs": None, "evaluate_every": given.steps // 4, "record_every": 5}
-    content["runtime"] |= {"log_every": given.steps // 8, "trackers": []}
+    content["train"] |= {"steps": args.steps, "epochs": None, "evaluate_every": args.steps // 4, "record_every": 5}
+    content["runtime"] |= {"log_every": args.steps // 8, "trackers": []}
     return content
 
 
 def distance(field: Array, keypoint: Array, stride: int) -> float:
-    """Return how many pixels from a keypoint the confident cells within one stride of it point at best.
+    """Return the smallest distance in pixels between a keypoint and where a confident cell within one stride points.
 
-    `field` is a decoded cif field (5, rows, columns); infinite where no such cell is confident. Another person's joint
-    may be as near as the next cell, so that the most confident one may rightly point elsewhere.
+    `field` is a decoded cif field (5, rows, columns). The result is infinite without a confident cell. The minimum
+    counts, not the most confident cell: another person's joint may be in the next cell, so that cell may rightly
+    point there.
     """
     rows, columns = np.mgrid[: field.shape[1], : field.shape[2]]
     near = (np.abs(columns * stride - keypoint[0]) <= stride) & (np.abs(rows * stride - keypoint[1]) <= stride)
@@ -117,18 +119,18 @@ def distance(field: Array, keypoint: Array, stride: int) -> float:
 
 
 def decoded(recipe: Recipe, networks: Mapping[str, torch.nn.Module], folder: Path) -> dict[str, float]:
-    """Evaluate as the DAG does, draw the people that were found; return COCO's figures of keypoints."""
+    """Evaluate as the DAG does, draw the detected people; return COCO's keypoint metrics."""
     write_dump(recipe, dict(networks), folder / "dump")
     dump = Dump(folder / "dump")
-    figures = evaluate(dump.mode("poses"), dump, "people", "truth", COCO).values()
-    print("keypoints: " + ", ".join(f"{name} {value:.3f}" for name, value in figures.items() if np.isfinite(value)))
+    metrics = evaluate(dump.mode("poses"), dump, "people", "truth", COCO).values()
+    print("keypoints: " + ", ".join(f"{name} {value:.3f}" for name, value in metrics.items() if np.isfinite(value)))
     WorstImages("poses", "people", "truth", "overlay", len(dump.mode("poses")))(dump, folder / "people.png")
-    return figures
+    return metrics
 
 
 @torch.no_grad()
 def judge(network: torch.nn.Module, data: Scenes, folder: Path) -> int:
-    """Print how far off the fields are at each image's visible keypoints; return how many are missed."""
+    """Print how far off the fields are at each image's visible keypoints; return the number of missed keypoints."""
     rows, missed = [], 0
     stride = data.encoders["cif"].stride
     print(f"{'image':>8} {'visible':>8} {'found':>6} {'farthest px':>12}")
@@ -141,9 +143,9 @@ def judge(network: torch.nn.Module, data: Scenes, folder: Path) -> int:
             for joint in np.flatnonzero(keypoints[:, 2] >= VISIBLE)
             if ((keypoints[joint, :2] >= 0) & (keypoints[joint, :2] <= data.side - 1)).all()
         ]
-        found = sum(one <= stride for one in distances)
-        missed += len(distances) - found
-        print(f"{example['image_id']:>8} {len(distances):>8} {found:>6} {max(distances, default=0.0):>12.2f}")
+        hits = sum(one <= stride for one in distances)
+        missed += len(distances) - hits
+        print(f"{example['image_id']:>8} {len(distances):>8} {hits:>6} {max(distances, default=0.0):>12.2f}")
         picture = picture_of(example["image"], IMAGENET_MEAN, IMAGENET_STD)
         shown = target_field("cif", example["cif_target"][SHOWN]), predicted_field("cif", fields[SHOWN])
         rows.append(

@@ -1,16 +1,16 @@
 """Predict from pictures: `python -m tools.predict RECIPE RUN FILE [FILE ...] --output FOLDER`, for any trained recipe.
 
 A FILE is an image, a folder (all images below it), a quoted pattern such as 'photos/**/*.jpg', or a video. Networks and
-weights are those of RUN/model; `predict` of RECIPE says which mode runs and what is written, `evaluate` what the mode is.
-Each result is FOLDER/<name>.<what>.<suffix>: poses are JSON (pixels of the upright image) and pictures of them.
+weights are those of RUN/model. RECIPE's section `predict` says which mode runs and what is written; `evaluate` defines
+the mode. Results are FOLDER/<name>.<what>.<suffix>: for poses, JSON (in pixels of the upright image) and overlays.
 
-`--set evaluate.modes.poses.injectors.draw.style={boxes: true}` changes these two sections for one call, `--set
-predict.data.side=0` is for pictures that are not to be rescaled.
+`--set` changes a value of these two sections for one call: `--set evaluate.modes.poses.injectors.draw.style={boxes:
+true}` draws boxes, `--set predict.data.side=0` keeps the images at their own scale.
 
-The VUNet needs to know where people are: predict with the pose recipe first, into POSES, then with the VUNet's from the
-same files and `--set predict.data.people=POSES` (or `predict.data.annotations=<COCO file>`).
+The VUNet needs to know where people are. Predict with the pose recipe first, into POSES; then predict the same files
+with the VUNet's recipe and `--set predict.data.people=POSES` (or `predict.data.annotations=<COCO file>`).
 
-What cannot be read is reported and skipped; the exit status is then 1.
+Unreadable files are reported and skipped; the exit status is then 1.
 """
 
 import argparse
@@ -37,26 +37,26 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet")
     parser.add_argument("files", nargs="+", metavar="FILE", help="images, folders, quoted glob patterns, videos")
-    parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="where results are written")
-    parser.add_argument("--batch-size", type=_count, metavar="N", help="evaluate.batch_size unless given")
-    parser.add_argument("--every", type=_count, default=1, metavar="N", help="of a video, take every N-th frame")
-    parser.add_argument("--workers", type=_whole, default=1, metavar="N", help="threads that read ahead; 0: none")
+    parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    parser.add_argument("--batch-size", type=_count, metavar="N", help="default: evaluate.batch_size")
+    parser.add_argument("--every", type=_count, default=1, metavar="N", help="take every N-th frame of a video")
+    parser.add_argument("--workers", type=_whole, default=1, metavar="N", help="threads that prefetch; 0: none")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of evaluate or predict"
     )
-    given = parser.parse_intermixed_args(arguments)
-    asked = check_recipe(overridden(read_yaml(given.recipe), given.set, ("evaluate", "predict")), given.recipe)
-    if asked.predict is None:
+    args = parser.parse_intermixed_args(arguments)
+    recipe = check_recipe(overridden(read_yaml(args.recipe), args.set, ("evaluate", "predict")), args.recipe)
+    if recipe.predict is None:
         raise UserError(
-            f"{given.recipe}: predict: missing; it says how pictures become examples (models/recipe/schema.py)"
+            f"{args.recipe}: predict: missing; it says how photos become examples (models/recipe/schema.py)"
         )
-    files = find_files(given.files, given.output)
-    recipe, networks = load_trained(given.run / "model", asked)
+    files = find_files(args.files, args.output)
+    trained, networks = load_trained(args.run / "model", recipe)
     prediction = Prediction(
-        recipe, asked.predict, networks, given.output, make_accelerator(recipe),
-        batch_size=given.batch_size or recipe.evaluate.batch_size, workers=given.workers,
+        trained, recipe.predict, networks, args.output, make_accelerator(trained),
+        batch_size=args.batch_size or trained.evaluate.batch_size, workers=args.workers,
     )  # fmt: skip
-    prediction.write(files, given.every)
+    prediction.write(files, args.every)
 
 
 def _whole(text: str, least: int = 0) -> int:

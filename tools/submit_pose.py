@@ -1,8 +1,10 @@
-"""Pack the poses of a dump for COCO's evaluation server: `python -m tools.submit_pose DUMP OUT --testset .. --algorithm ..`.
+"""Pack the poses of a dump for COCO's evaluation server.
 
-Writes OUT/<type>_<testset>_<algorithm>_results.zip, which holds one JSON file of the same name, as the server asks for it;
-<type> is `person_keypoints`, or `detections` with `--kind detections`. The same dump gives the same bytes. Not part of the
-DAG: DUMP is what eval-dump wrote for the test images, such as with `--split test-dev2017`.
+Usage: python -m tools.submit_pose DUMP OUT --testset NAME --algorithm NAME [--kind detections]
+
+DUMP is the output of eval-dump for the test images, for example with `--split test-dev2017`. Writes
+OUT/<type>_<testset>_<algorithm>_results.zip with one JSON file of the same name, as the server wants it; <type> is
+`person_keypoints`, or `detections` with `--kind detections`. The same dump gives the same bytes. Not part of the DAG.
 """
 
 import argparse
@@ -36,34 +38,32 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m tools.submit_pose", description=__doc__.splitlines()[0])
     parser.add_argument("dump", type=Path, help="folder of a dump, such as runs/pose/dump")
     parser.add_argument("folder", type=Path, help="folder to write the archive to")
-    parser.add_argument("--testset", required=True, help="COCO's name of the test set, such as test-dev2017")
-    parser.add_argument("--algorithm", required=True, help="a name for what made the results")
-    parser.add_argument(
-        "--kind", choices=list(TYPES), default="keypoints", help="what is submitted; default: keypoints"
-    )
+    parser.add_argument("--testset", required=True, help="COCO's name for the test set, such as test-dev2017")
+    parser.add_argument("--algorithm", required=True, help="your name for the method")
+    parser.add_argument("--kind", choices=list(TYPES), default="keypoints", help="what to submit; default: keypoints")
     parser.add_argument("--mode", default="poses", help="mode of the dump; default: poses")
     parser.add_argument("--records", help="name of the records; default: people, with --kind detections: objects")
-    given = parser.parse_args(arguments)
+    args = parser.parse_args(arguments)
     for option in ("testset", "algorithm"):
-        if not WORD.fullmatch(word := getattr(given, option)):
+        if not WORD.fullmatch(word := getattr(args, option)):
             raise UserError(f"--{option} {word!r}: is part of a file name; letters, digits and . _ - are allowed")
-    dump, name = Dump(given.dump).mode(given.mode), given.records or RECORDS[given.kind]
-    path = given.dump / given.mode / f"{name}.json"
+    dump, name = Dump(args.dump).mode(args.mode), args.records or RECORDS[args.kind]
+    path = args.dump / args.mode / f"{name}.json"
     try:
         records = dump.records(name)
     except json.JSONDecodeError as error:
         raise UserError(f"{path}: not readable JSON ({error}); run eval-dump again") from None
-    found = results(records, given.kind, image_ids(dump), path)
-    archive = given.folder / f"{TYPES[given.kind]}_{given.testset}_{given.algorithm}_results.zip"
-    write_archive(archive, found)
-    print(f"{archive}: {len(found)} results of {len({one['image_id'] for one in found})} images")
+    entries = results(records, args.kind, image_ids(dump), path)
+    archive = args.folder / f"{TYPES[args.kind]}_{args.testset}_{args.algorithm}_results.zip"
+    write_archive(archive, entries)
+    print(f"{archive}: {len(entries)} results of {len({one['image_id'] for one in entries})} images")
 
 
 def image_ids(dump: Dump) -> set[int]:
-    """Return the ids of the images that were evaluated.
+    """Return the ids of the evaluated images.
 
     Raises:
-        UserError: the table does not say them, or has an image twice (`repeat` of the mode, or in two datasets).
+        UserError: the table has no ids, or an image twice (the mode repeats it, or it is in two datasets).
     """
     path = dump.folder / "examples.csv"
     if "image_id" not in dump.table:
@@ -77,29 +77,29 @@ def image_ids(dump: Dump) -> set[int]:
 
 
 def results(records: Any, kind: str, known: Collection[int], path: Path) -> list[dict[str, Any]]:
-    """Return the records with the server's fields alone, by image, an image's best first.
+    """Return the records with only the server's fields, sorted by image and then by falling score.
 
     Args:
-        records: what a dump has.
-        kind: `keypoints` (`image_id`, `category_id`, `keypoints`, `score`) or `detections` (`bbox` instead of `keypoints`).
-        known: the ids of the images that were evaluated.
-        path: where the records are from, for messages.
+        records: the dump's records.
+        kind: `keypoints` (`image_id`, `category_id`, `keypoints`, `score`) or `detections` (`bbox`, not `keypoints`).
+        known: the ids of the evaluated images.
+        path: the records' file, for messages.
 
     Raises:
-        UserError: there is none, or the first that the server would refuse.
+        UserError: there are no records, or the server would refuse one (the message names the first).
     """
     if not isinstance(records, list) or not records:
         raise UserError(f"{path}: no list with results in it; there is nothing to submit")
-    found = []
+    entries = []
     for place, record in enumerate(records):
         if fault := _fault(record, kind, known):
             raise UserError(f"{path}: record {place} (counted from 0): {fault}")
-        found.append({key: record[key] for key in ("image_id", "category_id", VALUES[kind][0], "score")})
-    return sorted(found, key=lambda one: (one["image_id"], -one["score"]))
+        entries.append({key: record[key] for key in ("image_id", "category_id", VALUES[kind][0], "score")})
+    return sorted(entries, key=lambda one: (one["image_id"], -one["score"]))
 
 
 def _fault(record: Any, kind: str, known: Collection[int]) -> str | None:
-    """Return what is wrong with a record."""
+    """Return what is wrong with a record, None if it is valid."""
     field, length = VALUES[kind]
     if not isinstance(record, dict):
         return f"found {record!r:.40}; expected an object"
@@ -126,13 +126,13 @@ def _finite(values: Sequence[Any]) -> bool:
     return all(type(value) in (int, float) and math.isfinite(value) for value in values)
 
 
-def write_archive(path: Path, found: Sequence[dict[str, Any]]) -> None:
-    """Write the results as the only file, `<stem>.json`, of a zip archive, atomically; the same bytes for the same results."""
-    entry = zipfile.ZipInfo(f"{path.stem}.json", TIME)
-    entry.compress_type, entry.create_system, entry.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
-    text = json.dumps(found, allow_nan=False, separators=(",", ":"))
+def write_archive(path: Path, entries: Sequence[dict[str, Any]]) -> None:
+    """Write a zip archive with the entries as its only file, `<stem>.json`, atomically and reproducibly."""
+    info = zipfile.ZipInfo(f"{path.stem}.json", TIME)
+    info.compress_type, info.create_system, info.external_attr = zipfile.ZIP_DEFLATED, 3, 0o644 << 16
+    text = json.dumps(entries, allow_nan=False, separators=(",", ":"))
     with replacing(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        archive.writestr(entry, text)
+        archive.writestr(info, text)
 
 
 if __name__ == "__main__":

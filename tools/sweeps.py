@@ -1,4 +1,4 @@
-"""What a sweep gave: the experiments of `dvc exp show --json`, what differs between them, and their figures."""
+"""The results of a sweep: the experiments of `dvc exp show --json`, the parameters they vary, and their metrics."""
 
 import json
 import math
@@ -14,11 +14,11 @@ from models.base.errors import UserError, nearest
 
 MAIN = "params.yaml"
 ABSENT = "-"
-"""Stands for a parameter that an experiment does not have (a loss that it removed), or that is not known."""
+"""Stands for a parameter that is unknown or that an experiment does not have (it removed a loss, say)."""
 
 
 class Estimate(NamedTuple):
-    """A figure with its interval; `low` and `high` are NaN where it has none."""
+    """A metric with its interval; `low` and `high` are NaN without one."""
 
     value: float
     low: float = math.nan
@@ -31,14 +31,14 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment, or the commit that they started from.
+    """One experiment, or the commit that the experiments started from.
 
     Attributes:
-        name: DVC's name of it.
+        name: DVC's name for it.
         state: `baseline`, `done`, `failed`, `queued` or `running`.
-        params: by the name that `-S` knows them by, `losses.KL.weight` or `recipes/pose.yaml:losses.caf.weight`.
-        metrics: by file and dotted key, `metrics/vunet.json:reconstruction.l1.value`.
-        error: what DVC says is wrong with it.
+        params: values by the names that `-S` takes, `losses.KL.weight` or `recipes/pose.yaml:losses.caf.weight`.
+        metrics: values by file and dotted key, `metrics/vunet.json:reconstruction.l1.value`.
+        error: DVC's error message, if any.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Experiment:
         return self.params.get(key, ABSENT)
 
     def estimate(self, metric: str) -> Estimate | None:
-        """Return a metric, with the interval that stands beside it as `low` and `high`; None where it has none."""
+        """Return a metric with the interval from its siblings `low` and `high`; None if missing or not finite."""
         if not math.isfinite(self.metrics.get(metric, math.nan)):
             return None
         stem = metric.removesuffix(".value")
@@ -64,24 +64,24 @@ class Experiment:
 
 @dataclass(frozen=True)
 class Sweep:
-    """The experiments that started from one commit, in the order of what differs between them."""
+    """The experiments that started from one commit, sorted by the parameters they vary."""
 
     baseline: Experiment
     experiments: Sequence[Experiment]
 
     @property
     def done(self) -> list[Experiment]:
-        """The experiments that have figures."""
+        """The experiments that have metrics."""
         return [one for one in self.experiments if one.state == "done"]
 
     @property
     def varied(self) -> list[str]:
-        """The parameters in which the experiments differ from each other; where there are none, from the baseline."""
+        """The parameters in which the experiments differ from each other, or if there are none, from the baseline."""
         return _differing(self.experiments) or _differing([self.baseline, *self.experiments])
 
     @property
     def axes(self) -> list[str]:
-        """One parameter for each group of them that change together (the kind of three losses, say) in what is done."""
+        """The varied parameters of `done`, one for each group that changes together (the kind of three losses, say)."""
         chosen: dict[tuple[int, ...], str] = {}
         for key in _differing(self.done) or self.varied:
             values = [sortable(one.value(key)) for one in self.done]
@@ -93,12 +93,12 @@ def read_sweep(shown: Any, rev: str = "HEAD", only: str = "*") -> Sweep:
     """Return the experiments of a commit.
 
     Args:
-        shown: what `dvc exp show --json` prints, parsed.
-        rev: the commit: its name, the beginning of its hash, or HEAD for the first that is shown.
-        only: pattern of names (`kl-*`); the other experiments are left out.
+        shown: the parsed output of `dvc exp show --json`.
+        rev: the commit: its name, the beginning of its hash, or HEAD for the first one in `shown`.
+        only: pattern of names (`kl-*`); other experiments are left out.
 
     Raises:
-        UserError: it is something else, it does not have the commit, or the commit has no such experiment.
+        UserError: `shown` has another layout, lacks the commit, or lists no such experiment of it.
     """
     try:
         commits = [entry for entry in shown if entry["rev"] != "workspace"]
@@ -109,12 +109,12 @@ def read_sweep(shown: Any, rev: str = "HEAD", only: str = "*") -> Sweep:
             names = ", ".join(entry["name"] or entry["rev"][:7] for entry in commits)
             raise UserError(f"--rev {rev}: no such commit in what `dvc exp show` gave; there are {names or 'none'}")
         baseline = _experiment(chosen, chosen["name"] or chosen["rev"][:7], "baseline")
-        found = [_experiment(one["revs"][0], one["name"], _state(one)) for one in chosen["experiments"] or ()]
+        experiments = [_experiment(one["revs"][0], one["name"], _state(one)) for one in chosen["experiments"] or ()]
     except (TypeError, KeyError, IndexError, AttributeError) as error:
         raise UserError(f"not the output of `dvc exp show --json`: {error!r}") from error
-    matching = [one for one in found if fnmatchcase(one.name, only)]
+    matching = [one for one in experiments if fnmatchcase(one.name, only)]
     if not matching:
-        names = ", ".join(one.name for one in found) or "none"
+        names = ", ".join(one.name for one in experiments) or "none"
         raise UserError(f"no experiment {only!r} started from {baseline.name}; there are {names}")
     varied = Sweep(baseline, matching).varied
     return Sweep(baseline, sorted(matching, key=lambda one: [sortable(one.value(key)) for key in varied]))
@@ -140,16 +140,16 @@ def _experiment(entry: Mapping[str, Any], name: str | None, state: str) -> Exper
         for key, value in _leaves(content.get("data") or {}).items()
         if isinstance(value, int | float) and not isinstance(value, bool)
     }
-    measured = metrics if state in ("baseline", "done") else {}  # what is queued shows those of the baseline
+    measured = metrics if state in ("baseline", "done") else {}  # queued experiments show the baseline's metrics
     return Experiment(name or entry["rev"][:7], state, params, measured, str(error.get("msg") or ""))
 
 
 def _leaves(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Return the values by dotted keys; lists stay whole."""
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in content.items():
-        found |= _leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
+        leaves |= _leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return leaves
 
 
 def _differing(experiments: Sequence[Experiment]) -> list[str]:
@@ -159,22 +159,22 @@ def _differing(experiments: Sequence[Experiment]) -> list[str]:
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number, and no truth value."""
+    """Whether `value` is an int or a float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def said(value: Any) -> str:
-    """Return a value as text, the same for 1 and 1.0; numbers to five digits."""
+def formatted(value: Any) -> str:
+    """Return a value as a string, the same for 1 and 1.0; numbers with five digits."""
     return f"{value:.5g}" if is_number(value) else value if isinstance(value, str) else json.dumps(value)
 
 
 def sortable(value: Any) -> tuple[int, float, str]:
-    """Return a key that orders numbers by size, before everything else by its text; equal for 1 and 1.0."""
-    return (0, float(value), "") if is_number(value) else (1, 0.0, said(value))
+    """Return a sort key: numbers by size first, then everything else by its text; equal for 1 and 1.0."""
+    return (0, float(value), "") if is_number(value) else (1, 0.0, formatted(value))
 
 
 def check_metrics(sweep: Sweep, wanted: Sequence[str]) -> None:
-    """Raise UserError for the first metric that neither the baseline nor an experiment has."""
+    """Raise UserError for the first metric that neither the baseline nor any experiment has."""
     known = dict.fromkeys(key for one in (sweep.baseline, *sweep.experiments) for key in one.metrics)
     offered = [key for key in known if not key.endswith((".low", ".high"))]
     for metric in wanted:
@@ -185,7 +185,7 @@ def check_metrics(sweep: Sweep, wanted: Sequence[str]) -> None:
 
 
 def labels_of(metrics: Sequence[str]) -> dict[str, str]:
-    """Return short names: without `.value`, and without folder and suffix of the file, or the file if it is the only one."""
+    """Return short names: without `.value` and the file's folder and suffix; without the file if there is only one."""
     files = [metric.partition(":")[0] for metric in metrics]
     stems = ["" if len(set(files)) == 1 else f"{PurePosixPath(file).stem}:" for file in files]
     keys = [metric.partition(":")[2].removesuffix(".value") for metric in metrics]
@@ -193,22 +193,18 @@ def labels_of(metrics: Sequence[str]) -> dict[str, str]:
 
 
 def table_of(sweep: Sweep, metrics: Sequence[str]) -> pd.DataFrame:
-    """Return a row an experiment, the baseline first: name, state, varied parameters, metrics, differences to the baseline.
+    """Return one row for each experiment, the baseline first: name, state, varied parameters, metrics.
 
-    A metric's columns are its label, `.low` and `.high` where an interval is known, and `.change`.
+    A metric's columns are its label, `.low` and `.high` if an interval is known, and `.change` from the baseline.
     """
     rows = []
     for one in (sweep.baseline, *sweep.experiments):
         row: dict[str, Any] = {"name": one.name, "state": one.state}
         row |= {key: one.value(key) for key in sweep.varied}
         for metric, label in labels_of(metrics).items():
-            found, start = one.estimate(metric), sweep.baseline.estimate(metric)
-            row |= {label: found.value if found else math.nan}
-            row |= {
-                f"{label}.low": found.low if found else math.nan,
-                f"{label}.high": found.high if found else math.nan,
-            }
-            row[f"{label}.change"] = found.value - start.value if found and start and one.state == "done" else math.nan
+            estimate, start = one.estimate(metric) or Estimate(math.nan), sweep.baseline.estimate(metric)
+            row |= {label: estimate.value, f"{label}.low": estimate.low, f"{label}.high": estimate.high}
+            row[f"{label}.change"] = estimate.value - start.value if start and one.state == "done" else math.nan
         rows.append(row)
     table = pd.DataFrame(rows)
     empty = [name for name in table if str(name).endswith((".low", ".high")) and table[name].isna().all()]

@@ -1,8 +1,8 @@
-"""Evaluates model folders as they appear, each once: a dump of each, one table of their figures, one picture of that.
+"""Evaluates each model folder once, as it appears: a dump for each, one table of all metrics, one plot of the table.
 
-<checkpoint>/      its dump
-evaluations.csv    one row an evaluated checkpoint: `checkpoint`, `step`, its figures
-evaluations.png    the figures over the steps
+<checkpoint>/      the checkpoint's dump
+evaluations.csv    one row for each evaluated checkpoint: `checkpoint`, `step`, its metrics
+evaluations.png    the metrics over the steps
 """
 
 import csv
@@ -27,31 +27,30 @@ from models.training.checkpoints import models_in, step_of
 
 KEYS = ("checkpoint", "step")
 TABLE, PICTURE = "evaluations.csv", "evaluations.png"
-COLUMNS = 4  # of panels
+COLUMNS = 4  # panels in a row
 
 
-class Evaluations:
-    """Evaluates the model folders in `folder` into `output`, as the recipe asks; on `split`, if it is given.
+class CheckpointWatch:
+    """Evaluates the model folders in `folder` into `output`, as `recipe` says, optionally on another `split`.
 
-    What stands in the table is not evaluated again, whatever its name now stands for: another training needs another
-    `output`.
+    Checkpoints whose name is in the table are not evaluated again. Another training therefore needs another `output`.
 
     Raises:
-        UserError: several processes were started, which might see different checkpoints.
+        UserError: several processes were started; they might see different checkpoints.
     """
 
-    def __init__(self, folder: Path, output: Path, asked: Recipe, split: str | None = None) -> None:
+    def __init__(self, folder: Path, output: Path, recipe: Recipe, split: str | None = None) -> None:
         if (processes := int(os.environ.get("WORLD_SIZE", "1"))) > 1:
             raise UserError(f"a folder of checkpoints is evaluated by one process, found {processes}: start one only")
-        self.folder, self.output, self.asked, self.split = folder, output, asked, split
+        self.folder, self.output, self.recipe, self.split = folder, output, recipe, split
         self.evaluated = 0
-        self._waiting: set[str] = set()  # those of which it was said that they are incomplete
+        self._reported: set[str] = set()  # incomplete checkpoints that were already printed
 
-    def once(self) -> None:
-        """Evaluate all that are there.
+    def evaluate_all(self) -> None:
+        """Evaluate all model folders that exist now.
 
         Raises:
-            UserError: there is none, or, when all others are done, some cannot be read.
+            UserError: there is none, or some cannot be read (raised after the others are done).
         """
         if not models_in(self.folder):
             raise UserError(f"{self.folder}: neither a model folder (no recipe.yaml) nor a folder of such folders")
@@ -60,25 +59,25 @@ class Evaluations:
         print(f"{self.evaluated} evaluated; see {self.output / TABLE}")
 
     def watch(self, seconds: float) -> None:
-        """Evaluate all that are there, and look again that long after the last look began, until interrupted (Ctrl-C)."""
+        """Evaluate new checkpoints every `seconds`, until Ctrl-C."""
         print(f"watching {self.folder} every {seconds:g} s; Ctrl-C ends it", flush=True)
         try:
             while True:
                 start = time.monotonic()
                 for name, fault in self.scan().items():
-                    if name not in self._waiting:
-                        print(f"{name}: not complete yet, tried again at each look: {fault}", flush=True)
-                        self._waiting.add(name)
+                    if name not in self._reported:
+                        print(f"{name}: not complete yet, trying again every {seconds:g} s: {fault}", flush=True)
+                        self._reported.add(name)
                 time.sleep(max(0.0, start + seconds - time.monotonic()))
         except KeyboardInterrupt:
             print(f"\ninterrupted; {self.evaluated} evaluated; see {self.output / TABLE}", flush=True)
 
     def scan(self) -> dict[str, str]:
-        """Evaluate those that are not in the table yet; return, by name, why others cannot be read (yet).
+        """Evaluate the checkpoints that are not in the table; return the reasons, by name, why others cannot be read.
 
         Raises:
-            UserError: what no wait can help: a dataset, an injector or a score finds a fault, something else than a dump
-                stands where one would go.
+            UserError: waiting cannot help: a dataset, an injector or a score finds a fault, or a dump's folder holds
+                something else.
         """
         done = {row["checkpoint"] for row in read_rows(self.output / TABLE)}
         faults: dict[str, str] = {}
@@ -86,38 +85,38 @@ class Evaluations:
             if model.name in done:
                 continue
             try:
-                recipe, networks = load_trained(model, self.asked)
+                trained, networks = load_trained(model, self.recipe)
             except UserError as fault:
                 faults[model.name] = str(fault)
                 continue
             dump = self.output / model.name
             refuse_foreign(dump)
-            write_dump(recipe if self.split is None else with_split(recipe, self.split), networks, dump)
-            figures = flattened(compute_metrics(self.asked, Dump(dump)))
-            append_row(self.output / TABLE, {"checkpoint": model.name, "step": step_of(model.name), **figures})
+            write_dump(trained if self.split is None else with_split(trained, self.split), networks, dump)
+            metrics = flattened(compute_metrics(self.recipe, Dump(dump)))
+            append_row(self.output / TABLE, {"checkpoint": model.name, "step": step_of(model.name), **metrics})
             draw_evaluations(self.output / TABLE, self.output / PICTURE)
             self.evaluated += 1
-            print(f"{model.name}: " + ", ".join(f"{n} {v:.5g}" for n, v in figures.items()), flush=True)
+            print(f"{model.name}: " + ", ".join(f"{n} {v:.5g}" for n, v in metrics.items()), flush=True)
         return faults
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a table as texts, none where there is no file.
+    """Return the rows of a table as strings; an empty list if the file does not exist.
 
     Raises:
-        UserError: it has no column `checkpoint`.
+        UserError: the file has no column `checkpoint`.
     """
     if not path.is_file():
         return []
     with path.open(newline="", encoding="utf-8") as file:
         reader = csv.DictReader(file)
         if "checkpoint" not in (reader.fieldnames or ()):
-            raise UserError(f"{path}: no column `checkpoint`; it is no table of evaluations, choose another --output")
+            raise UserError(f"{path}: no column `checkpoint`: not a table of evaluations; choose another --output")
         return list(reader)
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
-    """Append a row to a table, atomically; the others keep their texts, new columns come last."""
+    """Append a row to a table, atomically; earlier rows keep their text, new columns come last."""
     rows = [*read_rows(path), row]
     columns = list(dict.fromkeys([*KEYS, *(column for one in rows for column in one)]))
     buffer = io.StringIO()
@@ -128,7 +127,7 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def draw_evaluations(table: Path, path: Path) -> None:
-    """Draw each figure of a table over the steps, a panel each, with its interval; rows without a step are left out."""
+    """Plot each metric of a table over the steps, one panel each, with its interval; skip rows without a step."""
     rows = pd.read_csv(table, dtype={"checkpoint": str}).dropna(subset="step").sort_values("step")
     bounds = {f"{column}.{bound}" for column in rows for bound in ("low", "high")}
     names = [column for column in rows if column not in {*KEYS, *bounds} and rows[column].notna().any()]

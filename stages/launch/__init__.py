@@ -1,19 +1,19 @@
-"""Start a stage on what is there, one machine or several: `python -m stages.launch STAGE [ARGUMENT ...]`.
+"""Start a stage on the hardware at hand, one machine or several: `python -m stages.launch STAGE [ARGUMENT ...]`.
 
-The command is the same everywhere, so that hardware changes nothing that DVC tracks.
+The command is the same everywhere, so a change of hardware changes nothing that DVC tracks.
 
-- One process for each visible GPU of the machine, else one. A training takes fewer where they cannot share a batch evenly.
-  `FIGURA_PROCESSES` is another number of processes a machine, also on CPU. Several are started by PyTorch's own launcher
-  (stages/launch/processes.py).
-- Inside an allocation of Slurm, one such launcher on each of its machines (stages/launch/slurm.py).
-- glibc gives large blocks back to the system at each free and faults them in again at the next use; a training step frees
-  and takes the same tensors thousands of times. Larger thresholds keep them; tcmalloc does better and is preloaded where it
-  is installed (`python -m bench.allocator`).
-- cuBLAS gives the same results twice with a workspace of fixed size only.
+- The stage runs as one process for each visible GPU of the machine, or as one process without a GPU. A training takes
+  fewer where the batch does not divide evenly. `FIGURA_PROCESSES` sets the number of processes on each machine, also on
+  CPUs. PyTorch's own launcher starts several processes (stages/launch/processes.py).
+- Inside a Slurm allocation, one launcher runs on each machine (stages/launch/slurm.py).
+- A training step frees and allocates the same tensors thousands of times. glibc returns large blocks to the system at
+  each free and page-faults them in again at the next use. Larger thresholds keep the blocks; tcmalloc is faster still
+  and is preloaded where it is installed (`python -m bench.allocator`).
+- cuBLAS is deterministic only with a workspace of fixed size.
 
-What the caller has set stays.
+Environment variables that the caller has set stay as they are.
 
-SIGTERM and SIGUSR1 that come while a stage is being started wait until it can answer them.
+SIGTERM and SIGUSR1 are blocked while a stage starts, and delivered once it can handle them.
 """
 
 import ctypes.util
@@ -32,30 +32,30 @@ ALLOCATOR = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "MALLOC_TOP_PAD_": str(1 << 26),
 }
-CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # of NVIDIA's documentation, "Results reproducibility"
+CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # from cuBLAS' documentation, "Results reproducibility"
 PROCESSES = "FIGURA_PROCESSES"
-DRIVERS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA's, its for WSL, AMD's
+DRIVERS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA (two), NVIDIA in WSL, AMD
 
 
 def main(arguments: list[str]) -> int:
-    """Replace this process by the stage, or start several and return the exit status."""
+    """Replace this process by the stage, or start several processes of it and return their exit status."""
     if not arguments:
         raise UserError(
             "python -m stages.launch: expected a stage and its arguments, such as `train params.yaml runs/vunet`"
         )
     signal.pthread_sigmask(signal.SIG_BLOCK, Interrupted.signals)
     if slurm.allocated(os.environ) and slurm.can_start(os.environ):
-        command, environment, said = slurm.step(os.environ, arguments)
-        _say(said)
+        command, environment, message = slurm.step(os.environ, arguments)
+        _say(message)
         return slurm.run_step(command, environment)
     stage, *rest = arguments
     meeting = os.environ.get("FIGURA_RENDEZVOUS")
     available = gpus(os.environ)
-    count = processes(os.environ, available)
+    count = process_count(os.environ, available)
     why = ""
     if stage == "train" and rest and count > 1 and not os.environ.get(PROCESSES):
         machines = 1 if meeting is None else slurm.place(os.environ)[1]
-        count, why = sharing(count, machines, Path(rest[0]))
+        count, why = fitting_count(count, machines, Path(rest[0]))
     chosen = allocator() | threads(count) | (CUBLAS if available else {})
     chosen = {name: value for name, value in chosen.items() if name not in os.environ}
     several = [f"{count} processes{why}"] if count > 1 or why else []
@@ -78,15 +78,15 @@ def gpus(environment: Mapping[str, str]) -> int:
 
     count = torch.accelerator.device_count()
     if count == 0 and "CUDA_VISIBLE_DEVICES" not in environment:
-        _say("there is the driver of a GPU, but this PyTorch sees none: a build for CPUs, or a driver too old for it?")
+        _say("found a GPU driver, but this PyTorch sees no GPU: is it a CPU build, or is the driver too old for it?")
     return count
 
 
-def processes(environment: Mapping[str, str], available: int) -> int:
-    """Return how many processes this machine, with so many GPUs, shall run.
+def process_count(environment: Mapping[str, str], available: int) -> int:
+    """Return how many processes to start on this machine, which has `available` GPUs.
 
     Raises:
-        UserError: `FIGURA_PROCESSES` is no number of processes, or larger than that of GPUs, each of which takes one.
+        UserError: `FIGURA_PROCESSES` is not a positive integer, or exceeds the number of GPUs.
     """
     asked = environment.get(PROCESSES, "")
     if not asked:
@@ -95,18 +95,18 @@ def processes(environment: Mapping[str, str], available: int) -> int:
         raise UserError(f"{PROCESSES}: found {asked!r}; expected a number of processes a machine, 1 or more")
     if 0 < available < int(asked):
         raise UserError(
-            f"{PROCESSES}: found {asked}; expected at most {available}, one for each GPU; CUDA_VISIBLE_DEVICES= (empty) "
-            "takes the CPU instead"
+            f"{PROCESSES}: found {asked}; expected at most {available}, one for each GPU; CUDA_VISIBLE_DEVICES= "
+            "(empty) takes the CPU instead"
         )
     return int(asked)
 
 
-def sharing(most: int, machines: int, recipe: Path) -> tuple[int, str]:
-    """Return how many processes a machine, at most `most`, can share a recipe's batch evenly, and what to say of it.
+def fitting_count(most: int, machines: int, recipe: Path) -> tuple[int, str]:
+    """Return the largest number of processes per machine, at most `most`, that divides the batch, and a remark.
 
-    `most` where none can or the recipe is not readable: the stage says more of that.
+    Returns `most` if no number divides it or the recipe is not readable; the stage itself reports that better.
     """
-    from models.base.yaml12 import read_yaml  # as all that not every start needs
+    from models.base.yaml12 import read_yaml  # most starts do without it
 
     try:
         size = read_yaml(recipe)["data"]["batch_size"]
@@ -119,16 +119,16 @@ def sharing(most: int, machines: int, recipe: Path) -> tuple[int, str]:
 
 
 def allocator() -> dict[str, str]:
-    """Return the variables by which a process keeps the memory that it takes again and again."""
+    """Return the environment variables that make the allocator keep large blocks."""
     preloaded = ctypes.util.find_library("tcmalloc_minimal") if sys.platform == "linux" else None
     return ALLOCATOR | ({"LD_PRELOAD": preloaded} if preloaded else {})
 
 
 def threads(count: int) -> dict[str, str]:
-    """Return the share of this machine's cores that each of several processes gets; alone, PyTorch chooses."""
+    """Divide this machine's cores among `count` processes; for a single process PyTorch chooses itself."""
     return {} if count == 1 else {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // count))}
 
 
 def _say(text: str) -> None:
-    if os.environ.get("SLURM_NODEID", "0") == "0":  # each machine would say the same
+    if os.environ.get("SLURM_NODEID", "0") == "0":  # every machine would print the same
         print(f"launch: {text}", flush=True)

@@ -1,7 +1,7 @@
-"""Several processes of a stage, by PyTorch's own launcher (`torchrun` is its command line), and how they end.
+"""Starts several processes of a stage with PyTorch's own launcher (the one behind `torchrun`) and reports how they end.
 
-A process that fails ends the others, and this launcher's death ends them all. Nothing is started a second time: a training
-goes on from its resume point when it is run again.
+If one process fails, the launcher ends the others; if the launcher dies, they all die. Nothing is restarted: run the
+training again, and it goes on from its resume point.
 """
 
 import logging
@@ -23,31 +23,32 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from models.base.errors import Interrupted
-from stages.command import MARKER, hear_nothing, ignore_signals, note_interruption
+from stages.command import MARKER, do_nothing, ignore_signals, note_interruption
 from stages.launch import slurm
 
-PATIENCE = 300  # seconds in which processes may finish an iteration and write a resume point after SIGTERM
-AT_ONCE = 20  # seconds in which they may end after Ctrl-C
-TOGETHER = 5  # seconds in which failures have one cause
-HEARD = (*Interrupted.signals, signal.SIGINT, signal.SIGHUP)
-ASKED = (Interrupted.code, *(-one for one in Interrupted.signals))  # how a process ends that was asked to
+PATIENCE = 300  # seconds that processes have after SIGTERM to finish an iteration and write a resume point
+AT_ONCE = 20  # seconds that they have after Ctrl-C
+TOGETHER = 5  # failures within this many seconds have one cause
+HANDLED = (*Interrupted.signals, signal.SIGINT, signal.SIGHUP)
+STOPPED = (Interrupted.code, *(-one for one in Interrupted.signals))  # exit codes of a process that was told to stop
 
 
 def start(command: list[str], count: int, meeting: str | None) -> int:
-    """Run a command in `count` processes here, joined with those of other machines at `meeting`; return the exit status.
+    """Run a command in `count` processes on this machine and return the exit status.
 
-    0: all have ended well; 75 or 130: interrupted; the stage's own where it is 1 or higher.
+    `meeting` is the rendezvous `address:port` with other machines, None without any. The status is 0 if all processes
+    succeeded, 75 or 130 if interrupted, and otherwise the stage's own, 1 or higher.
     """
-    for one in HEARD:
-        # what the caller ignores stays so (SIGHUP after `nohup`), but that DVC ignores what asks its stage to stop
+    for one in HANDLED:
+        # Keep what the caller ignores (SIGHUP after `nohup`), but not SIGTERM and SIGUSR1, which DVC itself ignores.
         if one in Interrupted.signals or signal.getsignal(one) != signal.SIG_IGN:
             signal.signal(one, _stop)
     if "LOGLEVEL" not in os.environ:
-        logging.disable(logging.ERROR)  # says in its own words, on many lines, what stands below
+        logging.disable(logging.ERROR)  # PyTorch's launcher logs at length what `_ended` says in one line
     if torch.cuda.is_available():
         from accelerate.utils import check_cuda_p2p_ib_support
 
-        if not check_cuda_p2p_ib_support():  # as `accelerate launch`, for GPUs that cannot what their driver says
+        if not check_cuda_p2p_ib_support():  # as in `accelerate launch`: some GPUs lack what their driver claims
             os.environ.setdefault("NCCL_P2P_DISABLE", "1")
             os.environ.setdefault("NCCL_IB_DISABLE", "1")
     marker = {MARKER: os.environ.pop(MARKER, "")}
@@ -77,11 +78,11 @@ def _run(command: list[str], count: int, meeting: str | None) -> int:
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    """Make PyTorch's launcher pass a signal on and wait; a second one would end it, and the processes with it."""
-    for one in HEARD:
-        signal.signal(one, hear_nothing)
-    if number not in Interrupted.signals:  # a process that waits for another inside NCCL does not hear it
-        end = threading.Timer(AT_ONCE, os._exit, [128 + number])  # its processes do not outlive this one
+    """Make PyTorch's launcher pass the signal on and wait. A second signal would end it and the processes."""
+    for one in HANDLED:
+        signal.signal(one, do_nothing)
+    if number not in Interrupted.signals:  # a process that waits for another one inside NCCL does not see SIGINT
+        end = threading.Timer(AT_ONCE, os._exit, [128 + number])  # the processes die with this launcher
         end.daemon = True
         end.start()
     raise SignalException(signal.Signals(number).name, signal.Signals(number))
@@ -89,16 +90,17 @@ def _stop(number: int, frame: FrameType | None) -> None:
 
 def _configuration(count: int, meeting: str | None, folder: str) -> LaunchConfig:
     common: dict[str, Any] = {
-        "nproc_per_node": count, "max_restarts": 0, "shutdown_timeout": PATIENCE, "logs_specs": DefaultLogsSpecs(folder),
+        "nproc_per_node": count, "max_restarts": 0, "shutdown_timeout": PATIENCE,
+        "logs_specs": DefaultLogsSpecs(folder),
         "signals_to_handle": "SIGQUIT",  # `_stop` handles the others
     }  # fmt: skip
-    if meeting is None:  # port 0: the system gives a free one, and there is no time in which another could take it
+    if meeting is None:  # port 0: the system picks a free port, and nobody can take it in between
         return LaunchConfig(
             min_nodes=1, max_nodes=1, run_id=uuid.uuid4().hex, local_addr="127.0.0.1",
             rdzv_backend="c10d", rdzv_endpoint="127.0.0.1:0", **common,
         )  # fmt: skip
     machine, machines, step = slurm.place(os.environ)
-    # static: who meets is known, and process 0 is on the first machine in every run
+    # static: the machines are known in advance, and rank 0 is on the first machine in every run
     return LaunchConfig(
         min_nodes=machines, max_nodes=machines, run_id=step,
         rdzv_backend="static", rdzv_endpoint=meeting, rdzv_configs={"rank": machine, "timeout": 600}, **common,
@@ -106,12 +108,12 @@ def _configuration(count: int, meeting: str | None, folder: str) -> LaunchConfig
 
 
 def _ended(failures: Mapping[int, ProcessFailure]) -> int:
-    """Say, once, why processes failed; return the exit status."""
-    if all(failure.exitcode in ASKED for failure in failures.values()):
+    """Print, once, why the processes failed; return the exit status."""
+    if all(failure.exitcode in STOPPED for failure in failures.values()):
         return Interrupted.code
     rank, cause = first_cause(failures)
-    told = [told_by(failure) for failure in failures.values()]
-    bad_input = dict.fromkeys(one["message"] for one in told if one and not one["fault"])
+    reports = [report_of(failure) for failure in failures.values()]
+    bad_input = dict.fromkeys(report["message"] for report in reports if report and not report["fault"])
     if bad_input:
         print(*(f"error: {message}" for message in bad_input), sep="\n", file=sys.stderr)
     elif cause.exitcode != 130:
@@ -120,25 +122,25 @@ def _ended(failures: Mapping[int, ProcessFailure]) -> int:
 
 
 def first_cause(failures: Mapping[int, ProcessFailure]) -> tuple[int, ProcessFailure]:
-    """Return the failure, with its rank, that the others follow from.
+    """Return the rank and the failure that caused the others.
 
-    The first ones are looked at. A process killed by a signal comes before one that ended by itself, which may have
-    missed the other, and both before one that was asked to end; of several, the first.
+    Only the earliest failures count. Among these, a process killed by a signal comes first; next comes one that ended
+    by itself, perhaps because it lost its peer; last comes one that was told to stop. Ties go to the earliest.
     """
-    times = {rank: told_by(one).get("time", one.timestamp) for rank, one in failures.items()}
+    times = {rank: report_of(one).get("time", one.timestamp) for rank, one in failures.items()}
     early = [rank for rank in failures if times[rank] <= min(times.values()) + TOGETHER]
-    first = min(early, key=lambda rank: (failures[rank].exitcode in ASKED, failures[rank].exitcode > 0, times[rank]))
+    first = min(early, key=lambda rank: (failures[rank].exitcode in STOPPED, failures[rank].exitcode > 0, times[rank]))
     return first, failures[first]
 
 
-def told_by(failure: ProcessFailure) -> dict[str, Any]:
-    """Return what a process has left to its launcher (`stages.command`), nothing where it had no time to."""
+def report_of(failure: ProcessFailure) -> dict[str, Any]:
+    """Return the error report that a process wrote for its launcher (`stages.command`); empty if it wrote none."""
     message = failure.error_file_data["message"]
     return message if isinstance(message, dict) else {}
 
 
 def explained(rank: int, failure: ProcessFailure) -> str:
-    """Return in words how a process ended, and what to do."""
+    """Return a sentence on how a process ended, and what to do."""
     who = f"process {rank} (number {failure.pid} on {socket.gethostname()})"
     if failure.exitcode > 0:
         how = f"ended with exit status {failure.exitcode}; its error stands above. The others were ended too"

@@ -129,7 +129,7 @@ def test_shapes_operations_and_memory_of_a_step():
     assert costs.backward == {"painter": 4 * (2 * 16 * 2 * 9 + 2 * 2 * 16 * 2)}
     assert (costs.notes, costs.scaled) == ([], [])
     # what the graph must keep: at least x and what enters the second convolution; parameters do not count
-    assert 4 * 4 * 16 * (1 + 2) <= costs.kept["painter"] <= costs.peak
+    assert 4 * 4 * 16 * (1 + 2) <= costs.saved["painter"] <= costs.peak
 
 
 def test_costs_are_proportional_to_the_batch_and_cut_by_accumulation():
@@ -197,7 +197,7 @@ def test_a_mode_keeps_nothing():
     recipe = toy.checked()
     costs = run_mode(recipe, meta_networks(recipe), "plain", 5)
     assert costs.forward == {"evaluate.modes.plain.injectors.paint": 5 * PAINT}
-    assert (costs.backward, costs.kept, costs.shapes["image"]) == ({}, {}, ("5×1×4×4",))
+    assert (costs.backward, costs.saved, costs.shapes["image"]) == ({}, {}, ("5×1×4×4",))
 
 
 @pytest.mark.parametrize(

@@ -137,15 +137,15 @@ def wait_until_none_is_left(folder: Path) -> None:
 @pytest.mark.parametrize("asked", ["0", "-1", "two", "1.5"])
 def test_an_impossible_number_of_processes_is_refused(asked, monkeypatch) -> None:
     with pytest.raises(UserError, match=f"FIGURA_PROCESSES: found '{asked}'; expected a number"):
-        launch.processes({"FIGURA_PROCESSES": asked}, available=0)
+        launch.process_count({"FIGURA_PROCESSES": asked}, available=0)
 
 
 def test_each_gpu_takes_one_process() -> None:
-    assert launch.processes({}, available=8) == 8
-    assert launch.processes({"FIGURA_PROCESSES": "2"}, available=8) == 2
-    assert launch.processes({"FIGURA_PROCESSES": "2"}, available=0) == 2
+    assert launch.process_count({}, available=8) == 8
+    assert launch.process_count({"FIGURA_PROCESSES": "2"}, available=8) == 2
+    assert launch.process_count({"FIGURA_PROCESSES": "2"}, available=0) == 2
     with pytest.raises(UserError, match="FIGURA_PROCESSES: found 3; expected at most 2, one for each GPU"):
-        launch.processes({"FIGURA_PROCESSES": "3"}, available=2)
+        launch.process_count({"FIGURA_PROCESSES": "3"}, available=2)
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_each_gpu_takes_one_process() -> None:
 def test_a_training_takes_as_many_processes_as_can_share_its_batch(batch, most, machines, count, tmp_path) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text(f"data: {{batch_size: {batch}}}\n")
-    found, said = launch.sharing(most, machines, recipe)
+    found, said = launch.fitting_count(most, machines, recipe)
     assert found == count
     assert said == ("" if count == most else f" (not {most}, which cannot share data.batch_size {batch} evenly)")
-    assert launch.sharing(most, machines, tmp_path / "none.yaml") == (most, "")
+    assert launch.fitting_count(most, machines, tmp_path / "none.yaml") == (most, "")
 
 
 def test_a_job_of_several_machines_without_srun_is_refused(monkeypatch) -> None:

@@ -1,11 +1,11 @@
-"""Say and draw what an iteration of a recipe does, without training.
+"""Print and draw what an iteration of a recipe does, without training.
 
 Usage: python -m tools.describe RECIPE [--output FILE.svg|FILE.png] [--batch-size N] [--mode NAME]
 
-Prints the networks, and for each step its injectors with the names and shapes they add, its losses with roles and weights,
-floating-point operations and memory; `--output` draws the same. Shapes come from the first example of the data; where that
-is not there, names stand without. `--mode` takes a mode of `evaluate` instead of an iteration of training. Nothing is
-trained, and networks of any size take no memory. Not part of the DAG.
+Prints the networks; for each step its injectors with the names and shapes they add, and its losses with roles and
+weights; floating-point operations and memory. `--output` draws the same. Shapes come from the first example of the
+data; without prepared data, names are shown without shapes. `--mode` describes a mode of `evaluate` instead of an
+iteration of training. Nothing is trained, and networks of any size take no memory. Not part of the DAG.
 """
 
 import argparse
@@ -28,61 +28,61 @@ Rows = list[tuple[str, ...]]
 
 
 def main(arguments: list[str]) -> None:
-    """Print the description of a recipe; draw it where asked to."""
+    """Print the description of a recipe; draw it with `--output`."""
     parser = argparse.ArgumentParser(prog="python -m tools.describe", description=__doc__.splitlines()[0])
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("--output", type=Path, metavar="FILE", help="picture to write, .svg or .png")
-    parser.add_argument("--batch-size", type=int, metavar="N", help="examples, instead of the recipe's")
-    parser.add_argument("--mode", metavar="NAME", help="of `evaluate`, instead of training")
-    given = parser.parse_args(arguments)
-    if given.batch_size is not None and given.batch_size < 1:
-        raise UserError(f"--batch-size {given.batch_size}: expected 1 or more")
-    if given.output is not None and given.output.suffix not in (".svg", ".png"):
-        raise UserError(f"--output {given.output}: expected a file that ends in .svg or .png")
-    recipe = load_recipe(given.recipe)
-    flow = training_flow(recipe) if given.mode is None else mode_flow(recipe, given.mode)
+    parser.add_argument("--batch-size", type=int, metavar="N", help="examples in a batch; default: the recipe's")
+    parser.add_argument("--mode", metavar="NAME", help="describe this mode of `evaluate` instead of training")
+    args = parser.parse_args(arguments)
+    if args.batch_size is not None and args.batch_size < 1:
+        raise UserError(f"--batch-size {args.batch_size}: expected 1 or more")
+    if args.output is not None and args.output.suffix not in (".svg", ".png"):
+        raise UserError(f"--output {args.output}: expected a file that ends in .svg or .png")
+    recipe = load_recipe(args.recipe)
+    flow = training_flow(recipe) if args.mode is None else mode_flow(recipe, args.mode)
     networks = meta_networks(recipe)
     sizes = {name: size_of(network) for name, network in networks.items()}
-    if given.mode is None:
-        costs = run_training(recipe, networks, given.batch_size)
+    if args.mode is None:
+        costs = run_training(recipe, networks, args.batch_size)
         taken: Footprint | None = footprint(recipe, networks)
-        title = f"{given.recipe}: an iteration of training, {costs.batch} examples"
+        title = f"{args.recipe}: an iteration of training, {costs.batch} examples"
     else:
-        costs, taken = run_mode(recipe, networks, given.mode, given.batch_size), None
-        title = f"{given.recipe}: mode {given.mode}, {costs.batch} examples at a time"
+        costs, taken = run_mode(recipe, networks, args.mode, args.batch_size), None
+        title = f"{args.recipe}: mode {args.mode}, {costs.batch} examples at a time"
     table = network_rows(recipe, flow, sizes)
     notes = [*totals(costs, taken), *costs.notes, COUNTED]
     if costs.scaled:
         short = ", ".join(key.rpartition(".")[2] for key in costs.scaled)
-        notes.append(f"carried out on the CPU with {FEW} examples, as they ask for values, and scaled: {short}")
+        notes.append(f"run on the CPU with {FEW} examples, because they need values, and scaled: {short}")
     if flow.unread:
-        notes.append(f"the data's other names, which nothing here reads: {', '.join(flow.unread)}")
+        notes.append(f"names in the data that nothing here reads: {', '.join(flow.unread)}")
     print(title, "", *aligned(table), *described(flow, costs), "", *notes, sep="\n")
-    if given.output is not None:
+    if args.output is not None:
         from tools.describe.diagram import draw_flow  # matplotlib takes a second to load
 
         footers = {panel.title: cost_line(panel, costs) for panel in flow.panels[1:]}
-        draw_flow(flow, costs.shapes, title, footers, table, notes, given.output)
-        print(f"wrote {given.output}")
+        draw_flow(flow, costs.shapes, title, footers, table, notes, args.output)
+        print(f"wrote {args.output}")
 
 
 def network_rows(recipe: Recipe, flow: Flow, sizes: dict[str, Size]) -> Rows:
-    """Return a row a network that is called: type, parameters, those trained, and by which steps; a header first."""
+    """Return a header and a row for each network: type, parameters, trained ones, steps that train it, bytes."""
     called = dict.fromkeys(box.network for box in flow.boxes.values() if box.network)
     rows: Rows = [("network", "type", "parameters", "trained", "by step", "weights")]
     for name in [*called, *(name for name in sizes if name not in called)]:
         size, steps = sizes[name], [step for step, entry in recipe.steps.items() if name in entry.trains]
         rows.append(
             (
-                name, recipe.networks[name].type, f"{size.parameters:,}", f"{size.trained:,}", ", ".join(steps) or "none",
-                mebibytes(size.bytes + size.buffer_bytes),
+                name, recipe.networks[name].type, f"{size.parameters:,}", f"{size.trained:,}",
+                ", ".join(steps) or "none", mebibytes(size.bytes + size.buffer_bytes),
             )
         )  # fmt: skip
     return rows
 
 
 def described(flow: Flow, costs: Costs) -> Iterable[str]:
-    """Yield the lines that say what each panel does."""
+    """Yield the lines that describe each panel."""
     for panel in flow.panels:
         yield ""
         if panel.kind == "data":
@@ -127,24 +127,27 @@ def _shape(name: str, costs: Costs) -> tuple[str, ...]:
 
 
 def cost_line(panel: Panel, costs: Costs) -> str:
-    """Return what a panel costs, empty where that is not known."""
+    """Return a line with a panel's FLOPs and memory, empty if they are unknown."""
     forward = [costs.forward[box.key] for box in panel.boxes if box.key in costs.forward]
     if not forward:
         return ""
     parts = [f"forward {sum(forward) / 1e9:.3f} GFLOP"]
     if panel.title in costs.backward:
         parts.append(f"backward {costs.backward[panel.title] / 1e9:.3f} GFLOP")
-    if panel.title in costs.kept:
-        parts.append(f"keeps {mebibytes(costs.kept[panel.title])}")
+    if panel.title in costs.saved:
+        parts.append(f"saves {mebibytes(costs.saved[panel.title])} for backward")
     return ", ".join(parts)
 
 
 def totals(costs: Costs, taken: Footprint | None) -> Iterable[str]:
-    """Yield the lines for the whole: operations, memory."""
+    """Yield the lines for the whole iteration: operations, memory."""
     if costs.forward:
         flops = sum(costs.forward.values()) + sum(costs.backward.values())
-        known = costs.kept.keys() == costs.backward.keys()
-        yield f"{'in all' if known else 'in all, without backward passes that are not known,'} {flops / 1e9:.3f} GFLOP ({flops / 2e9:.3f} GMAC), {flops / 1e9 / costs.batch:.3f} GFLOP an example"
+        known = costs.saved.keys() == costs.backward.keys()
+        yield (
+            f"in all{'' if known else ', without backward passes that are not known,'} {flops / 1e9:.3f} GFLOP "
+            f"({flops / 2e9:.3f} GMAC), {flops / 1e9 / costs.batch:.3f} GFLOP an example"
+        )
     if taken is None:
         return
     parts = [f"weights {mebibytes(taken.weights)}", f"gradients {mebibytes(taken.gradients)}"]
@@ -161,12 +164,12 @@ def totals(costs: Costs, taken: Footprint | None) -> Iterable[str]:
 
 
 def mebibytes(size: int) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes in MiB, as text."""
     return f"{size / 2**20:,.1f} MiB"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as lines of text with columns under each other; a first, empty column indents them."""
+    """Return rows as lines of text with aligned columns; an empty first column indents them."""
     count = max((len(row) for row in rows), default=0)
     full = [(*row, *[""] * (count - len(row))) for row in rows]
     widths = [max(len(row[column]) for row in full) for column in range(count)]

@@ -1,4 +1,4 @@
-"""What autograd keeps for a backward pass: storages and their bytes, and for how long."""
+"""Measures the memory that autograd saves for the backward pass: storages and their sizes in bytes."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -9,34 +9,35 @@ import torch
 from torch import Tensor
 
 
-class Held:
-    """A tensor that a graph keeps; it goes when the graph lets go of it."""
+class SavedTensor:
+    """Wraps a tensor that autograd saved; it is garbage collected when the graph releases the tensor."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
 
 
 @contextmanager
-def saved(sizes: dict[int, int], held: "WeakSet[Held] | None" = None) -> Iterator[None]:
-    """Note storage and bytes of what graphs made inside keep; in `held`, for as long as they keep it."""
+def record_saved(sizes: dict[int, int], alive: "WeakSet[SavedTensor] | None" = None) -> Iterator[None]:
+    """Record the storages, with their bytes, that graphs built inside save; `alive` holds those not yet released."""
 
-    def pack(tensor: Tensor) -> Held:
+    def pack(tensor: Tensor) -> SavedTensor:
         sizes.update(storages([tensor]))
-        kept = Held(tensor)
-        if held is not None:
-            held.add(kept)
-        return kept
+        saved = SavedTensor(tensor)
+        if alive is not None:
+            alive.add(saved)
+        return saved
 
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda kept: kept.tensor):
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda saved: saved.tensor):
         yield
 
 
 def storage_of(tensor: Tensor) -> int:
-    return tensor.untyped_storage()._cdata  # tensors on the meta device have no address
+    """Return an id of the tensor's storage: its C++ object, because tensors on the meta device have no address."""
+    return tensor.untyped_storage()._cdata
 
 
 def storages(values: Iterable[Any]) -> Iterator[tuple[int, int]]:
-    """Yield (storage, bytes) of every tensor in values, and in the lists and maps among them."""
+    """Yield (storage id, bytes) of every tensor in values, also inside lists and maps."""
     for value in values:
         if isinstance(value, Tensor):
             yield storage_of(value), value.untyped_storage().nbytes()

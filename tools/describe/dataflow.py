@@ -1,6 +1,6 @@
-"""A recipe as a graph: who gives which name of the state to whom, step by step, and which step trains whose call.
+"""The recipe's data-flow graph: producers and consumers of each tensor name, and which steps update which network.
 
-Nothing is run and no file but the recipe is read; `dry_run.py` adds shapes and costs, `diagram.py` draws it.
+Nothing is run, and only the recipe is read. `dry_run.py` adds shapes and costs, `diagram.py` draws the graph.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,27 +19,27 @@ from models.recipe.types import batch_names, build_schedule, partial_names
 from tools.describe.phrases import short, worded
 
 Kind = Literal["data", "injector", "loss", "saved"]
-POINTS = 61  # of a loss weight's curve
+POINTS = 61  # points of a loss weight's curve
 
 
 @dataclass(frozen=True)
 class Box:
-    """Something that reads names or gives names.
+    """A node of the graph: it reads names of the state, adds names, or both.
 
     Attributes:
-        key: where it stands in the recipe, `steps.D.injectors.judge`.
+        key: its key in the recipe, `steps.D.injectors.judge`.
         kind: what it is.
-        title: its own name, the last part of the key.
-        lines: what else there is to say about it, in short lines.
-        inputs: (role, name in the state) of what it reads.
+        title: its name, the last part of the key.
+        lines: further short lines of text.
+        inputs: (role, name in the state) of each input.
         outputs: the names that it adds.
-        layer: column within its panel; larger than that of any box of the panel that it reads from.
-        network: the network it calls.
-        averaged: whether that is the average of its weights.
-        cuts: whether no gradient passes.
-        learns: the steps that train this network through this very call.
-        weight: of a loss, without its schedule.
-        weights: of a loss, its effective weight at `POINTS` moments from the first iteration to the last.
+        layer: its column within the panel, to the right of all boxes of the panel that it reads from.
+        network: the network that it calls.
+        averaged: whether it calls the averaged weights.
+        cuts: whether it stops the gradient.
+        learns: the steps that train the network through this very call.
+        weight: a loss's weight without its schedule.
+        weights: a loss's effective weight at `POINTS` iterations from the first to the last.
     """
 
     key: str
@@ -59,7 +59,7 @@ class Box:
 
 @dataclass(frozen=True)
 class Panel:
-    """What happens in one step (or mode), or the data; `off` are losses of weight 0, which are not computed."""
+    """The boxes of one step, of a mode, or of the data. `off` are losses of weight 0, which are not computed."""
 
     kind: Literal["data", "step", "mode"]
     title: str
@@ -70,7 +70,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Flow:
-    """The panels in their order, the data first. `unread` names come with the data and nobody reads them."""
+    """The panels in order, the data first. `unread` are names in the data that no box reads."""
 
     panels: tuple[Panel, ...]
     unread: tuple[str, ...]
@@ -82,7 +82,7 @@ class Flow:
 
 
 def training_flow(recipe: Recipe) -> Flow:
-    """Return an iteration of training in which all steps run."""
+    """Return the graph of a training iteration in which every step runs."""
     panels, last = [], recipe.train.steps or 1
     for name, step in recipe.steps.items():
         entries = {key: entry for key, entry in step.injectors.items() if entry.only != "evaluation"}
@@ -96,10 +96,10 @@ def training_flow(recipe: Recipe) -> Flow:
 
 
 def mode_flow(recipe: Recipe, mode: str) -> Flow:
-    """Return a mode of `evaluate`: what it makes of a validation batch and what it saves.
+    """Return the graph of a mode of `evaluate`: what it computes from a validation batch, and what it saves.
 
     Raises:
-        UserError: for an unknown mode.
+        UserError: the mode is unknown.
     """
     modes = recipe.evaluate.modes
     if mode not in modes:
@@ -112,7 +112,7 @@ def mode_flow(recipe: Recipe, mode: str) -> Flow:
         for name, form in modes[mode].save.items()
     ]
     repeat = modes[mode].repeat
-    lines = ("evaluation of trained networks", *((f"{repeat} draws an instance",) if repeat > 1 else ()))
+    lines = ("evaluation of trained networks", *((f"{repeat} draws an example",) if repeat > 1 else ()))
     return _with_data(recipe, recipe.data.validation, [Panel("mode", mode, lines, (*injectors, *saved))])
 
 
@@ -151,8 +151,8 @@ def _injector_lines(entry: Declaration, injector: Injector) -> Iterable[str]:
 
 
 def _gate_line(entry: Gated) -> Iterable[str]:
-    if (words := str(entry.gate)) != "always":
-        yield words
+    if (gate := str(entry.gate)) != "always":
+        yield gate
 
 
 def _loss_box(name: str, entry: LossEntry, layer: int, last: int) -> Box:
@@ -186,13 +186,13 @@ def _step_lines(step: StepEntry) -> Iterable[str]:
     if step.detach:
         options.append(f"no gradient into {', '.join(step.detach)}")
     if step.requires:
-        options.append(f"where there is {', '.join(step.requires)}")
+        options.append(f"only with {', '.join(step.requires)}")
     if options:
         yield ", ".join(options)
 
 
 def _with_learners(recipe: Recipe, panels: Sequence[Panel]) -> list[Panel]:
-    """Note for each call of a network the steps whose gradient reaches it, followed from their losses backwards."""
+    """Set `learns` of each network call: the steps whose gradient reaches it, followed backwards from their losses."""
     learners: dict[str, list[str]] = {}
     for at, panel in enumerate(panels):
         seen = set[str]()
@@ -214,15 +214,15 @@ def _with_learners(recipe: Recipe, panels: Sequence[Panel]) -> list[Panel]:
 
 
 def _sources(panels: Sequence[Panel], at: int, reader: Box) -> Iterable[tuple[int, Box]]:
-    """Yield what gives the names that a box in panel `at` reads, with the number of its panel."""
+    """Yield the producers of all inputs of a box in panel `at`, with the numbers of their panels."""
     for _, name in reader.inputs:
-        yield from givers(panels, at, reader, name)
+        yield from producers(panels, at, reader, name)
 
 
-def givers(panels: Sequence[Panel], at: int, reader: Box, name: str) -> list[tuple[int, Box]]:
-    """Return what may give a name to a box of panel `at`: several boxes where these never run together.
+def producers(panels: Sequence[Panel], at: int, reader: Box, name: str) -> list[tuple[int, Box]]:
+    """Return the boxes that may produce `name` for a box of panel `at`; several, if they never run together.
 
-    What the panel itself makes of that name hides what came before it.
+    Producers inside the panel hide those of earlier panels.
     """
     own = [(at, box) for box in panels[at].boxes if name in box.outputs and box.layer < reader.layer]
     return own or [(k, box) for k in range(at) for box in panels[k].boxes if name in box.outputs]
@@ -230,13 +230,13 @@ def givers(panels: Sequence[Panel], at: int, reader: Box, name: str) -> list[tup
 
 def _with_data(recipe: Recipe, entries: Mapping[str, DatasetEntry], panels: Sequence[Panel]) -> Flow:
     read = {name for panel in panels for box in panel.boxes for _, name in box.inputs}
-    given = [*batch_names(entries), *sorted(partial_names(recipe) & read)]
+    provided = [*batch_names(entries), *sorted(partial_names(recipe) & read)]
     total = sum(entry.weight for entry in entries.values())
     boxes = []
     for name, entry in entries.items():
         share = () if len(entries) == 1 else (f"{entry.weight / total:.0%} of the batches",)
         boxes.append((name, (entry.type, *share)))
     title, lines = boxes[0] if len(boxes) == 1 else ("batch", tuple(f"{n}: {', '.join(what)}" for n, what in boxes))
-    data = Box("data", "data", title, lines, outputs=tuple(name for name in given if name in read))
-    unread = tuple(name for name in given if name not in read)
+    data = Box("data", "data", title, lines, outputs=tuple(name for name in provided if name in read))
+    unread = tuple(name for name in provided if name not in read)
     return Flow((Panel("data", "data", (), (data,)), *panels), unread)

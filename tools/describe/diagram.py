@@ -1,7 +1,7 @@
-"""Draws a recipe's data flow: a panel a step, boxes in columns, a line a name that carries its name and shape.
+"""Draws a recipe's data-flow graph: a panel for each step, boxes in columns, and wires labelled with name and shape.
 
-Colours say where a tensor comes from: each network has one, for its calls and for what they give; data is grey. A call is
-filled where some step trains the network through it, and dashed where no step does.
+Colours show where a tensor comes from: each network has one colour for its calls and their outputs; data is grey. A
+call is filled if a step trains the network through it, and dashed if none does.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ from tools.describe.placement import (
 )
 
 NETWORKS = ("#2f6fb0", "#d9791f", "#3f8f5f", "#8a5fb3", "#b5485d", "#2a9299", "#8c6d3f")
-DATA = ("#46515f", "#8b7150", "#4f7d78", "#84688c")  # in turn, so that neighbours can be told apart
+DATA = ("#46515f", "#8b7150", "#4f7d78", "#84688c")  # alternating, to tell neighbouring wires apart
 PLAIN, LOSS, SAVED, INK, SOFT, PANEL = "#77736a", "#b0303f", "#4d6a6d", "#20262d", "#626b76", "#f4f5f7"
 TOP, LINE = 52.0, 1.7  # where panels begin; width of wires
 KEY = "colour: where a tensor comes from"
@@ -46,14 +46,14 @@ def draw_flow(
     flow: Flow, shapes: Mapping[str, Sequence[str]], title: str, footers: Mapping[str, str],
     table: Sequence[Sequence[str]], notes: Sequence[str], path: Path,
 ) -> None:  # fmt: skip
-    """Draw a recipe and write it as `path` says, .png or .svg; the same flow gives the same bytes.
+    """Draw a recipe to `path`, .png or .svg; the same arguments give the same bytes.
 
     Args:
-        flow: what is drawn.
-        shapes: the lines below a name, where they are known.
-        title: above all.
+        flow: the graph to draw.
+        shapes: the lines below each name, where known.
+        title: headline.
         footers: a line at the bottom of a panel, by the panel's title.
-        table: rows below all, the first a header; a first cell that is the name of a network gets its colour.
+        table: rows below the panels, the first is a header; network names in the first column get their colour.
         notes: lines at the end.
         path: the file to write.
     """
@@ -128,7 +128,7 @@ class _Drawing:
         return self.data[wire] if box.kind == "data" else self.networks[box.network] if box.network else PLAIN
 
     def _wire(self, at: int, item: Item, wire: str) -> None:
-        """Draw a wire from a column to the next one, and through the column if it passes it."""
+        """Draw a wire from a column to the next one, and through the column if the wire only passes it."""
         places, colour, y = self.places, self._colour(wire), self.head + item.give_height(wire)
         right = places.lefts[at] + places.widths[at]
         if at + 1 == len(places.columns):
@@ -142,7 +142,7 @@ class _Drawing:
             self._text(x, y - 8, places.wires[wire][0], TEXT, colour=colour, bold=True)
         for place, line in enumerate(() if item.slot else places.label(wire)):
             self._text(x, y + 9 + LABEL_LINE * place, line, SMALL, colour=SOFT)
-        ends = [self.head + end for found, _, end in lines(places.columns, at) if found == wire]
+        ends = [self.head + end for name, _, end in lines(places.columns, at) if name == wire]
         start, middle = (places.lefts[at] - 0.5 if item.slot else right), (bend + left) / 2
         points = [(start, y), (bend, y)]
         for end in ends:
@@ -225,6 +225,6 @@ class _Drawing:
 
 
 def _pale(colour: str, share: float) -> str:
-    """Return a colour mixed with so much white."""
+    """Return a colour mixed with white; `share` 1 is white."""
     parts = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
     return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)

@@ -1,4 +1,4 @@
-"""How large networks are, and what training adds to them: gradients, averages, the optimizer's state."""
+"""Computes the memory of the networks, and what training adds: gradients, weight averages, the optimizer's state."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ from models.recipe.types import OPTIMIZER, construct
 
 @dataclass(frozen=True)
 class Size:
-    """Parameters, and how many of them are trained; bytes of all parameters, of those trained, and of buffers."""
+    """Number of parameters and of trained parameters; bytes of all parameters, of the trained ones, and of buffers."""
 
     parameters: int
     trained: int
@@ -28,9 +28,9 @@ class Size:
 
 @dataclass(frozen=True)
 class Footprint:
-    """Bytes while training, without activations; `optimizers` by step, None where an optimizer cannot be tried.
+    """Bytes while training, without activations. `optimizers` is by step; None if an optimizer could not be tried.
 
-    Gradients are those of the step that has most: they are released after each update.
+    Gradients are those of the step with the most: they are released after each update.
     """
 
     weights: int
@@ -40,12 +40,12 @@ class Footprint:
 
     @property
     def total(self) -> int:
-        """All of it; optimizers that are not known count nothing."""
+        """The sum; unknown optimizers count as 0."""
         return self.weights + self.averages + self.gradients + sum(size or 0 for size in self.optimizers.values())
 
 
 def size_of(network: nn.Module) -> Size:
-    """Return the size of a network, on whatever device."""
+    """Return the size of a network on any device."""
     trained = [p for p in network.parameters() if p.requires_grad]
     return Size(
         parameters=sum(p.numel() for p in network.parameters()),
@@ -57,7 +57,7 @@ def size_of(network: nn.Module) -> Size:
 
 
 def footprint(recipe: Recipe, networks: Mapping[str, nn.Module]) -> Footprint:
-    """Return what training a recipe's networks (on any device) takes, apart from activations."""
+    """Return the memory for training a recipe's networks (on any device), without activations."""
     sizes = {name: size_of(network) for name, network in networks.items()}
     parameters = sum(size.bytes for size in sizes.values())
     return Footprint(
@@ -69,10 +69,10 @@ def footprint(recipe: Recipe, networks: Mapping[str, nn.Module]) -> Footprint:
 
 
 def optimizer_bytes(recipe: Recipe, step: str, networks: Mapping[str, nn.Module]) -> int | None:
-    """Return the bytes of a step's optimizer state after an update; None where the optimizer refuses a plain update.
+    """Return the bytes of a step's optimizer state after an update; None if the optimizer refuses a plain update.
 
-    A parameter's state depends on its group and shape alone, so one parameter of each is updated: on the meta device, or on
-    the CPU where the optimizer wants values (a fused one).
+    A parameter's state depends only on its group and shape, so one parameter of each is updated: on the meta device, or
+    on the CPU if the optimizer needs values (a fused one).
     """
     entry = recipe.steps[step]
     groups = parameter_groups({name: networks[name] for name in entry.trains}, entry.groups)
@@ -99,7 +99,7 @@ def _state_bytes(
             entry.type, entry.arguments, OPTIMIZER, "optimizer", ErrorCollector(Path()), params=params
         )
         optimizer.step()
-    except Exception:  # noqa: BLE001  # an optimizer of anybody: it may want a closure, or values
+    except Exception:  # noqa: BLE001  # users' optimizers may need a closure, or values
         return None
     return _bytes(_tensors(optimizer.state_dict()))
 

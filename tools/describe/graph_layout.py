@@ -1,8 +1,9 @@
-"""Places boxes in columns and the lines between them so that few lines grid and most are straight (Sugiyama's layout).
+"""Places boxes in columns so that few lines between them cross and most are straight (Sugiyama's layout).
 
-A name that is read further on than in the next column runs straight through the columns between, in a slot of its own, and
-branches where it is read: never more than one line a name between two columns. Order by barycentres (Sugiyama, Tagawa and
-Toda, IEEE Transactions on Systems, Man and Cybernetics, 1981); heights by isotonic regression. y points downwards.
+A name that a later column reads runs straight through the columns between, each time in a slot, and branches where it
+is read; between two columns there is at most one line for each name. Boxes are ordered by barycentres (Sugiyama, Tagawa
+and Toda, IEEE Transactions on Systems, Man and Cybernetics, 1981), and heights follow by isotonic regression. y points
+downwards.
 """
 
 from collections.abc import Sequence
@@ -10,18 +11,16 @@ from dataclasses import dataclass, field, replace
 from itertools import combinations, pairwise
 
 SWEEPS = 12
-SLOT_WEIGHT = (
-    4.0  # how much more a line is kept straight through a column than a box is kept in the middle of its lines
-)
-GAP, SLOT_GAP = 18.0, 19.0  # least distances of boxes, and of lines from what is above and below them
+SLOT_WEIGHT = 4.0  # weight of a straight line through a slot, relative to a box in the middle of its lines
+GAP, SLOT_GAP = 18.0, 19.0  # minimum distance between boxes, and between a slot's line and its neighbours
 
 
 @dataclass
 class Item:
-    """A box, or the slot through which a name passes a column: then it reads and gives that name and has no height.
+    """A box, or a slot in which a name passes a column; a slot reads and gives that name and has height 0.
 
-    `ins` and `outs` are the heights below the item's top at which lines arrive and leave; which name has which is the
-    layout's choice. Names in `reads` may be there twice, for two roles.
+    `ins` and `outs` are the heights below the item's top where lines arrive and leave; the layout chooses which name
+    gets which. A name may be in `reads` twice, for two roles.
     """
 
     key: str
@@ -30,7 +29,7 @@ class Item:
     height: float = 0.0
     ins: list[float] = field(default_factory=list)
     outs: list[float] = field(default_factory=list)
-    order: list[int] = field(default_factory=list)  # of `reads`, from the top
+    order: list[int] = field(default_factory=list)  # indices of `reads`, from the top
     top: float = 0.0
     slot: bool = False
 
@@ -47,21 +46,21 @@ Columns = list[list[Item]]
 
 
 def with_slots(columns: Sequence[Sequence[Item]]) -> Columns:
-    """Return the columns with a slot wherever a name passes one on its way to a later one."""
-    found = [list(column) for column in columns]
+    """Return the columns with a slot for every name that passes a column on its way to a later one."""
+    extended = [list(column) for column in columns]
     for at, column in enumerate(columns):
         for name in (name for item in column for name in item.gives):
             last = max((place for place, other in enumerate(columns) for i in other if name in i.reads), default=at)
             for between in range(at + 1, last):
                 slot = Item(f"{name}@{between}", [name], [name], 0.0, [0.0], [0.0], slot=True)
-                found[between].append(slot)
-    for item in (item for column in found for item in column):
+                extended[between].append(slot)
+    for item in (item for column in extended for item in column):
         item.order = list(range(len(item.reads)))
-    return found
+    return extended
 
 
 def arrange(columns: Columns) -> None:
-    """Choose the order and the height of all items, and the order of lines at each box, in place."""
+    """Choose the order and the position of all items, and the order of lines at each box, in place."""
     _stack(columns)
     best: tuple[tuple[int, float], list[tuple[Item, Item]]] | None = None
     for sweep in range(SWEEPS):
@@ -69,12 +68,12 @@ def arrange(columns: Columns) -> None:
         for at in range(1, len(columns)) if forward else range(len(columns) - 2, -1, -1):
             _settle(columns, at, forward)
         _sort_lines(columns)
-        judged = (crossings(columns), _slope(columns))
-        if best is None or judged < best[0]:
-            best = judged, [(item, replace(item)) for column in columns for item in column]
+        cost = (crossings(columns), _slope(columns))
+        if best is None or cost < best[0]:
+            best = cost, [(item, replace(item)) for column in columns for item in column]
     assert best is not None
-    for item, kept in best[1]:
-        item.top, item.order, item.gives = kept.top, kept.order, kept.gives
+    for item, copy in best[1]:
+        item.top, item.order, item.gives = copy.top, copy.order, copy.gives
     for column in columns:
         column.sort(key=lambda item: item.top)
     top = min(item.top for column in columns for item in column)
@@ -94,7 +93,7 @@ def lines(columns: Columns, at: int) -> list[tuple[str, float, float]]:
 
 
 def crossings(columns: Columns) -> int:
-    """Return how many pairs of lines grid; lines of one name do not count."""
+    """Return how many pairs of lines cross; lines of the same name do not count."""
     return sum(
         (a[1] - b[1]) * (a[2] - b[2]) < 0
         for at in range(len(columns) - 1)
@@ -104,10 +103,10 @@ def crossings(columns: Columns) -> int:
 
 
 def spaced(wanted: Sequence[float], weights: Sequence[float], distances: Sequence[float]) -> list[float]:
-    """Return rising positions nearest to the `wanted` ones in weighted squares, the k-th and the next `distances[k]` apart.
+    """Return the positions nearest to `wanted` (weighted least squares), neighbours at least `distances` apart.
 
-    Pool adjacent violators (Ayer et al., Annals of Mathematical Statistics, 1955) on what is left of the positions without
-    the distances.
+    `distances[k]` is between the k-th and the next. Without the distances, positions need only rise, which is isotonic
+    regression by pool adjacent violators (Ayer et al., Annals of Mathematical Statistics, 1955).
     """
     offsets = [sum(distances[:k]) for k in range(len(wanted))]
     pools: list[tuple[float, float, int]] = []  # mean, weight, how many
@@ -132,7 +131,7 @@ def _stack(columns: Columns) -> None:
 
 
 def _settle(columns: Columns, at: int, forward: bool) -> None:
-    """Move the items of a column towards the lines from the column before, or to the one after."""
+    """Move the items of a column towards their lines from the previous column, or to the next one."""
     column = columns[at]
     wanted = {}
     for item in column:
@@ -151,7 +150,7 @@ def _settle(columns: Columns, at: int, forward: bool) -> None:
 
 
 def _sort_lines(columns: Columns) -> None:
-    """Let lines leave and arrive at each box in the order of where they go to and come from."""
+    """Sort the lines at each box by where they go to or come from."""
     for at, column in enumerate(columns):
         if at + 1 < len(columns):
             there = lines(columns, at)

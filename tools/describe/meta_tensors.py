@@ -1,4 +1,4 @@
-"""What stands for something else in a dry run: values for other numbers of examples or devices, networks with weights."""
+"""Stand-ins of a dry run: values resized to another number of examples or device, and lazily built networks."""
 
 from collections.abc import Iterator, Mapping
 from itertools import cycle, islice
@@ -12,17 +12,17 @@ from models.recipe.schema import Recipe
 
 
 class NetworksNeeded(Exception):  # noqa: N818  # a request, not an error
-    """A call on the CPU wants networks there."""
+    """A call on the CPU needs networks with weights, which are not built yet."""
 
 
 class OnCPU(Mapping[str, nn.Module]):
-    """Networks with weights, which are not there before somebody has asked for them."""
+    """Networks with weights on the CPU. Reading one before `build` raises `NetworksNeeded`."""
 
     def __init__(self) -> None:
         self.built: dict[str, nn.Module] = {}
 
     def build(self, recipe: Recipe, like: Mapping[str, nn.Module]) -> None:
-        """Construct all, in the mode of those that are like them."""
+        """Construct all networks, each in the training or evaluation mode of its namesake in `like`."""
         self.built = {name: network.train(like[name].training) for name, network in build_networks(recipe).items()}
 
     def __getitem__(self, name: str) -> nn.Module:
@@ -38,9 +38,9 @@ class OnCPU(Mapping[str, nn.Module]):
 
 
 def resized(value: Any, old: int, new: int, device: torch.device) -> Any:
-    """Return zeros for `new` examples in the form of a value for `old`; they take a gradient where the value has one.
+    """Return zeros for `new` examples, shaped like a value for `old` examples; `requires_grad` is that of the value.
 
-    A first dimension that is no multiple of `old` stays. Texts, numbers and records are repeated in turn.
+    A first dimension that is not a multiple of `old` stays. Strings, numbers and records are repeated in turn.
     """
     if isinstance(value, Tensor):
         first = [value.shape[0] // old * new] if value.ndim and value.shape[0] % old == 0 else list(value.shape[:1])
@@ -54,7 +54,7 @@ def resized(value: Any, old: int, new: int, device: torch.device) -> Any:
 
 
 def shape_lines(value: Any) -> Iterator[str]:
-    """Yield a line for each tensor of a value: `8 × 3 × 64 × 64`, `s7: 4 × 32 × 1 × 1`; what else it is for others."""
+    """Yield a line for each tensor of a value, `8×3×64×64` or `s7: 4×32×1×1`; other values yield their kind."""
     if isinstance(value, Tensor):
         yield "×".join(map(str, value.shape)) or "a number"
     elif isinstance(value, Mapping):
@@ -70,7 +70,7 @@ def shape_lines(value: Any) -> Iterator[str]:
 
 
 def linked(value: Any, sources: list[Tensor]) -> Any:
-    """Let a gradient into `value` reach `sources`, as it does through the call that `value` stands for."""
+    """Connect `value` to `sources` in the autograd graph, as the call that it replaces does."""
     if isinstance(value, Mapping):
         return {key: linked(part, sources) for key, part in value.items()}
     if isinstance(value, list):

@@ -1,11 +1,11 @@
-"""Declarations of a recipe as short phrases for people."""
+"""Formats declarations of a recipe as short phrases."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def worded(entry: Mapping[str, Any]) -> str:
-    """Return a declaration as a phrase: `Linear 0 → 1, 500–1750`, `WarmUp steps 30, then Cosine 1 → 0, 60–1100`."""
+    """Format a declaration: `Linear 0 → 1, 500–1750`, or `WarmUp steps 30, then Cosine 1 → 0, 60–1100`."""
     options = dict(entry)
     kind = str(options.pop("type")).rpartition(".")[2]
     parts = []
@@ -19,7 +19,7 @@ def worded(entry: Mapping[str, Any]) -> str:
 
 
 def short(value: Any) -> str:
-    """Return a value of a recipe as people write it."""
+    """Format a value as in YAML, floats without trailing zeros."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, float):

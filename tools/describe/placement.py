@@ -1,6 +1,6 @@
-"""Where everything in the picture of a recipe stands: how large boxes are, what they say, where columns begin.
+"""Computes sizes and positions in the diagram of a recipe: boxes and their text, columns, panels.
 
-Lengths are pixels at 100 dpi, sizes of fonts are points; y points downwards, from the top of the highest box.
+Lengths are in pixels at 100 dpi, font sizes in points; y points downwards from the top of the highest box.
 """
 
 import re
@@ -11,22 +11,22 @@ from functools import cache
 from matplotlib.font_manager import FontProperties
 from matplotlib.textpath import TextPath
 
-from tools.describe.dataflow import Box, Flow, givers
+from tools.describe.dataflow import Box, Flow, producers
 from tools.describe.graph_layout import Columns, Item, arrange, with_slots
 
-WIDTH = 1600.0  # of a picture, at least
-LARGEST_ZOOM = 1.3  # of a picture with few columns
+WIDTH = 1600.0  # minimum width of a diagram
+LARGEST_ZOOM = 1.3  # for a diagram with few columns
 FONT = "DejaVu Sans"
 TITLE, TEXT, SMALL = 10.5, 8.5, 8.0  # points
 ROW, HEAD, PAD, TURN, MARGIN = 15.0, 22.0, 9.0, 58.0, 22.0
-WIDEST_LINE = 190.0  # in a box
+WIDEST_LINE = 190.0  # inside a box
 CURVE = 24.0  # height of a weight's curve
 LABEL_LINE = 12.0
 
 
 @dataclass(frozen=True)
 class Placed:
-    """A box, its place in its column, and what it says: below its title, beside each arrow, at its end.
+    """A box with its place in the column and its text: below the title (`lines`), at each arrow, at the end (`tag`).
 
     `head` is the height above the first arrow.
     """
@@ -41,19 +41,19 @@ class Placed:
 
 
 class Placement:
-    """The places of all boxes and columns.
+    """The positions of all boxes and columns.
 
-    A wire is what one box gives under one name; where several boxes give the same name, in turn, there are several.
+    A wire is one output of one box. If several boxes produce the same name in turn, each has a wire.
 
     Attributes:
-        columns: boxes and the slots of wires that pass, in their order from the top.
-        placed: by key of the box.
-        wires: name and giver by key of the wire.
-        panel_of: number of each column's panel.
-        lefts: of the columns; `widths` too.
-        labels: width of what is written on the wires after each column; they bend only beyond it.
-        width: of everything; `height` of the highest column.
-        zoom: factor by which the whole is enlarged to fill `WIDTH`.
+        columns: boxes and slots of passing wires, from the top.
+        placed: boxes with their text, by key.
+        wires: name and producer, by key of the wire.
+        panel_of: each column's panel number.
+        lefts: left edge of each column; `widths` their widths.
+        labels: width of the wires' labels after each column; wires bend only to the right of them.
+        width: total width; `height` is that of the highest column.
+        zoom: factor that enlarges the diagram to `WIDTH`.
     """
 
     def __init__(self, flow: Flow, shapes: Mapping[str, Sequence[str]]) -> None:
@@ -69,12 +69,12 @@ class Placement:
         self.columns = with_slots(columns)
         arrange(self.columns)
         self.height = max(item.top + item.height for column in self.columns for item in column)
-        self._spread()
+        self._place_columns()
 
     def label(self, wire: str) -> list[str]:
-        """Return the lines below a name."""
-        found = list(self.shapes.get(self.wires[wire][0], ()))
-        return found if len(found) <= 3 else [*found[:2], f"and {len(found) - 2} more"]
+        """Return the lines below a wire's name: its shapes, at most three."""
+        shapes = list(self.shapes.get(self.wires[wire][0], ()))
+        return shapes if len(shapes) <= 3 else [*shapes[:2], f"and {len(shapes) - 2} more"]
 
     def border(self, at: int) -> bool:
         """Whether another panel begins after a column."""
@@ -87,19 +87,20 @@ class Placement:
 
     def _sized(self, number: int, box: Box) -> Item:
         reads = [
-            (f"{name}@{giver.key}", name if role == name else f"{role} ← {name}")
+            (f"{name}@{producer.key}", name if role == name else f"{role} ← {name}")
             for role, name in box.inputs
-            for _, giver in givers(self.flow.panels, number, box, name)
+            for _, producer in producers(self.flow.panels, number, box, name)
         ]
         inputs = [text for _, text in reads]
         texts = [part for line in box.lines for part in fitted(line, WIDEST_LINE)]
-        if box.kind == "saved":  # its title says the name: beside the arrow stands the format
+        if box.kind == "saved":  # the title is the name already: write the format at the arrow
             texts, inputs = [], texts
         tag = ""
         if box.network is not None and box.key.startswith("steps."):
             tag = f"trained by {', '.join(box.learns)}" if box.learns else "not trained here"
+        weight = text_width(f"× {box.weight:g}", TITLE, True) + 14 if box.kind == "loss" else 0
         width = max(
-            text_width(box.title, TITLE, True) + (text_width(f"× {box.weight:g}", TITLE, True) + 14 if box.kind == "loss" else 0),
+            text_width(box.title, TITLE, True) + weight,
             text_width(box.network or "", TEXT, True),
             *(text_width(line, TEXT) for line in (*texts, *inputs, tag)),
         )  # fmt: skip
@@ -115,8 +116,8 @@ class Placement:
         self.placed[box.key] = Placed(box, item, texts, inputs, tag, width + 2 * PAD + 2, head)
         return item
 
-    def _spread(self) -> None:
-        """Give every column its width and place; a narrow picture is stretched where wires bend."""
+    def _place_columns(self) -> None:
+        """Compute the width and left edge of every column; a narrow diagram is stretched where wires bend."""
         self.widths = [max(self.placed[i.key].width for i in column if not i.slot) for column in self.columns]
         self.labels = [self._label_width(at) for at in range(len(self.columns) - 1)]
         natural = sum(self.widths) + sum(self.labels) + TURN * len(self.labels) + 4 * MARGIN
@@ -128,7 +129,7 @@ class Placement:
             self.lefts.append(self.lefts[-1] + width + label + turn)
 
     def _label_width(self, at: int) -> float:
-        """Return the width that labels take after a column, with the ends of panels."""
+        """Return the width of the labels after a column, with the margins of a panel's border."""
         widths = [0.0]
         for item in self.columns[at]:
             for wire in item.gives:
@@ -141,25 +142,25 @@ class Placement:
 
 
 def varies(box: Box) -> bool:
-    """Whether a loss' weight changes."""
+    """Whether a loss's weight changes."""
     return len(set(box.weights)) > 1
 
 
 def fitted(text: str, width: float) -> list[str]:
-    """Cut a text of parts with commas into lines of at most that width, where parts allow it; lists stay whole."""
-    found: list[str] = []
+    """Wrap a text at its commas into lines of at most `width`, if the parts fit; [lists] stay whole."""
+    wrapped: list[str] = []
     for part in re.split(r"(?<=,) (?![^\[]*\])", text):
-        longer = f"{found[-1]} {part}" if found else part
-        if found and text_width(longer, TEXT) <= width:
-            found[-1] = longer
+        longer = f"{wrapped[-1]} {part}" if wrapped else part
+        if wrapped and text_width(longer, TEXT) <= width:
+            wrapped[-1] = longer
         else:
-            found.append(part)
-    return found
+            wrapped.append(part)
+    return wrapped
 
 
 @cache
 def text_width(text: str, size: float, bold: bool = False) -> float:
-    """Return the width of a text."""
+    """Return the width of a text in pixels."""
     if not text.strip():
         return 0.0
     font = FontProperties(family=FONT, weight="bold" if bold else "normal")
