@@ -10,7 +10,8 @@ import sys
 from pathlib import Path
 
 from models.live import listeners
-from models.recipe.load import load_recipe, resolved
+from models.recipe.load import load_recipe
+from models.recipe.schema import resolved
 from models.training.trainer import Trainer
 from stages.command import run
 
