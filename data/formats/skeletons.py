@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field
 
+from data.formats.coco import FLIP, KEYPOINTS, SKELETON
 from models.base.error_collector import ErrorCollector, validated
 from models.base.errors import nearest
 
@@ -70,22 +71,15 @@ def _from_one(pairs: Sequence[tuple[int, int]]) -> Connections:
     return tuple((a - 1, b - 1) for a, b in pairs)
 
 
-# Names, sigmas and pose: specification 2.2; pairs, counted from 1 as COCO counts: 2.3.
+# Sigmas: COCO's keypoint evaluation (cocoeval.py). Other values: openpifpaf/plugins/coco/constants.py; pairs count from 1.
 COCO = Skeleton(
-    keypoints=(
-        "nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder", "left_elbow",
-        "right_elbow", "left_wrist", "right_wrist", "left_hip", "right_hip", "left_knee", "right_knee", "left_ankle",
-        "right_ankle",
-    ),
+    keypoints=KEYPOINTS,
     sigmas=np.array([
         0.026, 0.025, 0.025, 0.035, 0.035, 0.079, 0.079, 0.072, 0.072, 0.062, 0.062, 0.107, 0.107, 0.087, 0.087, 0.089,
         0.089,
     ]),
-    flip=(0, 2, 1, 4, 3, 6, 5, 8, 7, 10, 9, 12, 11, 14, 13, 16, 15),
-    connections=_from_one((
-        (16, 14), (14, 12), (17, 15), (15, 13), (12, 13), (6, 12), (7, 13), (6, 7), (6, 8), (7, 9), (8, 10), (9, 11),
-        (2, 3), (1, 2), (1, 3), (2, 4), (3, 5), (4, 6), (5, 7),
-    )),
+    flip=FLIP,
+    connections=_from_one(SKELETON),
     dense_connections=_from_one((
         (1, 4), (1, 5), (4, 5), (1, 6), (1, 7), (2, 6), (3, 7), (6, 13), (7, 12), (6, 10), (7, 11), (8, 9), (10, 11),
         (10, 12), (11, 13), (10, 14), (11, 15), (12, 15), (13, 14), (12, 16), (13, 17), (14, 17), (15, 16), (14, 15),

@@ -1,8 +1,9 @@
-"""Weights with OpenPifPaf's parameter names, for networks of the same architecture (specification 8.6).
+"""Importing weights with OpenPifPaf's parameter names into networks of the same architecture.
 
-The names are ours but for heads, which go by their place there (`head_nets.0.conv.weight`) and by their name here
-(`head_nets.cif.conv.weight`). OpenPifPaf's heads are, in this order, cif (17 fields), caf (19) and, in dense checkpoints,
-caf25 (25) of `cocokp`, and cifdet (91) of `cocodet`.
+The names are the same except for heads: OpenPifPaf numbers them (`head_nets.0.conv.weight`), figura names them
+(`head_nets.cif.conv.weight`). OpenPifPaf's heads are, in this order, cif (17 fields), caf (19) and, in dense
+checkpoints, caf25 (25) of `cocokp`, and cifdet (91) of `cocodet`. Checkpoints are those of
+openpifpaf/network/trainer.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,54 +16,54 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.pose.safe_unpickle import Placeholder, children_of, read_inert, state_of
+from models.pose.safe_unpickle import Placeholder, children_of, read_pickle, state_of
 
-COUNTER = ".num_batches_tracked"  # of BatchNorm; only an average that we do not use needs it
-WRAPPED = "module."  # what DataParallel puts before every name
+COUNTER = ".num_batches_tracked"  # of BatchNorm; nothing here reads it
+WRAPPED = "module."  # DataParallel's prefix of every name
 HEADS = "head_nets."
 LEFT_OUT = "-"
-CONTENTS = ("model", "state_dict")  # where a checkpoint has what counts
-EARLIER_HEAD = "CompositeField3"  # before 0.13: other components in another order, for cif in the same number
+CONTENTS = ("model", "state_dict")  # keys of a checkpoint that hold the weights
+EARLIER_HEAD = "CompositeField3"  # before 0.13; has other components in another order
 REMEDY = (
     "the recipe's backbone and its options have to be those of the checkpoint, and its heads too: published ones have "
-    "upsample 2 and, in this order, cif with 17 fields, caf with 19 and, if dense, one of kind caf with 25 (cocokp), or "
-    "cifdet with 91 (cocodet); heads from before OpenPifPaf 0.13 fit none"
+    "upsample 2 and, in this order, cif with 17 fields, caf with 19 and, if dense, one of kind caf with 25 (cocokp), "
+    "or cifdet with 91 (cocodet); heads from before OpenPifPaf 0.13 fit none"
 )
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
-    """The tensors of a safetensors file, a saved state dictionary, or a published checkpoint, by the names they have.
+    """Read the tensors, by name, of a safetensors file, a saved state dictionary, or a published checkpoint.
 
-    A checkpoint is {"model": ...} or {"state_dict": ...}, either a state dictionary or a pickled network, of which only
-    the tensors are read (see `inert_pickle`).
+    A checkpoint is {"model": ...} or {"state_dict": ...}; the value is a state dictionary or a pickled network. Of a
+    pickled network it reads only the tensors (see `safe_unpickle`).
 
     Raises:
-        UserError: for another file, and heads from before OpenPifPaf 0.13.
+        UserError: for other files, and for heads from before OpenPifPaf 0.13.
     """
     if path.suffix == ".safetensors":
         try:
             return load_file(path)
         except (OSError, SafetensorError) as error:
             raise UserError(f"{path}: not a readable safetensors file: {error}") from None
-    found = read_inert(path)
-    if isinstance(found, dict):
-        found = next((found[key] for key in CONTENTS if isinstance(found.get(key), dict | Placeholder)), found)
-    if isinstance(found, Placeholder):
-        _refuse_earlier_heads(found, path)
-        found = state_of(found)
-    if not isinstance(found, dict) or not found or not all(isinstance(tensor, Tensor) for tensor in found.values()):
+    content = read_pickle(path)
+    if isinstance(content, dict):
+        content = next((content[key] for key in CONTENTS if isinstance(content.get(key), dict | Placeholder)), content)
+    if isinstance(content, Placeholder):
+        _refuse_earlier_heads(content, path)
+        content = state_of(content)
+    if not isinstance(content, dict) or not content or not all(isinstance(one, Tensor) for one in content.values()):
         raise UserError(f"{path}: holds no state dictionary, and no network under {' or '.join(CONTENTS)}")
-    return {str(name): tensor for name, tensor in found.items()}
+    return {str(name): tensor for name, tensor in content.items()}
 
 
 def renamed(state: Mapping[str, Any], heads: Sequence[str]) -> dict[str, Any]:
-    """OpenPifPaf's names -> ours; the h-th head is called `heads[h]`, or left out where that is `-`.
+    """Change OpenPifPaf's names to figura's: the h-th head becomes `heads[h]`, and is dropped if that is `-`.
 
-    Heads beyond those keep their number. `module.`, with which DataParallel begins every name, goes.
+    Further heads keep their number. The prefix `module.` of DataParallel is removed.
     """
     wrapped = bool(state) and all(name.startswith(WRAPPED) for name in state)
     names = {str(place): head for place, head in enumerate(heads)}
-    found = {}
+    tensors = {}
     for name, value in state.items():
         name = name.removeprefix(WRAPPED) if wrapped else name
         if name.startswith(HEADS):
@@ -70,37 +71,37 @@ def renamed(state: Mapping[str, Any], heads: Sequence[str]) -> dict[str, Any]:
             if names.get(place) == LEFT_OUT:
                 continue
             name = f"{HEADS}{names.get(place, place)}.{rest}"
-        found[name] = value
-    return found
+        tensors[name] = value
+    return tensors
 
 
 def fitted(state: Mapping[str, Tensor], network: nn.Module, heads: Sequence[str]) -> dict[str, Tensor]:
-    """A complete state of `network`, in its dtypes, from OpenPifPaf's `state`; `heads` as for `renamed`.
+    """Build a complete state of `network`, in its dtypes, from OpenPifPaf's `state`; `heads` as for `renamed`.
 
-    The network keeps what it has of heads that `heads` does not name. BatchNorm's counters are 0 where they are missing.
+    Heads of the network that `heads` does not name keep their weights. Missing counters of BatchNorm become 0.
 
     Raises:
-        UserError: every tensor that is missing, of another shape, or has no place in the network; a line each.
+        UserError: names every tensor that is missing, has another shape, or has no place in the network; one per line.
     """
     own = network.state_dict()
     fresh = tuple(f"{HEADS}{head}." for head in getattr(network, "head_nets", {}) if head not in heads)
-    found = renamed(state, heads)
+    tensors = renamed(state, heads)
     for name, tensor in own.items():
         if fresh and name.startswith(fresh):
-            found[name] = tensor
+            tensors[name] = tensor
         elif name.endswith(COUNTER):
-            found.setdefault(name, torch.zeros_like(tensor))
-    faults = [f"missing {name}, of shape {tuple(own[name].shape)}" for name in own if name not in found]
-    faults += [f"surplus {name}, of shape {tuple(found[name].shape)}" for name in found if name not in own]
+            tensors.setdefault(name, torch.zeros_like(tensor))
+    faults = [f"missing {name}, of shape {tuple(own[name].shape)}" for name in own if name not in tensors]
+    faults += [f"surplus {name}, of shape {tuple(tensors[name].shape)}" for name in tensors if name not in own]
     faults += [
-        f"{name} has shape {tuple(found[name].shape)}, the network {tuple(tensor.shape)}"
+        f"{name} has shape {tuple(tensors[name].shape)}, the network {tuple(tensor.shape)}"
         for name, tensor in own.items()
-        if name in found and found[name].shape != tensor.shape
+        if name in tensors and tensors[name].shape != tensor.shape
     ]
     if faults:
         heads_are = ", ".join(f"{place} is {head}" for place, head in enumerate(heads))
         raise UserError("\n  ".join([f"{len(faults)} tensors do not fit (head {heads_are}); {REMEDY}:", *faults]))
-    return {name: found[name].to(tensor.dtype) for name, tensor in own.items()}
+    return {name: tensors[name].to(tensor.dtype) for name, tensor in own.items()}
 
 
 def _refuse_earlier_heads(network: Placeholder, path: Path) -> None:
@@ -108,6 +109,6 @@ def _refuse_earlier_heads(network: Placeholder, path: Path) -> None:
     for place, head in children_of(modules["head_nets"]).items() if "head_nets" in modules else ():
         if head.stands_for.endswith(f".{EARLIER_HEAD}"):
             raise UserError(
-                f"{path}: head {place} is a {EARLIER_HEAD}, from before OpenPifPaf 0.13, with other components than today's; "
-                "a checkpoint of 0.13 is needed"
+                f"{path}: head {place} is a {EARLIER_HEAD}, from before OpenPifPaf 0.13, with other components than "
+                "today's; a checkpoint of 0.13 is needed"
             )

@@ -1,4 +1,4 @@
-"""Photos as the pose network sees them."""
+"""Photos as inputs of the pose network."""
 
 from typing import Any, ClassVar
 
@@ -14,14 +14,14 @@ from models.prediction.inputs import Photo, PhotoExamples
 
 
 class Photos(PhotoExamples):
-    """Whole photos, as `pose.Scenes` with `multiple` shows the images of a dataset (specification 6.6).
+    """Whole photos, prepared as `pose.Scenes` with `multiple` prepares the images of a dataset.
 
-    The longer side becomes `side` pixels (0: as long as it is), the picture is centred in the smallest one whose sides
-    are multiples of `multiple`, plus one.
+    The longer side becomes `side` pixels (0 keeps the size). The picture lies in the middle of the smallest canvas
+    whose sides are a multiple of `multiple` plus one.
 
-    An example has `image` float32 (3, rows, columns), red, green, blue, (v / 255 - mean) / std; `photo`, for
-    `pose.PhotoOverlays`; its `name`; the integers `image_id` and `index`, the running numbers of the photo from 1 and
-    from 0, and its `width` and `height`; `valid_area` and `to_original` as in `pose.Scenes`.
+    An example has `image` float32 (3, rows, columns) RGB, (v / 255 - mean) / std; `photo`, for `pose.PhotoOverlays`;
+    its `name`; the integers `image_id` and `index`, which number the photos from 1 and from 0, and its `width` and
+    `height`; `valid_area` and `to_original` as in `pose.Scenes`.
 
     Raises ValueError for arguments out of range.
     """
@@ -57,7 +57,7 @@ class Photos(PhotoExamples):
         self._shift = (-np.array(mean) / np.array(std)).astype(np.float32)[:, None, None]
 
     def examples(self, photo: Photo) -> list[Example]:
-        """The photo, one example."""
+        """Return the photo as one example."""
         pixels = photo.pixels()
         height, width = pixels.shape[:2]
         placement = snug(width, height, self.side or max(width, height), self.multiple)
@@ -81,17 +81,17 @@ class Photos(PhotoExamples):
 
 
 class PhotoOverlays(Injector):
-    """Adds each photo, at its own size, with the people and objects found in it.
+    """Adds each photo, at its own size, with the decoded people and objects drawn over it.
 
-    The file is read again, so that no batch holds large photos. As with `Overlays`, small ones are enlarged.
+    Reads the file again, so that no batch holds large photos. Enlarges small photos, as `Overlays` does.
 
     Args:
         photo: name of the photos.
         output: name of the pictures, a list of uint8 (3, rows, columns).
-        people: name of records as `FindPeople` gives them; with `objects` left out, needed.
-        objects: name of records as `FindObjects` gives them.
-        categories: names of the objects, by their COCO id from 1; their numbers stand there without.
-        skeleton: as the dataset's; COCO's unless given.
+        people: name of the records of `FindPeople`; `people` or `objects` is needed.
+        objects: name of the records of `FindObjects`.
+        categories: names of the objects by COCO id, from 1; labels of other objects have only a score.
+        skeleton: as for the dataset; default COCO's.
         style: entries of `models.pose.decode.overlays.OverlayStyle`.
     """
 

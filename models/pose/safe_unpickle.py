@@ -1,9 +1,9 @@
-"""Tensors out of PyTorch files that hold whole pickled objects, without running anything that the file asks for.
+"""Reading tensors from PyTorch files with whole pickled objects, without running any code that the file names.
 
-PyTorch's weights-only loader builds tensors and plain containers (and what this process has declared safe: by default,
-PyTorch's own), and refuses a file that names any other class or function. Here each such name gets a class of our own that
-does nothing, which the loader is told is safe: what the file names is not imported, called or constructed, and the tensors
-in the state of its objects are there all the same.
+PyTorch's weights-only loader builds tensors, plain containers and classes that the process has declared safe. It
+refuses a file that names any other class or function. This module declares an empty class of its own safe for each such
+name. The loader then imports, calls and constructs nothing that the file names, and still reads the tensors in the
+state of its objects.
 """
 
 import zipfile
@@ -17,7 +17,7 @@ from models.base.errors import UserError
 
 
 class Placeholder:
-    """Stands for an object that is not built: takes any arguments, keeps its pickled `state`, does nothing.
+    """Stands for an object of the file: takes any arguments, holds its pickled `state`, does nothing.
 
     Attributes:
         stands_for: the dotted name in the file.
@@ -33,13 +33,13 @@ class Placeholder:
         self.state = state
 
 
-def read_inert(path: Path) -> Any:
-    """What `torch.save` wrote, tensors on the CPU, with a `Placeholder` for every object but tensors and containers.
+def read_pickle(path: Path) -> Any:
+    """Read a file of `torch.save`: tensors on the CPU, and a `Placeholder` for every object but tensors and containers.
 
-    Files from before PyTorch 1.6, which are no zip archives, may hold tensors and containers only.
+    Files from before PyTorch 1.6 (not zip archives) may hold tensors and containers only.
 
     Raises:
-        UserError: no such file, not of this form, or a name that the loader refuses even so (of `os`, `sys`).
+        UserError: for a missing file, another format, and names that the loader always refuses (of `os`, `sys`).
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file")
@@ -47,30 +47,30 @@ def read_inert(path: Path) -> Any:
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path) if zipfile.is_zipfile(path) else []
         with torch.serialization.safe_globals([(_stand_in(name), name) for name in names]):
             return torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever a malformed file brings about
-        said = str(error).strip().splitlines()
+    except Exception as error:  # a malformed file can raise anything
+        lines = str(error).strip().splitlines()
         raise UserError(
-            f"{path}: cannot be read as weights of PyTorch ({type(error).__name__}: {said[-1] if said else ''}); where "
-            "the package that wrote it is installed, and if you trust the file, write its state dictionary there: "
+            f"{path}: cannot be read as weights of PyTorch ({type(error).__name__}: {lines[-1] if lines else ''}); "
+            "where the package that wrote it is installed, and if you trust the file, write its state dictionary there: "
             "torch.save(torch.load(path, weights_only=False)['model'].state_dict(), 'weights.pt')"
         ) from error
 
 
 def state_of(module: Placeholder) -> dict[str, Tensor]:
     """The state dictionary of a pickled `torch.nn.Module`: parameters and persistent buffers by their dotted names."""
-    found: dict[str, Tensor] = {}
-    passing = module.state.get("_non_persistent_buffers_set") if isinstance(module.state, dict) else ()
+    tensors: dict[str, Tensor] = {}
+    transient = module.state.get("_non_persistent_buffers_set") if isinstance(module.state, dict) else ()
     for kind in ("_parameters", "_buffers"):
         for name, tensor in _part(module, kind).items():
-            if isinstance(tensor, Tensor) and name not in (passing or ()):
-                found[name] = tensor.detach()
+            if isinstance(tensor, Tensor) and name not in (transient or ()):
+                tensors[name] = tensor.detach()
     for name, child in children_of(module).items():
-        found |= {f"{name}.{rest}": tensor for rest, tensor in state_of(child).items()}
-    return found
+        tensors |= {f"{name}.{rest}": tensor for rest, tensor in state_of(child).items()}
+    return tensors
 
 
 def children_of(module: Placeholder) -> dict[str, Placeholder]:
-    """The modules that a pickled `torch.nn.Module` has, by name."""
+    """The child modules of a pickled `torch.nn.Module` by name."""
     return {name: child for name, child in _part(module, "_modules").items() if isinstance(child, Placeholder)}
 
 

@@ -13,8 +13,7 @@ from torch import nn
 
 from models.base.errors import UserError
 from models.pose.train.networks import BACKBONES, PoseNetwork
-from models.pose.train.pretrained import load_imagenet
-from models.pose.train.resnet import BasicBlock, Bottleneck, ResNet, SmallResNet
+from models.pose.train.resnet import BasicBlock, Bottleneck, ResNet, SmallResNet, load_imagenet
 from models.pose.train.shufflenet import ShuffleNetV2K, Unit
 
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}

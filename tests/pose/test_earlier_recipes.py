@@ -18,9 +18,9 @@ def root(tmp_path_factory):
     return folder
 
 
-def by(loss, spreads="vector", law=None):
+def by(loss, log_scales="vector", law=None):
     """The changes of a recipe that trains every head by an earlier loss."""
-    options = {"spreads": spreads, "scale_law": law or LAWS[loss]}
+    options = {"log_scales": log_scales, "scale_law": law or LAWS[loss]}
     changes = {
         f"networks.network.heads.{kind}.{key}": value for kind in drawn_scenes.KINDS for key, value in options.items()
     }
@@ -60,21 +60,21 @@ def test_a_recipe_trains_by_an_earlier_loss(root, run, loss):
     ("changes", "lines"),
     [
         (
-            {"networks.network.heads.cif.spreads": "vector"},
-            ["losses.cif.inputs.fields: 'cif' is of the form (cif, spreads: vector, scale_law: softplus); the loss reads (cif, spreads: shared"],
+            {"networks.network.heads.cif.log_scales": "vector"},
+            ["losses.cif.inputs.fields: 'cif' is of the form (cif, log_scales: vector, scale_law: softplus); the loss reads (cif, log_scales: shared"],
         ),
         (
-            by("Paper2019", spreads="shared"),
-            [f"losses.{kind}.inputs.fields: '{kind}' is of the form ({kind}, spreads: shared" for kind in drawn_scenes.KINDS],
+            by("Paper2019", log_scales="shared"),
+            [f"losses.{kind}.inputs.fields: '{kind}' is of the form ({kind}, log_scales: shared" for kind in drawn_scenes.KINDS],
         ),
         (
             by("BceLaplace11", law="softplus"),  # cifdet has no scales
-            [f"losses.{kind}.inputs.fields: '{kind}' is of the form ({kind}, spreads: vector, scale_law: softplus); "
-             f"the loss reads ({kind}, spreads: vector, scale_law: exp)" for kind in ("cif", "caf")],
+            [f"losses.{kind}.inputs.fields: '{kind}' is of the form ({kind}, log_scales: vector, scale_law: softplus); "
+             f"the loss reads ({kind}, log_scales: vector, scale_law: exp)" for kind in ("cif", "caf")],
         ),
         (
             {"losses.caf.inputs.fields": "cif"},
-            ["losses.caf.inputs.fields: 'cif' is of the form (cif, spreads: shared, scale_law: softplus); the loss reads (caf"],
+            ["losses.caf.inputs.fields: 'cif' is of the form (cif, log_scales: shared, scale_law: softplus); the loss reads (caf"],
         ),
     ],
 )  # fmt: skip
@@ -88,7 +88,7 @@ def test_a_head_and_a_loss_that_differ_are_one_error_each(root, changes, lines):
 
 
 def test_forms_of_settings_that_are_wrong_are_left_to_the_network():
-    heads = {"cif": {"kind": ["cif"]}, "caf": None, "limbs": {"kind": "caf", "spreads": "vector"}, "box": {}}
-    assert PoseNetwork.forms({"heads": heads}) == {"limbs": "caf, spreads: vector, scale_law: softplus"}
-    assert PoseNetwork.forms({"heads": {"cifdet": {}}}) == {"cifdet": "cifdet, spreads: shared"}
+    heads = {"cif": {"kind": ["cif"]}, "caf": None, "limbs": {"kind": "caf", "log_scales": "vector"}, "box": {}}
+    assert PoseNetwork.forms({"heads": heads}) == {"limbs": "caf, log_scales: vector, scale_law: softplus"}
+    assert PoseNetwork.forms({"heads": {"cifdet": {}}}) == {"cifdet": "cifdet, log_scales: shared"}
     assert PoseNetwork.forms({"heads": [1]}) == {}

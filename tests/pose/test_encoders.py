@@ -276,13 +276,13 @@ def test_wrong_annotations_are_named():
 
 
 def test_a_second_process_compiles_nothing_even_where_nothing_can_be_written_beside_the_code(tmp_path: Path):
-    shutil.copy(Path(__file__).parents[2] / "models/pose/train/rasters.py", tmp_path / "rasters.py")
+    shutil.copy(Path(__file__).parents[2] / "models/pose/train/target_rendering.py", tmp_path / "target_rendering.py")
     (tmp_path / "__pycache__").touch()  # no folder can be made here, not even by root
     code = (
-        "import numpy as np, rasters\n"
-        "target, distances = rasters.blank(1, 5, np.zeros((3, 4), bool))\n"
-        "rasters.draw_patches(target, distances, np.array([0]), np.ones((1, 2)), np.ones((1, 2)), 2, 9.0)\n"
-        "print(target[0, 0].sum(), sum(rasters.draw_patches.stats.cache_misses.values()))\n"
+        "import numpy as np, target_rendering\n"
+        "target, distances = target_rendering.blank(1, 5, np.zeros((3, 4), bool))\n"
+        "target_rendering.draw_patches(target, distances, np.array([0]), np.ones((1, 2)), np.ones((1, 2)), 2, 9.0)\n"
+        "print(target[0, 0].sum(), sum(target_rendering.draw_patches.stats.cache_misses.values()))\n"
     )
     environment = {key: value for key, value in os.environ.items() if key != "NUMBA_CACHE_DIR"}
     environment |= {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}

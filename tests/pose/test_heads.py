@@ -67,11 +67,11 @@ def test_decoding(kind):
 
 @pytest.mark.parametrize("kind", COMPONENTS)
 @pytest.mark.parametrize("law", ["softplus", "exp", "linear"])
-def test_decoding_one_spread_a_vector(kind, law):
+def test_decoding_one_log_scale_per_vector(kind, law):
     """Raw [confidence, vectors, log b a vector, scales] -> [first log b, confidence, vectors, scales]."""
     torch.manual_seed(1)
     vectors, scales = {"cif": (1, 1), "caf": (2, 2), "cifdet": (2, 0)}[kind]
-    head = CompositeHead(6, kind=kind, fields=2, spreads="vector", scale_law=law)
+    head = CompositeHead(6, kind=kind, fields=2, log_scales="vector", scale_law=law)
     features = torch.randn(2, 6, 4, 6)
     with torch.no_grad():
         raw, decoded = head(features).numpy(), head(features, decode=True).numpy()
@@ -122,7 +122,8 @@ def test_layouts_count_their_components():
         ({"fields": 2.5}, "expected an integer"),
         ({"fields": 2, "upsampel": 2}, "did you mean 'upsample'"),
         ({"fields": 2, "kind": "cfi"}, "kind: found 'cfi'"),
-        ({"fields": 2, "spreads": "vectors"}, "spreads: found 'vectors'; expected 'shared' or 'vector'"),
+        ({"fields": 2, "log_scales": "vectors"}, "log_scales: found 'vectors'; expected 'shared' or 'vector'"),
+        ({"fields": 2, "spreads": "vector"}, "heads.cif.spreads: this key is now called 'log_scales'"),
         ({"fields": 2, "scale_law": "log"}, "scale_law: found 'log'"),
     ],
 )

@@ -229,11 +229,11 @@ def expected_composite(head, fields, target, *, alpha=0.5, gamma=1.0, clamps=(5,
     return result
 
 
-def scene(head, seed=3, spread_a_vector=False, scale_known=0.7):
+def scene(head, seed=3, log_scale_per_vector=False, scale_known=0.7):
     """Predictions and targets (2, 3, ..., 5, 4): empty, full, left out; some bmin, scales, halves of vectors unknown."""
     random = np.random.default_rng(seed)
     n, m = VECTORS[head], SCALES[head]
-    components = 1 + 3 * n + m if spread_a_vector else 2 + 2 * n + m
+    components = 1 + 3 * n + m if log_scale_per_vector else 2 + 2 * n + m
     fields = random.normal(0, 2, (2, 3, components, 5, 4))
     target = np.full((2, 3, 1 + 3 * n + m, 5, 4), NAN)
     target[:, :, 0] = random.choice([0, 1, NAN], target[:, :, 0].shape, p=[0.5, 0.3, 0.2])
@@ -353,7 +353,7 @@ def test_a_guessed_scale_is_not_trained_by_the_vector():
 @pytest.mark.parametrize("kind", [Composite, Paper2019, BceLaplace11, BceLaplace12])
 @pytest.mark.parametrize("head", VECTORS)
 def test_what_is_left_out_contributes_nothing(kind, head):
-    fields, target = scene(head, spread_a_vector=kind.spread_a_vector)
+    fields, target = scene(head, log_scale_per_vector=kind.log_scale_per_vector)
     target[:, :, :, 3:] = NAN
     wild = fields.copy()
     wild[:, :, :, 3:] = 1e5  # overflows exp and friends
@@ -389,7 +389,7 @@ def test_padding_is_background_only():
 @pytest.mark.parametrize("kind", [Composite, Paper2019, BceLaplace11, BceLaplace12])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_float32(kind, dtype):
-    fields, target = (torch.from_numpy(x).float() for x in scene("caf", spread_a_vector=kind.spread_a_vector))
+    fields, target = (torch.from_numpy(x).float() for x in scene("caf", log_scale_per_vector=kind.log_scale_per_vector))
     half = (3 * fields).to(dtype).requires_grad_()
     with torch.autocast("cpu", dtype=dtype):
         found = kind(head="caf", field_weights=[1.0, 0.37, 0.1])(fields=half, target=target)
@@ -462,7 +462,7 @@ def expected_earlier(kind, head, fields, target):
 @pytest.mark.parametrize("head", VECTORS)
 @pytest.mark.parametrize("kind", [Paper2019, BceLaplace11, BceLaplace12])
 def test_earlier_losses_against_loops(kind, head):
-    fields, target = scene(head, spread_a_vector=True)
+    fields, target = scene(head, log_scale_per_vector=True)
     target[0, 1, 0] = np.where(target[0, 1, 0] > 0, 0.3, target[0, 1, 0])  # 0.12 reads it as a weight
     fields[0, 0, 0, 0] = -16
     expected = expected_earlier(kind, head, fields, target)
@@ -475,14 +475,14 @@ def test_earlier_losses_against_loops(kind, head):
 
 @pytest.mark.parametrize("kind", [Paper2019, BceLaplace12])
 def test_earlier_slopes_against_differences(kind):
-    fields, target = scene("caf", spread_a_vector=True)
+    fields, target = scene("caf", log_scale_per_vector=True)
     loss = kind(head="caf", confidence=0, vector=1, scale=1)
     found, expected = slopes(loss, fields, target), differences(loss, fields, target)
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7)
 
 
 def test_weights_of_the_first_paper():
-    fields, target = (torch.from_numpy(x) for x in scene("cif", spread_a_vector=True))
+    fields, target = (torch.from_numpy(x) for x in scene("cif", log_scale_per_vector=True))
     ones = Paper2019(head="cif", confidence=1, vector=1, scale=1)(fields=fields, target=target)
     found = Paper2019(head="cif")(fields=fields, target=target)
     for name, weight in {"confidence": 30, "vector": 2, "scale": 2}.items():

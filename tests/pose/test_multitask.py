@@ -15,11 +15,11 @@ from models.pose.train.multitask import TaskWeights, task_weighted
 def test_golden_total():
     """Appendix B.4: the six components of the standing person at 0.0, and their weighted sum before any training."""
     components = {"cif": (234.91653, 746.23718, 36.10083), "caf": (263.48322, 1399.02075, 57.06207)}
-    log_spreads = TaskWeights(heads=["cif", "caf"])()
+    log_sigmas = TaskWeights(heads=["cif", "caf"])()
     total = 0.0
     for head, values in components.items():
         values = {n: torch.tensor([v]) for n, v in zip(("confidence", "vector", "scale"), values, strict=True)}
-        total += sum(task_weighted(values, log_spreads[head]).values()).item()
+        total += sum(task_weighted(values, log_sigmas[head]).values()).item()
     assert total == pytest.approx(2490.8467, abs=2e-4)
 
 
@@ -45,13 +45,13 @@ def test_values_and_optimum():
 
 def test_they_reach_a_loss_through_the_state_and_are_trained():
     tasks, random = TaskWeights(heads=["boxes"]), torch.Generator().manual_seed(2)
-    weigh = Forward(network="tasks", inputs={}, outputs={"boxes": "boxes_spreads"})
+    weigh = Forward(network="tasks", inputs={}, outputs={"boxes": "boxes_sigmas"})
     state = State({})
     weigh(state, Networks(live={"tasks": tasks}, ema={"tasks": tasks}), 0)
     fields = torch.randn(2, 3, 6, 4, 4, generator=random)
     target = torch.rand(2, 3, 7, 4, 4, generator=random) + 1
     plain = Composite(head="cifdet", confidence=1.0)(fields=fields, target=target)
-    found = Composite(head="cifdet", confidence=3.0)(fields=fields, target=target, log_spreads=state["boxes_spreads"])
+    found = Composite(head="cifdet", confidence=3.0)(fields=fields, target=target, log_sigmas=state["boxes_sigmas"])
     np.testing.assert_allclose(found["confidence"].detach(), 3 * (0.919 + plain["confidence"] / 2), rtol=1e-5)
     np.testing.assert_array_equal(found["vector"].detach(), plain["vector"])
     found["confidence"].mean().backward()

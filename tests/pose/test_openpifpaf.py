@@ -18,7 +18,7 @@ from models.base.yaml12 import read_yaml, to_yaml
 from models.engine.build import build_networks
 from models.engine.weights import load_start, load_weights
 from models.pose.openpifpaf import fitted, read_state, renamed
-from models.pose.safe_unpickle import read_inert
+from models.pose.safe_unpickle import read_pickle
 from models.pose.train.networks import BACKBONES, PoseNetwork
 from models.recipe.load import check_recipe
 from stages.command import run
@@ -289,7 +289,7 @@ def test_a_pickled_network_is_read_without_its_classes(checkpoint):
         torch.load(path, weights_only=False)
     allowed = set(torch.serialization.get_safe_globals())
     assert same(read_state(path), state)
-    assert read_inert(path)["epoch"] == 250
+    assert read_pickle(path)["epoch"] == 250
     assert set(torch.serialization.get_safe_globals()) == allowed  # nothing more once it is read
 
 
@@ -399,7 +399,7 @@ def test_a_checkpoint_becomes_a_run_to_evaluate(recipe, checkpoint, tmp_path):
         load_file(folder / "pose.safetensors")["base_net.input_block.0.weight"],
         read_state(path)["base_net.input_block.0.weight"],
     )
-    assert str(path) in (folder / "made_by.json").read_text()
+    assert str(path) in (folder / "provenance.json").read_text()
 
 
 def test_the_stage_explains_what_does_not_fit(recipe, checkpoint, tmp_path, capsys):

@@ -85,7 +85,7 @@ def test_float16_with_a_scaler(root, run, seen, monkeypatch):
     """Recipes have no float16 on a CPU: autocast and the scaler are put in its place."""
     monkeypatch.setattr(assemble, "gradient_scaler", lambda accelerator: GradScaler("cpu"))
     monkeypatch.setattr(Accelerator, "autocast", lambda self: torch.autocast("cpu", dtype=torch.float16))
-    monkeypatch.setattr(Trainer, "_rehearse", lambda self: None)  # its forwards have no autocast around them
+    monkeypatch.setattr(Trainer, "_sanity_check", lambda self: None)  # its forwards have no autocast around them
     trainer = Trainer(drawn_scenes.checked(root, {"train.steps": STEPS}), run)
     watch_convolutions(trainer.networks.live["network"], seen)
     trainer.fit()

@@ -1,11 +1,12 @@
-"""High-resolution confidence maps: what the cells of a field say together about every pixel; and what reads them.
+"""High-resolution confidence maps (CifHr), the seeds and the connection candidates that are scored with them.
 
-`fields` are decoded heads, float32 (fields, components, rows, columns): confidence is component 1, x and y (cells) of
-the place are 2 and 3, what follows are sizes (cells): a joint's scale, a box's width and height. A map is float32
-(height, width), a pixel each, in [0, 1]. A cell with a number that is not finite, or with a place or size beyond `FAR`,
-is ignored; confidences count as at most 1.
-Source: specification 5.2 to 5.4. Compiled code is kept as `models.pose.train.rasters` says; as it follows changes in its own
-file alone, no compiled function calls one of another file.
+`fields` are decoded heads, float32 (fields, components, rows, columns): component 1 is the confidence, 2 and 3 are x
+and y of the place, the rest are sizes: a joint's scale, or a box's width and height; all in cells. A map is float32
+(height, width) in [0, 1], one entry per pixel. Cells with a number that is not finite, or with a place or size beyond
+`FAR`, are ignored; confidences above 1 count as 1.
+Source: cif_hr, cif_seeds and caf_scored in openpifpaf/csrc. Numba caches compiled code as
+`models.pose.train.target_rendering` says. It notices changes of the function's own file only, so no compiled function
+calls one of another file.
 """
 
 from collections import deque
@@ -23,37 +24,37 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 FAR = 1e6  # pixels
-NEIGHBOURS = 16  # cells that are trained to point at a joint
-TILE = 16  # pixels: maps are cleared tile by tile
-MOST_SPREAD = 0.25  # of a map's longer side: bounds the time that absurd scales take
-HIGH_RESOLUTION_SHARE = 0.9  # of the map in what is read; the rest is the cell's own confidence
+NEIGHBOURS = 16  # cells that training makes point at a joint
+TILE = 16  # pixels; maps are cleared tile by tile
+MOST_SIGMA = 0.25  # of a map's longer side; bounds the time that absurd scales take
+HIGH_RESOLUTION_SHARE = 0.9  # weight of the map in a score; the rest is the cell's own confidence
 
 
 def fields_checked(fields: NDArray[np.floating], name: str, count: int | None, components: int) -> Fields:
-    """The fields as compiled code wants them; ValueError for other than `count` fields of `components` components."""
-    wanted = (fields.shape[0] if fields.ndim == 4 and count is None else count, components)
-    if fields.ndim != 4 or fields.shape[:2] != wanted or 0 in fields.shape:
+    """Return fields that compiled code accepts; ValueError for a shape other than (`count`, `components`, ...)."""
+    expected = (fields.shape[0] if fields.ndim == 4 and count is None else count, components)
+    if fields.ndim != 4 or fields.shape[:2] != expected or 0 in fields.shape:
         first = "fields" if count is None else count
         raise ValueError(f"{name} of shape {fields.shape}: ({first}, {components}, rows, columns) is needed")
     return np.require(fields, np.float32, ["C", "A", "W"])
 
 
 def check_shares(**values: float) -> None:
-    """Raise ValueError for what is not within [0, 1]."""
+    """Raise ValueError for a value outside [0, 1]."""
     for name, value in values.items():
         if not 0 <= value <= 1:
             raise ValueError(f"{name} {value}: a number from 0 to 1 is needed")
 
 
 class Buffers:
-    """Maps to draw into. They are kept: memory is that of the largest ones, once for each thread that draws."""
+    """Reusable buffers for maps; each thread that draws holds one, as large as its largest maps."""
 
     def __init__(self) -> None:
         self._free: deque[Maps] = deque()  # its pop and append are safe between threads
 
     @contextmanager
     def zeros(self, count: int, height: int, width: int) -> Iterator[tuple[Maps, Tiles]]:
-        """Maps (count, height, width) of zeros and their `tiles`, which tell what to clear in the end."""
+        """Lend maps (count, height, width) of zeros and `tiles`, which mark what to clear afterwards."""
         size = count * height * width
         flat = self._free.pop() if self._free else np.zeros(size, dtype=np.float32)
         if flat.size < size:
@@ -67,7 +68,7 @@ class Buffers:
 
 @numba.njit(cache=True, nogil=True)
 def clear(maps: Maps, tiles: Tiles) -> None:
-    """Set what was drawn to zero again: all that lies in marked tiles, and their marks."""
+    """Reset all marked tiles of the maps, and their marks, to zero."""
     for field in range(tiles.shape[0]):
         for row in range(tiles.shape[1]):
             for column in range(tiles.shape[2]):
@@ -78,13 +79,14 @@ def clear(maps: Maps, tiles: Tiles) -> None:
 
 
 @numba.njit(cache=True, nogil=True)
-def accumulate(maps: Maps, tiles: Tiles, fields: Fields, stride: int, threshold: float, spread: float) -> None:
-    """Add what each cell of confidence `threshold` or more says to the map of its field, in place (specification 5.2).
+def accumulate(maps: Maps, tiles: Tiles, fields: Fields, stride: int, threshold: float, sigma_share: float) -> None:
+    """Add a Gaussian per cell of confidence `threshold` or more to the map of its field, in place.
 
-    It is a Gaussian of a sixteenth of the confidence around the place that the cell points at. Its standard deviation,
-    where it also ends, is `spread` times the cell's least size, at least a pixel. A pixel holds at most 1.
+    The Gaussian lies at the place that the cell points at; its height is a sixteenth of the confidence. Its standard
+    deviation is `sigma_share` times the cell's least size, at least a pixel; it is cut off there. A pixel holds at most
+    1.
     """
-    limit = max(1.0, MOST_SPREAD * max(maps.shape[1], maps.shape[2]))
+    limit = max(1.0, MOST_SIGMA * max(maps.shape[1], maps.shape[2]))
     for field in range(fields.shape[0]):
         for row in range(fields.shape[2]):
             for column in range(fields.shape[3]):
@@ -92,13 +94,13 @@ def accumulate(maps: Maps, tiles: Tiles, fields: Fields, stride: int, threshold:
                 if threshold <= confidence < np.inf:
                     x, y, size, usable = _place(fields, field, row, column, stride)
                     if usable and size >= 0:
-                        sigma = min(max(1.0, spread * size), limit)
+                        sigma = min(max(1.0, sigma_share * size), limit)
                         _add(maps[field], tiles[field], x, y, sigma, min(confidence, 1.0) / NEIGHBOURS)
 
 
 @numba.njit(cache=True, nogil=True)
 def _place(fields: Fields, field: int, row: int, column: int, stride: int) -> tuple[float, float, float, bool]:
-    """Where a cell points and its least size, pixels; and whether the cell is not to be ignored."""
+    """Return the place that a cell points at, its least size (all pixels), and whether the cell is usable."""
     x, y = float(fields[field, 2, row, column]) * stride, float(fields[field, 3, row, column]) * stride
     usable: bool = abs(x) <= FAR and abs(y) <= FAR
     least = FAR
@@ -119,7 +121,7 @@ def _add(pixels: Maps, tiles: Tiles, x: float, y: float, sigma: float, amplitude
     for row in range(top, bottom):
         line = pixels[row, left:right]
         dy = row - y
-        for place in range(len(line)):  # without branches, so that it is done for several pixels at once
+        for place in range(len(line)):  # no branches, so that the compiler vectorises the loop
             dx = left + place - x
             squared = dx * dx + dy * dy
             weight = 1 - squared / (16 * variance)  # (1 + z / 8)^8 instead of exp(z) for z = -squared / (2 variance)
@@ -133,7 +135,7 @@ def _add(pixels: Maps, tiles: Tiles, x: float, y: float, sigma: float, amplitude
 
 @numba.njit(cache=True, nogil=True)
 def _read(pixels: Maps, x: float, y: float, outside: float) -> float:
-    """The pixel nearest to a place, or `outside`."""
+    """Return the map at the pixel nearest to a place, or `outside`."""
     if -0.49 <= x <= pixels.shape[1] - 0.51 and -0.49 <= y <= pixels.shape[0] - 0.51:
         return float(pixels[int(y + 0.5), int(x + 0.5)])
     return outside
@@ -141,15 +143,14 @@ def _read(pixels: Maps, x: float, y: float, outside: float) -> float:
 
 @numba.njit(cache=True, nogil=True)
 def seeds(fields: Fields, maps: Maps, stride: int, threshold: float, rescore: bool, only_maxima: bool) -> Floats:
-    """Where an instance may begin (specification 5.3): float64 (n, 6), in the order of field, row, column.
+    """Return the seeds, float64 (n, 6), in the order of field, row, column.
 
-    Columns: value, field, x and y (pixels), least size (pixels, as it is: perhaps negative), the cell's flat index into
-    (fields, rows, columns). The value mixes the map and the cell's confidence; both it and the confidence are at least
-    `threshold`. Without `rescore` it is the confidence. `only_maxima` takes only cells that none of their eight
-    neighbours exceeds.
+    Columns: score, field, x and y (pixels), least size (pixels; may be negative), the cell's flat index into (fields,
+    rows, columns). The score mixes the map and the cell's confidence; without `rescore` it is the confidence. Score and
+    confidence are at least `threshold`. `only_maxima` takes only cells that none of their eight neighbours exceeds.
     """
     rows, columns = fields.shape[2:]
-    found = np.empty((np.count_nonzero(fields[:, 1] >= threshold), 6))
+    starts = np.empty((np.count_nonzero(fields[:, 1] >= threshold), 6))
     count = 0
     for field in range(fields.shape[0]):
         for row in range(rows):
@@ -164,9 +165,9 @@ def seeds(fields: Fields, maps: Maps, stride: int, threshold: float, rescore: bo
                     value += HIGH_RESOLUTION_SHARE * _read(maps[field], x, y, -1.0)
                 if usable and value >= threshold:
                     cell = (field * rows + row) * columns + column
-                    found[count] = value, float(field), x, y, size, float(cell)
+                    starts[count] = value, float(field), x, y, size, float(cell)
                     count += 1
-    return found[:count]
+    return starts[:count]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -189,12 +190,14 @@ def candidates(
     threshold: float,
     rescore: bool,
 ) -> tuple[NDArray[np.float32], Integers]:
-    """What the cells of association fields (C, 8, rows, columns) offer, read in both directions (specification 5.4).
+    """Return the connection candidates of association fields (C, 8, rows, columns), in both directions.
 
-    `directed` (2 C, 2) are the joints from, to: row 2 e is connection e, row 2 e + 1 its reverse; only the `wanted`
-    (2 C,) are read. Returns float32 (m, 6): confidence, x and y at `from`, x and y at `to`, scale at `to`, pixels; and
-    for each direction where its own begin and end (2 C, 2), in the order of row, column. The cell's confidence, times
-    its connection's weight (C,), is at least `threshold`; times a mix of 1 and the map at `to` it is still more.
+    `directed` (2 C, 2) holds pairs (from, to) of joints: row 2 e is connection e, row 2 e + 1 its reverse; the function
+    reads those marked in `wanted` (2 C,). The candidates are float32 (m, 6): confidence, x and y at `from`, x and y at
+    `to`, scale at `to`; all in pixels, in the order of row, column. The second result (2 C, 2) says where the
+    candidates of each direction begin and end. A cell's confidence is multiplied by the weight (C,) of its connection
+    and must then reach `threshold`; it is multiplied by a mix of 1 and the map at `to` and must then exceed
+    `threshold`.
     """
     size = fields.shape[2] * fields.shape[3]
     flat = fields.reshape(fields.shape[0], 8, size)
@@ -202,7 +205,7 @@ def candidates(
     for way in range(len(directed)):
         if wanted[way]:
             most[way] = np.count_nonzero(flat[way // 2, 1] * weights[way // 2] >= threshold)
-    found = np.empty((most.sum(), 6), dtype=np.float32)
+    offers = np.empty((most.sum(), 6), dtype=np.float32)
     spans = np.zeros((len(directed), 2), dtype=np.int64)
     count = 0
     for way in range(len(directed)):
@@ -223,9 +226,9 @@ def candidates(
             for component in range(2, 8):
                 usable &= abs(field[component, cell] * stride) <= FAR
             if usable:
-                found[count, 0], found[count, 3], found[count, 4] = confidence, x, y
-                found[count, 1], found[count, 2] = field[start, cell] * stride, field[start + 1, cell] * stride
-                found[count, 5] = max(field[7 - back, cell] * stride, 0.0)
+                offers[count, 0], offers[count, 3], offers[count, 4] = confidence, x, y
+                offers[count, 1], offers[count, 2] = field[start, cell] * stride, field[start + 1, cell] * stride
+                offers[count, 5] = max(field[7 - back, cell] * stride, 0.0)
                 count += 1
         spans[way, 1] = count
-    return found[:count], spans
+    return offers[:count], spans

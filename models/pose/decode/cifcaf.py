@@ -1,12 +1,14 @@
-"""From intensity and association fields to poses (specification 5.1 to 5.10).
+"""The CifCaf decoder: from intensity and association fields to poses.
 
 Source: Kreiss, Bertoni and Alahi, "OpenPifPaf: Composite Fields for Semantic Keypoint Detection and Spatio-Temporal
-Association", section III.D, as version 0.13 does it, with what its command line offers and does not do done.
+Association", T-ITS 2021, section III.D, as openpifpaf/decoder/cifcaf.py does it in version 0.13. Options that
+OpenPifPaf accepts and ignores (connection method, reverse match, dense weight, early NMS) have their effect here.
 """
 
 import itertools
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -16,48 +18,65 @@ from data.formats.skeletons import COCO, Connections, Skeleton
 from models.pose.decode.cif_hr import Buffers, Maps, accumulate, candidates, check_shares, fields_checked, seeds
 from models.pose.decode.grow_poses import fill, grow_pose, index
 from models.pose.decode.occupancy import mark_pose, next_free, nowhere, without_duplicates
-from models.pose.decode.people import Poses
 from models.pose.train.joints import at_least
 
 Floats = NDArray[np.float64]
 Fields = NDArray[np.float32]
 
-SPREAD = 0.5  # a scale is two standard deviations
-COMPLETION_FACTOR = 4.0  # how much farther connections may start when poses are completed
+SIGMA_SHARE = 0.5  # standard deviations per scale: a scale is two
+COMPLETION_FACTOR = 4.0  # completing poses, connections may start this much farther away
+
+
+@dataclass(frozen=True, eq=False)
+class Poses:
+    """The people found in one image, best first.
+
+    Attributes:
+        keypoints: float32 (n, K, 4), x and y in pixels, confidence in [0, 1], and the joint's scale in pixels (two
+            standard deviations). A confidence of 0 is a missing joint; its place means nothing.
+        scores: float32 (n,), in [0, 1].
+    """
+
+    keypoints: NDArray[np.float32]
+    scores: NDArray[np.float32]
+
+    def __len__(self) -> int:
+        return len(self.scores)
 
 
 class CifCafDecoder:
-    """Fields of joints and of connections -> poses. Equal fields give equal poses, whatever was decoded before.
+    """Decodes fields of joints and of connections into poses. Equal fields always give equal poses.
 
-    Poses are grown from the best seeds, joint by joint. Among themselves they are ranked by their mean confidence, as
-    in the reference; they come back sorted by their score: the mean of the joints' confidences from the highest down,
-    with the skeleton's `score_weights`.
+    The decoder grows poses from the best seeds, joint by joint. It ranks them by their mean confidence while it removes
+    duplicates, as OpenPifPaf does. It returns them sorted by score: the mean of the joints' confidences, sorted from
+    the highest, with the skeleton's `score_weights`.
 
     Args:
-        stride: pixels a cell.
+        stride: pixels per cell.
         skeleton: K joints.
-        connections: a pair of joints for each association field; the skeleton's standard ones if None.
-        seed_threshold: least confidence of a joint that a pose may begin with.
-        instance_threshold: least mean confidence of a pose; None is 0.15, with `force_complete` 0.
-        keypoint_threshold: least confidence of a further joint, in growing never more than `seed_threshold`; with
-            `force_complete` 0.
-        keypoint_threshold_rel: the same as a share of the confidence of the joint it hangs on; with `force_complete` 0.
+        connections: a pair of joints for each association field; None for the skeleton's standard ones.
+        seed_threshold: least confidence of the first joint of a pose.
+        instance_threshold: least mean confidence of a pose; None is 0.15, or 0 with `force_complete`.
+        keypoint_threshold: least confidence of a further joint; while growing, at most `seed_threshold`, or 0 with
+            `force_complete`.
+        keypoint_threshold_rel: the same, as a share of the confidence of the joint at the other end of the connection;
+            0 with `force_complete`.
         cif_threshold: least confidence of cells that count in the confidence maps.
         caf_threshold: least confidence of a connection.
-        force_complete: give each pose all joints: first over connections that are farther away and weaker, then by
-            placing what is missing onto neighbours with a confidence of 1e-5. Scores of COCO gain from it.
-        force_complete_caf_threshold: least confidence of these connections.
-        greedy: take the joint that a connection leads to at once, not when its own confidence is the highest.
+        force_complete: give each pose all joints: first by weaker connections that start farther away, then by placing
+            missing joints onto their neighbours with a confidence of 1e-5. Raises COCO's scores.
+        force_complete_caf_threshold: least confidence of these weaker connections.
+        greedy: accept the joint that a connection leads to at once, not in the order of confidences.
         connection_method: `blend` the best two connections, or take the best one (`max`).
-        reverse_match: only connections that also lead back.
-        nms_before_force_complete: remove duplicates already before poses are completed, with the thresholds that hold
+        reverse_match: use only connections that also lead back.
+        nms_before_force_complete: remove duplicates also before completing poses, with the thresholds that apply
             without `force_complete`.
-        dense_weight: the skeleton's dense connections follow `connections` in the association field; their confidences
-            are multiplied by this. None: there are none.
-        cif_rescore: seeds are valued by the confidence maps, not only by their cell (an ablation, like the following).
-        caf_rescore: connections are valued also by the confidence map where they lead to.
-        seed_nms: seeds are only cells more confident than those around them.
-        independent_keypoints: `force_complete` leaves `keypoint_threshold` as it is in growing.
+        dense_weight: factor on the confidences of the skeleton's dense connections, which follow `connections` in the
+            association field; None if there are none.
+        cif_rescore: score seeds with the confidence maps, not by their cell alone (an ablation, like the next ones).
+        caf_rescore: score connections with the confidence map at their end.
+        seed_nms: use only cells more confident than their neighbours as seeds.
+        independent_keypoints: keep `keypoint_threshold` while growing, also with `force_complete`.
 
     Raises:
         ValueError: for a number out of range, or connections of joints that do not exist.
@@ -101,7 +120,7 @@ class CifCafDecoder:
         if connection_method not in ("blend", "max"):
             raise ValueError(f"connection_method {connection_method!r}: blend or max is needed")
         self.stride, self.skeleton = stride, skeleton
-        # floats, as compiled code is compiled again for integers
+        # floats: numba would compile again for integers
         self.seed_threshold, self.cif_threshold = float(seed_threshold), float(cif_threshold)
         self.caf_threshold, self.force_complete_caf_threshold = (
             float(caf_threshold),
@@ -132,14 +151,14 @@ class CifCafDecoder:
         return tuple(standard) + tuple(dense), weights
 
     def __call__(self, cif: Fields, caf: Fields) -> Poses:
-        """The poses in an image.
+        """Return the poses in an image.
 
         Args:
-            cif: decoded fields float32 (K, 5, rows, columns): spread (unused), confidence, x, y, scale; cells.
-            caf: (connections, 8, rows, columns): spread (unused), confidence, x and y at both ends, scale at both.
+            cif: decoded fields float32 (K, 5, rows, columns): log-scale (unused), confidence, x, y, scale; cells.
+            caf: (connections, 8, rows, columns): log-scale (unused), confidence, x and y at both ends, both scales.
 
         Raises:
-            ValueError: for other shapes. Values may be anything: cells with a number that is not finite are ignored.
+            ValueError: for other shapes. Any values are allowed; cells with a number that is not finite are ignored.
         """
         cif = fields_checked(cif, "cif", len(self.skeleton.keypoints), 5)
         caf = fields_checked(caf, "caf", len(self.connections), 8)
@@ -149,7 +168,7 @@ class CifCafDecoder:
         occupied = nowhere(len(cif), height, width)
         with self._buffers.zeros(len(cif), height, width) as (maps, tiles):
             if self.cif_rescore or self.caf_rescore:
-                accumulate(maps, tiles, cif, self.stride, self.cif_threshold, SPREAD)
+                accumulate(maps, tiles, cif, self.stride, self.cif_threshold, SIGMA_SHARE)
             poses = self._seeded(cif, caf, maps, occupied)
             if self.force_complete and len(poses):
                 if self.nms_before_force_complete:
@@ -158,7 +177,7 @@ class CifCafDecoder:
         return self._scored(without_duplicates(poses, occupied, *self._final_duplicates))
 
     def batch(self, cif: Iterable[Fields], caf: Iterable[Fields], workers: int) -> list[Poses]:
-        """The poses of several images, decoded by so many threads; the same as one by one.
+        """Return the poses of several images, decoded by `workers` threads; the same as one by one.
 
         Args:
             cif: (N, K, 5, rows, columns), or a sequence of fields that differ in size.
@@ -173,7 +192,7 @@ class CifCafDecoder:
             return list(threads.map(lambda pair: self(*pair), pairs))
 
     def _seeded(self, cif: Fields, caf: Fields, maps: Maps, occupied: NDArray[np.uint8]) -> Floats:
-        """Poses (n, K, 4), each grown from the best seed that no earlier one covers."""
+        """Grow poses (n, K, 4), each from the best seed that no earlier pose covers."""
         starts = seeds(cif, maps, self.stride, self.seed_threshold, self.cif_rescore, self.seed_nms)
         if not len(starts):
             return np.empty((0, len(cif), 4))
@@ -193,13 +212,13 @@ class CifCafDecoder:
     def _offers(
         self, caf: Fields, maps: Maps, wanted: NDArray[np.bool_], threshold: float
     ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int32]]:
-        found, spans = candidates(
+        offers, spans = candidates(
             caf, maps, self._directed, wanted, self._weights, self.stride, threshold, self.caf_rescore
         )
-        return (found, *index(found, spans, *maps.shape[1:]))
+        return (offers, *index(offers, spans, *maps.shape[1:]))
 
     def _complete(self, poses: Floats, caf: Fields, maps: Maps) -> None:
-        """Give poses, in place, the joints they miss (specification 5.9)."""
+        """Add the missing joints of all poses, in place."""
         missing = poses[:, :, 2] == 0
         if not missing.any():
             return

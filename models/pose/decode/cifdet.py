@@ -1,7 +1,11 @@
-"""From detection fields to boxes (specification 5.11)."""
+"""The CifDet decoder: from detection fields to boxes.
+
+Source: openpifpaf/decoder/cifdet.py and its C++ counterpart.
+"""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Literal
 
 import numba
@@ -10,30 +14,47 @@ from numpy.typing import NDArray
 
 from models.pose.decode.cif_hr import Buffers, accumulate, check_shares, fields_checked, seeds
 from models.pose.decode.occupancy import free_seeds, nowhere
-from models.pose.decode.people import Boxes
 from models.pose.train.joints import at_least
 
 Fields = NDArray[np.float32]
 Floats = NDArray[np.float64]
 
-SPREAD = 0.1  # of a box's shorter side: the reach of a seed, and the spread in confidence maps
+SIGMA_SHARE = 0.1  # of a box's shorter side: radius of a seed, and standard deviation in confidence maps
+
+
+@dataclass(frozen=True, eq=False)
+class Boxes:
+    """The objects found in one image, best first.
+
+    Attributes:
+        boxes: float32 (n, 4), x and y of the top left corner, width, height in pixels.
+        scores: float32 (n,), in [0, 1].
+        categories: int64 (n,), index of the field, COCO's category id - 1.
+    """
+
+    boxes: NDArray[np.float32]
+    scores: NDArray[np.float32]
+    categories: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.scores)
 
 
 class CifDetDecoder:
-    """Fields of categories -> boxes. Equal fields give equal boxes, whatever was decoded before.
+    """Decodes fields of categories into boxes. Equal fields always give equal boxes.
 
     Args:
-        stride: pixels a cell.
+        stride: pixels per cell.
         seed_threshold: least confidence of a box.
         cif_threshold: least confidence of cells that count in the confidence maps.
-        instance_threshold: after suppression, boxes have more than this.
-        iou_threshold: boxes that overlap a better one more than this are suppressed.
-        suppression: what their confidence is multiplied by.
+        instance_threshold: drop boxes whose confidence after suppression is not above this.
+        iou_threshold: suppress boxes that overlap a better one more than this.
+        suppression: factor on the confidence of suppressed boxes.
         per_category: only boxes of the same category suppress each other.
-        maximum: at most so many boxes, the best of all categories, counted before suppression.
-        nms: `hard`: only boxes that are not suppressed themselves suppress others. `soft`: all better ones do, and
-            `suppression` is only for overlaps of more than `soft_iou_threshold`, for smaller ones `soft_suppression`
-            (as version 0.12 did, with a `seed_threshold` of 0.5 and a `cif_threshold` of 0.1).
+        maximum: greatest number of boxes, the best of all categories, before suppression.
+        nms: `hard`: suppressed boxes do not suppress others. `soft`: all better boxes do; `suppression` applies to
+            overlaps above `soft_iou_threshold`, `soft_suppression` to smaller ones (as version 0.12 did, with a
+            `seed_threshold` of 0.5 and a `cif_threshold` of 0.1).
         soft_iou_threshold: see `nms`; at least `iou_threshold`.
         soft_suppression: see `nms`.
 
@@ -72,7 +93,7 @@ class CifDetDecoder:
         if nms == "soft":
             at_least(soft_iou_threshold, "soft_iou_threshold", iou_threshold)
         self.stride = stride
-        # floats, as compiled code is compiled again for integers
+        # floats: numba would compile again for integers
         self.seed_threshold, self.cif_threshold = float(seed_threshold), float(cif_threshold)
         self.instance_threshold, self.maximum, self.per_category, self.nms = (
             instance_threshold,
@@ -87,14 +108,14 @@ class CifDetDecoder:
         self._buffers = Buffers()
 
     def __call__(self, cifdet: Fields) -> Boxes:
-        """The boxes in an image.
+        """Return the boxes in an image.
 
         Args:
-            cifdet: decoded fields float32 (categories, 6, rows, columns): spread (unused), confidence, x and y of the
-                centre, width and height; cells.
+            cifdet: decoded fields float32 (categories, 6, rows, columns): log-scale (unused), confidence, x and y of
+                the centre, width and height; cells.
 
         Raises:
-            ValueError: for another shape. Values may be anything: cells with a number that is not finite are ignored.
+            ValueError: for another shape. Any values are allowed; cells with a number that is not finite are ignored.
         """
         fields = fields_checked(cifdet, "cifdet", None, 6)
         height, width = ((count - 1) * self.stride + 1 for count in fields.shape[2:])
@@ -110,7 +131,7 @@ class CifDetDecoder:
         return Boxes(boxes[order].astype(np.float32), scores[order].astype(np.float32), categories[order])
 
     def batch(self, cifdet: Iterable[Fields], workers: int) -> list[Boxes]:
-        """The boxes in several images, decoded by so many threads; the same as one by one.
+        """Return the boxes in several images, decoded by `workers` threads; the same as one by one.
 
         Args:
             cifdet: (N, categories, 6, rows, columns), or a sequence of fields that differ in size.
@@ -124,31 +145,31 @@ class CifDetDecoder:
             return list(threads.map(self, images))
 
     def _seeds(self, fields: Fields, height: int, width: int) -> Floats:
-        """Seeds of all categories, best first; as `confidence_maps.seeds`, but the cell's index is that in its field.
+        """Return the seeds of all categories, best first, as `cif_hr.seeds`, but with the cell's index in its field.
 
-        A map serves one category after the other.
+        All categories share one map, one after the other.
         """
-        found = [np.empty((0, 6))]
+        parts = [np.empty((0, 6))]
         for category in np.flatnonzero((fields[:, 1] >= self.seed_threshold).any(axis=(1, 2))):
             with self._buffers.zeros(1, height, width) as (maps, tiles):
                 field = fields[category : category + 1]
-                accumulate(maps, tiles, field, self.stride, self.cif_threshold, SPREAD)
+                accumulate(maps, tiles, field, self.stride, self.cif_threshold, SIGMA_SHARE)
                 starts = seeds(field, maps, self.stride, self.seed_threshold, True, False)
             starts = starts[starts[:, 4] >= 0]
             starts[:, 1] = category
-            starts[:, 4] *= SPREAD
-            found.append(starts)
-        starts = np.concatenate(found)
+            starts[:, 4] *= SIGMA_SHARE
+            parts.append(starts)
+        starts = np.concatenate(parts)
         return np.ascontiguousarray(starts[np.argsort(-starts[:, 0], kind="stable")])
 
 
 @numba.njit(cache=True, nogil=True)
 def suppressions(boxes: Floats, groups: NDArray[np.int64], steps: Floats, soft: bool) -> Floats:
-    """What to multiply the scores of boxes (n, 4: x, y, width, height), the best first, by: float64 (n,).
+    """Return the factor on the score of each box, float64 (n,); boxes (n, 4: x, y, width, height), best first.
 
-    That is 1 unless the greatest overlap with an earlier box of the same group (n,) is more than an IoU of `steps`
-    (m, 2: IoU, factor; rising); then it is the last such step's factor. Boxes that are suppressed count as earlier
-    boxes only if `soft`.
+    `steps` (m, 2) holds pairs of IoU and factor, with rising IoU. A box gets the factor of the last step whose IoU is
+    below its greatest overlap with an earlier box of the same group (n,), or 1. Suppressed boxes count as earlier boxes
+    only if `soft`.
     """
     factors = np.ones(len(boxes))
     for place in range(len(boxes)):

@@ -1,4 +1,4 @@
-"""From decoded fields to people and objects in the pixels of the image file, as names of the state."""
+"""Injectors that decode fields into people and objects, in pixels of the image file."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,32 +9,31 @@ from numpy.typing import NDArray
 
 from data.formats.skeletons import COCO, skeleton_from
 from models.interfaces import Injector, Networks, Records, State
-from models.pose.decode.cifcaf import CifCafDecoder
-from models.pose.decode.cifdet import CifDetDecoder
-from models.pose.decode.people import Boxes, Poses
+from models.pose.decode.cifcaf import CifCafDecoder, Poses
+from models.pose.decode.cifdet import Boxes, CifDetDecoder
 from models.recipe.types import checked_call
 
 Floats = NDArray[np.floating]
 
 
 class FindPeople(Injector):
-    """Adds the people in each image, as COCO's results have them, best first.
+    """Adds the people in each image as records in COCO's result format, best first.
 
-    A record has `image_id`, `category_id`, `keypoints` (x, y, confidence of each joint, zeros where it was not found),
+    A record has `image_id`, `category_id`, `keypoints` (x, y, confidence of each joint, zeros for missing joints),
     `bbox` (around the joints and their scales) and `score`, in pixels of the image file, two decimals.
-    Beside them `<output>_count` and `<output>_score`, the best one's or 0: float32 (N,).
+    `<output>_count` float32 (N,) is the number of people, `<output>_score` float32 (N,) the best score or 0.
 
     Args:
         cif: name of the decoded fields of joints, (N, K, 5, rows, columns).
-        caf: name of those of connections, (N, C, 8, rows, columns).
+        caf: name of the decoded fields of connections, (N, C, 8, rows, columns).
         stride: of the fields, pixels.
         output: name of the records.
-        dense: name of the decoded fields of the skeleton's dense connections, where there is a head for them; they count
-            `dense_weight` of the decoder, 1 unless given.
-        skeleton: as the dataset's; COCO's unless given.
-        decoder: arguments of `models.pose.decode.cifcaf.CifCafDecoder`: thresholds and how poses are grown.
-        maximum: people an image at most; COCO counts 20.
-        least_score: of the people that are given; `force_complete` keeps duplicates of others with a score near 0.
+        dense: name of the decoded fields of the skeleton's dense connections, if there is a head for them. The
+            decoder's `dense_weight` is 1 then by default.
+        skeleton: as for the dataset; default COCO's.
+        decoder: arguments of `models.pose.decode.cifcaf.CifCafDecoder`.
+        maximum: greatest number of people per image; COCO counts 20.
+        least_score: of the people to return; `force_complete` leaves duplicates with a score near 0.
         category: COCO's category id of people.
         image_id: name of the ids.
         to_original: name of the maps from the network's pixels to the file's, float32 (N, 2, 3).
@@ -67,11 +66,11 @@ class FindPeople(Injector):
     def __call__(self, state: State, networks: Networks, step: int) -> None:
         cif = _array(state[self.cif])
         caf = np.concatenate([_array(state[name]) for name in self.caf], axis=1)
-        found = self.decode.batch(cif, caf, torch.get_num_threads())
+        poses_of = self.decode.batch(cif, caf, torch.get_num_threads())
         maps = _array(state[self.to_original])
         _add(state, self.output, [
             self._records(poses, matrix, int(number))
-            for poses, matrix, number in zip(found, maps, state[self.image_id], strict=True)
+            for poses, matrix, number in zip(poses_of, maps, state[self.image_id], strict=True)
         ])  # fmt: skip
 
     def _records(self, poses: Poses, matrix: Floats, image_id: int) -> Records:
@@ -79,12 +78,12 @@ class FindPeople(Injector):
         for joints, score in zip(poses.keypoints[: self.maximum], poses.scores, strict=False):
             if score < self.least_score:
                 continue
-            there = joints[:, 2] > 0
+            present = joints[:, 2] > 0
             places = joints[:, :2] @ matrix[:, :2].T + matrix[:, 2]
-            scales = joints[there, 3:4] * np.linalg.norm(matrix[:, 0])
-            low, high = (places[there] - scales).min(axis=0), (places[there] + scales).max(axis=0)
-            # a joint that was found may not round to one that was not
-            triples = np.column_stack([places.round(2), joints[:, 2].clip(0.01, 1).round(4)]) * there[:, None]
+            scales = joints[present, 3:4] * np.linalg.norm(matrix[:, 0])
+            low, high = (places[present] - scales).min(axis=0), (places[present] + scales).max(axis=0)
+            # at least 0.01: a present joint must not round to a missing one
+            triples = np.column_stack([places.round(2), joints[:, 2].clip(0.01, 1).round(4)]) * present[:, None]
             records.append({
                 "image_id": image_id,
                 "category_id": self.category,
@@ -96,17 +95,17 @@ class FindPeople(Injector):
 
 
 class FindObjects(Injector):
-    """Adds the objects in each image, as COCO's results have them, best first.
+    """Adds the objects in each image as records in COCO's result format, best first.
 
-    A record has `image_id`, `category_id`, `bbox` and `score`, in pixels of the image file, two decimals. Beside them
-    `<output>_count` and `<output>_score`, the best one's or 0: float32 (N,).
+    A record has `image_id`, `category_id`, `bbox` and `score`, in pixels of the image file, two decimals.
+    `<output>_count` float32 (N,) is the number of objects, `<output>_score` float32 (N,) the best score or 0.
 
     Args:
         cifdet: name of the decoded fields, (N, categories, 6, rows, columns).
         stride: of the fields, pixels.
         output: name of the records.
         decoder: arguments of `models.pose.decode.cifdet.CifDetDecoder`.
-        maximum: objects an image at most; COCO counts 100.
+        maximum: greatest number of objects per image; COCO counts 100.
         image_id: name of the ids.
         to_original: name of the maps from the network's pixels to the file's, float32 (N, 2, 3).
     """
@@ -129,10 +128,10 @@ class FindObjects(Injector):
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
         maps = _array(state[self.to_original])
-        found = self.decode.batch(_array(state[self.cifdet]), torch.get_num_threads())
+        boxes_of = self.decode.batch(_array(state[self.cifdet]), torch.get_num_threads())
         _add(state, self.output, [
             self._records(boxes, matrix, int(number))
-            for boxes, matrix, number in zip(found, maps, state[self.image_id], strict=True)
+            for boxes, matrix, number in zip(boxes_of, maps, state[self.image_id], strict=True)
         ])  # fmt: skip
 
     def _records(self, boxes: Boxes, matrix: Floats, image_id: int) -> Records:
@@ -156,7 +155,7 @@ def _array(value: Any) -> Floats:
     return np.asarray(value.detach().float().cpu().numpy())
 
 
-def _add(state: State, output: str, found: Sequence[Records]) -> None:
-    state.add(output, list(found))
-    state.add(f"{output}_count", torch.tensor([float(len(records)) for records in found]))
-    state.add(f"{output}_score", torch.tensor([max((r["score"] for r in records), default=0.0) for records in found]))
+def _add(state: State, output: str, images: Sequence[Records]) -> None:
+    state.add(output, list(images))
+    state.add(f"{output}_count", torch.tensor([float(len(records)) for records in images]))
+    state.add(f"{output}_score", torch.tensor([max((r["score"] for r in records), default=0.0) for records in images]))

@@ -1,7 +1,7 @@
-"""Pictures to look at: annotations and composite fields over the network's input.
+"""Drawings of annotations and composite fields over the network's input.
 
-Pictures are uint8 (height, width, 3) red, green, blue; results are `zoom` times as large. Cell (column i, row j) of a field
-has its middle at pixel (i, j) times the field's stride.
+Pictures are uint8 (height, width, 3) RGB; drawings are `zoom` times as large. The middle of cell (column i, row j) of a
+field lies at pixel (i, j) times the field's stride.
 """
 
 import colorsys
@@ -26,13 +26,13 @@ COLOURS: dict[Kind, tuple[Colour, ...]] = {
     "caf": ((20, 80, 220), (0, 150, 60)),
     "cifdet": ((0, 150, 60),),
 }
-"""Of each kind's confidence and first vector, and of its second where that points to a joint."""
+"""Kind -> colour of the confidence and the first vector, and of a second vector that points to a joint."""
 
 BOX: Colour = (250, 220, 40)
 CROWD: Colour = (230, 60, 60)
 WHITE: Colour = (255, 255, 255)
 
-_FRACTION = 4  # bits below a pixel that OpenCV draws with
+_FRACTION = 4  # fractional bits of the coordinates that OpenCV draws with
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,11 +40,11 @@ class Field:
     """One field of a head, target or prediction, in cells.
 
     Attributes:
-        kind: which head it is of.
-        confidence: (rows, columns), NaN where it is not judged.
-        points: of each vector that points somewhere, (2, rows, columns) x and y of where.
-        scales: of each such point (rows, columns), two standard deviations; none for boxes.
-        extent: (2, rows, columns) width and height, of boxes only.
+        kind: of its head.
+        confidence: (rows, columns), NaN in ignored cells.
+        points: for each vector to a place, (2, rows, columns), x and y of that place.
+        scales: for each of these places (rows, columns), two standard deviations; none for boxes.
+        extent: (2, rows, columns), width and height; boxes only.
     """
 
     kind: Kind
@@ -55,7 +55,7 @@ class Field:
 
 
 def target_field(kind: Kind, target: Floats) -> Field:
-    """From an encoder's (components, rows, columns); 5, 9 and 7 components for cif, caf and cifdet."""
+    """Read an encoder's target (components, rows, columns); cif, caf and cifdet have 5, 9 and 7 components."""
     _check(kind, target, {"cif": 5, "caf": 9, "cifdet": 7})
     grid = np.mgrid[: target.shape[1], : target.shape[2]][::-1]
     first = grid + target[1:3]
@@ -67,9 +67,9 @@ def target_field(kind: Kind, target: Floats) -> Field:
 
 
 def predicted_field(kind: Kind, prediction: Floats) -> Field:
-    """From a decoded head's (components, rows, columns): confidences in [0, 1], places in cells from the corner.
+    """Read a decoded head's field (components, rows, columns): confidences in [0, 1], places in cells.
 
-    There are 5, 8 and 6 components for cif, caf and cifdet, the first of which is not shown.
+    cif, caf and cifdet have 5, 8 and 6 components; drawings do not show the first one.
     """
     _check(kind, prediction, {"cif": 5, "caf": 8, "cifdet": 6})
     confidence, first, second = prediction[1], prediction[2:4], prediction[4:6]
@@ -81,15 +81,16 @@ def predicted_field(kind: Kind, prediction: Floats) -> Field:
 
 
 def picture_of(image: Floats, mean: tuple[float, ...], std: tuple[float, ...]) -> Pixels:
-    """From the network's input (3, height, width), (v / 255 - mean) / std, to the picture; rounded and clipped."""
+    """Turn the network's input (3, height, width), (v / 255 - mean) / std, back into a picture; rounds and clips."""
     levels = 255.0 * (image.transpose(1, 2, 0) * np.array(std) + np.array(mean))
     return np.rint(np.clip(levels, 0.0, 255.0)).astype(np.uint8)
 
 
 def annotations_picture(picture: Pixels, scene: Annotations, skeleton: Skeleton, zoom: int = 4) -> Pixels:
-    """Boxes, crowd regions (red, dotted), and people: a colour for each connection, thin where a joint is hidden.
+    """Draw boxes, crowd regions (red, dotted) and people, with one colour per connection.
 
-    Visible joints are discs, hidden ones circles, left out those that are not labelled.
+    Visible joints are discs, hidden joints circles; a connection to a hidden joint is thin. Unlabelled joints are not
+    drawn.
     """
     canvas = enlarged(picture, zoom)
     for box, crowd in zip(scene.boxes, scene.crowd, strict=True):
@@ -100,16 +101,16 @@ def annotations_picture(picture: Pixels, scene: Annotations, skeleton: Skeleton,
 
 
 def confidence_picture(picture: Pixels, field: Field, stride: int, zoom: int = 4) -> Pixels:
-    """Confidence from 0 (the picture) to 1 (the kind's colour), a square a cell; whitened where it is not judged."""
+    """Draw the confidence, one square per cell: 0 is the picture, 1 the kind's colour; ignored cells are whitened."""
     canvas = enlarged(picture, zoom).astype(np.float32)
     cells = [
         np.clip(np.rint(((np.arange(length) + 0.5) / zoom - 0.5) / stride).astype(int), 0, count - 1)
         for length, count in zip(canvas.shape[:2], field.confidence.shape, strict=True)
     ]
     confidence = field.confidence[cells[0][:, None], cells[1]][..., None]
-    unjudged = np.isnan(confidence)
-    opacity = np.where(unjudged, 0.5, 0.9 * np.clip(confidence, 0.0, 1.0))
-    colour = np.where(unjudged, WHITE, COLOURS[field.kind][0])
+    ignored = np.isnan(confidence)
+    opacity = np.where(ignored, 0.5, 0.9 * np.clip(confidence, 0.0, 1.0))
+    colour = np.where(ignored, WHITE, COLOURS[field.kind][0])
     return np.rint(canvas * (1 - opacity) + colour * opacity).astype(np.uint8)
 
 
@@ -122,11 +123,11 @@ def vectors_picture(
     scene: Annotations | None = None,
     skeleton: Skeleton | None = None,
 ) -> Pixels:
-    """Arrows from cells with at least this confidence to where they point, over the whitened picture.
+    """Draw an arrow from each cell of at least this confidence to its place, over the whitened picture.
 
-    At their ends are circles with the scale as diameter, or the boxes. The paler, the less confident; grey where the
-    confidence is not judged but the vector is (a box's fringe). With `scene` its boxes and, with `skeleton`, people lie
-    below in grey.
+    At the tip of each arrow is a circle with the scale as diameter, or the box. Paler arrows are less confident; grey
+    arrows belong to ignored cells with a vector (the fringe of a box). `scene` adds its boxes and, with `skeleton`, its
+    people below, in grey.
     """
     canvas = enlarged(picture, zoom)
     canvas = 255 - (255 - canvas) // 2
@@ -139,7 +140,7 @@ def vectors_picture(
     for which, point in enumerate(field.points):
         colour = COLOURS[field.kind][which]
         shown = np.isfinite(point).all(axis=0) & ~(field.confidence < threshold)
-        # The most confident last, on top.
+        # the most confident come last, on top
         for row, column in sorted(np.argwhere(shown).tolist(), key=lambda cell: field.confidence[*cell]):
             faded = _faded(colour, float(field.confidence[row, column]), threshold)
             end = point[:, row, column] * stride
@@ -159,13 +160,13 @@ def _check(kind: Kind, values: Floats, components: dict[Kind, int]) -> None:
 
 
 def enlarged(picture: Pixels, zoom: int) -> Pixels:
-    """A copy of a picture, `zoom` times as large."""
+    """Return a copy of a picture, `zoom` times as large."""
     size = (picture.shape[1] * zoom, picture.shape[0] * zoom)
     return np.ascontiguousarray(cv2.resize(picture, size, interpolation=cv2.INTER_LINEAR), dtype=np.uint8)
 
 
 def _at(point: Floats, zoom: int) -> tuple[int, int]:
-    """A point of the picture on the canvas, as OpenCV takes it; far ones as far as its numbers reach."""
+    """Map a point of the picture to OpenCV's fixed-point coordinates of the canvas, clipped to their range."""
     place = np.clip(((point + 0.5) * zoom - 0.5) * (1 << _FRACTION), -(2**20), 2**20)
     return round(float(place[0])), round(float(place[1]))
 
@@ -179,13 +180,13 @@ def _faded(colour: Colour, confidence: float, threshold: float) -> Colour:
 
 
 def draw_circle(canvas: Pixels, middle: Floats, radius: float, zoom: int, colour: Colour, thickness: int) -> None:
-    """Draw around a point with a radius in pixels of the picture; `thickness` is the canvas's, -1 fills."""
+    """Draw a circle with a radius in pixels of the picture; `thickness` is in pixels of the canvas, -1 fills."""
     size = min(max(round(radius * zoom * (1 << _FRACTION)), 0), 2**20)
     place = _at(middle, zoom)
     if size >= 4 << _FRACTION:
         cv2.circle(canvas, place, size, colour, thickness, cv2.LINE_AA, _FRACTION)
         return
-    # OpenCV's own small circles are squares on their corners
+    # OpenCV draws small circles as squares on their corners
     turns = np.linspace(0, 2 * np.pi, 16, endpoint=False)
     outline = np.rint(place + size * np.column_stack([np.cos(turns), np.sin(turns)])).astype(np.int32)
     if thickness < 0:
@@ -197,11 +198,11 @@ def draw_circle(canvas: Pixels, middle: Floats, radius: float, zoom: int, colour
 def draw_line(
     canvas: Pixels, start: Floats, end: Floats, zoom: int, colour: Colour, thickness: int = 1, dash: float = 0.0
 ) -> None:
-    """Draw between two points of the picture; with `dash`, in dashes and gaps of about so many pixels of the canvas."""
+    """Draw a line between two points of the picture; `dash` is about the length of dashes and gaps, canvas pixels."""
     length = float(np.abs(end - start).max()) * zoom
     parts = max(1, min(int(length / (2 * dash)), 1000)) if dash else 1
     ends = np.linspace(start, end, 2 * parts)
-    if parts > 1:  # the round ends of a dash, half as long as the line is wide, stay within it
+    if parts > 1:  # shorten each dash by its round ends, half a line width each
         inwards = min(thickness / 2 / length, 0.25 / parts) * (end - start)
         ends[::2] += inwards
         ends[1::2] -= inwards
@@ -210,7 +211,7 @@ def draw_line(
 
 
 def draw_box(canvas: Pixels, box: Floats, zoom: int, colour: Colour, dotted: bool = False, thickness: int = 1) -> None:
-    """Draw the outline of x, y, width, height."""
+    """Draw the outline of a box (x, y, width, height)."""
     x, y, width, height = np.asarray(box, dtype=np.float64)
     corners = np.array([(x, y), (x + width, y), (x + width, y + height), (x, y + height), (x, y)])
     for start, end in pairwise(corners):
@@ -220,7 +221,7 @@ def draw_box(canvas: Pixels, box: Floats, zoom: int, colour: Colour, dotted: boo
 def _draw_person(
     canvas: Pixels, keypoints: Floats, skeleton: Skeleton, zoom: int, colour: Colour | None = None
 ) -> None:
-    """A person (K, 3); in one `colour`, or one for each connection."""
+    """Draw a person (K, 3) in one `colour`, or in one colour per connection."""
     for place, (a, b) in enumerate(skeleton.connections):
         visibility = min(keypoints[a, 2], keypoints[b, 2])
         if visibility > 0:

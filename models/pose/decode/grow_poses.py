@@ -1,8 +1,8 @@
-"""Poses grow joint by joint along the connections that association fields offer (specification 5.5 to 5.7, 5.9).
+"""Growing poses joint by joint along the connection candidates of the association fields.
 
-Joints are x, y, confidence (0: missing), scale; pixels. Candidates are what `confidence_maps.candidates` returns; so
-are `directed` connections: row 2 e leads from the first joint of connection e to the second, row 2 e + 1 back. They are
-found by where they start, with buckets of pixels.
+Source: openpifpaf/csrc/src/cifcaf.cpp. Joints are (x, y, confidence, scale) in pixels; a confidence of 0 is a missing
+joint. `cif_hr.candidates` returns the candidates and explains `directed`: row 2 e leads from the first joint of
+connection e to the second, row 2 e + 1 back. An index of square buckets of pixels finds candidates by their start.
 """
 
 import math
@@ -19,38 +19,38 @@ Joint = tuple[float, float, float, float]
 
 BUCKET = 16  # pixels
 LEAST_SCALE = 0.5  # pixels
-LEAST_SECOND = 0.01  # confidence of a second candidate that is still blended in
-SECOND_SHARE = 0.5  # and its share of the best one's
-FILLED = 1e-5  # confidence of joints that no field shows
+LEAST_SECOND = 0.01  # least weight of a second candidate that is blended in
+SECOND_SHARE = 0.5  # its least share of the best weight
+FILLED = 1e-5  # confidence of joints placed by `fill`
 MISSING = (0.0, 0.0, 0.0, 0.0)
 
 
 @numba.njit(cache=True, nogil=True)
 def _bucket(coordinate: float, count: int) -> int:
-    """Never falls as the coordinate grows; what is outside belongs to the first or last."""
+    """Return the bucket of a coordinate, 0 to `count` - 1; places outside belong to the first or last bucket."""
     return int(min(max(coordinate / BUCKET, 0.0), count - 1.0))
 
 
 @numba.njit(cache=True, nogil=True)
-def index(found: Candidates, spans: Integers, height: int, width: int) -> tuple[Order, Order]:
-    """The candidates (m, 6) of each direction in buckets of their start: `order` (m,) and `buckets`.
+def index(offers: Candidates, spans: Integers, height: int, width: int) -> tuple[Order, Order]:
+    """Sort the candidates (m, 6) of each direction into buckets by their start; return `order` (m,) and `buckets`.
 
-    In `buckets` (2 C, rows, columns, 2) stand where in `order` a bucket begins and ends; a row's buckets are adjacent.
+    `buckets` (2 C, rows, columns, 2) says where in `order` a bucket begins and ends; the buckets of a row are adjacent.
     """
     rows, columns = height // BUCKET + 1, width // BUCKET + 1
-    order = np.empty(len(found), dtype=np.int32)
+    order = np.empty(len(offers), dtype=np.int32)
     buckets = np.zeros((len(spans), rows, columns, 2), dtype=np.int32)
     for way in range(len(spans)):
         first, last = spans[way]
         for place in range(first, last):
-            buckets[way, _bucket(found[place, 2], rows), _bucket(found[place, 1], columns), 1] += 1
+            buckets[way, _bucket(offers[place, 2], rows), _bucket(offers[place, 1], columns), 1] += 1
         for row in range(rows):
             for column in range(columns):
                 count = buckets[way, row, column, 1]
                 buckets[way, row, column] = first
                 first += count
         for place in range(spans[way, 0], last):
-            row, column = _bucket(found[place, 2], rows), _bucket(found[place, 1], columns)
+            row, column = _bucket(offers[place, 2], rows), _bucket(offers[place, 1], columns)
             order[buckets[way, row, column, 1]] = place
             buckets[way, row, column, 1] += 1
     return order, buckets
@@ -58,12 +58,12 @@ def index(found: Candidates, spans: Integers, height: int, width: int) -> tuple[
 
 @numba.njit(cache=True, nogil=True)
 def two_best(
-    found: Candidates, order: Order, buckets: Order, way: int, x: float, y: float, reach: float, variance: float
+    offers: Candidates, order: Order, buckets: Order, way: int, x: float, y: float, reach: float, variance: float
 ) -> tuple[int, int, float, float]:
-    """The two candidates of the largest weights that start near (x, y), -1 for none, and the weights.
+    """Return the two candidates with the largest weights that start near (x, y), -1 for none, and their weights.
 
-    Near is within `reach` in x and in y. The weight is the confidence times a Gaussian of the distance. Of equal ones
-    the later candidate is better.
+    Near is within `reach` in x and in y. The weight is the confidence times a Gaussian of the distance. Ties prefer the
+    later candidate.
     """
     best, second, highest, next_highest = -1, -1, 0.0, 0.0
     rows, columns = buckets.shape[1:3]
@@ -71,11 +71,11 @@ def two_best(
     for row in range(_bucket(y - reach, rows), _bucket(y + reach, rows) + 1):
         for place in range(buckets[way, row, left, 0], buckets[way, row, right, 1]):
             one = order[place]
-            start_x, start_y = float(found[one, 1]), float(found[one, 2])
+            start_x, start_y = float(offers[one, 1]), float(offers[one, 2])
             if not (x - reach <= start_x <= x + reach and y - reach <= start_y <= y + reach):
                 continue
             dx, dy = start_x - x, start_y - y
-            weight = found[one, 0] * math.exp(-0.5 * (dx * dx + dy * dy) / variance)
+            weight = offers[one, 0] * math.exp(-0.5 * (dx * dx + dy * dy) / variance)
             if (weight, one) > (highest, best):
                 best, second, highest, next_highest = one, best, weight, highest
             elif (weight, one) > (next_highest, second):
@@ -85,7 +85,7 @@ def two_best(
 
 @numba.njit(cache=True, nogil=True)
 def grow_connection(
-    found: Candidates,
+    offers: Candidates,
     order: Order,
     buckets: Order,
     way: int,
@@ -95,24 +95,24 @@ def grow_connection(
     factor: float,
     blend: bool,
 ) -> Joint:
-    """Where the connection leads from a joint at (x, y) of `scale` (specification 5.5); confidence 0: nowhere.
+    """Return the joint to which a connection leads from a joint at (x, y) of `scale`; confidence 0 for none.
 
-    The best candidate that starts within `factor` times half the scale; with `blend` the mean of the best two, if
-    they are comparable and end in the same place, and else half the best one's weight as the confidence.
+    Takes the best candidate that starts within `factor` times half the scale. `blend` averages the best two if they
+    are comparable and end at the same place; otherwise it halves the confidence of the best.
     """
     scale = max(scale, LEAST_SCALE)
     best, second, first_weight, second_weight = two_best(
-        found, order, buckets, way, x, y, factor * scale / 2, scale * scale / 4
+        offers, order, buckets, way, x, y, factor * scale / 2, scale * scale / 4
     )
     if best < 0:
         return MISSING
-    x1, y1, scale1 = float(found[best, 3]), float(found[best, 4]), float(found[best, 5])
+    x1, y1, scale1 = float(offers[best, 3]), float(offers[best, 4]), float(offers[best, 5])
     if not blend:
         return x1, y1, first_weight, scale1
     alone = x1, y1, first_weight / 2, scale1
     if second < 0 or second_weight < LEAST_SECOND or second_weight < SECOND_SHARE * first_weight:
         return alone
-    x2, y2, scale2 = float(found[second, 3]), float(found[second, 4]), float(found[second, 5])
+    x2, y2, scale2 = float(offers[second, 3]), float(offers[second, 4]), float(offers[second, 5])
     if (x1 - x2) ** 2 + (y1 - y2) ** 2 > scale1**2 / 4:
         return alone
     total = first_weight + second_weight
@@ -124,7 +124,7 @@ def grow_connection(
 def _connected(
     pose: Floats,
     directed: Integers,
-    found: Candidates,
+    offers: Candidates,
     order: Order,
     buckets: Order,
     way: int,
@@ -134,15 +134,15 @@ def _connected(
     reverse_match: bool,
     blend: bool,
 ) -> Joint:
-    """The joint at the other end of a connection, if it is good enough and leads back (specification 5.6)."""
+    """Return the joint at the other end of a connection if it is confident enough and leads back, else `MISSING`."""
     x, y, confidence, scale = pose[directed[way, 0]]
-    new_x, new_y, weight, new_scale = grow_connection(found, order, buckets, way, x, y, scale, factor, blend)
+    new_x, new_y, weight, new_scale = grow_connection(offers, order, buckets, way, x, y, scale, factor, blend)
     value = math.sqrt(weight * confidence)
     if value == 0 or value < keypoint_threshold or value < keypoint_threshold_rel * confidence:
         return MISSING
     if reverse_match:
         back_x, back_y, weight, _ = grow_connection(
-            found, order, buckets, way ^ 1, new_x, new_y, new_scale, factor, blend
+            offers, order, buckets, way ^ 1, new_x, new_y, new_scale, factor, blend
         )
         if weight == 0 or abs(back_x - x) + abs(back_y - y) > scale:
             return MISSING
@@ -151,7 +151,7 @@ def _connected(
 
 @numba.njit(cache=True, nogil=True)
 def _expand(pose: Floats, directed: Integers, waiting: Floats, seen: NDArray[np.bool_], joint: int) -> None:
-    """Let the connections from a joint to missing ones wait, each once."""
+    """Queue each connection from a joint to a missing joint, once."""
     for way in range(len(directed)):
         if directed[way, 0] == joint and pose[directed[way, 1], 2] == 0 and not seen[way]:
             seen[way] = True
@@ -162,7 +162,7 @@ def _expand(pose: Floats, directed: Integers, waiting: Floats, seen: NDArray[np.
 def grow_pose(
     pose: Floats,
     directed: Integers,
-    found: Candidates,
+    offers: Candidates,
     order: Order,
     buckets: Order,
     keypoint_threshold: float,
@@ -172,10 +172,11 @@ def grow_pose(
     blend: bool,
     greedy: bool,
 ) -> None:
-    """Add joints to a pose (K, 4), in place, the most confident first (specification 5.7).
+    """Add joints to a pose (K, 4), in place, the most confident first.
 
-    A connection first waits with the root of its source's confidence, an upper bound, and when its turn comes again
-    with the confidence of the joint it leads to; `greedy` takes the joint at once. Of equals the first one is next.
+    A connection enters the priority queue with the square root of its source's confidence, an upper bound. When its
+    turn comes, it enters again with the confidence of the joint it leads to; `greedy` takes the joint at once. Ties
+    take the first connection.
     """
     waiting = np.zeros(len(directed))
     seen = np.zeros(len(directed), dtype=np.bool_)
@@ -195,7 +196,7 @@ def grow_pose(
         if not known:
             thresholds = keypoint_threshold, keypoint_threshold_rel
             ends[way] = _connected(
-                pose, directed, found, order, buckets, way, *thresholds, factor, reverse_match, blend
+                pose, directed, offers, order, buckets, way, *thresholds, factor, reverse_match, blend
             )
         if ends[way, 2] > 0 and (known or greedy):
             pose[joint] = ends[way]
@@ -206,7 +207,7 @@ def grow_pose(
 
 @numba.njit(cache=True, nogil=True)
 def fill(pose: Floats, directed: Integers) -> None:
-    """Put missing joints, in place, onto connected ones, those onto the most confident joints first."""
+    """Put each missing joint onto a connected one, in place; the most confident connected joints come first."""
     while True:
         best, highest = -1, 0.0
         for way in range(len(directed)):

@@ -1,4 +1,4 @@
-"""Pictures of fields and of what was found in them as names of the state, so that a mode of `evaluate` can save them."""
+"""Injectors that draw fields and decoded people and objects, so that a mode of `evaluate` can save the pictures."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -22,20 +22,20 @@ from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD
 
 
 class FieldPictures(Injector):
-    """Adds a picture of one field an instance: confidence of target and prediction, vectors and scales of both.
+    """Adds a picture of one field per example: confidences of target and prediction, then vectors and scales of both.
 
     Args:
         image: name of the normalised images (N, 3, H, W).
         fields: name of the decoded predictions of a head.
-        target: name of its targets.
+        target: name of the head's targets.
         kind: cif, caf or cifdet.
         index: which field.
         stride: of the fields, pixels.
         output: name of the pictures, float32 (N, 3, zoom H, 4 zoom W) in [-1, 1].
         zoom: enlargement.
         threshold: least confidence whose vector is drawn.
-        every: instances whose `index` this divides are drawn, the others stay grey: pictures for people are few.
-        image_ids: the images that are drawn, instead of every so many.
+        every: draw examples whose `index` is a multiple of this; the others stay grey, as few pictures are looked at.
+        image_ids: draw these images instead.
         mean: of the images' normalisation, in [0, 1].
         std: of the same.
     """
@@ -79,16 +79,16 @@ class FieldPictures(Injector):
 
 
 class Overlays(Injector):
-    """Adds each picture with the people and objects found in it.
+    """Adds each picture with the decoded people and objects drawn over it.
 
     Args:
         image: name of the normalised images (N, 3, H, W).
         output: name of the pictures, float32 (N, 3, zoom H, zoom W) in [-1, 1].
-        people: name of records as `FindPeople` gives them; with `objects` left out, needed.
-        objects: name of records as `FindObjects` gives them.
+        people: name of the records of `FindPeople`; `people` or `objects` is needed.
+        objects: name of the records of `FindObjects`.
         truth: name of the annotations, drawn in grey below.
-        categories: names of the objects, by their COCO id from 1; their numbers stand there without.
-        skeleton: as the dataset's; COCO's unless given.
+        categories: names of the objects by COCO id, from 1; labels of other objects have only a score.
+        skeleton: as for the dataset; default COCO's.
         style: entries of `models.pose.decode.overlays.OverlayStyle`.
         to_original: name of the maps from the picture's pixels to the file's, float32 (N, 2, 3).
         mean: of the images' normalisation, in [0, 1].
@@ -135,7 +135,7 @@ class Overlays(Injector):
         state.add(self.output, _as_images(np.stack(pictures)))
 
     def _placed(self, record: Mapping[str, Any], matrix: NDArray[np.floating]) -> dict[str, Any]:
-        """A record in pixels of the picture."""
+        """Return a record in pixels of the picture."""
         placed = dict(record)
         if "keypoints" in record:
             joints = np.array(record["keypoints"], dtype=np.float64).reshape(-1, 3)

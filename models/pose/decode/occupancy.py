@@ -1,7 +1,7 @@
-"""Where joints or boxes already are: grids that keep an instance from being found twice (specification 5.8, 5.9).
+"""Occupancy grids: where joints or boxes already are, so that the decoder finds nobody twice.
 
-A grid is uint8 (fields, height // 2 + 1, width // 2 + 1): 1 where something of the field's type is. Poses are float64
-(n, K, 4): x, y, confidence (0: missing), scale; pixels.
+Source: occupancy and nms_keypoints in openpifpaf/csrc. A grid is uint8 (fields, height // 2 + 1, width // 2 + 1); 1 is
+an occupied cell. Poses are float64 (n, K, 4): x, y, confidence (0: missing), scale; pixels.
 """
 
 import numba
@@ -11,19 +11,19 @@ from numpy.typing import NDArray
 Grid = NDArray[np.uint8]
 Floats = NDArray[np.float64]
 
-REDUCTION = 2  # pixels a cell
+REDUCTION = 2  # pixels per cell
 LEAST_RADIUS = 4.0  # pixels
-SUPPRESSION = 1e-5  # of the confidence of a joint where a better pose has one
+SUPPRESSION = 1e-5  # factor on the confidence of a joint where a better pose has one
 
 
 def nowhere(fields: int, height: int, width: int) -> Grid:
-    """The empty grid for images of that many pixels."""
+    """Return the empty grid for an image of this size, pixels."""
     return np.zeros((fields, height // REDUCTION + 1, width // REDUCTION + 1), dtype=np.uint8)
 
 
 @numba.njit(cache=True, nogil=True)
 def mark(occupied: Grid, field: int, x: float, y: float, radius: float) -> None:
-    """Occupy the square around a place (pixels), clipped to the grid; at least one cell, were it at the border."""
+    """Occupy the square around a place (pixels), clipped to the grid; always at least one cell."""
     rows, columns = occupied.shape[1:]
     x, y, radius = x / REDUCTION, y / REDUCTION, max(radius, LEAST_RADIUS) / REDUCTION
     left, top = min(max(int(x - radius), 0), columns - 1), min(max(int(y - radius), 0), rows - 1)
@@ -33,7 +33,7 @@ def mark(occupied: Grid, field: int, x: float, y: float, radius: float) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def is_occupied(occupied: Grid, field: int, x: float, y: float) -> bool:
-    """Whether a place (pixels) is; places outside of the grid are those at its border."""
+    """Tell whether a place (pixels) is occupied; a place outside counts as the nearest cell of the border."""
     rows, columns = occupied.shape[1:]
     row, column = min(max(int(y / REDUCTION), 0), rows - 1), min(max(int(x / REDUCTION), 0), columns - 1)
     return bool(occupied[field, row, column])
@@ -41,7 +41,7 @@ def is_occupied(occupied: Grid, field: int, x: float, y: float) -> bool:
 
 @numba.njit(cache=True, nogil=True)
 def next_free(occupied: Grid, seeds: Floats, start: int) -> int:
-    """The first of the seeds (value, field, x, y, ...) from `start` on where nothing is; their number if none is."""
+    """Return the index of the first free seed (score, field, x, y, ...) from `start` on, or the number of seeds."""
     for place in range(start, len(seeds)):
         if not is_occupied(occupied, int(seeds[place, 1]), seeds[place, 2], seeds[place, 3]):
             return place
@@ -58,21 +58,24 @@ def mark_pose(occupied: Grid, pose: Floats) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def free_seeds(occupied: Grid, seeds: Floats, most: int) -> NDArray[np.int64]:
-    """Which seeds (value, field, x, y, radius, ...) lie where no earlier one of their field is; at most so many."""
-    found = np.empty(most, dtype=np.int64)
+    """Return the indices of the first `most` seeds (score, field, x, y, radius, ...) that no earlier one covers.
+
+    Only seeds of the same field cover each other.
+    """
+    indices = np.empty(most, dtype=np.int64)
     count = 0
     for place in range(len(seeds)):
         field, x, y = int(seeds[place, 1]), seeds[place, 2], seeds[place, 3]
         if count < most and not is_occupied(occupied, field, x, y):
             mark(occupied, field, x, y, seeds[place, 4])
-            found[count] = place
+            indices[count] = place
             count += 1
-    return found[:count]
+    return indices[:count]
 
 
 @numba.njit(cache=True, nogil=True)
 def _suppress(occupied: Grid, poses: Floats) -> None:
-    """Take nearly all confidence from joints, in place, that lie where an earlier pose has one of the same type."""
+    """Scale down the confidence of joints, in place, where an earlier pose has a joint of the same type."""
     for pose in poses:
         for joint in range(len(pose)):
             x, y, confidence, scale = pose[joint]
@@ -85,10 +88,11 @@ def _suppress(occupied: Grid, poses: Floats) -> None:
 
 
 def without_duplicates(poses: Floats, occupied: Grid, keypoint_threshold: float, instance_threshold: float) -> Floats:
-    """Non-maximum suppression of joints; `occupied` is overwritten. Poses come back sorted by their mean confidence.
+    """Suppress duplicate joints (non-maximum suppression) and return the poses sorted by mean confidence.
 
-    Of joints of one type in one place only that of the pose of the highest mean confidence stays (a missing joint
-    counts as 0). Joints of at most `keypoint_threshold` become missing, poses below `instance_threshold` are left out.
+    Where several poses have a joint of one type at one place, only the pose with the highest mean confidence keeps it
+    (missing joints count as 0). Joints of at most `keypoint_threshold` become missing. Poses below
+    `instance_threshold` are dropped. Overwrites `occupied`.
     """
     occupied[:] = 0
     poses = poses[np.argsort(-poses[:, :, 2].mean(axis=1), kind="stable")]

@@ -1,8 +1,8 @@
-"""People and objects that were found, drawn over the picture they were found in, with the truth below them.
+"""Drawing people and objects, and the annotations below them, over a picture.
 
-What is drawn are records as COCO's results have them, in pixels of the picture: `keypoints` (x, y, confidence of each joint;
-0: not found, its place means nothing), `bbox` (x, y, width, height), `score`, `category` (a name) and `category_id`. All of
-them may be missing. Options and looks: specification 10.1 and 10.4.
+The input is records in COCO's result format, in pixels of the picture: `keypoints` (x, y, confidence of each joint; a
+confidence of 0 is a missing joint), `bbox` (x, y, width, height), `score`, `category` (a name) and `category_id`. Each
+entry is optional. The options follow openpifpaf/show/painters.py.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ from models.recipe.schema import Section
 
 Record = Mapping[str, Any]
 
-# Chosen greedily in CIELAB, each as far as possible from those before it, among colours of lightness 48 to 90 and chroma
-# above 42: away from black, white and the truth's grey.
+# Chosen greedily in CIELAB, each as far as possible from the earlier ones, among colours of lightness 48 to 90 and
+# chroma above 42, so that they differ from black, white and the grey of annotations.
 COLOURS: tuple[Colour, ...] = (
     (255, 60, 45), (0, 255, 0), (0, 105, 255), (60, 225, 225), (255, 225, 90), (255, 0, 180), (15, 135, 30),
     (240, 180, 255), (180, 0, 255), (165, 105, 45), (0, 165, 240), (240, 105, 135), (0, 255, 165), (180, 225, 150),
@@ -51,7 +51,7 @@ class OverlayStyle(Section):
         default="standard", description="the connections drawn; dense: the standard ones and those beyond"
     )
     solid_threshold: float = Field(
-        default=0.5, ge=0.0, le=1.0, description="a line is solid if both ends' confidences are above, else dashed"
+        default=0.5, ge=0.0, le=1.0, description="a line is solid if both ends are more confident, else dashed"
     )
     least_score: float = Field(
         default=0.0, ge=0.0, le=1.0, description="people and objects that score less are not drawn"
@@ -79,13 +79,13 @@ def overlay(
     style: OverlayStyle = OverlayStyle(),  # noqa: B008 - it is immutable
     truth: Sequence[Record] = (),
 ) -> Pixels:
-    """Return the picture, uint8 (height, width, 3) RGB, with records over it; `zoom_of` times as large.
+    """Draw records over a picture, uint8 (height, width, 3) RGB; the result is `zoom_of` times as large.
 
-    The first record lies on top. `truth`, COCO's annotations, lies below all in light grey: lines are dashed to hidden
-    joints, boxes (with `style.boxes`) dotted around crowds.
+    The first record lies on top. `truth`, annotations in COCO's format, lies below in light grey: lines to hidden
+    joints are dashed, boxes (with `style.boxes`) around crowds dotted.
 
     Raises:
-        ValueError: for keypoints that are not the skeleton's, a skeleton without the connections that the style asks for.
+        ValueError: for keypoints of another skeleton, and for a skeleton without the connections of the style.
     """
     people, boxes = ([one for one in some if one.get("score", 1) >= style.least_score] for some in (people, boxes))
     canvas = enlarged(picture, zoom_of(picture, style))
@@ -107,7 +107,7 @@ def overlay(
 
 
 def named(records: Sequence[Record], categories: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the records with `category`, of the names by COCO id from 1, where there is one."""
+    """Add `category`, the name at the record's COCO id (from 1), to each record whose category has a name."""
     return [
         {**one, "category": categories[one["category_id"] - 1]} if one["category_id"] <= len(categories) else dict(one)
         for one in records
@@ -120,7 +120,7 @@ def zoom_of(picture: Pixels, style: OverlayStyle) -> int:
 
 
 def connections_of(skeleton: Skeleton, style: OverlayStyle) -> Connections:
-    """Return the pairs of joints that a style draws; ValueError if the skeleton has none of these."""
+    """Return the pairs of joints that a style draws; ValueError if the skeleton has none."""
     chosen = {
         "standard": skeleton.connections,
         "kinematic": skeleton.kinematic_tree,
@@ -132,7 +132,7 @@ def connections_of(skeleton: Skeleton, style: OverlayStyle) -> Connections:
 
 
 def joints_of(record: Record, skeleton: Skeleton) -> NDArray[np.float64]:
-    """Return (K, 3), x, y and confidence; zeros where a joint was not found or is no number, and without `keypoints`."""
+    """Return (K, 3), x, y and confidence; missing joints, joints that are not finite, and absent `keypoints` are 0."""
     count = len(skeleton.keypoints)
     joints = np.array(record.get("keypoints", np.zeros(3 * count)), dtype=np.float64)
     if joints.size != 3 * count:
@@ -143,7 +143,7 @@ def joints_of(record: Record, skeleton: Skeleton) -> NDArray[np.float64]:
 
 
 class _Pen:
-    """Draws on a canvas in a style; knows where labels already are."""
+    """Draws on a canvas in a style, and remembers where labels are."""
 
     def __init__(self, canvas: Pixels, zoom: int, skeleton: Skeleton, style: OverlayStyle) -> None:
         self.canvas, self.zoom, self.skeleton, self.style = canvas, zoom, skeleton, style
@@ -154,15 +154,15 @@ class _Pen:
         self.labels: list[tuple[int, int, int, int]] = []
 
     def truth(self, record: Record) -> None:
-        """What is annotated, in grey and thin."""
+        """Draw an annotation, grey and thin."""
         if self.style.boxes:
             self.box(record, TRUTH, dotted=bool(record.get("iscrowd", 0)))
-        # visibility is 0, 1 (hidden) or 2, as if it were a confidence of 0, 0.5 or 1
+        # visibility 0, 1 (hidden) or 2 counts as a confidence of 0, 0.5 or 1
         joints = joints_of(record, self.skeleton) * (1.0, 1.0, 0.5)
         self._body(joints, (TRUTH,), TRUTH, max(1, self.width - 1), solid_threshold=0.5)
 
     def person(self, record: Record, colour: Colour | None) -> None:
-        """Somebody who was found, in one colour or one for each connection."""
+        """Draw a person in one colour, or in one colour per connection."""
         joints = joints_of(record, self.skeleton)
         if self.style.boxes:
             self.box(record, colour or BOX)
@@ -177,7 +177,7 @@ class _Pen:
     def _body(
         self, joints: NDArray[np.float64], colours: Sequence[Colour], dots: Colour, width: int, solid_threshold: float
     ) -> None:
-        """Lines with rims in turn in `colours`, thinner for small people, then discs on the joints."""
+        """Draw rimmed lines that cycle through `colours`, thinner for small people, then discs on the joints."""
         seen = joints[:, 2] > 0
         if not seen.any():
             return
@@ -193,16 +193,16 @@ class _Pen:
                 draw_circle(self.canvas, joint, radius / self.zoom, self.zoom, own, -1)
 
     def box(self, record: Record, colour: Colour, dotted: bool = False) -> None:
-        """The outline of the record's box, with a rim."""
+        """Draw the outline of the record's box, with a rim."""
         box = _box_of(record)
         if box is not None:
             for own, thickness in ((_rim(colour), self.width + 1), (colour, self.width - 1)):
                 draw_box(self.canvas, box, self.zoom, own, dotted, max(1, thickness))
 
     def label(self, record: Record, colour: Colour) -> None:
-        """Category and score on a patch of a colour, above the box or where it is free of other labels.
+        """Write category and score on a coloured patch above the box, or lower where other labels are.
 
-        At its left corner where the box is drawn, above the highest joint where it is not.
+        The patch starts at the box's left corner if boxes are drawn, else it lies above the highest joint.
         """
         box = _box_of(record)
         words = [str(record["category"])] if "category" in record else []
@@ -226,7 +226,7 @@ class _Pen:
         )  # fmt: skip
 
     def _free(self, box: Floats, size: tuple[int, int]) -> tuple[int, int]:
-        """Where a label starts: above the box, or lower along its side where others are; inside the canvas."""
+        """Return where a label starts: above the box, or lower along its side where other labels are."""
         most = [max(side - own, 0) for side, own in zip(self.canvas.shape[1::-1], size, strict=True)]
         x = int(np.clip(box[0] * self.zoom, 0, most[0]))
         places = [int(np.clip(box[1] * self.zoom + (turn - 1) * size[1], 0, most[1])) for turn in range(6)]
@@ -240,7 +240,7 @@ class _Pen:
 
 
 def _box_of(record: Record) -> NDArray[np.float64] | None:
-    """x, y, width, height; None without `bbox` or where it is no finite number."""
+    """Return x, y, width, height; None for a missing `bbox` or one that is not finite."""
     box = np.array(record.get("bbox", ()), dtype=np.float64)
     return box if box.shape == (4,) and np.isfinite(box).all() else None
 
@@ -250,7 +250,7 @@ def _cycled(place: int) -> Colour:
 
 
 def _rim(colour: Colour) -> Colour:
-    """The same, darker: keeps a bright line apart from a bright picture."""
+    """Return a darker shade, which separates a bright line from a bright picture."""
     red, green, blue = (round(0.55 * one) for one in colour)
     return red, green, blue
 

@@ -1,4 +1,4 @@
-"""What is annotated in one image, as the encoders see it: after augmentation, in pixels of the network's input."""
+"""The annotations of one image that the encoders read: after augmentation, in pixels of the network's input."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -16,12 +16,12 @@ class Annotations:
     Attributes:
         keypoints: float32 (n, K, 3), x, y and visibility v: 0 not labelled, 1 labelled but hidden, 2 visible.
         boxes: float32 (n, 4), x and y of the top left corner, width, height.
-        crowd: bool (n,), regions to ignore, not instances.
+        crowd: bool (n,), true for crowd regions, which training ignores.
         categories: int64 (n,), index of the detection field, from 0.
         ids: int64 (n,), for messages.
 
     Raises:
-        ValueError: where the arrays do not go together.
+        ValueError: for arrays whose shapes do not fit together.
     """
 
     keypoints: NDArray[np.float32]
@@ -37,15 +37,15 @@ class Annotations:
         if len(keypoints) != 3 or keypoints[0] != count or keypoints[2] != 3:
             raise ValueError(f"keypoints of shape {keypoints}: ({count}, K, 3) is needed, as there are {count} ids")
         for name, shape in {"boxes": (count, 4), "crowd": (count,), "categories": (count,)}.items():
-            found = getattr(self, name).shape
-            if found != shape:
-                raise ValueError(f"{name} of shape {found}: {shape} is needed, as there are {count} ids")
+            actual = getattr(self, name).shape
+            if actual != shape:
+                raise ValueError(f"{name} of shape {actual}: {shape} is needed, as there are {count} ids")
 
     def __len__(self) -> int:
         return len(self.ids)
 
     def where(self, chosen: NDArray[np.bool_]) -> Self:
-        """The annotations that a mask (n,) chooses, in the same order."""
+        """The annotations that a mask (n,) selects, in the same order."""
         return type(self)(
             keypoints=self.keypoints[chosen],
             boxes=self.boxes[chosen],

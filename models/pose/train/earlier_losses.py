@@ -1,13 +1,14 @@
-"""The losses before version 0.13: the first paper's (Kreiss, Bertoni and Alahi, CVPR 2019), and those of 0.11 and 0.12.
+"""OpenPifPaf's losses before 0.13: of the first paper (Kreiss, Bertoni and Alahi, CVPR 2019), of 0.11 and of 0.12.
 
-They read predictions with one spread a vector: [confidence, (x, y) a vector, log b a vector, scales], K = 5, 9, 7 for
-cif, caf, cifdet. (For cif that is the number of the composite layout, in another order.) Distances are in cells.
+They read predictions with one log-scale per vector: [confidence, (x, y) per vector, log b per vector, scales]; that is
+K = 5, 9, 7 components for cif, caf, cifdet. (The composite layout of cif also has 5, in another order.) Distances are
+in cells.
 
-In a recipe, a head that they train is declared with `spreads: vector`, and with the `scale_law` by which they read scales:
-none (softplus) for `BceLaplace12`, `scale_law: exp` for `BceLaplace11`, `scale_law: linear` for `Paper2019`.
+A recipe declares a head that they train with `log_scales: vector` and with the `scale_law` of the loss: none (softplus)
+for `BceLaplace12`, `scale_law: exp` for `BceLaplace11`, `scale_law: linear` for `Paper2019`.
 
     heads:
-      cif: {fields: 17, spreads: vector, scale_law: exp}
+      cif: {fields: 17, log_scales: vector, scale_law: exp}
     losses:
       cif: {type: pose.BceLaplace11, head: cif, inputs: {fields: cif, target: cif_target}, weight: 1.0}
 """
@@ -29,39 +30,39 @@ LEAST_SCALE = 0.1  # cells, in 0.12's relative difference of scales
 
 
 def _cross_entropy(logits: Tensor, target: Tensor) -> Tensor:
-    """Binary cross-entropy, any target above 0 being foreground; 0 where the target is NaN or negative."""
+    """Binary cross-entropy with every target above 0 as foreground; 0 where the target is NaN or negative."""
     costs = -F.logsigmoid(torch.where(target > 0, logits, -logits))
     return torch.where(target >= 0, costs, 0)
 
 
-class _OneSpreadAVector(FieldLoss):
-    spread_a_vector = True
+class _LogScalePerVector(FieldLoss):
+    log_scale_per_vector = True
     scale_law: ClassVar[ScaleLaw]
 
     @property
     def forms(self) -> dict[str, str]:
-        """The form that a role's fields must have."""
+        """The layout that the input `fields` must have."""
         return {"fields": form(self.head, "vector", self.scale_law)}
 
     def log_b(self, cells: Cells, rows: Tensor, which: Tensor) -> Tensor:
-        """The raw spreads (m,) of the vectors numbered `which` in `rows`."""
+        """The raw log-scales (m,) of the vectors numbered `which` in `rows`."""
         return cells.predicted[rows, 1 + 2 * self.vectors + which]
 
 
-class Paper2019(_OneSpreadAVector):
-    """The first paper's: cross-entropy averaged over cells, Laplace regression and L1 of scales, summed / 1000.
+class Paper2019(_LogScalePerVector):
+    """The loss of the first paper: mean cross-entropy, Laplace regression and L1 of scales, the last two summed / 1000.
 
-    Confidence: the mean is over all cells of the batch that are not left out, so that an instance's value also depends
-    on how many cells its neighbours in the batch leave out; the mean over instances is that mean. Regression: with the
-    distance d, 0.694 + log b + d exp(-log b). Scale: |raw - scale|.
+    Confidence: cross-entropy, averaged over all cells of the batch that are not ignored. An example's value therefore
+    also depends on how many cells its neighbours in the batch ignore; the mean over examples is the mean over cells.
+    Regression: 0.694 + log b + d exp(-log b) for the distance d. Scale: |raw - scale|.
 
     Args:
         head: see `FieldLoss`.
-        confidence: weight; None: the paper's, 30 (cif) or 50 (caf); cifdet, which the paper lacks, is weighted like cif.
-        vector: weight; None: 2 or 3.
-        scale: weight; None: 2 for cif, and 0 for caf: the paper learns scales from joints alone.
-        background: factor on the cells in which there is nothing.
-        regression: `laplace`, or `l1`: d itself.
+        confidence: weight; None for the paper's: 30 (cif) or 50 (caf). The paper has no cifdet; it counts as cif.
+        vector: weight; None for 2 (cif) or 3 (caf).
+        scale: weight; None for 2 (cif) or 0 (caf): the paper learns scales from joints alone.
+        background: factor on background cells.
+        regression: `laplace`, or `l1` for d itself.
         field_weights: see `FieldLoss`.
 
     Raises:
@@ -75,7 +76,7 @@ class Paper2019(_OneSpreadAVector):
         background: float = 1.0, regression: Literal["laplace", "l1"] = "laplace",
         field_weights: Sequence[float] | None = None,
     ) -> None:  # fmt: skip
-        paper = PAPER_WEIGHTS.get(head, (1, 1, 1))  # an unknown head is the base's to refuse
+        paper = PAPER_WEIGHTS.get(head, (1, 1, 1))  # FieldLoss refuses unknown heads
         weights = [p if own is None else own for own, p in zip((confidence, vector, scale), paper, strict=True)]
         super().__init__(
             head=head, confidence=weights[0], vector=weights[1], scale=weights[2], field_weights=field_weights
@@ -102,8 +103,8 @@ class Paper2019(_OneSpreadAVector):
         return (raw - target).abs() / PAPER_SHARE
 
 
-class _Focal(_OneSpreadAVector):
-    """What 0.11 and 0.12 have in common: arguments, and components that are sums, all of weight 1."""
+class _Focal(_LogScalePerVector):
+    """What 0.11 and 0.12 share: the arguments, and components that are sums of weight 1."""
 
     def __init__(
         self, *, head: Kind, confidence: float = 1.0, vector: float = 1.0, scale: float = 1.0,
@@ -116,10 +117,11 @@ class _Focal(_OneSpreadAVector):
 
 
 class BceLaplace11(_Focal):
-    """The loss of version 0.11, with hard limits, beyond which there is no gradient.
+    """The loss of version 0.11, with hard limits that cut off the gradient.
 
-    Confidence: cross-entropy within [0.02, 5], times (1 - exp(-cross-entropy))^gamma, held constant. Regression: with the
-    distance d up to 5 and log b from -3, log b + (d + 0.1) exp(-log b). Scale: |exp(raw) - scale| up to 5, / b_scale.
+    Confidence: cross-entropy clamped to [0.02, 5], times (1 - exp(-cross-entropy))^gamma without gradient. Regression:
+    log b + (d + 0.1) exp(-log b), with the distance d clamped at 5 and log b from below at -3. Scale:
+    |exp(raw) - scale| clamped at 5, / b_scale.
 
     Args:
         head: see `FieldLoss`, also for the weights and `field_weights`.
@@ -151,14 +153,14 @@ class BceLaplace11(_Focal):
 
 
 class BceLaplace12(_Focal):
-    """The loss of version 0.12, with soft limits of 5.
+    """The loss of version 0.12, with soft clamps at 5.
 
-    Confidence: half the cross-entropy, softly clamped, times (1 - p)^gamma with p the probability of the right answer,
-    with gradient; background logits below -15 are left alone; a target between 0 and 1 is foreground of that weight.
-    Regression: with d = sqrt(dx^2 + dy^2 + bmin^2) and log b = 3 tanh(raw / 3), log b + softly clamped d exp(-log b).
-    Scale: |softplus(raw) - scale| / (b_scale (0.1 + scale)), softly clamped.
+    Confidence: half the softly clamped cross-entropy, times (1 - p)^gamma with gradient; p is the probability of the
+    right answer. Background logits below -15 count as -15; a target between 0 and 1 is foreground with that weight.
+    Regression: log b + d exp(-log b), the second term softly clamped, with d = sqrt(dx^2 + dy^2 + bmin^2) and
+    log b = 3 tanh(raw / 3). Scale: |softplus(raw) - scale| / (b_scale (0.1 + scale)), softly clamped.
 
-    Its arguments are those of `BceLaplace11`.
+    Takes the arguments of `BceLaplace11`.
     """
 
     scale_law = "softplus"

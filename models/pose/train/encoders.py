@@ -1,11 +1,11 @@
-"""What the composite fields are trained towards: annotations of an image, drawn into cells.
+"""The encoders: they turn the annotations of an image into the targets of the composite fields.
 
 A target is float32 (fields, components, rows, columns). Cell (row j, column i) lies at the pixel (i * stride,
-j * stride); vectors, scales, sizes and bmin are in cells. NaN says that a loss is to leave the cell out: in the
-confidence, which is otherwise 1 on an instance and 0 beside it, where a region is to be ignored; in the other
-components, where there is no instance, and in scales, where the instance's is unknown.
+j * stride); vectors, scales, sizes and bmin are in cells. The confidence is 1 in foreground cells and 0 in the
+background. Losses ignore cells that are NaN: the confidence is NaN in ignored regions, other components are NaN in the
+background, and scales also where the person's scale is unknown.
 Source: Kreiss, Bertoni and Alahi, "OpenPifPaf: Composite Fields for Semantic Keypoint Detection and Spatio-Temporal
-Association", section III, as version 0.13 encodes it.
+Association", T-ITS 2021, section III, as version 0.13 implements it in openpifpaf/encoder.
 """
 
 import math
@@ -19,21 +19,21 @@ from numpy.typing import NDArray
 from data.formats.skeletons import Connections
 from models.pose.train.annotations import Annotations
 from models.pose.train.joints import KeypointEncoder, at_least, spans
-from models.pose.train.rasters import background_outside, blank, draw_bands, draw_patches, grid, ignore
+from models.pose.train.target_rendering import background_outside, blank, draw_bands, draw_patches, grid, ignore
 
 Array = NDArray[np.float64]
 Target = NDArray[np.float32]
 Area = Sequence[float] | NDArray[np.floating]
 
-BOX_SPREAD = 0.05  # of a box's shorter side
+BOX_BMIN = 0.05  # bmin of a box, as a share of its shorter side
 
 
 @dataclass(frozen=True, eq=False)
 class Cif(KeypointEncoder):
     """Composite intensity field: where the joints are.
 
-    A field for each joint of the skeleton. Components: confidence; x and y of the vector to the joint; bmin; the
-    joint's scale. A joint that nothing obstructs covers `side_length` x `side_length` cells.
+    There is one field per joint of the skeleton. Components: confidence; x and y of the vector to the joint; bmin; the
+    joint's scale. A joint covers `side_length` x `side_length` cells, fewer beside another joint of its type.
     """
 
     components: ClassVar[int] = 5
@@ -52,10 +52,10 @@ class Cif(KeypointEncoder):
         return len(self.skeleton.keypoints)
 
     def encode(self, annotations: Annotations, size: tuple[int, int], valid_area: Area) -> Target:
-        """The target (K, 5, rows, columns) of an image of `size` (height, width).
+        """Return the target (K, 5, rows, columns) of an image of `size` (height, width).
 
-        Outside of `valid_area` (x, y, width, height; pixels) all is background. Cells belong to the nearest joint of
-        their type. Raises ValueError for a number of joints other than K.
+        Cells outside `valid_area` (x, y, width, height; pixels) are background. A cell belongs to the nearest joint of
+        its type. Raises ValueError for a number of joints other than K.
         """
         joints, scales = self.persons(annotations)
         target, distances = blank(
@@ -74,16 +74,15 @@ class Cif(KeypointEncoder):
 class Caf(KeypointEncoder):
     """Composite association field: which joints belong together.
 
-    A field for each of `connections`. Components: confidence; x and y of the vectors to the first and to the second
-    joint; bmin, twice; the scales of the two joints. Only the middle of a limb is foreground, at most half of it.
-    Limbs of which neither end is in the image are left out. Dense connections are left out also where one end is not
-    in the image, and where shorter standard connections of the person lead away from both ends: shorter than the
-    length over `dense_to_sparse_radius`.
+    There is one field per connection. Components: confidence; x and y of the vectors to the first and to the second
+    joint; bmin, twice; the scales of the two joints. At most the middle half of a limb is foreground. The encoder skips
+    limbs with both ends outside the image. It skips a dense connection also if one end is outside, or if a standard
+    connection of the person shorter than the length / `dense_to_sparse_radius` starts at each of its ends.
 
     Attributes:
-        connections: which of the skeleton's.
-        min_size: width of the foreground, cells.
-        aspect_ratio: width as a share of the limb's length, where that is more.
+        connections: which connections of the skeleton to encode.
+        min_size: least width of the foreground, cells.
+        aspect_ratio: width as a share of the limb's length, where that is more than `min_size`.
         fixed_size: foreground only around the limb's centre.
         dense_to_sparse_radius: see above.
     """
@@ -98,7 +97,7 @@ class Caf(KeypointEncoder):
     dense_to_sparse_radius: float = 2.0
 
     def __post_init__(self) -> None:
-        """Check the numbers, and that the skeleton has such connections."""
+        """Check the numbers, and that the skeleton has these connections."""
         super().__post_init__()
         at_least(self.min_size, "min_size", 1)
         at_least(self.aspect_ratio, "aspect_ratio", 0)
@@ -111,7 +110,7 @@ class Caf(KeypointEncoder):
 
     @property
     def pairs(self) -> Connections:
-        """The connected joints, a pair a field."""
+        """The connected joints, one pair per field."""
         return {
             "standard": self.skeleton.connections,
             "dense": self.skeleton.dense_connections,
@@ -124,7 +123,7 @@ class Caf(KeypointEncoder):
         return len(self.pairs)
 
     def encode(self, annotations: Annotations, size: tuple[int, int], valid_area: Area) -> Target:
-        """The target (fields, 9, rows, columns); see `Cif.encode`. Cells belong to the line that is nearest."""
+        """Return the target (fields, 9, rows, columns), as `Cif.encode`. A cell belongs to the nearest line."""
         joints, scales = self.persons(annotations)
         target, distances = blank(
             self.fields, self.components, self.ignored(annotations, size, (self.min_size - 1) / 2)
@@ -158,16 +157,16 @@ class Caf(KeypointEncoder):
 class CifDet:
     """Composite detection field: centres and sizes of boxes.
 
-    A field for each of `categories`. Components: confidence; x and y of the vector to the centre; width and height of
-    the box; bmin of the vector and of the size. Of the `side_length` x `side_length` cells around a centre, those
-    farther away than half of that are ignored in the confidence and yet regress. Crowd regions are ignored in the
-    field of their category.
+    There is one field per category. Components: confidence; x and y of the vector to the centre; width and height of
+    the box; bmin of the vector and of the size. A box covers `side_length` x `side_length` cells around its centre.
+    Those farther away than (`side_length` - 1) / 2 have vectors but an ignored (NaN) confidence. A crowd region is
+    ignored in the field of its category.
 
     Attributes:
-        categories: how many.
-        stride: pixels a cell.
-        side_length: of a centre's patch, cells.
-        bmin: least spread of the regression, pixels; a twentieth of the box's shorter side where that is more.
+        categories: number of categories.
+        stride: pixels per cell.
+        side_length: side of a centre's patch, cells.
+        bmin: least error of the regression, pixels; a twentieth of the box's shorter side where that is more.
     """
 
     components: ClassVar[int] = 7
@@ -189,10 +188,10 @@ class CifDet:
         return self.categories
 
     def encode(self, annotations: Annotations, size: tuple[int, int], valid_area: Area) -> Target:
-        """The target (categories, 7, rows, columns); see `Cif.encode`. Cells belong to the nearest centre.
+        """Return the target (categories, 7, rows, columns), as `Cif.encode`. A cell belongs to the nearest centre.
 
         Raises:
-            ValueError: for a category that has no field and for a box without area; names the annotation's id.
+            ValueError: for a category without a field and for a box without area; names the annotation's id.
         """
         boxes = annotations.boxes.astype(np.float64) / self.stride
         reach = (self.side_length - 1) / 2
@@ -202,8 +201,8 @@ class CifDet:
             ignore(ignored[annotations.categories[place]], boxes[place], reach)
         target, distances = blank(self.categories, self.components, ignored)
         fields, boxes = annotations.categories[~annotations.crowd], boxes[~annotations.crowd]
-        spread = np.maximum(BOX_SPREAD * boxes[:, 2:].min(axis=1, keepdims=True), self.bmin / self.stride)
-        constants = np.concatenate([boxes[:, 2:], spread, spread], axis=1)
+        bmin = np.maximum(BOX_BMIN * boxes[:, 2:].min(axis=1, keepdims=True), self.bmin / self.stride)
+        constants = np.concatenate([boxes[:, 2:], bmin, bmin], axis=1)
         draw_patches(target, distances, fields, boxes[:, :2] + boxes[:, 2:] / 2, constants, self.side_length, reach)
         background_outside(target, valid_area, self.stride)
         return target
@@ -220,5 +219,5 @@ class CifDet:
 
 
 def _places(chosen: NDArray[np.bool_]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Row and column of what is chosen, row after row; contiguous, so that compiled code meets one kind of array."""
+    """Rows and columns of the true entries, in row order; contiguous, so that numba compiles for one kind of array."""
     return np.divmod(np.flatnonzero(chosen), chosen.shape[1])

@@ -1,4 +1,4 @@
-"""What losses of composite fields share: which cells count, sums over an instance, weights."""
+"""What the losses of composite fields share: which cells count, sums per example, weights."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ BMIN = 0.1  # cells, where a target has none
 
 
 def soft_clamp(values: Tensor, limit: float | None) -> Tensor:
-    """Values, growing like a logarithm above `limit` (M + ln(1 - M + v)), where the slope is still 1; None: as they are."""
+    """Let values v above `limit` M grow only as M + ln(1 - M + v), with slope 1 at M; None changes nothing."""
     if limit is None:
         return values
     return torch.where(values > limit, limit + (values - limit).clamp_min(0).log1p(), values)
@@ -29,39 +29,44 @@ def bounded(logit: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Cells:
-    """The n cells of a batch that have anything to find.
+    """The n foreground cells of a batch, and those with any regression target.
 
-    `predicted` (n, components of a prediction), `target` (n, components of a target), `instance` int64 (n,) in 0 ... batch - 1,
-    `weight` (n,) of the field.
+    Attributes:
+        predicted: (n, components of a prediction).
+        target: (n, components of a target).
+        example: int64 (n,), which example of the batch each cell belongs to.
+        weight: (n,), the weight of the cell's field.
+        batch: number of examples.
     """
 
     predicted: Tensor
     target: Tensor
-    instance: Tensor
+    example: Tensor
     weight: Tensor
     batch: int
 
     def total(self, values: Tensor, rows: Tensor) -> Tensor:
-        """Sums over each instance of values (m,) that belong to `rows` (m,); shape (batch,)."""
-        return values.new_zeros(self.batch).index_add(0, self.instance[rows], values * self.weight[rows])
+        """Sum values (m,) of the cells `rows` (m,) over each example; shape (batch,)."""
+        return values.new_zeros(self.batch).index_add(0, self.example[rows], values * self.weight[rows])
 
 
 class FieldLoss(Loss):
-    """A loss between a prediction (B, F, K, h, w) and a target (B, F, T, h, w) of a head; forward gives its components.
+    """A loss between a head's prediction (B, F, K, h, w) and target (B, F, T, h, w); forward returns its components.
 
-    Targets are [confidence, (x, y) a vector, bmin a vector, scales], T = 5, 9, 7 for cif, caf, cifdet. NaN leaves a
-    cell out of the component in question; such cells are dropped before anything is computed from them.
+    Targets are [confidence, (x, y) per vector, bmin per vector, scales]; T = 5, 9, 7 for cif, caf, cifdet. A NaN target
+    leaves its cell out of that component. The loss selects the valid cells before it computes anything, so that NaN
+    never reaches a gradient.
 
     Args:
-        head: the kind of field.
-        confidence: weight of the component; with 0 it is not computed. `vector` and `scale` likewise.
-        field_weights: factors of the fields, in all components; None: 1.
+        head: cif, caf or cifdet.
+        confidence: weight of the component; 0 skips it. `vector` and `scale` likewise.
+        field_weights: one factor per field, for all components; None for 1.
 
     Raises:
         ValueError: for an unknown head, a weight that is negative or not finite, or none above 0.
     """
 
-    spread_a_vector: ClassVar[bool]  # a prediction's layout: see the subclasses
+    log_scale_per_vector: ClassVar[bool]  # the layout of predictions: one log-scale per vector, or one per cell
     field_weights: Tensor | None
 
     def __init__(
@@ -80,24 +85,24 @@ class FieldLoss(Loss):
             raise ValueError(f"confidence {confidence}, vector {vector}, scale {scale}: {head} has no component left")
         fields = torch.tensor(field_weights) if field_weights else None
         self.register_buffer("field_weights", fields, persistent=False)
-        self.first_vector = 1 if self.spread_a_vector else 2
-        self.components = self.first_vector + 2 * self.vectors + self.spread_a_vector * self.vectors + self.scales
+        self.first_vector = 1 if self.log_scale_per_vector else 2
+        self.components = self.first_vector + 2 * self.vectors + self.log_scale_per_vector * self.vectors + self.scales
 
     def forward(  # type: ignore[override]
-        self, *, fields: Tensor, target: Tensor, log_spreads: Tensor | None = None
+        self, *, fields: Tensor, target: Tensor, log_sigmas: Tensor | None = None
     ) -> dict[str, Tensor]:
-        """Raw fields and their target -> component -> weighted sum over the cells of an instance (B,).
+        """Return component -> weighted sum over the cells of each example (B,), from raw fields and their target.
 
-        Computed in the type of `fields`, or in float32 where that is half precision.
-        `log_spreads` (2,) are those that `TaskWeights` finds for this head; weights apply on top of them.
+        Computes in the dtype of `fields`, in float32 where that is half precision. `log_sigmas` (2,) is this head's
+        output of `TaskWeights`; the weights apply on top.
         """
         self._check(fields, target)
         target = target.to(torch.promote_types(fields.dtype, torch.float32))
         weights = target.new_ones(target.shape[1]) if self.field_weights is None else self.field_weights.to(target)
-        there = (target[:, :, 0] > 0) | ~target[:, :, 1:].isnan().all(dim=2)
-        instance, field, row, column = there.nonzero(as_tuple=True)
-        predicted = at_least_float32(fields[instance, field, :, row, column])
-        cells = Cells(predicted, target[instance, field, :, row, column], instance, weights[field], len(fields))
+        judged = (target[:, :, 0] > 0) | ~target[:, :, 1:].isnan().all(dim=2)
+        example, field, row, column = judged.nonzero(as_tuple=True)
+        predicted = at_least_float32(fields[example, field, :, row, column])
+        cells = Cells(predicted, target[example, field, :, row, column], example, weights[field], len(fields))
         values = {}
         if "confidence" in self.weights:
             logits = at_least_float32(fields[:, :, self.first_vector - 1])
@@ -106,22 +111,22 @@ class FieldLoss(Loss):
             values["vector"] = self._vector(cells)
         if "scale" in self.weights:
             rows, which = cells.target[:, -self.scales :].isfinite().nonzero(as_tuple=True)
-            found, wanted = (x[:, -self.scales :][rows, which] for x in (cells.predicted, cells.target))
-            values["scale"] = cells.total(self.scale(found, wanted), rows)
-        if log_spreads is not None:
-            values = task_weighted(values, log_spreads)
+            raw, scales = (x[:, -self.scales :][rows, which] for x in (cells.predicted, cells.target))
+            values["scale"] = cells.total(self.scale(raw, scales), rows)
+        if log_sigmas is not None:
+            values = task_weighted(values, log_sigmas)
         return {name: self.weights[name] * value for name, value in values.items()}
 
     def _vector(self, cells: Cells) -> Tensor:
         n, start = self.vectors, self.first_vector
-        wanted = cells.target[:, 1 : 1 + 2 * n].unflatten(1, (n, 2))
-        valid = wanted.isfinite().all(dim=2)
-        if self.head == "cifdet":  # the size is what a centre's distance is measured by
+        targets = cells.target[:, 1 : 1 + 2 * n].unflatten(1, (n, 2))
+        valid = targets.isfinite().all(dim=2)
+        if self.head == "cifdet":  # the box's size normalises the distance of its centre
             valid = valid.all(dim=1, keepdim=True).expand_as(valid)
         rows, which = valid.nonzero(as_tuple=True)
-        found = cells.predicted[:, start : start + 2 * n].unflatten(1, (n, 2))[rows, which]
+        vectors = cells.predicted[:, start : start + 2 * n].unflatten(1, (n, 2))[rows, which]
         bmin = cells.target[:, 1 + 2 * n : 1 + 3 * n][rows, which].nan_to_num(nan=BMIN)
-        offset = found - wanted[rows, which]
+        offset = vectors - targets[rows, which]
         return cells.total(self.regression(offset, bmin, cells, rows, which), rows)
 
     def _check(self, fields: Tensor, target: Tensor) -> None:
@@ -136,7 +141,7 @@ class FieldLoss(Loss):
             raise ValueError(f"field_weights: {len(self.field_weights)} for {fields.shape[1]} fields")
 
     def confidence(self, logits: Tensor, target: Tensor, weights: Tensor, cells: Cells) -> Tensor:
-        """Logits and target (B, F, h, w), weights (F,) -> (B,). Cells of a target that is NaN or negative are left out."""
+        """Logits and target (B, F, h, w), weights (F,) -> (B,); ignores cells whose target is NaN or negative."""
         raise TypeError(f"{type(self).__name__} judges no confidences")
 
     def regression(self, offset: Tensor, bmin: Tensor, cells: Cells, rows: Tensor, which: Tensor) -> Tensor:

@@ -1,15 +1,18 @@
-"""Composite heads: from a feature map to composite fields (specification 1.6, the reference's versions 3 and 4)."""
+"""Composite heads: from a feature map to composite fields.
+
+Source: `CompositeField4` and, with one log-scale per vector, `CompositeField3` in openpifpaf/network/heads.py.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import ClassVar, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 Kind = Literal["cif", "caf", "cifdet"]
-Spreads = Literal["shared", "vector"]
+LogScales = Literal["shared", "vector"]
 ScaleLaw = Literal["softplus", "exp", "linear"]
 
 SCALE_LAWS: dict[ScaleLaw, Callable[[Tensor], Tensor]] = {
@@ -23,21 +26,27 @@ SCALE_LAWS: dict[ScaleLaw, Callable[[Tensor], Tensor]] = {
 class Layout:
     """The raw components of a kind of field.
 
-    With `spreads` shared: spread logit, confidence logit, vectors (x, y), scales; with one a vector: confidence logit,
-    vectors, a spread logit a vector, scales. `positional` says of each vector whether it points from the cell to a
-    place; otherwise it is a size. `scale_law` is what makes a scale in cells of a raw one.
+    With `log_scales: shared` they are: log-scale logit, confidence logit, vectors (x, y), scales. With `vector`:
+    confidence logit, vectors, one log-scale logit per vector, scales. A log-scale logit is the network's raw
+    uncertainty of its vectors (log b of a Laplace law, or a log-variance; the loss decides).
+
+    Attributes:
+        positional: one flag per vector: true where it points from the cell to a place, false where it is a size.
+        scales: how many scales there are.
+        log_scales: `shared` by all components of a cell, or one per `vector`.
+        scale_law: the function from a raw scale to a scale in cells.
     """
 
     positional: tuple[bool, ...]
     scales: int
-    spreads: Spreads = "shared"
+    log_scales: LogScales = "shared"
     scale_law: ScaleLaw = "softplus"
 
     @property
     def components(self) -> int:
-        """How many there are."""
+        """The number of components per field."""
         vectors = len(self.positional)
-        return 1 + (1 if self.spreads == "shared" else vectors) + 2 * vectors + self.scales
+        return 1 + (1 if self.log_scales == "shared" else vectors) + 2 * vectors + self.scales
 
 
 LAYOUTS: dict[Kind, Layout] = {
@@ -47,54 +56,57 @@ LAYOUTS: dict[Kind, Layout] = {
 }
 
 
-def form(kind: Kind, spreads: Spreads, scale_law: ScaleLaw) -> str:
-    """What raw fields are, in words in which a head and a loss agree or not: `cif, spreads: shared, scale_law: exp`."""
+def form(kind: Kind, log_scales: LogScales, scale_law: ScaleLaw) -> str:
+    """Describe raw fields as text, `cif, log_scales: shared, scale_law: exp`; a head and its loss must agree on it."""
     scale = f", scale_law: {scale_law}" if LAYOUTS[kind].scales else ""
-    return f"{kind}, spreads: {spreads}{scale}"
+    return f"{kind}, log_scales: {log_scales}{scale}"
 
 
 class CompositeHead(nn.Module):
-    """1 x 1 convolution, pixel shuffle, crop: (N, channels, h, w) -> (N, fields, components, u (h - 1) + 1, u (w - 1) + 1).
+    """1 x 1 convolution, pixel shuffle and crop.
 
-    After the pixel shuffle by u, floor((u - 1) / 2) rows and columns go at the start and ceil((u - 1) / 2) at the end,
-    so that a grid of (n - 1) / s + 1 cells becomes one of (n - 1) / (s / u) + 1, its first cell still on the first pixel.
+    Maps (N, channels, h, w) to (N, fields, components, u (h - 1) + 1, u (w - 1) + 1). The crop removes
+    floor((u - 1) / 2) rows and columns at the start and ceil((u - 1) / 2) at the end. A grid of (n - 1) / s + 1 cells
+    then becomes one of (n - 1) / (s / u) + 1 cells, and the first cell still lies on the first pixel.
 
     Args:
         channels: of the feature map.
-        kind: of the fields; components are those of its layout, 5 for cif, 8 for caf, 6 for cifdet.
-        fields: joints, connections or categories.
+        kind: cif, caf or cifdet; its layout has 5, 8 or 6 components.
+        fields: number of joints, connections or categories.
         upsample: u, at least 1.
-        dropout: probability with which a channel of the feature map is dropped in training.
-        spreads: `shared`, for `losses.Composite`; `vector`, for the earlier losses: 5, 9, 7 components.
-        scale_law: softplus, exp or linear, as the loss reads scales.
+        dropout: probability of dropping a channel of the feature map in training.
+        log_scales: `shared`, for `losses.Composite`; `vector`, for the earlier losses (5, 9 or 7 components).
+        scale_law: softplus, exp or linear; must be that of the loss.
 
     Raises:
-        ValueError: for numbers out of these ranges.
+        ValueError: for an argument out of range.
     """
+
+    renamed: ClassVar[dict[str, str]] = {"spreads": "log_scales"}
 
     def __init__(
         self, channels: int, *, kind: Kind, fields: int, upsample: int = 2, dropout: float = 0.0,
-        spreads: Spreads = "shared", scale_law: ScaleLaw = "softplus",
+        log_scales: LogScales = "shared", scale_law: ScaleLaw = "softplus",
     ) -> None:  # fmt: skip
         super().__init__()
         if kind not in LAYOUTS:
             raise ValueError(f"kind {kind!r}: one of {', '.join(get_args(Kind))} is needed")
-        if spreads not in get_args(Spreads) or scale_law not in SCALE_LAWS:
+        if log_scales not in get_args(LogScales) or scale_law not in SCALE_LAWS:
             raise ValueError(
-                f"spreads {spreads!r}, scale_law {scale_law!r}: {' or '.join(get_args(Spreads))}, and one of "
+                f"log_scales {log_scales!r}, scale_law {scale_law!r}: {' or '.join(get_args(LogScales))}, and one of "
                 f"{', '.join(SCALE_LAWS)}, are needed"
             )
         if fields < 1 or upsample < 1:
             raise ValueError(f"fields {fields}, upsample {upsample}: at least 1 is needed of both")
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout {dropout}: 0 <= dropout < 1 is needed")
-        self.layout = replace(LAYOUTS[kind], spreads=spreads, scale_law=scale_law)
+        self.layout = replace(LAYOUTS[kind], log_scales=log_scales, scale_law=scale_law)
         self.fields, self.upsample = fields, upsample
         self.dropout = nn.Dropout2d(dropout)
         self.conv = nn.Conv2d(channels, fields * self.layout.components * upsample**2, 1)
 
     def forward(self, features: Tensor, decode: bool = False) -> Tensor:
-        """Raw fields, as losses want them; with `decode`, float32 fields as decoders do: see `decoded`."""
+        """Return raw fields for the losses; with `decode`, float32 fields for the decoders (see `decoded`)."""
         x = self.conv(self.dropout(features))
         if self.upsample > 1:
             start, end = (self.upsample - 1) // 2, self.upsample // 2
@@ -105,22 +117,22 @@ class CompositeHead(nn.Module):
 
 
 def decoded(fields: Tensor, layout: Layout) -> Tensor:
-    """Raw fields (N, F, components, h, w) -> confidences in (0, 1), places in cells of the grid, scales, none below zero.
+    """Turn raw fields (N, F, components, h, w) into confidences in (0, 1), places in cells, and scales of at least 0.
 
-    The components come in the order of shared spreads, whatever the layout's: of spreads a vector the first is kept.
-    The spread logit stays, and so do sizes. A positional vector of the cell in column i, row j gains (i, j). Float32,
-    whatever the input: half precision cannot tell places of a large grid apart.
+    The result has the component order of `log_scales: shared`; of one log-scale per vector it keeps the first.
+    Log-scale logits and sizes stay raw. The cell in column i, row j adds (i, j) to its positional vectors. The result
+    is float32 whatever the input, because half precision cannot tell apart the places of a large grid.
     """
     fields = fields.float()
     rows, columns = (torch.arange(n, device=fields.device, dtype=fields.dtype) for n in fields.shape[-2:])
     grid = torch.stack(torch.meshgrid(columns, rows, indexing="xy"))
     n = len(layout.positional)
-    if layout.spreads == "shared":
-        spread, confidence, vectors, scales = fields.split((1, 1, 2 * n, layout.scales), dim=2)
+    if layout.log_scales == "shared":
+        log_scale, confidence, vectors, scales = fields.split((1, 1, 2 * n, layout.scales), dim=2)
     else:
-        confidence, vectors, spreads, scales = fields.split((1, 2 * n, n, layout.scales), dim=2)
-        spread = spreads[:, :, :1]
+        confidence, vectors, log_scales, scales = fields.split((1, 2 * n, n, layout.scales), dim=2)
+        log_scale = log_scales[:, :, :1]
     both = zip(vectors.split(2, dim=2), layout.positional, strict=True)
     places = [vector + grid if place else vector for vector, place in both]
     scales = SCALE_LAWS[layout.scale_law](scales).clamp_min(0)
-    return torch.cat((spread, confidence.sigmoid(), *places, scales), dim=2)
+    return torch.cat((log_scale, confidence.sigmoid(), *places, scales), dim=2)

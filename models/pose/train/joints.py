@@ -1,6 +1,6 @@
-"""Which joints the encoders of keypoints use, how large each person is, what is to be ignored.
+"""What both keypoint encoders need: the joints to draw, the scale of each person, the cells to ignore.
 
-`joints` float64 (persons, K, 3) (x, y, v) are everywhere those of persons that are no crowd regions.
+Source: openpifpaf/encoder/annrescaler.py. `joints` float64 (persons, K, 3) (x, y, v) never include crowd regions.
 """
 
 import math
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from data.formats.skeletons import Connections, Skeleton
 from models.pose.train.annotations import Annotations
-from models.pose.train.rasters import grid, ignore
+from models.pose.train.target_rendering import grid, ignore
 
 Array = NDArray[np.float64]
 
-LEAST_JOINTS = 3  # below, a person's size is unknown
-LEAST_POSE_AREA = 0.1  # of the joints seen, in the pose's units: below, they are (nearly) on a line
+LEAST_JOINTS = 3  # with fewer, a person's scale is unknown
+LEAST_POSE_AREA = 0.1  # of the labelled joints in the pose's units; below, they lie (nearly) on a line
 MOST_CORRECTION = 5.0
 LEAST_SCALE = 0.1  # cells
 LEAST_COLLISION = 16.0  # pixels
@@ -25,49 +25,50 @@ EIGHTH_TURN = np.array([[1.0, -1.0], [1.0, 1.0]]) / math.sqrt(2)
 
 
 def without_hidden_duplicates(joints: Array, radius: float) -> Array:
-    """Drop hidden joints (v = 1) that coincide with somebody's visible joint (v > 1) of the same type.
+    """Drop hidden joints (v = 1) that coincide with a visible joint (v > 1) of the same type.
 
-    They coincide where both coordinates differ by at most `radius` pixels. Returns a copy with v = 0 there.
+    Two joints coincide if both coordinates differ by at most `radius` pixels. Returns a copy with v = 0 for them.
     """
     hidden, visible = joints[:, :, 2] == 1, joints[:, :, 2] > 1
-    kept = joints.copy()
+    joints_left = joints.copy()
     if hidden.any():
         apart = np.abs(joints[:, None, :, :2] - joints[None, :, :, :2]).max(axis=3)  # (hidden one, visible one, K)
-        kept[hidden & ((apart <= radius) & visible[None]).any(axis=1), 2] = 0
-    return kept
+        joints_left[hidden & ((apart <= radius) & visible[None]).any(axis=1), 2] = 0
+    return joints_left
 
 
 def without_invisible(joints: Array) -> Array:
     """Drop all joints that are not visible (v < 2)."""
-    kept = joints.copy()
-    kept[kept[:, :, 2] < 2, 2] = 0
-    return kept
+    joints_left = joints.copy()
+    joints_left[joints_left[:, :, 2] < 2, 2] = 0
+    return joints_left
 
 
 def without_collisions(joints: Array, boxes: Array) -> Array:
-    """Drop joints of the same type where two persons have them at nearly the same place, both of them.
+    """Drop both joints where two persons have the same joint at nearly the same place.
 
-    Near is within 16 pixels, or a fifth of the longest side of the two boxes (persons, 4) where that is more, in both
-    coordinates. Pairs of persons take their turn in order: what an earlier pair dropped collides with nobody else.
+    Nearly the same is within 16 pixels in both coordinates, or within a fifth of the longest side of the two boxes
+    (persons, 4) where that is more.
+    Pairs of persons come in order; a joint dropped for one pair does not collide again.
     """
-    kept = joints.copy()
-    for first in range(len(kept)):
-        for second in range(first + 1, len(kept)):
-            one, other = kept[first], kept[second]
+    joints_left = joints.copy()
+    for first in range(len(joints_left)):
+        for second in range(first + 1, len(joints_left)):
+            one, other = joints_left[first], joints_left[second]
             radius = max(LEAST_COLLISION, COLLISION_SHARE * float(boxes[[first, second], 2:].max()))
             near = np.abs(one[:, :2] - other[:, :2]).max(axis=1) <= radius
             both = near & (one[:, 2] > 0) & (other[:, 2] > 0)
             one[both, 2] = other[both, 2] = 0
-    return kept
+    return joints_left
 
 
 def instance_scales(joints: Array, standing_pose: Array) -> Array:
-    """The scale of each person, float64 (persons,), in the joints' unit; NaN where it is unknown.
+    """Return the scale of each person, float64 (persons,), in the joints' unit; NaN where it is unknown.
 
-    It is the square root of the area of the box around the labelled joints, corrected for those that are missing: by
-    how much the box of a standing person, upright or leaning by 45 degrees (the smaller correction counts), shrinks
-    when only these joints are seen. Unknown are scales from fewer than three joints, from joints that are on a line
-    in the standing person, and below 0.1; `standing_pose` is (K, 2).
+    The scale is the square root of the area of the box around the labelled joints, corrected for missing joints. The
+    correction is the ratio between the box of a whole standing person and the box of the same labelled joints in it,
+    for a person upright or leaning by 45 degrees; the smaller one counts. The scale is unknown for fewer than three
+    joints, for joints on one line in the standing person, and below 0.1. `standing_pose` is (K, 2).
     """
     labelled = joints[:, :, 2] > 0
     corrections = np.full((2, len(joints)), np.inf)
@@ -81,16 +82,16 @@ def instance_scales(joints: Array, standing_pose: Array) -> Array:
 
 
 def _areas(points: Array, chosen: NDArray[np.bool_]) -> Array:
-    """Areas (persons,) of the boxes around the chosen (persons, K) of points (K, 2) or (persons, K, 2)."""
+    """Areas (persons,) of the boxes around the `chosen` (persons, K) points, (K, 2) or (persons, K, 2)."""
     lowest = np.where(chosen[:, :, None], points, np.inf).min(axis=1)
     highest = np.where(chosen[:, :, None], points, -np.inf).max(axis=1)
     return np.asarray(np.maximum(highest - lowest, 0).prod(axis=1))
 
 
 def spans(joints: Array, connections: Connections, short: Connections, radius: float) -> NDArray[np.bool_]:
-    """Connections (persons, fields) that lead over shorter ones of `short` at both ends.
+    """Find the connections (persons, fields) with a shorter connection of `short` at both of their ends.
 
-    Shorter than the connection's length over `radius`; only where both joints are labelled do `short` ones count.
+    Shorter means: shorter than the connection's length / `radius`. Only labelled joints form a connection of `short`.
     """
     shortest = np.full(joints.shape[:2], np.inf)
     for one, other in short:
@@ -116,20 +117,19 @@ def at_least(value: float, name: str, least: float) -> None:
 
 @dataclass(frozen=True, eq=False)
 class KeypointEncoder:
-    """What the two fields of joints share: the joints to draw, the persons' scales, the regions to ignore.
+    """Base class of the two keypoint encoders: the joints to draw, the persons' scales, the cells to ignore.
 
-    All annotations count as persons: leave others out (`Annotations.where`).
+    All annotations count as persons: filter others out before (`Annotations.where`).
 
     Attributes:
         skeleton: K joints.
-        stride: pixels a cell.
-        bmin: least spread of the regression, pixels.
-        suppress_hidden: leave out a hidden joint (v = 1) that is at most so many pixels, in x and in y, from a visible
-            joint of the same type; None leaves none out. The published networks had 32 at 385 pixels; on small images
-            that takes legitimate joints away, about a sixteenth of the side does not.
-        suppress_invisible: leave out all joints that are not visible, whatever `suppress_hidden` says.
-        suppress_collision: leave out both of two joints of the same type that are near each other
-            (`without_collisions`).
+        stride: pixels per cell.
+        bmin: least error of the regression, pixels.
+        suppress_hidden: drop a hidden joint (v = 1) within this many pixels, in x and in y, of a visible joint of the
+            same type; None drops none. The published networks used 32 at 385 pixels. On small images that drops good
+            joints too; about a sixteenth of the side does not.
+        suppress_invisible: drop all joints that are not visible, whatever `suppress_hidden` says.
+        suppress_collision: drop both of two joints of the same type that are near each other (`without_collisions`).
     """
 
     skeleton: Skeleton
@@ -148,13 +148,14 @@ class KeypointEncoder:
             at_least(self.suppress_hidden, "suppress_hidden", 0)
 
     def persons(self, annotations: Annotations) -> tuple[Array, Array]:
-        """Joints float64 (persons, K, 3) of all that are no crowd regions and their scales (persons, K), in cells.
+        """Return joints float64 (persons, K, 3) and their scales (persons, K) in cells; crowd regions do not count.
 
-        A joint's scale is its person's times its sigma. Raises ValueError for a number of joints other than K.
+        A joint's scale is its person's scale times the joint's sigma. Raises ValueError for a number of joints other
+        than K.
         """
-        expected, found = len(self.skeleton.keypoints), annotations.keypoints.shape[1]
-        if found != expected:
-            raise ValueError(f"annotations with {found} keypoints: the skeleton's {expected} are needed")
+        expected, count = len(self.skeleton.keypoints), annotations.keypoints.shape[1]
+        if count != expected:
+            raise ValueError(f"annotations with {count} keypoints: the skeleton's {expected} are needed")
         chosen = ~annotations.crowd
         joints = annotations.keypoints[chosen].astype(np.float64)
         if self.suppress_invisible:
@@ -167,7 +168,7 @@ class KeypointEncoder:
         return joints, instance_scales(joints, self.skeleton.standing_pose)[:, None] * self.skeleton.sigmas
 
     def ignored(self, annotations: Annotations, size: tuple[int, int], margin: float) -> NDArray[np.bool_]:
-        """Cells (rows, columns) of crowd regions and of persons of whom no joint is labelled, `margin` cells wider."""
+        """Mark cells (rows, columns) of crowd regions and of persons without labelled joints, plus `margin` cells."""
         ignored = np.zeros(grid(size, self.stride), dtype=bool)
         unlabelled = ~(annotations.keypoints[:, :, 2] > 0).any(axis=1)
         for box in annotations.boxes[annotations.crowd | unlabelled].astype(np.float64):

@@ -1,7 +1,7 @@
-"""The composite loss of composite fields (OpenPifPaf 0.13; Kreiss, Bertoni and Alahi, T-ITS 2021).
+"""The loss of composite fields in OpenPifPaf 0.13 (Kreiss, Bertoni and Alahi, T-ITS 2021).
 
-Sizes are in cells of the field. The spread logit z of a cell stands for s = 3 tanh(z / 3), the log-variance that its
-confidence and its vectors share.
+Source: openpifpaf/network/losses/components.py. Sizes are in cells. Each cell has one log-scale logit z; it stands for
+the log-variance s = 3 tanh(z / 3), which the cell's confidence and vectors share.
 """
 
 import math
@@ -16,23 +16,23 @@ from models.pose.train.field_losses import Cells, FieldLoss, bounded, soft_clamp
 from models.pose.train.heads import Kind, form
 
 Regression = Literal["laplace", "gaussian"]
-LN_2 = 0.69314  # the reference's digits: its logged values are reproduced
+LN_2 = 0.69314  # OpenPifPaf's digits, to reproduce the values it logs
 HALF_LN_2_PI = math.log(2 * math.pi) / 2
-SCALE_PER_SPREAD = {"cif": 0.5, "caf": 0.5, "cifdet": 0.1}  # a joint's scale is read as two sigmas
+SIGMA_PER_SCALE = {"cif": 0.5, "caf": 0.5, "cifdet": 0.1}  # a joint's scale is two sigmas
 
 
 def gradient_matched(logit: Tensor, sign: float, alpha: float, gamma: float) -> Tensor:
-    """A Huber loss whose slope in `logit` is that of the focal loss (Lin et al. 2017); same shape.
+    """A Huber loss whose gradient in `logit` is that of the focal loss (Lin et al. 2017); same shape.
 
-    With q the probability of the wrong answer and p = 1 - q, alpha times the focal loss -q^gamma ln p has the slope
-    -sign q phi, phi = alpha (q^gamma - gamma q^(gamma - 1) p ln p). That is the slope of (logit - tau)^2 / 2 for
-    tau = logit + sign q phi, held constant. The value is therefore (q phi)^2 / 2, and no derivative of it is the slope.
+    Let q be the probability of the wrong answer and p = 1 - q. Alpha times the focal loss -q^gamma ln p has the
+    gradient -sign q phi, phi = alpha (q^gamma - gamma q^(gamma - 1) p ln p). (logit - tau)^2 / 2 with the constant
+    tau = logit + sign q phi has the same gradient; its value is (q phi)^2 / 2.
 
     Args:
-        logit: of being foreground.
+        logit: of foreground.
         sign: 1 where foreground is right, -1 where background is.
-        alpha: factor on the slope, above 0.
-        gamma: 0 or more; 0 gives cross-entropy's slope.
+        alpha: factor on the gradient, above 0.
+        gamma: 0 or more; 0 gives the gradient of cross-entropy.
     """
     with torch.no_grad():
         wrong, surprise = torch.sigmoid(-sign * logit), -F.logsigmoid(sign * logit)
@@ -41,36 +41,37 @@ def gradient_matched(logit: Tensor, sign: float, alpha: float, gamma: float) -> 
 
 
 class Composite(FieldLoss):
-    """The loss of version 0.13. Predictions are [z, confidence, (x, y) a vector, scales], K = 5, 8, 6.
+    """The loss of version 0.13. Predictions are [z, confidence, (x, y) per vector, scales], K = 5, 8, 6 components.
 
-    Confidence: `gradient_matched`, and where there is something to find l -> l exp(-s) / 2 + s / 2. Regression: with
-    e = sqrt(dx^2 + dy^2 + bmin^2) / (k scale), the negative log-likelihood of e under a Laplace law of spread
-    2 exp(s / 2), up to ln 2, or under a normal law of variance exp(s). k is 0.5, and 0.1 for cifdet, whose scale is the
-    norm of (width, height); an unknown scale is replaced by the predicted one, without gradient. Scale: Huber loss of
-    |softplus(raw) - scale| / (b_scale (0.1 + scale)). Values may be negative: s falls where a network is sure.
+    Confidence: `gradient_matched`; in foreground cells its value l becomes l exp(-s) / 2 + s / 2. Regression: with
+    e = sqrt(dx^2 + dy^2 + bmin^2) / (k scale), the negative log-likelihood of e under a Laplace distribution with scale
+    b = 2 exp(s / 2) (less the constant ln 2), or under a normal distribution with variance exp(s). k is 0.5 for joints;
+    for cifdet k is 0.1 and the scale is the norm of (width, height). The predicted scale, without gradient, replaces an
+    unknown one. Scale: Huber loss of |softplus(raw) - scale| / (b_scale (0.1 + scale)). Values can be negative: s falls
+    where the network is sure.
 
     Args:
-        head: cif, caf or cifdet; see `FieldLoss` for it, the weights and `field_weights`.
-        confidence: weight; at 1 for all, vectors outweigh it by far at first.
+        head: cif, caf or cifdet. `FieldLoss` explains it, the weights and `field_weights`.
+        confidence: weight. With weights of 1, the vectors outweigh it by far at first.
         vector: weight.
-        scale: weight; cifdet has none.
-        focal_alpha: factor on the confidence's slope; 1 for none.
+        scale: weight; cifdet has no scales.
+        focal_alpha: factor on the gradient of the confidence; 1 for none.
         focal_gamma: of the focal loss.
-        background_clamp: the logit below which background is left alone; None: never.
-        confidence_soft_clamp: where `soft_clamp` begins in this component (never reached at the default alpha and gamma).
-        regression_soft_clamp: the same, on e.
-        scale_soft_clamp: the same, on the relative difference.
-        regression: the law.
-        b_scale: tolerance of scales; values fall with its square.
+        background_clamp: background cells with a lower logit have no loss; None for no limit.
+        confidence_soft_clamp: limit of `soft_clamp` in this component (out of reach at the default alpha and gamma).
+        regression_soft_clamp: the same for e.
+        scale_soft_clamp: the same for the relative difference.
+        regression: distribution of e, laplace or gaussian.
+        b_scale: tolerance of scales; small errors count 1 / b_scale^2.
         scale_log: compare logarithms, |ln softplus(raw) - ln scale| / b_scale.
-        scale_floor: cells; a smaller scale counts as this much in e. Eyes and noses of small people, with scales of a seventh
-            of a cell, otherwise outweigh everything.
+        scale_floor: smallest scale in e, cells. Eyes and noses of small people have scales of a seventh of a cell;
+            without a floor they outweigh everything.
 
     Raises:
         ValueError: for arguments out of range.
     """
 
-    spread_a_vector = False
+    log_scale_per_vector = False
 
     def __init__(
         self, *, head: Kind, confidence: float = 1.0, vector: float = 1.0, scale: float = 1.0,
@@ -94,7 +95,7 @@ class Composite(FieldLoss):
                 f"soft clamps {self.clamps}, b_scale {b_scale}, scale_floor {scale_floor}: clamps above 0 or null, "
                 "b_scale above 0 and a floor of 0 or more are needed"
             )
-        # neither slopes nor costs of confidences get above this, as -p ln p <= 1 / e; mostly there is nothing to clamp
+        # gradients and values of the confidence stay below this, as -p ln p <= 1 / e; usually there is nothing to clamp
         highest = focal_alpha * (1 + focal_gamma / math.e)
         reached = confidence_soft_clamp is not None and highest > confidence_soft_clamp
         self.confidence_clamp = confidence_soft_clamp if reached else None
@@ -103,30 +104,30 @@ class Composite(FieldLoss):
 
     @property
     def forms(self) -> dict[str, str]:
-        """The form that a role's fields must have."""
+        """The layout that the input `fields` must have."""
         return {"fields": form(self.head, "shared", "softplus")}
 
     def confidence(self, logits: Tensor, target: Tensor, weights: Tensor, cells: Cells) -> Tensor:
         background = target == 0
         if self.background_clamp is not None:
-            background &= ~(logits.detach() < self.background_clamp)  # not >=, which would hide a NaN
+            background &= ~(logits.detach() < self.background_clamp)  # >= would hide a NaN
         costs = soft_clamp(gradient_matched(logits, -1.0, self.alpha, self.gamma), self.confidence_clamp)
-        empty = torch.where(background, costs, 0).sum(dim=(2, 3)).mul(weights).sum(dim=1)
+        background_total = torch.where(background, costs, 0).sum(dim=(2, 3)).mul(weights).sum(dim=1)
         rows = (cells.target[:, 0] > 0).nonzero().squeeze(1)
         z, logits = cells.predicted[rows, :2].unbind(dim=1)
         costs = soft_clamp(gradient_matched(logits, 1.0, self.alpha, self.gamma), self.confidence_clamp)
         s = bounded(z)
-        return empty + cells.total((costs * (-s).exp() + s) / 2, rows)
+        return background_total + cells.total((costs * (-s).exp() + s) / 2, rows)
 
     def regression(self, offset: Tensor, bmin: Tensor, cells: Cells, rows: Tensor, which: Tensor) -> Tensor:
         if self.scales:
             size = cells.target[:, -self.scales :][rows, which]
-            guess = F.softplus(cells.predicted[:, -self.scales :][rows, which].detach())
-            size = torch.where(size.isnan(), guess, size)
+            predicted = F.softplus(cells.predicted[:, -self.scales :][rows, which].detach())
+            size = torch.where(size.isnan(), predicted, size)
         else:
             size = torch.linalg.vector_norm(cells.target[rows, 3:5], dim=1)
         distance = torch.linalg.vector_norm(torch.cat((offset, bmin[:, None]), dim=1), dim=1)
-        error = distance / (SCALE_PER_SPREAD[self.head] * size.clamp_min(self.scale_floor))
+        error = distance / (SIGMA_PER_SCALE[self.head] * size.clamp_min(self.scale_floor))
         error = soft_clamp(error, self.clamps[1])
         s = bounded(cells.predicted[rows, 0])
         if self.law == "gaussian":
@@ -135,11 +136,11 @@ class Composite(FieldLoss):
         return error * (-beta).exp() + beta
 
     def scale(self, raw: Tensor, target: Tensor) -> Tensor:
-        found = F.softplus(raw)
+        predicted = F.softplus(raw)
         if self.scale_log:
-            tiny = torch.finfo(found.dtype).tiny
-            difference = (found.clamp_min(tiny).log() - target.log()).abs() / self.b_scale
+            tiny = torch.finfo(predicted.dtype).tiny
+            difference = (predicted.clamp_min(tiny).log() - target.log()).abs() / self.b_scale
         else:
-            difference = (found - target).abs() / (self.b_scale * (0.1 + target))
+            difference = (predicted - target).abs() / (self.b_scale * (0.1 + target))
         difference = soft_clamp(difference, self.clamps[2])
         return F.smooth_l1_loss(difference, torch.zeros_like(difference), reduction="none")

@@ -1,24 +1,24 @@
-"""Weights that a training finds for its components itself (Kendall, Gal and Cipolla, CVPR 2018)."""
+"""Loss weights that training learns (Kendall, Gal and Cipolla, CVPR 2018)."""
 
 from collections.abc import Mapping, Sequence
 
 from torch import Tensor, nn, zeros
 
-TASKS = ("confidence", "scale")  # the vectors have a spread of their own in every cell already
+TASKS = ("confidence", "scale")  # vectors already have a log-scale in every cell
 
 
 class TaskWeights(nn.Module):
-    """The log spreads u of the components of some heads, trained like a network: u = 3 tanh(a / 3), a = 0 at first.
+    """A network of learnt log sigmas u, two per head: u = 3 tanh(a / 3), where a is the parameter and starts at 0.
 
-    A recipe lists it under `networks`, trains it in the step, calls it with a `Forward` that has no inputs and has one
-    output a head, and gives each head's loss the name of that output as `log_spreads`. Its parameters are float32 and
-    belong in a group of an optimizer without weight decay: decay pulls every sigma towards 1.
+    A recipe lists it under `networks`, trains it in the step, and calls it with a `Forward` without inputs and with one
+    output per head. Each head's loss reads its output as `log_sigmas`. The parameters are float32. Put them into an
+    optimizer group without weight decay, because decay pulls every sigma towards 1.
 
     Args:
-        heads: their names, which become the outputs.
+        heads: names of the heads; they become the outputs.
 
     Raises:
-        ValueError: for no heads, or the same twice.
+        ValueError: for an empty list or a repeated name.
     """
 
     def __init__(self, *, heads: Sequence[str]) -> None:
@@ -28,19 +28,19 @@ class TaskWeights(nn.Module):
         self.unbounded = nn.ParameterDict({head: nn.Parameter(zeros(len(TASKS))) for head in heads})
 
     def forward(self) -> dict[str, Tensor]:
-        """Return head -> log spreads of `confidence` and `scale`, float32 (2,), within (-3, 3)."""
+        """Return head -> log sigmas of `confidence` and `scale`, float32 (2,), within (-3, 3)."""
         return {head: 3 * (a / 3).tanh() for head, a in self.unbounded.items()}
 
 
-def task_weighted(values: Mapping[str, Tensor], log_spreads: Tensor) -> dict[str, Tensor]:
-    """Components (B,) of a head under the spreads that `TaskWeights` gives for it, (2,).
+def task_weighted(values: Mapping[str, Tensor], log_sigmas: Tensor) -> dict[str, Tensor]:
+    """Weight the components (B,) of a head by its log sigmas u (2,) from `TaskWeights`.
 
-    Confidence as under a normal law, u + value exp(-2 u) / 2 + ln(2 pi) / 2; scale as under a Laplace law,
-    u + value exp(-u) + ln 2; vectors unchanged.
+    Confidence follows a normal distribution, u + value exp(-2 u) / 2 + ln(2 pi) / 2; scale follows a Laplace
+    distribution, u + value exp(-u) + ln 2. Vectors do not change.
     """
     weighted = dict(values)
-    confidence, scale = log_spreads.unbind()
-    # the constants move nothing; their digits are the reference's, whose logs then agree with ours
+    confidence, scale = log_sigmas.unbind()
+    # constants with OpenPifPaf's digits, so that logged values agree; they have no gradient
     if "confidence" in values:
         weighted["confidence"] = 0.919 + confidence + values["confidence"] * (-2 * confidence).exp() / 2
     if "scale" in values:

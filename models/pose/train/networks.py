@@ -1,4 +1,4 @@
-"""The pose network: one backbone and composite heads on its feature map (specification 1.1)."""
+"""The pose network: one backbone and composite heads on its feature map."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,10 +6,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.instancenorm import _InstanceNorm
 
 from models.base.errors import UserError, nearest
 from models.pose.train.heads import LAYOUTS, CompositeHead, form
-from models.pose.train.normalisation import BATCH_EPS, freeze_batch_norms, settle_norms
 from models.pose.train.resnet import STAGES, ResNet, SmallResNet
 from models.pose.train.shufflenet import DEPTHS, ShuffleNetV2K
 from models.pose.train.timm_backbone import TimmBackbone
@@ -17,7 +18,7 @@ from models.recipe.types import checked_call
 
 Settings = Mapping[str, Any]
 
-# name in a recipe -> class, and the argument that the name stands for
+# name in a recipe -> class, and the argument that the name implies
 BACKBONES: dict[str, tuple[type[nn.Module], dict[str, int]]] = {
     "small": (SmallResNet, {}),
     **{f"resnet{depth}": (ResNet, {"depth": depth}) for depth in STAGES},
@@ -25,26 +26,31 @@ BACKBONES: dict[str, tuple[type[nn.Module], dict[str, int]]] = {
     "timm": (TimmBackbone, {}),
 }
 
+BATCH_EPS = 1e-3  # of BatchNorm, at least
+OTHER_EPS = 1e-4
+MOMENTUM = 0.01  # the weight of the new batch
+
 
 class PoseNetwork(nn.Module):
-    """Images to composite fields, a tensor a head.
+    """Maps images to composite fields, one tensor per head.
 
-    Parameters are called as in OpenPifPaf's published networks, except that a head goes by its name: the published
-    `head_nets.<h>.conv.weight` is `head_nets.<name>.conv.weight` of the h-th head; all else begins with `base_net`.
+    Parameters have the names of OpenPifPaf's published networks, but heads go by name: the published
+    `head_nets.<h>.conv.weight` is here `head_nets.<name>.conv.weight`. All other names begin with `base_net`.
 
     Args:
         backbone: `name`, one of `BACKBONES`, and options of that class.
-        heads: by name `fields`, and if wanted `upsample` (2), `dropout` (0), `spreads` (shared) and `scale_law` (softplus);
-            `kind` too, cif, caf or cifdet, unless the name is one of these.
-        batch_norm_eps: eps of every BatchNorm, at least. Published networks assume 1e-3.
-        freeze_batch_norm: every BatchNorm uses, and keeps, its running statistics in training too.
+        heads: name -> arguments of `CompositeHead`: `fields`, and optionally `upsample` (2), `dropout` (0),
+            `log_scales` (shared) and `scale_law` (softplus). `kind` (cif, caf or cifdet) is optional if the name is
+            a kind.
+        batch_norm_eps: least eps of every BatchNorm. Published networks assume 1e-3.
+        freeze_batch_norm: every BatchNorm uses its running statistics in training too, and does not update them.
 
     Attributes:
-        stride: of the backbone, in pixels, measured by a dry run.
-        head_strides: of each head's fields, `stride` // `upsample`.
+        stride: of the backbone in pixels, measured by a dry run.
+        head_strides: name -> stride of the head's fields, `stride` // `upsample`.
 
     Raises:
-        ValueError: for unknown names and options, and options that contradict each other.
+        ValueError: for unknown names and options, and for options that contradict each other.
         UserError: for a package that is not installed.
     """
 
@@ -79,39 +85,39 @@ class PoseNetwork(nn.Module):
 
     @classmethod
     def forms(cls, arguments: Mapping[str, Any]) -> dict[str, str]:
-        """The form of each head's raw fields (`heads.form`), by these constructor arguments; what is wrong is left out."""
+        """Return head -> layout of its raw fields (`heads.form`) for these constructor arguments; skip faulty heads."""
         heads = arguments.get("heads")
-        found: dict[str, str] = {}
+        layouts: dict[str, str] = {}
         for name, settings in heads.items() if isinstance(heads, Mapping) else ():
             if isinstance(settings, Mapping) and str(kind := settings.get("kind", name)) in LAYOUTS:
-                found[name] = form(kind, settings.get("spreads", "shared"), settings.get("scale_law", "softplus"))
-        return found
+                layouts[name] = form(kind, settings.get("log_scales", "shared"), settings.get("scale_law", "softplus"))
+        return layouts
 
     def load_pretrained(self) -> None:
-        """Read the published weights that the backbone's options ask for; the engine calls this where training starts.
+        """Read the published weights that the backbone's options name. The engine calls this when training starts.
 
         Raises:
-            UserError: for weights that cannot be had.
+            UserError: for weights that cannot be loaded.
         """
         if isinstance(self.base_net, ResNet | TimmBackbone):
             self.base_net.load_pretrained()
 
     def train(self, mode: bool = True) -> "PoseNetwork":
-        """As usual, but that frozen BatchNorm stays in evaluation mode."""
+        """Set the mode as usual, but keep frozen BatchNorms in evaluation mode."""
         super().train(mode)
         if self.freeze_batch_norm:
             freeze_batch_norms(self)
         return self
 
     def forward(self, image: Tensor, decode: bool = False) -> dict[str, Tensor]:
-        """Normalised images (N, 3, H, W) -> by head (N, fields, components, (H - 1) // s + 1, (W - 1) // s + 1).
+        """Map normalised images (N, 3, H, W) to head -> (N, fields, components, (H - 1) // s + 1, (W - 1) // s + 1).
 
-        s is the head's stride; that holds for every H and W where `upsample` is 1, otherwise for multiples of the
-        backbone's stride plus one. `decode` gives float32 fields as decoders want them (`heads.decoded`), whatever
-        BatchNorm's mode; without it they are raw, for losses.
+        s is the head's stride. With `upsample` above 1 the sizes hold for H and W that are a multiple of the backbone's
+        stride plus one. Returns raw fields for the losses; with `decode`, float32 fields for the decoders
+        (`heads.decoded`). The mode of the network does not matter for `decode`.
 
         Raises:
-            UserError: for other than three channels.
+            UserError: for images without exactly three channels.
         """
         if image.ndim != 4 or image.shape[1] != 3:
             raise UserError(
@@ -122,10 +128,10 @@ class PoseNetwork(nn.Module):
 
 
 def grid_stride(backbone: nn.Module) -> int:
-    """Pixels between the cells of a backbone's feature map, from a run on the meta device, which computes no values.
+    """Measure the pixels between two cells of a backbone's feature map, by a dry run on the meta device.
 
     Raises:
-        ValueError: where n pixels do not become (n - 1) / stride + 1 cells.
+        ValueError: for a backbone that does not turn n pixels into (n - 1) / stride + 1 cells.
     """
     state = {**dict(backbone.named_parameters()), **dict(backbone.named_buffers())}
     pixels = (129, 385)
@@ -136,9 +142,30 @@ def grid_stride(backbone: nn.Module) -> int:
     backbone.train(training)
     cells = features.shape[-2:]
     stride = (pixels[1] - pixels[0]) // max(cells[1] - cells[0], 1)
-    if any((n - 1) // stride + 1 != found for n, found in zip(pixels, cells, strict=True)):
+    if any((n - 1) // stride + 1 != count for n, count in zip(pixels, cells, strict=True)):
         raise ValueError(f"backbone: {pixels} pixels become {tuple(cells)} cells, not (n - 1) / stride + 1 of them")
     return stride
+
+
+def settle_norms(network: nn.Module, batch_eps: float = BATCH_EPS) -> None:
+    """Set eps and momentum of every normalisation layer in place; a BatchNorm keeps an eps above `batch_eps`.
+
+    Source: `model_defaults` of openpifpaf/network/nets.py. A large eps bounds the gain of channels that hardly vary.
+    """
+    for module in network.modules():
+        if isinstance(module, _InstanceNorm):
+            module.eps, module.momentum = OTHER_EPS, MOMENTUM
+        elif isinstance(module, _BatchNorm):
+            module.eps, module.momentum = max(module.eps, batch_eps), MOMENTUM
+        elif isinstance(module, nn.GroupNorm | nn.LayerNorm):
+            module.eps = OTHER_EPS
+
+
+def freeze_batch_norms(network: nn.Module) -> None:
+    """Make every BatchNorm use its running statistics without updating them; gain and offset still train."""
+    for module in network.modules():
+        if isinstance(module, _BatchNorm):
+            module.eval()
 
 
 def _backbone(settings: Settings) -> nn.Module:

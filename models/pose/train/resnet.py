@@ -1,21 +1,23 @@
-"""ResNet (He et al., CVPR 2016) without its max-pool, so that the stride is 16 (specification 1.3).
+"""ResNet (He et al., CVPR 2016) without its max-pool, so that the stride is 16, and its ImageNet weights.
 
-Modules are named as in OpenPifPaf's published networks: `input_block.0`, `block2.0.conv1` and so on.
+Source: openpifpaf/network/basenetworks.py. Modules have the names of OpenPifPaf's published networks: `input_block.0`,
+`block2.0.conv1` and so on.
 """
 
 from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from models.pose.train.pretrained import load_imagenet
+from models.images.networks.weight_files import FILE, WeightFile
 
 STAGES = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 WIDTHS = (64, 128, 256, 512)
 BOTTLENECKS_FROM = 50  # this depth
+UNCOUNTED = "num_batches_tracked"  # BatchNorm's counter; published files may lack it
 
 
 class Residual(nn.Module):
-    """relu(F(x) + shortcut(x)); the shortcut is a 1 x 1 convolution and norm where size or width change."""
+    """relu(F(x) + shortcut(x)); where size or width change, the shortcut is a 1 x 1 convolution and norm."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -50,7 +52,7 @@ class BasicBlock(Residual):
 
 
 class Bottleneck(Residual):
-    """1 x 1, 3 x 3 (which carries the stride), 1 x 1 to four times the width: (N, inputs, h, w) -> (N, 4 width, h', w')."""
+    """Convolutions of 1 x 1, 3 x 3 (with the stride) and 1 x 1: (N, inputs, h, w) -> (N, 4 width, h', w')."""
 
     def __init__(self, inputs: int, width: int, stride: int = 1, dilation: int = 1) -> None:
         super().__init__(inputs, 4 * width, stride)
@@ -73,27 +75,27 @@ def convolution(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Mo
 
 
 def initialise(network: nn.Module) -> None:
-    """He et al.'s normal initialisation of convolutions, by their outputs (ICCV 2015)."""
+    """Initialise convolutions from He et al.'s normal distribution with fan-out (ICCV 2015)."""
     for module in network.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
 
 class ResNet(nn.Module):
-    """Images (N, 3, H, W) -> features (N, channels, ceil(H / stride), ceil(W / stride)); stride 16 as a rule.
+    """Maps images (N, 3, H, W) to features (N, channels, ceil(H / stride), ceil(W / stride)); the default stride is 16.
 
-    The strides of the specification's options are those that the layers have; the reference records two of them wrong.
+    For `pool0_stride` 1 and `input_conv_stride` 1, OpenPifPaf records a stride that its layers do not have; the network
+    is the same here.
 
     Args:
         depth: 18, 34, 50, 101 or 152.
-        pool0_stride: of the stem's 3 x 3 max-pool; 0 leaves it out.
-        input_conv_stride: of the first, 7 x 7 convolution; 1 halves the stride of the network.
-        input_conv2: a 3 x 3 convolution of stride 2 in place of the max-pool; never pretrained.
-        block5_dilation: other than 1, the last stage keeps the size and is dilated instead; halves the stride.
-        remove_last_block: no last stage: half the channels, half the stride.
-        pretrained: ImageNet weights that `load_pretrained` reads (see `pretrained.load_imagenet`): a safetensors file,
-            or `hub`.
-        sha256: of that file, compared where given.
+        pool0_stride: stride of the stem's 3 x 3 max-pool; 0 leaves the pool out.
+        input_conv_stride: stride of the first, 7 x 7 convolution; 1 halves the stride of the network.
+        input_conv2: use a 3 x 3 convolution of stride 2 in place of the max-pool; it is never pretrained.
+        block5_dilation: above 1, the last stage is dilated and keeps its input's size; halves the stride.
+        remove_last_block: leave out the last stage; halves channels and stride.
+        pretrained: ImageNet weights for `load_pretrained`: a safetensors file, or `hub` (see `load_imagenet`).
+        sha256: the checksum that this file must have.
 
     Raises:
         ValueError: for options that contradict each other.
@@ -116,8 +118,8 @@ class ResNet(nn.Module):
             raise ValueError(f"depth {depth}: one of {', '.join(map(str, STAGES))} is needed")
         if pool0_stride < 0 or input_conv_stride < 1 or block5_dilation < 1:
             raise ValueError(
-                f"pool0_stride {pool0_stride}, input_conv_stride {input_conv_stride}, block5_dilation {block5_dilation}: "
-                "at least 0, 1 and 1 are needed"
+                f"pool0_stride {pool0_stride}, input_conv_stride {input_conv_stride}, "
+                f"block5_dilation {block5_dilation}: at least 0, 1 and 1 are needed"
             )
         if pool0_stride and input_conv2:
             raise ValueError(f"input_conv2 replaces the max-pool: pool0_stride 0 is needed, not {pool0_stride}")
@@ -150,7 +152,7 @@ class ResNet(nn.Module):
         initialise(self)
 
     def load_pretrained(self) -> None:
-        """Read the ImageNet weights that `pretrained` names, if it does. Raises as `pretrained.load_imagenet`."""
+        """Read the ImageNet weights that `pretrained` names, if any. Raises what `load_imagenet` raises."""
         if self.pretrained is not None:
             load_imagenet(self, self.depth, self.pretrained, self.sha256)
 
@@ -161,12 +163,12 @@ class ResNet(nn.Module):
 class SmallResNet(nn.Module):
     """A ResNet of basic blocks for small images, trained from scratch: stride 16, 1.0 M parameters at the defaults.
 
-    Images (N, 3, H, W) -> features (N, widths[-1], ceil(H / s), ceil(W / s)) with s = 2^(number of stages). The input
-    block and every stage but the first halve the size.
+    Maps images (N, 3, H, W) to features (N, widths[-1], ceil(H / s), ceil(W / s)) with s = 2^(number of stages). The
+    input block and every stage but the first halve the size.
 
     Args:
-        widths: of the stages; the input block has that of the first.
-        blocks: of each stage.
+        widths: channels of each stage; the input block has those of the first.
+        blocks: number of blocks in each stage.
 
     Raises:
         ValueError: for lists of different lengths.
@@ -190,3 +192,41 @@ class SmallResNet(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.stages(self.input_block(x))
+
+
+def weight_file(depth: int) -> WeightFile:
+    """The file of torchvision's first ImageNet weights (IMAGENET1K_V1) for this depth."""
+    repository = f"timm/resnet{depth}.tv_in1k"
+    remedy = (
+        f"give `pretrained` the path of {FILE} from https://huggingface.co/{repository}, or 'hub' to fetch it, "
+        "or leave it out to train from scratch"
+    )
+    return WeightFile("ResNet weights", remedy, repository)
+
+
+def load_imagenet(network: nn.Module, depth: int, source: str, sha256: str | None = None) -> None:
+    """Fill a ResNet's input block and stages in place from `source`: `hub`, or the path of a safetensors file.
+
+    The file has the tensor names of torchvision and timm (conv1, bn1, layer1.0.conv1, ...). Tensors of layers that the
+    network lacks, such as the classifier, are ignored. A second input convolution keeps its weights. For `sha256` see
+    `WeightFile.locate`.
+
+    Raises:
+        UserError: for a missing file, another checksum, a missing tensor or one of another shape; says what to do.
+    """
+    published = weight_file(depth)
+    path = published.locate(source, sha256)
+    names = {name: published_name(name) for name in network.state_dict() if not name.endswith(UNCOUNTED)}
+    shapes = {theirs: tuple(network.state_dict()[name].shape) for name, theirs in names.items() if theirs}
+    weights = published.read(path, shapes)
+    network.load_state_dict({name: weights[theirs] for name, theirs in names.items() if theirs}, strict=False)
+
+
+def published_name(name: str) -> str | None:
+    """Torchvision's and timm's name of one of our tensors, or None: block2.0.conv1.weight -> layer1.0.conv1.weight."""
+    first, _, rest = name.partition(".")
+    if first == "input_block":
+        place, _, rest = rest.partition(".")
+        stem = {"0": "conv1", "1": "bn1"}.get(place)
+        return stem and f"{stem}.{rest}"
+    return f"layer{int(first.removeprefix('block')) - 1}.{rest}"

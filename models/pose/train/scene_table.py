@@ -1,4 +1,4 @@
-"""The annotations of whole scenes, read from a prepared people dataset into flat arrays."""
+"""The annotations of whole images, read from a prepared people dataset into flat arrays."""
 
 from array import array
 from collections.abc import Mapping
@@ -18,14 +18,14 @@ from models.pose.train.annotations import Annotations
 
 PERSON = "person"
 FARTHEST = 1e6
-"""Pixels from the corner of an image; beyond, coordinates are mistakes, and would not fit a grid's indices."""
+"""Pixels from the corner of an image. Coordinates beyond are mistakes, and would overflow a grid's indices."""
 
 
 class SceneTable:
-    """What `<root>/<split>.json` says of its images, in flat arrays; images by id, their annotations by id.
+    """The images and annotations of `<root>/<split>.json` in flat arrays, both sorted by id.
 
-    Kept is what is needed: people where there is a `skeleton`, objects of all categories where `categories` says how
-    many fields there are (field = category id - 1). `person_field` is people's.
+    Reads people if there is a `skeleton`. Reads objects of all categories if `categories` gives the number of fields
+    (field = category id - 1). `person_field` is the field of people.
     """
 
     def __init__(self, root: Path, split: str, skeleton: Skeleton | None, categories: int | None) -> None:
@@ -106,11 +106,11 @@ class SceneTable:
     def _check_places(self, ids: "array[int]", rows: NDArray[np.int64], boxes: "array[float]", keypoints: Any) -> None:
         near = np.abs(np.array(boxes).reshape(-1, 4)).max(axis=1, initial=0.0) <= FARTHEST
         people = np.abs(keypoints).reshape(int((rows >= 0).sum()), 3 * self.joints).max(axis=1, initial=0.0) <= FARTHEST
-        near[rows >= 0] &= people  # not a number is not near either
+        near[rows >= 0] &= people  # NaN is not near
         if not near.all():
             raise UserError(
-                f"{self.path}: annotation {ids[int(np.argmin(near))]}: a box or keypoint is no finite number, or farther "
-                f"than {FARTHEST:,.0f} pixels away; correct or remove it"
+                f"{self.path}: annotation {ids[int(np.argmin(near))]}: a box or keypoint is no finite number, or "
+                f"farther than {FARTHEST:,.0f} pixels away; correct or remove it"
             )
 
     def _keypoints(self, record: Mapping[str, Any], where: str) -> list[float]:
@@ -123,7 +123,7 @@ class SceneTable:
         return flat
 
     def usable(self, min_keypoints: int, keep_empty: bool, image_ids: tuple[int, ...] | None) -> NDArray[np.int64]:
-        """The rows of the images that can be learned from; raises UserError where there is none."""
+        """Return the rows of the images to use; raises UserError if there is none."""
         judged = ~self._crowd
         labelled = judged & (self._keypoint_rows >= 0)
         labelled[labelled] = (self._joints[self._keypoint_rows[labelled], :, 2] > 0).any(axis=1)
@@ -144,7 +144,7 @@ class SceneTable:
         return rows
 
     def annotations(self, row: int) -> Annotations:
-        """The annotations of an image, in its pixels; keypoints are zeros where there are none."""
+        """Return the annotations of an image, in its pixels; annotations without keypoints have zeros."""
         these = self._annotated(row)
         places = self._keypoint_rows[these]
         keypoints = np.zeros((len(places), self.joints, 3), dtype=np.float32)
@@ -153,8 +153,8 @@ class SceneTable:
         return Annotations(keypoints, boxes, self._crowd[these], self._fields[these], self._ids[these])
 
     def truth(self, row: int) -> Records:
-        """The annotations of an image as COCO has them, to judge by; where no area is given, it is the box's."""
-        found, image = Records(), int(self.image_ids[row])
+        """Return the annotations of an image in COCO's format, for evaluation; a missing area becomes the box's."""
+        records, image = Records(), int(self.image_ids[row])
         for place in range(*self._annotated(row).indices(len(self._ids))):
             record: dict[str, Any] = {
                 "id": int(self._ids[place]),
@@ -166,11 +166,11 @@ class SceneTable:
             if self._keypoint_rows[place] >= 0:
                 keypoints = self._joints[self._keypoint_rows[place]]
                 record |= {"num_keypoints": int((keypoints[:, 2] > 0).sum()), "keypoints": keypoints.ravel().tolist()}
-            found.append(record)
-        return found
+            records.append(record)
+        return records
 
     def size(self, row: int) -> tuple[int, int]:
-        """Width and height of an image, pixels."""
+        """Return width and height of an image, pixels."""
         height, width = self._sizes[row].tolist()
         return width, height
 
@@ -178,14 +178,14 @@ class SceneTable:
         return slice(int(self._first[row]), int(self._first[row + 1]))
 
     def image(self, row: int) -> NDArray[np.uint8]:
-        """An image, blue, green, red, uint8 (height, width, 3)."""
+        """Read an image, uint8 (height, width, 3) BGR."""
         path = self.root / "images" / self._names[self._name_places[row]]
-        # Annotations are in the stored pixels; without the flag OpenCV would turn pictures by their EXIF tag.
+        # Annotations refer to the stored pixels; without the flag OpenCV would rotate images by their EXIF tag.
         image = cv2.imread(str(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
         width, height = self.size(row)
         if image is None or image.shape[:2] != (height, width):
-            found = "cannot be read" if image is None else f"is {image.shape[1]} x {image.shape[0]} pixels"
-            raise UserError(f"{path}: {found}, but {self.path} promises {width} x {height}")
+            problem = "cannot be read" if image is None else f"is {image.shape[1]} x {image.shape[0]} pixels"
+            raise UserError(f"{path}: {problem}, but {self.path} promises {width} x {height}")
         return np.asarray(image, dtype=np.uint8)
 
 

@@ -1,4 +1,4 @@
-"""Scenes: whole pictures with all people and objects in them, and the composite fields that these ask for."""
+"""The dataset of whole images with all people and objects in them, and with the targets of the composite fields."""
 
 import inspect
 from collections.abc import Mapping
@@ -30,13 +30,13 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
 class GaussianBlur(Chance):
-    """The standard deviation in pixels of the square, uniform between its limits ((0, 5) in the reference)."""
+    """A standard deviation in pixels of the square, drawn uniformly between its limits ((0, 5) in OpenPifPaf)."""
 
     sigma: Limits[Annotated[float, Field(ge=0.0, le=100.0)]]
 
 
 class Augmentation(Section):
-    """Everything that may vary a scene: where it lies, then its sharpness, then its tone and fidelity."""
+    """The augmentation of a scene, in this order: geometry, blur, then colours and compression."""
 
     geometry: Geometry = Geometry()
     blur: GaussianBlur | None = None
@@ -44,10 +44,10 @@ class Augmentation(Section):
 
 
 class View(NamedTuple):
-    """A scene as it is shown, before it is encoded.
+    """An augmented scene before encoding.
 
-    `picture` uint8 (height, width, 3) red, green, blue; `people` for cif and caf, `objects` (of all categories) for
-    cifdet, both in pixels of the picture; `placement` of the image in it.
+    `picture` is uint8 (height, width, 3) RGB. `people` are the annotations for cif and caf, `objects` (of all
+    categories) those for cifdet, both in pixels of the picture. `placement` maps the image into the picture.
     """
 
     picture: NDArray[np.uint8]
@@ -57,27 +57,28 @@ class View(NamedTuple):
 
 
 class Scenes(Examples):
-    """The scenes of a prepared people dataset (`root/<split>.json`, `root/images`), by image id, as squares or as they are.
+    """The images of a prepared people dataset (`root/<split>.json`, `root/images`), sorted by id, with their targets.
 
-    `heads` says which fields are asked for: `{cif: {kind: cif, stride: 8}, caf: {kind: caf, connections: standard,
-    stride: 8}, cifdet: {kind: cifdet, categories: 5, stride: 8}}`; what stands beside `kind` are the arguments of the
-    encoder (`models.pose.train.encoders`). `skeleton` is COCO's unless given (`data.formats.skeletons.skeleton_from`).
-    Without `augmentation` the longer side is fitted to `side` pixels and the picture centred in a square; with
-    `multiple`, in the smallest picture whose sides are multiples of it, plus one (16 for a backbone of stride 16).
+    `heads` names the targets: `{cif: {kind: cif, stride: 8}, caf: {kind: caf, connections: standard, stride: 8},
+    cifdet: {kind: cifdet, categories: 5, stride: 8}}`. The entries beside `kind` are arguments of the encoder
+    (`models.pose.train.encoders`). `skeleton` (`data.formats.skeletons.skeleton_from`) is COCO's by default. Without
+    `augmentation`, the longer side becomes `side` pixels and the picture lies in the middle of a square; with
+    `multiple`, in the middle of the smallest canvas whose sides are a multiple of it plus one (16 for a backbone of
+    stride 16).
 
-    Used are images with an annotation, no crowd region, that a head can learn from, and with `min_keypoint_annotations`
-    persons that have a labelled keypoint (1 unless given; 0 where there is no head for keypoints). With `keep_empty`
-    images without annotation stay too, if that number is 0. `image_ids` narrows them down.
+    The dataset uses images with at least one annotation (not a crowd region) that a head can learn from, and with
+    `min_keypoint_annotations` persons with a labelled keypoint (default 1; 0 without a keypoint head). `keep_empty`
+    also uses images without annotations, if that number is 0. `image_ids` restricts the images.
 
-    An example has `image` float32 (3, side, side), red, green, blue, (v / 255 - mean) / std; `<head>_target` for each
-    head, as its encoder says; `valid_area` float32 (4,) (x, y, width, height), the pixels that show the image;
-    the integers `index`, `image_id`, and `width` and `height` of the file; `to_original` float32 (2, 3), which maps
-    pixels (x, y, 1) of the picture to those of the file. With `joints` also `joints` float32 (K, 3), x, y and visibility
-    of the only person in pixels of the picture, and `person_height` of its box; zeros where there is none or more than
-    one. With `truth` also `truth`, the annotations as COCO has them, in pixels of the file.
+    An example has `image` float32 (3, side, side) RGB, (v / 255 - mean) / std; `<head>_target` for each head, from its
+    encoder; `valid_area` float32 (4,) (x, y, width, height), the pixels that show the image; the integers `index`,
+    `image_id`, and `width` and `height` of the file; `to_original` float32 (2, 3), which maps pixels (x, y, 1) of the
+    picture to those of the file. `joints` adds `joints` float32 (K, 3), x, y and visibility of the only person in
+    pixels of the picture, and the `person_height` of its box; both are 0 for images with no person or several. `truth`
+    adds `truth`, the annotations in COCO's format, in pixels of the file.
 
-    Raises ValueError for arguments out of range and UserError, with file and annotation id, for annotations that cannot
-    be encoded, for missing files and where no image is left.
+    Raises ValueError for arguments out of range. Raises UserError, with file and annotation id, for annotations that
+    cannot be encoded, for missing files, and if no image is left.
     """
 
     names: ClassVar[tuple[str, ...]] = ("image", "index", "image_id", "valid_area", "width", "height", "to_original")
@@ -117,7 +118,7 @@ class Scenes(Examples):
         )
         self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)
         self.encoders = {name: _encoder(name, settings, self.skeleton) for name, settings in heads.items()}
-        # The class promises less than an instance may give.
+        # an object can provide more names than its class promises
         self.names = self.provides({"heads": heads, "joints": joints, "truth": truth})  # type: ignore[misc]
         self._gain = (1.0 / (255.0 * np.array(std))).astype(np.float32)[:, None, None]
         self._shift = (-np.array(mean) / np.array(std)).astype(np.float32)[:, None, None]
@@ -133,7 +134,7 @@ class Scenes(Examples):
 
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """`names`, `<head>_target` for each of `heads`, and those that `joints` and `truth` add."""
+        """Return `names`, `<head>_target` for each of `heads`, and the names that `joints` and `truth` add."""
         heads = arguments.get("heads")
         targets = [f"{head}_target" for head in (heads if isinstance(heads, Mapping) else ())]
         joints = ("joints", "person_height") if arguments.get("joints") else ()
@@ -143,14 +144,14 @@ class Scenes(Examples):
         return len(self.rows)
 
     def group(self, index: int) -> tuple[int, int]:
-        """Height and width of the picture."""
+        """Return height and width of the picture."""
         if self.multiple is None:
             return self.side, self.side
         span = snug(*self.table.size(int(self.rows[index])), self.side, self.multiple).span
         return int(span[1]) + 1, int(span[0]) + 1
 
     def example(self, index: int, random: np.random.Generator) -> Example:
-        """Example `index`; `random` chooses the augmentation, nothing where it is off."""
+        """Return example `index`; only the augmentation uses `random`."""
         view = self.view(index, random)
         image = np.ascontiguousarray(view.picture.transpose(2, 0, 1)).astype(np.float32)
         image *= self._gain
@@ -176,7 +177,7 @@ class Scenes(Examples):
         return example
 
     def view(self, index: int, random: np.random.Generator) -> View:
-        """Scene `index` as `example` shows it for the same state of `random`."""
+        """Return scene `index` before encoding, as `example` encodes it for the same state of `random`."""
         row = int(self.rows[index])
         image, scene = self.table.image(row), self.table.annotations(row)
         height, width = image.shape[:2]
@@ -227,7 +228,10 @@ def _varied(picture: NDArray[np.uint8], settings: Augmentation, random: np.rando
 
 
 def _placed(scene: Annotations, placement: Placement, skeleton: Skeleton, geometry: Geometry | None) -> Annotations:
-    """The annotations in pixels of the picture; of a varied one without those that left it (specification 6.4, 6.5)."""
+    """Map annotations to pixels of the picture; with augmentation, drop those that have left it.
+
+    Source: openpifpaf/transforms/crop.py and openpifpaf/plugins/coco/cocodet.py.
+    """
     boxes = placement.boxes(scene.boxes)
     flip = skeleton.flip if scene.keypoints.shape[1] else ()
     scene = replace(scene, keypoints=placement.keypoints(scene.keypoints, flip), boxes=boxes)

@@ -1,6 +1,7 @@
-"""ShuffleNetV2K: ShuffleNetV2 (Ma et al., ECCV 2018) with wide kernels and without max-pooling (specification 1.2).
+"""ShuffleNetV2K: ShuffleNetV2 (Ma et al., ECCV 2018) with wide kernels and without max-pooling.
 
-Modules are named as in OpenPifPaf's published networks: `stage2.0.branch1.0` and so on.
+Source: openpifpaf/network/basenetworks.py. Modules have the names of OpenPifPaf's published networks:
+`stage2.0.branch1.0` and so on.
 """
 
 from collections.abc import Callable
@@ -16,15 +17,15 @@ DEPTHS = {  # units of stages 2, 3, 4; channels of the input block, stages 2, 3,
     44: ((12, 24, 8), (32, 512, 1024, 2048)),
 }
 Norm = Literal["batch", "instance", "group"]
-Norms = Callable[[int], nn.Module]  # of a number of channels
+Norms = Callable[[int], nn.Module]  # number of channels -> layer
 Activations = Callable[[], nn.Module]
 
 
 class Unit(nn.Module):
-    """Half the channels pass, the others are convolved; the first unit of a stage convolves all of them twice.
+    """A ShuffleNetV2 unit: one half of the channels passes unchanged, the other half is convolved.
 
-    (N, inputs, h, w) -> (N, outputs, h', w'), sides divided by the stride and rounded up. Ends with a channel shuffle
-    of two groups.
+    The first unit of a stage convolves all channels in both branches. Maps (N, inputs, h, w) to (N, outputs, h', w');
+    sides are divided by the stride and rounded up. Ends with a channel shuffle of two groups.
     """
 
     def __init__(
@@ -55,29 +56,29 @@ class Unit(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.branch1 is None:
-            kept, changed = x.chunk(2, dim=1)
+            first, second = x.chunk(2, dim=1)
         else:
-            kept, changed = self.branch1(x), x
-        return interleave(kept, self.branch2(changed))
+            first, second = self.branch1(x), x
+        return interleave(first, self.branch2(second))
 
 
 def interleave(a: Tensor, b: Tensor) -> Tensor:
-    """Channels a_1 ... a_n and b_1 ... b_n -> a_1, b_1, a_2, b_2, ...: (N, n, h, w) -> (N, 2 n, h, w), channels-last."""
+    """Shuffle the channels of a and b (N, n, h, w) to a_1, b_1, a_2, b_2, ...: (N, 2 n, h, w), channels-last."""
     return torch.stack((a.permute(0, 2, 3, 1), b.permute(0, 2, 3, 1)), dim=-1).flatten(-2).permute(0, 3, 1, 2)
 
 
 class ShuffleNetV2K(nn.Module):
-    """Images (N, 3, H, W) -> features (N, channels, ceil(H / stride), ceil(W / stride)); stride 16 as a rule.
+    """Maps images (N, 3, H, W) to features (N, channels, ceil(H / stride), ceil(W / stride)); the default stride is 16.
 
     Args:
         depth: 16, 20, 30 or 44.
-        input_conv2: a second convolution of stride 2 after the input block; doubles the stride.
-        input_conv2_channels: its width, that of the input block unless given.
-        stage4_dilation: other than 1, stage 4 keeps the size and is dilated instead; halves the stride.
-        kernel: odd width of the depthwise kernels.
-        conv5_as_stage: two units in place of the last, 1 x 1 convolution.
+        input_conv2: add a second convolution of stride 2 after the input block; doubles the stride.
+        input_conv2_channels: width of that convolution; default: that of the input block.
+        stage4_dilation: above 1, stage 4 is dilated and keeps its input's size; halves the stride.
+        kernel: width of the depthwise kernels, odd.
+        conv5_as_stage: use two units in place of the last, 1 x 1 convolution.
         norm: `batch`, `instance` (affine, with running statistics) or `group`.
-        leaky_relu: of slope 0.01, in place of ReLU.
+        leaky_relu: use leaky ReLU (slope 0.01) in place of ReLU.
 
     Raises:
         ValueError: for other depths and even kernels.
@@ -100,7 +101,8 @@ class ShuffleNetV2K(nn.Module):
             raise ValueError(f"depth {depth}: one of {', '.join(map(str, DEPTHS))} is needed")
         if kernel < 1 or kernel % 2 == 0 or stage4_dilation < 1:
             raise ValueError(
-                f"kernel {kernel}, stage4_dilation {stage4_dilation}: an odd kernel and a dilation of at least 1 are needed"
+                f"kernel {kernel}, stage4_dilation {stage4_dilation}: "
+                "an odd kernel and a dilation of at least 1 are needed"
             )
         if input_conv2_channels is not None and not input_conv2:
             raise ValueError(f"input_conv2_channels {input_conv2_channels}: needs input_conv2 true")

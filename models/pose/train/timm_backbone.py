@@ -1,4 +1,4 @@
-"""Backbones of the package `timm`, which the extra `timm` brings."""
+"""Backbones from the package `timm` (install figura's extra `timm`)."""
 
 from importlib import import_module
 from typing import Any
@@ -10,20 +10,21 @@ from models.base.errors import UserError
 
 
 class TimmBackbone(nn.Module):
-    """A `timm` model's deepest map of at most a stride: images (N, 3, H, W) -> (N, channels, ceil(H / s), ceil(W / s)).
+    """The deepest feature map of a `timm` model whose stride s is at most `max_stride`.
 
-    Images are padded with zeros at the right and the bottom to a multiple of the stride, so that networks that cut an
-    image into patches have a cell for the last pixels too, and those that convolve have the cells they had anyway.
+    Maps images (N, 3, H, W) to (N, channels, ceil(H / s), ceil(W / s)). Pads images with zeros at the right and the
+    bottom to a multiple of the stride: networks that cut an image into patches then have a cell for the last pixels
+    too; the size of convolutional maps does not change.
 
     Args:
-        model: its name, such as `convnext_tiny.fb_in1k`.
-        max_stride: the deepest map of at most this stride is taken.
-        pretrained: whether timm fetches weights for it, in `load_pretrained`.
+        model: timm's name of the model, such as `convnext_tiny.fb_in1k`.
+        max_stride: greatest stride of the map.
+        pretrained: whether `load_pretrained` lets timm download weights.
         options: further arguments of `timm.create_model`.
 
     Raises:
-        UserError: where timm is not installed.
-        ValueError: for names and options that timm does not know, and models without such a map.
+        UserError: if timm is not installed.
+        ValueError: for names and options that timm does not know, and for models without such a map.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class TimmBackbone(nn.Module):
         self.last_axis = str(getattr(self.model, "output_fmt", "NCHW")).upper().endswith("NHWC")
 
     def load_pretrained(self) -> None:
-        """Let timm fetch the weights, if `pretrained` asks for them. Raises UserError where it cannot."""
+        """Let timm download the weights if `pretrained` is set. Raises UserError if it cannot."""
         if not self.pretrained:
             return
         try:

@@ -1,10 +1,10 @@
-"""Drawing targets onto a grid of cells: the loops over cells, compiled.
+"""Rendering targets onto a grid of cells: the compiled loops of the encoders.
 
-A target (fields, components, rows, columns) float32 begins as background, `confidence` (component 0) 0 and everything
-else NaN; cells to ignore begin with a confidence of NaN. Where instances overlap, each cell belongs to the nearest:
-`distances` (fields, rows, columns) float64 holds how near that is, in cells, and begins at infinity, in cells to
-ignore at 1. The machine code is kept in `__pycache__` beside this file or, where that is read-only, in the user's cache
-folder (or the one that NUMBA_CACHE_DIR names); compiling takes some seconds once.
+A target (fields, components, rows, columns) float32 starts as background: confidence (component 0) is 0 and everything
+else NaN; the confidence of ignored cells is NaN. Where joints, connections or boxes overlap, a cell belongs to the
+nearest one. `distances` (fields, rows, columns) float64 holds its distance in cells; it starts at infinity, in ignored
+cells at 1. Numba caches the machine code in `__pycache__` beside this file or, if that is read-only, in the user's
+cache folder (or in NUMBA_CACHE_DIR); compiling takes some seconds once.
 """
 
 import math
@@ -18,19 +18,19 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Target = NDArray[np.float32]
 
-PADDING = 10  # cells around the grid in which a patch still counts as placed
-IGNORED_DISTANCE = 1.0  # cells: within an ignored region, only what is nearer becomes foreground
+PADDING = 10  # cells: a patch may reach this far beyond the grid
+IGNORED_DISTANCE = 1.0  # cells: in an ignored region, only nearer cells become foreground
 SHORT = np.spacing(1.0)  # keeps a division by a length of 0 finite
 
 
 def grid(size: tuple[int, int], stride: int) -> tuple[int, int]:
-    """Rows and columns of cells of an image of (height, width) pixels."""
+    """Rows and columns of cells for an image of (height, width) pixels."""
     height, width = size
     return (height - 1) // stride + 1, (width - 1) // stride + 1
 
 
 def blank(fields: int, components: int, ignored: NDArray[np.bool_]) -> tuple[Target, Floats]:
-    """A target without instances and its distances; `ignored` is (rows, columns) or (fields, rows, columns)."""
+    """Return an empty target and its distances; `ignored` is (rows, columns) or (fields, rows, columns)."""
     target = np.full((fields, components, *ignored.shape[-2:]), np.nan, dtype=np.float32)
     target[:, 0] = np.where(ignored, np.nan, 0)
     distances = np.empty((fields, *ignored.shape[-2:]))
@@ -39,7 +39,7 @@ def blank(fields: int, components: int, ignored: NDArray[np.bool_]) -> tuple[Tar
 
 
 def ignore(ignored: NDArray[np.bool_], box: Floats, margin: float) -> None:
-    """Mark a box (x, y, width, height; cells) and a margin in (rows, columns); never less than one cell."""
+    """Mark a box (x, y, width, height; cells) plus `margin` cells in (rows, columns), at least one cell, in place."""
     cells = []
     for corner, length, count in zip(box[1::-1], box[:1:-1], ignored.shape, strict=True):
         start = min(max(int(corner - margin), 0), count - 1)
@@ -48,7 +48,7 @@ def ignore(ignored: NDArray[np.bool_], box: Floats, margin: float) -> None:
 
 
 def background_outside(target: Target, area: Sequence[float] | NDArray[np.floating], stride: int) -> None:
-    """Make background, in place, of what is outside of the valid area (x, y, width, height; pixels)."""
+    """Turn cells outside the valid area (x, y, width, height; pixels) into background, in place."""
     x, y, width, height = (float(one) / stride for one in area)
     left, top = max(int(x), 0), max(int(y), 0)
     right, bottom = max(math.ceil(x + width) + 1, 0), max(math.ceil(y + height) + 1, 0)
@@ -63,13 +63,13 @@ def draw_patches(
 ) -> None:
     """Draw a patch of `side` x `side` cells around each centre into its field, in place.
 
-    Instances: `fields` (m,), `centres` (m, 2) (x, y; cells), `constants` (m, C). Components: confidence, the vector
-    from the cell to the centre (2), the C constants. Ties keep the earlier instance. The confidence of cells farther
-    than `core` from their centre is NaN. A patch that reaches beyond the padding is left out.
+    The m centres have `fields` (m,), `centres` (m, 2) (x, y; cells) and `constants` (m, C). Components: confidence, the
+    vector from the cell to the centre (2), the C constants. Ties keep the earlier centre. Cells farther than `core`
+    from their centre have a confidence of NaN. A patch that reaches beyond the padding is not drawn.
     """
     rows, columns = distances.shape[1:]
-    for instance in range(len(fields)):
-        field, x, y = fields[instance], centres[instance, 0], centres[instance, 1]
+    for index in range(len(fields)):
+        field, x, y = fields[index], centres[index, 0], centres[index, 1]
         left, top = np.rint(x - (side - 1) / 2), np.rint(y - (side - 1) / 2)
         if not (-PADDING <= left <= columns + PADDING - side and -PADDING <= top <= rows + PADDING - side):
             continue
@@ -83,7 +83,7 @@ def draw_patches(
                     target[field, 1, row, column] = dx
                     target[field, 2, row, column] = dy
                     for place in range(constants.shape[1]):
-                        target[field, 3 + place, row, column] = constants[instance, place]
+                        target[field, 3 + place, row, column] = constants[index, place]
 
 
 @numba.njit(cache=True)
@@ -100,15 +100,16 @@ def draw_bands(
 ) -> None:
     """Draw a band of cells along the middle of each connection into its field, in place.
 
-    Connections: `fields` (m,), `starts` and `ends` (m, 2) (x, y; cells), `constants` (m, C). Components: confidence,
-    the vectors from the cell to start and end (4), the C constants. What is nearer is measured across the line; ties
-    take the later connection. The band is `min_size` cells wide, or `aspect_ratio` of the length where that is more;
-    with `fixed_size` it is only as long as wide. Rounding to cells may leave holes.
+    The m connections have `fields` (m,), `starts` and `ends` (m, 2) (x, y; cells) and `constants` (m, C). Components:
+    confidence, the vectors from the cell to start and end (4), the C constants. The distance of a cell is measured
+    perpendicular to the line; ties take the later connection. The band is `min_size` cells wide, or `aspect_ratio`
+    times the length where that is more. With `fixed_size` the band is as long as wide. Rounding to cells may leave
+    holes.
     """
     rows, columns = distances.shape[1:]
-    for instance in range(len(fields)):
-        field = fields[instance]
-        x1, y1, x2, y2 = starts[instance, 0], starts[instance, 1], ends[instance, 0], ends[instance, 1]
+    for index in range(len(fields)):
+        field = fields[index]
+        x1, y1, x2, y2 = starts[index, 0], starts[index, 1], ends[index, 0], ends[index, 1]
         dx, dy = x2 - x1, y2 - y1
         length = math.sqrt(dx * dx + dy * dy)
         side = max(min_size, int(length * aspect_ratio))
@@ -131,4 +132,4 @@ def draw_bands(
                     target[field, 3, row, column] = x2 - column
                     target[field, 4, row, column] = y2 - row
                     for constant in range(constants.shape[1]):
-                        target[field, 5 + constant, row, column] = constants[instance, constant]
+                        target[field, 5 + constant, row, column] = constants[index, constant]
