@@ -7,7 +7,7 @@ others use, only rows with one thread each tell something: threads that wait for
 
 `calls` and `MB` are the collectives of a step and what one process hands over in them. They are timed in further steps,
 after a barrier: `wait` is the time in barriers (the slowest process, and the barrier itself), `move` that in the
-collectives, `share` is move over the step without barriers. `average` is `gradients.average` alone, copies included, on
+collectives, `share` is move over the step without barriers. `average` is `step.average` alone, copies included, on
 the gradients of all steps, and GB/s their bytes over that.
 
 Without GPUs processes are joined by gloo. With GPUs the same command uses one a process and nccl; that was not run yet.

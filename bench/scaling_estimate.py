@@ -7,7 +7,7 @@ A step on n GPUs, b examples on each:
     ring(B, n) = 2 (m - 1) / m * B / NVLINK + 2 (k - 1) / k * B / network + 2 log2(m) * HOP + 2 log2(k) * FAR_HOP
 
 n GPUs are k machines of m: a ring inside each machine, another between machines (Patarasuk and Yuan, *Bandwidth optimal
-all-reduce algorithms*, J. Parallel Distrib. Comput. 2009); the latency is that of a tree, which nccl takes for few numbers. 6 B are the copies of `gradients.average`: joined, cloned,
+all-reduce algorithms*, J. Parallel Distrib. Comput. 2009); the latency is that of a tree, which nccl takes for few numbers. 6 B are the copies of `step.average`: joined, cloned,
 divided, each read and written. `small` are the collectives of a few numbers: one a step that says whether all is
 finite, and two a batch normalisation. The optimizer, elementwise work and reading are left out. FLOPs, kernels (operations
 other than views), calls of batch normalisation and bytes come from a dry run (tools/describe/dry_run.py).

@@ -1,4 +1,4 @@
-"""Batch normalisation over the batch of all processes, so that its statistics do not depend on their number."""
+"""Batch normalisation over the batch of all ranks: its statistics do not depend on the number of ranks."""
 
 import torch
 from torch import Tensor, nn
@@ -10,15 +10,17 @@ KINDS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
 
 class SharedBatchNorm(_BatchNorm):
-    """BatchNorm whose training statistics are those of a shared batch; otherwise, and alone, the usual one.
+    """BatchNorm that trains on the statistics of the whole sharded batch. Otherwise it is the usual BatchNorm.
 
-    `torch.nn.SyncBatchNorm` needs a GPU, and meets the other processes in validation as well, where these may have other
+    `torch.nn.SyncBatchNorm` needs a GPU, and it also waits for other ranks in validation, where they may have different
     batches or none. Shapes, arguments, parameters and buffers are those of `torch.nn.BatchNorm*d`. Mean and variance
-    are computed in float32 at least, from the means m_p and variances v_p of the P processes, which hold equally many values:
-    mean(m_p), and mean(v_p + (m_p - mean)^2).
+    are computed in float32 or float64 from the means m_r and variances v_r of the ranks, which hold equally many
+    values: mean(m_r), and mean(v_r + (m_r - mean)^2).
     """
 
-    def _check_input_dim(self, input: Tensor) -> None:  # the kind that stood here before has checked what it is for
+    def _check_input_dim(
+        self, input: Tensor
+    ) -> None:  # `share_batch_norms` replaced a BatchNorm*d, which knew its own dimensions
         if input.dim() < 2:
             raise ValueError(f"expected (N, C, ...), got {input.dim()} dimensions")
 
@@ -37,13 +39,13 @@ class SharedBatchNorm(_BatchNorm):
         self._follow(mean.detach(), variance.detach(), shard.ranks * input.numel() // input.shape[1])
         shape = [1, -1, *[1] * (input.dim() - 2)]
         scale = (variance + self.eps).rsqrt() * (1 if self.weight is None else self.weight)
-        # centred first: the gradient of a scale of what is far from 0 would be a small difference of large sums
-        found = (values - mean.view(shape)) * scale.view(shape)
-        return (found if self.bias is None else found + self.bias.view(shape)).to(input.dtype)
+        # centred first: far from 0, the gradient of the scale would be a small difference of large sums
+        output = (values - mean.view(shape)) * scale.view(shape)
+        return (output if self.bias is None else output + self.bias.view(shape)).to(input.dtype)
 
     @torch.no_grad()
     def _follow(self, mean: Tensor, variance: Tensor, count: int) -> None:
-        """Move the running statistics; the variance is that of a sample of `count` values."""
+        """Update the running statistics, with the unbiased variance (Bessel's correction for `count` values)."""
         if not self.track_running_stats or self.running_mean is None or self.running_var is None:
             return
         assert self.num_batches_tracked is not None
@@ -54,7 +56,7 @@ class SharedBatchNorm(_BatchNorm):
 
 
 def share_batch_norms(network: nn.Module) -> None:
-    """Make every BatchNorm of a network, or the network, a shared one, in place. Subclasses are left alone."""
+    """Convert every BatchNorm of a network to `SharedBatchNorm`, in place. Subclasses are left alone."""
     for module in network.modules():
         if type(module) in KINDS:
-            module.__class__ = SharedBatchNorm  # which differs in behaviour only
+            module.__class__ = SharedBatchNorm  # same attributes, other `forward`

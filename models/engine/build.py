@@ -1,4 +1,4 @@
-"""From a checked recipe to live objects: accelerator, batches, networks and their averages, losses, steps, callbacks."""
+"""From a checked recipe to live objects: accelerator, batches, networks, averages, losses, steps, callbacks."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -24,7 +24,7 @@ from models.engine.precision import (
     gradient_scaler,
     precision_handlers,
 )
-from models.engine.step import PlacedInjector, Step, WeightedLoss
+from models.engine.step import GatedInjector, Step, WeightedLoss
 from models.engine.weights import load_start
 from models.interfaces import Callback, Examples, Injector, Networks
 from models.recipe.schema import Declaration, Group, Recipe
@@ -48,7 +48,7 @@ def build_datasets(recipe: Recipe, split: str) -> dict[str, Examples]:
 
 
 def build_networks(recipe: Recipe) -> dict[str, nn.Module]:
-    """Construct and initialise the networks, by name; adding one does not change how another starts."""
+    """Construct and initialise the networks, by name. Each has its own seed: adding one does not change the others."""
     networks = {}
     for name, entry in recipe.networks.items():
         seed_here(recipe.seed, "network", name)
@@ -74,12 +74,12 @@ def build_losses(recipe: Recipe, step: str, device: torch.device) -> dict[str, W
 
 
 def build_injectors(entries: Mapping[str, Declaration], key: str) -> list[Injector]:
-    """Construct injectors, in their order."""
+    """Construct injectors, in the recipe's order."""
     return [build(entry, INJECTOR, f"{key}.{name}") for name, entry in entries.items()]
 
 
 def parameter_groups(networks: dict[str, nn.Module], groups: dict[str, Group]) -> list[Any]:
-    """Return the trainable parameters as an optimizer takes them: a list, or one dictionary a group that is not empty."""
+    """Return the trainable parameters for an optimizer: a list, or one dictionary for each non-empty group."""
     named = [
         (f"{network}.{name.removeprefix('module.')}", parameter)
         for network, module in networks.items()
@@ -91,8 +91,11 @@ def parameter_groups(networks: dict[str, nn.Module], groups: dict[str, Group]) -
     chosen: dict[str | None, list[nn.Parameter]] = {None: [], **{group: [] for group in groups}}
     for name, parameter in named:
         chosen[next((g for g, group in groups.items() if re.search(group.pattern, name)), None)].append(parameter)
-    found = [{"params": chosen[None]}, *({"params": chosen[g], **(o.model_extra or {})} for g, o in groups.items())]
-    return [group for group in found if group["params"]]
+    dictionaries = [
+        {"params": chosen[None]},
+        *({"params": chosen[name], **(group.model_extra or {})} for name, group in groups.items()),
+    ]
+    return [group for group in dictionaries if group["params"]]
 
 
 def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Accelerator) -> dict[str, Step]:
@@ -109,8 +112,8 @@ def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Acc
         steps[name] = Step(
             trains=trains,
             injectors=[
-                PlacedInjector(injector, placed.gate, placed.only)
-                for injector, placed in zip(
+                GatedInjector(injector, gated.gate, gated.only)
+                for injector, gated in zip(
                     build_injectors(entry.injectors, f"steps.{name}.injectors"), entry.injectors.values(), strict=True
                 )
             ],
@@ -128,10 +131,10 @@ def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Acc
 
 
 def build_callbacks(recipe: Recipe, further: Mapping[str, Callback]) -> dict[str, Callback]:
-    """Construct `callbacks`, by name; return them with further ones.
+    """Construct the recipe's `callbacks`, by name; return them together with `further`.
 
     Raises:
-        UserError: a further one has the name of one of the recipe's.
+        UserError: a name in `further` is taken by the recipe.
     """
     for name in recipe.callbacks.keys() & further.keys():
         raise UserError(f"callbacks: {name!r} is in the recipe already")
@@ -139,15 +142,15 @@ def build_callbacks(recipe: Recipe, further: Mapping[str, Callback]) -> dict[str
     return {**built, **further}
 
 
-# How long a process waits for another, which may be scoring a dump; where one dies, the launcher ends the others at once.
+# How long a rank waits for another, which may be scoring a dump. If a rank dies, the launcher ends the others at once.
 PATIENCE = timedelta(hours=2)
 
 
 def make_accelerator(recipe: Recipe, run: Path | None = None) -> Accelerator:
-    """Return one with the recipe's precision, and with its trackers where there is the folder of a run for them.
+    """Return an accelerator with the recipe's precision; with the folder of a run, also with the recipe's trackers.
 
     Raises:
-        UserError: there is such a folder, and this machine cannot train in that precision.
+        UserError: `run` is given and this machine cannot train in that precision.
     """
     precision = recipe.train.precision
     if run is None:
@@ -155,7 +158,7 @@ def make_accelerator(recipe: Recipe, run: Path | None = None) -> Accelerator:
     else:
         check_precision(precision)
     return Accelerator(
-        cpu=not torch.accelerator.is_available(),  # without it, two processes on a machine without GPU do not find each other
+        cpu=not torch.accelerator.is_available(),  # without a GPU, ranks find each other only if this is set
         mixed_precision=precision,
         kwargs_handlers=[*precision_handlers(precision), InitProcessGroupKwargs(timeout=PATIENCE)],
         log_with=None if run is None else list(recipe.runtime.trackers) or None,
@@ -164,29 +167,29 @@ def make_accelerator(recipe: Recipe, run: Path | None = None) -> Accelerator:
 
 
 def build_loaders(recipe: Recipe, accelerator: Accelerator) -> Loaders:
-    """Open the datasets; return the batches that this process gets of them."""
+    """Open the datasets; return this rank's loaders."""
     return Loaders(
         recipe, build_datasets(recipe, "train"), build_datasets(recipe, "validation"),
-        process=accelerator.process_index, processes=accelerator.num_processes,
+        rank=accelerator.process_index, ranks=accelerator.num_processes,
         pin=accelerator.device.type == "cuda",
     )  # fmt: skip
 
 
 def start_networks(recipe: Recipe, accelerator: Accelerator) -> tuple[Networks, dict[str, AveragedModel]]:
-    """Return the networks at the start of a training, prepared, and the averages of those that have one."""
+    """Return the prepared networks at the start of a training, and the moving averages (none without `train.ema`)."""
     networks = build_networks(recipe)
     load_start(networks, recipe)
     for name in networks.keys() - {trained for step in recipe.steps.values() for trained in step.trains}:
-        networks[name].eval().requires_grad_(False)  # loaded and kept as it is, running statistics included
+        networks[name].eval().requires_grad_(False)  # frozen, running statistics included
     if accelerator.num_processes > 1 and recipe.train.sync_batch_norm:
         for network in networks.values():
             share_batch_norms(network)
     if accelerator.mixed_precision == "fp8":
         for network in networks.values():
             convert_to_fp8(network)
-    # not wrapped for training: a step averages gradients itself (gradients.average says why)
+    # not wrapped in DistributedDataParallel: a step averages gradients itself (`step.average` says why)
     live = {name: accelerator.prepare_model(network, evaluation_mode=True) for name, network in networks.items()}
-    if accelerator.num_processes > 1:  # should libraries or machines have differed
+    if accelerator.num_processes > 1:  # in case libraries or machines differ
         broadcast_(value for network in networks.values() for value in network.state_dict().values())
     averages = (
         {name: _average(network, recipe.train.ema.decay) for name, network in networks.items()}
@@ -199,7 +202,7 @@ def start_networks(recipe: Recipe, accelerator: Accelerator) -> tuple[Networks, 
 
 @torch.no_grad()
 def broadcast_(values: Iterable[Tensor]) -> None:
-    """Give all processes the values of the first one, in place."""
+    """Copy the values of rank 0 to all ranks, in place."""
     for value in values:
         value.copy_(broadcast(value.clone(), from_process=0))
 

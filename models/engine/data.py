@@ -1,4 +1,4 @@
-"""From datasets to batches: a weighted mixture in training, the sorted split in validation, both exactly repeatable."""
+"""From datasets to batches: a weighted mixture in training, the sorted split in validation; both repeat exactly."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ Key = tuple[str, int, int]  # dataset, epoch, index
 
 
 class Mixture(Dataset[Example]):
-    """Several datasets behind one door: an example is asked for by dataset, epoch and index, and seeded by the three."""
+    """Several datasets as one. The key of an example is (dataset, epoch, index), and the key seeds it."""
 
     def __init__(self, datasets: Mapping[str, Examples], seed: int) -> None:
         self.datasets, self.seed = datasets, seed
@@ -28,15 +28,15 @@ class Mixture(Dataset[Example]):
 
 
 class TrainBatches(Sampler[list[Key]]):
-    """The endless sequence of training batches from iteration `start` on, this process' share of each.
+    """The endless sequence of training batches from iteration `start` on; of each batch, this rank's `shard`.
 
-    Every batch comes from one dataset: the one with the lowest number of batches given so far over its weight. An epoch
-    ends when the next batch would come from a dataset that has no full batch left; each epoch permutes each dataset anew.
+    Every batch comes from one dataset: the one whose number of batches so far, divided by its weight, is lowest. An
+    epoch ends when that dataset has no full batch left. Each epoch permutes each dataset anew.
     """
 
     def __init__(
         self, lengths: Mapping[str, int], weights: Mapping[str, float], batch_size: int, seed: int, start: int = 0,
-        share: slice = slice(None),
+        shard: slice = slice(None),
     ) -> None:  # fmt: skip
         for name, length in lengths.items():
             if length < batch_size:
@@ -44,24 +44,24 @@ class TrainBatches(Sampler[list[Key]]):
                     f"data.train.{name}: {length} examples are fewer than one batch (data.batch_size: {batch_size})"
                 )
         self.lengths, self.weights, self.batch_size = lengths, weights, batch_size
-        self.seed, self.start, self.share = seed, start, share
+        self.seed, self.start, self.shard = seed, start, shard
         self.plan = self._plan()
 
     @property
     def batches_per_epoch(self) -> int:
-        """How many batches an epoch has."""
+        """The number of batches in an epoch."""
         return len(self.plan)
 
     def _plan(self) -> list[tuple[str, int]]:
         """Return the (dataset, first position) of each batch of an epoch, the same for all epochs."""
-        given = dict.fromkeys(self.lengths, 0)
+        counts = dict.fromkeys(self.lengths, 0)
         plan: list[tuple[str, int]] = []
         while True:
-            name = min(given, key=lambda n: given[n] / self.weights[n])
-            if (given[name] + 1) * self.batch_size > self.lengths[name]:
+            name = min(counts, key=lambda n: counts[n] / self.weights[n])
+            if (counts[name] + 1) * self.batch_size > self.lengths[name]:
                 return plan
-            plan.append((name, given[name] * self.batch_size))
-            given[name] += 1
+            plan.append((name, counts[name] * self.batch_size))
+            counts[name] += 1
 
     def __iter__(self) -> Iterator[list[Key]]:
         epoch, skipped = divmod(self.start, len(self.plan))
@@ -69,26 +69,26 @@ class TrainBatches(Sampler[list[Key]]):
             orders = {n: generator(self.seed, "order", n, epoch).permutation(size) for n, size in self.lengths.items()}
             for name, first in self.plan[skipped:]:
                 batch = orders[name][first : first + self.batch_size]
-                yield [(name, epoch, int(index)) for index in batch[self.share]]
+                yield [(name, epoch, int(index)) for index in batch[self.shard]]
             epoch, skipped = epoch + 1, 0
 
 
 class ValidationBatches(Sampler[list[Key]]):
-    """Every example of every dataset once; a batch has examples of one group (`Examples.group`), in order.
+    """Every example of every dataset once, in order; all examples of a batch belong to one `Examples.group`.
 
-    A batch comes as soon as it is full; those that stay smaller, one a group, come last. Of more than `limit` examples
-    in all, so many are taken, evenly spread. `share` is this process' part of the batches, `places` where they stand.
+    A batch comes as soon as it is full. The incomplete ones, at most one a group, come last. `limit` takes that many
+    examples of all, evenly spaced. `shard` selects this rank's batches; `places` are their positions among all batches.
     """
 
     def __init__(
-        self, datasets: Mapping[str, Examples], batch_size: int, limit: int | None = None, share: slice = slice(None)
+        self, datasets: Mapping[str, Examples], batch_size: int, limit: int | None = None, shard: slice = slice(None)
     ) -> None:
         every = [
             [(name, 0, chosen[place]) for place in batch]
             for name, chosen in _chosen(datasets, limit).items()
             for batch in _grouped([datasets[name].group(index) for index in chosen], batch_size)
         ]
-        self.batches, self.places = every[share], range(len(every))[share]
+        self.batches, self.places = every[shard], range(len(every))[shard]
 
     def __iter__(self) -> Iterator[list[Key]]:
         return iter(self.batches)
@@ -118,22 +118,22 @@ def _grouped(groups: Sequence[Hashable], size: int) -> Iterator[list[int]]:
 
 
 class Loaders:
-    """The batches of a recipe, as this process sees them.
+    """The batches of a recipe, for one rank.
 
     Raises:
-        UserError: a batch size that the processes cannot share, or a training set smaller than a batch.
+        UserError: the ranks cannot divide the batch size evenly, or a training set is smaller than a batch.
     """
 
     def __init__(
         self, recipe: Recipe, train: Mapping[str, Examples], validation: Mapping[str, Examples], *,
-        process: int, processes: int, pin: bool,
+        rank: int, ranks: int, pin: bool,
     ) -> None:  # fmt: skip
         self.recipe, self.train_data, self.validation_data = recipe, train, validation
-        self.pin, self.share = pin, slice(process, None, processes)
+        self.pin, self.shard = pin, slice(rank, None, ranks)
         size = recipe.data.batch_size
-        if size % processes:
+        if size % ranks:
             raise UserError(
-                f"data.batch_size: found {size}, which {processes} processes cannot share evenly; "
+                f"data.batch_size: found {size}, which {ranks} ranks cannot share evenly; "
                 "FIGURA_PROCESSES=2 starts two a machine"
             )
         self.batches_per_epoch = self._train_batches(0, recipe.seed).batches_per_epoch
@@ -142,24 +142,24 @@ class Loaders:
         return TrainBatches(
             {name: len(data) for name, data in self.train_data.items()},
             {name: entry.weight for name, entry in self.recipe.data.train.items()},
-            self.recipe.data.batch_size, seed, start, self.share,
+            self.recipe.data.batch_size, seed, start, self.shard,
         )  # fmt: skip
 
     def train(self, start: int, seed: int | None = None) -> DataLoader[Any]:
-        """Return the endless training batches from iteration `start` on; their order and noise are the recipe's or `seed`'s."""
+        """Return the endless training batches from iteration `start` on, in an order drawn from `seed` (the recipe's)."""
         seed = self.recipe.seed if seed is None else seed
         mixture = Mixture(self.train_data, seed)
         return load_batches(mixture, self._train_batches(start, seed), self.recipe.runtime.workers, self.pin)
 
-    def validation(self, workers: int, size: int | None = None, share: slice = slice(None)) -> DataLoader[Any]:
-        """Return the sorted validation split in batches of `size`, the training's unless given; `share` of the batches."""
+    def validation(self, workers: int, size: int | None = None, shard: slice = slice(None)) -> DataLoader[Any]:
+        """Return the sorted validation split in batches of `size` (default: that of training), or a `shard` of them."""
         # not `evaluate.batch_size`: noise is drawn a batch at a time, and the train stage does not track that section
-        batches = ValidationBatches(self.validation_data, size or self.recipe.data.batch_size, share=share)
+        batches = ValidationBatches(self.validation_data, size or self.recipe.data.batch_size, shard=shard)
         return load_batches(Mixture(self.validation_data, self.recipe.seed), batches, workers)
 
 
 def load_batches(mixture: Mixture, sampler: Sampler[list[Key]], workers: int, pin: bool = False) -> DataLoader[Any]:
-    """Return a loader of collated batches, read ahead by `workers` processes (0: by this one)."""
+    """Return a loader of collated batches, prefetched by `workers` processes (0: by this one)."""
     return DataLoader(
         mixture, batch_sampler=sampler, num_workers=workers, collate_fn=collated, pin_memory=pin,
         worker_init_fn=_start_worker, prefetch_factor=4 if workers else None,
@@ -167,16 +167,16 @@ def load_batches(mixture: Mixture, sampler: Sampler[list[Key]], workers: int, pi
 
 
 def collated(examples: list[Any]) -> Any:
-    """Stack examples to a batch; the `Records` of each stay as they are, in a list."""
-    return collate(examples, collate_fn_map={Records: _kept, **default_collate_fn_map})
+    """Stack examples to a batch; `Records` are not stacked but listed, one entry an example."""
+    return collate(examples, collate_fn_map={Records: _listed, **default_collate_fn_map})
 
 
-def _kept(batch: list[Records], *, collate_fn_map: Any = None) -> list[Records]:
+def _listed(batch: list[Records], *, collate_fn_map: Any = None) -> list[Records]:
     return batch
 
 
 def _start_worker(worker: int) -> None:
     outlive_signals()
-    import cv2  # only where images are read; a worker that uses several threads takes them from the training
+    import cv2  # here, because a training may need no images; several threads a worker would slow the training down
 
     cv2.setNumThreads(0)

@@ -1,4 +1,4 @@
-"""Injectors outside training: those of a mode, of a grid, of a prediction, run in their order and timed."""
+"""Runs injectors outside training (of a mode, a grid or a prediction) in their order, and times them."""
 
 import time
 from collections.abc import Mapping
@@ -13,14 +13,14 @@ from models.recipe.schema import Declaration
 
 
 def named_injectors(entries: Mapping[str, Declaration], key: str) -> dict[str, Injector]:
-    """Construct injectors, by name, in their order."""
+    """Construct injectors, by name, in the recipe's order."""
     return dict(zip(entries, build_injectors(dict(entries), key), strict=True))
 
 
 def run_injectors(
     injectors: Mapping[str, Injector], batch: Mapping[str, Any], networks: Networks, step: int, accelerator: Accelerator
 ) -> tuple[State, dict[str, float]]:
-    """Return the state that the injectors make of a batch, and the seconds that each took, those of its GPU included.
+    """Run injectors on a batch; return the state and the seconds that each took, GPU time included.
 
     `step` feeds schedules.
     """

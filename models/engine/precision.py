@@ -1,16 +1,17 @@
-"""What computes in which precision: networks as `train.precision` says, losses and all that is kept in float32.
+"""Which precision computes what: networks as `train.precision` says, losses and everything stored in float32.
 
-Autocast is on while injectors run and off while a loss does, whose inputs are float32. Parameters, gradients, running
-statistics, averages and optimizers are float32 throughout, and so is what is written.
+Autocast is on while injectors run. It is off while a loss runs, and the loss gets float32 inputs. Parameters,
+gradients, running statistics, averages and optimizer states are float32 throughout, and so are the files.
 
-float16 has gradients below 6e-8 vanish, so each step multiplies its losses by a scale of its own before going backward:
-`torch.amp.GradScaler`, which starts at 65536, halves where a gradient overflows and doubles after 2000 updates without.
-Its settings are no keys of a recipe: all are powers of two, by which floats are multiplied without rounding, and where the
-search begins costs at most 16 updates.
+In float16, gradients below 6e-8 vanish. Each step therefore multiplies its losses by its own scale before backward:
+`torch.amp.GradScaler` starts at 65536, halves when a gradient overflows and doubles after 2000 updates without
+overflow. A recipe cannot set this: all scales are powers of two, which multiply floats without rounding, and a bad
+start costs at most 16 updates.
 
-fp8 is torchao's, one of three that Accelerate knows: of linear layers alone, both sides multiples of 16, neither the first
-nor the last of their network; all else computes in bfloat16. Transformer Engine's takes one network with one optimizer, and
-it and MS-AMP replace parameters or optimizers, so that neither weights nor resume points would be what a recipe says.
+fp8 is torchao's, one of three backends of Accelerate. It covers linear layers whose two sides are multiples of 16,
+except the first and the last of a network; the rest computes in bfloat16. The other two do not fit: Transformer Engine
+takes one network with one optimizer, and it and MS-AMP replace parameters or optimizers, so weights and resume points
+would differ from what the recipe says.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,15 +28,15 @@ from torch.optim import Optimizer
 from models.base.errors import UserError
 from models.recipe.schema import Precision
 
-FP8_CAPABILITY = (8, 9)  # of NVIDIA GPUs: Ada, Hopper and later
+FP8_CAPABILITY = (8, 9)  # NVIDIA GPUs: Ada, Hopper and later
 
 
 def check_precision(precision: Precision) -> None:
-    """Hold `train.precision` against this machine.
+    """Check that this machine can train in `train.precision`.
 
     Raises:
-        UserError: fp16 without a GPU (Accelerate would silently compute in float32), or fp8 without torchao and a GPU of
-            compute capability 8.9 (it would fail, or silently compute in float16).
+        UserError: fp16 without a GPU (Accelerate would silently compute in float32), or fp8 without torchao or without
+            a GPU of compute capability 8.9 (it would fail, or silently compute in float16).
     """
     device = torch.accelerator.current_accelerator(check_available=True)
     if precision == "fp16" and device is None:
@@ -54,19 +55,19 @@ def check_precision(precision: Precision) -> None:
 
 
 def precision_handlers(precision: Precision) -> list[KwargsHandler]:
-    """Return what an Accelerator is told beside the precision; see `convert_to_fp8`."""
+    """Return the `kwargs_handlers` that an Accelerator needs for a precision."""
     return [_fp8_settings()] if precision == "fp8" else []
 
 
 def evaluation_precision(precision: Precision) -> Precision:
-    """Return in what trained networks are evaluated: that of training, but bf16 for fp8, which is there for its speed."""
+    """Return the precision of evaluations: that of training, but bf16 instead of fp8, which only speeds training up."""
     return "bf16" if precision == "fp8" else precision
 
 
 def convert_to_fp8(network: nn.Module) -> None:
-    """Make the linear layers that fp8 applies to compute in it, in place; parameters stay what they were.
+    """Let the linear layers that fp8 applies to compute in fp8, in place; parameters stay as they are.
 
-    Accelerate does so in `prepare`, not in `prepare_model`.
+    Accelerate does this in `prepare`, but not in `prepare_model`.
     """
     convert_model_to_fp8_ao(network, config=_fp8_settings().config)
 
@@ -77,18 +78,18 @@ def fp8_layers(network: nn.Module) -> int:
 
 
 def _fp8_settings() -> AORecipeKwargs:
-    # Accelerate's default for the second, for FSDP, would make the parameters something that no file of weights can hold
+    # Accelerate's default for the second, meant for FSDP, would give parameters a type that safetensors cannot store
     return AORecipeKwargs(pad_inner_dim=True, enable_fsdp_float8_all_gather=False)
 
 
 def gradient_scaler(accelerator: Accelerator) -> GradScaler | None:
-    """Return a scaler for one step in fp16; Accelerate's own is shared by all optimizers, and not used."""
+    """Return a scaler for one step in fp16, else None. Accelerate's own is unused: all optimizers would share it."""
     return GradScaler(accelerator.device.type) if accelerator.mixed_precision == "fp16" else None
 
 
 @contextmanager
 def unscaled(scaler: GradScaler | None, optimizer: Optimizer) -> Iterator[None]:
-    """Unscale the gradients of an optimizer; what fails inside leaves a scaler that does so again for the next update."""
+    """Unscale the gradients of an optimizer; after an exception inside, the scaler is ready for the next update."""
     if scaler is None:
         yield
         return
@@ -96,22 +97,22 @@ def unscaled(scaler: GradScaler | None, optimizer: Optimizer) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        scaler.update()  # memory ran out, say, and training goes back, also to the scale that it had
+        scaler.update()  # after out of memory, say, training rolls back and restores the scale too
         raise
 
 
 def adapt(scaler: GradScaler, skipped: bool) -> bool:
-    """Let the scale follow the gradients, which are unscaled by now; return whether it fell and had been above 1.
+    """Update the scale after the gradients were unscaled; return whether it was above 1 and fell.
 
-    Gradients that overflow at a scale of 1 overflow by themselves: to search on would hide that for ever.
+    Gradients that overflow at a scale of 1 overflow without scaling: a further search would hide that for ever.
     """
-    before = scaler.get_scale() if skipped else 0.0  # a GPU is asked for it in this case alone
+    before = scaler.get_scale() if skipped else 0.0  # waits for the GPU, so only when needed
     scaler.update()
     return before > 1 and scaler.get_scale() < before
 
 
 def in_float32(value: Any) -> Any:
-    """Return `value` with tensors of lower floating precision as float32, also inside dictionaries, lists and tuples."""
+    """Return `value` with float16 and bfloat16 tensors as float32, also inside dictionaries, lists and tuples."""
     if isinstance(value, Tensor):
         return value.float() if value.is_floating_point() and value.dtype.itemsize < 4 else value
     if isinstance(value, Mapping):

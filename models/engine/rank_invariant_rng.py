@@ -1,12 +1,12 @@
-"""Noise that does not depend on the number of processes: each draws that of the whole batch, and keeps its shard.
+"""Noise that does not depend on the number of ranks: each rank draws for the whole batch and takes its shard.
 
-While a batch is shared, PyTorch's random functions are intercepted. What is drawn for each instance (its first dimension is
-that of the part of the batch at hand, or of several such parts joined, as when real and fake are judged in one call) is drawn
-for the instances of all processes, from a generator that is seeded alike everywhere; anything else is one draw for
-the whole batch, the same on every process. One process without any of this draws the same numbers on a CPU.
+While a batch is sharded, PyTorch's random functions are intercepted. A tensor has noise for each example if its first
+dimension is the length of the current part of the batch, or a multiple (real and fake judged in one call). Such noise
+is drawn for the examples of all ranks, from a generator with the same seed on every rank. Any other noise is one draw,
+the same on every rank. One rank alone, without interception, draws the same numbers on a CPU.
 
-Not intercepted: calls with a generator of their own, and functions not in the tables below (dropout inside attention,
-alpha dropout): their noise is each process' own.
+Not intercepted: calls with their own generator, and functions not in the tables below (dropout inside attention, alpha
+dropout). Their noise differs between ranks.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -37,8 +37,8 @@ DROPOUTS: dict[Any, int] = {
 }  # dimensions of a mask; -1: all
 
 
-class SharedNoise(TorchFunctionMode):
-    """Intercepts what draws random numbers; `sizes` are the numbers of instances that parts of this process' batch have."""
+class RankInvariantNoise(TorchFunctionMode):
+    """Intercepts random functions; `sizes` are the numbers of examples in the parts of this rank's batch."""
 
     def __init__(self, seed: int, shard: Shard, sizes: Collection[int]) -> None:
         super().__init__()
@@ -49,26 +49,26 @@ class SharedNoise(TorchFunctionMode):
         self, func: Any, types: Sequence[type], args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Run a function of PyTorch, or draw in its place."""
-        given = dict(kwargs or {})
+        options = dict(kwargs or {})
         if func in DROPOUTS:
-            return self._dropout(func, args, given)
-        if given.get("generator") is not None:
-            return func(*args, **given)
+            return self._dropout(func, args, options)
+        if options.get("generator") is not None:
+            return func(*args, **options)
         if func in FILLS:
-            if any(isinstance(value, Tensor) for value in (*args[1:], *given.values())):
-                return func(*args, **given)
-            return self._fill(args[0], lambda whole, source: func(whole, *args[1:], **given | {"generator": source}))
+            if any(isinstance(value, Tensor) for value in (*args[1:], *options.values())):
+                return func(*args, **options)
+            return self._fill(args[0], lambda whole, source: func(whole, *args[1:], **options | {"generator": source}))
         if func in NORMAL:
-            return self._fill(func(*args, **given), lambda whole, source: whole.normal_(generator=source))
+            return self._fill(func(*args, **options), lambda whole, source: whole.normal_(generator=source))
         if func in UNIFORM:
-            return self._fill(func(*args, **given), lambda whole, source: whole.uniform_(generator=source))
+            return self._fill(func(*args, **options), lambda whole, source: whole.uniform_(generator=source))
         if func in INTEGERS:
-            low, high = _bounds(func, args, given)
-            return self._fill(func(*args, **given), lambda whole, source: whole.random_(low, high, generator=source))
-        return func(*args, **given)
+            low, high = _bounds(func, args, options)
+            return self._fill(func(*args, **options), lambda whole, source: whole.random_(low, high, generator=source))
+        return func(*args, **options)
 
     def _fill(self, own: Tensor, fill: Fill) -> Tensor:
-        """Fill `own` with this process' shard of what is drawn for the whole batch."""
+        """Fill `own` with this rank's shard of the numbers drawn for the whole batch."""
         if own.device.type == "meta":
             return own
         source = self._generator(own.device)
@@ -76,31 +76,31 @@ class SharedNoise(TorchFunctionMode):
         with torch.no_grad():
             if not size:
                 return own.copy_(fill(torch.empty_like(own), source))
-            blocks = len(own) // size  # of `size` instances each: several parts joined
+            blocks = len(own) // size  # of `size` examples each: several parts joined
             whole = _like(own, len(own) * self.shard.ranks)
             fill(whole, source)
-            kept = whole.unflatten(0, (blocks, size * self.shard.ranks))[:, self.shard.of]
-            return own.copy_(kept.flatten(0, 1))
+            mine = whole.unflatten(0, (blocks, size * self.shard.ranks))[:, self.shard.of]
+            return own.copy_(mine.flatten(0, 1))
 
     def _size(self, own: Tensor) -> int:
-        """Return the number of instances in each of the parts that `own` is made of; 0 where it is no batch."""
+        """Return the number of examples in each part that `own` consists of; 0 if it is not a batch."""
         length = len(own) if own.ndim else 0
         if length in self.sizes:
             return length
         return next((size for size in self.sizes if size > 1 and length > 0 and length % size == 0), 0)
 
-    def _dropout(self, func: Any, args: Sequence[Any], given: dict[str, Any]) -> Tensor:
+    def _dropout(self, func: Any, args: Sequence[Any], options: dict[str, Any]) -> Tensor:
         names = ("input", "p", "training", "inplace")
-        asked = {"p": 0.5, "training": True, "inplace": False} | dict(zip(names, args, strict=False)) | given
-        x, p = asked["input"], asked["p"]
-        if not asked["training"] or not 0 < p < 1:
-            return func(*args, **given)
+        call = {"p": 0.5, "training": True, "inplace": False} | dict(zip(names, args, strict=False)) | options
+        x, p = call["input"], call["p"]
+        if not call["training"] or not 0 < p < 1:
+            return func(*args, **options)
         dimensions = DROPOUTS[func]
         mask = (
             torch.empty_like(x) if dimensions < 0 else x.new_empty(*x.shape[:dimensions], *[1] * (x.ndim - dimensions))
         )
         mask = self._fill(mask.detach(), lambda whole, source: whole.bernoulli_(1 - p, generator=source)).div_(1 - p)
-        return x.mul_(mask) if asked["inplace"] else x * mask
+        return x.mul_(mask) if call["inplace"] else x * mask
 
     def _generator(self, device: torch.device) -> torch.Generator:
         if device not in self._generators:
@@ -110,25 +110,25 @@ class SharedNoise(TorchFunctionMode):
 
 @contextmanager
 def rank_invariant_noise(seed: int, sizes: Collection[int]) -> Iterator[None]:
-    """Inside, noise is that of the shared batch, seeded alike on all processes; nothing changes where none is shared."""
+    """Inside, all ranks draw the noise of the whole sharded batch from `seed`; without sharding, no effect."""
     shard = current_shard()
     if shard is None:
         yield
         return
-    with SharedNoise(seed, shard, sizes):
+    with RankInvariantNoise(seed, shard, sizes):
         yield
 
 
 def _like(own: Tensor, length: int) -> Tensor:
-    """Return an empty tensor of so many instances, laid out in memory as `own`: numbers are drawn in that order."""
+    """Return an empty tensor of `length` examples with the memory layout of `own`: numbers are drawn in that order."""
     whole = torch.empty(length, *own.shape[1:], dtype=own.dtype, device=own.device)
     if own.ndim == 4 and not own.is_contiguous() and own.is_contiguous(memory_format=torch.channels_last):
         return whole.contiguous(memory_format=torch.channels_last)
     return whole
 
 
-def _bounds(func: Any, args: Sequence[Any], given: Mapping[str, Any]) -> tuple[int, int]:
+def _bounds(func: Any, args: Sequence[Any], options: Mapping[str, Any]) -> tuple[int, int]:
     """Return the bounds of `randint([low,] high, size)` or `randint_like(input, [low,] high)`."""
     numbers = [value for value in (args[1:] if func is torch.randint_like else args) if isinstance(value, int)]
-    numbers += [given[name] for name in ("low", "high") if name in given]
+    numbers += [options[name] for name in ("low", "high") if name in options]
     return (0, numbers[0]) if len(numbers) == 1 else (min(numbers[:2]), max(numbers[:2]))

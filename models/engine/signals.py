@@ -1,7 +1,7 @@
 """A training that is asked to stop finishes its iteration, writes a resume point, and ends.
 
-Several processes stop after the same iteration, though a signal may reach only one of them, and each at another moment:
-before each iteration they tell each other whether one came.
+All ranks stop after the same iteration, although a signal may reach only some of them, at different moments: before
+each iteration the ranks tell each other whether one came.
 """
 
 import os
@@ -18,7 +18,7 @@ from models.base.errors import Interrupted
 
 
 class StopRequest:
-    """Whether a training is asked to stop, and by what; nothing asks outside `by_signals`."""
+    """Whether a training is asked to stop, and by which signal. It listens only inside `by_signals`."""
 
     def __init__(self) -> None:
         self.listens = False
@@ -26,9 +26,9 @@ class StopRequest:
 
     @contextmanager
     def by_signals(self) -> Iterator[None]:
-        """Inside, each of `Interrupted.signals` asks to stop. Further ones change nothing, also not while it then ends.
+        """Inside, any of `Interrupted.signals` asks to stop. Further signals have no effect.
 
-        Only in the main thread.
+        Works in the main thread only.
         """
         previous = {one: signal.signal(one, self._ask) for one in Interrupted.signals}
         self.listens = True
@@ -36,7 +36,7 @@ class StopRequest:
             yield
         finally:
             self.listens = False
-            # who was asked still hears, to no effect: one that came just now may not meet its handler gone
+            # once asked, keep the handlers: a signal that arrives now must still find one
             for one, handler in previous.items() if self.asked_by is None else ():
                 signal.signal(one, handler)
 
@@ -44,7 +44,7 @@ class StopRequest:
         self.asked_by = self.asked_by or signal.Signals(number).name
 
     def agreed(self, accelerator: Accelerator) -> bool:
-        """Whether any process is asked to stop. Every process has to call it, as often, and gets the same answer."""
+        """Whether any rank is asked to stop. All ranks must call it equally often; all get the same answer."""
         if not self.listens:
             return False
         if accelerator.num_processes == 1:
@@ -53,14 +53,14 @@ class StopRequest:
         return bool(accelerator.reduce(asked, "sum").item())
 
     def cause(self) -> str:
-        """Return who asked, for messages."""
+        """Return the name of the signal, for messages."""
         return self.asked_by or "another rank"
 
 
 def outlive_signals() -> None:
-    """Let a process that reads data end with its training, not by signals that go to all processes of a job.
+    """Let a data loader's worker ignore the stop signals that a batch system sends to all processes of a job.
 
-    PyTorch would take its death for a fault. It still ends at once when the training's process sends SIGTERM.
+    PyTorch would report its death as an error. It still ends at once when its training sends SIGTERM.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, Interrupted.signals)
     training = os.getppid()

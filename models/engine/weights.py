@@ -1,4 +1,4 @@
-"""Weights in safetensors: written for others, and loaded to start from."""
+"""Weights in safetensors: what a run writes, and what a training starts from."""
 
 import hashlib
 import json
@@ -18,13 +18,13 @@ from models.recipe.schema import Recipe, resolved
 
 @runtime_checkable
 class Pretrained(Protocol):
-    """A network, or part of one, that knows published weights to start from.
+    """A network, or part of one, that can start from published weights.
 
-    Its constructor leaves them alone, so that only training needs their file.
+    Its constructor does not load them, so only training needs the file.
     """
 
     def load_pretrained(self) -> None:
-        """Read them in place, where its arguments ask for it. Raises UserError where they cannot be had."""
+        """Load the weights in place if its arguments ask for it. Raises UserError if they cannot be read."""
 
 
 def save_weights(network: nn.Module, path: Path) -> None:
@@ -35,7 +35,7 @@ def save_weights(network: nn.Module, path: Path) -> None:
 
 
 def digest(network: nn.Module) -> str:
-    """Return the SHA-256 of all parameters, by name: two networks with the same one have the same weights, bit for bit."""
+    """Return the SHA-256 of all parameters and their names: equal digests mean equal weights, bit for bit."""
     total = hashlib.sha256()
     for name, parameter in network.named_parameters():
         total.update(name.encode() + b"\0" + parameter.detach().cpu().flatten().view(torch.uint8).numpy().tobytes())
@@ -46,7 +46,7 @@ def load_weights(network: nn.Module, path: Path) -> None:
     """Load what `save_weights` wrote.
 
     Raises:
-        UserError: no such file, not safetensors, or names and shapes that do not fit; lists them.
+        UserError: no such file, not safetensors, or names and shapes that do not fit (all are listed).
     """
     try:
         tensors = load_file(path)
@@ -68,7 +68,7 @@ def load_weights(network: nn.Module, path: Path) -> None:
 
 
 def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> None:
-    """Load the weights that training starts from: a file's that the recipe names, or else a network's own `Pretrained`.
+    """Load the weights that training starts from: the file that the recipe names, else a network's `Pretrained`.
 
     Raises:
         UserError: as `load_weights` and `Pretrained.load_pretrained`.
@@ -87,7 +87,7 @@ def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> None:
 def write_model(folder: Path, networks: Mapping[str, nn.Module], recipe: Recipe, provenance: Mapping[str, str]) -> None:
     """Write `<network>.safetensors`, `recipe.yaml` and `provenance.json` into `folder`.
 
-    The code that trained stands in dvc.lock and in the live log: in the output it would make equal weights differ.
+    The hash of the code is left out: with it, equal weights would have different outputs. dvc.lock and the log have it.
     """
     for name, network in networks.items():
         save_weights(network, folder / f"{name}.safetensors")
@@ -97,7 +97,7 @@ def write_model(folder: Path, networks: Mapping[str, nn.Module], recipe: Recipe,
 
 
 def to_device(tree: Any, device: torch.device) -> Any:
-    """Move every tensor of a tree of dictionaries and lists; other values stay."""
+    """Move every tensor in nested dictionaries and lists to a device; other values stay."""
     if isinstance(tree, Tensor):
         return tree.to(device, non_blocking=True)
     if isinstance(tree, Mapping):

@@ -27,7 +27,7 @@ from models.engine.build import (
 )
 from models.engine.rank_invariant_rng import rank_invariant_noise
 from models.engine.signals import StopRequest
-from models.engine.step import Stopwatch
+from models.engine.stopwatch import Stopwatch
 from models.engine.weights import digest, to_device, write_model
 from models.interfaces import Callback, Listener, Networks, Row, State, StepReport, batch_size, cuts, split_batch
 from models.recipe.schema import Recipe

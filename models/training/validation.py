@@ -1,4 +1,4 @@
-"""Looks at the validation split while a training runs: its batches one by one, the means over all of it, samples."""
+"""The validation split during training: single batches, mean losses over the split, sample pictures."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
@@ -19,9 +19,9 @@ Batch = dict[str, Any]
 
 
 class Validation:
-    """The validation split of a recipe, on a device. Noise is seeded by the place in the split, whatever the iteration.
+    """The validation split of a recipe, on a device. The seed of the noise is the place in the split, not the iteration.
 
-    Every process gets the same from each method, and the same as if it were alone.
+    Every method returns the same on all ranks, whatever their number.
     """
 
     def __init__(self, recipe: Recipe, loaders: Loaders, device: torch.device) -> None:
@@ -29,7 +29,7 @@ class Validation:
         self._batches: Iterator[Any] = iter(())
 
     def next_batch(self) -> Batch:
-        """Return the next batch, beginning again at the end."""
+        """Return the next batch; after the last one, the first again."""
         batch = next(self._batches, None)
         if batch is None:
             self._batches = iter(self.loaders.validation(workers=0))
@@ -37,31 +37,31 @@ class Validation:
         return dict(to_device(batch, self.device))
 
     def means(self, losses: Callable[[Batch], Mapping[str, Tensor]]) -> dict[str, float]:
-        """Return the mean of each loss over the instances that have it; `losses` gives (batch,) values of a batch.
+        """Return the mean of each loss over the examples that have it; `losses` maps a batch to (batch,) values.
 
-        Batches are dealt out, so `losses` may not wait for other processes. Where it fails in one, all fail.
+        Batches are sharded over ranks, so `losses` must not wait for other ranks. If it fails on one rank, all ranks fail.
         """
-        share = self.loaders.share
+        shard = self.loaders.shard
         own: list[tuple[int, dict[str, tuple[float, int]]]] = []
         with raise_on_all_ranks():
-            batches = self.loaders.validation(self.recipe.runtime.workers, share=share)
-            for place, batch in zip(count(share.start, share.step), batches, strict=False):
+            batches = self.loaders.validation(self.recipe.runtime.workers, shard=shard)
+            for place, batch in zip(count(shard.start, shard.step), batches, strict=False):
                 seed_here(self.recipe.seed, "evaluation", place)
-                found = losses(to_device(batch, self.device))
-                own.append((place, {n: (value.double().sum().item(), len(value)) for n, value in found.items()}))
+                values = losses(to_device(batch, self.device))
+                own.append((place, {n: (value.double().sum().item(), len(value)) for n, value in values.items()}))
         sums: dict[str, float] = {}
         counts: dict[str, int] = {}
-        for _, values in sorted(gather_object(own), key=itemgetter(0)):  # rounding depends on the order
-            for name, (total, instances) in values.items():
+        for _, totals in sorted(gather_object(own), key=itemgetter(0)):  # rounding depends on the order
+            for name, (total, examples) in totals.items():
                 sums[name] = sums.get(name, 0.0) + total
-                counts[name] = counts.get(name, 0) + instances
+                counts[name] = counts.get(name, 0) + examples
         return {name: total / counts[name] for name, total in sums.items()}
 
     def samples(self, state: Callable[[Batch], Mapping[str, Any]]) -> dict[str, Tensor]:
-        """Return the names of `runtime.samples` that a pass over the first instances knows; none where none are asked for."""
+        """Return the tensors of `runtime.samples` for the first examples; empty if the recipe asks for none."""
         samples = self.recipe.runtime.samples
         if samples is None:
             return {}
         seed_here(self.recipe.seed, "samples")
-        found = state(to_device(next(iter(self.loaders.validation(0, size=samples.count))), self.device))
-        return {name: found[name] for name in samples.names if name in found}
+        values = state(to_device(next(iter(self.loaders.validation(0, size=samples.count))), self.device))
+        return {name: values[name] for name in samples.names if name in values}

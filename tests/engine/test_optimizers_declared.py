@@ -6,12 +6,12 @@ import pytest
 import torch
 import toy
 from accelerate import Accelerator
-from test_resume import BASE, Killed, fit, outputs
 from torch import nn
+from trainings import BASE, Killed, fit, outputs
 
 from models.base.errors import UserError
 from models.engine.build import build_networks, build_steps
-from models.engine.step import Stopwatch
+from models.engine.stopwatch import Stopwatch
 from models.interfaces import Networks, State
 from models.optimizers.muon import Muon
 from models.recipe.check import objection

@@ -13,15 +13,16 @@ import torch
 import toy
 from accelerate import Accelerator
 from safetensors.torch import load_file
-from test_resume import Killed, Stopping, outputs
 from torch import nn
 from torch.amp import GradScaler
+from trainings import Killed, Stopping, outputs
 
 from models.base.errors import UserError
 from models.engine import build as assemble
 from models.engine import precision
 from models.engine.precision import check_precision, convert_to_fp8, evaluation_precision, in_float32
-from models.engine.step import Stopwatch, WeightedLoss
+from models.engine.step import WeightedLoss
+from models.engine.stopwatch import Stopwatch
 from models.evaluation.trained import write_dump
 from models.images.losses.adversarial import GradientPenalty
 from models.interfaces import Callback, Injector, Loss, Networks, State, StepReport
@@ -203,8 +204,8 @@ def test_without_a_gradient_there_is_nothing_to_scale():
 def watched(run, reports, limit=2):
     """The iteration in which training ends, None where it goes on."""
     recipe = toy.checked({"train.max_nonfinite": limit})
-    restorable = Trainer(recipe, run).recovery.restorable
-    recovery = Rollback(recipe.train, restorable, ResumePoints(run / "resume", {}))
+    state = Trainer(recipe, run).rollback.state
+    rollback = Rollback(recipe.train, state, ResumePoints(run / "resume", {}))
     kinds = {
         "good": StepReport(),
         "skipped": StepReport(skipped=True),
@@ -212,7 +213,7 @@ def watched(run, reports, limit=2):
     }
     for iteration, kind in enumerate(reports, start=1):
         try:
-            recovery.watch(iteration, {"painter": kinds[kind]})
+            assert rollback.reason(iteration, {"painter": kinds[kind]}) is None
         except UserError:
             return iteration
     return None
@@ -480,7 +481,7 @@ class Kinds(Callback):
         self.found = set()
 
     def after_update(self, trainer, step, report):
-        tree = trainer.restorable(trainer.history).state_dict()
+        tree = trainer.rollback.state.state_dict()
         for part in ("networks", "averages"):
             for state in tree[part].values():
                 self.found |= {value.dtype for value in state.values()}

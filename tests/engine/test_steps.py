@@ -10,7 +10,8 @@ from torch import nn
 
 from models.base.modes import evaluating
 from models.engine.build import parameter_groups
-from models.engine.step import PlacedInjector, Step, Stopwatch, WeightedLoss
+from models.engine.step import GatedInjector, Step, WeightedLoss
+from models.engine.stopwatch import Stopwatch
 from models.interfaces import Injector, Loss, Networks, State
 from models.recipe.gates import Gate
 from models.recipe.schema import Group
@@ -50,7 +51,7 @@ def loss(weight=1.0, name="out", exponent=2.0, schedule=None):
 def step(trains, losses, *, injectors=None, clip=None, lr=0.1, lr_schedule=None, detach=()):
     parameters = [p for network in trains.values() for p in network.parameters()]
     return Step(
-        trains=trains, injectors=[PlacedInjector(i) for i in injectors or [Times()]], losses=losses, clip=clip, detach=detach, gate=Gate(),
+        trains=trains, injectors=[GatedInjector(i) for i in injectors or [Times()]], losses=losses, clip=clip, detach=detach, gate=Gate(),
         optimizer=torch.optim.SGD(parameters, lr=lr), lr_schedule=lr_schedule or Constant(),
     )  # fmt: skip
 
