@@ -170,7 +170,7 @@ def main(arguments: list[str]) -> None:
         *([name, *(round(one.values()[figure], 4) for figure in names)] for name, one in judged.items()),
     ])  # fmt: skip
     evaluation = judged["all persons" if given.all else "can be represented"]
-    for found in evaluation.found():
+    for found in evaluation.matches():
         for place, overlap in zip(found.truth, found.overlaps, strict=True):
             record = evaluation.truth[place]
             if overlap < LOST:

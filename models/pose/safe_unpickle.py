@@ -51,8 +51,8 @@ def read_pickle(path: Path) -> Any:
         lines = str(error).strip().splitlines()
         raise UserError(
             f"{path}: cannot be read as weights of PyTorch ({type(error).__name__}: {lines[-1] if lines else ''}); "
-            "where the package that wrote it is installed, and if you trust the file, write its state dictionary there: "
-            "torch.save(torch.load(path, weights_only=False)['model'].state_dict(), 'weights.pt')"
+            "where the package that wrote it is installed, and if you trust the file, write its state dictionary "
+            "there: torch.save(torch.load(path, weights_only=False)['model'].state_dict(), 'weights.pt')"
         ) from error
 
 

@@ -71,7 +71,7 @@ def test_overlaps_of_matches_of_the_reference():
     evaluation = evaluated("keypoints")
     truth, _, _ = reference("keypoints")
     ids = {(one["image_id"], tuple(one["keypoints"])): one["id"] for one in truth["annotations"]}
-    found = dict(zip(evaluation.image_ids, evaluation.found(), strict=True))
+    found = dict(zip(evaluation.image_ids, evaluation.matches(), strict=True))
     examples = json.loads((DATA / "keypoints_expected.json").read_text())["oks_examples"]
     for example in examples:
         one, table = found[example["image_id"]], np.array(example["oks_dt_by_gt"])
@@ -146,7 +146,7 @@ def test_crowds_and_people_without_keypoints_are_ignored():
     in_crowd = [pose(1, x, 0.99) for x in (120, 150, 180)]
     values = figures(truth, [*in_crowd, pose(1, 400, 0.95), pose(1, 30, 0.5)])
     assert (values["AP"], values["AR"]) == pytest.approx((1, 1))
-    one = Evaluation(truth, [*in_crowd, pose(1, 30, 0.5)], [1], SIGMAS).found()[0]
+    one = Evaluation(truth, [*in_crowd, pose(1, 30, 0.5)], [1], SIGMAS).matches()[0]
     assert (one.truth.tolist(), one.results.tolist(), one.false.tolist()) == ([0], [3], [])
     # A second pose on somebody without keypoints is false: only a crowd takes several.
     assert figures(truth, [pose(1, 400, 0.95), pose(1, 400, 0.9), pose(1, 30, 0.5)])["AP"] == pytest.approx(1 / 2)
@@ -160,7 +160,7 @@ def test_images_without_results_and_without_people_count():
     results = [pose(1, 30, 0.8), pose(2, 30, 0.7), pose(3, 30, 0.9)]
     assert figures(truth, results, [1, 2, 3])["AP"] == pytest.approx(2 / 3)
     assert figures(truth, results, [1, 2])["AP"] == pytest.approx(1)
-    assert [len(one.false) for one in Evaluation(truth, results, [3, 2, 1], SIGMAS).found()] == [0, 0, 1]
+    assert [len(one.false) for one in Evaluation(truth, results, [3, 2, 1], SIGMAS).matches()] == [0, 0, 1]
 
 
 def test_nothing_is_found_or_nothing_is_there():
@@ -206,7 +206,7 @@ def test_boxes_of_several_categories():
     values = Evaluation(truth, results, [1]).values()
     # Category 1 is found, 2 is not, of 3 there is none; the crowd takes what lies in it.
     assert (values["AP"], values["AR_best1"], values["AP_small"]) == pytest.approx((0.5, 0.5, 0.5))
-    one = Evaluation(truth, results, [1]).found()[0]
+    one = Evaluation(truth, results, [1]).matches()[0]
     assert (one.truth.tolist(), one.results.tolist(), one.false.tolist()) == ([0, 1], [0, -1], [1])
     assert one.overlaps.tolist() == [1.0, 0.0]
 

@@ -9,7 +9,7 @@ from people_by_hand import SKELETON, dump, oks, person, pose
 
 from models.base.errors import UserError
 from models.pose.report import plots as pose_plots
-from models.pose.report.coco_evaluation import Found
+from models.pose.report.coco_evaluation import ImageMatches
 from models.pose.report.plots import OKSHistogram, PrecisionRecall, WorstImages, image_score, sheet
 
 
@@ -70,7 +70,7 @@ def test_nothing_to_find_is_said(tmp_path, figures):
 def found(overlaps, false):
     overlaps = np.array(overlaps, dtype=float)
     results = np.where(overlaps > 0, np.arange(len(overlaps)), -1)
-    return Found(np.arange(len(overlaps)), results, overlaps, 0 * overlaps, np.arange(false))
+    return ImageMatches(np.arange(len(overlaps)), results, overlaps, 0 * overlaps, np.arange(false))
 
 
 def test_the_score_of_an_image():

@@ -1,7 +1,7 @@
 """COCO's average precision and recall for poses and boxes: matching and accumulation by pycocotools' COCOeval.
 
-Sources: Lin et al. 2014, "Microsoft COCO", and COCO's keypoint challenge (object keypoint similarity, OKS); the figures are
-those of specification 9.3. Added here: what a bootstrap over images needs, and ranges of other measures than the area.
+Sources: Lin et al. 2014, "Microsoft COCO", and COCO's keypoint challenge (object keypoint similarity, OKS). This module
+adds weights per image, for a bootstrap, and ranges of measures other than the area.
 """
 
 import contextlib
@@ -18,25 +18,25 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from models.base.errors import UserError
-from models.pose.report.average_precision import FIGURES, Figure, Floats, Kind, accumulated, mean_of_known
+from models.pose.report.average_precision import METRICS, Floats, Kind, Metric, accumulated, mean_of_known
 
 Record = Mapping[str, Any]
 Ranges = Mapping[str, tuple[float, float]]
 
-FOUND = 0.5
-"""The overlap (OKS or IoU) from which a person or object counts as found; the lowest of COCO's thresholds."""
+LEAST_OVERLAP = 0.5
+"""Least overlap (OKS or IoU) of a match, the lowest of COCO's thresholds."""
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """What became of one image's n judged (not ignored) persons or objects at an overlap of `FOUND`.
+class ImageMatches:
+    """The matches of one image's n annotations (without ignored ones) at `LEAST_OVERLAP`.
 
     Attributes:
-        truth: int64 (n,), places in `Evaluation.truth`.
-        results: int64 (n,), places in `Evaluation.results` of their matches, -1 where missed.
-        overlaps: float64 (n,), OKS or IoU with the match, 0 where missed.
-        nearest: float64 (n,), the highest overlap with a false result, 0 where there is none; below `FOUND` where missed.
-        false: int64 (m,), places of results that match nothing, not even something ignored.
+        truth: int64 (n,), indices into `Evaluation.truth`.
+        results: int64 (n,), indices into `Evaluation.results` of the matches, -1 for missed annotations.
+        overlaps: float64 (n,), OKS or IoU with the match, 0 for missed annotations.
+        nearest: float64 (n,), the highest overlap with a false result, or 0; below `LEAST_OVERLAP` for missed ones.
+        false: int64 (m,), indices of false results: those that match nothing, not even an ignored annotation.
     """
 
     truth: NDArray[np.int64]
@@ -47,28 +47,29 @@ class Found:
 
 
 class Evaluation:
-    """Results of some images matched with their truth.
+    """Matches results with annotations and computes COCO's metrics.
 
-    As COCO does it, crowd regions and persons without labelled keypoint are ignored: neither to be found nor false when
-    found. All `image_ids` count, those without results and those without truth too. An image's 20 best poses or 100 best
-    boxes a category are judged. Other images' records are left out.
+    As in COCO, crowd regions and persons without labelled keypoints are ignored: they are neither missed, nor is a
+    result that matches them false. All `image_ids` count, also those without results or annotations; records of other
+    images do not. Per image and category, the 20 best poses or 100 best boxes count.
 
     Args:
-        truth: COCO annotations: `image_id`, `category_id`, `bbox`, and `keypoints` of people. Left out, `iscrowd` is 0,
-            `area` the box's, `num_keypoints` is counted, and keypoints are not labelled. For keypoints, categories of
-            which no annotation has keypoints are left out.
-        results: COCO results: `image_id`, `category_id`, `score`, `bbox` or `keypoints` (both: the area is the box's).
-        image_ids: of all evaluated images.
-        sigmas: (K,), of keypoints, as a share of the person's scale: people are then compared by OKS; None: everything by
-            the IoU of boxes.
+        truth: COCO annotations: `image_id`, `category_id`, `bbox`, and `keypoints` of people. Defaults: `iscrowd` 0,
+            `area` that of the box, `num_keypoints` counted, keypoints unlabelled. With `sigmas`, categories whose
+            annotations have no keypoints do not count.
+        results: COCO results: `image_id`, `category_id`, `score`, and `bbox` or `keypoints`. With both, the area is
+            that of the box.
+        image_ids: ids of all evaluated images.
+        sigmas: (K,), of keypoints, as shares of the person's scale, to compare people by OKS. None compares boxes by
+            IoU.
 
     Attributes:
-        truth: copies of the judged annotations, completed; `id` is their place + 1 (COCOeval takes 0 for no match).
-        results: copies of the results, likewise.
-        image_ids: rising, each once.
+        truth: completed copies of the annotations; `id` is the index + 1 (COCOeval reads 0 as no match).
+        results: completed copies of the results, likewise.
+        image_ids: sorted, without repeats.
 
     Raises:
-        UserError: for keypoints that are not three numbers a sigma.
+        UserError: for keypoints without three numbers per sigma.
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Evaluation:
         ]
         self.results = [_result(one, joints) for one in results if one["image_id"] in known]
         self.categories = sorted({one["category_id"] for one in (*self.truth, *self.results)})
-        self.figures = FIGURES[kind]
+        self.metrics = METRICS[kind]
         with contextlib.redirect_stdout(io.StringIO()):  # pycocotools prints
             self._evaluator = COCOeval(self._index(self.truth), self._index(self.results), kind)
             if sigmas is not None:
@@ -109,11 +110,11 @@ class Evaluation:
         return index
 
     def ranged(self, ranges: Ranges, truth: Sequence[float], results: Sequence[float]) -> "Evaluation":
-        """Match again within ranges, both ends included, of another measure than the area; OKS stay as they are.
+        """Return an evaluation within ranges of a measure other than the area; OKS do not change.
 
-        `truth` and `results` are the measures of the records in `truth` and `results`. As with COCO's areas, annotations out
-        of range are ignored, and so are results that match nothing and are out of range themselves (NaN never is). The
-        figures are `AP_<range>` and `AR_<range>`.
+        `ranges` include both ends. `truth` and `results` are the measures of the records in `truth` and `results`. As
+        with COCO's areas, annotations out of range are ignored, and so are results that match nothing and are out of
+        range (NaN never is). The metrics are `AP_<range>` and `AR_<range>`.
         """
         other = copy.deepcopy(self)
         for record, measure in zip((*other.truth, *other.results), (*truth, *results), strict=True):
@@ -125,21 +126,21 @@ class Evaluation:
         evaluator._paramsEval = copy.deepcopy(params)
         with contextlib.redirect_stdout(io.StringIO()):
             evaluator.accumulate()
-        other.figures = {f"AP_{name}": Figure("precision", range=name) for name in ranges}
-        other.figures |= {f"AR_{name}": Figure("recall", range=name) for name in ranges}
+        other.metrics = {f"AP_{name}": Metric("precision", range=name) for name in ranges}
+        other.metrics |= {f"AR_{name}": Metric("recall", range=name) for name in ranges}
         return other
 
     def values(self) -> dict[str, float]:
-        """Return the figures in [0, 1]; NaN (COCO's -1) where there is nothing to be found."""
+        """Return the metrics in [0, 1]; NaN (COCO's -1) where there are no annotations."""
         precision, recall = (
             np.where(self._evaluator.eval[of] < 0, np.nan, self._evaluator.eval[of]) for of in ("precision", "recall")
         )
         return {name: float(value) for name, value in self._pick(precision[..., -1].mean(axis=1), recall).items()}
 
     def resampled(self, weights: Floats) -> dict[str, Floats]:
-        """Return the figures, (samples,), if images were there several times: `weights` (samples, images) says how often.
+        """Return each metric (samples,) of resampled images; `weights` (samples, images) counts copies of each image.
 
-        Equal to what COCOeval accumulates from copies of images, but for the order of equal scores within an image.
+        Equals COCOeval's result for copied images, except for the order of equal scores within an image.
         """
         params = self._evaluator.params
         shape = (len(weights), len(params.iouThrs), len(self.categories), len(params.areaRng))
@@ -154,66 +155,66 @@ class Evaluation:
     def curves(self) -> tuple[Floats, Floats, Floats]:
         """Return precision over recall for all sizes: thresholds (T,), recalls (R,), precisions (T, R).
 
-        Precisions are interpolated and averaged over categories as COCO does, NaN where there is nothing to be found.
+        Precisions are interpolated and averaged over categories as COCO does; NaN where there are no annotations.
         """
         precision = np.where(self._evaluator.eval["precision"] < 0, np.nan, self._evaluator.eval["precision"])
         params = self._evaluator.params
         return params.iouThrs, params.recThrs, mean_of_known(precision[..., 0, -1], (2,))
 
-    def found(self) -> list[Found]:
-        """Return what was found in each image of `image_ids`, all categories and sizes."""
-        images: list[list[Found]] = [[] for _ in self.image_ids]
+    def matches(self) -> list[ImageMatches]:
+        """Return the matches in each image of `image_ids`, over all categories and sizes."""
+        images: list[list[ImageMatches]] = [[] for _ in self.image_ids]
         for category in range(len(self.categories)):
             for place, one in self._cell(category, 0):
                 key = (self.image_ids[place], self.categories[category])
-                images[place].append(_found(one, self._evaluator.ious[key]))
-        fields = Found.__dataclass_fields__
-        empty = Found(*(np.zeros(0, float if name in ("overlaps", "nearest") else np.int64) for name in fields))
+                images[place].append(_image_matches(one, self._evaluator.ious[key]))
+        fields = ImageMatches.__dataclass_fields__
+        empty = ImageMatches(*(np.zeros(0, float if name in ("overlaps", "nearest") else np.int64) for name in fields))
         return [
-            Found(*(np.concatenate([getattr(one, name) for one in (empty, *parts)]) for name in fields))
+            ImageMatches(*(np.concatenate([getattr(one, name) for one in (empty, *parts)]) for name in fields))
             for parts in images
         ]
 
     def _cell(self, category: int, size: int) -> list[tuple[int, dict[str, Any]]]:
-        """COCOeval's matches for one category and range, with the places of their images."""
+        """Return COCOeval's matches for one category and range, each with the index of its image."""
         images = len(self.image_ids)
         start = (category * len(self._evaluator.params.areaRng) + size) * images
-        found = enumerate(self._evaluator.evalImgs[start : start + images])
-        return [(place, one) for place, one in found if one is not None]
+        entries = enumerate(self._evaluator.evalImgs[start : start + images])
+        return [(place, one) for place, one in entries if one is not None]
 
     def _pick(self, precision: Floats, recall: Floats) -> dict[str, Floats]:
-        """Figures (...) from precisions (..., T, categories, ranges) and recalls (..., T, categories, ranges, M)."""
+        """Return metrics (...) from `precision` (..., T, categories, ranges) and `recall`, with one more axis (M,)."""
         params = self._evaluator.params
-        found = {}
-        for name, figure in self.figures.items():
-            table = precision if figure.of == "precision" else recall[..., figure.best]
-            table = table[..., params.areaRngLbl.index(figure.range)]
-            if figure.threshold is not None:
-                table = table[..., np.isclose(params.iouThrs, figure.threshold), :]
-            found[name] = mean_of_known(table, (-2, -1))
-        return found
+        values = {}
+        for name, metric in self.metrics.items():
+            table = precision if metric.of == "precision" else recall[..., metric.best]
+            table = table[..., params.areaRngLbl.index(metric.range)]
+            if metric.threshold is not None:
+                table = table[..., np.isclose(params.iouThrs, metric.threshold), :]
+            values[name] = mean_of_known(table, (-2, -1))
+        return values
 
 
 def _annotation(record: Record, joints: int) -> dict[str, Any]:
     box = record["bbox"]
-    found = {"iscrowd": 0, **record, "area": record.get("area", box[2] * box[3])}
+    annotation = {"iscrowd": 0, **record, "area": record.get("area", box[2] * box[3])}
     if joints:
-        found["keypoints"] = record.get("keypoints") or [0.0] * 3 * joints
-        _check_keypoints(found, joints)
-        found.setdefault("num_keypoints", sum(flag > 0 for flag in found["keypoints"][2::3]))
-    return found
+        annotation["keypoints"] = record.get("keypoints") or [0.0] * 3 * joints
+        _check_keypoints(annotation, joints)
+        annotation.setdefault("num_keypoints", sum(flag > 0 for flag in annotation["keypoints"][2::3]))
+    return annotation
 
 
 def _result(record: Record, joints: int) -> dict[str, Any]:
-    """As `COCO.loadRes`: the area is that of the box, or of the extent of the keypoints where there is no box."""
-    found = dict(record)
+    """Complete a result as `COCO.loadRes` does: a missing box encloses the keypoints; the area is the box's."""
+    result = dict(record)
     if joints:
-        _check_keypoints(found, joints)
-        if not found.get("bbox"):
-            x, y = found["keypoints"][0::3], found["keypoints"][1::3]
-            found["bbox"] = [min(x), min(y), max(x) - min(x), max(y) - min(y)]
-    found["area"] = found["bbox"][2] * found["bbox"][3]
-    return found
+        _check_keypoints(result, joints)
+        if not result.get("bbox"):
+            x, y = result["keypoints"][0::3], result["keypoints"][1::3]
+            result["bbox"] = [min(x), min(y), max(x) - min(x), max(y) - min(y)]
+    result["area"] = result["bbox"][2] * result["bbox"][3]
+    return result
 
 
 def _check_keypoints(record: Record, joints: int) -> None:
@@ -224,8 +225,8 @@ def _check_keypoints(record: Record, joints: int) -> None:
         )
 
 
-def _found(one: Mapping[str, Any], overlaps: Any) -> Found:
-    """From COCOeval's matches of an image; its overlaps: a row a result, a column an annotation, by rising id."""
+def _image_matches(one: Mapping[str, Any], overlaps: Any) -> ImageMatches:
+    """Convert COCOeval's matches of an image; `overlaps` has a row per result and a column per annotation, by id."""
     ids, judged = np.array(one["gtIds"], dtype=np.int64), np.asarray(one["gtIgnore"]) == 0
     table = np.zeros((len(one["dtIds"]), len(ids))) if not len(overlaps) else np.asarray(overlaps, dtype=np.float64)
     table = table[:, np.argsort(np.argsort(ids))]
@@ -233,7 +234,7 @@ def _found(one: Mapping[str, Any], overlaps: Any) -> Found:
     false = (one["dtMatches"][0] == 0) & ~one["dtIgnore"][0]
     rows = {number: row for row, number in enumerate(one["dtIds"])}
     exact = [table[rows[match], column] if match else 0.0 for column, match in enumerate(matches.tolist())]
-    return Found(
+    return ImageMatches(
         truth=ids[judged] - 1,
         results=matches[judged] - 1,
         overlaps=np.array(exact, dtype=np.float64)[judged],

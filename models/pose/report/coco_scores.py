@@ -1,8 +1,8 @@
-"""How good the found people and objects are, by COCO's measures and by distances of joints; and how long it took.
+"""Scores of decoded people and objects: COCO's metrics, and distances of joints.
 
-A dump has, for one mode, a row an image (`image_id`, `width`, `height` in pixels of the file), the results as records in
-COCO's form, and the annotations of all these images as records of the inputs. Figures for which there is nothing to be found
-are left out (COCO prints -1, which averages and plots would take for a value). Intervals are over images.
+For one mode, a dump has one row per image (`image_id`, `width`, `height` in pixels of the file), the results as records
+in COCO's format, and the annotations of these images as records of the inputs. Metrics without any annotation are left
+out, because averages and plots would read COCO's -1 as a value. Intervals are over images.
 """
 
 from itertools import pairwise
@@ -17,7 +17,7 @@ from models.report.interfaces import Bootstrap, Estimate, Score
 
 
 def height_ranges(bounds: tuple[float, ...]) -> Ranges:
-    """`height_below_50`, `height_50_to_70`, `height_from_70` for the bounds 0.5 and 0.7; bounds belong to what is above."""
+    """Return `height_below_50`, `height_50_to_70`, `height_from_70` for 0.5, 0.7; ranges include their lower bound."""
     edges = (0.0, *bounds, np.inf)
     percent = [f"{100 * bound:g}" for bound in bounds]
     names = [f"below_{percent[0]}", *map("{}_to_{}".format, percent, percent[1:]), f"from_{percent[-1]}"]
@@ -28,32 +28,32 @@ def height_ranges(bounds: tuple[float, ...]) -> Ranges:
 
 
 def occlusion_ranges(much: float) -> Ranges:
-    """None of the labelled joints is hidden; some, but less than the share `much`; that share or more."""
+    """Return the ranges `hidden_none`, `hidden_some` and `hidden_much` (from the share `much` on) of hidden joints."""
     above, below = float(np.nextafter(0.0, 1.0)), float(np.nextafter(much, 0.0))
     return {"hidden_none": (0.0, 0.0), "hidden_some": (above, below), "hidden_much": (much, 1.0)}
 
 
 def hidden_share(flat: list[float]) -> float:
-    """Share of the labelled joints (v > 0) that are hidden (v = 1); 0 where none is labelled. `flat`: K times x, y, v."""
+    """Return the share of labelled joints (v > 0) that are hidden (v = 1), or 0; `flat` is K times x, y, v."""
     labelled = [flag for flag in flat[2::3] if flag > 0]
     return sum(flag == 1 for flag in labelled) / max(len(labelled), 1)
 
 
 class KeypointAP(Score):
-    """COCO's ten figures for people, then `AP_` and `AR_` by the person's height and by how much of it is hidden.
+    """COCO's ten metrics for people, then `AP_` and `AR_` by the person's height and by the share of hidden joints.
 
-    Heights are those of boxes, as a share of the image's: `height_below_50`, ... in per cent. Outside a range people are
-    ignored, and so are results that match nobody and are out of it themselves. `hidden_none`, `_some` and `_much` go by
-    the share of labelled joints that are hidden. What matches nobody cannot be said to be hidden: it counts as false in
-    all three, so that these AP depend on how many people there are of each kind; AR does not. `persons` counts those to
-    be found, also by range.
+    Heights are those of boxes as a share of the image's height: `height_below_50`, ... in per cent. People out of range
+    are ignored, and so are results that match nobody and are out of range. `hidden_none`, `_some` and `_much` are
+    ranges of the share of labelled joints that are hidden. A result that matches nobody has no such share, so it counts
+    as false in all three ranges. These AP therefore depend on the number of people in each range; AR does not.
+    `persons` counts the annotated people, also by range.
 
     Args:
         mode: of the dump.
         results: records of people.
         truth: records of annotations.
-        heights: rising shares between which ranges lie.
-        occlusion: the share of hidden joints from which it is `much`.
+        heights: rising bounds of the ranges of heights, as shares.
+        occlusion: least share of hidden joints of `hidden_much`.
         skeleton: as in `pose.Scenes`; COCO's unless given.
     """
 
@@ -83,21 +83,21 @@ class KeypointAP(Score):
             [one["bbox"][3] / high[one["image_id"]] for one in records] for records in (whole.truth, whole.results)
         )
         hidden = [hidden_share(one["keypoints"]) for one in whole.truth]
-        found: dict[str, Estimate | float | int] = dict(estimates(whole, bootstrap))
-        judged = np.concatenate([one.truth for one in whole.found()])
-        found |= {"persons": len(judged), "images": len(whole.image_ids)}
+        metrics: dict[str, Estimate | float | int] = dict(estimates(whole, bootstrap))
+        judged = np.concatenate([one.truth for one in whole.matches()])
+        metrics |= {"persons": len(judged), "images": len(whole.image_ids)}
         for ranges, truth, results in (
             (self.heights, heights, shares),
             (occlusion_ranges(self.occlusion), hidden, [np.nan] * len(whole.results)),
         ):
-            found |= estimates(whole.ranged(ranges, truth, results), bootstrap)
+            metrics |= estimates(whole.ranged(ranges, truth, results), bootstrap)
             these = np.array(truth, dtype=np.float64)[judged]
-            found |= {f"persons_{n}": int(((low <= these) & (these <= up)).sum()) for n, (low, up) in ranges.items()}
-        return found
+            metrics |= {f"persons_{n}": int(((low <= these) & (these <= up)).sum()) for n, (low, up) in ranges.items()}
+        return metrics
 
 
 class BoxAP(Score):
-    """COCO's twelve figures for boxes: `AR_best1` and `AR_best10` allow one and ten results an image and category.
+    """COCO's twelve metrics for boxes; `AR_best1` and `AR_best10` allow 1 and 10 results per image and category.
 
     Args:
         mode: of the dump.
@@ -110,17 +110,18 @@ class BoxAP(Score):
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         evaluation = evaluate(dump.mode(self.mode), dump, self.results, self.truth, None)
-        judged = sum(len(one.truth) for one in evaluation.found())
+        judged = sum(len(one.truth) for one in evaluation.matches())
         return {**estimates(evaluation, bootstrap), "objects": judged, "images": len(evaluation.image_ids)}
 
 
 class KeypointErrors(Score):
     """Distances of joints, as shares of the height of the person's annotated box.
 
-    A person is found where COCO's matching gives it a result with an OKS of 0.5 or more. `error` is the mean distance over
-    labelled joints of found people that the result has (confidence above 0); `PCK_10` the share of all labelled joints,
-    those of people who were missed included, that were found within 10 per cent (percentage of correct keypoints, Yang
-    and Ramanan 2013, with the height as measure); `recall` the share of people found. Then `error` and `PCK_` by joint.
+    A person counts as found if COCO's matching gives it a result with an OKS of 0.5 or more. `error` is the mean
+    distance over labelled joints of found people, if the result has the joint (confidence above 0). `PCK_10` is the
+    share of all labelled joints, also of missed people, with a result within 10 per cent (percentage of correct
+    keypoints, Yang and Ramanan 2013, normalised by the height). `recall` is the share of people found. `error` and
+    `PCK_` then follow for each joint.
 
     Args:
         mode: of the dump.
@@ -145,41 +146,41 @@ class KeypointErrors(Score):
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         evaluation = evaluate(dump.mode(self.mode), dump, self.results, self.truth, self.skeleton)
-        images = evaluation.found()
+        images = evaluation.matches()
         shape = (len(images), len(self.skeleton.keypoints))
         persons, matched = np.zeros(shape[0]), np.zeros(shape[0])
         labelled, measured, distance = np.zeros(shape), np.zeros(shape), np.zeros(shape)
         near = {name: np.zeros(shape) for name in self.within}
-        for image, found in enumerate(images):
-            persons[image], matched[image] = len(found.truth), (found.results >= 0).sum()
-            for truth, result in zip(found.truth, found.results, strict=True):
+        for image, matches in enumerate(images):
+            persons[image], matched[image] = len(matches.truth), (matches.results >= 0).sum()
+            for truth, result in zip(matches.truth, matches.results, strict=True):
                 person = evaluation.truth[truth]
                 joints = np.reshape(person["keypoints"], (-1, 3))
                 labelled[image] += joints[:, 2] > 0
                 if result < 0:
                     continue
                 guess = np.reshape(evaluation.results[result]["keypoints"], (-1, 3))
-                there = (joints[:, 2] > 0) & (guess[:, 2] > 0)
+                both = (joints[:, 2] > 0) & (guess[:, 2] > 0)
                 away = np.linalg.norm(guess[:, :2] - joints[:, :2], axis=1) / person["bbox"][3]
-                measured[image] += there
-                distance[image] += np.where(there, away, 0.0)
+                measured[image] += both
+                distance[image] += np.where(both, away, 0.0)
                 for name, share in self.within.items():
-                    near[name][image] += there & (away <= share)
+                    near[name][image] += both & (away <= share)
         weights = draw_images(bootstrap, shape[0])
         ratios = {
             "recall": (matched[:, None], persons[:, None]),
             "error": (distance, measured),
             **{name: (hits, labelled) for name, hits in near.items()},
         }
-        figures: dict[str, Estimate | float | int] = {}
+        metrics: dict[str, Estimate | float | int] = {}
         for name, (above, below) in ratios.items():
             if below.any():
                 with np.errstate(invalid="ignore"):
                     samples = (weights @ above.sum(axis=1)) / (weights @ below.sum(axis=1))
-                figures[name] = estimate(float(above.sum() / below.sum()), samples, bootstrap)
-        figures |= {"persons": int(persons.sum()), "found": int(matched.sum())}
+                metrics[name] = estimate(float(above.sum() / below.sum()), samples, bootstrap)
+        metrics |= {"persons": int(persons.sum()), "found": int(matched.sum())}
         for joint, keypoint in enumerate(self.skeleton.keypoints):
             own = {name: (a[:, joint].sum(), b[:, joint].sum()) for name, (a, b) in ratios.items() if name != "recall"}
             if counted := {name: float(a / b) for name, (a, b) in own.items() if b}:
-                figures[keypoint] = counted
-        return figures
+                metrics[keypoint] = counted
+        return metrics

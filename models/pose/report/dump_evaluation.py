@@ -1,4 +1,4 @@
-"""From a dump to matched results, and figures with intervals over images."""
+"""Evaluating the records of a dump, and metrics with bootstrap intervals over images."""
 
 from typing import Any
 
@@ -14,49 +14,49 @@ from models.report.interfaces import Bootstrap, Estimate
 Floats = NDArray[np.float64]
 
 _AT_ONCE = 1 << 22
-"""Results times samples whose weights are held at a time: 32 MiB."""
+"""Results times samples whose weights are in memory at a time: 32 MiB."""
 
 
 def skeleton_of(settings: dict[str, Any] | None) -> Skeleton:
-    """COCO's person, unless a recipe describes another (`data.formats.skeletons.skeleton_from`)."""
+    """Return the skeleton that a recipe describes (`data.formats.skeletons.skeleton_from`), by default COCO's."""
     return COCO if settings is None else skeleton_from(settings)
 
 
 def evaluate(
     rows: Dump, dump: Dump, results: str, truth: str, skeleton: Skeleton | None, least_score: float = 0.0
 ) -> Evaluation:
-    """Match the records `results` of the images of a mode, `rows`, with the records `truth` of the inputs.
+    """Match the records `results` of a mode's images (`rows`) with the records `truth` of the inputs.
 
-    People by keypoints where there is a `skeleton`, else all categories by boxes; results that score less than
-    `least_score` are left out.
+    With a `skeleton`, compares people by keypoints, else all categories by boxes. Ignores results that score less than
+    `least_score`.
     """
     ids = rows.table["image_id"].astype(int)
     if ids.duplicated().any():
         raise UserError(
-            f"{rows.folder}: image_id {ids[ids.duplicated()].iloc[0]} occurs more than once; results are judged for one "
-            "dataset, without draws"
+            f"{rows.folder}: image_id {ids[ids.duplicated()].iloc[0]} occurs more than once; results are judged for "
+            "one dataset, without draws"
         )
     sigmas = None if skeleton is None else skeleton.sigmas
-    found = [one for one in rows.records(results) if one["score"] >= least_score]
-    return Evaluation(dump.records(truth), found, ids.tolist(), sigmas)
+    records = [one for one in rows.records(results) if one["score"] >= least_score]
+    return Evaluation(dump.records(truth), records, ids.tolist(), sigmas)
 
 
 def draw_images(bootstrap: Bootstrap, images: int) -> Floats:
-    """How often each image is drawn in each sample, (samples, images)."""
+    """Return how often each bootstrap sample draws each image, (samples, images)."""
     random = np.random.default_rng(bootstrap.seed)
     draws = (random.integers(images, size=images) for _ in range(bootstrap.samples))
     return np.stack([np.bincount(draw, minlength=images) for draw in draws]).astype(np.float64)
 
 
 def estimate(value: float, samples: Floats, bootstrap: Bootstrap) -> Estimate:
-    """A figure with its percentile interval; samples in which it does not exist (NaN) are left out."""
+    """Return a metric with its percentile interval over the samples that have it (not NaN)."""
     tail = (1 - bootstrap.confidence) / 2
     low, high = np.nanquantile(samples, [tail, 1 - tail]) if np.isfinite(samples).any() else (value, value)
     return {"value": value, "low": float(low), "high": float(high)}
 
 
 def estimates(evaluation: Evaluation, bootstrap: Bootstrap) -> dict[str, Estimate]:
-    """The figures of an evaluation that exist, with intervals."""
+    """Return the metrics of an evaluation that are not NaN, with intervals."""
     weights = draw_images(bootstrap, len(evaluation.image_ids))
     parts = np.array_split(weights, min(len(weights), 1 + weights.shape[0] * len(evaluation.results) // _AT_ONCE))
     resampled = [evaluation.resampled(part) for part in parts]

@@ -1,4 +1,4 @@
-"""How near the maxima of confidence fields come to the joints: a score that needs no decoder."""
+"""A score without decoder: how near the maxima of confidence fields are to the joints."""
 
 import cv2
 import numpy as np
@@ -14,10 +14,10 @@ VISIBLE = 2
 
 
 def maxima(field: Floats, least: float) -> NDArray[np.float64]:
-    """Return where a decoded field (5, rows, columns) has its confident maxima: (n, 2) x and y in cells.
+    """Return the places of the confident maxima of a decoded field (5, rows, columns): (n, 2), x and y in cells.
 
-    A maximum is a cell that no neighbour (of eight) exceeds, with confidence of at least `least`; its place is where its
-    vector points. The most confident cell alone where none is confident enough.
+    A maximum is a cell with a confidence of at least `least` that none of its eight neighbours exceeds; its place is
+    the one it points at. Without any, returns the place of the most confident cell.
     """
     confidence = np.ascontiguousarray(field[1], dtype=np.float32)
     highest = cv2.dilate(confidence, np.ones((3, 3), np.uint8), borderType=cv2.BORDER_REPLICATE)
@@ -28,18 +28,19 @@ def maxima(field: Floats, least: float) -> NDArray[np.float64]:
 
 
 class FieldMaxima(Score):
-    """For images with one person: from each visible joint to the nearest confident maximum of its field, over the height.
+    """The distance of each visible joint to the nearest confident maximum of its field, in images with one person.
 
-    `distance` is the mean over images of the mean over joints, in heights of the person's box; `confident` the share of
-    joints whose field has a maximum of confidence `confidence` at all (else the most confident cell counts).
+    `distance` is the mean over images of the mean over joints, as a share of the height of the person's box.
+    `confident` is the share of joints whose field has a maximum of at least `confidence`; for the others, the most
+    confident cell counts.
 
     Args:
         mode: of the dump.
         fields: decoded cif fields, an array (K, 5, rows, columns).
-        joints: array (K, 3) of the only person, x, y in pixels and visibility; all 0 in images without or with more.
+        joints: array (K, 3) of the only person, x, y in pixels and visibility; 0 in images with no person or several.
         height: column of the person's height, pixels.
         stride: of the fields, pixels.
-        confidence: what a confident maximum has at least.
+        confidence: least confidence of a maximum.
     """
 
     def __init__(self, mode: str, fields: str, joints: str, height: str, stride: int, confidence: float) -> None:
@@ -56,10 +57,10 @@ class FieldMaxima(Score):
                 continue
             fields = rows.value(place, self.fields)
             height = float(rows.table[self.height].iloc[place])
-            found = [self._distance(fields[joint], joints[joint, :2]) / height for joint in visible]
+            errors = [self._distance(fields[joint], joints[joint, :2]) / height for joint in visible]
             confident += sum(bool((fields[joint, 1] >= self.confidence).any()) for joint in visible)
             counted += len(visible)
-            distances.append(float(np.mean(found)))
+            distances.append(float(np.mean(errors)))
         if not distances:
             raise UserError(f"{dump.folder}: mode {self.mode!r}: no image shows exactly one person with visible joints")
         estimate = bootstrap.estimate(np.array(distances))

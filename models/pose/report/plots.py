@@ -1,4 +1,4 @@
-"""What was found and what was missed, drawn: precision over recall, the spread of OKS, the worst images."""
+"""Plots of an evaluation: precision over recall, the histogram of OKS, the worst images."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 from models.base.errors import UserError
 from models.dump import Array, Dump
 from models.pose.report.average_precision import Kind
-from models.pose.report.coco_evaluation import FOUND, Found
+from models.pose.report.coco_evaluation import LEAST_OVERLAP, ImageMatches
 from models.pose.report.dump_evaluation import evaluate, skeleton_of
 from models.report.curves import save_figure
 from models.report.interfaces import Picture
@@ -27,7 +27,7 @@ OVERLAP: dict[Kind, str] = {"keypoints": "OKS", "bbox": "IoU"}
 class PrecisionRecall(Picture):
     """COCO's interpolated precision over recall at OKS or IoU of 0.5, 0.75, 0.9, and the mean over all ten thresholds.
 
-    The legend gives the area under each, its AP.
+    The legend gives the area under each curve, its AP.
 
     Args:
         mode: of the dump.
@@ -62,19 +62,19 @@ class PrecisionRecall(Picture):
 
 
 class OKSHistogram(Picture):
-    """Each person to be found by the OKS of its match; those missed by the OKS of the nearest false result, or 0.
+    """Histogram of the annotated people by OKS: with their match, or for missed people with the nearest false result.
 
-    Found is who has a match of OKS 0.5 or more. Missed with an OKS above 0: somebody was found there, but badly placed, or
-    as two. Args as `PrecisionRecall`'s.
+    A person with a match of OKS 0.5 or more counts as found. A missed person with an OKS above 0 has a false result
+    nearby: badly placed, or one of two. Takes the arguments of `PrecisionRecall`.
     """
 
     def __init__(self, mode: str, results: str, truth: str, skeleton: dict[str, Any] | None = None) -> None:
         self.mode, self.results, self.truth, self.skeleton = mode, results, truth, skeleton_of(skeleton)
 
     def __call__(self, dump: Dump, path: Path) -> None:
-        images = evaluate(dump.mode(self.mode), dump, self.results, self.truth, self.skeleton).found()
+        images = evaluate(dump.mode(self.mode), dump, self.results, self.truth, self.skeleton).matches()
         overlaps, nearest = (np.concatenate([getattr(one, name) for one in images]) for name in ("overlaps", "nearest"))
-        missed = overlaps < FOUND
+        missed = overlaps < LEAST_OVERLAP
         figure, axis = _panel(f"OKS of {len(overlaps)} people", "people")
         if len(overlaps):
             groups = [overlaps[~missed], nearest[missed]]
@@ -88,7 +88,7 @@ class OKSHistogram(Picture):
                 label=labels,
                 rwidth=0.92,
             )
-            axis.axvline(FOUND, color="0.3", linewidth=1, linestyle="--")
+            axis.axvline(LEAST_OVERLAP, color="0.3", linewidth=1, linestyle="--")
             axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=1, frameon=False)
             axis.yaxis.set_major_locator(MaxNLocator(integer=True))
         else:
@@ -97,22 +97,22 @@ class OKSHistogram(Picture):
         save_figure(figure, path)
 
 
-def image_score(found: Found) -> float:
-    """How well an image went, from -1 to 1, best 1.
+def image_score(matches: ImageMatches) -> float:
+    """Return the score of an image, from -1 (worst) to 1 (best).
 
-    The mean over its people of the OKS (or IoU) of their matches, 0 for those missed, less the share of its results that
-    are false. Where nobody is to be found the mean is 1; results that match something ignored do not count.
+    The score is the mean OKS (or IoU) of its people with their matches, 0 for missed people, less the share of false
+    results. Without people the mean is 1. Results that match an ignored annotation do not count.
     """
-    results = int((found.results >= 0).sum()) + len(found.false)
-    mean = float(found.overlaps.mean()) if len(found.overlaps) else 1.0
-    return mean - (len(found.false) / results if results else 0.0)
+    results = int((matches.results >= 0).sum()) + len(matches.false)
+    mean = float(matches.overlaps.mean()) if len(matches.overlaps) else 1.0
+    return mean - (len(matches.false) / results if results else 0.0)
 
 
 class WorstImages(Picture):
-    """The `count` images with the lowest `image_score` as a sheet, worst first; those saved as `image` in the mode.
+    """A sheet of the `count` images with the lowest `image_score`, worst first, among those saved as `image`.
 
-    Of equal scores, the one with more people missed and false results is worse.
-    Below each are its id and score, how many of its people were found, and how many results are false.
+    Among equal scores, the image with more missed people and false results comes first. Below each image are its id and
+    score, the number of people found, and the number of false results.
 
     Args:
         mode: of the dump.
@@ -122,7 +122,7 @@ class WorstImages(Picture):
         count: of images.
         kind: `keypoints` or `bbox`.
         cell: side of the square into which each image is fitted, pixels.
-        least_score: of results that count; an overlay that leaves weaker ones out shows as many false ones then.
+        least_score: least score of results that count; use that of the overlay, so that both show the same results.
         skeleton: as in `pose.Scenes`, for keypoints; COCO's unless given.
     """
 
@@ -147,7 +147,7 @@ class WorstImages(Picture):
     def __call__(self, dump: Dump, path: Path) -> None:
         rows = dump.mode(self.mode)
         evaluation = evaluate(rows, dump, self.results, self.truth, self.skeleton, self.least_score)
-        found = dict(zip(evaluation.image_ids, evaluation.found(), strict=True))
+        matches = dict(zip(evaluation.image_ids, evaluation.matches(), strict=True))
         column = f"file.{self.image}"
         if column not in rows.table or not rows.table[column].notna().any():
             raise UserError(
@@ -155,13 +155,13 @@ class WorstImages(Picture):
             )
         saved = np.flatnonzero(rows.table[column].notna()).tolist()
         ids = rows.table["image_id"].astype(int).tolist()
-        worst = sorted(saved, key=lambda place: _badness(found[ids[place]]))[: self.count]
+        worst = sorted(saved, key=lambda place: _badness(matches[ids[place]]))[: self.count]
         images = [_pixels(rows.value(place, self.image)) for place in worst]
-        save_picture(path, sheet(images, [_label(ids[place], found[ids[place]]) for place in worst], self.cell))
+        save_picture(path, sheet(images, [_label(ids[place], matches[ids[place]]) for place in worst], self.cell))
 
 
 def sheet(images: Sequence[Pixels], labels: Sequence[tuple[str, str]], cell: int, columns: int = 4) -> Pixels:
-    """Lay out images (H, W, 3) of any sizes, each fitted into a square of `cell` pixels above its two lines of text."""
+    """Lay out images (H, W, 3) of any sizes, each in a square of `cell` pixels above its two lines of text."""
     columns, gap, bar = min(columns, len(images)), 6, 40
     rows = -(-len(images) // columns)
     canvas = np.full((gap + rows * (cell + bar + gap), gap + columns * (cell + gap), 3), 255, np.uint8)
@@ -180,15 +180,15 @@ def sheet(images: Sequence[Pixels], labels: Sequence[tuple[str, str]], cell: int
     return canvas
 
 
-def _badness(found: Found) -> tuple[float, int]:
-    return image_score(found), -int((found.results < 0).sum()) - len(found.false)
+def _badness(matches: ImageMatches) -> tuple[float, int]:
+    return image_score(matches), -int((matches.results < 0).sum()) - len(matches.false)
 
 
-def _label(image: int, found: Found) -> tuple[str, str]:
-    hits = int((found.results >= 0).sum())
+def _label(image: int, matches: ImageMatches) -> tuple[str, str]:
+    hits = int((matches.results >= 0).sum())
     return (
-        f"image {image}: score {image_score(found):.2f}",
-        f"{hits} of {len(found.truth)} found, {len(found.false)} false",
+        f"image {image}: score {image_score(matches):.2f}",
+        f"{hits} of {len(matches.truth)} found, {len(matches.false)} false",
     )
 
 
