@@ -140,7 +140,7 @@ CASES = {
     "keypoints of another skeleton": (POSE, scenes(odd_person(lambda p: p["keypoints"].extend([1, 1, 2]))), ["train.json: annotation 424242: has 54 numbers as keypoints", "17 keypoints need 51"]),
     "box without area": (POSE, scenes(odd_person(lambda p: p["bbox"].__setitem__(2, 0)), "validation"), ["validation.json: annotation 424242", "has no area"]),
     "nothing left to learn from": (POSE, scenes(all_crowds), ["train.json: none of 16 images has", "min_keypoint_annotations"]),
-    "head and loss that differ": (POSE, recipe({"networks.network.heads.cif.spreads": "vector"}, "recipes/pose.yaml"), ["losses.cif.inputs.fields", "spreads: vector", "spreads: shared"]),
+    "head and loss that differ": (POSE, recipe({"networks.network.heads.cif.log_scales": "vector"}, "recipes/pose.yaml"), ["losses.cif.inputs.fields", "log_scales: vector", "log_scales: shared"]),
     "path leaving the data root": (PREPARE, raw(lambda c, _: c["images"][0].update(file_name="../../../params.yaml")), ["max_rejected", "root"]),
 }  # fmt: skip
 
