@@ -1,1 +1,1 @@
-"""What everything else uses: errors, files, YAML, seeds, ranks. It imports nothing of figura outside itself."""
+"""What everything else uses: errors, files, YAML, seeds, ranks. Imports no other package of figura."""

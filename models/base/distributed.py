@@ -1,8 +1,8 @@
-"""A batch that several ranks share, and work that all ranks finish or none.
+"""Batches sharded over ranks, and blocks in which all ranks fail together.
 
-Rank r of R holds the examples r, r + R, r + 2R, ... of every batch, and of every part that accumulation cuts it into.
-Results must not depend on R, so whatever mixes examples (a mean over the batch, batch normalisation) or draws noise asks
-here. Outside `sharded`, and with one rank, nothing is shared: evaluation batches belong to whoever runs them.
+Rank r of R holds the examples r, r + R, r + 2R, ... of every batch, and of every part of it under accumulation. Results
+must not depend on R, so code that mixes examples (a mean over the batch, batch normalisation) or draws noise asks here.
+Outside `sharded`, and with one rank, batches are not sharded: an evaluation batch belongs to the rank that runs it.
 """
 
 from collections.abc import Iterator
@@ -21,19 +21,19 @@ from models.base.errors import UserError
 
 @dataclass(frozen=True)
 class Shard:
-    """What one rank has of a batch: the examples `rank`, `rank + ranks`, ..."""
+    """One rank's part of a batch: the examples `rank`, `rank + ranks`, ..."""
 
     rank: int
     ranks: int
 
     @property
     def of(self) -> slice:
-        """Where its examples stand in the whole batch."""
+        """The positions of its examples in the whole batch."""
         return slice(self.rank, None, self.ranks)
 
 
 class _Sum(torch.autograd.Function):
-    """The sum over ranks; its gradient is summed over ranks too, also when it is differentiated again."""
+    """The sum over ranks. Its gradient is summed over ranks too, and may be differentiated again."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ def current_shard() -> Shard | None:
 
 @contextmanager
 def sharded(rank: int, ranks: int) -> Iterator[None]:
-    """Inside, batches are sharded: all ranks run the same code on their examples, and meet in collectives."""
+    """Inside, batches are sharded: all ranks run the same code on their own examples and meet in collectives."""
     token = _SHARD.set(Shard(rank, ranks) if ranks > 1 else None)
     try:
         yield
@@ -72,8 +72,8 @@ def sharded(rank: int, ranks: int) -> Iterator[None]:
 def mean_over_ranks(values: Tensor) -> Tensor:
     """Return the mean of `values`, any shape, over ranks; gradients reach each of them.
 
-    A step averages gradients over ranks afterwards, and the backward of a sum is the sum of the gradients that come back:
-    each rank's loss is differentiated with respect to the values of every rank.
+    The backward of a sum over ranks sums the gradients of all ranks: each rank's loss is differentiated with respect to
+    the values of every rank. A step averages gradients over ranks afterwards.
     """
     shard = current_shard()
     if shard is None:
@@ -86,19 +86,19 @@ def whole_batch(values: Tensor) -> Tensor:
     shard = current_shard()
     if shard is None:
         return values
-    nothing = torch.zeros_like(values)
-    places = [values if place == shard.rank else nothing for place in range(shard.ranks)]
+    zeros = torch.zeros_like(values)
+    places = [values if place == shard.rank else zeros for place in range(shard.ranks)]
     return _sum(torch.stack(places, dim=1)).flatten(0, 1)
 
 
 @contextmanager
 def raise_on_all_ranks() -> Iterator[None]:
-    """Raise at the end of the block on every rank if one failed in it, so that none waits in a later collective.
+    """Raise at the end of the block on every rank if any rank failed in it; no rank then waits in a later collective.
 
-    Every rank enters the block. It holds no collectives: they would wait for the rank that failed.
+    Every rank must enter the block. The block must not contain collectives: they would wait for the failed rank.
 
     Raises:
-        UserError: the one that another rank raised.
+        UserError: another rank raised this one.
         RuntimeError: another rank raised something else.
     """
     try:
@@ -106,6 +106,7 @@ def raise_on_all_ranks() -> Iterator[None]:
     except Exception as error:
         gather_object([(isinstance(error, UserError), str(error) if isinstance(error, UserError) else repr(error))])
         raise
-    for rank, fault in enumerate(gather_object([None])):
-        if fault is not None:
-            raise UserError(fault[1]) if fault[0] else RuntimeError(f"rank {rank} failed: {fault[1]}")
+    for rank, failure in enumerate(gather_object([None])):
+        if failure is not None:
+            is_user_error, message = failure
+            raise UserError(message) if is_user_error else RuntimeError(f"rank {rank} failed: {message}")

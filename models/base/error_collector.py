@@ -1,4 +1,4 @@
-"""Collects everything that is wrong with a file, so that people see all of it at once."""
+"""Collects all errors of a file, so that people see them at once."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -26,31 +26,31 @@ PHRASES = {
 
 @dataclass
 class ErrorCollector:
-    """What is wrong with one file, a line each: dotted key, what was found, what is allowed."""
+    """The errors of one file, a line each: dotted key, what was found, what is allowed."""
 
     file: Path
     lines: list[str] = field(default_factory=list)
 
     def add(self, key: str, message: str) -> None:
-        """Note a problem at the dotted `key`."""
+        """Add an error at the dotted `key`."""
         self.lines.append(f"{self.file}: {key}: {message}")
 
     def add_unknown(self, key: str, word: str, allowed: Iterable[str], what: str) -> None:
-        """Note that `word` is none of the `allowed`, with the nearest spelling."""
+        """Add that `word` is none of the `allowed`, with the nearest spelling."""
         choices = sorted(allowed)
         self.add(key, f"unknown {what} {word!r}{nearest(word, choices)}; allowed: {', '.join(choices) or 'none'}")
 
     def raise_any(self) -> None:
-        """Raise one UserError that shows all of them, if there are any."""
+        """Raise one UserError with all lines, if there are any."""
         if self.lines:
             raise UserError("\n".join(self.lines))
 
 
 def validated(model: type[Model], content: dict[str, Any], errors: ErrorCollector, prefix: str = "") -> Model | None:
-    """Check plain values against a schema; strict: no text becomes a number, no number a truth value.
+    """Check plain values against a schema, strictly: no text becomes a number, no number a boolean.
 
-    Faults go to `errors`. Where nothing but unknown keys is wrong, the rest is still returned, so that later checks
-    can add what they find; otherwise None.
+    Errors go to `errors`. If all of them are unknown keys, the other keys are still returned, so that later checks can
+    add more errors; otherwise None.
     """
     try:
         return model.model_validate_json(json.dumps(content, default=str), strict=True)
@@ -84,17 +84,17 @@ def _report(detail: ErrorDetails, content: Any, model: type[BaseModel], errors: 
 
 
 def expectation(message: str) -> str:
-    """Return what pydantic's `message` asks for."""
+    """Return what pydantic's `message` asks for, in our words."""
     if "JsonOrPython" in message:  # a class that no YAML value can be
         return "another form"
     allowed = message.removeprefix("Input should be ").replace("a valid", "a").replace("a integer", "an integer")
-    for found, said in PHRASES.items():
-        allowed = allowed.replace(found, said)
+    for phrase, ours in PHRASES.items():
+        allowed = allowed.replace(phrase, ours)
     return allowed
 
 
 def _sections(model: Any, location: Sequence[int | str]) -> list[type[BaseModel]]:
-    """Return the schemas of what stands at `location`, following fields, maps and unions."""
+    """Return the schemas at `location`, following fields, maps and unions."""
     candidates = [model]
     for part in location:
         candidates = [one for candidate in candidates for one in _below(candidate, part)]
@@ -110,12 +110,12 @@ def _below(annotation: Any, part: int | str) -> list[Any]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         fields = {info.alias or name: info for name, info in annotation.model_fields.items()}
         return _expanded(fields[str(part)].annotation) if str(part) in fields else []
-    return [found for argument in arguments[-1:] for found in _expanded(argument)]
+    return [one for argument in arguments[-1:] for one in _expanded(argument)]
 
 
 def _expanded(annotation: Any) -> list[Any]:
     if getattr(annotation, "__origin__", None) is None and hasattr(annotation, "__args__"):  # X | None
-        return [found for argument in annotation.__args__ for found in _expanded(argument)]
+        return [one for argument in annotation.__args__ for one in _expanded(argument)]
     return [annotation]
 
 

@@ -1,4 +1,4 @@
-"""How work ends that does not end well: the one error that people are meant to read, and being asked to stop."""
+"""The two ways a stage stops early: `UserError` (bad input) and `Interrupted` (SIGTERM, SIGUSR1)."""
 
 import difflib
 import signal
@@ -7,14 +7,14 @@ from typing import ClassVar
 
 
 class UserError(Exception):
-    """Bad input: says where, what was found, what is allowed. Stages print it without a traceback and exit with 1."""
+    """Bad input: says where, what was found, what is allowed. Stages print it without traceback and exit with 1."""
 
 
 class Interrupted(BaseException):
-    """One of `signals` asked this process to stop; as `KeyboardInterrupt`, no `except Exception` may hold it up.
+    """One of `signals` asked this process to stop. Like `KeyboardInterrupt`, it passes every `except Exception`.
 
-    Stages print what it says and exit with `code` (EX_TEMPFAIL of sysexits.h: to be tried again). SIGUSR1 is what batch
-    systems are asked to send before time runs out.
+    Stages print its message and exit with `code` (EX_TEMPFAIL of sysexits.h: try again). Batch systems can be asked to
+    send SIGUSR1 before the time limit.
     """
 
     signals: ClassVar = (signal.SIGTERM, signal.SIGUSR1)
@@ -22,6 +22,6 @@ class Interrupted(BaseException):
 
 
 def nearest(word: str, allowed: Iterable[str]) -> str:
-    """` (did you mean 'x'?)` for the nearest spelling among `allowed`, or an empty string."""
+    """Return ` (did you mean 'x'?)` for the nearest spelling among `allowed`, or an empty string."""
     close = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.6)
     return f" (did you mean {close[0]!r}?)" if close else ""

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic writes: a file is complete or absent."""
 
 import os
 import tempfile
@@ -9,9 +9,9 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path beside `path`; when the block ends well, it is flushed to disk and takes `path`'s place.
+    """Yield a temporary path beside `path`; after the block, the file is flushed to disk and renamed to `path`.
 
-    When the block raises, or the process dies in it, what stood at `path` stays as it was.
+    If the block raises or the process dies, an earlier file at `path` stays.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=path.suffix)

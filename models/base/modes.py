@@ -1,4 +1,4 @@
-"""A temporary mode is a `with` block."""
+"""Context managers that switch networks between training and evaluation mode and back."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ from torch import nn
 
 @contextmanager
 def evaluating(*networks: nn.Module) -> Iterator[None]:
-    """Evaluation mode and no gradients inside; every submodule's own mode comes back after it."""
+    """Evaluation mode and no gradients inside; afterwards every submodule has its earlier mode again."""
     before = [(module, module.training) for network in networks for module in network.modules()]
     for network in networks:
         network.eval()
@@ -23,13 +23,13 @@ def evaluating(*networks: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def in_mode(network: nn.Module, *, training: bool) -> Iterator[None]:
-    """Training or evaluation mode inside; every submodule's own mode comes back after it.
+    """Training or evaluation mode inside; afterwards every submodule has its earlier mode again.
 
-    Where gradients are off around it (an evaluation), so do the buffers that training mode moves: running statistics.
+    If gradients are off around it (an evaluation), the running statistics that training mode updates are restored too.
     """
     before = [(module, module.training) for module in network.modules()]
-    kept = training and not torch.is_grad_enabled()
-    buffers = [(buffer, buffer.clone()) for buffer in network.buffers()] if kept else []
+    restores = training and not torch.is_grad_enabled()
+    buffers = [(buffer, buffer.clone()) for buffer in network.buffers()] if restores else []
     network.train(training)
     try:
         yield

@@ -1,7 +1,7 @@
-"""All randomness is a pure function of the recipe's seed and of where it is used.
+"""All random numbers are a pure function of the recipe's seed and the place where they are drawn.
 
-Nothing has to be saved for an exact resume: iteration 1000 draws the same numbers whether or not 999 came before it in
-this process, and whatever was logged in between.
+An exact resume therefore needs no saved generators: iteration 1000 draws the same numbers whether or not this process
+ran iteration 999, and whatever was logged in between.
 """
 
 import random
@@ -15,9 +15,9 @@ import torch
 
 
 def derive(seed: int, *words: str | int) -> int:
-    """Return a 63-bit seed for the place that `words` name, independent for different places."""
+    """Return a 63-bit seed for the place that `words` name; different places have independent seeds."""
     entropy = [seed, *(word if isinstance(word, int) else zlib.crc32(word.encode()) for word in words)]
-    entropy.append(len(words))  # without it, zeros at the end would make no difference
+    entropy.append(len(words))  # without it, trailing zeros would make no difference
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
@@ -30,13 +30,13 @@ def seed_here(seed: int, *words: str | int) -> None:
     """Seed torch (all devices), NumPy's and Python's global generators for the place that `words` name."""
     value: Any = derive(seed, *words)
     torch.manual_seed(value)
-    np.random.seed(value % 2**32)  # for code of users that draws from the global generator
+    np.random.seed(value % 2**32)  # for users' code that draws from the global generator
     random.seed(value)
 
 
 @contextmanager
 def random_kept() -> Iterator[None]:
-    """Whatever is seeded and drawn inside: the global generators of torch, NumPy and Python go on after it as before."""
+    """Restore the global generators of torch, NumPy and Python afterwards, whatever is seeded and drawn inside."""
     numpy_state, python_state = np.random.get_state(), random.getstate()
     devices = [torch.cuda.current_device()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
     try:

@@ -1,6 +1,6 @@
-"""YAML as DVC reads it: version 1.2, in which `3e-4` is a number, `no` a text, and a key stands once.
+"""YAML 1.2, as DVC reads it: `3e-4` is a number, `no` is text, and each key appears once.
 
-What DVC reads otherwise than YAML 1.2 says, such as `1_000` and `2020-01-01`, is refused.
+Scalars that DVC reads differently from YAML 1.2, such as `1_000` and `2020-01-01`, are refused.
 """
 
 import re
@@ -15,7 +15,7 @@ from models.base.errors import UserError
 PREFIX = "tag:yaml.org,2002:"
 TEXT, LIST, MAP = f"{PREFIX}str", f"{PREFIX}seq", f"{PREFIX}map"
 MERGE, VALUE = f"{PREFIX}merge", f"{PREFIX}value"
-DISPUTED = "read in two ways"  # no tag that can be written
+DISPUTED = "read in two ways"  # an internal tag: no file can write it
 NUMERIC = "+-.0123456789"
 NULL = re.compile(r"(~|null|Null|NULL)?\Z")
 BOOL = re.compile(r"(true|True|TRUE|false|False|FALSE)\Z")
@@ -37,7 +37,7 @@ TWO_READINGS = re.compile(
          ([ \t]*(Z|[-+][0-9]{1,2}(:[0-9]{2})?))?)\Z""",
     re.VERBOSE,
 )
-# Tag, form and first characters of plain scalars that are no text; the first that fits is the one.
+# Tag, form and first characters of plain scalars that are not text; the first form that matches counts.
 FORMS = (
     (f"{PREFIX}null", NULL, ["~", "n", "N", ""]),
     (f"{PREFIX}bool", BOOL, list("tTfF")),
@@ -49,19 +49,19 @@ FORMS = (
 )
 UNPRINTABLE = r"[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 UNREADABLE = re.compile(rf"{UNPRINTABLE}|^%YAML(?![ ]+1\.2\s).*", re.MULTILINE)
-LAX = re.compile(r"[\t\ufeff!]|[|>]\S*#")  # where libyaml accepts what DVC refuses, or reads it otherwise
-OPENINGS = 10_000  # of lists and maps; where 30,000 stand inside each other, PyYAML's loader by libyaml crashes
+LAX = re.compile(r"[\t\ufeff!]|[|>]\S*#")  # libyaml accepts here what DVC refuses, or reads it differently
+OPENINGS = 10_000  # of lists and maps; libyaml's loader crashes when 30,000 are nested
 
 
 class Refusal(yaml.MarkedYAMLError):
-    """What is YAML, and yet refused here."""
+    """Valid YAML that is refused here."""
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
     """Read a mapping of plain values (no tags, no objects).
 
     Raises:
-        UserError: no such file, not a mapping at the top, or what `parse_yaml` refuses.
+        UserError: no such file, no mapping at the top, or `parse_yaml` refuses it.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -76,16 +76,16 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def parse_yaml(text: str, source: str, place: bool = True) -> Any:
-    """Return the value that a text of YAML stands for; None for an empty one.
+    """Return the value of a YAML text; None if it is empty.
 
     Args:
         text: one document.
-        source: where it is from, a path for instance; messages begin with it.
-        place: whether messages go on with line and column.
+        source: where it comes from, such as a path; messages begin with it.
+        place: whether messages include line and column.
 
     Raises:
-        UserError: not YAML, a key that stands twice or is no plain text, an alias inside what it stands for, or a
-            scalar that DVC reads otherwise than YAML 1.2 says.
+        UserError: not YAML, a duplicate key, a key that is not plain text, an alias inside its own anchor, or a
+            scalar that DVC reads differently from YAML 1.2.
     """
     try:
         return _value(text)
@@ -122,7 +122,7 @@ def _value(text: str) -> Any:
 
 
 def _check_characters(text: str) -> None:
-    """Raise `Refusal` for a character that YAML 1.1 and 1.2 take for different things, and for another version."""
+    """Raise `Refusal` for characters that YAML 1.1 and 1.2 read differently, and for `%YAML` of another version."""
     match = UNREADABLE.search(text)
     if match is None:
         return
@@ -135,9 +135,9 @@ def _check_characters(text: str) -> None:
 
 
 def _check_node(loader: yaml.SafeLoader, node: yaml.Node, nodes: set[yaml.Node], ancestors: set[yaml.Node]) -> None:
-    """Raise `Refusal` for a key that stands twice or is no scalar, and for an alias inside what it stands for.
+    """Raise `Refusal` for a duplicate key, a key that is not a scalar, and an alias inside its own anchor.
 
-    `nodes` are those that were here before, at whatever place: aliases share them.
+    `nodes` are the nodes visited so far: aliases lead to the same node again.
     """
     if node in ancestors:
         raise Refusal(problem="an alias inside what it stands for", problem_mark=node.start_mark)
@@ -166,7 +166,7 @@ def _check_keys(loader: yaml.SafeLoader, node: yaml.MappingNode) -> None:
 
 
 def _refuse(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Never:
-    """Raise `Refusal` for a scalar with two readings: says both, and what to write instead."""
+    """Raise `Refusal` for a scalar with two readings; the message has both, and what to write instead."""
     text = node.value
     quotes = f"'{text}' in quotes"
     try:
@@ -185,10 +185,10 @@ def _refuse(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Never:
 
 
 def _number(text: str) -> int | float:
-    """Return the number that a text without underscores stands for.
+    """Return the number that a text without underscores means.
 
     Raises:
-        ValueError: there is none.
+        ValueError: it is not a number.
     """
     digits = text.lstrip("+-")
     if digits[:2] in ("0b", "0o", "0x"):
@@ -197,7 +197,7 @@ def _number(text: str) -> int | float:
 
 
 def _constructor(form: re.Pattern[str], convert: Callable[[str], Any]) -> Callable[[Any, yaml.ScalarNode], Any]:
-    """Return what makes a value of a scalar node; it looks at the form again, as a tag may be written in the file."""
+    """Return a constructor for scalar nodes. It checks the form again, because the file may set the tag itself."""
 
     def construct(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
         text = str(loader.construct_scalar(node))
@@ -212,7 +212,7 @@ def _constructor(form: re.Pattern[str], convert: Callable[[str], Any]) -> Callab
 
 
 def _loader(base: type[yaml.SafeLoader]) -> type[yaml.SafeLoader]:
-    """Return a loader of YAML 1.2 that parses as `base` does."""
+    """Return a YAML 1.2 loader with the parser of `base`."""
     constructors = {tag: base.yaml_constructors[tag] for tag in (TEXT, LIST, MAP, None)} | {
         f"{PREFIX}null": _constructor(NULL, lambda _: None),
         f"{PREFIX}bool": _constructor(BOOL, lambda text: text.lower() == "true"),
@@ -224,7 +224,7 @@ def _loader(base: type[yaml.SafeLoader]) -> type[yaml.SafeLoader]:
 
 
 def _resolvers() -> dict[str, list[tuple[str, re.Pattern[str]]]]:
-    """Return tags and forms of plain scalars by first character, as PyYAML wants them."""
+    """Return tags and forms of plain scalars by first character, the form that PyYAML takes."""
     resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}
     for tag, form, characters in FORMS:
         for character in characters:
@@ -245,7 +245,7 @@ def _write_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 
 
 class Dumper(yaml.SafeDumper):
-    """Writes YAML 1.2. Not by libyaml: resolved recipes are outputs of DVC, with hashes, wherever they are written."""
+    """Writes YAML 1.2 without libyaml: DVC hashes resolved recipes, which must be equal on every machine."""
 
     yaml_implicit_resolvers = _resolvers()
 
@@ -253,4 +253,4 @@ class Dumper(yaml.SafeDumper):
 Dumper.add_representer(float, _write_float)
 Dumper.add_representer(str, _write_text)
 StrictLoader = _loader(yaml.SafeLoader)
-FastLoader = _loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # libyaml, where PyYAML was built with it
+FastLoader = _loader(getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # libyaml if PyYAML was built with it

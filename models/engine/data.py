@@ -146,7 +146,7 @@ class Loaders:
         )  # fmt: skip
 
     def train(self, start: int, seed: int | None = None) -> DataLoader[Any]:
-        """Return the endless training batches from iteration `start` on, in an order drawn from `seed` (the recipe's)."""
+        """Return the endless training batches from iteration `start` on, ordered by `seed` (default: the recipe's)."""
         seed = self.recipe.seed if seed is None else seed
         mixture = Mixture(self.train_data, seed)
         return load_batches(mixture, self._train_batches(start, seed), self.recipe.runtime.workers, self.pin)
