@@ -1,4 +1,4 @@
-"""Pictures for ci.change_report: curves over curves, pictures beside pictures."""
+"""Draws the images of ci.change_report: new curves over old ones, new pictures beside old ones."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ GAP = 12  # pixels between two pictures
 
 @dataclass(frozen=True)
 class Curve:
-    """One curve at two moments: points with `step` and `value` (numbers or their text), empty where it did not exist."""
+    """A curve of the base and of the rerun: points with `step` and `value` (numbers or text); empty if missing."""
 
     base: Sequence[Mapping[str, Any]]
     rerun: Sequence[Mapping[str, Any]]
@@ -33,7 +33,7 @@ def _numbers(points: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
 
 
 def draw_curves(curves: Mapping[str, Curve], path: Path) -> None:
-    """Draw each curve into a panel of its own, base in gray below the rerun in blue, and write the PNG atomically."""
+    """Draw each curve in its own panel, the base in gray below the rerun in blue, and write the PNG atomically."""
     columns = min(COLUMNS, len(curves))
     rows = math.ceil(len(curves) / columns)
     figure = Figure(figsize=(3 * columns, 2.2 * rows), dpi=100, layout="constrained")
@@ -50,9 +50,9 @@ def draw_curves(curves: Mapping[str, Curve], path: Path) -> None:
 
 
 def beside(before: Path | None, after: Path | None, path: Path) -> bool:
-    """Write two pictures side by side (or the one there is), padded white to one height; False, and nothing, where the same.
+    """Write two pictures side by side, padded white to the same height, or only one if the other is None.
 
-    Raises ValueError where a file is no picture.
+    Returns False, and writes nothing, if both have the same bytes. Raises ValueError if a file is not a picture.
     """
     if before and after and before.read_bytes() == after.read_bytes():
         return False
@@ -72,5 +72,5 @@ def beside(before: Path | None, after: Path | None, path: Path) -> bool:
 def _read(path: Path) -> np.ndarray:
     image = cv2.imread(str(path), cv2.IMREAD_COLOR)
     if image is None:
-        raise ValueError(f"{path} is no picture")
+        raise ValueError(f"{path} is not a picture")
     return image

@@ -1,11 +1,11 @@
-"""Say what the working tree changed against a commit, as one Markdown file with pictures.
+"""Report what the working tree changed against a commit, as one Markdown file with pictures.
 
 Usage: python -m ci.change_report [--base HEAD] [--gate FILE] --output FOLDER
 
-Writes FOLDER/report.md: the table of the reproduction gate (FILE, Markdown, as ci.check_reproduction writes it; said to be
-missing where it is), what changed among params and metrics (`dvc params diff`, `dvc metrics diff`), and, of `dvc plots diff`,
-the curves drawn over those of the base and the pictures beside those of the base. What is the same is only counted. Continuous
-integration posts the report as a comment. Not part of the DAG.
+Writes FOLDER/report.md with the table of the reproduction gate (FILE is the Markdown of ci.check_reproduction; the
+report says so if it is missing), the changes of params and metrics (`dvc params diff`, `dvc metrics diff`) and, from
+`dvc plots diff`, the new curves over those of the base and the new pictures beside those of the base. Unchanged plots
+are only counted. CI posts the report as a comment. Not part of the DAG.
 """
 
 import argparse
@@ -23,9 +23,9 @@ from models.base.errors import UserError
 from models.base.files import write_text
 from stages.command import run
 
-LIMITS = {"gate": 25_000, "params": 8_000, "metrics": 20_000}  # characters; GitHub takes 65536 in a comment
-WORKSPACE = "workspace"  # what DVC calls the working tree
-SIDES = {  # by whether the base has the picture, and whether the rerun has
+LIMITS = {"gate": 25_000, "params": 8_000, "metrics": 20_000}  # characters; a comment on GitHub holds 65536
+WORKSPACE = "workspace"  # DVC's name for the working tree
+SIDES = {  # captions by (the base has the picture, the rerun has it)
     (True, True): "left: base, right: rerun",
     (True, False): "of the base alone",
     (False, True): "of the rerun alone",
@@ -33,25 +33,25 @@ SIDES = {  # by whether the base has the picture, and whether the rerun has
 
 
 def main(arguments: list[str]) -> None:
-    """Write the report into a folder that is made anew."""
+    """Write the report into a folder; earlier pictures in it are removed."""
     parser = argparse.ArgumentParser(prog="python -m ci.change_report", description=__doc__.splitlines()[0])
     parser.add_argument("--base", default="HEAD", help="commit, branch or tag to compare with; default: HEAD")
     parser.add_argument("--gate", type=Path, metavar="FILE", help="Markdown of ci.check_reproduction")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="folder to write")
-    given = parser.parse_args(arguments)
-    base, head = commit(given.base), commit("HEAD")
+    args = parser.parse_args(arguments)
+    base, head = commit(args.base), commit("HEAD")
     parts = [f"# Rerun of {head}\n\nCompared with {'what it committed' if base == head else base}."]
-    if given.gate:
-        parts.append(f"## Reproduction gate\n\n{gate(given.gate)}")
+    if args.gate:
+        parts.append(f"## Reproduction gate\n\n{gate(args.gate)}")
     for kind, title in (("params", "Parameters"), ("metrics", "Metrics")):
         parts.append(f"## {title}\n\n{difference(kind, base)}")
-    parts.append(f"## Plots\n\n{plots(base, given.output)}")
-    write_text(given.output / "report.md", "\n\n".join(parts) + "\n")
-    print(f"wrote {given.output / 'report.md'}")
+    parts.append(f"## Plots\n\n{plots(base, args.output)}")
+    write_text(args.output / "report.md", "\n\n".join(parts) + "\n")
+    print(f"wrote {args.output / 'report.md'}")
 
 
 def commit(revision: str) -> str:
-    """Return the short hash of a revision; UserError where git does not know it."""
+    """Return the short hash of a revision. Raises UserError if git does not know it."""
     done = subprocess.run(
         ["git", "rev-parse", "--verify", "--quiet", "--short=10", f"{revision}^{{commit}}"],
         capture_output=True,
@@ -64,14 +64,14 @@ def commit(revision: str) -> str:
 
 
 def gate(path: Path) -> str:
-    """Return the table of the gate, or that there is none."""
+    """Return the gate's table, or a sentence that it did not run."""
     if not path.is_file():
         return "**It did not run**: the rerun ended before it. The log of the job says why."
     return shortened(path.read_text(encoding="utf-8").strip(), LIMITS["gate"])
 
 
 def difference(kind: str, base: str) -> str:
-    """Return the table of `dvc params diff` or `dvc metrics diff`, folded where it is long."""
+    """Return the table of `dvc params diff` or `dvc metrics diff`, folded if it is long."""
     done = dvc(kind, "diff", "--md", base)
     if done.returncode:
         return failure(done)
@@ -84,7 +84,7 @@ def difference(kind: str, base: str) -> str:
 
 
 def plots(base: str, folder: Path) -> str:
-    """Write the pictures of what differs into `folder`, emptied before; return the Markdown that shows them, by recipe."""
+    """Empty `folder` and write pictures of all differences into it; return Markdown that shows them, by recipe."""
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory() as scratch:
         done = dvc("plots", "diff", base, "--json", "--out", scratch)
@@ -113,17 +113,17 @@ def recipe_of(name: str) -> str:
 
 
 def picture(recipe: str, name: str, caption: str) -> str:
-    """Return the Markdown of one picture below its caption."""
+    """Return Markdown for one picture below its caption."""
     return f"`{name}`, {caption}\n\n![{recipe} {name}](./{recipe}_{name}.png)"
 
 
 def folded(title: str, text: str) -> str:
-    """Return text that a click unfolds."""
+    """Return Markdown that folds `text` under `title`."""
     return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
 
 
 def read(data: dict[str, list[dict[str, Any]]]) -> tuple[dict[str, Curve], dict[str, tuple[Path | None, Path | None]]]:
-    """Sort what `dvc plots diff --json` gave: curves by path, and pictures (of the base, of the rerun; None: it has none)."""
+    """Split the output of `dvc plots diff --json`: curves by path, and pictures (base, rerun; None if missing)."""
     curves, pictures = {}, {}
     for name, entries in data.items():
         if entries[0]["type"] == "image":
@@ -144,19 +144,19 @@ def dvc(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def failure(done: subprocess.CompletedProcess[str]) -> str:
-    """Say what a command of DVC that failed said last; a report with a gap is better than none."""
+    """Return the last error line of a failed DVC command: a report with a gap is better than none."""
     last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
     return f"`dvc {' '.join(done.args[3:5])}` failed: `{last[0]}`"
 
 
 def shortened(text: str, limit: int) -> str:
-    """Return the first whole lines of at most `limit` characters, open folds closed, and how many lines were left out."""
+    """Cut a text to whole lines of at most `limit` characters, close open folds, and say how many lines are missing."""
     if len(text) <= limit:
         return text
-    kept = text[:limit].rpartition("\n")[0]
-    left_out = len(text.splitlines()) - len(kept.splitlines())
-    folds = kept.count("<details>") - kept.count("</details>")
-    return "\n\n".join([kept, *["</details>"] * folds, f"... and {left_out} more lines."])
+    head = text[:limit].rpartition("\n")[0]
+    missing = len(text.splitlines()) - len(head.splitlines())
+    folds = head.count("<details>") - head.count("</details>")
+    return "\n\n".join([head, *["</details>"] * folds, f"... and {missing} more lines."])
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""Compare the metrics of a rerun with those that were committed.
+"""Compare the metrics of a rerun with the committed ones.
 
 Usage: python -m ci.check_reproduction [--revision HEAD] [--tolerances metrics/tolerances.yaml] [--markdown FILE]
 
-Each metric that the pipeline writes to `metrics/*.json` may be as far from that of the revision as the file of tolerances allows;
-ci/tolerances.py says how that is written. Where a metric has a bootstrap interval, its `value` is compared: the bounds
-follow from the same instances, and their distance is a scale for the tolerance. What the data stages (`prepare@...`) wrote
-must have the same hash in `dvc.lock`. Exit code 1 where a metric is too far or gone, or a hash is another. A file that the
-pipeline no longer makes counts as gone: it may be the committed one.
+Every metric that the pipeline writes to `metrics/*.json` must be within its tolerance of the revision's value;
+ci/tolerances.py describes the file of tolerances. Of a metric with a bootstrap interval only `value` is compared: the
+bounds follow from the same examples, and the interval's width can scale the tolerance. Outputs of the data stages
+(`prepare@...`) must have the same hash in `dvc.lock`. Exits with 1 if a metric is out of tolerance or missing, or if a
+hash differs. Metrics in a file that the pipeline no longer writes count as missing: the file may be the committed one.
 """
 
 import argparse
@@ -16,9 +16,9 @@ from collections.abc import Container, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 
-from dvc.api import DVCFileSystem  # type: ignore[import-untyped]
-from dvc.exceptions import DvcException  # type: ignore[import-untyped]
-from dvc.repo import Repo  # type: ignore[import-untyped]
+from dvc.api import DVCFileSystem
+from dvc.exceptions import DvcException
+from dvc.repo import Repo
 
 from ci.reproduction import FAILING, Results, Row, compare, outputs, read_results
 from ci.tolerances import read_tolerances
@@ -33,24 +33,24 @@ COLUMNS = [field.name for field in fields(Row)]
 
 
 def main(arguments: list[str]) -> None:
-    """Compare, print, and fail where something is not reproduced."""
+    """Compare, print, and fail if anything is not reproduced."""
     parser = argparse.ArgumentParser(prog="python -m ci.check_reproduction", description=__doc__.splitlines()[0])
     parser.add_argument("--revision", default="HEAD", help="commit, branch or tag to compare with; default: HEAD")
     parser.add_argument("--tolerances", type=Path, default=METRICS / "tolerances.yaml", help="default: %(default)s")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there too, as Markdown")
-    given = parser.parse_args(arguments)
-    made = made_now()
-    rows = compare(committed(given.revision, made), reproduced(made), read_tolerances(given.tolerances))
-    print("\n".join([*as_text(rows), summary(rows, given.revision)]))
-    if given.markdown:
-        write_text(given.markdown, as_markdown(rows, given.revision))
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table to FILE, as Markdown")
+    args = parser.parse_args(arguments)
+    written = metric_files()
+    rows = compare(committed(args.revision, written), reproduced(written), read_tolerances(args.tolerances))
+    print("\n".join([*as_text(rows), summary(rows, args.revision)]))
+    if args.markdown:
+        write_text(args.markdown, as_markdown(rows, args.revision))
     failing = [row.metric for row in rows if row.verdict in FAILING]
     if failing:
         raise UserError(f"not reproduced: {', '.join(failing[:10])}{', ...' if len(failing) > 10 else ''}")
 
 
-def made_now() -> set[str]:
-    """Return the paths of the metrics files that the pipeline makes; UserError where DVC cannot tell."""
+def metric_files() -> set[str]:
+    """Return the paths of the metrics files that the pipeline writes. Raises UserError if DVC cannot tell."""
     try:
         with Repo() as repo:
             return {str(out) for stage in repo.index.stages for out in stage.outs if out.metric}
@@ -58,8 +58,8 @@ def made_now() -> set[str]:
         raise UserError(f"which metrics the pipeline makes: {error}") from None
 
 
-def committed(revision: str, made: Container[str]) -> Results:
-    """Read metrics and data hashes of a revision; UserError where it is unknown, has none, or not all of them."""
+def committed(revision: str, written: Container[str]) -> Results:
+    """Read a revision's metrics and data hashes. Raises UserError if it is unknown, or if any are missing."""
     try:
         files = DVCFileSystem(rev=revision)
         metrics = {path: files.read_text(path) for path in sorted(files.glob(f"{METRICS}/*.json"))}
@@ -68,16 +68,16 @@ def committed(revision: str, made: Container[str]) -> Results:
         raise UserError(f"--revision {revision}: {error}") from None
     if not metrics or lock is None:
         raise UserError(f"--revision {revision}: it has no {LOCK if metrics else f'{METRICS}/*.json'}")
-    if lost := [path for path in outputs(lock, f" of {revision}") if path in made and path not in metrics]:
+    if lost := [path for path in outputs(lock, f" of {revision}") if path in written and path not in metrics]:
         raise UserError(f"--revision {revision}: {LOCK} names {', '.join(lost)}, and the commit has no such file")
     return read_results(metrics, lock, f" of {revision}")
 
 
-def reproduced(made: Container[str]) -> Results:
-    """Read metrics and data hashes of the working tree; UserError where nothing has run."""
+def reproduced(written: Container[str]) -> Results:
+    """Read the working tree's metrics and data hashes. Raises UserError if nothing has run."""
     try:
-        found = [path for path in sorted(METRICS.glob("*.json")) if str(path) in made]
-        metrics = {str(path): path.read_text(encoding="utf-8") for path in found}
+        files = [path for path in sorted(METRICS.glob("*.json")) if str(path) in written]
+        metrics = {str(path): path.read_text(encoding="utf-8") for path in files}
         return read_results(metrics, LOCK.read_text(encoding="utf-8"), "")
     except FileNotFoundError as error:
         raise UserError(f"{error.filename}: no such file; `dvc repro` writes it") from None
@@ -86,7 +86,7 @@ def reproduced(made: Container[str]) -> Results:
 
 
 def summary(rows: Sequence[Row], revision: str) -> str:
-    """Return one line: how many were compared with what, and what came out."""
+    """Return one line: how many values were compared, and how many have each verdict."""
     counts = Counter(row.verdict for row in rows)
     compared = len(rows) - counts["new"] - counts["ignored"]
     failed = [f"{counts['violated']} violated"]
@@ -95,7 +95,7 @@ def summary(rows: Sequence[Row], revision: str) -> str:
 
 
 def as_text(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of the table for a terminal; failing rows begin with `!`."""
+    """Return the table as lines for a terminal; failing rows begin with `!`."""
     cells = [tuple(COLUMNS), *(astuple(row) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(COLUMNS))]
     marks = [" ", *("!" if row.verdict in FAILING else " " for row in rows)]
@@ -108,7 +108,7 @@ def as_text(rows: Sequence[Row]) -> list[str]:
 
 
 def as_markdown(rows: Sequence[Row], revision: str) -> str:
-    """Return the summary and the tables: what failed in sight, the rest folded."""
+    """Return the summary and the tables: failing rows in sight, the rest folded."""
     failing = [row for row in rows if row.verdict in FAILING]
     rest = [row for row in rows if row.verdict not in FAILING]
     parts = [f"**Reproduction: {'failed' if failing else 'passed'}**, {summary(rows, revision)}"]

@@ -1,4 +1,4 @@
-"""What a rerun reproduced: metrics and data hashes beside the committed ones, a row each with a verdict."""
+"""Compares a rerun's metrics and data hashes with the committed ones; each gets a row with a verdict."""
 
 import json
 import math
@@ -18,17 +18,17 @@ FAILING = ("violated", "vanished")
 SIGNS = {"both": "±", "higher_is_better": "-", "lower_is_better": "+"}
 
 
-class Figure(NamedTuple):
-    """A metric, with half the width of its bootstrap interval where it has one."""
+class Metric(NamedTuple):
+    """A metric's value, with half the width of its bootstrap interval if it has one."""
 
     value: Any
     half_width: float | None = None
 
 
 class Results(NamedTuple):
-    """Metrics by dotted name, `vunet.reconstruction.l1`, and the hashes of what the data stages wrote, by path."""
+    """Metrics by dotted name, `vunet.reconstruction.l1`, and hashes of the data stages' outputs by path."""
 
-    figures: dict[str, Figure]
+    metrics: dict[str, Metric]
     hashes: dict[str, str]
 
 
@@ -36,8 +36,8 @@ class Results(NamedTuple):
 class Row:
     """One line of the table, as text.
 
-    `verdict` is identical, within (its tolerance), better (beyond it, where only worse is minded), violated, vanished, new
-    or ignored.
+    `verdict` is identical, within (its tolerance), better (beyond a one-sided tolerance, on the good side), violated,
+    vanished, new or ignored.
     """
 
     metric: str
@@ -48,31 +48,31 @@ class Row:
     verdict: str
 
 
-def read_results(metrics: Mapping[str, str], lock: str, where: str) -> Results:
-    """Return what files hold.
+def read_results(files: Mapping[str, str], lock: str, where: str) -> Results:
+    """Parse metrics files and `dvc.lock`.
 
     Args:
-        metrics: texts of metrics files by their paths.
-        lock: text of `dvc.lock`.
-        where: ` of HEAD`, say, for the messages.
+        files: contents of the metrics files by path.
+        lock: content of `dvc.lock`.
+        where: suffix of paths in messages, such as ` of HEAD`.
 
     Raises:
-        UserError: a file is not what its name says.
+        UserError: a file has another format.
     """
-    figures: dict[str, Figure] = {}
-    for path, text in metrics.items():
+    metrics: dict[str, Metric] = {}
+    for path, text in files.items():
         try:
             content = json.loads(text)
         except json.JSONDecodeError as error:
             raise UserError(f"{path}{where}: not valid JSON: {error}") from None
         if not isinstance(content, dict):
             raise UserError(f"{path}{where}: found {type(content).__name__}, expected a map of metrics")
-        figures |= _figures(content, f"{PurePosixPath(path).stem}.")
-    return Results(figures, outputs(lock, where, DATA_STAGES))
+        metrics |= _metrics(content, f"{PurePosixPath(path).stem}.")
+    return Results(metrics, outputs(lock, where, DATA_STAGES))
 
 
 def outputs(lock: str, where: str, prefix: str = "") -> dict[str, str]:
-    """Return the hashes, by path, of what stages wrote whose names begin with `prefix`; `lock` and `where` as above."""
+    """Return the output hashes, by path, of the stages whose names begin with `prefix`; see `read_results`."""
     content = parse_yaml(lock, f"dvc.lock{where}")
     try:
         stages = content["stages"]
@@ -82,27 +82,27 @@ def outputs(lock: str, where: str, prefix: str = "") -> dict[str, str]:
         raise UserError(f"dvc.lock{where}: not what DVC writes: {error!r}") from None
 
 
-def _figures(content: Mapping[str, Any], prefix: str) -> dict[str, Figure]:
-    found: dict[str, Figure] = {}
+def _metrics(content: Mapping[str, Any], prefix: str) -> dict[str, Metric]:
+    metrics: dict[str, Metric] = {}
     for key, value in content.items():
         if not isinstance(value, Mapping):
-            found[f"{prefix}{key}"] = Figure(value)
+            metrics[f"{prefix}{key}"] = Metric(value)
         elif value.keys() == INTERVAL:
             low, high = value["low"], value["high"]
             half_width = (high - low) / 2 if is_number(low) and is_number(high) else None
-            found[f"{prefix}{key}"] = Figure(value["value"], half_width)
+            metrics[f"{prefix}{key}"] = Metric(value["value"], half_width)
         else:
-            found |= _figures(value, f"{prefix}{key}.")
-    return found
+            metrics |= _metrics(value, f"{prefix}{key}.")
+    return metrics
 
 
 def compare(committed: Results, reproduced: Results, tolerances: Tolerances) -> list[Row]:
-    """Return a row for each output of a data stage and each metric; what failed comes first.
+    """Return a row for each output of a data stage and each metric, failing rows first.
 
     Raises:
-        UserError: a pattern fits no metric, or no rule or no width is given for one.
+        UserError: a pattern matches no metric, or a metric has no rule, or its rule gives no width.
     """
-    names = list(dict.fromkeys([*committed.figures, *reproduced.figures]))
+    names = list(dict.fromkeys([*committed.metrics, *reproduced.metrics]))
     tolerances.check_used(names)
     errors = ErrorCollector(tolerances.path)
     rows = [
@@ -112,24 +112,24 @@ def compare(committed: Results, reproduced: Results, tolerances: Tolerances) -> 
     for name in names:
         pattern = tolerances.pattern(name)
         rule = tolerances.rules[pattern]
-        before, now = committed.figures.get(name), reproduced.figures.get(name)
+        before, now = committed.metrics.get(name), reproduced.metrics.get(name)
         if before and rule and is_number(before.value) and rule.width(*before) is None:
             errors.add(pattern, f"{name} has no interval; absolute or relative must say how far it may be")
         else:
-            rows.append(compare_figures(name, before, now, rule))
+            rows.append(compare_metrics(name, before, now, rule))
     errors.raise_any()
     return sorted(rows, key=lambda row: row.verdict not in FAILING)
 
 
 def compare_hashes(path: str, before: str | None, now: str | None) -> Row:
-    """Return the row of what a data stage wrote: nothing but the same hash will do."""
+    """Return the row of a data stage's output, which must have the same hash."""
     verdict = "vanished" if now is None else "new" if before is None else "identical" if now == before else "violated"
     return Row(path, (before or "")[:8], (now or "")[:8], "", "exact", verdict)
 
 
-def compare_figures(name: str, before: Figure | None, now: Figure | None, rule: Tolerance | None) -> Row:
-    """Return the row of a metric; `rule` None: it is not compared."""
-    first, second = ("" if one is None else said(one.value) for one in (before, now))
+def compare_metrics(name: str, before: Metric | None, now: Metric | None, rule: Tolerance | None) -> Row:
+    """Return the row of a metric; without a `rule` it is not compared."""
+    first, second = ("" if one is None else formatted(one.value) for one in (before, now))
     if rule is None or before is None or now is None:
         verdict = "ignored" if rule is None else "new" if before is None else "vanished"
         return Row(name, first, second, "", "", verdict)
@@ -150,10 +150,10 @@ def compare_figures(name: str, before: Figure | None, now: Figure | None, rule: 
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a number, and no truth value."""
+    """Whether `value` is an int or a float, and not a bool."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def said(value: Any) -> str:
-    """Return a metric's value as text, floats to six digits."""
+def formatted(value: Any) -> str:
+    """Return a metric's value as a string, floats with six digits."""
     return f"{value:.6g}" if isinstance(value, float) else json.dumps(value)

@@ -1,18 +1,19 @@
-"""The file that says how far a metric of a rerun may be from the committed one, and in which direction.
+"""Reads the file of tolerances: how far a rerun's metric may be from the committed one, and in which direction.
 
-It maps patterns of metrics' names to rules. A name is the metrics file without folder and suffix, then the keys, with dots
-between them: `vunet.reconstruction.l1` stands for `reconstruction.l1` in `metrics/vunet.json`. In a pattern, `*` stands for any
-text, dots included. Of the patterns that fit a name the one with the most other characters holds, alone.
+The file maps patterns of metric names to rules. A name is the metrics file without folder and suffix, then the keys,
+joined by dots: `vunet.reconstruction.l1` is `reconstruction.l1` in `metrics/vunet.json`. In a pattern, `*` matches any
+text, dots included. If several patterns match a name, only the one with the most other characters applies.
 
 A rule is `exact`, `ignore`, or a map of
 
-- `interval`: a multiple of the half-width of the committed bootstrap interval (`high` - `low`) / 2,
-- `relative`: a multiple of the committed value's size,
+- `interval`: a multiple of the half-width of the committed bootstrap interval, (`high` - `low`) / 2,
+- `relative`: a multiple of the committed value's magnitude,
 - `absolute`: in the metric's own unit,
-- `direction`: `both` (the default), `higher_is_better` or `lower_is_better`; with the latter two only worse can be too far.
+- `direction`: `both` (the default), `higher_is_better` or `lower_is_better`; the latter two limit only changes for the
+  worse.
 
-Where a rule gives several widths, the widest counts. A count (an integer without an interval) must be identical where its
-rule gives nothing but `interval`.
+If a rule gives several widths, the widest applies. A count (an integer without an interval) must be identical if its
+rule gives only `interval`.
 """
 
 import math
@@ -32,7 +33,7 @@ Width = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Tolerance(BaseModel):
-    """One rule; None stands for a width that it does not give."""
+    """One rule; a width that it does not give is None."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
     absolute: Width | None = None
@@ -47,9 +48,10 @@ class Tolerance(BaseModel):
         return self
 
     def width(self, value: float, half_width: float | None) -> float | None:
-        """Return how far from the committed `value` is allowed, in its unit; None where only an absent interval would say.
+        """Return the allowed distance from the committed `value`, in its unit.
 
-        For a count it is 0 then, and always 0 where what is committed is not finite: only the same will do.
+        None if the rule gives only `interval` and the metric has none; for a count it is then 0. Also 0 if the
+        committed value is not finite: only the same value passes.
         """
         if not math.isfinite(value):
             return 0.0
@@ -62,7 +64,7 @@ class Tolerance(BaseModel):
         return max(known, default=0.0 if isinstance(value, int) else None)
 
     def forgives(self, difference: float) -> bool:
-        """Whether a change (reproduced - committed) is for the better, where the rule minds only the worse."""
+        """Whether a change (reproduced - committed) is for the better under a one-sided rule."""
         return difference > 0 if self.direction == "higher_is_better" else self.direction != "both" and difference < 0
 
 
@@ -71,13 +73,13 @@ WORDS: dict[str, Tolerance | None] = {"exact": Tolerance(absolute=0.0), "ignore"
 
 @dataclass(frozen=True)
 class Tolerances:
-    """The rules of a file, by pattern; None means that what fits is not compared."""
+    """The rules of a file, by pattern; None means that matching metrics are not compared."""
 
     path: Path
     rules: Mapping[str, Tolerance | None]
 
     def pattern(self, name: str) -> str:
-        """Return the pattern that holds for a metric; raises UserError where none fits, or two fit equally well."""
+        """Return the pattern that applies to a metric. Raises UserError if none matches, or two match equally well."""
         fitting = sorted((one for one in self.rules if fits(one, name)), key=specificity, reverse=True)
         if not fitting:
             raise UserError(f"{self.path}: no pattern fits the metric {name}; '*' fits all")
@@ -88,7 +90,7 @@ class Tolerances:
         return fitting[0]
 
     def check_used(self, names: Iterable[str]) -> None:
-        """Raise UserError, a line each, for patterns that fit no metric."""
+        """Raise UserError with a line for each pattern that matches no metric."""
         known = list(names)
         errors = ErrorCollector(self.path)
         for pattern in self.rules:
@@ -98,7 +100,7 @@ class Tolerances:
 
 
 def read_tolerances(path: Path) -> Tolerances:
-    """Read and check a file of tolerances; raises UserError with every fault in it."""
+    """Read and check a file of tolerances. Raises UserError that lists every fault in it."""
     errors = ErrorCollector(path)
     rules = {pattern: _rule(pattern, content, errors) for pattern, content in read_yaml(path).items()}
     errors.raise_any()
@@ -116,7 +118,7 @@ def _rule(pattern: str, content: Any, errors: ErrorCollector) -> Tolerance | Non
 
 
 def fits(pattern: str, name: str) -> bool:
-    """Whether a pattern stands for a metric's name."""
+    """Whether a pattern matches a metric's name."""
     return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), name) is not None
 
 

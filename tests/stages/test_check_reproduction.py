@@ -345,7 +345,7 @@ def test_the_projects_own_file_fits_its_metrics():
     tolerances = read_tolerances(ROOT / "metrics/tolerances.yaml")
     rows = {row.metric: row for row in compare(results, results, tolerances)}
     assert {row.verdict for row in rows.values()} == {"identical"}
-    counts = {name for name, figure in results.figures.items() if isinstance(figure.value, int)}
+    counts = {name for name, metric in results.metrics.items() if isinstance(metric.value, int)}
     free = {name for name in counts if rows[name].tolerance != "exact" and float(rows[name].tolerance[1:]) >= 1}
     assert free == {"pose.errors.found"}
     assert {"data/prepared/people", "data/prepared/pairs"} <= rows.keys()
