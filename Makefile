@@ -1,16 +1,29 @@
-# One front door: `make run` trains everything, `make test` checks everything. Both make the environment first.
+# One front door; each target makes the environment first.
+#   make run        trains everything that is not up to date
+#   make test       lint, types, and tests of all behaviour; 5 minutes on two cores
+#   make test-slow  tests that start the real DVC, Slurm, containers' entry point, stores and hosted workflows; 10 minutes more
+#   make test-all   both, as .ci/run does
+#   make lint       lint, format and types alone
+# The slowest tests are listed at the end of each run.
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 export PATH := $(abspath $(BIN)):$(PATH)
 
-.PHONY: run test lint environment
+PYTEST := OMP_NUM_THREADS=1 pytest -n 2 --dist loadfile --durations 25
+
+.PHONY: run test test-slow test-all lint environment
 
 run: environment
 	dvc repro
 
 test: environment lint
-	OMP_NUM_THREADS=1 pytest -n 2 --dist loadfile
+	$(PYTEST) -m "not slow"
+
+test-slow: environment
+	$(PYTEST) -m slow
+
+test-all: test test-slow
 
 lint: environment
 	ruff check .

@@ -1,18 +1,22 @@
+from pathlib import Path
+
 import pytest
 
-from pipeline.project import Project, clone
+from pipeline.project import Project, clone, made_once, shared_by_workers
+
+
+def run_whole(folder: Path) -> Project:
+    """Make the tiny project, run `dvc repro` and commit its lock."""
+    project = clone(folder)
+    project.run("dvc", "repro")
+    project.commit("results")
+    return project
 
 
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The tiny project after `dvc repro`, its lock committed; copy it before changing it."""
-    folder = tmp_path_factory.mktemp("finished") / "figura"
-    folder.mkdir()
-    project = clone(folder)
-    project.run("dvc", "repro")
-    project.run("git", "add", "-A")
-    project.run("git", "commit", "-qm", "results")
-    return project
+    """The tiny project after `dvc repro`, its lock committed; all workers share it, so copy it before changing it."""
+    return made_once(shared_by_workers(tmp_path_factory.getbasetemp()) / "finished" / "figura", run_whole)
 
 
 @pytest.fixture

@@ -1,15 +1,19 @@
 """A temporary clone of the project with tiny settings, driven by the real `dvc`."""
 
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
-ROOT = Path(__file__).parents[2]
+from pipeline.dag import ROOT
+from pipeline.tiny_settings import tiny
+
 ENVIRONMENT = os.environ | {
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     "DVC_NO_ANALYTICS": "1",
@@ -19,109 +23,7 @@ ENVIRONMENT = os.environ | {
     "GIT_COMMITTER_EMAIL": "tester@example.org",
     "OMP_NUM_THREADS": "1",
 }
-TINY = {
-    "data/params.yaml": {
-        "datasets.people.synthetic.scenes.train": 16,
-        "datasets.people.synthetic.scenes.validation": 6,
-        "datasets.people.synthetic.identities.train": 6,
-        "datasets.people.synthetic.identities.validation": 4,
-        "datasets.pairs.catalogue.image_size": 40,
-        "datasets.pairs.catalogue.pairs.train": 16,
-        "datasets.pairs.catalogue.pairs.validation": 6,
-    },
-    "recipes/pose.yaml": {
-        "data.train.scenes.side": 65,
-        "data.train.scenes.augmentation.geometry.crop": {"margin": 5},
-        "data.validation.scenes.side": 65,
-        "data.batch_size": 4,
-        "networks.network.backbone.widths": [4, 4, 8, 8],
-        "steps.network.lr_schedule.steps": 2,
-        "steps.network.lr_schedule.then.start": 2,
-        "steps.network.lr_schedule.then.end": 6,
-        "train.steps": 6,
-        "train.evaluate_every": 3,
-        "train.record_every": 3,
-        "evaluate.batch_size": 4,
-        "metrics.bootstrap": 20,
-        "runtime.resume_every": 3,
-        "runtime.log_every": 5,
-        "runtime.progress": False,
-        "runtime.trackers": [],
-    },
-    "recipes/super_resolution.yaml": {
-        "data.train.scenes.size": 32,
-        "data.validation.scenes.size": 32,
-        "data.batch_size": 2,
-        "networks.generator.features": 4,
-        "networks.generator.growth": 4,
-        "networks.discriminator.features": 4,
-        "losses.G_feature.after": 3,
-        "losses.G_fake.after": 3,
-        "losses.G_real.after": 3,
-        "steps.G.injectors.judge.after": 3,
-        "steps.G.lr_schedule.end": 6,
-        "steps.D.after": 3,
-        "train.steps": 6,
-        "train.evaluate_every": 3,
-        "train.record_every": 3,
-        "evaluate.batch_size": 4,
-        "metrics.bootstrap": 20,
-        "runtime.resume_every": 3,
-        "runtime.log_every": 5,
-        "runtime.progress": False,
-        "runtime.trackers": [],
-        "runtime.samples": ...,
-        "runtime.scores": ...,
-    },
-    "recipes/pix2pix.yaml": {
-        "data.train.pairs.load_size": 36,
-        "data.train.pairs.crop_size": 32,
-        "data.validation.pairs.load_size": 32,
-        "data.validation.pairs.crop_size": 32,
-        "data.batch_size": 4,
-        "networks.generator.image_size": 32,
-        "networks.generator.features": 4,
-        "networks.discriminator.features": 4,
-        "networks.discriminator.n_layers": 2,
-        "steps.D.lr_schedule.start": 4,
-        "steps.D.lr_schedule.end": 8,
-        "steps.G.lr_schedule.start": 4,
-        "steps.G.lr_schedule.end": 8,
-        "train.steps": 8,
-        "train.evaluate_every": 4,
-        "train.record_every": 4,
-        "evaluate.averages.mean_target.examples": 8,
-        "metrics.bootstrap": 20,
-        "runtime.resume_every": 3,
-        "runtime.log_every": 5,
-        "runtime.progress": False,
-        "runtime.trackers": [],
-    },
-    "params.yaml": {
-        "data.train.people.image_size": 16,
-        "data.validation.people.image_size": 16,
-        "networks.generator.image_size": 16,
-        "networks.generator.nf_start": 4,
-        "networks.generator.nf_max": 8,
-        "losses.KL.schedule.start": 2,
-        "losses.KL.schedule.end": 6,
-        "steps.generator.lr_schedule.steps": 2,
-        "steps.generator.lr_schedule.then.start": 6,
-        "steps.generator.lr_schedule.then.end": 12,
-        "steps.generator.injectors.generate.args.noise_scale.start": 2,
-        "steps.generator.injectors.generate.args.noise_scale.end": 6,
-        "train.steps": 12,
-        "train.evaluate_every": 6,
-        "train.record_every": 4,
-        "evaluate.grids.transfer.size": 2,
-        "evaluate.averages.mean_target.examples": 8,
-        "metrics.bootstrap": 20,
-        "runtime.resume_every": 3,
-        "runtime.log_every": 5,
-        "runtime.progress": False,
-        "runtime.trackers": [],
-    },
-}
+NEVER_CHANGED = (".dvc/cache/files", ".git/objects")  # by content; made anew, never written to
 
 
 class Project:
@@ -131,15 +33,24 @@ class Project:
         self.folder = folder
 
     def copy(self, folder: Path) -> "Project":
-        """Copy everything, caches and outputs included."""
-        shutil.copytree(self.folder, folder, symlinks=True)
+        """Copy everything, caches and outputs included; files that nobody changes in place are hard links."""
+        fixed = tuple(f"{self.folder / one}{os.sep}" for one in NEVER_CHANGED)
+
+        def copied(source: str, target: str) -> None:
+            if source.startswith(fixed):
+                os.link(source, target)
+            else:
+                shutil.copy2(source, target)
+
+        shutil.copytree(self.folder, folder, symlinks=True, copy_function=copied)
         return Project(folder)
 
-    def run(self, *command: str, code: int | None = 0) -> subprocess.CompletedProcess[str]:
-        """Run a command; `code` is the exit status it must have, None for any."""
+    def run(self, *command: str, code: int | None = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a command; `code` is the exit status it must have, None for any; `variables` join the environment."""
         done = subprocess.run(
-            command, cwd=self.folder, env=ENVIRONMENT, capture_output=True, text=True, timeout=600, check=False
-        )
+            command, cwd=self.folder, env=ENVIRONMENT | variables, capture_output=True, text=True, timeout=600,
+            check=False,
+        )  # fmt: skip
         assert code is None or done.returncode == code, (
             f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
         )
@@ -153,12 +64,17 @@ class Project:
             *path, last = dotted.split(".")
             place = content
             for key in path:
-                place = place[key]
+                place = place.setdefault(key, {})
             if value is ...:
                 del place[last]
             else:
                 place[last] = value
         yaml.dump(content, self.folder / file)
+
+    def commit(self, message: str) -> None:
+        """Commit everything that git does not ignore."""
+        self.run("git", "add", "-A")
+        self.run("git", "commit", "-qm", message)
 
     def lock(self) -> dict[str, Any]:
         """Return the stages of dvc.lock."""
@@ -170,22 +86,39 @@ class Project:
 
 
 def clone(folder: Path) -> Project:
-    """Copy what git knows or would add, with tiny settings, and commit it."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-        text=True,
-    ).stdout.split("\0")
+    """Make a project of what git knows or would add, with tiny settings, and commit it."""
+    project = source_tree(folder)
+    for file, values in tiny(folder).items():
+        project.set(file, values)
+    project.run("git", "init", "-q", "-b", "main")
+    project.commit("tiny")
+    return project
+
+
+def source_tree(folder: Path) -> Project:
+    """Copy what git knows or would add, but for dvc.lock, into a folder that is made."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, check=True, text=True).stdout.split("\0")
     for name in filter(None, listed):
         if name != "dvc.lock" and (ROOT / name).is_file():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
-    project = Project(folder)
-    for file, values in TINY.items():
-        project.set(file, values)
-    project.run("git", "init", "-q", "-b", "main")
-    project.run("git", "add", "-A")
-    project.run("git", "commit", "-qm", "tiny")
-    return project
+    return Project(folder)
+
+
+def made_once(folder: Path, make: Callable[[Path], Project]) -> Project:
+    """Return the project in `folder`, made by whichever of several processes comes first; the others wait for it."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    complete = folder.with_name(f"{folder.name}.complete")
+    with folder.with_name(f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # until the file is closed
+        if not complete.exists():
+            shutil.rmtree(folder, ignore_errors=True)  # somebody failed to make it
+            make(folder)
+            complete.touch()
+    return Project(folder)
+
+
+def shared_by_workers(folder: Path) -> Path:
+    """Return the folder of a run of pytest of which `folder` is the base folder of one worker, or of the only process."""
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder

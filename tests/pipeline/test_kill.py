@@ -1,49 +1,102 @@
-"""kill -9 at any moment, then `dvc repro`: the same hashes as without."""
+"""kill -9 at any moment, then `dvc repro`: the same hashes as without, also where code that trains nothing changed."""
 
 import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from pipeline.project import ENVIRONMENT, Project
 
-pytestmark = pytest.mark.pipeline
+pytestmark = pytest.mark.slow
+TRAINED = ("runs/vunet/model", "runs/vunet/history")
+RESUME, REFUSED = "runs/vunet/resume", "runs/vunet/resume-refused"
+POINT, LOG = f"{6:010d}", "killed.log"
 
 
-def kill_when(project: Project, reached) -> None:
-    """Start `dvc repro` and kill the whole process group at once when `reached()`."""
-    child = subprocess.Popen(
-        ["dvc", "repro"], cwd=project.folder, env=ENVIRONMENT, start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    deadline = time.monotonic() + 120
-    while not reached():
-        assert child.poll() is None, "training ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.002)
-    os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+def kill_when(project: Project, reached: Callable[[], bool]) -> None:
+    """Start `dvc repro`, which prints to `killed.log`, and kill the whole process group at once when `reached()`."""
+    with (project.folder / LOG).open("w") as log:
+        child = subprocess.Popen(
+            ["dvc", "repro", "train@vunet"], cwd=project.folder, env=ENVIRONMENT, start_new_session=True,
+            stdout=log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        deadline = time.monotonic() + 120
+        while not reached():
+            assert child.poll() is None, "training ended before it could be killed"
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+
+
+def forget(project: Project, *more: str) -> None:
+    """Make it as before the training: remove what it wrote, what the cache and the lock know of it, and more."""
+    project.run("rm", "-rf", *TRAINED, ".dvc/cache", *more)
+    path = project.folder / "dvc.lock"
+    content = path.read_text()
+    start = content.index("  train@vunet:\n")
+    path.write_text(content[:start] + content[content.index("\n  train@", start) + 1 :])
+    assert "train@vunet" not in project.lock()
+
+
+def append_comment(path: Path) -> None:
+    """Change a file of code in nothing that runs."""
+    path.write_text(f"{path.read_text()}\n# nothing but a comment\n")
+
+
+def killed_at_its_point(project: Project) -> None:
+    """Leave a training as a kill leaves it after its second resume point."""
+    forget(project)
+    kill_when(project, (project.folder / RESUME / POINT).exists)
 
 
 def test_killed_trainings_go_on_to_the_same_hashes(project: Project) -> None:
     expected = project.outputs()
-    project.run("rm", "-rf", "runs/vunet/model", "runs/vunet/history", ".dvc/cache", "dvc.lock", "data/prepared/people")
-    resume = project.folder / "runs/vunet/resume"
-    kill_when(project, lambda: (project.folder / "data/prepared/.people.partial").exists())
-    kill_when(project, lambda: (resume / "writing").exists())  # inside the writing of a state
-    kill_when(project, lambda: (resume / f"{6:010d}").exists())
-    done = project.run("dvc", "repro")
+    forget(project, "data/prepared/people")
+    resume = project.folder / RESUME
+    kill_when(project, (project.folder / "data/prepared/.people.partial").exists)
+    kill_when(project, (resume / "writing").exists)  # inside the writing of a state
+    kill_when(project, (resume / POINT).exists)
+    done = project.run("dvc", "repro", "metrics@vunet")
     assert "resumed after iteration 6" in done.stdout
     assert project.outputs() == expected
     assert not resume.exists()
 
 
+def test_a_killed_training_goes_on_though_code_of_another_system_changed(project: Project) -> None:
+    expected = project.outputs()
+    killed_at_its_point(project)
+    append_comment(project.folder / "models/pose/decode/overlays.py")
+    append_comment(project.folder / "models/pose/train/encoders.py")
+    done = project.run("dvc", "repro", "train@vunet")
+    assert "resumed after iteration 6" in done.stdout
+    assert project.outputs() == expected
+    assert not (project.folder / REFUSED).exists()
+
+
+def test_a_state_of_other_code_is_refused_with_the_reason_and_taken_when_asked(project: Project) -> None:
+    history = project.outputs()["runs/vunet/history"]
+    killed_at_its_point(project)
+    append_comment(project.folder / "models/training/trainer.py")
+    reason = (
+        "not resumed, training starts afresh: the state of iteration 6 was made by another code. "
+        f"It is kept in {REFUSED}/{POINT}; to go on from it anyway, stop this training and run "
+        "`FIGURA_RESUME_ANYWAY=1 dvc repro`"
+    )
+    kill_when(project, lambda: reason in (project.folder / LOG).read_text())
+    assert (project.folder / REFUSED / POINT).is_dir()
+    done = project.run("dvc", "repro", "train@vunet", FIGURA_RESUME_ANYWAY="1")
+    assert "resumed after iteration 6, made by another code: taken anyway" in done.stdout
+    assert project.outputs()["runs/vunet/history"] == history
+
+
 def test_a_state_of_another_recipe_is_refused_with_the_reason(project: Project) -> None:
-    project.run("rm", "-rf", "runs/vunet/model", "runs/vunet/history", ".dvc/cache", "dvc.lock")
-    kill_when(project, lambda: (project.folder / "runs/vunet/resume" / f"{6:010d}").exists())
+    killed_at_its_point(project)
     project.set("params.yaml", {"losses.KL.weight": 2.0})
-    done = project.run("dvc", "repro")
-    assert "not resumed, training starts afresh: the state of iteration" in done.stdout
-    assert "made by another recipe" in done.stdout
+    done = project.run("dvc", "repro", "train@vunet")
+    assert "not resumed, training starts afresh: the state of iteration 6 was made by another recipe" in done.stdout
+    assert (project.folder / REFUSED / POINT).is_dir()

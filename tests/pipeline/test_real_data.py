@@ -12,7 +12,7 @@ from pipeline.project import ROOT, Project
 
 REAL = ROOT.parent / "shared" / "data" / "coco_keypoints_real"
 pytestmark = [
-    pytest.mark.pipeline,
+    pytest.mark.slow,
     pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample of real COCO people at {REAL}"),
 ]
 ENTRY = "data/params.yaml:datasets.people"

@@ -9,7 +9,7 @@ from pipeline.project import ROOT, Project
 
 REAL = ROOT.parent / "shared" / "data" / "facades_real"
 pytestmark = [
-    pytest.mark.pipeline,
+    pytest.mark.slow,
     pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample of real pairs at {REAL}"),
 ]
 ENTRY = "data/params.yaml:datasets.pairs"

@@ -15,7 +15,7 @@ from moto.server import ThreadedMotoServer
 from pipeline.project import Project
 from pipeline.test_dag import ran
 
-pytestmark = pytest.mark.pipeline
+pytestmark = pytest.mark.slow
 BUCKET = "results"
 
 

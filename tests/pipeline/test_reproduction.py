@@ -7,7 +7,7 @@ import pytest
 
 from pipeline.project import Project
 
-pytestmark = pytest.mark.pipeline
+pytestmark = pytest.mark.slow
 GATE = ("python", "-m", "ci.check_reproduction", "--markdown", "gate.md")
 
 

@@ -1,6 +1,6 @@
 """One process with batch 8, two with 4 each: the same losses, the same dump, the same weights in every process.
 
-All four recipes of the DAG, with their networks, losses, noise, mixtures and gates, and with BatchNorm, dropout and a
+All recipes of the DAG, with their networks, losses, noise, mixtures and gates, and with BatchNorm, dropout and a
 relativistic loss where a recipe may have them. In float64, where rounding cannot hide or make a difference, and in
 float32.
 """
@@ -12,26 +12,21 @@ import pandas as pd
 import pytest
 from safetensors.torch import load_file
 
-from pipeline.project import ENVIRONMENT, TINY, Project
+from pipeline.dag import recipes
+from pipeline.project import ENVIRONMENT, Project
+from pipeline.tiny_settings import own
 
-pytestmark = pytest.mark.pipeline
+pytestmark = pytest.mark.slow
 
-RECIPES = {
-    "vunet": "params.yaml",
-    "pix2pix": "recipes/pix2pix.yaml",
-    "pose": "recipes/pose.yaml",
-    "super_resolution": "recipes/super_resolution.yaml",
-}
+RECIPES = {name: entry["params"] for name, entry in recipes().items()}
 STEPS = 20
-COMMON = {"data.batch_size": 8, "train.steps": STEPS, "train.evaluate_every": 10, "runtime.resume_every": 10,
-          "runtime.workers": 0}  # fmt: skip
-OWN = {
-    "pix2pix": {
-        "networks.generator.norm": "batch",
-        "networks.generator.dropout": 0.5,
-        "networks.discriminator.norm": "batch",
-    },
-    "super_resolution": {"steps.D.every": 2},
+COMMON = {
+    "data.batch_size": 8,
+    "train.steps": STEPS,
+    "train.evaluate_every": 10,
+    "runtime.resume_every": 10,
+    "runtime.workers": 0,
+    "runtime.scores": ...,
 }
 SCRIPT = """
 import sys
@@ -80,8 +75,7 @@ def runs(finished: Project, tmp_path_factory):
     """The tiny project, with folders `single/one`, ..., `double/two` of runs by as many processes."""
     project = finished.copy(tmp_path_factory.mktemp("sizes") / "figura")
     for name, path in RECIPES.items():
-        assert path in TINY
-        project.set(path, COMMON | OWN.get(name, {}))
+        project.set(path, COMMON | own(name, "processes"))
     (project.folder / "both.py").write_text(f"RECIPES = {RECIPES!r}\n{SCRIPT}")
     two = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
     for precision in ("single", "double"):
@@ -130,7 +124,7 @@ def test_weights_are_those_of_one_process(name, runs):
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_the_dump_has_the_same_instances_once_and_in_order(name, runs):
+def test_the_dump_has_the_same_examples_once_and_in_order(name, runs):
     dumps = [runs / "single" / count / name / "dump" for count in ("one", "two")]
     one, two = (pd.read_csv(dump / "examples.csv") for dump in dumps)
     ids = ["mode", "index", "draw", "dataset"]

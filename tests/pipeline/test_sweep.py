@@ -5,7 +5,7 @@ import pytest
 
 from pipeline.project import Project
 
-pytestmark = pytest.mark.pipeline
+pytestmark = pytest.mark.slow
 METRIC = "metrics/vunet.json:reconstruction.l1.value"
 
 
@@ -28,6 +28,6 @@ def test_a_grid_is_queued_run_and_reported(project: Project) -> None:
         assert of_draws[cells["metrics.confidence"] == 0.5].item() < of_draws[cells["metrics.confidence"] == 0.9].item()
     assert (cells["reconstruction.l1.change"] == 0).all()
     assert (project.folder / "sweep/sweep.png").stat().st_size > 5000
-    kept = cells.index[0]
-    project.run("dvc", "exp", "apply", kept)
-    assert f"confidence: {cells.loc[kept, 'metrics.confidence']:g}" in (project.folder / "params.yaml").read_text()
+    best = cells.index[0]
+    project.run("dvc", "exp", "apply", best)
+    assert f"confidence: {cells.loc[best, 'metrics.confidence']:g}" in (project.folder / "params.yaml").read_text()

@@ -13,7 +13,7 @@ from running import processes_in, workers
 
 from slurm.cluster import Cluster, until
 
-pytestmark = pytest.mark.pipeline
+pytestmark = pytest.mark.slow
 STEPS = 60
 VARIABLES = {
     **{key: value for key, value in ENVIRONMENT.items() if key.startswith(("GIT_", "DVC_", "OMP_"))},

@@ -1,44 +1,57 @@
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from pipeline.project import Project, clone
+from pipeline import conftest
+from pipeline.dag import recipes, stages_of
+from pipeline.project import Project, made_once, shared_by_workers
 from ruamel.yaml import YAML
 from workflows.workflow import Host
 
+finished = conftest.finished
 SECRETS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 
 @pytest.fixture(scope="session")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """The tiny project with the recipe `vunet` alone, run, committed as main and pushed to a local DVC remote beside it."""
-    folder = tmp_path_factory.mktemp("published") / "figura"
-    folder.mkdir()
-    project = clone(folder)
-    keep_one_recipe(project, "vunet")
-    project.run("dvc", "repro")
-    project.run("git", "add", "-A")
-    project.run("git", "commit", "-qm", "results")
-    project.run("dvc", "remote", "add", "--local", "--default", "store", str(folder.parent / "remote"))
-    project.run("dvc", "push")
-    return project
+def published(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The finished project with one recipe alone, committed as main and pushed to a local DVC remote beside it."""
+
+    def publish(folder: Path) -> Project:
+        project = finished.copy(folder)
+        leave_one_recipe(project, "vunet")
+        project.run("dvc", "repro")
+        project.commit("one recipe")
+        project.run("dvc", "remote", "add", "--local", "--default", "store", str(folder.parent / "remote"))
+        project.run("dvc", "push")
+        return project
+
+    return made_once(shared_by_workers(tmp_path_factory.getbasetemp()) / "published" / "figura", publish)
 
 
-def keep_one_recipe(project: Project, recipe: str) -> None:
-    """Take the other recipes out of the DAG, for speed, with their metrics and the tolerances for these."""
+def leave_one_recipe(project: Project, recipe: str) -> None:
+    """Take the other recipes, and the datasets they alone read, out of the DAG, for speed, with what is known of them."""
+    entries = recipes(project.folder)
+    stages = {f"prepare@{entries[recipe]['data']}", *stages_of(recipe)}
     yaml = YAML()
-    pipeline, rules = project.folder / "dvc.yaml", project.folder / "metrics/tolerances.yaml"
-    dag, tolerances = yaml.load(pipeline), yaml.load(rules)
-    for stage in dag["stages"].values():
-        if isinstance(stage.get("foreach"), dict):
-            for key in list(stage["foreach"]):
-                if key != recipe:
-                    del stage["foreach"][key]
-                    (project.folder / f"metrics/{key}.json").unlink(missing_ok=True)
-                    for pattern in [one for one in tolerances if one.startswith(f"{key}.")]:
-                        del tolerances[pattern]
-    yaml.dump(dag, pipeline)
-    yaml.dump(tolerances, rules)
+
+    def edit(file: str, change: Callable[[Any], None]) -> None:
+        content = yaml.load(project.folder / file)
+        change(content)
+        yaml.dump(content, project.folder / file)
+
+    def leave(part: Any, names: set[str]) -> None:
+        for name in [one for one in part if one not in names]:
+            del part[name]
+
+    edit("dvc.yaml", lambda dag: [leave(one["recipes"], {recipe}) for one in dag["vars"] if "recipes" in one])
+    edit("data/params.yaml", lambda params: leave(params["datasets"], {entries[recipe]["data"]}))
+    edit("dvc.lock", lambda lock: leave(lock["stages"], stages))
+    others = tuple(f"{name}." for name in entries if name != recipe)
+    edit("metrics/tolerances.yaml", lambda rules: leave(rules, {one for one in rules if not one.startswith(others)}))
+    for name in entries.keys() - {recipe}:
+        (project.folder / f"metrics/{name}.json").unlink()
 
 
 @pytest.fixture

@@ -133,7 +133,7 @@ def test_the_definitions_runscript_runs_dvc(tmp_path, arguments: list[str], expe
     assert done.stdout.strip() == expected
 
 
-@pytest.mark.pipeline
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("tini") is None, reason="tini is not installed")
 def test_stopping_a_container_leaves_a_resume_point_and_no_lock(tmp_path: Path) -> None:
     """`docker stop` sends SIGTERM to the entry point."""

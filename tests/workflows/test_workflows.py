@@ -77,7 +77,7 @@ def stored(host: Host) -> set[str]:
     return {str(path.relative_to(remote)) for path in remote.rglob("*") if path.is_file()}
 
 
-@pytest.mark.pipeline
+@pytest.mark.slow
 def test_an_honest_pull_request_passes_and_is_commented(host: Host) -> None:
     project = Project(host.repository)
     project.run("git", "checkout", "-q", "-b", "documented")
@@ -97,7 +97,7 @@ def test_an_honest_pull_request_passes_and_is_commented(host: Host) -> None:
     assert "![" not in comment  # nothing differs, so nothing is shown
 
 
-@pytest.mark.pipeline
+@pytest.mark.slow
 def test_an_altered_metric_fails_at_the_gate_and_is_still_commented(host: Host) -> None:
     alter(host)
     Project(host.repository).set("params.yaml", {"metrics.bootstrap": 30})
@@ -115,7 +115,7 @@ def test_an_altered_metric_fails_at_the_gate_and_is_still_commented(host: Host) 
     assert host.recorded("cml") == ["comment create --target=pr report/report.md"]
 
 
-@pytest.mark.pipeline
+@pytest.mark.slow
 def test_a_rerun_that_breaks_is_commented_without_a_gate(host: Host) -> None:
     project = Project(host.repository)
     project.run("git", "checkout", "-q", "-b", "broken")
@@ -127,7 +127,7 @@ def test_a_rerun_that_breaks_is_commented_without_a_gate(host: Host) -> None:
     assert "It did not run" in (host.folder / "comment.md").read_text()
 
 
-@pytest.mark.pipeline
+@pytest.mark.slow
 def test_by_hand_on_a_protected_branch_results_are_kept(host: Host) -> None:
     project = Project(host.repository)
     project.set("params.yaml", {"metrics.bootstrap": 40})
@@ -168,16 +168,17 @@ def test_only_this_repository_with_the_label_reaches_the_gpu(tmp_path: Path, cha
     assert run_workflow(REPRODUCE, host)["reproduce"].result == expected
 
 
-@pytest.mark.pipeline
-def test_the_tests_workflow_makes_lints_and_tests(host: Host) -> None:
+@pytest.mark.slow
+def test_the_tests_workflow_makes_the_environment_and_runs_both_tiers(host: Host) -> None:
     host.github = {"event_name": "push", "sha": at(Project(host.repository))}
     done = run_workflow(TESTS, host)
     assert done["tests"].result == "success", done["tests"].log
     versions = load(TESTS)["jobs"]["tests"]["strategy"]["matrix"]["python"]
-    assert host.recorded("make") == ["environment", "lint", "test"] * len(versions)
+    assert host.recorded("make") == ["environment", "test-all"] * len(versions)
+    assert "Slowest tests" in (host.folder / "GITHUB_STEP_SUMMARY").read_text()
 
 
-@pytest.mark.pipeline
+@pytest.mark.slow
 def test_gitlab_does_the_same(host: Host) -> None:
     alter(host)
     project = Project(host.repository)

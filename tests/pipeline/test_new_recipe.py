@@ -1,0 +1,139 @@
+"""A recipe of one's own, with network and loss, in a finished project: three files, and nothing of the others runs."""
+
+import csv
+from pathlib import Path
+
+import pytest
+
+from bench.stale_stages import stages_with_changes
+from pipeline.dag import recipes, stages, stages_of
+from pipeline.project import Project
+from pipeline.test_dag import ran
+from pipeline.tiny_settings import ALWAYS, tiny
+
+pytestmark = pytest.mark.slow
+CODE = '''
+"""A network that mixes colours, and a loss that a few odd pixels do not rule."""
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from models.interfaces import Loss
+
+
+class Mixer(nn.Module):
+    """One matrix for the colours."""
+
+    outputs: ClassVar[tuple[str, ...]] = ("image",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.colours = nn.Conv2d(3, 3, 1)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"image": self.colours(x)}
+
+
+class Charbonnier(Loss):
+    """Mean of sqrt(difference^2 + epsilon^2)."""
+
+    def __init__(self, epsilon: float = 1e-3) -> None:
+        super().__init__()
+        self.epsilon = epsilon
+
+    def forward(self, *, image: Tensor, target: Tensor) -> Tensor:
+        return torch.sqrt((image - target).square() + self.epsilon**2).mean(dim=(1, 2, 3))
+'''
+RECIPE = """
+seed: 3
+data:
+  train:
+    pairs: &pairs
+      type: images.ImagePairs
+      root: data/prepared/pairs
+      split: train
+      direction: a_to_b
+      load_size: 32
+      crop_size: 32
+  validation:
+    pairs: {<<: *pairs, split: validation}
+  batch_size: 8
+networks:
+  mixer: {type: tiny.Mixer}
+losses:
+  charbonnier: {type: tiny.Charbonnier, inputs: {image: image, target: y}, weight: 1.0, after: 100}
+  L1: {type: images.L1, inputs: {image: image, target: y}, weight: 1.0}
+steps:
+  mixer:
+    trains: [mixer]
+    injectors:
+      mix: {type: Forward, network: mixer, inputs: {x: x}, outputs: {image: image}}
+    optimizer: {type: torch.optim.Adam, lr: 1.0e-3}
+    lr_schedule: {type: Linear, start: 500, end: 1000, from: 1.0, to: 0.0}
+callbacks: {}
+train: {steps: 1000, precision: "no", max_nonfinite: 20}
+evaluate:
+  batch_size: 8
+  inputs: {x: image, y: image}
+  modes:
+    mixing:
+      injectors:
+        mix: {type: Forward, network: mixer, inputs: {x: x}, outputs: {image: image}}
+      save: {image: image}
+metrics:
+  bootstrap: 500
+  confidence: 0.95
+  scores:
+    mixing: {type: images.Fidelity, mode: mixing, image: image, target: y}
+  pictures:
+    mixed: {type: images.Sheet, mode: mixing, columns: [x, image, y], count: 4}
+runtime: {workers: 0, timing: false}
+"""
+ENTRY = """
+      tiny:
+        params: recipes/tiny.yaml
+        data: pairs
+        shared: models/images/data
+        train: models/tiny
+        evaluate: models/tiny
+        metrics: models/images/report
+"""
+
+
+def add_recipe(folder: Path) -> None:
+    """Write the two files and the entry in dvc.yaml."""
+    (folder / "models/tiny").mkdir()
+    (folder / "models/tiny/tiny.py").write_text(CODE.lstrip())
+    (folder / "recipes/tiny.yaml").write_text(RECIPE.lstrip())
+    pipeline = (folder / "dvc.yaml").read_text()
+    (folder / "dvc.yaml").write_text(pipeline.replace("\n\nstages:", f"{ENTRY.rstrip()}\n\nstages:", 1))
+
+
+def test_a_new_recipe_is_three_files_and_runs_alone(project: Project) -> None:
+    others = stages(project.folder)
+    add_recipe(project.folder)
+    touched = project.run("git", "status", "--porcelain", "--untracked-files=all").stdout.splitlines()
+    assert [line[3:] for line in touched] == ["dvc.yaml", "models/tiny/tiny.py", "recipes/tiny.yaml"]
+    assert stages(project.folder) - others == stages_of("tiny")
+    settings = tiny(project.folder)[recipes(project.folder)["tiny"]["params"]]
+    assert settings == ALWAYS | {
+        "losses.charbonnier.after": 2,
+        "steps.mixer.lr_schedule.start": 6,
+        "steps.mixer.lr_schedule.end": 12,
+    }
+
+    project.set("recipes/tiny.yaml", settings)
+    assert set(stages_with_changes(project.folder)) == stages_of("tiny")
+    assert ran(project.run("dvc", "repro").stdout) == stages_of("tiny")
+    assert set(csv.DictReader((project.folder / "runs/tiny/dump/examples.csv").open()).fieldnames or ()) >= {
+        "loss.charbonnier",
+        "loss.L1",
+    }
+    assert (project.folder / "plots/tiny/pictures/mixed.png").is_file()
+    assert stages_with_changes(project.folder) == []
+
+    code = project.folder / "models/tiny/tiny.py"
+    code.write_text(f"{code.read_text()}# nothing but a comment\n")
+    assert set(stages_with_changes(project.folder)) == {"train@tiny", "eval-dump@tiny"}

@@ -1,0 +1,75 @@
+"""Settings with which a recipe or a dataset takes seconds.
+
+Steps, gates, schedules, batches and what is written when follow rules, for any recipe. What only a system knows, such as the
+sides of its pictures, may stand in `tiny/<recipe>.yaml` (`settings`, and `processes` for test_same_at_any_size.py); a
+dataset's in `tiny/datasets/<dataset>.yaml`. Both are optional.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from models import schedules
+from models.base.yaml12 import read_yaml
+from models.interfaces import Schedule
+from pipeline.dag import ROOT, datasets, recipes
+
+OWN = Path(__file__).parent / "tiny"
+STEPS = 12
+TYPES = {name for name, one in vars(schedules).items() if isinstance(one, type) and issubclass(one, Schedule)}
+GATES = ("after", "before")
+ALWAYS = {
+    "data.batch_size": 4,
+    "train.steps": STEPS,
+    "train.evaluate_every": 6,
+    "train.record_every": 4,
+    "evaluate.batch_size": 4,
+    "metrics.bootstrap": 20,
+    "runtime.resume_every": 3,
+    "runtime.log_every": 5,
+    "runtime.progress": False,
+    "runtime.trackers": [],
+}
+
+
+def tiny(folder: Path = ROOT) -> dict[str, dict[str, Any]]:
+    """Return, for each params file of a project, dotted keys and their tiny values."""
+    of_data: dict[str, Any] = {}
+    for name in datasets(folder):
+        of_data |= {f"datasets.{name}.{key}": value for key, value in own(f"datasets/{name}", "settings").items()}
+    of_recipes = {
+        entry["params"]: ALWAYS | dict(by_rule(read_yaml(folder / entry["params"]))) | own(name, "settings")
+        for name, entry in recipes(folder).items()
+    }
+    return {"data/params.yaml": of_data} | of_recipes
+
+
+def own(name: str, section: str) -> dict[str, Any]:
+    """Return what a file of `tiny/` says, nothing where there is none."""
+    path = OWN / f"{name}.yaml"
+    return dict(read_yaml(path).get(section, {})) if path.is_file() else {}
+
+
+def by_rule(recipe: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield dotted keys of a recipe and their tiny values: what counts steps, and what a whole dataset would be read for."""
+    share = STEPS / recipe["train"]["steps"]
+    for section in ("losses", "steps"):
+        for key, value in steps_in(recipe.get(section, {}), section):
+            yield key, value and max(2, round(value * share))  # in the same order as before
+    evaluate = recipe.get("evaluate", {})
+    for name in evaluate.get("grids", {}):
+        yield f"evaluate.grids.{name}.size", 2
+    for name in evaluate.get("averages", {}):
+        yield f"evaluate.averages.{name}.examples", 8
+    if recipe.get("runtime", {}).get("scores"):
+        yield "runtime.scores.every", STEPS // 2
+
+
+def steps_in(tree: Any, path: str) -> Iterator[tuple[str, int]]:
+    """Yield the dotted keys and values of gates, and of the arguments of schedules that count steps."""
+    if not isinstance(tree, Mapping):
+        return
+    for key, value in tree.items():
+        if isinstance(value, int) and (key in GATES or tree.get("type") in TYPES) and not isinstance(value, bool):
+            yield f"{path}.{key}", value
+        yield from steps_in(value, f"{path}.{key}")
