@@ -1,4 +1,4 @@
-"""Persons in photos, each a pose and an appearance, from joints that a pose network found or somebody annotated."""
+"""Persons in photos as inputs of VUNet, with joints that a pose network predicted or somebody annotated."""
 
 import json
 from collections.abc import Mapping
@@ -21,19 +21,22 @@ PERSON = 1
 
 
 class PersonPhotos(PhotoExamples):
-    """Square crops of the persons in photos, as `people.PersonPairs` shows those of a prepared dataset.
+    """Square crops of the persons in photos, prepared as `people.PersonPairs` prepares those of a dataset.
 
-    Who is in a photo stands in `<name>.people.json`, COCO results in pixels of the photo, as `tools.predict` writes them
-    for a pose recipe: in the folder `people`, below the names that it gives to the same inputs, or without it beside the
-    photo. Instead, `annotations` names a COCO file, whose `file_name` is how a photo's path ends.
+    The persons come from `<name>.people.json`, COCO results in pixels of the photo. `tools.predict` writes these files
+    with a pose recipe. They lie in the folder `people` (its `--output`, for the same inputs), or beside the photo if
+    `people` is not set. Alternatively, `annotations` names a COCO file; a photo belongs to the image whose `file_name`
+    is the end of the photo's path.
 
-    A found box encloses joints, not the outline of the body: `padding` of its longer side is added on each side. Used are
-    persons with at least `min_score` (of annotated ones it is 1), `min_keypoints` joints of a confidence of at least
-    `min_confidence` (an annotated joint has 1 or 2), and a box at least `min_height` pixels high. `background` in [-1, 1]
-    replaces what lies outside of the annotated mask, or of the box where there is none; None keeps it.
+    A predicted box encloses the joints, not the outline of the body, so `padding` of its longer side is added on each
+    side. The examples are the persons with a score of at least `min_score` (annotated persons have 1), with
+    `min_keypoints` joints of a confidence of at least `min_confidence` (annotated joints have 1 or 2), and with a box
+    at least `min_height` pixels high. `background` in [-1, 1] replaces the pixels outside the annotated mask, or
+    outside the box if there is no mask; None keeps them.
 
-    An example has, with P = `image_size`: `pose`, `target` and `appearance`, which are the same, float32 `(3, P, P)` RGB
-    in [-1, 1]; `mask` float32 `(1, P, P)` in [0, 1]; `name`, the photo's and, behind a hyphen, the person's number from 1.
+    An example has, with P = `image_size`: `pose` float32 `(3, P, P)` RGB in [-1, 1]; `target` and `appearance`, the
+    same picture, likewise; `mask` float32 `(1, P, P)` in [0, 1]; `name`, the photo's name, a hyphen and the number of
+    the person from 1.
 
     Raises ValueError for arguments out of range, UserError for annotations that cannot be read.
     """
@@ -71,10 +74,10 @@ class PersonPhotos(PhotoExamples):
         self.annotations = None if annotations is None else _Annotations(Path(annotations))
 
     def examples(self, photo: Photo) -> list[Example]:
-        """The usable persons of the photo, in the order of the records; possibly none."""
+        """Return the usable persons of the photo, in the order of the records; possibly none."""
         pixels = photo.pixels()
         if self.annotations is None:
-            records, person = self._found(photo), PERSON
+            records, person = self._predicted(photo), PERSON
         else:
             records, person = self.annotations.of(photo.path, pixels.shape[:2]), self.annotations.person
         examples: list[Example] = []
@@ -89,14 +92,14 @@ class PersonPhotos(PhotoExamples):
                 examples.append({**self._views(pixels, record, joints), "name": name})
         return examples
 
-    def _found(self, photo: Photo) -> list[dict[str, Any]]:
+    def _predicted(self, photo: Photo) -> list[dict[str, Any]]:
         if self.people is not None:
             path = self.people / f"{photo.name}.people.json"
         else:
             stem = photo.path.stem if photo.frame is None else Path(photo.name).name
             path = photo.path.with_name(f"{stem}.people.json")
         try:
-            records = json.loads(path.read_text(encoding="utf-8"))
+            records: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
             for record in records:
                 sizes = len(record["keypoints"]), len(record["bbox"])
                 if sizes != (3 * len(KEYPOINTS), 4) or not isinstance(record["category_id"], int):
@@ -111,8 +114,7 @@ class PersonPhotos(PhotoExamples):
             ) from None
         except (ValueError, TypeError, KeyError) as error:
             raise UserError(f"{photo.path}: {path}: no COCO results of people: {error}") from None
-        found: list[dict[str, Any]] = records
-        return found
+        return records
 
     def _views(
         self, pixels: NDArray[np.uint8], record: Mapping[str, Any], joints: NDArray[np.float64]
@@ -146,7 +148,7 @@ def _padded(box: list[float], padding: float) -> list[float]:
 
 
 class _Annotations:
-    """A COCO file, held as one block of text, by image."""
+    """The annotations of a COCO file by image, in one block of text."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -161,18 +163,19 @@ class _Annotations:
                 self._records.append(json.dumps(record))
 
     def of(self, photo: Path, size: tuple[int, ...]) -> list[dict[str, Any]]:
-        """The persons in a photo of `size` (height, width)."""
+        """Return the persons in a photo of `size` (height, width)."""
         parts = photo.resolve().parts
         named = self._images.get(photo.name, [])
         images = [
             image for image in named if parts[-len(Path(image["file_name"]).parts) :] == Path(image["file_name"]).parts
         ]
         if len(images) != 1:
-            found = "no image has" if not images else f"{len(images)} images have"
-            raise UserError(f"{photo}: {self.path}: {found} a file_name with which this path ends")
+            problem = "no image has" if not images else f"{len(images)} images have"
+            raise UserError(f"{photo}: {self.path}: {problem} a file_name with which this path ends")
         image = images[0]
         if size != (image["height"], image["width"]):
             raise UserError(
-                f"{photo}: is {size[1]} x {size[0]} pixels, upright, but {self.path} says {image['width']} x {image['height']}"
+                f"{photo}: is {size[1]} x {size[0]} pixels, upright, but {self.path} says "
+                f"{image['width']} x {image['height']}"
             )
         return [json.loads(self._records[place]) for place in self._places.get(image["id"], ())]

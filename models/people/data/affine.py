@@ -1,7 +1,8 @@
-"""One affine map from an image with people to the picture a network sees, drawn at random or fitted; it moves everything alike.
+"""Affine augmentation: one map from an image to the network's input, for its pixels, keypoints and boxes alike.
 
-Pixels, keypoints and boxes are in pixels, x before y; 0 is the centre of the first pixel, so that an image `w` pixels
-wide spans 0 to w - 1, and resizing to w' multiplies x by (w' - 1) / (w - 1).
+Coordinates are in pixels, x before y. 0 is the centre of the first pixel: an image `w` pixels wide spans 0 to w - 1,
+and resizing to w' multiplies x by (w' - 1) / (w - 1).
+Source: openpifpaf/transforms.
 """
 
 from dataclasses import dataclass, replace
@@ -17,17 +18,17 @@ Matrix = NDArray[np.float64]
 Colour = tuple[int, int, int]
 
 MEAN_COLOUR: Colour = (124, 116, 104)
-"""ImageNet's mean, red, green, blue: what pads a picture unless a grey is drawn."""
+"""ImageNet's mean, RGB: the padding without `padding`."""
 
 
 @dataclass(frozen=True)
 class Placement:
-    """Where an image lies on a canvas.
+    """The place of an image on a canvas.
 
     Attributes:
-        matrix: float64 (3, 3), from the image's pixels to the canvas's.
-        span: the canvas's last x and y, its width and height less 1.
-        corners: float64 (4,), what of the canvas shows the image: left, top, right, bottom.
+        matrix: float64 (3, 3), maps pixels of the image to pixels of the canvas.
+        span: the canvas's last x and y: width and height less 1.
+        corners: float64 (4,), the part of the canvas that shows the image: left, top, right, bottom.
         mirrored: whether left and right are exchanged.
     """
 
@@ -38,39 +39,39 @@ class Placement:
 
     @property
     def valid_area(self) -> NDArray[np.float32]:
-        """float32 (4,): x, y, width and height of what shows the image, in pixels of the canvas."""
+        """The part of the canvas that shows the image, float32 (4,): x, y, width, height."""
         return _as_box(self.corners[None])[0].astype(np.float32)
 
     def moved(self, step: Matrix, span: tuple[float, float]) -> Self:
-        """The placement after one more map (3, 3) to a canvas of another span."""
+        """Return the placement after one more map `step` (3, 3), to a canvas of another span."""
         limits = np.array([*span, *span])
         corners = np.clip(_enclosing(step, self.corners[None])[0], 0.0, limits)
         return replace(self, matrix=step @ self.matrix, span=span, corners=corners)
 
     def keypoints(self, keypoints: NDArray[np.floating], flip: tuple[int, ...]) -> NDArray[np.float32]:
-        """Keypoints (n, K, 3) (x, y, v) on the canvas; where it is mirrored each takes the place of its counterpart."""
+        """Map keypoints (n, K, 3) (x, y, v) to the canvas; a mirrored one exchanges left and right joints by `flip`."""
         placed = np.array(keypoints, dtype=np.float64)
         placed[..., :2] = placed[..., :2] @ self.matrix[:2, :2].T + self.matrix[:2, 2]
         return (placed[:, flip] if self.mirrored else placed).astype(np.float32)
 
     def boxes(self, boxes: NDArray[np.floating]) -> NDArray[np.float32]:
-        """Boxes (n, 4) (x, y, width, height) on the canvas: what encloses their corners, also where it leaves it."""
+        """Map boxes (n, 4) (x, y, width, height) to the upright boxes around their corners; does not clip them."""
         return _as_box(_enclosing(self.matrix, _as_corners(boxes))).astype(np.float32)
 
     def shown(self, boxes: NDArray[np.floating]) -> NDArray[np.float32]:
-        """The part in the valid area of boxes (n, 4) of the canvas; width or height 0 where there is none."""
+        """Clip boxes (n, 4) of the canvas to the valid area; boxes outside get a width or height of 0."""
         low, high = np.tile(self.corners[:2], 2), np.tile(self.corners[2:], 2)
         return _as_box(np.clip(_as_corners(boxes), low, high)).astype(np.float32)
 
     def picture(self, image: NDArray[np.uint8], colour: Colour) -> NDArray[np.uint8]:
-        """The canvas as a picture of whole pixels, uint8 (height, width, 3), around the image in `colour`.
+        """Render the canvas, uint8 (height, width, 3), with `colour` around the image.
 
-        Read once, bilinearly. An image that shrinks to a half or less is first averaged over whole-numbered blocks (by
-        area), as many as leave it no smaller than needed, so that no pixel goes unread.
+        Samples the image once, bilinearly. An image that shrinks to a half or less is first averaged over blocks of
+        whole pixels, no larger than the factor, so that every pixel counts.
         """
         height, width = image.shape[:2]
         matrix = self.matrix
-        # A step of one pixel in the image, along x and y, is so long on the canvas.
+        # the norms are the lengths on the canvas of one image pixel along x and y
         blocks = [max(1, int(1.0 / step + 1e-6)) for step in np.linalg.norm(matrix[:2, :2], axis=0)]
         if max(blocks) > 1:
             size = (-(-width // blocks[0]), -(-height // blocks[1]))
@@ -78,7 +79,7 @@ class Placement:
             x, y = width / size[0], height / size[1]
             matrix = matrix @ _scaled(x, y, (x - 1) / 2, (y - 1) / 2)
         size = (int(self.span[0]) + 1, int(self.span[1]) + 1)
-        # Edge pixels go on outwards, then all beyond the outline is painted: blending both would smear the edge.
+        # Replicate edge pixels, then paint everything outside the outline: blending with `colour` would smear the edge.
         picture = cv2.warpAffine(image, matrix[:2], size, borderMode=cv2.BORDER_REPLICATE)
         outline = np.array([(0, 0), (width - 1, 0), (width - 1, height - 1), (0, height - 1)]) @ self.matrix[:2, :2].T
         inside = np.zeros(size[::-1], dtype=np.uint8)
@@ -88,18 +89,18 @@ class Placement:
 
 
 def whole(width: int, height: int) -> Placement:
-    """An image that is its own canvas."""
+    """Return the placement of an image that is its own canvas."""
     span = (float(width - 1), float(height - 1))
     return Placement(np.eye(3), span, np.array([0.0, 0.0, *span]))
 
 
 def fitted(width: int, height: int, side: int) -> Placement:
-    """The image with its longer side as long as the square's, `side` pixels, in its middle."""
+    """Fit the image into the middle of a square: its longer side becomes `side` pixels."""
     return _padded(_resized(whole(width, height), *_fitting(width, height, side)), (side - 1.0, side - 1.0))
 
 
 def snug(width: int, height: int, longer: int, multiple: int) -> Placement:
-    """The image with its longer side `longer` pixels, in the middle of the smallest canvas of sides n `multiple` + 1."""
+    """Resize the longer side to `longer` pixels, then centre on the smallest canvas of sides n `multiple` + 1."""
     placement = _resized(whole(width, height), *_fitting(width, height, longer))
     last_x, last_y = (float(np.ceil(span / multiple) * multiple) for span in placement.span)
     return _padded(placement, (last_x, last_y))
@@ -113,9 +114,10 @@ def drawn(
     settings: Geometry,
     random: np.random.Generator,
 ) -> Placement:
-    """A random placement of an image on a square of `side` pixels (specification 6.3 to 6.5).
+    """Draw a random placement of an image on a square of `side` pixels.
 
-    `interest` (n, 4) are boxes of the image that a crop should show. A rotated image is not cut before the crop.
+    A crop should show the boxes `interest` (n, 4) of the image. Rotation enlarges the canvas, so that only the crop
+    cuts the image. Source: the training transforms of openpifpaf/plugins/coco/cocokp.py and cocodet.py.
     """
     placement = whole(width, height)
     if settings.horizontal_flip and random.random() < settings.horizontal_flip.chance:
@@ -128,7 +130,7 @@ def drawn(
 
 
 def drawn_colour(settings: Geometry, random: np.random.Generator) -> Colour:
-    """What pads a picture: a grey between the limits of `padding`, both included, or `MEAN_COLOUR`."""
+    """Draw the padding colour: a grey between the limits of `padding`, both included, or `MEAN_COLOUR`."""
     if settings.padding is None:
         return MEAN_COLOUR
     level = int(random.integers(*settings.padding, endpoint=True))
@@ -155,7 +157,7 @@ def _size(width: int, height: int, side: int, rescale: Rescale | None, random: n
 
 
 def _resized(placement: Placement, width: int, height: int) -> Placement:
-    span = (max(width, 2) - 1.0, max(height, 2) - 1.0)  # at least two pixels, so that the map can be inverted
+    span = (max(width, 2) - 1.0, max(height, 2) - 1.0)  # two pixels at least, so that the map is invertible
     factors = [new / max(old, 1.0) for new, old in zip(span, placement.span, strict=True)]
     return placement.moved(_scaled(*factors), span)
 
@@ -173,10 +175,10 @@ def _angle(settings: Geometry, random: np.random.Generator) -> float:
 
 
 def _turned(placement: Placement, degrees: float) -> Placement:
-    """Rotated counter-clockwise as seen, about the middle of a canvas that grows with it."""
+    """Rotate counter-clockwise on screen about the middle, and enlarge the canvas to fit."""
     if not degrees:
         return placement
-    quarters = {90.0: (0.0, 1.0), 180.0: (-1.0, 0.0), 270.0: (0.0, -1.0)}  # exact, so that pixels meet pixels
+    quarters = {90.0: (0.0, 1.0), 180.0: (-1.0, 0.0), 270.0: (0.0, -1.0)}  # exact, so that pixels map to pixels
     cos, sin = quarters.get(degrees) or (float(np.cos(np.radians(degrees))), float(np.sin(np.radians(degrees))))
     width, height = placement.span
     span = (abs(cos) * width + abs(sin) * height, abs(sin) * width + abs(cos) * height)
@@ -187,7 +189,10 @@ def _turned(placement: Placement, degrees: float) -> Placement:
 def _cropped(
     placement: Placement, side: int, interest: NDArray[np.floating], crop: Crop, random: np.random.Generator
 ) -> Placement:
-    """The canvas cut to `side` pixels where it is longer, around the area of interest (specification 6.4)."""
+    """Crop the canvas to `side` pixels where it is longer, around the area of interest.
+
+    Source: openpifpaf/transforms/crop.py.
+    """
     edge = side - 1.0
     offsets, span = [0.0, 0.0], list(placement.span)
     for axis, length in enumerate(placement.span):
@@ -195,7 +200,7 @@ def _cropped(
             continue
         share = float(np.clip(random.uniform(-0.1, 1.1 if crop.place == "uniform" else 0.1), 0.0, 1.0))
         low, high = _offsets(placement, axis, edge, interest, crop.margin)
-        # Whole pixels leave a canvas that was only resized unblurred; at its far end there may be none.
+        # whole pixels do not blur a canvas that was only resized; at its far end there may be none
         offsets[axis] = min(float(np.floor(low + (high - low) * share)), length - edge)
         span[axis] = edge
     return placement.moved(_shifted(-offsets[0], -offsets[1]), (span[0], span[1]))
@@ -204,7 +209,7 @@ def _cropped(
 def _offsets(
     placement: Placement, axis: int, edge: float, interest: NDArray[np.floating], margin: float
 ) -> tuple[float, float]:
-    """The lowest and the highest offset of a crop with this span along an axis."""
+    """Return the lowest and the highest offset of a crop of this span along an axis."""
     start, end = placement.corners[axis], placement.corners[axis + 2]
     first, last = start, end
     if len(interest):
@@ -217,7 +222,7 @@ def _offsets(
 
 
 def _padded(placement: Placement, span: tuple[float, float]) -> Placement:
-    """The canvas in the middle of one that is no shorter, at whole pixels."""
+    """Centre the canvas on a larger one, at whole pixels."""
     offsets = (float(np.floor((new - old) / 2)) for new, old in zip(span, placement.span, strict=True))
     return placement.moved(_shifted(*offsets), span)
 
@@ -240,6 +245,6 @@ def _as_box(corners: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _enclosing(matrix: Matrix, corners: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The upright rectangles (n, 4) (left, top, right, bottom) around mapped ones."""
+    """Return the upright rectangles (n, 4) (left, top, right, bottom) around mapped rectangles."""
     four = corners[:, [[0, 1], [2, 1], [2, 3], [0, 3]]] @ matrix[:2, :2].T + matrix[:2, 2]
     return np.concatenate([four.min(axis=1), four.max(axis=1)], axis=1)

@@ -1,4 +1,4 @@
-"""What can be set about where an image lies in a square: the entry `geometry` of a dataset of scenes."""
+"""The settings of affine augmentation: the entry `geometry` of a dataset of scenes."""
 
 from typing import Annotated, Literal, Self
 
@@ -13,10 +13,10 @@ Level = Annotated[int, Field(ge=0, le=255)]
 
 
 class Rescale(Section):
-    """How large the image becomes; one of `relative` and `absolute` is needed.
+    """Random resizing; one of `relative` and `absolute` is needed.
 
-    `relative` limits a factor of its own size ((0.4, 2.0) in the reference, extended (0.25, 2.0)), `absolute` its longer
-    side in pixels; both are drawn uniformly in the logarithm. `stretch` limits another factor, of the width alone.
+    `relative` limits a factor on the image's size ((0.4, 2.0) in OpenPifPaf, extended (0.25, 2.0)); `absolute` limits
+    the longer side in pixels. Both are uniform in the logarithm. `stretch` limits another factor, on the width alone.
     """
 
     relative: Limits[Factor] | None = None
@@ -31,15 +31,16 @@ class Rescale(Section):
 
 
 class Rotation(Chance):
-    """The angle, uniform between its limits, counter-clockwise."""
+    """Random rotation by an angle, uniform between its limits, counter-clockwise."""
 
     degrees: Limits[Degrees]
 
 
 class Crop(Section):
-    """Where the square lies in an image that is larger: so that it shows the boxes and `margin` pixels around them.
+    """Where the square lies in a larger image: it shows the boxes and `margin` pixels around them.
 
-    `uniform` among such places; `reference` stays in the lowest tenth of them, where the published models were trained.
+    `uniform` draws uniformly among these places. `reference` draws from the lowest tenth of them, as the training of
+    the published OpenPifPaf models did.
     """
 
     place: Literal["uniform", "reference"] = "uniform"
@@ -47,12 +48,12 @@ class Crop(Section):
 
 
 class Geometry(Section):
-    """What moves pixels, in this order. What is not written is off; without `rescale` the longer side fits the square.
+    """Affine augmentation, in the order of the entries. A missing entry is off; without `rescale` the image is fitted.
 
-    `orientation_invariant` is the chance of 0, 1, 2 or 3 quarter turns, `rotation` that of any other angle; of the two
-    at most one happens. What is smaller than the square is centred in it, on a grey between the limits of `padding`, or
-    on `MEAN_COLOUR`. `ignore_small` and `ignore_cut` turn objects into regions without judgement: boxes of at most so
-    many pixels in width or height, and boxes of which at most this share is left.
+    `orientation_invariant` is the chance of 0, 1, 2 or 3 quarter turns, `rotation` that of another angle; at most one
+    of the two happens. Images smaller than the square are centred on a grey between the limits of `padding`, or on
+    `MEAN_COLOUR`. `ignore_small` and `ignore_cut` turn boxes into ignored regions: boxes of at most this many pixels in
+    width or height, and boxes with at most this share of their area left.
     """
 
     horizontal_flip: Chance | None = None

@@ -1,4 +1,4 @@
-"""Square crops around persons: one window, applied alike to pictures, masks and joints."""
+"""Square crops around persons: one window for pictures, masks and joints."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Crop:
-    """A square window of whole pixels (`side` wide, may reach beyond the image), scaled to `size` x `size`."""
+    """A square window of whole pixels, `side` wide, scaled to `size` x `size`; it may reach beyond the image."""
 
     left: int
     top: int
@@ -17,7 +17,7 @@ class Crop:
     size: int
 
     def inside(self, height: int, width: int) -> tuple[slice, slice]:
-        """Rows and columns of the part of the window that lies in an image; empty slices where none does."""
+        """Return rows and columns of the part of the window that lies in an image; empty slices if none does."""
         rows = slice(min(max(self.top, 0), height), min(max(self.top + self.side, 0), height))
         columns = slice(min(max(self.left, 0), width), min(max(self.left + self.side, 0), width))
         return rows, columns
@@ -30,10 +30,10 @@ class Crop:
         fill: float,
         shown: NDArray[np.uint8] | None = None,
     ) -> NDArray[np.float32]:
-        """Scale the window, of whose pixels `part` holds those inside an image of `height` x `width`.
+        """Scale the window; `part` holds its pixels inside an image of `height` x `width`.
 
-        `part` is `(h, w)` or `(h, w, channels)`. The rest of the window is `fill`, and so is what the mask `shown`
-        `(h, w)` excludes by 0. By area when it shrinks, linearly when it grows. Returns `(size, size)` or
+        `part` is `(h, w)` or `(h, w, channels)`. The rest of the window is `fill`, and so are the pixels where the mask
+        `shown` `(h, w)` is 0. Averages by area to shrink, interpolates linearly to enlarge. Returns `(size, size)` or
         `(size, size, channels)`.
         """
         if part.shape[:2] != (self.side, self.side) or shown is not None:
@@ -47,14 +47,14 @@ class Crop:
         return np.asarray(cv2.resize(part, (self.size, self.size), interpolation=method), dtype=np.float32)
 
     def joints(self, keypoints: NDArray[np.floating]) -> NDArray[np.float64]:
-        """Joints `(K, 3)` (x, y, v) of the image in the crop's pixels; 0 is the centre of the first pixel in both."""
+        """Map joints `(K, 3)` (x, y, v) to pixels of the crop; 0 is the centre of the first pixel in both."""
         moved = np.array(keypoints, dtype=np.float64)
         moved[:, :2] = (moved[:, :2] - (self.left, self.top) + 0.5) * (self.size / self.side) - 0.5
         return moved
 
 
 def square(box: NDArray[np.floating], margin: float, size: int) -> Crop:
-    """The square around a box `(4,)` (x, y, width, height; pixels): the longer side and `margin` of it on each side."""
+    """Return the square around a box `(4,)` (x, y, width, height), plus `margin` of its longer side on each side."""
     x, y, width, height = (float(one) for one in box)
     side = max(1, round(max(width, height) * (1 + 2 * margin)))
     return Crop(left=round(x + (width - side) / 2), top=round(y + (height - side) / 2), side=side, size=size)

@@ -1,4 +1,4 @@
-"""Pairs of a pose and an appearance of the same person, with the picture that the two should make."""
+"""The dataset of person pairs: a pose and an appearance of one person, and the picture that they should give."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,17 +23,17 @@ _MID_GRAY = 0.0
 class PersonPairs(Examples):
     """Square crops of persons from a prepared people dataset (`root/<split>.json`, `root/images`), by annotation id.
 
-    Used are persons (no crowd regions) with at least `min_keypoints` labelled joints and a box at least `min_height`
-    pixels high. The crop is the square around the box with `margin` of the longer side added on each side.
-    `appearance` is the crop of another annotation of the same `person_id` in the split where there is one ("other_view"),
-    or the target itself ("self"). `background` in [-1, 1] replaces what lies outside of the person's mask in all
-    crops; None keeps it, and what lies outside of the image is then mid-gray.
+    The dataset uses persons (not crowd regions) with at least `min_keypoints` labelled joints and a box at least
+    `min_height` pixels high. The crop is the square around the box, plus `margin` of the longer side on each side.
+    `appearance` is the crop of another annotation of the same `person_id` in the split, if there is one ("other_view"),
+    or the target itself ("self"). `background` in [-1, 1] replaces the pixels outside the person's mask in all crops;
+    None keeps them, with mid-gray outside the image.
 
     An example has, with P = `image_size`: `pose`, `appearance`, `target` float32 `(3, P, P)` RGB in [-1, 1]; `mask` of
     the target float32 `(1, P, P)` in [0, 1]; the integers `index`, `annotation_id`, `appearance_id`, `person_id`.
-    With `parts` also `top`, `bottom`, `appearance_top`, `appearance_bottom`: masks of clothes like `mask`, zeros where
-    unknown. With `foreign` also `foreign` and `foreign_id`: the crop of a different person (with `parts`, also
-    `foreign_top` and `foreign_bottom`).
+    `parts` adds `top`, `bottom`, `appearance_top`, `appearance_bottom`: masks of clothes like `mask`, zeros if unknown.
+    `foreign` adds `foreign` and `foreign_id`: the crop of a different person (with `parts`, also `foreign_top` and
+    `foreign_bottom`).
 
     Raises UserError for settings out of range, missing or damaged prepared files, and a split without usable persons.
     """
@@ -68,7 +68,7 @@ class PersonPairs(Examples):
         self.appearance, self.background = appearance, background
         self.parts = PARTS if parts else ()
         self.foreign = foreign
-        # The class promises less than an instance may give.
+        # an object can provide more names than its class promises
         self.names = self.provides({"parts": parts, "foreign": foreign})  # type: ignore[misc]
         self.persons = Persons(Path(root), split, min_keypoints=min_keypoints, min_height=min_height)
         if not len(self.persons):
@@ -80,14 +80,14 @@ class PersonPairs(Examples):
 
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """`names`, and those that `parts` and `foreign` add."""
+        """Return `names` and the names that `parts` and `foreign` add."""
         foreign = ("foreign", "foreign_id") if arguments.get("foreign") else ()
         prefixes = ("", "appearance_", "foreign_") if foreign else ("", "appearance_")
         parts = PARTS if arguments.get("parts") else ()
         return (*cls.names, *foreign, *(prefix + part for prefix in prefixes for part in parts))
 
     def _group(self) -> None:
-        """Lay the annotations out person by person: each has its place there, its group's first place and length."""
+        """Sort annotations by person; store each one's position there, and its person's first position and count."""
         persons = self.persons.person_ids
         self._order = np.argsort(persons, kind="stable")
         self._place = np.argsort(self._order, kind="stable")
@@ -102,7 +102,7 @@ class PersonPairs(Examples):
         return len(self.persons)
 
     def example(self, index: int, random: np.random.Generator) -> Example:
-        """Example `index`; `random` chooses the other view and the foreign person, both uniformly."""
+        """Return example `index`; `random` chooses the other view and the foreign person uniformly."""
         other = self._other_view(index, random) if self.appearance == "other_view" else index
         crop = square(self.persons.boxes[index], self.margin, self.image_size)
         pose = draw_stickman(coco_to_openpose18(crop.joints(self.persons.keypoints[index])), self.image_size)
@@ -139,7 +139,7 @@ class PersonPairs(Examples):
         return int(self._order[place + self._length[index] * (place >= self._first[index])])
 
     def _view(self, index: int) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
-        """The crop `(3, P, P)` and the masks `(1, P, P)`: `mask` and those of the parts."""
+        """Return the crop `(3, P, P)` and the masks `(1, P, P)`: `mask` and those of the parts."""
         crop = square(self.persons.boxes[index], self.margin, self.image_size)
         height, width = self.persons.size(index)
         inside = crop.inside(height, width)
@@ -156,7 +156,7 @@ class PersonPairs(Examples):
 
 
 def channels_first(image: NDArray[np.float32]) -> NDArray[np.float32]:
-    """`(height, width, channels)` as `(channels, height, width)`, contiguous."""
+    """Return an image `(height, width, channels)` as contiguous `(channels, height, width)`."""
     return np.ascontiguousarray(image.transpose(2, 0, 1))
 
 

@@ -16,7 +16,7 @@ from models.base.errors import UserError
 
 
 class Texts:
-    """Many short texts as one block of bytes: no object a text, and nothing to copy between processes."""
+    """A list of short texts in one block of bytes: no Python object per text, so forked processes share the memory."""
 
     def __init__(self) -> None:
         self._block = bytearray()
@@ -35,7 +35,7 @@ class Texts:
 
 
 def is_usable(record: Mapping[str, Any], *, person: int, min_keypoints: int, min_height: float) -> bool:
-    """Whether an annotation is a person, no crowd region, with so many labelled joints and a box so high (pixels)."""
+    """Tell whether an annotation is a person, not a crowd, with enough labelled joints and a box high enough."""
     return (
         record["category_id"] == person
         and not record.get("iscrowd", 0)
@@ -45,11 +45,11 @@ def is_usable(record: Mapping[str, Any], *, person: int, min_keypoints: int, min
 
 
 class Persons:
-    """The usable persons of `<root>/<split>.json`, by rising annotation id.
+    """The usable persons of `<root>/<split>.json`, sorted by annotation id.
 
-    Columns, one row a person: `ids` and `person_ids` int64 (a person without `person_id` is known by its own id),
-    `boxes` float32 `(n, 4)` (x, y, width, height), `keypoints` float32 `(n, 17, 3)`.
-    Raises UserError where the prepared files are missing or not in the form that `prepare` writes.
+    Arrays with one row per person: `ids` and `person_ids` int64 (the annotation id if there is no `person_id`), `boxes`
+    float32 `(n, 4)` (x, y, width, height), `keypoints` float32 `(n, 17, 3)`.
+    Raises UserError for prepared files that are missing or not in the format of `prepare`.
     """
 
     def __init__(self, root: Path, split: str, *, min_keypoints: int, min_height: float) -> None:
@@ -87,7 +87,7 @@ class Persons:
             yield record
 
     def _read_images(self) -> dict[int, int]:
-        """Fill the images' columns and return the row of each image id."""
+        """Fill the arrays of images and return image id -> row."""
         self._names, sizes, places = Texts(), array("q"), {}
         for record in self._in_order("images"):
             places[record["id"]] = len(self._names)
@@ -97,23 +97,23 @@ class Persons:
         return places
 
     def size(self, index: int) -> tuple[int, int]:
-        """Height and width of the person's image, pixels."""
+        """Return height and width of the person's image, pixels."""
         height, width = self._sizes[self._images[index]].tolist()
         return height, width
 
     def image(self, index: int) -> NDArray[np.uint8]:
-        """The person's image, BGR uint8 `(height, width, 3)`."""
+        """Read the person's image, BGR uint8 `(height, width, 3)`."""
         path = self.root / "images" / self._names[self._images[index]]
-        # Annotations are in the stored pixels; without the flag OpenCV would turn pictures by their EXIF tag.
+        # Annotations refer to the stored pixels; without the flag OpenCV would rotate images by their EXIF tag.
         image = cv2.imread(str(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
         if image is None or image.shape[:2] != self.size(index):
-            found = "cannot be read" if image is None else f"is {image.shape[1]} x {image.shape[0]} pixels"
+            problem = "cannot be read" if image is None else f"is {image.shape[1]} x {image.shape[0]} pixels"
             height, width = self.size(index)
-            raise UserError(f"{path}: {found}, but {self.path} promises {width} x {height}; {self.remedy}")
+            raise UserError(f"{path}: {problem}, but {self.path} promises {width} x {height}; {self.remedy}")
         return image
 
     def mask(self, index: int) -> NDArray[np.uint8]:
-        """The person's mask, uint8 0/1 `(height, width)`; the box where the annotation has none."""
+        """Return the person's mask, uint8 0/1 `(height, width)`; the box if the annotation has no mask."""
         height, width = self.size(index)
         mask = decode_mask(json.loads(self._masks[index]), height, width)
         if mask is None:
@@ -123,14 +123,14 @@ class Persons:
         return mask
 
     def part(self, index: int, name: str) -> NDArray[np.uint8]:
-        """The mask of a named part of the person, uint8 0/1 `(height, width)`; zeros where there is none."""
+        """Return the mask of a named part of the person, uint8 0/1 `(height, width)`; zeros if there is none."""
         height, width = self.size(index)
         mask = decode_mask(json.loads(self._parts[index]).get(name), height, width)
         return np.zeros((height, width), dtype=np.uint8) if mask is None else mask
 
 
 def decode_mask(mask: Any, height: int, width: int) -> NDArray[np.uint8] | None:
-    """COCO's polygons or run lengths (compressed or not) as uint8 0/1 `(height, width)`; None for no mask at all."""
+    """Decode COCO's polygons or run lengths (compressed or not) to uint8 0/1 `(height, width)`; None for no mask."""
     if not mask:
         return None
     if isinstance(mask, list):

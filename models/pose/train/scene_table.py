@@ -55,7 +55,7 @@ class SceneTable:
         return person, set(known)
 
     def _read_images(self) -> dict[int, int]:
-        """Fill the images' columns and return the row of each image id."""
+        """Fill the arrays of images and return image id -> row."""
         ids, sizes, names = array("q"), array("q"), Texts()
         for record in read_records(self.path, "images"):
             ids.append(record["id"])
