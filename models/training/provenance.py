@@ -82,8 +82,19 @@ def _is_own(package: str) -> bool:
     """Whether a top-level package is figura's or people's own, not an installed one."""
     if package == __name__.partition(".")[0]:
         return True
-    path = _source(package)
-    return path is not None and INSTALLED.isdisjoint(path.parts) and not path.is_relative_to(STANDARD_LIBRARY)
+    paths = [path] if (path := _source(package)) else _namespace(package)
+    return bool(paths) and all(
+        INSTALLED.isdisjoint(path.parts) and not path.is_relative_to(STANDARD_LIBRARY) for path in paths
+    )
+
+
+def _namespace(package: str) -> list[Path]:
+    """Return the folders of a package that has no `__init__.py`, none for anything else."""
+    try:
+        spec = find_spec(package)
+    except (ImportError, ValueError):
+        return []
+    return [Path(place) for place in spec.submodule_search_locations or []] if spec and spec.origin is None else []
 
 
 def _source(name: str) -> Path | None:

@@ -6,7 +6,8 @@ import torch
 import toy
 
 from models.base.errors import UserError
-from models.engine.data import Mixture, TrainBatches, ValidationBatches, collated, load_batches, spread
+from models.base.sampling import evenly_spaced
+from models.engine.data import Mixture, TrainBatches, ValidationBatches, collated, load_batches
 from models.interfaces import Records
 
 
@@ -73,7 +74,7 @@ def test_fewer_examples_than_a_batch():
 
 def test_processes_partition_each_batch():
     whole = list(islice(sampler({"a": 30}, size=6), 12))
-    shares = [list(islice(sampler({"a": 30}, size=6, share=slice(process, None, 3)), 12)) for process in range(3)]
+    shares = [list(islice(sampler({"a": 30}, size=6, shard=slice(process, None, 3)), 12)) for process in range(3)]
     for batch, *parts in zip(whole, *shares, strict=True):
         assert [len(part) for part in parts] == [2, 2, 2]
         assert sorted(key for part in parts for key in part) == sorted(batch)
@@ -134,4 +135,4 @@ def test_an_example_is_seeded_by_dataset_epoch_and_index():
     [(10, 5, [0, 2, 4, 6, 8]), (10, 3, [0, 3, 6]), (3, 8, [0, 1, 2]), (1, 1, [0]), (1000, 4, [0, 250, 500, 750])],
 )
 def test_spread(length, count, expected):
-    assert spread(length, count) == expected
+    assert evenly_spaced(length, count) == expected

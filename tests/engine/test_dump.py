@@ -107,7 +107,7 @@ def test_a_dump_reads_like_a_dataset(folder):
 
 
 def test_files_are_read_when_they_are_asked_for(folder, monkeypatch):
-    from models.engine.evaluating import dump as module
+    from models import dump as module
 
     read = []
     monkeypatch.setattr(module, "read_value", lambda path: read.append(path.name))
@@ -136,7 +136,7 @@ def test_what_is_not_there(folder, use, said):
     assert said in str(caught.value)
 
 
-def test_a_dump_without_crosses(folder):
+def test_a_dump_without_grids(folder):
     (folder / "grids.csv").unlink()
     with pytest.raises(UserError, match="no grid 'grid'; there are none"):
         Dump(folder).grid("grid")

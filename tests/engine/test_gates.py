@@ -97,8 +97,8 @@ def test_always_and_ever_are_what_counting_says():
 
 
 def test_a_closed_loss_is_neither_computed_nor_reported(run):
-    class Unrehearsed(Trainer):
-        def _rehearse(self):
+    class Unchecked(Trainer):
+        def _sanity_check(self):
             """It computes the loss once, whatever its gate."""
 
     Counted.calls.clear()
@@ -110,7 +110,7 @@ def test_a_closed_loss_is_neither_computed_nor_reported(run):
         "before": 9,
         "every": 2,
     }
-    trainer = Unrehearsed(toy.checked(QUIET | {"losses.gated": gated, "train.record_every": 1}), run)
+    trainer = Unchecked(toy.checked(QUIET | {"losses.gated": gated, "train.record_every": 1}), run)
     trainer.fit()
     rows = trainer.loss_log.history("gated")
     assert rows["step"].tolist() == [4, 6, 8]  # iterations 3, 5 and 7
@@ -162,7 +162,7 @@ def test_a_name_may_be_made_in_turns(run):
     turns = {"early": {**FORWARD, "before": 4}, "late": {**FORWARD, "args": {"noise": 0.5}, "after": 4}}
     trainer = trained(run / "1", {"steps.painter.injectors": turns, "train.steps": 6})
     other = trained(run / "2", {"steps.painter.injectors": {"paint": FORWARD}, "train.steps": 6})
-    raw, plain = (t.book.history("distance")["raw"].to_numpy() for t in (trainer, other))
+    raw, plain = (t.loss_log.history("distance")["raw"].to_numpy() for t in (trainer, other))
     assert (raw[:4] == plain[:4]).all()
     assert raw[4] != plain[4]
 

@@ -26,7 +26,7 @@ from models.evaluation.trained import refuse_foreign, write_dump
 from models.interfaces import Records
 from models.report.interfaces import Score
 from models.training.trainer import Trainer
-from tools.watch import Evaluations
+from tools.watch import CheckpointWatch
 
 ROOT = Path(__file__).parents[2]
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
@@ -233,8 +233,8 @@ def test_each_reads_its_share(two, tmp_path, monkeypatch):
     monkeypatch.setattr(Evaluation, "_batch", lambda self, place, keys, batch, injectors: seen.append(place) or [])
     for process in (0, 1):
         evaluation = Evaluation(recipe, build_networks(recipe), tmp_path, Accelerator())
-        evaluation.share = slice(process, None, 2)
-        evaluation._instances(Output(tmp_path, Accelerator()))
+        evaluation.shard = slice(process, None, 2)
+        evaluation._examples(Output(tmp_path, Accelerator()))
     assert seen == [0, 2, 4, 1, 3]
 
 
@@ -287,4 +287,4 @@ def test_failing_alone_changes_nothing():
 def test_checkpoints_are_for_one_process(tmp_path, monkeypatch):
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(UserError, match="evaluated by one process, found 2"):
-        Evaluations(tmp_path, tmp_path / "out", toy.checked())
+        CheckpointWatch(tmp_path, tmp_path / "out", toy.checked())

@@ -1,10 +1,13 @@
-"""Two processes in which gates and mixtures leave parameters without gradient, against one process."""
+"""Two ranks in which gates and mixtures leave parameters without gradient, against one."""
+
+from unittest.mock import patch
 
 import pytest
 import test_gates
 import test_mixtures
 import torch
 import toy
+from accelerate import Accelerator
 from safetensors.torch import load_file
 from two_processes import run_in_two
 
@@ -50,35 +53,31 @@ SHARED = test_gates.QUIET | STEADY | {  # the second step goes back through a fo
     "train.accumulation": 2,
     "evaluate.modes.plain": test_gates.HEADS["evaluate.modes.plain"],
 }  # fmt: skip
-SCRIPT = """
-import sys
-from pathlib import Path
-import test_processes_gates, toy
-from accelerate import Accelerator
-from models.training.trainer import Trainer
-Accelerator.end_training = lambda self: None  # several trainings, one group of processes
-for name, changes in test_processes_gates.RECIPES.items():
-    Trainer(toy.checked(changes), Path(sys.argv[1]) / name).fit()
-"""
 RECIPES = {"gated": GATED, "mixed": MIXED, "left out": LEFT_OUT, "shared": SHARED}
+
+
+def train_all(folder):
+    with patch.object(Accelerator, "end_training"):  # several trainings, one group of processes
+        for name, changes in RECIPES.items():
+            Trainer(toy.checked(changes), folder / name).fit()
 
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory):
-    """The run folders of two processes."""
+    """The run folders of two ranks."""
     folder = tmp_path_factory.mktemp("two")
-    run_in_two(SCRIPT, folder)
+    run_in_two(lambda: train_all(folder))
     return folder
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_two_processes_give_the_same_weights_as_one(name, two, run):
+def test_two_ranks_give_the_same_weights_as_one(name, two, run):
     one = Trainer(toy.checked(RECIPES[name]), run)
     one.fit()
     for path in sorted((run / "model").glob("*.safetensors")):
-        expected, found = load_file(path), load_file(two / name / "model" / path.name)
+        expected, shared = load_file(path), load_file(two / name / "model" / path.name)
         for key, value in expected.items():
-            torch.testing.assert_close(found[key], value, rtol=0, atol=1e-6, msg=f"{path.stem}.{key}")
+            torch.testing.assert_close(shared[key], value, rtol=0, atol=1e-6, msg=f"{path.stem}.{key}")
     ours, theirs = ((folder / "live/losses.csv").read_text().splitlines() for folder in (run, two / name))
     for row, other in zip(ours[1:], theirs[1:], strict=True):
         assert row.split(",")[:2] == other.split(",")[:2]

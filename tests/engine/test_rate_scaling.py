@@ -2,7 +2,7 @@
 
 import pytest
 import toy
-from test_resume import BASE
+from trainings import BASE
 
 from models.training.trainer import Trainer
 

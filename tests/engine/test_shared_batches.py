@@ -1,8 +1,9 @@
-"""What two processes compute over a batch that they share, against the same over the whole batch in one process."""
+"""What two ranks compute over a batch that they share, against the same over the whole batch in one process."""
 
 import pytest
 import torch
-from safetensors.torch import load_file
+import torch.distributed as dist
+from safetensors.torch import load_file, save_file
 from torch import nn
 from two_processes import run_in_two
 
@@ -36,8 +37,8 @@ LOSSES = {
 
 def slope(net, x):
     points = x.clone().requires_grad_()
-    (found,) = torch.autograd.grad(net(points).square().mean(dim=(1, 2, 3)).sum(), points, create_graph=True)
-    return found.flatten(1).norm(dim=1)
+    (gradient,) = torch.autograd.grad(net(points).square().mean(dim=(1, 2, 3)).sum(), points, create_graph=True)
+    return gradient.flatten(1).norm(dim=1)
 
 
 def outcome(name, share=slice(None)):
@@ -45,35 +46,28 @@ def outcome(name, share=slice(None)):
     net = network()
     if share != slice(None):
         share_batch_norms(net)
-    found = {}
     for _ in range(2):
         net.zero_grad()
-        found["values"] = LOSSES[name](net, images()[share])
-        found["values"].mean().backward()
-    found |= {f"gradient.{key}": value.grad for key, value in net.named_parameters()}
-    return found | {f"buffer.{key}": value.double() for key, value in net.named_buffers()}
+        values = LOSSES[name](net, images()[share])
+        values.mean().backward()
+    gradients = {f"gradient.{key}": value.grad for key, value in net.named_parameters()}
+    return {"values": values, **gradients, **{f"buffer.{key}": value.double() for key, value in net.named_buffers()}}
 
 
-SCRIPT = """
-import sys
-import torch.distributed as dist
-from safetensors.torch import save_file
-import test_shared_batches as t
-from models.base.distributed import sharded
-dist.init_process_group("gloo")
-rank = dist.get_rank()
-with sharded(rank, 2):
-    for name in t.LOSSES:
-        found = t.outcome(name, slice(rank, None, 2))
-        save_file({key: value.detach().contiguous() for key, value in found.items()}, f"{sys.argv[1]}/{name}-{rank}.safetensors")
-dist.destroy_process_group()
-"""
+def write_shares(folder):
+    """Compute, in a rank, each loss over its share of the batch."""
+    dist.init_process_group("gloo")
+    rank = dist.get_rank()
+    with sharded(rank, 2):
+        for name in LOSSES:
+            values = {key: value.detach().contiguous() for key, value in outcome(name, slice(rank, None, 2)).items()}
+            save_file(values, folder / f"{name}-{rank}.safetensors")
 
 
 @pytest.fixture(scope="module")
 def shares(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shares")
-    run_in_two(SCRIPT, folder)
+    run_in_two(lambda: write_shares(folder))
     return folder
 
 
@@ -82,10 +76,10 @@ def test_two_shares_make_the_whole(name, shares):
     ranks = [load_file(shares / f"{name}-{rank}.safetensors") for rank in range(2)]
     for key, whole in outcome(name).items():
         own = [rank[key] for rank in ranks]
-        # what a step does with gradients: their mean over processes; buffers are alike
-        found = torch.stack(own, dim=1).flatten() if key == "values" else torch.stack(own).mean(dim=0)
+        # what a step does with gradients: their mean over ranks; buffers are alike
+        joined = torch.stack(own, dim=1).flatten() if key == "values" else torch.stack(own).mean(dim=0)
         torch.testing.assert_close(
-            found, whole.detach(), rtol=1e-9, atol=1e-12, msg=lambda text, key=key: f"{key}: {text}"
+            joined, whole.detach(), rtol=1e-9, atol=1e-12, msg=lambda text, key=key: f"{key}: {text}"
         )
 
 

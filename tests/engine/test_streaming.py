@@ -5,7 +5,7 @@ import pytest
 
 from models.ops.tensors import Interpolate
 from models.prediction.prediction import needed
-from models.prediction.streaming import ahead, batch_by_shape, collated_with_photos
+from models.prediction.streaming import batch_by_shape, collated_with_photos, prefetch
 
 
 def of_size(size, number):
@@ -53,7 +53,7 @@ def test_reading_ahead_keeps_the_order_and_a_limit(workers):
         threads.add(threading.current_thread())
         return number * number
 
-    for place, found in enumerate(ahead(photos(), read, workers)):
+    for place, found in enumerate(prefetch(photos(), read, workers)):
         assert found == place * place
         assert len(asked) - place <= 2 * workers + 1
     assert (threading.main_thread() in threads) == (workers == 0)

@@ -1,4 +1,4 @@
-"""Two processes with half the batch each against one with the whole of it."""
+"""Two ranks with half the batch each against one with the whole of it."""
 
 import pytest
 import torch
@@ -8,29 +8,22 @@ from two_processes import run_in_two
 
 from models.training.trainer import Trainer
 
-# no dropout: its noise is each process' own
+# no dropout: its noise is each rank's own
 CHANGES = toy_pairs.GRADIENT_DESCENT | {"networks.generator.dropout": 0.0, "train.steps": 4,
            "runtime.samples": None}  # fmt: skip
-SCRIPT = """
-import sys
-from pathlib import Path
-import toy_pairs
-from models.training.trainer import Trainer
-Trainer(toy_pairs.recipe(%r), Path(sys.argv[1]) / "two").fit()
-"""
 
 
 @pytest.mark.parametrize("norm", ["instance", "none"])
-def test_two_processes_give_the_same_update(tmp_path, norm):
+def test_two_ranks_give_the_same_update(tmp_path, norm):
     changes = CHANGES | {"networks.generator.norm": norm, "networks.discriminator.norm": norm}
-    run_in_two(SCRIPT % changes, tmp_path)
+    run_in_two(lambda: Trainer(toy_pairs.recipe(changes), tmp_path / "two").fit())
     one = Trainer(toy_pairs.recipe(changes), tmp_path / "one")
     one.fit()
     for name in ("generator", "discriminator"):
-        found = load_file(tmp_path / "two/model" / f"{name}.safetensors")
+        shared = load_file(tmp_path / "two/model" / f"{name}.safetensors")
         for key, value in load_file(tmp_path / "one/model" / f"{name}.safetensors").items():
-            torch.testing.assert_close(found[key], value, rtol=0, atol=1e-5, msg=f"{name}.{key}")
+            torch.testing.assert_close(shared[key], value, rtol=0, atol=1e-5, msg=f"{name}.{key}")
     ours, theirs = ((tmp_path / n / "live/losses.csv").read_text().splitlines() for n in ("one", "two"))
-    for row, other in zip(ours[1:], theirs[1:], strict=True):  # means over all processes
+    for row, other in zip(ours[1:], theirs[1:], strict=True):  # means over all ranks
         assert row.split(",")[:2] == other.split(",")[:2]
         assert float(row.split(",")[2]) == pytest.approx(float(other.split(",")[2]), rel=1e-4)

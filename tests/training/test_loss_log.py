@@ -65,7 +65,9 @@ def test_queries_by_name_and_step(tmp_path):
     assert log.select("G", "D_real") == ["D_real", "G_L1"]
     assert set(log.history("D")["loss"]) == {"D_real", "D_fake"}
     assert log.last("G") == {"G_L1": {"raw": 0.25, "weight": 96.0, "weighted": 24.0}}
-    with pytest.raises(UserError, match=r"no loss or step 'G_L2' \(did you mean 'G_L1'\?\); there are D_real, .*, D, G"):
+    with pytest.raises(
+        UserError, match=r"no loss or step 'G_L2' \(did you mean 'G_L1'\?\); there are D_real, .*, D, G"
+    ):
         log.select("G_L2")
 
 

@@ -44,10 +44,10 @@ def test_a_named_network_and_no_other(run, earlier, tmp_path):
 
 def test_the_content_of_what_it_started_from_is_recorded(run, earlier):
     folder, _ = earlier
-    first = start(run, folder).made_by["start"]
-    assert start(run, folder).made_by["start"] == first
+    first = start(run, folder).provenance["start"]
+    assert start(run, folder).provenance["start"] == first
     Trainer(toy.checked(QUIET | {"train.steps": 4}, toy.gan()), folder).fit()
-    assert start(run, folder).made_by["start"] != first  # a resume state made from the old weights is refused
+    assert start(run, folder).provenance["start"] != first  # a resume state made from the old weights is refused
 
 
 def test_shapes_that_do_not_fit_are_listed(run, earlier):

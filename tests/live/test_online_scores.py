@@ -1,23 +1,22 @@
 """Scores during a training: the figures of eval-dump and metrics, and nothing else changed by them."""
 
 import csv
-import hashlib
 import json
-import os
 import random
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import toy
+from trainings import outputs
+from two_processes import run_in_two
 
 from models.base.errors import UserError
+from models.base.seeding import random_kept
 from models.dump import Dump
 from models.engine.data import ValidationBatches
 from models.evaluation.trained import load_trained, write_dump
+from models.live import listeners
 from models.live.scores import part_read
 from models.report.interfaces import Score
 from models.report.metrics import compute_metrics, flattened
@@ -33,10 +32,10 @@ CHANGES = {
     },
     "evaluate.averages": {"mean_y": {"of": "y", "examples": 5}},
     "metrics.scores": {
-        "error": {"type": "test_online.Error", "mode": "noisy", "target": "y"},
-        "baseline": {"type": "test_online.Error", "mode": "plain", "target": "y", "average": "mean_y"},
+        "error": {"type": "test_online_scores.Error", "mode": "noisy", "target": "y"},
+        "baseline": {"type": "test_online_scores.Error", "mode": "plain", "target": "y", "average": "mean_y"},
         "distance": {"type": "toy.Mean", "column": "loss.distance"},
-        "broken": {"type": "test_online.Broken", "mode": "plain"},
+        "broken": {"type": "test_online_scores.Broken", "mode": "plain"},
     },
 }
 ALL = ["error", "baseline", "distance"]
@@ -65,7 +64,8 @@ class Broken(Score):
 
 def trained(run, names=None, content=None, **scores):
     asked = {"runtime.scores": {"names": names, **scores}} if names else {}
-    trainer = Trainer(toy.checked(CHANGES | asked, content), run)
+    recipe = toy.checked(CHANGES | asked, content)
+    trainer = Trainer(recipe, run, listeners=listeners(recipe))
     trainer.fit()
     return trainer
 
@@ -75,41 +75,16 @@ def rows(run):
         return [{name: float(value) for name, value in row.items() if value} for row in csv.DictReader(file)]
 
 
-def tracked(run):
-    """A hash of everything that DVC hashes."""
-    digest = hashlib.sha256()
-    for folder in ("model", "history"):
-        for path in sorted(path for path in (run / folder).rglob("*") if path.is_file()):
-            digest.update(path.relative_to(run).as_posix().encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
 def test_training_ends_in_the_same_bytes_with_and_without(tmp_path):
     trained(tmp_path / "with", [*ALL, "broken"], every=1)
     trained(tmp_path / "without")
     assert len(rows(tmp_path / "with")) == 12
-    assert tracked(tmp_path / "with") == tracked(tmp_path / "without")
+    assert outputs(tmp_path / "with") == outputs(tmp_path / "without")
     assert not (tmp_path / "without" / "live" / "scores.csv").exists()
 
 
-SCRIPT = """
-import sys
-from pathlib import Path
-from test_online import ALL, trained
-trained(Path(sys.argv[1]), ALL, every=4)
-"""
-
-
-def test_with_two_processes_one_scores_and_the_other_waits(tmp_path):
-    (tmp_path / "two.py").write_text(SCRIPT)
-    root = Path(__file__).parents[2]
-    places = os.pathsep.join(str(path) for path in (root, root / "tests", root / "tests" / "engine"))
-    done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2", "two.py", "with"],
-        env=os.environ | {"PYTHONPATH": places, "OMP_NUM_THREADS": "1"}, cwd=tmp_path,
-        capture_output=True, text=True, timeout=120, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
+def test_with_two_ranks_one_scores_and_the_other_waits(tmp_path):
+    run_in_two(lambda: trained(tmp_path / "with", ALL, every=4))
     assert [row["step"] for row in rows(tmp_path / "with")] == [4, 8, 12]
     assert rows(tmp_path / "with")[0]["error.images"] == 12  # all of them, once
 
@@ -121,7 +96,8 @@ def test_nothing_is_left_changed(run):
     weights = {name: value.clone() for name, value in trainer.networks.ema["painter"].state_dict().items()}
     modes = [module.training for network in trainer.networks.live.values() for module in network.modules()]
     before = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
-    trainer.scores(13)
+    with random_kept():  # as the trainer does
+        trainer.listeners[0].score(13)
     after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
     assert torch.equal(before[0], after[0])
     assert before[1:] == after[1:]
@@ -164,7 +140,7 @@ def test_the_live_log_has_them(run):
 def test_a_limit_takes_instances_evenly(run):
     trainer = trained(run, ["error"], limit=4)
     assert rows(run)[-1]["error.images"] == 8  # two draws of each
-    trainer.scores.evaluation.write()
+    trainer.listeners[0].evaluation.write()
     assert sorted(set(Dump(run / "live/scored").table["index"])) == [0, 1, 3, 4]  # of 6
     data = {"first": toy.Ramps(4), "second": toy.Ramps(6)}
     assert list(ValidationBatches(data, 2, 5)) == [[("first", 0, 0), ("first", 0, 2)], [("second", 0, 0), ("second", 0, 2)], [("second", 0, 4)]]  # fmt: skip
@@ -184,7 +160,7 @@ def test_rows_of_iterations_that_are_taken_again_are_cut_off(run):
     (run / "live" / "scores.csv").write_text("step,old.figure\n0,1.0\n3,2.0\n7,3.0\n")
     trainer = trained(run, ["error"])
     assert [row["step"] for row in rows(run)] == [0, 5, 10, 12]  # `done` was 0
-    trainer.scores(10)  # training went back
+    trainer.listeners[0].score(10)  # training went back
     assert [row["step"] for row in rows(run)] == [0, 5, 10]
 
 
@@ -211,8 +187,8 @@ def test_what_a_score_names_is_run(arguments, modes, averages, grids):
     grid = {"rows": ["x"], "columns": ["y"], "size": 2, "injectors": {"paint": PAINT}, "save": {"image": "array"}}
     recipe = toy.checked(CHANGES | {
         "evaluate.grids": {"grid": grid},
-        "metrics.scores": {"named": {"type": "test_online.Named", **arguments},
-                           "nameless": {"type": "test_online.Nameless", "column": "loss.distance"}},
+        "metrics.scores": {"named": {"type": "test_online_scores.Named", **arguments},
+                           "nameless": {"type": "test_online_scores.Nameless", "column": "loss.distance"}},
     })  # fmt: skip
     read = part_read(recipe.evaluate, [Named(**arguments)], [recipe.metrics.scores["named"]])
     assert (list(read.modes), list(read.averages), list(read.grids)) == (modes, averages, grids)

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 import toy
+from trainings import BASE, Killed, Stopping, contents, fit, outputs
 
 from models.base.errors import UserError
-from models.engine import build as building
+from models.training import provenance
 from models.training.trainer import Trainer
 
 STEPS, EVERY = 12, 4
-BASE = {"runtime.samples": None, "runtime.timing": False, "runtime.resume_every": EVERY}
 BROKEN = {"data.train.ramps.broken_from": 19, "train.max_nonfinite": 9}
 RECIPES = {
     "plain": (BASE, None),
@@ -24,52 +24,17 @@ RECIPES = {
 }
 
 
-class Killed(BaseException):
-    pass
-
-
-class Stopping(Trainer):
-    """Notes the iterations it does; stops before iteration `stop`."""
-
-    stop: int | None = None
-
-    def __init__(self, *arguments, **keywords):
-        super().__init__(*arguments, **keywords)
-        self.done = []
-
-    def train_step(self, batch, index):
-        if self.iteration == self.stop:
-            raise Killed
-        self.done.append(self.iteration)
-        return super().train_step(batch, index)
-
-
-def outputs(run):
-    return {
-        str(path.relative_to(run)): path.read_bytes()
-        for folder in ("model", "history")
-        for path in sorted((run / folder).rglob("*"))
-    }
-
-
-def fit(run, changes, content=None, stop=None):
-    trainer = Stopping(toy.checked(changes, content), run)
-    trainer.stop = stop
-    trainer.fit()
-    return trainer
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     """The outputs of each recipe, made once."""
-    found = {}
+    made = {}
 
     def outputs_of(name):
-        if name not in found:
+        if name not in made:
             run = tmp_path_factory.mktemp("whole") / "run"
             fit(run, *RECIPES[name])
-            found[name] = outputs(run)
-        return found[name]
+            made[name] = outputs(run)
+        return made[name]
 
     return outputs_of
 
@@ -181,25 +146,123 @@ def stored(folder, content="1"):
     return BASE | {"data.train": train}
 
 
+def change(what, changes, data, monkeypatch):
+    """Return the changes of a recipe after something that its training depends on is another."""
+    if what == "recipe":
+        return changes | {"losses.square.weight": 0.75}
+    if what == "code":
+        monkeypatch.setattr(provenance, "code_version", lambda modules: "changed")
+    elif what == "packages":
+        monkeypatch.setattr(provenance, "package_versions", lambda: {"torch": "0.1"})
+    elif what == "data":
+        stored(data, "2")
+    return changes
+
+
 @pytest.mark.parametrize("what", ["recipe", "code", "packages", "data"])
-def test_refused_after_a_change_and_begun_again(what, run, tmp_path, monkeypatch, capsys):
+def test_refused_after_a_change_set_aside_and_begun_again(what, run, tmp_path, monkeypatch, capsys):
     changes = stored(tmp_path / "data")
     with pytest.raises(Killed):
         fit(run, changes, stop=9)
-    if what == "recipe":
-        changes |= {"losses.square.weight": 0.75}
-    elif what == "code":
-        monkeypatch.setattr(building, "code_version", lambda: "changed")
-    elif what == "packages":
-        monkeypatch.setattr(building, "package_versions", lambda: {"torch": "0.1"})
-    else:
-        stored(tmp_path / "data", "2")
+    state = contents(run / "resume")
+    changes = change(what, changes, tmp_path / "data", monkeypatch)
     trainer = fit(run, changes)
     assert trainer.done == list(range(STEPS))
-    said = capsys.readouterr().out
-    assert f"not resumed, training starts afresh: the state of iteration 8 was made by another {what}\n" in said
+    assert (
+        f"not resumed, training starts afresh: the state of iteration 8 was made by another {what}. It is kept in "
+        f"{run / 'resume-refused' / '0000000008'}; to go on from it anyway, stop this training and run "
+        "`FIGURA_RESUME_ANYWAY=1 dvc repro`\n" in capsys.readouterr().out
+    )
+    assert contents(run / "resume-refused") == state
+    assert not (run / "resume").exists()
     fit(tmp_path / "other", changes)
     assert outputs(run) == outputs(tmp_path / "other")
+    assert "resumed" not in json.loads((run / "model/provenance.json").read_text())
+
+
+def made_otherwise(run, monkeypatch, stop=9):
+    """Kill a training of which only the text of its provenance differs from the next ones."""
+    with monkeypatch.context() as patch:
+        patch.setattr(provenance, "code_version", lambda modules: "changed")
+        with pytest.raises(Killed):
+            fit(run, BASE, stop=stop)
+
+
+def assert_went_on_from_a_refused_state(run, trainer, whole, said):
+    assert trainer.done == [8, 9, 10, 11]
+    assert "resumed after iteration 8, made by another code: taken anyway\n" in said
+    own = outputs(run)
+    record = json.loads(own.pop("model/provenance.json"))
+    assert record.pop("resumed") == "iteration 8, made by another code"
+    assert record == json.loads(whole["model/provenance.json"])
+    assert own == {name: content for name, content in whole.items() if name != "model/provenance.json"}
+    assert not (run / "resume").exists()
+
+
+def test_a_state_of_other_code_is_taken_when_asked(run, uninterrupted, monkeypatch, capsys):
+    made_otherwise(run, monkeypatch)
+    trainer = fit(run, BASE, resume_anyway=True)
+    assert_went_on_from_a_refused_state(run, trainer, uninterrupted("plain"), capsys.readouterr().out)
+    assert not (run / "resume-refused").exists()
+
+
+def test_a_refused_state_is_taken_though_the_fresh_training_has_written_a_younger_one(
+    run, uninterrupted, monkeypatch, capsys
+):
+    made_otherwise(run, monkeypatch)
+    with pytest.raises(Killed):
+        fit(run, BASE, stop=6)
+    assert [path.name for path in (run / "resume").iterdir()] == ["0000000004"]
+    trainer = fit(run, BASE, resume_anyway=True)
+    assert_went_on_from_a_refused_state(run, trainer, uninterrupted("plain"), capsys.readouterr().out)
+    assert not any((run / "resume-refused").glob("*"))
+
+
+def test_a_training_that_took_a_refused_state_and_was_killed_goes_on_by_itself(run, uninterrupted, monkeypatch):
+    made_otherwise(run, monkeypatch, stop=6)
+    with pytest.raises(Killed):
+        fit(run, BASE, stop=10, resume_anyway=True)
+    assert fit(run, BASE).done == [8, 9, 10, 11]
+    own = outputs(run)
+    assert json.loads(own["model/provenance.json"])["resumed"] == "iteration 4, made by another code"
+    assert own["model/painter.safetensors"] == uninterrupted("plain")["model/painter.safetensors"]
+
+
+def test_asking_where_nothing_was_refused_changes_nothing(run, uninterrupted):
+    with pytest.raises(Killed):
+        fit(run, BASE, stop=9, resume_anyway=True)
+    assert fit(run, BASE, resume_anyway=True).done == [8, 9, 10, 11]
+    assert outputs(run) == uninterrupted("plain")
+
+
+def test_a_second_refusal_of_the_same_iteration_leaves_both(run, monkeypatch, capsys):
+    made_otherwise(run, monkeypatch)
+    first = contents(run / "resume" / "0000000008")
+    with pytest.raises(Killed):
+        fit(run, BASE, stop=9)
+    second = contents(run / "resume" / "0000000008")
+    fit(run, BASE | {"losses.square.weight": 0.75})
+    assert str(run / "resume-refused" / "0000000008-2") in capsys.readouterr().out
+    assert contents(run / "resume-refused" / "0000000008") == first
+    assert contents(run / "resume-refused" / "0000000008-2") == second
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        ({"networks.painter.width": 3}, "size mismatch for layer.weight"),
+        ({"networks.second": {"type": "toy.Painter"}, "steps.painter.trains": ["painter", "second"]}, "second"),
+        ({"steps.painter.groups": {"last": {"pattern": "last", "lr": 0.1}}}, "parameter group"),
+    ],
+)
+def test_a_state_that_does_not_fit_is_told_and_stays(run, other, said):
+    with pytest.raises(Killed):
+        fit(run, BASE, stop=9)
+    state = contents(run / "resume")
+    with pytest.raises(UserError, match=r"resume/0000000008: does not fit this recipe: ") as caught:
+        fit(run, BASE | other, resume_anyway=True)
+    assert said in str(caught.value)
+    assert contents(run / "resume") == state
 
 
 def test_what_may_not_change_a_result_does_not_stop_a_resume(run, uninterrupted):

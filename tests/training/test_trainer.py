@@ -1,7 +1,7 @@
 """The engine against bare PyTorch loops with the same seeds, and what may not change a result."""
 
-import csv
 import json
+import random
 from importlib.metadata import version
 
 import numpy as np
@@ -9,12 +9,13 @@ import pytest
 import torch
 import toy
 from torch.utils.data import default_collate
+from trainings import Killed, fit, history, outputs
 
 from models.base.errors import UserError
 from models.base.seeding import generator, seed_here
 from models.engine.data import Loaders, TrainBatches
 from models.engine.weights import load_weights, save_weights
-from models.interfaces import Loss
+from models.interfaces import Listener, Loss
 from models.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
@@ -51,20 +52,6 @@ def trained(run, changes=None, content=None, kind=Trainer, **hooks):
     trainer = kind(toy.checked(QUIET | (changes or {}), content), run, **hooks)
     trainer.fit()
     return trainer
-
-
-def outputs(run):
-    """The bytes of everything that DVC hashes."""
-    return {
-        str(path.relative_to(run)): path.read_bytes()
-        for folder in ("model", "history")
-        for path in sorted((run / folder).rglob("*"))
-    }
-
-
-def history(run, split="train"):
-    with (run / "history" / f"{split}.csv").open() as file:
-        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
 
 
 def batches(count, jitter=0.1, length=22):
@@ -320,10 +307,10 @@ def test_runtime_changes_no_output(run, reference, changes):
 
 def test_outputs_are_these(reference):
     assert sorted(reference) == [
-        "history/train.csv", "history/validation.csv", "model/made_by.json", "model/painter.safetensors",
+        "history/train.csv", "history/validation.csv", "model/painter.safetensors", "model/provenance.json",
         "model/recipe.yaml",
     ]  # fmt: skip
-    assert set(json.loads(reference["model/made_by.json"])) == {"code", "data", "packages", "start"}
+    assert set(json.loads(reference["model/provenance.json"])) == {"data", "packages", "start"}
 
 
 @pytest.mark.parametrize("every", [1, 4, None])
@@ -386,9 +373,7 @@ def test_operations_and_modes(run):
 
 
 def test_the_live_log(run):
-    trained(
-        run, {"runtime.timing": True, "runtime.log_every": 5, "runtime.samples": {"names": ["x", "image"], "count": 2}}
-    )
+    trained(run, {"runtime.timing": True, "runtime.log_every": 5})
     first, *lines = [json.loads(line) for line in (run / "live" / "log.jsonl").read_text().splitlines()]
     assert set(first["process"]) == {"command", "host", "packages", "commit", "changed_files"}
     assert first["process"]["packages"]["torch"] == version("torch")  # not always torch.__version__, which names CUDA
@@ -400,9 +385,41 @@ def test_the_live_log(run):
     assert lines[-1]["train.distance"] == pytest.approx(steps[-1]["distance"])
     total = 2 * steps[-1]["distance"] + 0.5 * steps[-1]["square"]
     assert lines[-1]["train.total"] == pytest.approx(total)
-    assert sorted(path.name for path in (run / "live" / "samples").iterdir()) == [
-        "00000005.png", "00000010.png", "00000012.png",
-    ]  # fmt: skip
+
+
+class Drawing(Listener):
+    """Draws from every generator of random numbers, leaves another state of each, and notes when it was called."""
+
+    def __init__(self):
+        self.seen = []
+
+    def on_start(self, training):
+        self.seen.append(("start", training.iteration))
+        self.draw()
+
+    def on_iteration(self, training, evaluated):
+        self.seen.append((training.iteration, evaluated))
+        self.draw()
+
+    def draw(self):
+        torch.manual_seed(torch.randint(99, ()).item())
+        np.random.seed(np.random.randint(99))  # the generator that libraries share
+        random.seed(random.random())
+
+
+def test_a_listener_sees_every_iteration_and_changes_no_output(run, reference):
+    drawing = Drawing()
+    trained(run, toy_runtime(), listeners=[drawing])
+    assert drawing.seen == [("start", 0), *((step, step in (5, 10, 12)) for step in range(1, 13))]
+    assert outputs(run) == reference
+
+
+def test_a_listener_of_a_resumed_training_starts_where_it_goes_on(run):
+    with pytest.raises(Killed):
+        fit(run, QUIET | {"runtime.resume_every": 4}, stop=9)
+    drawing = Drawing()
+    fit(run, QUIET | {"runtime.resume_every": 4}, listeners=[drawing])
+    assert drawing.seen == [("start", 8), (9, False), (10, True), (11, False), (12, True)]
 
 
 def test_epochs_are_converted_once(run):
@@ -475,12 +492,12 @@ def test_keywords_reach_an_overridden_hook(run):
 @pytest.mark.parametrize(
     ("keywords", "said"),
     [
-        ({"on_epoch_strat": {}}, r"unknown callback 'on_epoch_strat' \(did you mean 'on_epoch_start'\?\); there are"),
+        ({"on_epoch_strat": {}}, r"unknown hook 'on_epoch_strat' \(did you mean 'on_epoch_start'\?\); there are"),
         ({"on_epoch_end": {"wrod": 1}}, r"on_epoch_end .* takes no 'wrod' \(did you mean 'word'\?\)"),
         ({"on_epoch_start": {"word": 1}}, r"on_epoch_start .Trainer\.on_epoch_start. takes no 'word'"),
     ],
 )
-def test_an_unknown_callback_or_keyword(run, keywords, said):
+def test_an_unknown_hook_or_keyword(run, keywords, said):
     with pytest.raises(UserError, match=said):
         Trainer(toy.checked(), run, on_epoch_end=lambda trainer, epoch, word=0: None, hook_kwargs=keywords)
 
@@ -536,8 +553,8 @@ def test_a_network_that_is_loaded_and_not_trained_stays_as_it_is(run, tmp_path):
 
 def test_a_batch_that_processes_cannot_share():
     data = {"ramps": toy.Ramps(22)}
-    with pytest.raises(UserError, match=r"data\.batch_size: found 4, which 3 processes cannot share evenly"):
-        Loaders(toy.checked(), data, data, process=0, processes=3, pin=False)
+    with pytest.raises(UserError, match=r"data\.batch_size: found 4, which 3 ranks cannot share evenly"):
+        Loaders(toy.checked(), data, data, rank=0, ranks=3, pin=False)
 
 
 @pytest.mark.parametrize(("clip_value", "warned"), [(1.0, True), (0.1, False)])

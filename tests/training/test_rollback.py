@@ -1,20 +1,16 @@
 """Updates that are not finite: training goes back and on more slowly, says so, and can be killed in the middle of it."""
 
-import csv
 import shutil
 
 import pytest
 import torch
 import toy
+from trainings import Killed, history, outputs
 
 from models.base.errors import UserError
 from models.base.seeding import derive
 from models.interfaces import Injector
 from models.training.trainer import Trainer
-
-
-class Killed(BaseException):
-    pass
 
 
 class Poison(Injector):
@@ -53,44 +49,31 @@ PAINT = {
     "args": {"noise": 0.05},
     "outputs": {"image": "image"},
 }
-POISON = {"type": "test_recover.Poison", "start": 6, "stop": 9, "output": "given"}
-RECOVER = {
+POISON = {"type": "test_rollback.Poison", "start": 6, "stop": 9, "output": "poisoned"}
+ROLLBACK = {
     "runtime.samples": None,
     "runtime.timing": False,
     "runtime.resume_every": 3,
     "train.steps": 16,
     "train.record_every": 2,
     "train.max_nonfinite": 3,
-    "train.recover": {"every": 4, "after": 3, "times": 2, "rate_factor": 0.5},
+    "train.rollback": {"every": 4, "after": 3, "times": 2, "rate_factor": 0.5},
     "steps.painter.injectors": {"paint": PAINT, "poison": POISON},
-    "losses.distance.inputs.image": "given",
+    "losses.distance.inputs.image": "poisoned",
 }
 
 
 def fit(run, changes=None, stop=None, kind=Stopping):
-    trainer = kind(toy.checked(RECOVER | (changes or {})), run)
+    trainer = kind(toy.checked(ROLLBACK | (changes or {})), run)
     trainer.stop = stop
     trainer.fit()
     return trainer
 
 
-def history(run, split="train"):
-    with (run / "history" / f"{split}.csv").open() as file:
-        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
-
-
-def outputs(run):
-    return {
-        str(path.relative_to(run)): path.read_bytes()
-        for folder in ("model", "history")
-        for path in sorted((run / folder).rglob("*"))
-    }
-
-
 @pytest.fixture(scope="module")
-def recovered(tmp_path_factory):
-    """The outputs of the recipe that recovers once, and its iterations."""
-    run = tmp_path_factory.mktemp("recovered") / "run"
+def rolled_back(tmp_path_factory):
+    """The outputs of the recipe that rolls back once, and its iterations."""
+    run = tmp_path_factory.mktemp("rolled_back") / "run"
     trainer = fit(run)
     return outputs(run), trainer.done
 
@@ -101,13 +84,13 @@ def test_it_goes_back_more_slowly_with_other_noise_and_says_so(run, capsys):
     said = capsys.readouterr().out
     assert (
         "warning: step 'painter': 3 updates in a row were not finite, the last in iteration 9; going on after iteration 4 "
-        "with learning rates x 0.5 and other noise (train.recover: 1 of 2)" in said
+        "with learning rates x 0.5 and other noise (train.rollback: 1 of 2)" in said
     )
     rows = history(run)
     assert [row["step"] for row in rows] == [2, 4, 6, 8, 10, 12, 14, 16]
     assert [row["painter.lr"] for row in rows] == [0.01] * 2 + [0.005] * 6
-    assert ["recoveries" in row for row in rows] == [False] * 2 + [True] * 6
-    assert rows[-1]["recoveries"] == 1
+    assert ["rollbacks" in row for row in rows] == [False] * 2 + [True] * 6
+    assert rows[-1]["rollbacks"] == 1
     assert sum(row["painter.skipped"] for row in rows) == 0
     assert trainer.loss_log.history("distance")["step"].tolist() == list(range(1, 17))
     assert "going on after iteration 4" in (run / "live" / "log.jsonl").read_text()
@@ -115,10 +98,10 @@ def test_it_goes_back_more_slowly_with_other_noise_and_says_so(run, capsys):
 
 def test_the_loss_ends_where_it_would_have_without(run):
     long = {"train.steps": 120, "train.record_every": 40, "train.evaluate_every": 120, "runtime.resume_every": 120,
-            "train.recover.every": 10, "steps.painter.optimizer.lr": 0.02}  # fmt: skip
+            "train.rollback.every": 10, "steps.painter.optimizer.lr": 0.02}  # fmt: skip
     poison = {"steps.painter.injectors.poison": {**POISON, "start": 35, "stop": 38}}
-    found = fit(run / "1", long | poison)
-    assert len(found.done) == 120 + 8
+    trouble = fit(run / "1", long | poison)
+    assert len(trouble.done) == 120 + 8
     never = fit(run / "2", long | {"steps.painter.injectors.poison": {**POISON, "stop": 6}})
     (a, b) = (history(run / place, "validation")[-1]["distance.raw"] for place in "12")
     first = history(run / "2")[0]["distance.raw"]
@@ -128,8 +111,8 @@ def test_the_loss_ends_where_it_would_have_without(run):
 
 
 @pytest.mark.parametrize("stop", [3, 5, 7, 8, 9, 10, 12, 13, 17, 20])
-def test_killed_anywhere_it_ends_in_the_same_bytes(run, recovered, stop):
-    expected, done = recovered
+def test_killed_anywhere_it_ends_in_the_same_bytes(run, rolled_back, stop):
+    expected, done = rolled_back
     with pytest.raises(Killed):
         fit(run, stop=stop)
     trainer = fit(run)
@@ -138,24 +121,24 @@ def test_killed_anywhere_it_ends_in_the_same_bytes(run, recovered, stop):
     assert len(trainer.done) < len(done)
 
 
-def test_killed_again_and_again(run, recovered):
+def test_killed_again_and_again(run, rolled_back):
     for stop in (5, 5, 3, 4):
         with pytest.raises(Killed):
             fit(run, stop=stop)
     fit(run)
-    assert outputs(run) == recovered[0]
+    assert outputs(run) == rolled_back[0]
 
 
 @pytest.mark.parametrize("every", [1, 2, 5, 100])
-def test_it_does_not_depend_on_resume_points(run, recovered, every):
+def test_it_does_not_depend_on_resume_points(run, rolled_back, every):
     fit(run, {"runtime.resume_every": every})
-    assert outputs(run) == recovered[0]
+    assert outputs(run) == rolled_back[0]
 
 
 def test_without_trouble_it_changes_nothing(run):
     healthy = {"steps.painter.injectors.poison": {**POISON, "stop": 6}}
-    for place, rule in (("1", RECOVER["train.recover"]), ("2", None)):
-        fit(run / place, healthy | {"train.recover": rule})
+    for place, rule in (("1", ROLLBACK["train.rollback"]), ("2", None)):
+        fit(run / place, healthy | {"train.rollback": rule})
     same = [name for name in outputs(run / "1") if not name.endswith("recipe.yaml")]
     assert {n: outputs(run / "1")[n] for n in same} == {n: outputs(run / "2")[n] for n in same}
 
@@ -166,9 +149,9 @@ def test_in_the_end_it_gives_up(run):
         fit(run, always)
     said = str(caught.value)
     assert "3 updates in a row were not finite (train.max_nonfinite), the last in iteration 9 " in said
-    assert "learning rate 0.0025, after going back 2 times (train.recover)" in said
+    assert "learning rate 0.0025, after 2 rollbacks (train.rollback)" in said
     shutil.rmtree(run)
-    trainer = Stopping(toy.checked(RECOVER | always), run)
+    trainer = Stopping(toy.checked(ROLLBACK | always), run)
     with pytest.raises(UserError):
         trainer.fit()
     assert trainer.done == [*range(9), *range(4, 9), *range(4, 9)]
@@ -186,5 +169,5 @@ def test_a_state_in_trouble_is_not_kept(run):
 
 
 def test_a_rule_that_never_applies():
-    with pytest.raises(UserError, match=r"train: recover\.after 4 is more than max_nonfinite 3"):
-        toy.checked(RECOVER | {"train.recover.after": 4})
+    with pytest.raises(UserError, match=r"train: rollback\.after 4 is more than max_nonfinite 3"):
+        toy.checked(ROLLBACK | {"train.rollback.after": 4})

@@ -95,7 +95,7 @@ def test_gradients_may_be_changed_before_clipping_and_the_update(run):
     for a, b in zip(*(t.networks.live["painter"].parameters() for t in (scaled, faster)), strict=True):
         assert torch.equal(a, b)
     clipped = trained(run / "3", sgd | {"callbacks": {"watch": {"type": "test_callbacks.Watch", "scale": 1e3}}, "steps.painter.clip": 1.0, "train.steps": 1})  # fmt: skip
-    norm = float(clipped.history.train[-1]["painter.grad_norm"])
+    norm = float(clipped.loss_log.train[-1]["painter.grad_norm"])
     assert norm > 50
 
 

@@ -1,11 +1,32 @@
+import importlib
+import inspect
+from collections import Counter
+from pathlib import Path
+
 import pytest
 import toy
 
+import models
 from models.base.error_collector import ErrorCollector
 from models.base.errors import UserError
+from models.images.losses import pixel
 from models.interfaces import Examples, Loss
 from models.ops.forward import Forward
-from models.recipe.types import DATASET, INJECTOR, LOSS, NETWORK, SCHEDULE, construct, find_type
+from models.recipe.types import (
+    CALLBACK,
+    DATASET,
+    INJECTOR,
+    LOSS,
+    NETWORK,
+    OPTIMIZER,
+    PHOTOS,
+    PICTURE,
+    SCHEDULE,
+    SCORE,
+    construct,
+    find_class,
+    find_type,
+)
 from models.schedules import Linear, WarmUp
 
 
@@ -21,9 +42,57 @@ def test_dotted_names_are_absolute_imports_and_bare_ones_the_engines_own(errors)
     assert not errors.lines
 
 
-def test_models_come_before_other_packages(errors, monkeypatch, tmp_path):
-    import models
+def test_a_package_is_enough_to_name_a_class_below_models(errors):
+    assert find_type("images.L1", LOSS, "k", errors) is pixel.L1
+    assert find_type("images.losses.L1", LOSS, "k", errors) is pixel.L1
+    assert find_type("images.losses.pixel.L1", LOSS, "k", errors) is pixel.L1
+    assert find_type("models.images.L1", LOSS, "k", errors) is pixel.L1
+    assert find_class("images.L1") is pixel.L1
+    assert find_class("jpeg") is None
+    assert not errors.lines
 
+
+@pytest.mark.parametrize(
+    ("name", "slot", "said"),
+    [
+        ("images.L3", LOSS, "unknown loss 'images.L3' (did you mean 'images.L"),
+        ("images.Perceptal", LOSS, "unknown loss 'images.Perceptal' (did you mean 'images.Perceptual'?)"),
+        ("images.losses.Perceptal", LOSS, "(did you mean 'images.losses.Perceptual'?)"),
+        ("vunet.VUnet", NETWORK, "unknown network 'vunet.VUnet' (did you mean 'vunet.VUNet'?)"),
+        ("Linaer", SCHEDULE, "unknown schedule 'Linaer' (did you mean 'Linear'?)"),
+        ("Foward", INJECTOR, "unknown injector 'Foward' (did you mean 'Forward'?)"),
+        ("Muno", OPTIMIZER, "unknown optimizer 'Muno' (did you mean 'Muon'?)"),
+        ("images.Fidelty", SCORE, "unknown score 'images.Fidelty' (did you mean 'images.Fidelity'?)"),
+        ("image.L1", LOSS, "loss 'image.L1': there is no module 'image', in models or elsewhere"),
+        ("images.Fidelity", LOSS, "'images.Fidelity' is no loss (it is no Loss)"),
+    ],
+)
+def test_what_is_not_there_suggests_what_is_nearest(name, slot, said, errors):
+    assert find_type(name, slot, "k", errors) is None
+    (line,) = errors.lines
+    assert said in line
+
+
+def test_a_name_means_one_class_within_a_package():
+    """Of what a recipe can name: a package is searched in all its modules, and the first that has the name is taken."""
+    bases = tuple(
+        slot.base for slot in (SCHEDULE, INJECTOR, DATASET, PHOTOS, NETWORK, LOSS, OPTIMIZER, CALLBACK, SCORE, PICTURE)
+    )
+    homes = {}
+    for path in sorted(Path(models.__path__[0]).rglob("*.py")):
+        module = ".".join(("models", *path.relative_to(models.__path__[0]).with_suffix("").parts))
+        package = ".".join(module.split(".")[:2])
+        for name, kind in inspect.getmembers(
+            importlib.import_module(module.removesuffix(".__init__")), inspect.isclass
+        ):
+            if not name.startswith("_") and kind.__module__ == module and issubclass(kind, bases) and kind not in bases:
+                homes.setdefault(package, []).append(name)
+    assert {"models.images", "models.pose", "models.ops", "models.vunet"} <= homes.keys()
+    twice = {package: [name for name, count in Counter(names).items() if count > 1] for package, names in homes.items()}
+    assert {package: names for package, names in twice.items() if names} == {}
+
+
+def test_models_come_before_other_packages(errors, monkeypatch, tmp_path):
     (tmp_path / "pictures.py").write_text(
         "from models.interfaces import Loss\nclass Near(Loss):\n    where = 'models'\n"
     )
@@ -32,9 +101,9 @@ def test_models_come_before_other_packages(errors, monkeypatch, tmp_path):
     elsewhere.mkdir()
     (elsewhere / "pictures.py").write_text("from models.interfaces import Loss\nclass Near(Loss): where = 'outside'\n")
     monkeypatch.syspath_prepend(str(elsewhere))
-    found = find_type("pictures.Near", LOSS, "k", errors)
-    assert found is not None
-    assert found.where == "models"
+    near = find_type("pictures.Near", LOSS, "k", errors)
+    assert near is not None
+    assert near.where == "models"
 
 
 class ConstructedError(Exception):

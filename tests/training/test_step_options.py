@@ -46,7 +46,7 @@ class Parts(Trainer):
         for name, step in self.steps.items():
             step.update = self.noting(name, step.update)
 
-    def _rehearse(self):
+    def _sanity_check(self):
         """Two examples before anything else: here they would be the first to run out of memory."""
 
     def noting(self, name, update):
@@ -189,10 +189,10 @@ def test_gradient_norms_of_each_network(run):
     assert_close(apart, together)
     with (run / "2" / "history" / "train.csv").open() as file:
         rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
-    for row, other in zip(rows, apart.history.train, strict=True):
+    for row, other in zip(rows, apart.loss_log.train, strict=True):
         norms = [other["one.grad_norm"], other["other.grad_norm"]]
         assert [row["both.one.grad_norm"], row["both.other.grad_norm"]] == pytest.approx(norms, rel=1e-5)
         assert row["both.grad_norm"] == pytest.approx(math.hypot(*norms), rel=1e-5)
     log = [json.loads(line) for line in (run / "2" / "live" / "log.jsonl").read_text().splitlines()]
-    found = {name for name in log[-1] if name.startswith("grad_norm.")}
-    assert found == {"grad_norm.both", "grad_norm.both.one", "grad_norm.both.other"}
+    norms = {name for name in log[-1] if name.startswith("grad_norm.")}
+    assert norms == {"grad_norm.both", "grad_norm.both.one", "grad_norm.both.other"}

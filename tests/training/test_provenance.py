@@ -1,0 +1,181 @@
+"""What made a result, as text: equal exactly where recipe, code, packages and data are."""
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from platform import python_version
+
+import pytest
+import toy
+
+from models.base.errors import UserError
+from models.recipe.load import load_recipe
+from models.training import provenance
+from models.training.provenance import code_version, named_modules, source_files
+
+ROOT = Path(__file__).parents[2]
+TRAINER = "models.training.trainer"
+PACKAGE = {
+    "__init__.py": "",
+    "nets.py": "from typing import TYPE_CHECKING\nimport numpy\nimport json\nfrom . import blocks\nfrom toy import Painter\n"
+    "if TYPE_CHECKING:\n    from {package} import words\n"
+    "class Net(Painter):\n    def where(self):\n        import {package}.late\n",
+    "blocks.py": "from {package}.deep.inner import *\n",
+    "deep/__init__.py": "",
+    "deep/inner.py": "",
+    "late.py": "",
+    "words.py": "",
+    "unused.py": "",
+}
+
+
+@pytest.fixture
+def comment(monkeypatch):
+    """A function that lets a file read as with a comment at its end, and no file be changed."""
+    commented = set()
+    read = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"# more\n" * (path in commented))
+    return commented.add
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """The folder of a package of one's own, and its modules by name; the one that a recipe names is `nets`."""
+    package = f"own_{tmp_path.name}"
+    for name, text in PACKAGE.items():
+        (tmp_path / package / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / package / name).write_text(text.format(package=package))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path / package
+    for name in [name for name in sys.modules if name.startswith(package)]:
+        del sys.modules[name]
+
+
+def modules_of(recipe):
+    return {TRAINER, *named_modules(recipe)}
+
+
+NOT_LOADED = [
+    "models/pose/train/losses.py", "models/pose/decode/cifcaf.py", "models/pose/report/plots.py",
+    "models/report/curves.py", "models/images/report/scores.py", "models/vunet/report/scores.py",
+    "models/evaluation/evaluate.py", "models/live/scores.py", "tools/watch.py", "tools/describe/diagram.py",
+    "stages/metrics.py", "ci/tolerances.py",
+]  # fmt: skip
+LOADED = [
+    "models/training/trainer.py", "models/training/resume.py", "models/engine/step.py", "models/interfaces.py",
+    "models/__init__.py", "models/vunet/train/blocks.py", "models/vunet/train/losses.py",
+    "models/images/losses/perceptual.py", "models/images/networks/vgg.py", "models/people/data/pairs.py",
+    "models/ops/forward.py", "models/schedules.py", "data/formats/coco.py",
+]  # fmt: skip
+
+
+def test_the_code_of_a_vunet_training_is_what_it_loads():
+    files = set(source_files(modules_of(load_recipe(ROOT / "params.yaml"))).values())
+    assert all((ROOT / file).is_file() for file in NOT_LOADED)
+    assert [file for file in NOT_LOADED if ROOT / file in files] == []
+    assert [file for file in LOADED if ROOT / file not in files] == []
+
+
+def test_a_comment_changes_the_version_of_a_training_that_loads_it_and_of_no_other(comment):
+    modules = modules_of(load_recipe(ROOT / "params.yaml"))
+    before = code_version(modules)
+    for file in NOT_LOADED:
+        comment(ROOT / file)
+    assert code_version(modules) == before
+    comment(ROOT / "models/training/trainer.py")
+    assert code_version(modules) != before
+
+
+def test_code_of_ones_own_counts_with_what_it_imports(own, comment):
+    modules = modules_of(toy.checked({"networks.painter.type": f"{own.name}.nets.Net"}))
+    assert f"{own.name}.nets" in modules
+    files = {str(path.relative_to(own)) for path in source_files(modules).values() if path.is_relative_to(own)}
+    assert files == PACKAGE.keys() - {"words.py", "unused.py"}
+    versions = [code_version(modules)]
+    for name in PACKAGE:
+        comment(own / name)
+        versions.append(code_version(modules))
+        assert (versions[-1] != versions[-2]) == (name in files)
+
+
+def test_a_module_that_no_recipe_names_counts_for_nobody_else(own):
+    with_it = toy.checked({"networks.painter.type": f"{own.name}.nets.Net"})
+    without = source_files(modules_of(toy.checked()))
+    assert {name for name in source_files(modules_of(with_it)) if name not in without} == {
+        own.name, *(f"{own.name}.{name}" for name in ("nets", "blocks", "deep", "deep.inner", "late")),
+    }  # fmt: skip
+
+
+def test_a_package_of_ones_own_needs_no_init_file(own):
+    for path in own.rglob("__init__.py"):
+        path.unlink()
+    names = source_files(modules_of(toy.checked({"networks.painter.type": f"{own.name}.nets.Net"})))
+    assert {f"{own.name}.{name}" for name in ("nets", "blocks", "deep.inner", "late")} <= names.keys()
+
+
+def test_installed_packages_and_the_standard_library_do_not_count():
+    files = source_files({*modules_of(load_recipe(ROOT / "params.yaml")), "torch", "numpy.linalg", "json", "sys"})
+    assert {name.partition(".")[0] for name in files} == {"models", "data"}
+
+
+def test_types_named_in_arguments_count(own):
+    nested = {"type": f"{own.name}.ramps.Ramp"}
+    (own / "ramps.py").write_text("from models.schedules import Linear\nclass Ramp(Linear):\n    pass\n")
+    ramp = {**nested, "start": 0, "end": 1, "from": 0.0, "to": 1.0}
+    for changes in ({"losses.square.schedule": ramp}, {"steps.painter.injectors.paint.args": {"noise": ramp}}):
+        assert f"{own.name}.ramps" in named_modules(toy.checked(changes))
+
+
+def test_what_training_does_not_read_is_not_named(own):
+    (own / "scores.py").write_text("from toy import Mean\nclass Mine(Mean):\n    pass\n")
+    mine = {"metrics.scores.mine": {"type": f"{own.name}.scores.Mine", "column": "loss.distance"}}
+    assert named_modules(toy.checked(mine)) == named_modules(toy.checked())
+
+
+def test_code_version_follows_names_and_contents(own):
+    name = f"{own.name}.nets"
+    before = code_version([name])
+    assert code_version([name]) == before
+    (own / "notes.txt").write_text("no code")
+    (own / "unused.py").unlink()
+    assert code_version([name]) == before
+    (own / "late.py").unlink()
+    without = code_version([name])
+    assert without != before
+    (own / "deep/inner.py").rename(own / "deep/other.py")
+    (own / "blocks.py").write_text(f"from {own.name}.deep.other import *\n")
+    assert code_version([name]) != without
+
+
+def test_packages():
+    versions = provenance.package_versions()
+    assert versions["torch"] == version("torch")
+    assert versions["python"] == python_version()
+
+
+def test_data_version_follows_the_manifests(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text(json.dumps({"sha256": f"hash of {name}", "more": 1}))
+    roots = [str(tmp_path / name) for name in ("b", "a", "b")]
+    before = provenance.data_version(roots)
+    assert json.loads(before) == {roots[1]: "hash of a", roots[0]: "hash of b"}
+    assert before == provenance.data_version(reversed(roots))
+    (tmp_path / "a" / "manifest.json").write_text(json.dumps({"sha256": "other"}))
+    assert provenance.data_version(roots) != before
+    assert provenance.data_version([]) == "{}"
+
+
+def test_data_that_are_not_prepared(tmp_path):
+    with pytest.raises(UserError, match=r"people.manifest\.json: no such file; run `dvc repro prepare@people` first"):
+        provenance.data_version([str(tmp_path / "people")])
+
+
+def test_a_folder_that_nobody_prepared(tmp_path):
+    (tmp_path / "train").mkdir()
+    (tmp_path / "train/one.png").write_bytes(b"one")
+    before = provenance.data_version([str(tmp_path)])
+    assert before == provenance.data_version([str(tmp_path)])
+    (tmp_path / "train/one.png").rename(tmp_path / "train/two.png")
+    assert provenance.data_version([str(tmp_path)]) != before

@@ -1,0 +1,64 @@
+"""Trainings of toy recipes that note what they do and may be stopped, and what a training leaves."""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import toy
+
+from models.interfaces import StepReport
+from models.training.trainer import Trainer
+
+BASE = {"runtime.samples": None, "runtime.timing": False, "runtime.resume_every": 4}
+
+
+class Killed(BaseException):
+    """As a signal would end it."""
+
+
+class Stopping(Trainer):
+    """Notes the iterations it does; stops before iteration `stop`."""
+
+    stop: int | None = None
+
+    def __init__(self, *arguments: Any, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self.done: list[int] = []
+
+    def train_step(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:
+        if self.iteration == self.stop:
+            raise Killed
+        self.done.append(self.iteration)
+        return super().train_step(batch, index)
+
+
+def fit(
+    run: Path,
+    changes: Mapping[str, Any],
+    content: dict[str, Any] | None = None,
+    stop: int | None = None,
+    **keywords: Any,
+) -> Stopping:
+    """Train the toy recipe, or `content`, with changes; return the trainer."""
+    trainer = Stopping(toy.checked(changes, content), run, **keywords)
+    trainer.stop = stop
+    trainer.fit()
+    return trainer
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of all files below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def outputs(run: Path) -> dict[str, bytes]:
+    """Return the bytes of everything that DVC hashes."""
+    folders = {folder: contents(run / folder) for folder in ("model", "history")}
+    return {f"{folder}/{name}": content for folder, files in folders.items() for name, content in files.items()}
+
+
+def history(run: Path, split: str = "train") -> list[dict[str, float]]:
+    """Return the rows of a history; a cell that is empty is left out."""
+    with (run / "history" / f"{split}.csv").open() as file:
+        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
