@@ -1,4 +1,4 @@
-"""The checks of a recipe that need more than its form: types and arguments, what belongs together, who provides names."""
+"""Checks of a recipe beyond its schema: types and their arguments, references between sections, names of the state."""
 
 import inspect
 import re
@@ -30,17 +30,17 @@ from models.recipe.types import (
 
 
 class RecipeCheck:
-    """Each check notes what it finds in `errors` and goes on."""
+    """Runs all checks; each adds its errors to `errors` and goes on."""
 
     def __init__(self, recipe: Recipe, errors: ErrorCollector) -> None:
         self.recipe, self.errors = recipe, errors
         self.networks: dict[str, type[nn.Module]] = {}
-        self.forms: dict[str, str] = {}  # of names of the state, where the network that gives them says so
+        self.forms: dict[str, str] = {}  # form of a name of the state, if the network that outputs it declares one
         self.training_only: set[str] = set()  # losses
         self.names = NameCheck(errors)
 
     def run(self, parts: Collection[str]) -> None:
-        """Make the checks of `parts` (`load.PARTS`), but for those of `metrics`."""
+        """Check `parts` (`load.PARTS`), except `metrics`."""
         for name, network in self.recipe.networks.items():
             kind = self._declared(network, NETWORK, f"networks.{name}")
             if kind is not None:
@@ -65,8 +65,8 @@ class RecipeCheck:
         for name, callback in self.recipe.callbacks.items():
             construct(callback.type, callback.arguments, CALLBACK, f"callbacks.{name}", self.errors)
 
-    def _declared(self, entry: Declaration, slot: Slot, key: str, given: tuple[str, ...] = ()) -> Any:
-        return check_declaration(entry, slot, key, self.errors, given)
+    def _declared(self, entry: Declaration, slot: Slot, key: str, supplied: tuple[str, ...] = ()) -> Any:
+        return check_declaration(entry, slot, key, self.errors, supplied)
 
     def _provided(self, split: str) -> list[set[str]]:
         """Return the names that each dataset of a split provides."""
@@ -100,11 +100,11 @@ class RecipeCheck:
             re.compile(group.pattern)
         except re.error as error:
             self.errors.add(f"{key}.pattern", f"found {group.pattern!r}; expected a regular expression ({error})")
-        if optimizer is not None:  # what a group leaves out is the optimizer's
+        if optimizer is not None:  # a group inherits what it leaves out
             options, parameters = group.model_extra or {}, inspect.signature(optimizer).parameters
             needed = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
-            given = tuple(needed - options.keys() | {"params"})
-            check_arguments(optimizer, options, key, self.errors, given, ("pattern", *needed - {"params"}))
+            inherited = tuple(needed - options.keys() | {"params"})
+            check_arguments(optimizer, options, key, self.errors, inherited, ("pattern", *needed - {"params"}))
 
     def _start(self) -> None:
         start = self.recipe.train.init_from
@@ -136,33 +136,33 @@ class RecipeCheck:
                 what = "every loss that belongs to it has weight 0" if belonging else "no loss belongs to it"
                 self.errors.add(f"steps.{name}", f"{what}: it would train nothing")
 
-    def _roles(self, kind: type[nn.Module], given: Mapping[str, Any], key: str, what: str) -> None:
+    def _roles(self, kind: type[nn.Module], inputs: Mapping[str, Any], key: str, what: str) -> None:
         parameters = dict(list(inspect.signature(kind.forward).parameters.items())[1:])
         named = {n: p for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-        if len(named) < len(parameters):  # *args or **kwargs: nothing to hold the names against
+        if len(named) < len(parameters):  # *args or **kwargs: any name may be right
             return
-        for role in given.keys() - named.keys():
+        for role in inputs.keys() - named.keys():
             self.errors.add_unknown(f"{key}.{role}", role, named, f"{what} of {kind.__name__}")
         for role, parameter in named.items():
-            if parameter.default is parameter.empty and role not in given:
+            if parameter.default is parameter.empty and role not in inputs:
                 self.errors.add(f"{key}.{role}", f"missing; {kind.__name__} needs it")
 
     def _injectors(self, entries: Mapping[str, Declaration], key: str) -> dict[str, Injector]:
-        """Construct injectors, and hold calls of networks against what these take and give."""
-        found: dict[str, Injector] = {}
+        """Construct injectors; check each call of a network against its inputs and outputs."""
+        injectors: dict[str, Injector] = {}
         for name, entry in entries.items():
             beside = tuple(type(entry).model_fields)
             built = construct(entry.type, entry.arguments, INJECTOR, f"{key}.{name}", self.errors, beside=beside)
             if built is None:
                 self.names.on = False
                 continue
-            found[name] = built
+            injectors[name] = built
             for where, call in forwards(built, f"{key}.{name}"):
                 self._forward(call, where)
-        return found
+        return injectors
 
     def _chain(self, entries: Mapping[str, Declaration], names: set[str], key: str) -> set[str]:
-        """Construct injectors that always run and follow their names; return `names` and what they add."""
+        """Construct injectors that always run; return `names` and the names they add."""
         return self.names.chain(self._injectors(entries, key), names, key)
 
     def _forward(self, injector: Forward, key: str) -> None:
@@ -173,19 +173,19 @@ class RecipeCheck:
             for both in injector.inputs.keys() & injector.args.keys():
                 self.errors.add(f"{key}.args.{both}", f"{both!r} is among the inputs already")
             if hasattr(kind, "forms"):
-                given = kind.forms(self.recipe.networks[injector.network].arguments)
-                self.forms |= {injector.outputs[output]: given[output] for output in given.keys() & injector.outputs}
+                forms = kind.forms(self.recipe.networks[injector.network].arguments)
+                self.forms |= {injector.outputs[output]: forms[output] for output in forms.keys() & injector.outputs}
             outputs = getattr(kind, "outputs", injector.outputs)
             for output in injector.outputs:
                 if output not in outputs:
                     self.errors.add_unknown(f"{key}.outputs", output, outputs, f"output of {kind.__name__}")
 
     def _form(self, inputs: Mapping[str, str], wanted: Mapping[str, str], key: str) -> None:
-        """A loss may say what form a role has, and a network what form it gives; they agree where both do."""
+        """Check that a loss reads the form that a network outputs, wherever both declare one."""
         for role, name in inputs.items():
-            form, found = wanted.get(role), self.forms.get(name)
-            if form and found and form != found:
-                self.errors.add(f"{key}.{role}", f"{name!r} is of the form ({found}); the loss reads ({form})")
+            expected, form = wanted.get(role), self.forms.get(name)
+            if expected and form and expected != form:
+                self.errors.add(f"{key}.{role}", f"{name!r} is of the form ({form}); the loss reads ({expected})")
 
     def _evaluation(self, batch: set[str]) -> None:
         evaluate = self.recipe.evaluate
@@ -207,13 +207,13 @@ class RecipeCheck:
         kind = self._declared(predict.data, PHOTOS, "predict.data")
         if kind is None:
             return
-        given, evaluate = set(kind.provides(predict.data.arguments)), self.recipe.evaluate
+        provided, evaluate = set(kind.provides(predict.data.arguments)), self.recipe.evaluate
         if predict.mode not in evaluate.modes:
             self.errors.add_unknown("predict.mode", predict.mode, evaluate.modes, "mode")
             return
-        names = set(given)
+        names = set(provided)
         for name, entry in evaluate.modes[predict.mode].injectors.items():
-            elsewhere = ErrorCollector(self.errors.file)  # what is wrong with the injectors is said where they stand
+            elsewhere = ErrorCollector(self.errors.file)  # `_evaluation` reports errors of the injectors themselves
             injector = construct(entry.type, entry.arguments, INJECTOR, name, elsewhere)
             if injector is None:
                 return
@@ -227,11 +227,13 @@ class RecipeCheck:
             self.errors.add_unknown("predict.grid", predict.grid, evaluate.grids, "grid")
         else:
             grid = evaluate.grids[predict.grid]
-            self.names.known([*grid.rows, *grid.columns], given, f"predict.grid: rows and columns of {predict.grid!r}")
+            self.names.known(
+                [*grid.rows, *grid.columns], provided, f"predict.grid: rows and columns of {predict.grid!r}"
+            )
 
 
 def objection(kind: type[torch.optim.Optimizer]) -> str | None:
-    """Say why a step cannot train with an optimizer, or None: it has dense gradients, and computes them once an update."""
+    """Return why a step, which computes dense gradients once an update, cannot use an optimizer; or None."""
     closure = inspect.signature(kind.step).parameters.get("closure")
     if closure is not None and closure.default is closure.empty:
         return f"{kind.__name__} computes the losses several times an update; a step computes them once"

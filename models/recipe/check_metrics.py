@@ -6,7 +6,7 @@ from models.recipe.types import PICTURE, SCORE, check_declaration
 
 
 def check_metrics(recipe: Recipe, errors: ErrorCollector) -> None:
-    """Note what is wrong with `metrics.scores`, `metrics.pictures` and `runtime.scores`."""
+    """Check `metrics.scores`, `metrics.pictures` and `runtime.scores`."""
     for name, score in recipe.metrics.scores.items():
         check_declaration(score, SCORE, f"metrics.scores.{name}", errors)
         _of_dump(recipe, score, f"metrics.scores.{name}", errors)
@@ -19,7 +19,7 @@ def check_metrics(recipe: Recipe, errors: ErrorCollector) -> None:
 
 
 def _of_dump(recipe: Recipe, entry: Declaration, key: str, errors: ErrorCollector) -> None:
-    """A score or picture that has a `mode`, `grid` or `average` means one of `evaluate`."""
+    """Check that the `mode`, `grid` or `average` of a score or picture is one of `evaluate`."""
     evaluate = recipe.evaluate
     known = {"mode": list(evaluate.modes), "grid": list(evaluate.grids), "average": list(evaluate.averages)}
     for what, names in known.items():

@@ -1,4 +1,4 @@
-"""Reads a recipe and checks all of it before the first batch: types, arguments, and who provides which name to whom."""
+"""Reads a recipe and checks all of it before the first batch."""
 
 from collections.abc import Collection
 from pathlib import Path
@@ -11,14 +11,14 @@ from models.recipe.check_metrics import check_metrics
 from models.recipe.schema import Recipe
 
 PARTS = ("train", "evaluate", "predict", "metrics")
-"""What a recipe can be checked for. A stage looks up, and so loads, the types of its own part alone; `train` checks all."""
+"""Parts to check. A stage looks up, and so imports, only the types of its own part; the train stage checks all."""
 
 
 def load_recipe(path: Path, parts: Collection[str] = PARTS) -> Recipe:
-    """Read a recipe and check it for `parts`; the form of all sections is always checked.
+    """Read a recipe and check `parts` of it; the schema of all sections is always checked.
 
     Raises:
-        UserError: everything that is wrong with it, a line each.
+        UserError: all errors, a line each.
     """
     return check_recipe(read_yaml(path), path, parts)
 
@@ -28,7 +28,7 @@ def check_recipe(content: dict[str, Any], path: Path, parts: Collection[str] = P
     errors = ErrorCollector(path)
     recipe = validated(Recipe, content, errors)
     if recipe is not None and not {"train", "evaluate", "predict"}.isdisjoint(parts):
-        from models.recipe.check import RecipeCheck  # loads injectors, which `metrics` needs none of
+        from models.recipe.check import RecipeCheck  # imports injectors, which `metrics` does not need
 
         RecipeCheck(recipe, errors).run(parts)
     if recipe is not None and "metrics" in parts:

@@ -1,4 +1,4 @@
-"""Who provides which name to whom, in every iteration: gates, mixtures of datasets, training and validation passes."""
+"""Checks that every name exists when it is read, given gates and mixtures, in training and in validation."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Injectors = Mapping[str, Mapping[str, Injector]]
 
 @dataclass(frozen=True)
 class Maker:
-    """Who adds a name: where it stands, when it runs, which names its step requires, in how many parts it goes."""
+    """An injector that adds a name: its key, its gates, the `requires` and the `accumulation` of its step."""
 
     key: str
     when: When
@@ -24,7 +24,7 @@ class Maker:
 
 @dataclass(frozen=True)
 class Reader:
-    """What reads names: when it runs, which names its step requires, in how many parts it goes."""
+    """A reader of names: its gates, the `requires` and the `accumulation` of its step."""
 
     when: When
     requires: frozenset[str]
@@ -32,21 +32,21 @@ class Reader:
 
 
 class NameCheck:
-    """Holds names that are read against those that are there; notes what is wrong in `errors`, each thing once."""
+    """Compares the names that are read with those that exist; adds each error to `errors` once."""
 
     def __init__(self, errors: ErrorCollector) -> None:
         self.errors = errors
-        self.on = True  # until a dataset or an injector cannot be read: what it would provide is then unknown
-        self._said: set[tuple[str, str]] = set()
+        self.on = True  # False once a dataset or injector failed to build: nobody knows which names it would provide
+        self._reported: set[tuple[str, str]] = set()
 
     def known(self, wanted: Iterable[str], names: Iterable[str], key: str) -> None:
-        """Note which of `wanted` are none of `names`."""
+        """Add an error for each of `wanted` that is not in `names`."""
         for name in wanted:
             if name not in names:
                 self.say(key, name, None, names)
 
     def chain(self, injectors: Mapping[str, Injector], names: Iterable[str], key: str) -> set[str]:
-        """Follow injectors that always run; return `names` and what they add."""
+        """Follow injectors that always run; return `names` and the names they add."""
         names = set(names)
         for name, injector in injectors.items():
             self.known(injector.reads, names, f"{key}.{name}")
@@ -58,10 +58,10 @@ class NameCheck:
         self, recipe: Recipe, injectors: Injectors, training_only: Iterable[str], train: Sequence[set[str]],
         validation: Sequence[set[str]],
     ) -> set[str]:  # fmt: skip
-        """Follow the names through the steps, in training and then in a validation pass; return all that these know.
+        """Follow the names through the steps, first in training, then in validation; return all names of validation.
 
-        `train` and `validation` are the names that each dataset of the split provides, `training_only` the losses that
-        validation leaves out.
+        `train` and `validation` are the names that each dataset of the split provides. `training_only` are the losses
+        that validation leaves out.
         """
         self._never(recipe)
         _Pass(self, recipe, injectors, train, training=True).follow(list(recipe.losses))
@@ -81,15 +81,15 @@ class NameCheck:
                 )
 
     def twice(self, names: Iterable[str], key: str) -> None:
-        """Note names that an injector adds although they are there."""
+        """Add an error for each name that an injector adds although it exists."""
         for name in sorted(names):
             self.say(key, name, f"adds {name!r}, which is there already: a name is written once")
 
     def say(self, key: str, name: str, message: str | None, allowed: Iterable[str] = ()) -> None:
-        """Note what is wrong with a name at `key`; without a message, that it is none of `allowed`."""
-        if not self.on or (key, name) in self._said:
+        """Add an error about a name at `key`; by default, that it is not in `allowed`."""
+        if not self.on or (key, name) in self._reported:
             return
-        self._said.add((key, name))
+        self._reported.add((key, name))
         if message is not None:
             self.errors.add(key, message)
         else:
@@ -97,7 +97,7 @@ class NameCheck:
 
 
 class _Pass:
-    """One iteration, of training or of validation, as far as names go."""
+    """The names of one iteration, of training or of validation."""
 
     def __init__(
         self, check: NameCheck, recipe: Recipe, injectors: Injectors, provided: Sequence[set[str]], *, training: bool
@@ -107,7 +107,7 @@ class _Pass:
         self.makers: dict[str, list[Maker]] = {}
 
     def all_names(self) -> set[str]:
-        """Return the names that are there in some iterations at least, those of every dataset among them."""
+        """Return the names that exist in at least some iterations; of the batch, those that all datasets provide."""
         return self._of_batch(frozenset()) | self.makers.keys()
 
     def follow(self, losses: Iterable[str]) -> None:
@@ -133,16 +133,15 @@ class _Pass:
                 declared = self.recipe.losses[loss]
                 own = Reader((gate, self._gate(declared.gate)), requires, parts)
                 for role, wanted in declared.inputs.items():
-                    if not any(
-                        wanted in names for names in self.provided
-                    ):  # what some datasets lack, it can do without
+                    # a batch that lacks an input skips the loss
+                    if not any(wanted in names for names in self.provided):
                         self._read([wanted], own, f"losses.{loss}.inputs.{role}")
 
     def _gate(self, gate: Gate) -> Gate:
         return gate if self.training else Gate(1, gate.after, gate.before)
 
     def _of_batch(self, requires: frozenset[str]) -> set[str]:
-        """Return the names that all datasets provide that provide what is required."""
+        """Return the names that every dataset with the required names provides."""
         some = set[str]().union(*self.provided)
         chosen = [names for names in self.provided if requires & some <= names]
         return set[str].intersection(*chosen) if chosen else set()
@@ -157,15 +156,15 @@ class _Pass:
 
     def _read(self, wanted: Iterable[str], reader: Reader, key: str) -> None:
         batch = self._of_batch(reader.requires)
-        there = batch | reader.requires
+        available = batch | reader.requires
         for name in wanted:
-            makers = [m for m in self.makers.get(name, []) if m.parts == reader.parts and m.requires <= there]
-            if name in there or always(reader.when, [maker.when for maker in makers]):
+            makers = [m for m in self.makers.get(name, []) if m.parts == reader.parts and m.requires <= available]
+            if name in available or always(reader.when, [maker.when for maker in makers]):
                 continue
             self.check.say(key, name, self._why(name, reader, makers), batch | self.makers.keys())
 
     def _why(self, name: str, reader: Reader, makers: Sequence[Maker]) -> str | None:
-        """Return why a name that exists is not (always) there; None where it does not exist."""
+        """Return why a name is missing in some or all iterations; None if nothing ever adds it."""
         if any(name in names for names in self.provided):
             return f"{name!r} comes from some datasets only; a step that reads it says `requires: [{name}]`"
         if makers:

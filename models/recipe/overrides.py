@@ -8,13 +8,13 @@ from models.base.yaml12 import parse_yaml
 
 
 def overridden(content: dict[str, Any], assignments: Sequence[str], sections: Sequence[str]) -> dict[str, Any]:
-    """Return a recipe's content with `key=value` assignments made; keys are dotted, values YAML (1.2).
+    """Return a recipe's content after `key=value` assignments; keys are dotted, values are YAML 1.2.
 
-    Maps that are missing on the way are made: checking the recipe afterwards tells a misspelt key. `content` stays.
+    Missing maps are created: the later check of the recipe reports misspelt keys. `content` itself stays unchanged.
 
     Raises:
-        UserError: not of this form, not in one of the `sections`, a value that is not YAML, or a key inside something
-            that is no map.
+        UserError: not of this form, not in one of the `sections`, a value that is not YAML, or a key inside a
+            value that is not a map.
     """
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
@@ -33,5 +33,5 @@ def _with(content: Any, names: list[str], value: Any, assignment: str) -> dict[s
     if content is not None and not isinstance(content, dict):
         raise UserError(f"--set {assignment}: {names[0]!r} would be a key of {content!r}, which is no map")
     first, *rest = names
-    found = dict(content or {})
-    return {**found, first: _with(found.get(first), rest, value, assignment) if rest else value}
+    section = dict(content or {})
+    return {**section, first: _with(section.get(first), rest, value, assignment) if rest else value}

@@ -1,7 +1,7 @@
-"""What a recipe looks like: the sections of `params.yaml` and `recipes/*.yaml`, and the keys of each.
+"""The schema of a recipe: the sections of `params.yaml` and `recipes/*.yaml`, and the keys of each.
 
-Only the form is checked here; `recipe.py` checks what the names mean. Numbers that shape a result have no default: they
-stand in the recipe, where DVC watches them. A default marks what a recipe may leave out because it is then not used.
+`check.py` checks what the names mean. Numbers that shape a result have no default: they are written in the recipe,
+where DVC tracks them. A key with a default may be left out because the feature is then off.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
@@ -17,39 +17,39 @@ Position = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "callbacks")
-"""What training reads."""
+"""The sections that training reads."""
 Precision = Literal["no", "fp16", "bf16", "fp8"]
 Format = Literal["image", "mask", "array", "number", "records"]
-"""How a dump stores a name: `dump.py` says what each means."""
+"""How a dump stores a name; see `models/dump.py`."""
 
 
 class Section(BaseModel):
-    """A closed set of keys; immutable once read. `renamed` maps keys of earlier versions to what they are called now."""
+    """A closed set of keys, immutable once read. `renamed` maps keys of earlier versions to their new names."""
 
     renamed: ClassVar[dict[str, str]] = {}
     model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
 
 
 class Declaration(Section):
-    """`type` names a class (types.py says how it is found); the other keys are its arguments."""
+    """`type` names a class (types.py looks it up); the other keys are its arguments."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     type: str
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """The keys that are no fields of the declaration itself."""
+        """All keys except the fields of the declaration itself."""
         return self.model_extra or {}
 
 
 class DatasetEntry(Declaration):
-    """One dataset; in a mixture, `weight` is its share of the batches relative to the others."""
+    """One dataset; in a mixture, the number of its batches is proportional to `weight`."""
 
     weight: Positive = 1.0
 
 
 class Data(Section):
-    """Where examples come from; `batch_size` is global, whatever the number of processes."""
+    """Where examples come from; `batch_size` is that of all ranks together."""
 
     train: Annotated[dict[Name, DatasetEntry], Field(min_length=1)]
     validation: Annotated[dict[Name, DatasetEntry], Field(min_length=1)]
@@ -63,9 +63,9 @@ class NetworkEntry(Declaration):
 
 
 class Gated(Section):
-    """What runs in iterations t with `after` <= t < `before` and (t - `after`) divisible by `every`.
+    """Runs in iterations t with `after` <= t < `before` and (t - `after`) divisible by `every`.
 
-    In validation passes, which look at one moment, `after` and `before` hold as at that moment, and `every` does not.
+    A validation pass applies `after` and `before` to the current iteration and ignores `every`.
     """
 
     every: Count = 1
@@ -74,7 +74,7 @@ class Gated(Section):
 
     @property
     def gate(self) -> Gate:
-        """When it runs."""
+        """The gate that these keys describe."""
         return Gate(self.every, self.after, self.before)
 
     @model_validator(mode="after")
@@ -85,9 +85,9 @@ class Gated(Section):
 
 
 class InjectorEntry(Gated, Declaration):
-    """One injector of a step; outside its gate it adds nothing. `only` is the kind of pass that it is confined to.
+    """One injector of a step; outside its gate it adds nothing. `only` confines it to training or to evaluation.
 
-    Several may add the same name where no two of them ever run together.
+    Several injectors may add the same name if no two of them ever run together.
     """
 
     model_config = ConfigDict(extra="allow", frozen=True)
@@ -108,7 +108,7 @@ class LossEntry(Gated, Declaration):
 
 
 class Group(Section):
-    """Options of an optimizer (`weight_decay: 0.0`) for parameters whose name the regular expression is found in."""
+    """Options of an optimizer (`weight_decay: 0.0`) for parameters whose name matches `pattern` (`re.search`)."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
     pattern: str
@@ -117,11 +117,12 @@ class Group(Section):
 class StepEntry(Gated):
     """One optimization: injectors in their order, the losses that name the step, one backward, one update.
 
-    It is left out where one of the names in `requires` is not there: a batch of a mixture that lacks it. Tensors named in
-    `detach` carry no gradient into it. `accumulation` cuts its batch into so many parts, `train.accumulation` where left
-    out; steps of the same number share the names that they add, others do not. `clip_value` is the largest size of a gradient's element, `clip` the largest norm of the
-    gradient over all parameters it trains, taken after it. `groups` set other options of the optimizer for parameters
-    whose name (`network.layer.weight`) a pattern is found in; the first one counts.
+    The step is skipped for batches that lack any name in `requires` (mixtures of datasets). Tensors named in `detach`
+    carry no gradient into it. `accumulation` is the number of parts that its batch is cut into (default:
+    `train.accumulation`); steps share the names they add only if they have the same number of parts. `clip_value`
+    limits the absolute value of each element of the gradient; after that, `clip` limits the 2-norm of the whole
+    gradient. `groups` set other optimizer options for parameters whose name (`network.layer.weight`) matches a pattern;
+    the first match counts.
     """
 
     trains: Annotated[list[Name], Field(min_length=1)]
@@ -137,23 +138,23 @@ class StepEntry(Gated):
 
 
 class Ema(Section):
-    """Exponential moving average of the weights; what is evaluated and written where it is on."""
+    """Exponential moving average of the weights; evaluations and outputs then use the averages."""
 
     decay: Annotated[float, Field(gt=0, lt=1)]
 
 
 class InitFrom(Section):
-    """The weights of an earlier run to start from, those of all networks or of the named ones."""
+    """Start from the weights of an earlier run: of all networks, or of the named ones."""
 
     run: str
     networks: Annotated[list[Name], Field(min_length=1)] | None = None
 
 
 class RollbackRule(Section):
-    """What happens when `after` updates in a row were not finite: training goes back, at most `times` times.
+    """Roll back after `after` non-finite updates in a row, at most `times` times.
 
-    It goes back to the state at the last multiple of `every` iterations (or the start) at which no update was being
-    skipped, goes on from there with all learning rates times `rate_factor`, other noise and another order of examples.
+    Training returns to a snapshot: the last multiple of `every` iterations (or the start) at which no update was being
+    skipped. It goes on with all learning rates times `rate_factor`, other noise and another order of examples.
     """
 
     every: Count
@@ -163,33 +164,34 @@ class RollbackRule(Section):
 
 
 class RateScaling(Section):
-    """All learning rates are those written times (`data.batch_size` / `batch_size`), or its root with `sqrt`.
+    """Multiply all learning rates by `data.batch_size` / `batch_size` (`linear`) or by its square root (`sqrt`).
 
-    They were found at `batch_size`. Linear: Goyal et al. 2017; the root, for Adam and its kind: Malladi et al. 2022.
+    `batch_size` is the one that the rates were tuned for. Linear: Goyal et al. 2017; the root, for Adam and its
+    relatives: Malladi et al. 2022.
     """
 
     rule: Literal["linear", "sqrt"]
     batch_size: Count
 
     def factor(self, batch_size: int) -> float:
-        """Return what learning rates are multiplied by at a batch size."""
+        """Return the factor of the learning rates at a batch size."""
         ratio = batch_size / self.batch_size
         return ratio if self.rule == "linear" else ratio**0.5
 
 
 class Train(Section):
-    """How long and how; time is counted in iterations (`epochs` is converted once). No key depends on the number of processes.
+    """How long and how to train, in iterations (`epochs` is converted once). No key depends on the number of ranks.
 
-    `accumulation` is the number of parts that a batch is cut into, gradients added up. With `find_batch_size` it is
-    doubled, for all steps, whenever memory runs out, and training goes back to its last resume point: results then differ
-    by rounding, by noise that is drawn a part at a time, and by what is computed over a batch (batch norm). Without
-    `sync_batch_norm` each process normalises its share of a batch by itself.
+    `accumulation` cuts a batch into that many parts and adds up their gradients. `find_batch_size` doubles it, for all
+    steps, whenever memory runs out, and training goes back to its last resume point. Results then differ by rounding,
+    by noise (drawn for each part) and by batch norm (computed over a part). Without `sync_batch_norm` each rank
+    normalises its own shard of a batch.
     """
 
     renamed = {"recover": "rollback"}
     steps: Count | None = None
     epochs: Count | None = None
-    precision: Precision = Field(description="of networks; losses are float32 (training/precision.py)")
+    precision: Precision = Field(description="of networks; losses are float32 (engine/precision.py)")
     ema: Ema | None = None
     init_from: InitFrom | None = None
     accumulation: Count = 1
@@ -198,7 +200,7 @@ class Train(Section):
     find_batch_size: bool = False
     evaluate_every: Count | None = Field(default=None, description="iterations; left out: after each epoch")
     record_every: Count
-    max_nonfinite: Count = Field(description="abort after so many skipped updates in a row")
+    max_nonfinite: Count = Field(description="stop after this many skipped updates in a row")
     rollback: RollbackRule | None = None
 
     @model_validator(mode="after")
@@ -208,14 +210,14 @@ class Train(Section):
         return self
 
     @model_validator(mode="after")
-    def _recovers(self) -> "Train":
+    def _rolls_back(self) -> "Train":
         if self.rollback is not None and self.rollback.after > self.max_nonfinite:
             raise ValueError(f"rollback.after {self.rollback.after} is more than max_nonfinite {self.max_nonfinite}")
         return self
 
 
 class Mode(Section):
-    """One way to run the trained networks over the validation split; `repeat` draws for each instance."""
+    """One way to run the trained networks over the validation split, `repeat` times for each example."""
 
     injectors: Annotated[dict[Name, Declaration], Field(min_length=1)]
     save: dict[Name, Format]
@@ -223,7 +225,7 @@ class Mode(Section):
 
 
 class Grid(Section):
-    """Every row with every column: `rows` and `columns` name what an instance gives to the pair; `size` of each."""
+    """Pair every row with every column: of `size` examples each, `rows` and `columns` name what they contribute."""
 
     rows: Annotated[list[Name], Field(min_length=1)]
     columns: Annotated[list[Name], Field(min_length=1)]
@@ -233,16 +235,16 @@ class Grid(Section):
 
 
 class Average(Section):
-    """The mean of a name over (at most) so many examples of the training split, spread evenly."""
+    """The mean of a name over at most `examples` evenly spaced examples of the training split."""
 
     of: Name
     examples: Count
 
 
 class Evaluate(Section):
-    """What eval-dump writes: the instances' own `inputs`, `modes`, `grids` and `averages`.
+    """What eval-dump writes: `inputs` of the examples themselves, `modes`, `grids` and `averages`.
 
-    With `timing` rows have `ms.<injector>`, the milliseconds an instance took; such a dump is another one each time.
+    `timing` adds `ms.<injector>` (milliseconds an example) to the rows; the hash of the dump then differs every run.
     """
 
     renamed = {"crosses": "grids"}
@@ -257,8 +259,8 @@ class Evaluate(Section):
 class Predict(Section):
     """How pictures from anywhere become predictions: `data` makes examples of them, a mode of `evaluate` runs on these.
 
-    `injectors` run after those of the mode, of which only those run that `save` needs. `save` says what is written for
-    each example; `grid` names one of `evaluate.grids`, drawn as a grid.
+    Of the mode's injectors, only those run that `save` needs; then `injectors` run. `save` says what to write for each
+    example; `grid` names one of `evaluate.grids` to draw.
     """
 
     renamed = {"cross": "grid"}
@@ -270,7 +272,7 @@ class Predict(Section):
 
 
 class Metrics(Section):
-    """What is computed and drawn from the dump alone; intervals by `bootstrap` resamples of the instances."""
+    """What to compute and draw from the dump alone; intervals come from `bootstrap` resamples of the examples."""
 
     bootstrap: Count
     confidence: Annotated[float, Field(gt=0, lt=1)]
@@ -279,16 +281,16 @@ class Metrics(Section):
 
 
 class Samples(Section):
-    """Pictures during training, at each evaluation: so many validation instances, these names side by side."""
+    """Sample pictures at each evaluation during training: `count` validation examples, these names side by side."""
 
     names: Annotated[list[Name], Field(min_length=1)]
     count: Count
 
 
 class Scores(Section):
-    """Figures during training: those of these `metrics.scores`, of at most `limit` validation instances, evenly spread.
+    """Scores during training: these `metrics.scores`, on at most `limit` evenly spaced validation examples.
 
-    `every` so many iterations; where left out, at each evaluation. See `online.py`.
+    Computed every `every` iterations (default: at each evaluation); see `models/live/scores.py`.
     """
 
     names: Annotated[list[Name], Field(min_length=1)]
@@ -297,10 +299,10 @@ class Scores(Section):
 
 
 class Runtime(Section):
-    """What may not change results; no stage tracks it.
+    """Settings that do not change results; no stage tracks them.
 
-    Every `resume_every` iterations a state to resume from replaces the last one; every `checkpoint_every`, and at the end,
-    what would be evaluated is written as a model folder `<run>/checkpoints/step-000500` and stays.
+    Every `resume_every` iterations a resume point replaces the last one. Every `checkpoint_every` iterations, and at
+    the end, the weights to evaluate are written as a model folder `<run>/checkpoints/step-000500`, which stays.
     """
 
     renamed = {"keep_every": "checkpoint_every", "checkpoint_every": "resume_every"}
@@ -316,9 +318,9 @@ class Runtime(Section):
 
 
 class Recipe(Section):
-    """A params file: what is trained, on what, by which losses, and how it is judged.
+    """A params file: what is trained, on what data, by which losses, and how it is evaluated.
 
-    `callbacks` name code of your own that is called at fixed points of the training (`callbacks.Callback`).
+    `callbacks` name your own code, called at fixed points of the training (`interfaces.Callback`).
     """
 
     seed: Position
@@ -334,15 +336,15 @@ class Recipe(Section):
     runtime: Runtime
 
     def loss_step(self, loss: str) -> str:
-        """Return the step a loss belongs to: the one it names, or the only one."""
+        """Return the step that a loss belongs to: the one it names, or the only one."""
         return self.losses[loss].step or next(iter(self.steps))
 
     def parts(self, step: str) -> int:
-        """Return the number of parts that a step cuts a batch into."""
+        """Return the number of parts that a step cuts its batch into."""
         return self.steps[step].accumulation or self.train.accumulation
 
     def starts_from(self) -> dict[str, str]:
-        """Return the file of each network that does not start at random: its own, or that of `train.init_from`."""
+        """Return the file of initial weights of each network that has one: its `weights`, or from `train.init_from`."""
         files = {name: entry.weights for name, entry in self.networks.items() if entry.weights is not None}
         if (start := self.train.init_from) is not None:
             chosen = self.networks if start.networks is None else start.networks
@@ -351,5 +353,5 @@ class Recipe(Section):
 
 
 def resolved(recipe: Recipe) -> str:
-    """Return the sections that training depends on as YAML, every default filled in."""
+    """Return the sections that training depends on as YAML, with all defaults filled in."""
     return to_yaml(recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True))

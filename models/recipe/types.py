@@ -1,4 +1,4 @@
-"""From a declaration in a recipe, `{type: images.L1, background: 0.2}`, to the object it names."""
+"""Turns a declaration in a recipe, `{type: images.L1, background: 0.2}`, into the object that it names."""
 
 import builtins
 import importlib
@@ -27,11 +27,11 @@ from models.recipe.schema import Declaration, Recipe
 
 @dataclass(frozen=True)
 class Slot:
-    """A place of the recipe and what may stand there: subclasses of `base_name`, imported when one is looked up.
+    """A kind of declaration: a place in the recipe that takes subclasses of `base_name`, imported at the first lookup.
 
-    `home` is the package whose classes go by their bare name; other types are dotted names, looked up in `models` first,
-    then as an absolute import (`torch.optim.Adam`, `mypackage.losses.Wing`). Below `models` the package is enough:
-    `images.L1` is the class `L1` of whichever module of `models.images` defines it.
+    A class in the package `home` is declared by its bare name. All others have dotted names, looked up first in
+    `models`, then as an absolute import (`torch.optim.Adam`, `mypackage.losses.Wing`). In `models` the package is
+    enough: `images.L1` is the class `L1` of any module in `models.images`.
     """
 
     what: str
@@ -40,12 +40,12 @@ class Slot:
 
     @cached_property
     def base(self) -> builtins.type:
-        """The class that everything in this place is a subclass of."""
+        """The base class of all types in this place."""
         module, _, name = self.base_name.rpartition(".")
         return typing.cast(builtins.type, getattr(importlib.import_module(module), name))
 
     def includes(self, kind: builtins.type) -> bool:
-        """Whether a class is a subclass of the base, which cannot be where nobody has loaded the base."""
+        """Whether a class is a subclass of the base; False without importing the base, if nothing imported it yet."""
         return self.base_name.rpartition(".")[0] in sys.modules and issubclass(kind, self.base)
 
 
@@ -60,11 +60,11 @@ CALLBACK = Slot("callback", "models.interfaces.Callback")
 SCORE = Slot("score", "models.report.interfaces.Score")
 PICTURE = Slot("picture", "models.report.interfaces.Picture")
 ANY_NAME = r"[A-Za-z]\w*"
-NESTED = (SCHEDULE, INJECTOR)  # what may be declared among the arguments of something
+NESTED = (SCHEDULE, INJECTOR)  # may be declared inside the arguments of another declaration
 
 
 def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builtins.type | None:
-    """Return the class that `name` means in `slot`, or None after noting what is wrong at `key`."""
+    """Return the class that `name` means in `slot`, or None after adding an error at `key`."""
     package, _, attribute = name.rpartition(".")
     if not package and slot.home is None:
         errors.add(key, f"found {name!r}; expected a dotted name, such as 'images.L1' or 'mypackage.losses.Wing'")
@@ -87,7 +87,7 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
 
 
 def find_class(name: str) -> builtins.type | None:
-    """Return the class that `name` means anywhere in a recipe, None for what is no class (`type: jpeg`)."""
+    """Return the class that `name` means anywhere in a recipe; None if it names no class (`type: jpeg`)."""
     package, _, attribute = name.rpartition(".")
     homes = [slot.home for slot in (SCHEDULE, INJECTOR, OPTIMIZER) if slot.home]
     modules = map(_import, [f"models.{package}", package] if package else homes)
@@ -95,9 +95,9 @@ def find_class(name: str) -> builtins.type | None:
 
 
 def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
-    """Yield the classes of a module, or of the modules of a package of `models`; only those of one name, if it is given.
+    """Yield the classes of a module, or of all modules in a package of `models`; with `name`, only those of that name.
 
-    A module is imported only where its text defines such a class: a recipe loads no more code than it names.
+    A module is imported only if its text defines such a class, so a recipe loads no more code than it names.
     """
     public = [name] if name else [one for one in vars(module) if not one.startswith("_")]
     yield from (kind for one in public if isinstance(kind := getattr(module, one, None), type))
@@ -132,20 +132,19 @@ def check_arguments(
     arguments: Mapping[str, Any],
     key: str,
     errors: ErrorCollector,
-    given: tuple[str, ...] = (),
+    supplied: tuple[str, ...] = (),
     beside: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """Return the keyword arguments with which `kind` can be called, NESTED constructed; faults go to `errors`.
+    """Return the keyword arguments to call `kind` with, nested declarations constructed; errors go to `errors`.
 
-    Every argument must be a parameter of the constructor and fit its annotation (strictly: no text for a number); every
-    parameter without default must be there, but for those in `given`, which the engine supplies. A parameter that ends
-    in an underscore (`from_`) is written without it. `beside` are keys that the entry has apart from its arguments, as
-    spellings to suggest.
+    Every argument must be a parameter of the constructor and match its annotation (strictly: no text for a number).
+    Every parameter without default is needed, except those in `supplied`, which the engine adds. A parameter that ends
+    in an underscore (`from_`) is written without it. `beside` are the entry's other keys, suggested as spellings.
     """
     parameters = {
         name.rstrip("_"): parameter
         for name, parameter in inspect.signature(kind).parameters.items()
-        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and name not in given
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and name not in supplied
     }
     hints = typing.get_type_hints(kind.__init__)  # type: ignore[misc]
     checked = {}
@@ -157,11 +156,11 @@ def check_arguments(
             errors.add_unknown(f"{key}.{name}", name, [*parameters, *beside], f"argument of {kind.__name__}")
             continue
         hint = hints.get(parameters[name].name, Any)
-        found = len(errors.lines)
+        before = len(errors.lines)
         for slot in NESTED:
             if _may_hold(hint, slot):
                 value = _with_constructed(value, slot, f"{key}.{name}", errors)
-        if len(errors.lines) == found:
+        if len(errors.lines) == before:
             value = _conforming(value, hint, f"{key}.{name}", errors)
         checked[parameters[name].name] = value
     for name, parameter in parameters.items():
@@ -171,17 +170,17 @@ def check_arguments(
 
 
 def check_declaration(
-    entry: Declaration, slot: Slot, key: str, errors: ErrorCollector, given: tuple[str, ...] = ()
+    entry: Declaration, slot: Slot, key: str, errors: ErrorCollector, supplied: tuple[str, ...] = ()
 ) -> builtins.type | None:
-    """Return the class of a declaration whose arguments are checked too, None after noting that there is no such class."""
+    """Check the arguments of a declaration and return its class; None after adding an error if there is no class."""
     kind = find_type(entry.type, slot, f"{key}.type", errors)
     if kind is not None:
-        check_arguments(kind, entry.arguments, key, errors, given, tuple(type(entry).model_fields))
+        check_arguments(kind, entry.arguments, key, errors, supplied, tuple(type(entry).model_fields))
     return kind
 
 
 def _may_hold(hint: Any, slot: Slot) -> bool:
-    """Whether an annotation is, or has in it, the slot's base, or `Any` for a schedule; elsewhere `type` is any key."""
+    """Whether an annotation is or contains the slot's base; `Any` may hold a schedule."""
     if hint is Any:
         return slot is SCHEDULE
     if isinstance(hint, type) and slot.includes(hint):
@@ -190,7 +189,7 @@ def _may_hold(hint: Any, slot: Slot) -> bool:
 
 
 def _with_constructed(value: Any, slot: Slot, key: str, errors: ErrorCollector) -> Any:
-    """Construct what stands in `value` as `{type: Linear, ...}`."""
+    """Construct the declarations (`{type: Linear, ...}`) inside `value`."""
     if isinstance(value, dict) and isinstance(value.get("type"), str):
         return construct(value["type"], {k: v for k, v in value.items() if k != "type"}, slot, key, errors)
     if isinstance(value, dict):
@@ -199,16 +198,16 @@ def _with_constructed(value: Any, slot: Slot, key: str, errors: ErrorCollector) 
 
 
 def _conforming(value: Any, hint: Any, key: str, errors: ErrorCollector) -> Any:
-    """Return `value` in the form that the annotation asks for (a YAML list as a tuple); faults go to `errors`."""
+    """Return `value` converted to its annotation (a YAML list to a tuple); errors go to `errors`."""
     if hint is Any:
         return value
-    if _holds_constructed(value):  # its own arguments are checked; what stands beside it is not yet
+    if _holds_constructed(value):  # constructed objects are checked already, the values beside them are not
         plain = {name: part for name, part in value.items() if not _is_constructed(part)}
         return {**value, **_conforming(plain, hint, key, errors)} if plain else value
     try:
         adapter = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
     except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation):
-        return value  # a third-party annotation that says nothing checkable
+        return value  # an annotation of foreign code that pydantic cannot check
     constructed = _is_constructed(value)
     try:
         if constructed:
@@ -216,8 +215,8 @@ def _conforming(value: Any, hint: Any, key: str, errors: ErrorCollector) -> Any:
         return adapter.validate_json(json.dumps(value, default=str), strict=True)
     except ValidationError as error:
         expected = {expectation(detail["msg"]) for detail in error.errors()}
-        found = f"one {type(value).__name__}" if constructed else repr(value)
-        errors.add(key, f"found {found}; expected {' or '.join(sorted(expected))}")
+        shown = f"one {type(value).__name__}" if constructed else repr(value)
+        errors.add(key, f"found {shown}; expected {' or '.join(sorted(expected))}")
         return value
 
 
@@ -237,72 +236,72 @@ def construct(
     errors: ErrorCollector,
     *,
     beside: tuple[str, ...] = (),
-    **given: Any,
+    **supplied: Any,
 ) -> Any:
-    """Return the object that a declaration names, or None after noting what is wrong.
+    """Return the object that a declaration names, or None after adding errors.
 
-    `given` are constructor arguments that the engine supplies. A ValueError of the constructor is a problem of the
+    `supplied` are constructor arguments from the engine. A ValueError of the constructor is an error of the
     declaration, not of the program.
     """
-    found = len(errors.lines)
+    before = len(errors.lines)
     kind = find_type(name, slot, f"{key}.type", errors)
     if kind is None:
         return None
-    checked = check_arguments(kind, arguments, key, errors, tuple(given), beside)
-    if len(errors.lines) > found:
+    checked = check_arguments(kind, arguments, key, errors, tuple(supplied), beside)
+    if len(errors.lines) > before:
         return None
     try:
-        return kind(**checked, **given)
+        return kind(**checked, **supplied)
     except ValueError as error:
         errors.add(key, f"{name}: {error}")
         return None
 
 
-def build(entry: Declaration, slot: Slot, key: str, **given: Any) -> Any:
-    """Return the object that a declaration of a checked recipe names; `given` as in `construct`.
+def build(entry: Declaration, slot: Slot, key: str, **supplied: Any) -> Any:
+    """Return the object that a declaration of a checked recipe names; `supplied` as in `construct`.
 
     Raises:
-        UserError: everything that is wrong with it.
+        UserError: all its errors.
     """
     errors = ErrorCollector(Path("recipe"))
-    instance = construct(entry.type, entry.arguments, slot, key, errors, **given)
+    built = construct(entry.type, entry.arguments, slot, key, errors, **supplied)
     errors.raise_any()
-    return instance
+    return built
 
 
-def checked_call(kind: builtins.type, arguments: Mapping[str, Any], key: str, **given: Any) -> Any:
-    """Call `kind` with arguments that stand in a map inside a declaration, checked as those of a declaration are.
+def checked_call(kind: builtins.type, arguments: Mapping[str, Any], key: str, **supplied: Any) -> Any:
+    """Call `kind` with arguments from a map inside a declaration, checked like those of a declaration.
 
     Raises:
-        ValueError: everything that is wrong with them, under `key`.
+        ValueError: all errors, under `key`.
     """
     errors = ErrorCollector(Path(kind.__name__))
-    checked = check_arguments(kind, arguments, key, errors, tuple(given))
+    checked = check_arguments(kind, arguments, key, errors, tuple(supplied))
     if errors.lines:
         raise ValueError("; ".join(line.removeprefix(f"{errors.file}: ") for line in errors.lines))
-    return kind(**checked, **given)
+    return kind(**checked, **supplied)
 
 
 def build_schedule(entry: Declaration | None, key: str, errors: ErrorCollector) -> Any:
-    """Construct a schedule; none means a constant 1."""
+    """Construct a schedule; without an entry, a constant 1."""
     if entry is None:
         return construct("Constant", {}, SCHEDULE, key, errors)
     return construct(entry.type, entry.arguments, SCHEDULE, key, errors)
 
 
 def batch_names(entries: Mapping[str, Declaration]) -> list[str]:
-    """Return the names that every one of these datasets provides, in the order of the first."""
+    """Return the names that all these datasets provide, in the order of the first."""
     provided = [_provided(entry) for entry in entries.values()]
     return [name for name in provided[0] if all(name in others for others in provided)]
 
 
 def partial_names(recipe: Recipe) -> frozenset[str]:
-    """Return the names that only some datasets of a split provide: a loss that reads one counts where it is there."""
-    found: set[str] = set()
+    """Return the names that only some datasets of a split provide; batches without one skip the losses that read it."""
+    partial: set[str] = set()
     for entries in (recipe.data.train, recipe.data.validation):
         provided = [set(_provided(entry)) for entry in entries.values()]
-        found |= set[str]().union(*provided) - provided[0].intersection(*provided)
-    return frozenset(found)
+        partial |= set[str]().union(*provided) - provided[0].intersection(*provided)
+    return frozenset(partial)
 
 
 def _provided(entry: Declaration) -> tuple[str, ...]:
