@@ -24,6 +24,7 @@ from models.evaluation.dump_writer import Output
 from models.evaluation.evaluate import Evaluation
 from models.evaluation.trained import refuse_foreign, write_dump
 from models.interfaces import Records
+from models.live import listeners
 from models.report.interfaces import Score
 from models.training.trainer import Trainer
 from tools.watch import CheckpointWatch
@@ -142,13 +143,15 @@ def wide(batch):
 
 def scored(run):
     """Train, with scores; score again while an example cannot be read, and then once more; sums that rounding tells apart."""
-    trainer = Trainer(toy.checked(STILL), run)
+    recipe = toy.checked(STILL)
+    (scores,) = chosen = listeners(recipe)
+    trainer = Trainer(recipe, run, listeners=chosen)
     trainer.fit()
     means = trainer.validation.means(wide)
     (run / f"wide.{trainer.accelerator.process_index}").write_text(repr(means))
-    for iteration, data in {6: {"kinds": Failing(9, at=2)}, 8: trainer.scores.data}.items():
-        trainer.scores.data, trainer.scores.evaluation = data, None
-        trainer.scores(iteration)
+    for iteration, data in {6: {"kinds": Failing(9, at=2)}, 8: scores.data}.items():
+        scores.data, scores.evaluation = data, None
+        scores.score(iteration)
 
 
 def broken(kind, folder):
@@ -256,7 +259,7 @@ def test_history_and_scores_while_training(two, run):
         assert two[1].stdout.count(f"warning: runtime.scores at step {warning}") == 1
 
 
-@pytest.mark.parametrize(("kind", "other"), [("UserError", ""), ("ValueError", "RuntimeError: process 1 failed: ")])
+@pytest.mark.parametrize(("kind", "other"), [("UserError", ""), ("ValueError", "RuntimeError: rank 1 failed: ")])
 def test_where_one_fails_all_fail_soon(kind, other, two):
     first, second = (json.loads((two[0] / f"fates.{rank}.json").read_text())[kind] for rank in (0, 1))
     assert second == [f"{kind}: example 2 is cut off", 1]

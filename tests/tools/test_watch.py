@@ -3,10 +3,8 @@
 import os
 import shutil
 import signal
-import subprocess
 import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -20,7 +18,6 @@ from stages import eval_dump
 from stages.command import run as run_stage
 from tools.watch import append_row, draw_evaluations, read_rows
 
-ROOT = Path(__file__).parents[2]
 PNG = b"\x89PNG\r\n\x1a\n"
 FIGURES = ["distance.mean", "distance.mean.low", "distance.mean.high"]
 
@@ -107,25 +104,34 @@ def test_an_incomplete_one_is_an_error_after_the_others(project, tmp_path, capsy
     assert pd.read_csv(tmp_path / "out/evaluations.csv")["checkpoint"].tolist() == ["step-000008"]
 
 
+def forked_stage(main, words):
+    """Start a stage as a child of this process, which has loaded its code; return its number and what it says."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored here
+            sys.stdout = sys.stderr = os.fdopen(write, "w", buffering=1)
+            code = run_stage(main, list(map(str, words)))
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    os.close(write)
+    return child, os.fdopen(read)
+
+
 def test_watching(project, tmp_path):
     source, checkpoints, out = project / "run/checkpoints", tmp_path / "checkpoints", tmp_path / "out"
     words = [project / "recipe.yaml", project / "run", "--checkpoint", checkpoints, "--output", out, "--watch", "0.05"]
-    before = signal.signal(
-        signal.SIGINT, signal.default_int_handler
-    )  # where it is ignored, the process would ignore it
-    process = subprocess.Popen(
-        [sys.executable, "-m", "stages.eval_dump", *map(str, words)], cwd=ROOT, text=True,
-        env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-    signal.signal(signal.SIGINT, before)
-    limit = threading.Timer(25, process.kill)
+    process, output = forked_stage(eval_dump.main, words)
+    limit = threading.Timer(25, os.kill, (process, signal.SIGKILL))
     limit.start()
     said = []
 
     def wait_for(text):
         while text not in (said[-1] if said else ""):
-            line = process.stdout.readline()
+            line = output.readline()
             assert line, f"ended before {text!r}: {said}"
             said.append(line)
 
@@ -141,12 +147,15 @@ def test_watching(project, tmp_path):
         for path in (source / "step-000008").iterdir():
             shutil.copy(path, checkpoints / "step-000008")
         wait_for("step-000008: distance.mean")
-        process.send_signal(signal.SIGINT)
-        rest, _ = process.communicate()
+        os.kill(process, signal.SIGINT)
+        rest = output.read()
+    except BaseException:
+        os.kill(process, signal.SIGKILL)
+        raise
     finally:
         limit.cancel()
-        process.kill()
-    assert process.returncode == 0, rest
+        _, status = os.waitpid(process, 0)
+    assert status == 0, rest
     assert "2 evaluated" in rest
     assert sum("not complete" in line for line in [*said, rest]) == 1
     table = pd.read_csv(out / "evaluations.csv")
