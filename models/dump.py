@@ -1,15 +1,15 @@
-"""A dump: what a trained recipe gave for each validation instance, written once, read lazily.
+"""A dump: the outputs of a trained recipe for each validation example, written once, read lazily.
 
-    examples.csv     one row an instance and draw of a mode: `mode`, `index`, `draw`, `dataset`, the instance's own numbers,
-                      `loss.<name>`, and `file.<name>` paths relative to the dump; comes last, so that where it is,
-                      the dump is whole
-    grids.csv       one row a pair of a grid: `grid`, `row`, `column` (indices of instances), `file.<name>`
+    examples.csv      one row for each example and draw of a mode: `mode`, `index`, `draw`, `dataset`, the example's own
+                      numbers, `loss.<name>`, and `file.<name>` paths relative to the dump; written last, so a dump
+                      that has it is complete
+    grids.csv         one row for each pair of a grid: `grid`, `row`, `column` (indices of examples), `file.<name>`
     averages/         means over training examples, float32 .npy
     inputs/ <mode>/   the files
 
-A file is a picture of values in [-1, 1] (`image`) or [0, 1] (`mask`), rounded to 8 bits, or exact values (`array`, float32
-.npy). Names end in the format, so that a reader restores the range. A `number` has no file, but a column of its name; the
-`records` of all instances are one list, `<mode>/<name>.json`.
+A file is an image of values in [-1, 1] (`image`) or [0, 1] (`mask`), rounded to 8 bits, or holds exact values (`array`,
+float32 .npy). File names end in the format, so that a reader restores the range. A `number` is a column of the table
+and has no file. The `records` of all examples are one list, `<mode>/<name>.json`.
 """
 
 import csv
@@ -35,7 +35,7 @@ SUFFIX: dict[Format, str] = {"image": ".image.png", "mask": ".mask.png", "array"
 
 
 def write_value(path: Path, value: Tensor) -> None:
-    """Write one value; `image` (3 or 1, H, W) in [-1, 1], `mask` (1, H, W) in [0, 1], by the ending of `path`."""
+    """Write one value in the format of `path`'s ending: image (3 or 1, H, W) in [-1, 1], mask (1, H, W) in [0, 1]."""
     array = value.detach().float().cpu().numpy()
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.name.endswith(SUFFIX["array"]):
@@ -61,14 +61,14 @@ def read_value(path: Path) -> Array:
 
 
 def unfinished(path: Path) -> Path:
-    """Return where a table grows until it is whole."""
+    """Return the path of a table while it is being written."""
     return path.with_name(f"{path.name}.unfinished")
 
 
 class Table:
-    """A CSV file written row by row, which is there when it is closed.
+    """A CSV file written row by row; it appears at `path` when it is closed.
 
-    A row may leave columns out, and may bring new ones, which earlier rows then lack.
+    Rows may lack columns and may add new ones; such cells are empty in the other rows.
     """
 
     def __init__(self, path: Path) -> None:
@@ -94,7 +94,7 @@ class Table:
         earlier.unlink()
 
     def close(self) -> None:
-        """Flush to disk, and let the table take its place."""
+        """Flush to disk, and move the table to `path`."""
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
@@ -102,7 +102,7 @@ class Table:
 
 
 class RecordsFile:
-    """A JSON file of one list, written record by record."""
+    """A JSON file with one list, written record by record."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -122,11 +122,11 @@ class RecordsFile:
 
 
 class Dump(Dataset[dict[str, Any]]):
-    """Reads a dump like a dataset: item i is row i of its table with every file as a lazily read array.
+    """Reads a dump as a dataset: item i is row i of its table, with every file as an array that is read on demand.
 
-    `dump.mode("transfer")` keeps the rows of one mode, `dump.table` is a DataFrame, `dump.average("mean_target")` an array,
-    `dump.records("truth")` the list of an input's records, `dump.mode("poses").records("people")` that of a mode's.
-    Memory does not grow with the number of instances beyond the table itself.
+    `dump.mode("transfer")` selects the rows of one mode, `dump.table` is a DataFrame, `dump.average("mean_target")` an
+    array. `dump.records("truth")` is the list of an input's records, `dump.mode("poses").records("people")` that of a
+    mode's. Only the table grows with the number of examples in memory.
     """
 
     def __init__(self, folder: Path, table: pd.DataFrame | None = None, part: str = "inputs") -> None:
@@ -136,11 +136,11 @@ class Dump(Dataset[dict[str, Any]]):
         self.table = pd.read_csv(folder / EXAMPLES) if table is None else table.reset_index(drop=True)
 
     def mode(self, name: str) -> "Dump":
-        """Return the rows of one mode, or of one grid (then with `row` and `column`)."""
+        """Return the rows of one mode."""
         table = self.table[self.table["mode"] == name]
         if table.empty:
-            found = sorted(self.table["mode"].unique())
-            raise UserError(f"{self.folder / EXAMPLES}: no rows of mode {name!r}; there are {', '.join(found)}")
+            modes = sorted(self.table["mode"].unique())
+            raise UserError(f"{self.folder / EXAMPLES}: no rows of mode {name!r}; there are {', '.join(modes)}")
         return Dump(self.folder, table, name)
 
     def grid(self, name: str) -> "Dump":
@@ -161,19 +161,19 @@ class Dump(Dataset[dict[str, Any]]):
         return read_value(path)
 
     def records(self, name: str) -> list[dict[str, Any]]:
-        """Return the records of all instances of this mode (of the inputs, unless `mode` was called), in the order of the rows."""
+        """Return the records of all examples, in the order of the rows: of this mode, or of the inputs."""
         path = self.folder / self.part / f"{name}.json"
         if not path.is_file():
             raise UserError(f"{path}: no such file; save {name!r} as records in `evaluate` and run eval-dump again")
-        found: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        return found
+        records: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        return records
 
     def value(self, place: int, name: str) -> Array:
         """Return one file of a row as an array, float32, channel first, in its own range."""
         column = f"file.{name}"
         if column not in self.table:
-            found = [str(c).removeprefix("file.") for c in self.table if str(c).startswith("file.")]
-            raise UserError(f"{self.folder}: nothing named {name!r} was saved; there are {', '.join(found)}")
+            names = [str(c).removeprefix("file.") for c in self.table if str(c).startswith("file.")]
+            raise UserError(f"{self.folder}: nothing named {name!r} was saved; there are {', '.join(names)}")
         return read_value(self.folder / str(self.table[column].iloc[place]))
 
     def __len__(self) -> int:

@@ -1,7 +1,7 @@
-"""What the processes of an evaluation write into one dump: rows of its tables, and records.
+"""Writes the table rows and records of one dump from all ranks of an evaluation.
 
-Each file has its rows in the order of the turns that gave them. One process writes them as they come; of several, each
-streams its own into a part, one line a turn, and the main process merges the parts.
+Rows are ordered by turn, the unit of work of one rank. A single rank writes its turns directly. Of several, each
+streams its turns into a part file, one line for each turn, and rank 0 merges the parts.
 """
 
 import heapq
@@ -15,30 +15,30 @@ from accelerate import Accelerator
 
 from models.dump import EXAMPLES, RecordsFile, Table
 
-Turn = tuple[int, int]  # (0, place) of a batch; (1, place) of a row of the first grid, (2, place) of the second, ...
-Entry = tuple[str, Any]  # the path of a file in the dump, and a row (.csv) or a list of records (.json) for it
+Turn = tuple[int, int]  # (0, place) for a batch; (1, place) for a row of the first grid, (2, place) of the second, ...
+Entry = tuple[str, Any]  # path of a file in the dump, and a row (.csv) or a list of records (.json) for it
 PARTS = ".parts"
 
 
 class Output:
-    """Writes a dump whose `examples.csv` appears when all else is there; memory does not grow with the turns.
+    """Writes a dump; `examples.csv` appears last, when the dump is complete. Memory does not grow with the turns.
 
-    All processes make one, which waits for the others; inside `with`, each adds its turns in order; the main process then
+    Every rank constructs one, which waits for the other ranks. Inside `with`, each adds its turns in order; then rank 0
     calls `finish`.
     """
 
     def __init__(self, folder: Path, accelerator: Accelerator) -> None:
         self.folder, self._parts = folder, folder / PARTS
         self._files: dict[str, Table | RecordsFile] = {}
-        self._ours = [self._parts / f"{process}.jsonl" for process in range(accelerator.num_processes)]
+        self._part_files = [self._parts / f"{rank}.jsonl" for rank in range(accelerator.num_processes)]
         self._fault, self._alone = self._parts / "fault", accelerator.num_processes == 1
         if accelerator.is_main_process:
-            shutil.rmtree(self._parts, ignore_errors=True)  # of an evaluation that failed
+            shutil.rmtree(self._parts, ignore_errors=True)  # left by a failed evaluation
             self._files[EXAMPLES] = Table(folder / EXAMPLES)
         accelerator.wait_for_everyone()
         if not self._alone:
             self._parts.mkdir(parents=True, exist_ok=True)
-            self._part = self._ours[accelerator.process_index].open("w", encoding="utf-8")
+            self._part = self._part_files[accelerator.process_index].open("w", encoding="utf-8")
 
     def __enter__(self) -> Self:
         return self
@@ -49,12 +49,12 @@ class Output:
             if kind is not None:
                 self._fault.touch()
 
-    def given_up(self) -> bool:
-        """Return whether another process has failed, so that more work is in vain."""
+    def failed(self) -> bool:
+        """Return whether another rank has failed, so that further work is useless."""
         return not self._alone and self._fault.exists()
 
     def add(self, turn: Turn, entries: Iterable[Entry]) -> None:
-        """Write what a turn gave."""
+        """Write the entries of a turn."""
         if self._alone:
             self._write(entries)
         else:
@@ -62,13 +62,13 @@ class Output:
             self._part.write(json.dumps([turn, content]) + "\n")
 
     def finish(self) -> None:
-        """Merge the parts and remove them; then the dump is whole."""
+        """Merge the parts and remove them; the dump is then complete."""
         if not self._alone:
-            for _, entries in heapq.merge(*map(_lines, self._ours), key=lambda line: line[0]):
+            for _, entries in heapq.merge(*map(_lines, self._part_files), key=lambda line: line[0]):
                 self._write(entries)
             shutil.rmtree(self._parts)
-        instances = self._files.pop(EXAMPLES)
-        for file in (*self._files.values(), instances):
+        examples = self._files.pop(EXAMPLES)
+        for file in (*self._files.values(), examples):
             file.close()
 
     def _write(self, entries: Iterable[Entry]) -> None:
@@ -80,7 +80,7 @@ class Output:
 
 
 def _texts(row: Mapping[str, Any]) -> dict[str, str]:
-    """The cells as CSV has them, which JSON would not give back in all cases."""
+    """Return the cells as CSV text: not every value survives JSON unchanged."""
     return {name: "" if value is None else str(value) for name, value in row.items()}
 
 

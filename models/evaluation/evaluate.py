@@ -14,10 +14,11 @@ from tqdm import tqdm
 
 from models.base.distributed import raise_on_all_ranks
 from models.base.modes import evaluating
+from models.base.sampling import evenly_spaced
 from models.base.seeding import generator, seed_here
 from models.dump import EXAMPLES, SUFFIX, write_value
 from models.engine.build import build_datasets, build_losses
-from models.engine.data import Key, Mixture, ValidationBatches, collated, load_batches, spread
+from models.engine.data import Key, Mixture, ValidationBatches, collated, load_batches
 from models.engine.inference import named_injectors, run_injectors
 from models.engine.step import WeightedLoss
 from models.engine.weights import to_device
@@ -25,16 +26,22 @@ from models.evaluation.dump_writer import Entry, Output
 from models.interfaces import Examples, Injector, Networks, Records, State, batch_size
 from models.recipe.schema import Format, Grid, Mode, Recipe
 
-PLACE = ("mode", "index", "draw", "dataset")  # where a row stands; an instance's own numbers of these names give way
+KEYS = ("mode", "index", "draw", "dataset")  # key columns; same-named values of the example are dropped
 
 
 class Evaluation:
-    """Writes one dump. Losses see the weight-free values of each instance, wherever a mode has the names they read.
+    """Writes one dump. It holds each loss's unweighted value for each example, if the mode has the loss's inputs.
 
-    Batches, rows of grids, and averages are dealt out over the processes. Noise is seeded by (seed, mode, draw, batch),
-    so a dump depends on `evaluate.batch_size`, not on the number of processes; a GPU draws other numbers than a CPU.
-    `data` are the validation datasets where they are open already; of more than `limit` instances so many are
-    dumped, evenly spread. What to leave out of a dump is left out of the recipe's `evaluate`.
+    Batches, rows of grids, and averages are sharded over the ranks. Noise is seeded by (seed, mode, draw, batch), so a
+    dump depends on `evaluate.batch_size`, but not on the number of ranks; a GPU draws other numbers than a CPU.
+
+    Args:
+        recipe: its section `evaluate` says what to dump.
+        networks: the trained networks by name; they are moved to the accelerator's device.
+        folder: where to write.
+        accelerator: of all ranks.
+        data: the validation datasets, if they are open already.
+        limit: dump at most this many examples, evenly spaced.
     """
 
     def __init__(
@@ -45,43 +52,43 @@ class Evaluation:
         moved = {name: network.to(accelerator.device) for name, network in networks.items()}
         self.networks = Networks(moved, moved)
         self.data = build_datasets(recipe, "validation") if data is None else data
-        # `index` counts through the datasets
+        # `index` counts through all datasets: these are the indices of their first examples
         self._firsts = dict(zip(self.data, accumulate(map(len, self.data.values()), initial=0), strict=False))
         self.losses: dict[str, WeightedLoss] = {}
         for step in recipe.steps:
             self.losses |= build_losses(recipe, step, accelerator.device)
         self.losses = {name: loss for name, loss in self.losses.items() if loss.weight != 0}
-        self.share = slice(accelerator.process_index, None, accelerator.num_processes)
+        self.shard = slice(accelerator.process_index, None, accelerator.num_processes)
         self.progress = recipe.runtime.progress and accelerator.is_main_process
         self._spent: dict[str, Counter[str]] = {}  # seconds, by mode and injector
-        self.times: dict[str, dict[str, float]] = {}  # milliseconds an image and draw took, by mode and injector
+        self.times: dict[str, dict[str, float]] = {}  # milliseconds for an image and draw, by mode and injector
 
     def write(self) -> None:
-        """Write everything that `evaluate` asks for; averages that stand in the folder already are kept.
+        """Write everything that `evaluate` asks for; averages that are in the folder already are not recomputed.
 
-        Every process calls it; where one fails, all do.
+        Every rank calls it; if one fails, all do.
         """
         output = Output(self.folder, self.accelerator)
         with raise_on_all_ranks(), output, evaluating(*self.networks.live.values()):
-            images = self._instances(output)
-            self._crosses(output)
+            images = self._examples(output)
+            self._grids(output)
             self._averages()
         self.times = self._times(images)
         if self.accelerator.is_main_process:
             output.finish()
         self.accelerator.wait_for_everyone()
 
-    def _instances(self, output: Output) -> int:
-        """Run the modes over this process' share; return how many instances it has."""
+    def _examples(self, output: Output) -> int:
+        """Run the modes over this rank's shard; return the number of examples in it."""
         evaluate = self.recipe.evaluate
-        sampler = ValidationBatches(self.data, evaluate.batch_size, self.limit, self.share)
+        sampler = ValidationBatches(self.data, evaluate.batch_size, self.limit, self.shard)
         loader = load_batches(Mixture(self.data, self.recipe.seed), sampler, self.recipe.runtime.workers)
         injectors = {n: named_injectors(m.injectors, f"evaluate.modes.{n}") for n, m in evaluate.modes.items()}
         self._spent = {mode: Counter() for mode in evaluate.modes}
         images = sum(map(len, sampler))
         with tqdm(total=images, unit="image", desc="eval-dump", disable=not self.progress) as progress:
             for place, keys, batch in zip(sampler.places, sampler, loader, strict=True):
-                if output.given_up():
+                if output.failed():
                     break
                 output.add((0, place), self._batch(place, keys, batch, injectors))
                 progress.update(len(keys))
@@ -90,9 +97,9 @@ class Evaluation:
     def _batch(
         self, place: int, keys: Sequence[Key], batch: Mapping[str, Any], injectors: Mapping[str, Mapping[str, Injector]]
     ) -> list[Entry]:
-        """Run all modes on a batch; return rows, and records."""
+        """Run all modes on a batch; return its rows and records."""
         evaluate = self.recipe.evaluate
-        own = ({k: v for k, v in row.items() if k not in PLACE} for row in _numbers(batch))
+        own = ({k: v for k, v in row.items() if k not in KEYS} for row in _numbers(batch))
         ids = [
             {"index": self._firsts[dataset] + index, "dataset": dataset, **row}
             for (dataset, _, index), row in zip(keys, own, strict=True)
@@ -106,10 +113,10 @@ class Evaluation:
         return entries
 
     def _mode(
-        self, name: str, mode: Mode, injectors: Mapping[str, Injector], batch: Mapping[str, Any], where: tuple[int, int],
-        ids: Sequence[Mapping[str, Any]],
+        self, name: str, mode: Mode, injectors: Mapping[str, Injector], batch: Mapping[str, Any],
+        where: tuple[int, int], ids: Sequence[Mapping[str, Any]],
     ) -> tuple[list[dict[str, Any]], list[Entry]]:  # fmt: skip
-        """Run one mode on a batch; return a row an instance, and records."""
+        """Run one mode on a batch; return one row for each example, and records."""
         draw, place = where
         seed_here(self.recipe.seed, "dump", name, draw, place)
         state, spent = self._state(batch, injectors)
@@ -130,10 +137,10 @@ class Evaluation:
         return rows, records
 
     def _times(self, images: int) -> dict[str, dict[str, float]]:
-        """Return the milliseconds that an image and draw took, on average over the images of all processes."""
-        shares = gather_object([(self._spent, images)])
-        total = sum(share for _, share in shares)
-        spent = {name: sum((one[name] for one, _ in shares), Counter[str]()) for name in self._spent}
+        """Return the milliseconds for an image and draw, averaged over the images of all ranks."""
+        ranks = gather_object([(self._spent, images)])
+        total = sum(count for _, count in ranks)
+        spent = {name: sum((seconds[name] for seconds, _ in ranks), Counter[str]()) for name in self._spent}
         return {
             name: {n: 1000 * seconds / (total * mode.repeat) for n, seconds in spent[name].items()}
             for name, mode in self.recipe.evaluate.modes.items()
@@ -147,7 +154,7 @@ class Evaluation:
     def _save(
         self, folder: str, values: Mapping[str, Any], formats: Mapping[str, Format], keys: Sequence[str]
     ) -> tuple[list[dict[str, Any]], list[Entry]]:
-        """Save the names in their formats; return the columns of each instance that say what it is, or where; records."""
+        """Save values in their formats; return each example's columns (numbers, and paths of files) and the records."""
         saved: list[dict[str, Any]] = [{} for _ in keys]
         records: list[Entry] = []
         for name, form in formats.items():
@@ -162,21 +169,21 @@ class Evaluation:
                     write_value(self.folder / row[f"file.{name}"], value)
         return saved, records
 
-    def _crosses(self, output: Output) -> None:
+    def _grids(self, output: Output) -> None:
         for number, (name, grid) in enumerate(self.recipe.evaluate.grids.items(), start=1):
-            for place, entries in self._cross(name, grid):
-                if output.given_up():
+            for place, entries in self._grid(name, grid):
+                if output.failed():
                     return
                 output.add((number, place), entries)
 
-    def _cross(self, name: str, grid: Grid) -> Iterator[tuple[int, list[Entry]]]:
-        """Yield what this process' rows of a grid give, with their places."""
+    def _grid(self, name: str, grid: Grid) -> Iterator[tuple[int, list[Entry]]]:
+        """Yield the entries of this rank's rows of a grid, with the rows' places."""
         ((dataset, data), *_) = self.data.items()  # the first dataset stands for the split
-        chosen = spread(len(data), grid.size)
+        chosen = evenly_spaced(len(data), grid.size)
         mixture = Mixture({dataset: data}, self.recipe.seed)
         examples = {index: mixture[(dataset, 0, index)] for index in chosen}
         injectors = named_injectors(grid.injectors, f"evaluate.grids.{name}")
-        for place, row in list(enumerate(chosen))[self.share]:
+        for place, row in list(enumerate(chosen))[self.shard]:
             pairs = [
                 {n: examples[row][n] for n in grid.rows} | {n: examples[column][n] for n in grid.columns}
                 for column in chosen
@@ -188,13 +195,13 @@ class Evaluation:
             yield place, [*(("grids.csv", one) for one in rows), *records]
 
     def _averages(self) -> None:
-        share = list(self.recipe.evaluate.averages.items())[self.share]
-        missing = {n: average for n, average in share if not (self.folder / "averages" / f"{n}.npy").is_file()}
+        shard = list(self.recipe.evaluate.averages.items())[self.shard]
+        missing = {n: average for n, average in shard if not (self.folder / "averages" / f"{n}.npy").is_file()}
         if not missing:
             return
         data = next(iter(build_datasets(self.recipe, "train").values()))
         for name, average in missing.items():
-            chosen = spread(len(data), average.examples)
+            chosen = evenly_spaced(len(data), average.examples)
             total: Tensor | None = None
             for index in tqdm(chosen, unit="image", desc=name, disable=not self.progress):
                 example = data.example(index, generator(self.recipe.seed, "average", index))
@@ -205,7 +212,7 @@ class Evaluation:
 
 
 def _numbers(batch: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the plain numbers and texts of each instance of a batch: the names whose values have one dimension."""
+    """Return the plain numbers and strings of each example of a batch: the names whose values have one dimension."""
     columns = {
         name: value.tolist() if isinstance(value, Tensor) else list(value)
         for name, value in batch.items()

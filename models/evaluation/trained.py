@@ -1,4 +1,4 @@
-"""What was trained, read back from a model folder to be evaluated as a recipe asks."""
+"""Loads a trained model folder, and evaluates it as a recipe asks."""
 
 import shutil
 from pathlib import Path
@@ -15,14 +15,14 @@ from models.recipe.load import check_recipe
 from models.recipe.schema import Recipe
 
 
-def load_trained(model: Path, asked: Recipe) -> tuple[Recipe, dict[str, nn.Module]]:
-    """Return recipe and networks of a model folder; how to evaluate (`evaluate`, `metrics`, `runtime`) is as `asked`.
+def load_trained(model: Path, evaluation: Recipe) -> tuple[Recipe, dict[str, nn.Module]]:
+    """Return recipe and networks of a model folder, with the sections `evaluate`, `metrics`, `runtime` of `evaluation`.
 
     Raises:
-        UserError: a file is missing, cut off, or does not fit; so it is with a folder that is still being written.
+        UserError: a file is missing, truncated, or does not fit, which also happens while the folder is being written.
     """
     path = model / "recipe.yaml"
-    sections = asked.model_dump(include={"evaluate", "metrics", "runtime"}, by_alias=True)
+    sections = evaluation.model_dump(include={"evaluate", "metrics", "runtime"}, by_alias=True)
     recipe = check_recipe(read_yaml(path) | sections, path, ["evaluate"])
     networks = build_networks(recipe)
     for name, network in networks.items():
@@ -43,17 +43,17 @@ def with_split(recipe: Recipe, split: str) -> Recipe:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise UserError where something else than a dump, whole or not, stands at a path that people chose for one."""
-    nothing = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
-    if not nothing and not any(path.is_file() for path in (folder / EXAMPLES, unfinished(folder / EXAMPLES))):
+    """Raise UserError if the folder is neither missing, nor empty, nor a dump (complete or not)."""
+    empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    if not empty and not any(path.is_file() for path in (folder / EXAMPLES, unfinished(folder / EXAMPLES))):
         raise UserError(f"{folder}: holds something else than a dump, which would be lost; remove it or choose another")
 
 
 def write_dump(recipe: Recipe, networks: dict[str, nn.Module], folder: Path) -> None:
-    """Evaluate, into `folder`, by all processes that were started; what stands there is replaced.
+    """Evaluate on all ranks and replace `folder` by the dump.
 
     Raises:
-        UserError: as the recipe's datasets and injectors do; in all processes, where it happens in one.
+        UserError: a dataset or an injector raised it, on all ranks if it happened on one.
     """
     accelerator = make_accelerator(recipe)
     if accelerator.is_main_process:
@@ -61,7 +61,7 @@ def write_dump(recipe: Recipe, networks: dict[str, nn.Module], folder: Path) -> 
     evaluation = Evaluation(recipe, networks, folder, accelerator)
     evaluation.write()
     accelerator.end_training()
-    if accelerator.is_main_process:  # `accelerator.print` speaks once a machine
+    if accelerator.is_main_process:  # `accelerator.print` would print once on every machine
         for mode, times in evaluation.times.items():
-            said = ", ".join(f"{injector} {spent:.2f}" for injector, spent in times.items())
-            print(f"{mode}: ms an image: {said}")
+            line = ", ".join(f"{injector} {spent:.2f}" for injector, spent in times.items())
+            print(f"{mode}: ms an image: {line}")

@@ -1,4 +1,7 @@
-"""What people watch during a training. It writes `runs/<recipe>/live`, which DVC does not track, and changes no result."""
+"""Listeners for watching a training: sample sheets and online scores.
+
+They write to `runs/<recipe>/live`, which DVC does not track, and change no result.
+"""
 
 from models.interfaces import Listener
 from models.recipe.schema import Recipe

@@ -1,4 +1,4 @@
-"""Sample pictures of a training: the names of `runtime.samples`, of the same validation examples, after each evaluation."""
+"""Sample sheets of a training: the names of `runtime.samples`, of the same validation examples at each evaluation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,10 +8,10 @@ from models.report.sheets import as_pixels, save_picture, side_by_side
 
 
 class SampleSheets(Listener):
-    """Writes `<run>/live/samples/<iteration>.png`, one row an example, and passes it to the trackers."""
+    """Writes `<run>/live/samples/<iteration>.png`, one row for each example, and logs it to the trackers."""
 
     def on_iteration(self, training: Any, evaluated: bool) -> None:
-        """Run the steps on the examples, and draw the names that the recipe asks for."""
+        """After an evaluation, run the steps on the examples and draw the names that the recipe asks for."""
         if not evaluated:
             return
         columns = training.validation.samples(lambda batch: training.log_op(batch)[0])
@@ -22,7 +22,7 @@ class SampleSheets(Listener):
         save_picture(training.run / "live" / "samples" / f"{step:08d}.png", sheet)
         for tracker in training.accelerator.trackers:
             if tracker.name == "dvclive":
-                tracker.tracker.log_image("samples.png", sheet)  # Accelerate has no name for it
+                tracker.tracker.log_image("samples.png", sheet)  # Accelerate's DVCLive tracker has no `log_images`
             elif tracker.name == "tensorboard":
                 tracker.log_images({"samples": sheet[None]}, step=step, dataformats="NHWC")
             elif tracker.name == "wandb":

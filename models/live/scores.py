@@ -1,10 +1,10 @@
-"""Scores during a training: figures of the networks as they are now, by the code that eval-dump and metrics run.
+"""Online scores: metrics of the networks during training, computed by the code of the stages eval-dump and metrics.
 
-The modes of `evaluate` that the asked `metrics.scores` read run over a part of the validation split, with the averaged
-weights where there are such, into a temporary dump, and the scores judge it. `evaluate`, `metrics` and `runtime.scores` are
-sections that the train stage does not track, so nothing that it tracks may depend on what happens here: neither the
-weights nor the history know of it, and the generators of random numbers go on as if it had not been. That is why the
-figures lie in `live/`, and why a score that cannot be computed is a warning and no end of the training.
+The modes of `evaluate` that the chosen `metrics.scores` read run over a part of the validation split, with averaged
+weights if there are any, into a temporary dump; the scores then judge the dump. DVC's train stage does not track the
+sections `evaluate`, `metrics` and `runtime.scores`, so nothing that it tracks may depend on online scores: they change
+neither the weights, nor the history, nor the state of any random number generator. For the same reason the metrics go
+to `live/`, and a score that fails is a warning and does not end the training.
 """
 
 import csv
@@ -26,11 +26,11 @@ from models.report.metrics import build_scores, compute_metrics, flattened
 
 
 class OnlineScores(Listener):
-    """The scores that `runtime.scores` names, of networks that are being trained.
+    """Computes the scores that `runtime.scores` names, on the networks in training.
 
-    Metrics go to the live log and the trackers as `score.<score>.<metric>`, and one row an evaluation into
-    `<live>/scores.csv`: `step`, `<score>.<metric>`. All ranks write the dump into `<live>/scored`; then rank 0 alone
-    judges it, and the others wait, no longer than a collective may take.
+    Metrics go to the live log and the trackers as `score.<score>.<metric>`, and to `<live>/scores.csv`, one row for
+    each evaluation: `step`, `<score>.<metric>`. All ranks write the dump into `<live>/scored`; then rank 0 alone scores
+    it. The other ranks wait for it, at most as long as a collective may take.
 
     Args:
         recipe: has `runtime.scores`.
@@ -46,10 +46,10 @@ class OnlineScores(Listener):
         declared = [recipe.metrics.scores[name] for name in settings.names]
         read = part_read(recipe.evaluate, self.scores.values(), declared)
         self.recipe = recipe.model_copy(update={"evaluate": read, "runtime": quiet})
-        self.evaluation: Evaluation | None = None  # built when first needed
+        self.evaluation: Evaluation | None = None  # built on first use
 
     def on_start(self, training: Any) -> None:
-        """Cut off the rows of iterations that this training takes again."""
+        """Remove the rows of iterations that this training will repeat."""
         live = training.run / "live"
         self.table, self.folder = live / "scores.csv", live / "scored"
         self.networks, self.data = training.networks.ema, training.loaders.validation_data
@@ -60,7 +60,7 @@ class OnlineScores(Listener):
                 self._write([row for row in self._rows() if int(row["step"]) <= training.iteration])
 
     def on_iteration(self, training: Any, evaluated: bool) -> None:
-        """Score the networks where it is time to."""
+        """Score the networks every `every` iterations and at the end, or by default after each evaluation."""
         due = training.iteration % self.every == 0 or training.iteration == training.last if self.every else evaluated
         if due:
             self.score(training.iteration)
@@ -76,7 +76,7 @@ class OnlineScores(Listener):
         self.accelerator.wait_for_everyone()
 
     def _metrics(self, iteration: int) -> dict[str, float]:
-        """Return what the scores say, to the main process; to others, nothing."""
+        """Return the metrics on rank 0; an empty map on the other ranks."""
         metrics: dict[str, float] = {}
         try:
             self._dump()
@@ -107,7 +107,7 @@ class OnlineScores(Listener):
         self.evaluation.write()
 
     def _clear(self) -> None:
-        """Remove the dump; averages over training examples, which no weights change, stay for the next one."""
+        """Remove the dump, but keep the averages over training examples, which do not depend on the weights."""
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             if path.is_file():
                 path.unlink()
@@ -132,14 +132,14 @@ class OnlineScores(Listener):
 def part_read(evaluate: Evaluate, scores: Iterable[Score], declared: Iterable[Declaration]) -> Evaluate:
     """Return the part of `evaluate` that scores read: the modes, grids and averages that their arguments name.
 
-    Defaults count as arguments. Where a score names neither a mode nor a grid, all modes are read.
+    Default arguments count too. If any score names neither a mode nor a grid, all modes are included.
     """
     words: list[set[str]] = []
     for score, entry in zip(scores, declared, strict=True):
         parameters = {name.rstrip("_"): p.default for name, p in inspect.signature(type(score)).parameters.items()}
         words.append(set(_texts(parameters | entry.arguments)))
     named = set[str]().union(*words)
-    everything = any(not found & (evaluate.modes.keys() | evaluate.grids.keys()) for found in words)
+    everything = any(not names & (evaluate.modes.keys() | evaluate.grids.keys()) for names in words)
     modes = {name: mode for name, mode in evaluate.modes.items() if everything or name in named}
     grids = {name: grid for name, grid in evaluate.grids.items() if name in named}
     averages = {name: average for name, average in evaluate.averages.items() if name in named}

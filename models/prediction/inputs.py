@@ -1,4 +1,4 @@
-"""Pictures from anywhere: files, folders, glob patterns and the frames of videos, each with a name of its own."""
+"""Inputs of a prediction: images and video frames from files, folders and glob patterns, each with a unique name."""
 
 import glob
 import os
@@ -22,7 +22,7 @@ Pixels = NDArray[np.uint8]
 
 
 class File(NamedTuple):
-    """`name` is unlike that of every other input: a relative path without suffix where that suffices."""
+    """An input file. `name` is unique among the inputs: a relative path, without suffix if that is unique already."""
 
     path: Path
     name: str
@@ -35,7 +35,7 @@ class File(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Photo:
-    """One picture to predict from: an image file, or a frame of the video at `path`; `number` counts them from 1."""
+    """One photo to predict from: an image file, or a frame of the video at `path`. `number` counts photos from 1."""
 
     path: Path
     name: str
@@ -43,56 +43,56 @@ class Photo:
     frame: Pixels | None = None
 
     def pixels(self) -> Pixels:
-        """Return it as uint8 (height, width, 3), red, green, blue, upright where an EXIF tag says how; 8 bits a channel.
+        """Return RGB pixels, uint8 (height, width, 3), rotated upright by the EXIF orientation.
 
         Raises:
-            UserError: no such file, or no image that OpenCV can read.
+            UserError: the file does not exist, or OpenCV cannot read it as an image.
         """
         if self.frame is not None:
             return self.frame
         try:
             content = np.frombuffer(self.path.read_bytes(), np.uint8)
-            found = cv2.imdecode(content, cv2.IMREAD_COLOR) if len(content) else None
+            bgr = cv2.imdecode(content, cv2.IMREAD_COLOR) if len(content) else None
         except OSError as error:
             raise UserError(f"{self.path}: cannot be read: {error.strerror}") from error
         except cv2.error:  # more pixels than OpenCV takes
-            found = None
-        if found is None:
+            bgr = None
+        if bgr is None:
             raise UserError(f"{self.path}: no readable image: it is empty, damaged, too large or of another kind")
-        return np.asarray(cv2.cvtColor(found, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+        return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), dtype=np.uint8)
 
 
 class PhotoExamples:
-    """What `predict.data` names: makes examples, such as a dataset has, of a picture that nobody annotated."""
+    """Base class for `predict.data`: turns a photo without annotations into examples like those of a dataset."""
 
     names: ClassVar[tuple[str, ...]]
 
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the names in an example when constructed with `arguments`."""
+        """Return the names in an example, given the constructor's `arguments`."""
         return cls.names
 
     def examples(self, photo: Photo) -> list[Example]:
-        """Return the examples of one photo, any number of them; may run in several threads at once.
+        """Return the examples of one photo, any number of them; called from several threads at once.
 
-        `name` is the text that their results are named after: the photo's, with something behind it where there are
-        several. Raises UserError for a photo that cannot be used.
+        Results are named after an example's `name`: the photo's name, with a suffix if there are several examples.
+        Raises UserError for an unusable photo.
         """
         raise TypeError(f"{type(self).__name__} gives no examples")
 
 
-def find_files(given: Sequence[str], results: Path) -> list[File]:
-    """Return the images and videos that paths, folders and glob patterns (`**` for any depth) mean, in their order.
+def find_files(arguments: Sequence[str], results: Path) -> list[File]:
+    """Return the images and videos that paths, folders and glob patterns (`**` for any depth) stand for, in order.
 
-    A folder stands for all images below it, hidden ones left out; its files, and those of a pattern, are named by their
-    place below it. What lies below `results` is only taken where it is named itself: it was written by an earlier run.
+    A folder stands for all images below it, except hidden ones. Files of a folder or a pattern are named by their path
+    below the folder. Files below `results` come from an earlier run: they are used only if their own path is given.
 
     Raises:
-        UserError: what names nothing, all of it at once.
+        UserError: arguments match nothing; the message lists all of them.
     """
-    found: dict[Path, tuple[Path, Path]] = {}  # by where it really is: as it was found, and below which folder
+    sources: dict[Path, tuple[Path, Path]] = {}  # by resolved path: the path as written, and the folder it is below
     faults = []
-    for text in given:
+    for text in arguments:
         path = Path(text)
         if path.is_dir():
             files = [(one, path) for one in _images_below(path) if not _within(one, results)]
@@ -108,10 +108,10 @@ def find_files(given: Sequence[str], results: Path) -> list[File]:
                 f"{text}: {fault}, but for results below {results}" if results.exists() else f"{text}: {fault}"
             )
         for one, folder in files:
-            found.setdefault(one.resolve(), (one, folder))
+            sources.setdefault(one.resolve(), (one, folder))
     if faults:
         raise UserError("\n".join(faults))
-    return [File(path, name) for (path, _), name in zip(found.values(), _names(found), strict=True)]
+    return [File(path, name) for (path, _), name in zip(sources.values(), _names(sources), strict=True)]
 
 
 def _images_below(folder: Path) -> Iterator[Path]:
@@ -127,36 +127,36 @@ def _within(path: Path, folder: Path) -> bool:
 
 
 def _fixed(pattern: str) -> Path:
-    """The folder of a pattern down to its first wildcard."""
+    """Return the part of a pattern before its first wildcard."""
     parts = Path(pattern).parts
     wild = next(place for place, part in enumerate(parts) if glob.has_magic(part))
     return Path(*parts[:wild])
 
 
-def _names(found: Mapping[Path, tuple[Path, Path]]) -> list[str]:
-    """Short names; where two would be the same, longer ones: below the folder common to all inputs, then with suffix."""
-    common = Path(os.path.commonpath([path.parent for path in found])) if found else Path()
+def _names(sources: Mapping[Path, tuple[Path, Path]]) -> list[str]:
+    """Return short names; equal ones become longer: the path below all inputs' common folder, then with the suffix."""
+    common = Path(os.path.commonpath([path.parent for path in sources])) if sources else Path()
     choices = [
         (
             path.relative_to(folder).with_suffix("").as_posix(),
             real.relative_to(common).with_suffix("").as_posix(),
             real.relative_to(common).as_posix(),
         )
-        for real, (path, folder) in found.items()
+        for real, (path, folder) in sources.items()
     ]
     level = [0] * len(choices)
     while True:
         names = [choice[chosen] for choice, chosen in zip(choices, level, strict=True)]
-        taken = Counter(names)
-        again = [place for place, name in enumerate(names) if taken[name] > 1 and level[place] < 2]
-        if not again:
+        counts = Counter(names)
+        duplicates = [place for place, name in enumerate(names) if counts[name] > 1 and level[place] < 2]
+        if not duplicates:
             return names
-        for place in again:
+        for place in duplicates:
             level[place] += 1
 
 
 def count_photos(files: Iterable[File], every: int) -> int:
-    """Return how many photos the files hold, as far as the videos say."""
+    """Return the number of photos in the files; videos are counted by their metadata."""
     total = 0
     for file in files:
         frames = int(cv2.VideoCapture(str(file.path)).get(cv2.CAP_PROP_FRAME_COUNT)) if file.is_video else 1
@@ -165,9 +165,9 @@ def count_photos(files: Iterable[File], every: int) -> int:
 
 
 def read_photos(files: Iterable[File], every: int, report: Callable[[str], None]) -> Iterator[Photo]:
-    """Yield the photos of the files in order, of a video each `every`-th frame, named `<name>-000012` by its number there.
+    """Yield the photos of the files in order. Of a video, yield each `every`-th frame, named `<name>-<frame number>`.
 
-    Images are not opened yet. A video without frames is told to `report` and passed over.
+    Images are not opened yet. A video without frames is passed to `report` and skipped.
     """
     number = 0
     for file in files:
@@ -189,8 +189,8 @@ def _frames(path: Path, every: int) -> Iterator[tuple[int, Pixels]]:
         place = 0
         while video.grab():
             if place % every == 0:
-                there, frame = video.retrieve()
-                if not there:
+                decoded, frame = video.retrieve()
+                if not decoded:
                     return
                 yield place, np.asarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB), dtype=np.uint8)
             place += 1

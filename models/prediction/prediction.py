@@ -1,7 +1,7 @@
-"""Runs trained networks on pictures from anywhere, as `predict` says, and writes what they give beside their names.
+"""Runs trained networks on any photos, as a recipe's section `predict` says, and writes the results.
 
-Results are `<name>.<saved name>.png`, `.npy`, or `.json` (a list of records, a line each) for each example, and
-`<grid>.<saved name>.png` for a grid: the first so many examples, every row with every column.
+Results are `<name>.<saved name>.png`, `.npy`, or `.json` (a list of records, one on each line) for each example, and
+`<grid>.<saved name>.png` for a grid, which pairs the first examples with each other: every row with every column.
 """
 
 import sys
@@ -27,7 +27,7 @@ from models.engine.inference import named_injectors, run_injectors
 from models.engine.weights import to_device
 from models.interfaces import Example, Injector, Networks, Records, State
 from models.prediction.inputs import File, Photo, PhotoExamples, count_photos, read_photos
-from models.prediction.streaming import ahead, batch_by_shape, collated_with_photos
+from models.prediction.streaming import batch_by_shape, collated_with_photos, prefetch
 from models.recipe.schema import Grid, Predict, Recipe
 from models.recipe.types import PHOTOS, construct
 from models.report.sheets import Pixels, as_pixels, save_picture, side_by_side
@@ -38,8 +38,8 @@ T = TypeVar("T")
 class Prediction:
     """Writes the results of one call into a folder; memory does not grow with the number of photos.
 
-    A batch has examples of one shape; those of rarer shapes wait for others, at most two batches in all. Noise is seeded
-    by (seed, draw, batch). Photos are read ahead by `workers` threads (0: none).
+    All examples of a batch have one shape; rarer shapes wait for more, at most two batches in total. Noise is seeded by
+    (seed, draw, batch). `workers` threads prefetch photos (0: none).
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class Prediction:
         self.grid: Grid | None = None if predict.grid is None else evaluate.grids[predict.grid]
         if self.grid is not None:
             self.reads |= {*self.grid.rows, *self.grid.columns}
-        self._crossed: list[Example] = []  # what the grid shows
+        self._grid_examples: list[Example] = []
         self._written: set[str] = set()
         self._faults, self._examples = 0, 0
         self._spent: dict[str, float] = defaultdict(float)  # seconds
 
     def write(self, files: Sequence[File], every: int) -> None:
-        """Predict from the files, of a video from each `every`-th frame; report what cannot be read, and go on.
+        """Predict from the files, and from each `every`-th frame of videos; report unreadable ones and go on.
 
         Raises:
-            UserError: at the end, where there was any such.
+            UserError: at the end, if any input was unreadable.
         """
         start, done = time.perf_counter(), 0
         progress = tqdm(
@@ -77,13 +77,13 @@ class Prediction:
 
             def examples() -> Iterator[Example]:
                 nonlocal done
-                for found in ahead(read_photos(files, every, self._report), self._read, self.workers):
+                for result in prefetch(read_photos(files, every, self._report), self._read, self.workers):
                     progress.update()
-                    if isinstance(found, UserError):
-                        self._report(str(found))
+                    if isinstance(result, UserError):
+                        self._report(str(result))
                     else:
                         done += 1
-                        yield from (one for one in found if self._is_new(one))
+                        yield from (one for one in result if self._is_new(one))
 
             for place, batch in enumerate(self._timed("read", batch_by_shape(examples(), self.batch_size))):
                 self._batch(batch, place)
@@ -122,8 +122,8 @@ class Prediction:
         self._examples += len(examples)
         if self.grid is not None:
             names = {*self.grid.rows, *self.grid.columns}
-            room = self.grid.size - len(self._crossed)
-            self._crossed += [{name: one[name] for name in names} for one in examples[:room]]
+            missing = self.grid.size - len(self._grid_examples)
+            self._grid_examples += [{name: one[name] for name in names} for one in examples[:missing]]
         batch = to_device(collated_with_photos(examples), self.accelerator.device)
         for draw in range(self.mode.repeat):
             seed_here(self.recipe.seed, "predict", draw, place)
@@ -135,22 +135,22 @@ class Prediction:
                     write_result(self.folder / f"{label}.{name}", value, form)
             self._spent["write"] += time.perf_counter() - start
 
-    def _run(self, batch: Mapping[str, Any], injectors: Mapping[str, Injector], within: str = "") -> State:
+    def _run(self, batch: Mapping[str, Any], injectors: Mapping[str, Injector], prefix: str = "") -> State:
         last = self.recipe.train.steps or 2**62
         state, seconds = run_injectors(injectors, batch, self.networks, last, self.accelerator)
         for name, spent in seconds.items():
-            self._spent[within + name] += spent
+            self._spent[prefix + name] += spent
         return state
 
     def _grid(self, grid: Grid) -> None:
-        if not self._crossed:
+        if not self._grid_examples:
             return
         injectors = named_injectors(grid.injectors, f"evaluate.grids.{self.predict.grid}")
-        pictures = [name for name, form in grid.save.items() if form == "image"]
-        row, column = (next((n for n in pictures if n in names), None) for names in (grid.rows, grid.columns))
-        sheets: dict[str, list[list[Pixels]]] = {n: [] for n in pictures if n not in (*grid.rows, *grid.columns)}
-        for place, one in enumerate(self._crossed):
-            pairs = [{n: one[n] for n in grid.rows} | {n: o[n] for n in grid.columns} for o in self._crossed]
+        images = [name for name, form in grid.save.items() if form == "image"]
+        row, column = (next((n for n in images if n in names), None) for names in (grid.rows, grid.columns))
+        sheets: dict[str, list[list[Pixels]]] = {n: [] for n in images if n not in (*grid.rows, *grid.columns)}
+        for place, one in enumerate(self._grid_examples):
+            pairs = [{n: one[n] for n in grid.rows} | {n: o[n] for n in grid.columns} for o in self._grid_examples]
             seed_here(self.recipe.seed, "predict", "grid", place)
             state = self._run(to_device(collated(pairs), self.accelerator.device), injectors, f"{self.predict.grid}.")
             for name, sheet in sheets.items():
@@ -160,11 +160,11 @@ class Prediction:
                     sheet.append([blank, *(blank if column is None else as_pixels(state[column]))])
                 sheet.append([blank if row is None else as_pixels(state[row])[0], *cells])
         for name, sheet in sheets.items():
-            titles = [f"{row} / {column}", *("" for _ in self._crossed)]
+            titles = [f"{row} / {column}", *("" for _ in self._grid_examples)]
             save_picture(self.folder / f"{self.predict.grid}.{name}.png", side_by_side(sheet, titles))
-        if self._examples > len(self._crossed):
+        if self._examples > len(self._grid_examples):
             size = f"evaluate.grids.{self.predict.grid}.size"
-            print(f"{self.predict.grid}: the first {len(self._crossed)} of {self._examples} ({size})")
+            print(f"{self.predict.grid}: the first {len(self._grid_examples)} of {self._examples} ({size})")
 
     def _summary(self, photos: int, seconds: float) -> None:
         examples = "" if self._examples == photos else f" ({self._examples} examples)"
@@ -181,9 +181,9 @@ def _photos(predict: Predict) -> PhotoExamples:
     return photos
 
 
-def needed(injectors: Mapping[str, Injector], wanted: Iterable[str]) -> tuple[dict[str, Injector], set[str]]:
-    """Return the injectors that what is wanted depends on, in their order, and the names that examples must bring."""
-    names, chosen = {*wanted, "name"}, []
+def needed(injectors: Mapping[str, Injector], outputs: Iterable[str]) -> tuple[dict[str, Injector], set[str]]:
+    """Return the injectors that `outputs` depend on, in order, and the names that examples must have."""
+    names, chosen = {*outputs, "name"}, []
     for key, injector in reversed(list(injectors.items())):
         if names & set(injector.adds):
             chosen.append(key)
@@ -192,7 +192,7 @@ def needed(injectors: Mapping[str, Injector], wanted: Iterable[str]) -> tuple[di
 
 
 def write_result(base: Path, value: Any, form: str) -> None:
-    """Write one value beside `base`, which has no suffix: `.png`, `.npy` or `.json`.
+    """Write one value to `base` with a suffix added: `.png`, `.npy` or `.json`.
 
     `image` is (3 or 1, H, W) in [-1, 1], or uint8; `mask` (1, H, W) in [0, 1].
     """

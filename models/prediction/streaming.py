@@ -1,4 +1,4 @@
-"""Examples that come one after another, of any shape: read ahead by threads, gathered to batches of one shape."""
+"""Streams examples of any shape: threads prefetch them, and examples of the same shape are batched."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -15,8 +15,8 @@ from models.prediction.inputs import Photo
 T = TypeVar("T")
 
 
-def ahead(photos: Iterable[Photo], read: Callable[[Photo], T], workers: int) -> Iterator[T]:
-    """Yield `read(photo)` in order; up to twice `workers` photos are read ahead, in as many threads as `workers` says."""
+def prefetch(photos: Iterable[Photo], read: Callable[[Photo], T], workers: int) -> Iterator[T]:
+    """Yield `read(photo)` in order; `workers` threads read up to `2 * workers` photos ahead."""
     if not workers:
         yield from map(read, photos)
         return
@@ -31,7 +31,10 @@ def ahead(photos: Iterable[Photo], read: Callable[[Photo], T], workers: int) -> 
 
 
 def batch_by_shape(examples: Iterable[Example], size: int) -> Iterator[list[Example]]:
-    """Yield all examples in batches of one shape, at most `size`; where twice as many wait, the largest group goes first."""
+    """Yield all examples in batches of at most `size`, each of one shape.
+
+    When `2 * size` examples are waiting, the largest group is yielded, even if it is smaller than `size`.
+    """
     waiting: dict[Any, list[Example]] = {}
     for example in examples:
         shapes = tuple(sorted((n, tuple(v.shape)) for n, v in example.items() if isinstance(v, (np.ndarray, Tensor))))
@@ -45,7 +48,7 @@ def batch_by_shape(examples: Iterable[Example], size: int) -> Iterator[list[Exam
 
 
 def collated_with_photos(examples: list[Example]) -> dict[str, Any]:
-    """A batch; the `Photo` of each example stays as it is."""
-    kept = {name for name, value in examples[0].items() if isinstance(value, Photo)}
-    batch = collated([{name: one[name] for name in one.keys() - kept} for one in examples])
-    return {**batch, **{name: [one[name] for one in examples] for name in kept}}
+    """Collate examples; values of type `Photo` become a list."""
+    photos = {name for name, value in examples[0].items() if isinstance(value, Photo)}
+    batch = collated([{name: one[name] for name in one.keys() - photos} for one in examples])
+    return {**batch, **{name: [one[name] for one in examples] for name in photos}}

@@ -1,4 +1,4 @@
-"""The history of a training as tables for DVC plots, and of one or several trainings as one picture."""
+"""Writes the history of a training as tables for DVC plots, and plots the histories of one or more trainings."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,11 +15,11 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 Histories = tuple[pd.DataFrame, pd.DataFrame]
-"""What `History` writes: the rows of training, those of validation."""
+"""A run's history: the rows of training and of validation."""
 
 TRAINING, VALIDATION = {"linewidth": 1.0}, {"marker": "o", "markersize": 4.0, "linewidth": 1.8}
 WIDE_RANGE = 30.0
-"""From this ratio of the highest to the lowest value on, an axis is logarithmic if it can be."""
+"""An axis is logarithmic if its values are positive and span more than this ratio."""
 
 
 def losses_of(history: pd.DataFrame) -> list[str]:
@@ -28,7 +28,7 @@ def losses_of(history: pd.DataFrame) -> list[str]:
 
 
 def write_curves(train: pd.DataFrame, validation: pd.DataFrame, folder: Path) -> None:
-    """Write a CSV a curve, columns `step` and `value`: each loss raw, weighted, its weight, its validation mean; rates."""
+    """Write one CSV with columns `step` and `value` for each column of the histories."""
     for history, prefix in ((train, ""), (validation, "validation.")):
         for column in history.columns.drop("step"):
             curve = history[["step", column]].dropna().rename(columns={column: "value"})
@@ -36,16 +36,16 @@ def write_curves(train: pd.DataFrame, validation: pd.DataFrame, folder: Path) ->
 
 
 def draw_curves(train: pd.DataFrame, validation: pd.DataFrame, path: Path) -> None:
-    """Draw each loss of one training over the steps, training and validation."""
+    """Plot each loss of one training over the steps, training and validation."""
     draw_losses({"": (train, validation)}, path)
 
 
 def draw_losses(runs: Mapping[str, Histories], path: Path, x: str = "step") -> None:
-    """Draw each loss of labelled runs over their column `x`: training thin, validation with dots.
+    """Plot each loss of labelled runs over their column `x`: training thin, validation with dots.
 
-    A row of panels for each loss with components, a column for each component; the other losses share rows. A run is left
-    out of the panels of losses that it does not have. The effective weight stands above the panel, or is dashed on the
-    right-hand axis where it changes or runs differ in it.
+    A loss with components has a row of panels, with a column for each component; the other losses share rows. Panels
+    show only the runs that have the loss. The effective weight is written above the panel; if it changes, or runs
+    differ in it, it is a dashed curve on the right-hand axis.
     """
     rows = panels(dict.fromkeys(name for both in runs.values() for history in both for name in losses_of(history)))
     columns = max((len(row) for row in rows), default=1)
@@ -63,28 +63,28 @@ def draw_losses(runs: Mapping[str, Histories], path: Path, x: str = "step") -> N
 
 
 def panels(names: Iterable[str]) -> list[list[str]]:
-    """Arrange losses in rows: `caf` before its components `caf.vector`, each kind of component in a column of its own.
+    """Arrange losses in rows: `caf` before its components `caf.vector`, each kind of component in its own column.
 
-    Losses without components fill rows of the same length, of two or three panels where there are no others. An empty name
-    is an empty panel.
+    Losses without components fill rows of the same length, or of two or three panels if no loss has components. An
+    empty name is an empty panel.
     """
     heads: dict[str, list[str]] = {}
     for name in names:
         head, _, component = name.partition(".")
         heads.setdefault(head, []).append(component)
-    kinds = list(dict.fromkeys(kind for found in heads.values() for kind in found if kind))
+    kinds = list(dict.fromkeys(kind for components in heads.values() for kind in components if kind))
     rows = [
-        [head, *(f"{head}.{kind}" if kind in found else "" for kind in kinds)]
-        for head, found in heads.items()
-        if any(found)
+        [head, *(f"{head}.{kind}" if kind in components else "" for kind in kinds)]
+        for head, components in heads.items()
+        if any(components)
     ]
-    plain = [head for head, found in heads.items() if not any(found)]
+    plain = [head for head, components in heads.items() if not any(components)]
     length = 1 + len(kinds) if kinds else 2 if len(plain) in (1, 2, 4) else 3
     return rows + [plain[start : start + length] for start in range(0, len(plain), length)]
 
 
 def colours_of(labels: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Return for each run the colours of training and validation: two for a single run, else one for both."""
+    """Return each run's colours of training and validation: two colours for a single run, else one for both."""
     names = list(labels)
     if len(names) == 1:
         return {names[0]: ("tab:blue", "tab:orange")}
@@ -92,7 +92,7 @@ def colours_of(labels: Iterable[str]) -> dict[str, tuple[str, str]]:
 
 
 def add_legend(figure: Figure, labels: list[str]) -> None:
-    """Say above all panels what training, validation and each run look like."""
+    """Add a legend above all panels: training, validation, and each run."""
     colours = colours_of(labels)
     one = colours[labels[0]] if len(labels) == 1 else ("0.4", "0.4")
     handles = [
@@ -106,7 +106,7 @@ def add_legend(figure: Figure, labels: list[str]) -> None:
 
 
 def fit_axis(axis: Axes) -> None:
-    """Choose the left-hand axis by what is drawn: logarithmic for a wide positive range, else from 0 if nothing is below."""
+    """Scale the left-hand axis: logarithmic for a wide positive range, else from 0 unless values are negative."""
     low, high = axis.dataLim.ymin, axis.dataLim.ymax
     if 0 < low < high / WIDE_RANGE:
         axis.set_yscale("log")
@@ -116,7 +116,7 @@ def fit_axis(axis: Axes) -> None:
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write and close it; the same figure gives the same bytes."""
+    """Write and close a figure; the same figure gives the same bytes."""
     with replacing(path) as temporary:
         figure.savefig(temporary, dpi=110, metadata={"Software": None})
     plt.close(figure)

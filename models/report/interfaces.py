@@ -1,4 +1,4 @@
-"""What a score and a picture are to the engine: functions of a dump, named in the `metrics` section of a recipe."""
+"""Base classes for the `metrics` section of a recipe: scores and pictures are functions of a dump."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,15 +14,15 @@ Values = NDArray[np.float64]
 
 
 class Bootstrap:
-    """Percentile bootstrap over instances (Efron and Tibshirani 1993, section 13.3), seeded."""
+    """Percentile bootstrap over examples (Efron and Tibshirani 1993, section 13.3), seeded."""
 
     def __init__(self, samples: int, confidence: float, seed: int) -> None:
         self.samples, self.confidence, self.seed = samples, confidence, seed
 
     def estimate(self, values: Values, statistic: Callable[[Values], Any] | None = None) -> Estimate:
-        """Return `{value, low, high}` of a statistic of `values`, shape (instances, ...); the mean by default.
+        """Return `{value, low, high}` of a statistic of `values`, shape (examples, ...); the mean by default.
 
-        `statistic` maps (..., instances, columns) to (...); instances are resampled with replacement.
+        `statistic` maps (..., examples, columns) to (...); examples are resampled with replacement.
         """
         compute = statistic or (lambda rows: rows.mean(axis=(-2, -1)))
         table = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
@@ -37,7 +37,7 @@ class Score:
     """The base of every `metrics.scores` entry."""
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        """Return named figures; everything they need is in the dump."""
+        """Return metrics by name, computed only from the dump."""
         raise TypeError(f"{type(self).__name__} scores nothing")
 
 

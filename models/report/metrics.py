@@ -1,4 +1,4 @@
-"""The figures of a dump: what the scores of a recipe make of it."""
+"""Computes a recipe's metrics from a dump."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,8 +8,8 @@ from models.recipe.schema import Recipe
 from models.recipe.types import PICTURE, SCORE, build
 from models.report.interfaces import Bootstrap, Picture, Score
 
-Figures = dict[str, dict[str, Any]]
-"""By score and figure: a number, or `{value, low, high}`."""
+Metrics = dict[str, dict[str, Any]]
+"""By score and metric: a number, or `{value, low, high}`."""
 
 
 def build_scores(recipe: Recipe) -> dict[str, Score]:
@@ -22,17 +22,17 @@ def build_pictures(recipe: Recipe) -> dict[str, Picture]:
     return {n: build(entry, PICTURE, f"metrics.pictures.{n}") for n, entry in recipe.metrics.pictures.items()}
 
 
-def compute_metrics(recipe: Recipe, dump: Dump, scores: Mapping[str, Score] | None = None) -> Figures:
-    """Return what `metrics.scores` (or only those given) find in a dump, with the bootstrap of `metrics`."""
+def compute_metrics(recipe: Recipe, dump: Dump, scores: Mapping[str, Score] | None = None) -> Metrics:
+    """Apply `scores` (by default all of `metrics.scores`) to a dump, with the bootstrap of `metrics`."""
     bootstrap = Bootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
     chosen = build_scores(recipe) if scores is None else scores
     return {name: score(dump, bootstrap) for name, score in chosen.items()}
 
 
-def flattened(figures: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return plain values by dotted names: `people.AP`, and `people.AP.low`, `people.AP.high` where it has an interval."""
+def flattened(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return plain values by dotted names: `people.AP`, and with an interval also `people.AP.low`, `people.AP.high`."""
     flat: dict[str, Any] = {}
-    for key, value in figures.items():
+    for key, value in metrics.items():
         name = f"{prefix}{key}"
         if not isinstance(value, Mapping):
             flat[name] = value

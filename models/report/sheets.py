@@ -1,4 +1,4 @@
-"""From tensors to pictures: ranges stated, values rounded, cells labelled."""
+"""Converts tensors to pixels, lays images out as labelled sheets, and writes them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,8 +24,8 @@ def as_pixels(images: Tensor) -> Pixels:
 def side_by_side(rows: Sequence[Sequence[Any]], titles: Sequence[str], gap: int = 2, cell: int = 96) -> Pixels:
     """Lay images (H, W, 3) out in rows under column titles.
 
-    All cells are of the largest image's size, or a multiple that has at least `cell` pixels; an image is enlarged by the
-    largest whole number with which it fits.
+    All cells have the largest image's size, or the smallest multiple of it that is at least `cell` pixels high. Each
+    image is enlarged by the largest integer with which it fits.
     """
     images = [image for row in rows for image in row]
     height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
@@ -38,8 +38,8 @@ def side_by_side(rows: Sequence[Sequence[Any]], titles: Sequence[str], gap: int 
         cv2.putText(sheet, title[: width // 8], (x + 2, 13), cv2.FONT_HERSHEY_SIMPLEX, 0.42, (0, 0, 0), 1, cv2.LINE_AA)
         for row, cells in enumerate(rows):
             y = bar + row * (height + gap)
-            fits = min(height // cells[column].shape[0], width // cells[column].shape[1])
-            image = np.repeat(np.repeat(cells[column], fits, axis=0), fits, axis=1)
+            enlargement = min(height // cells[column].shape[0], width // cells[column].shape[1])
+            image = np.repeat(np.repeat(cells[column], enlargement, axis=0), enlargement, axis=1)
             sheet[y : y + image.shape[0], x : x + image.shape[1]] = image
     return sheet
 
