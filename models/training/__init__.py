@@ -1,1 +1,1 @@
-"""What only training runs: the loop, its log, resume points, checkpoints, rollback, checks before the first step."""
+"""The training loop, its log, resume points, checkpoints, rollback, and the checks before the first step."""

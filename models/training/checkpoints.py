@@ -1,4 +1,4 @@
-"""Checkpoints of a training: model folders `step-000500`, `step-001000`, ... that appear whole, while it goes on."""
+"""Checkpoints of a running training: model folders `step-000500`, `step-001000`, ..., each renamed once complete."""
 
 import re
 import shutil
@@ -9,13 +9,13 @@ STEP = re.compile(r"step-(\d+)")
 
 
 class Checkpoints:
-    """Folder `<run>/checkpoints`; DVC does not know it, a new training empties it."""
+    """The folder `<run>/checkpoints`. DVC does not track it; a new training empties it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def save(self, iteration: int, write: Callable[[Path], None]) -> None:
-        """Let `write` fill a hidden folder, and give it its name; an earlier snapshot of the same iteration goes."""
+        """Let `write` fill a hidden folder, then rename it; an earlier checkpoint of the same iteration is replaced."""
         final = self.folder / f"step-{iteration:06d}"
         hidden, old = self.folder / f".{final.name}.partial", self.folder / f".{final.name}.old"
         for left in (hidden, old):
@@ -28,24 +28,24 @@ class Checkpoints:
         shutil.rmtree(old, ignore_errors=True)
 
     def tidy(self) -> None:
-        """Remove what a killed training left half written."""
+        """Remove the incomplete checkpoints of a killed training."""
         for left in self.folder.glob(".step-*"):
             shutil.rmtree(left, ignore_errors=True)
 
     def clear(self) -> None:
-        """Remove every snapshot."""
+        """Remove every checkpoint."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def step_of(name: str) -> int | None:
-    """Return the iteration in the name of a snapshot, None for a folder of another name."""
-    found = STEP.fullmatch(name)
-    return int(found[1]) if found else None
+    """Return the iteration in the name of a checkpoint; None for any other name."""
+    match = STEP.fullmatch(name)
+    return int(match[1]) if match else None
 
 
 def models_in(folder: Path) -> list[Path]:
-    """Return the folders in `folder` that are not hidden, complete or not: snapshots by iteration, then others by name."""
+    """Return the visible folders in `folder`, complete or not: checkpoints by iteration, then others by name."""
     if not folder.is_dir():
         return []
-    found = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
-    return sorted(found, key=lambda path: (step_of(path.name) is None, step_of(path.name) or 0, path.name))
+    models = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
+    return sorted(models, key=lambda path: (step_of(path.name) is None, step_of(path.name) or 0, path.name))

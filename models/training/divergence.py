@@ -1,4 +1,4 @@
-"""What happens when updates are not finite: they are counted, training rolls back to smaller learning rates, or it ends."""
+"""Non-finite updates: counts them, rolls training back with smaller learning rates, or ends it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,11 +11,11 @@ from models.training.resume import ResumePoint, ResumePoints, TrainState, copied
 
 
 class Rollback:
-    """Counts consecutive non-finite updates per step, and goes back to an earlier state when a recipe asks for it.
+    """Counts consecutive non-finite updates per step; rolls back to a snapshot if the recipe has `train.rollback`.
 
-    fp16 overflow skips (`StepReport.overflowed`) do not count. The rollback state is saved inside each resume point, so a
-    killed run rolls back to the same iteration as an uninterrupted one. `count` is the number of rollbacks so far,
-    `accumulation_factor` what accumulation is multiplied by since memory ran out.
+    fp16 overflow skips (`StepReport.overflowed`) do not count. The snapshot is saved inside each resume point, so a
+    killed run rolls back to the same iteration as an uninterrupted one. `count` is the number of rollbacks so far.
+    `accumulation_factor` multiplies every step's accumulation; it doubles when memory runs out.
     """
 
     def __init__(self, train: Train, state: TrainState, points: ResumePoints) -> None:
@@ -23,7 +23,7 @@ class Rollback:
         self.on = train.rollback is not None or train.find_batch_size
         self.count, self.accumulation_factor = 0, 1
         self.snapshot: tuple[int, dict[str, Any]] | None = None
-        self.resumed: str | None = None  # of which state that something else made, where people asked for it
+        self.resumed: str | None = None  # a foreign resume point that was taken on request
 
     @property
     def rate_scale(self) -> float:
@@ -31,20 +31,20 @@ class Rollback:
         return self.rule.rate_factor**self.count if self.rule else 1.0
 
     def seed(self, seed: int) -> int:
-        """Return the seed of noise and of the order of examples: another one after each rollback."""
+        """Return the seed of noise and of the order of examples; each rollback changes it."""
         return derive(seed, "recovery", self.count) if self.count else seed
 
     def take_snapshot(self, iteration: int) -> None:
-        """Copy the state after `iteration` updates where one is due and no update is being skipped; the first always."""
+        """Copy the state after `iteration` updates if one is due and no update is being skipped."""
         due = self.snapshot is None or (self.rule is not None and iteration % self.rule.every == 0)
         if self.on and due and not any(self.state.nonfinite.values()):
             self.snapshot = iteration, copied(self.state.state_dict())
 
     def reason(self, iteration: int, reports: Mapping[str, StepReport]) -> str | None:
-        """Count; return why training has to roll back, if it has to.
+        """Count the updates of an iteration; return why training must roll back, or None.
 
         Raises:
-            UserError: too many updates in a row were skipped, and there is no rollback (left).
+            UserError: too many updates in a row were skipped, and no rollback is left.
         """
         counts = self.state.nonfinite
         for name, report in reports.items():
@@ -58,13 +58,13 @@ class Rollback:
                 values = {loss: value.item() for loss, value in report.raw.items()}
                 tried = f", after {self.count} rollbacks (train.rollback)" if self.count else ""
                 raise UserError(
-                    f"{message} (train.max_nonfinite), the last in iteration {iteration} with losses {values} and learning "
-                    f"rate {report.learning_rate:g}{tried}; lower the learning rate or clip (steps.{name}.clip)"
+                    f"{message} (train.max_nonfinite), the last in iteration {iteration} with losses {values} and "
+                    f"learning rate {report.learning_rate:g}{tried}; lower the rate or clip (steps.{name}.clip)"
                 )
         return None
 
     def roll_back(self, why: str) -> tuple[int, str]:
-        """Go back, with smaller learning rates; return the iteration and a message for people."""
+        """Restore the snapshot with smaller learning rates; return its iteration and a message."""
         assert self.rule is not None
         self.count += 1
         iteration = self._load_snapshot()
@@ -74,10 +74,12 @@ class Rollback:
         return iteration, f"{message} (train.rollback: {self.count} of {self.rule.times})"
 
     def accumulate_more(self, error: RuntimeError, failed: int, size: int, parts: int) -> tuple[int, str]:
-        """Go back to the last resume point, or the start, and cut batches of `size`, so far in `parts`, twice as fine.
+        """Go back to the last resume point or the start, and double the number of `parts` of a batch of `size`.
+
+        Return the iteration and a message.
 
         Raises:
-            UserError: there is one example in each part already.
+            UserError: each part has only one example already.
         """
         if self.accumulation_factor * parts >= size:
             raise UserError(f"memory does not suffice for one example at a time: {error}")
@@ -102,10 +104,10 @@ class Rollback:
         self.points.save(iteration, self.state.state_dict() | {"rollback": own})
 
     def restore(self, point: ResumePoint) -> int:
-        """Put everything into the state of a resume point; return its iteration.
+        """Load the state of a resume point; return its iteration.
 
         Raises:
-            UserError: the state does not fit this recipe, as one of another may not.
+            UserError: the state does not fit this recipe, because another recipe made it.
         """
         state = point.state()
         try:

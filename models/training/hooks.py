@@ -1,4 +1,4 @@
-"""Hooks of a training loop: functions that get what they ask for by the names of their parameters."""
+"""Hooks of the training loop: functions that get the values that their parameters name."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -10,10 +10,12 @@ from models.base.errors import UserError, nearest
 def by_parameter_names(
     name: str, hook: Callable[..., Any], offered: Sequence[str], keywords: Mapping[str, Any]
 ) -> Callable[[Mapping[str, Any]], Any]:
-    """Return a function of the values of `offered` that calls `hook` with those it has parameters for, and `keywords`.
+    """Return a function that takes all `offered` values and calls `hook` with those it has parameters for.
+
+    `keywords` are passed along and win over offered values.
 
     Raises:
-        UserError: a keyword that the hook does not take, or a parameter without default that nobody gives.
+        UserError: the hook does not take a keyword, or a parameter without default is neither offered nor a keyword.
     """
     parameters = list(inspect.signature(hook).parameters.values())
     title = f"{name} ({getattr(hook, '__qualname__', type(hook).__name__)})"
@@ -25,8 +27,8 @@ def by_parameter_names(
     for parameter in named.values():
         if parameter.default is parameter.empty and parameter.name not in [*offered, *keywords]:
             raise UserError(
-                f"{title} needs {parameter.name!r}{nearest(parameter.name, offered)}, which nobody gives; it may ask "
-                f"for {', '.join(offered)}, or get it through hook_kwargs.{name}"
+                f"{title} needs {parameter.name!r}{nearest(parameter.name, offered)}; it may ask for "
+                f"{', '.join(offered)}, or get it through hook_kwargs.{name}"
             )
     wanted = [key for key in offered if key in named and key not in keywords]
     return lambda values: hook(**{key: values[key] for key in wanted}, **keywords)

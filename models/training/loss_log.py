@@ -1,7 +1,7 @@
-"""The one record of a training: every loss of every iteration, with weights, learning rates and gradient norms.
+"""The log of a training: every loss of every iteration, with weights, learning rates and gradient norms.
 
-Everything that shows a loss is a view of it: `<run>/live/losses.csv` has each iteration, `<run>/history` the means over
-windows (a DVC output, so no clock readings), `latest` the numbers of the progress line and of trackers.
+Everything that shows a loss is a view of this log: `<run>/live/losses.csv` has each iteration, `<run>/history` has
+means over windows (a DVC output, so no clock readings), `latest` feeds the progress line and the trackers.
 """
 
 import csv
@@ -22,17 +22,17 @@ COLUMNS = ("step", "loss", "raw", "weight", "weighted")
 
 
 class LossLog:
-    """One row an iteration, with the columns of `history/train.csv`; reports wait where they were computed until `fetch`.
+    """One row for each iteration, with the columns of `history/train.csv`.
 
     Columns: `step` (iterations done), `<loss>.raw`, `<loss>.weight`, `<loss>.weighted`, and for each step `<step>.lr`,
-    `<step>.grad_norm`, `<step>.skipped` (1 where the update was left out because something was not finite). A step that
-    trains several networks also has `<step>.<network>.grad_norm` of each. Recording costs no synchronisation with a GPU:
-    values are fetched together at the end of a window, at a log line, and at a resume point.
+    `<step>.grad_norm`, `<step>.skipped` (1 if the update was skipped because something was not finite). A step that
+    trains several networks also has `<step>.<network>.grad_norm` of each. Adding a row never waits for the GPU: values
+    stay on their device until `fetch`, at the end of a window, at a log line, and at a resume point.
 
     Args:
-        path: `losses.csv`; None keeps the latest values only.
-        tags: the losses' names, each with the step it belongs to.
-        every: iterations of a window of the history.
+        path: `losses.csv`; None keeps only the latest values.
+        tags: the step of each loss, by the name of the loss.
+        every: iterations in a window of the history.
     """
 
     def __init__(self, path: Path | None, tags: Mapping[str, str], every: int) -> None:
@@ -45,7 +45,7 @@ class LossLog:
         self._unwritten: list[dict[str, float]] = []
 
     def start(self, done: int) -> None:
-        """Begin a file after `done` iterations: drop what an earlier run wrote about later ones."""
+        """Go on after `done` iterations: remove later iterations, of an earlier run, from the file."""
         if self.path is not None:
             rows = self._read()
             write_text(self.path, rows[rows["step"] <= done].to_csv(index=False, lineterminator="\n"))
@@ -53,9 +53,9 @@ class LossLog:
     def add(
         self, iteration: int, reports: Mapping[str, StepReport], last: bool = False, rollbacks: int = 0
     ) -> Row | None:
-        """Take in the reports of an iteration (1 is the first); return a row of the history when a window ends.
+        """Add the reports of an iteration (the first is 1); return a row of the history when a window ends.
 
-        Rows have the column `rollbacks` from the first one on.
+        The column `rollbacks` appears after the first rollback.
         """
         self._reports.append((iteration, reports))
         if iteration % self.every and not last:
@@ -69,7 +69,7 @@ class LossLog:
         return row
 
     def fetch(self) -> None:
-        """Bring the reports that wait into rows, in one transfer."""
+        """Turn the waiting reports into rows, with one transfer from the device."""
         if not self._reports:
             return
         names: list[tuple[int, str]] = []
@@ -96,7 +96,7 @@ class LossLog:
         self.latest = rows[-1]
 
     def flush(self) -> None:
-        """Append all losses since the last call to the file."""
+        """Append the losses since the last call to the file."""
         self.fetch()
         if self.path is not None and self._unwritten:
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -106,10 +106,10 @@ class LossLog:
         self._unwritten = []
 
     def select(self, *query: str) -> list[str]:
-        """Return the losses that have one of these names or steps; without a query, all.
+        """Return the losses with one of these names or steps; without a query, all.
 
         Raises:
-            UserError: neither a loss nor a step.
+            UserError: a query is neither a loss nor a step.
         """
         known = [*self.tags, *dict.fromkeys(self.tags.values())]
         for word in query:
@@ -118,13 +118,13 @@ class LossLog:
         return [name for name, tag in self.tags.items() if not query or name in query or tag in query]
 
     def history(self, *query: str) -> pd.DataFrame:
-        """Return the rows of the selected losses and their components so far: `step`, `loss`, `raw`, `weight`, `weighted`."""
+        """Return `step`, `loss`, `raw`, `weight`, `weighted` of the selected losses and their components so far."""
         self.flush()
         rows = self._read()
         return rows[rows["loss"].map(loss_of).isin(self.select(*query))].reset_index(drop=True)
 
     def last(self, *query: str) -> dict[str, dict[str, float]]:
-        """Return `raw`, `weight` and `weighted` of the latest value of each selected loss that has one yet."""
+        """Return the latest `raw`, `weight` and `weighted` of each selected loss that was computed so far."""
         rows = self.history(*query)
         if self.path is None:
             self.fetch()
@@ -134,7 +134,7 @@ class LossLog:
         return {str(name): {str(k): float(v) for k, v in row.items()} for name, row in table.iterrows()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the history, the unfinished window included."""
+        """Return the history, including the unfinished window."""
         self.fetch()
         return {"train": self.train, "validation": self.validation, "window": self._window}
 
@@ -152,13 +152,13 @@ class LossLog:
     def _read(self) -> pd.DataFrame:
         if self.path is None or not self.path.is_file():
             return pd.DataFrame(columns=list(COLUMNS))
-        return pd.read_csv(self.path).dropna(subset=["loss"])  # a process killed while it wrote leaves half a row
+        return pd.read_csv(self.path).dropna(subset=["loss"])  # a process killed while writing leaves half a row
 
 
 def window_means(rows: list[dict[str, float]], tags: Mapping[str, str]) -> Row:
     """Return the mean of each column over the rows that have it, and the number of skipped updates of each step.
 
-    The losses and gradient norms of an update that was skipped do not count.
+    Losses and gradient norms of skipped updates do not count.
     """
     sums: dict[str, float] = {}
     counts: dict[str, int] = {}
@@ -182,7 +182,7 @@ def _columns(reports: Mapping[str, StepReport]) -> list[tuple[str, Tensor | floa
     for step, report in reports.items():
         for name, raw in report.raw.items():
             columns += [(f"{name}.raw", raw), (f"{name}.weight", report.weights[name]), (f"{name}.weighted", 0.0)]
-        if report.raw:  # else the batch had nothing to learn from, and there was no update
+        if report.raw:  # without losses there was no update
             columns.append((f"{step}.lr", report.learning_rate))
         if report.grad_norm is not None:
             columns.append((f"{step}.grad_norm", report.grad_norm))
@@ -192,7 +192,7 @@ def _columns(reports: Mapping[str, StepReport]) -> list[tuple[str, Tensor | floa
 
 
 def _long(rows: list[dict[str, float]]) -> pd.DataFrame:
-    """Return rows of iterations as rows of losses, with the columns of `losses.csv`."""
+    """Turn one row an iteration into one row a loss, with the columns of `losses.csv`."""
     losses = [
         (int(row["step"]), name, row[column], row[f"{name}.weight"], row[f"{name}.weighted"])
         for row in rows
@@ -203,9 +203,9 @@ def _long(rows: list[dict[str, float]]) -> pd.DataFrame:
 
 
 def live_scalars(row: Mapping[str, float]) -> dict[str, float]:
-    """Return a row of the log as the live log and trackers name it: `train.<loss>`, `weight.<loss>`, `lr.<step>`, ...
+    """Return a row with the names of the live log and the trackers: `train.<loss>`, `weight.<loss>`, `lr.<step>`, ...
 
-    `train.total` is the weighted sum of the losses, whose components do not count again.
+    `train.total` is the weighted sum of the losses; their components do not count again.
     """
     scalars = {"train.total": 0.0}
     for column, value in row.items():
@@ -222,19 +222,19 @@ def live_scalars(row: Mapping[str, float]) -> dict[str, float]:
 
 
 def weights_line(epoch: int, weights: Mapping[str, float]) -> str:
-    """Return one line for people: `epoch 3: loss weights G_GAN 1, G_L1 100`."""
+    """Return one line of text: `epoch 3: loss weights G_GAN 1, G_L1 100`."""
     return f"epoch {epoch}: loss weights " + ", ".join(f"{name} {weight:g}" for name, weight in weights.items())
 
 
 def mean_losses(values: Mapping[str, Tensor], weights: Mapping[str, float]) -> dict[str, float]:
-    """Return the batch mean of each loss and component, `total` the weighted sum of the losses."""
+    """Return the batch mean of each loss and component, and `total`, the weighted sum of the losses."""
     means = {name: value.detach().float().mean() for name, value in values.items()}
     total = sum((weights[name] * mean for name, mean in means.items() if name in weights), torch.zeros(()))
     return {name: mean.item() for name, mean in means.items()} | {"total": total.item()}
 
 
 def as_csv(rows: list[Row]) -> str:
-    """Return rows as CSV; a column for each name in order of appearance, empty where a row lacks it."""
+    """Return rows as CSV: one column for each name, in order of appearance; empty if a row lacks it."""
     columns = list(dict.fromkeys(["step", *(name for row in rows for name in row)]))
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, lineterminator="\n")

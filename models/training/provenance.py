@@ -1,4 +1,4 @@
-"""What made a result: code, packages, data. Text that is equal exactly where the inputs are."""
+"""Provenance of a result: recipe, code, packages and data, as text that is equal if and only if the inputs are."""
 
 import ast
 import hashlib
@@ -20,13 +20,13 @@ from models.recipe.types import find_class
 
 PACKAGES = ("accelerate", "numba", "numpy", "opencv-python-headless", "pillow", "pycocotools", "torch")
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
-INSTALLED = {"site-packages", "dist-packages"}  # folders
+INSTALLED = {"site-packages", "dist-packages"}  # names of folders
 
 
 def provenance(recipe: Recipe, modules: Iterable[str]) -> dict[str, str]:
-    """Return what the state of a training depends on, as text: recipe, code, packages, data, weights it starts from.
+    """Return what the state of a training depends on, as text: recipe, code, packages, data, initial weights.
 
-    The number of ranks is no part of that. `modules` are those of the trainer and its hooks.
+    The state does not depend on the number of ranks. `modules` are those of the trainer and its hooks.
     """
     entries = [*recipe.data.train.values(), *recipe.data.validation.values()]
     roots = [entry.arguments["root"] for entry in entries if "root" in entry.arguments]
@@ -38,7 +38,7 @@ def provenance(recipe: Recipe, modules: Iterable[str]) -> dict[str, str]:
 
 
 def named_modules(recipe: Recipe) -> set[str]:
-    """Return the modules of all types that the sections which training reads name."""
+    """Return the modules of all types named in the sections that training reads."""
 
     def declared(value: Any) -> Iterator[str]:
         if isinstance(value, Mapping):
@@ -52,7 +52,7 @@ def named_modules(recipe: Recipe) -> set[str]:
 
 
 def code_version(modules: Iterable[str]) -> str:
-    """Return the SHA-256 over names and contents of the files that `modules` load."""
+    """Return the SHA-256 of names and contents of the files that `modules` load."""
     total = hashlib.sha256()
     for name, path in sorted(source_files(modules).items()):
         total.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
@@ -60,10 +60,10 @@ def code_version(modules: Iterable[str]) -> str:
 
 
 def source_files(modules: Iterable[str]) -> dict[str, Path]:
-    """Return the source files, by module, that `modules` load: themselves, what they import, and what that imports.
+    """Return the source files, by module, of `modules` and of all they import, directly and indirectly.
 
-    Files are read, not run: imports inside functions count, those under `if TYPE_CHECKING` do not. Installed packages are
-    left out, but for figura's own.
+    Files are parsed, not run: imports inside functions count, imports under `if TYPE_CHECKING` do not. Installed
+    packages are left out, except figura itself.
     """
     files: dict[str, Path] = {}
     waiting = list(modules)
@@ -79,7 +79,7 @@ def source_files(modules: Iterable[str]) -> dict[str, Path]:
 
 @cache
 def _is_own(package: str) -> bool:
-    """Whether a top-level package is figura's or people's own, not an installed one."""
+    """Whether a top-level package is figura or the user's own code, not an installed package."""
     if package == __name__.partition(".")[0]:
         return True
     paths = [path] if (path := _source(package)) else _namespace(package)
@@ -103,14 +103,14 @@ def _source(name: str) -> Path | None:
     else:
         try:
             spec = find_spec(name) if name else None
-        except (ImportError, ValueError):  # a name that is no module
+        except (ImportError, ValueError):  # not the name of a module
             return None
         origin = spec.origin if spec else None
     return Path(origin) if origin and origin.endswith(".py") and Path(origin).is_file() else None
 
 
 def _imports(tree: ast.AST, package: str) -> Iterator[str]:
-    """Yield the names that may be modules among what the code of a module of `package` imports."""
+    """Yield all imported names that may be modules, from the syntax tree of a module in `package`."""
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
             continue
@@ -132,7 +132,7 @@ def package_versions() -> dict[str, str]:
 
 
 def process_record() -> dict[str, Any]:
-    """Return what started this process: the command, its host, versions of packages, the commit and whether files differ.
+    """Return how this process was started: command, host, package versions, commit, and files that differ from it.
 
     `commit` is None outside a git repository.
     """
@@ -145,7 +145,7 @@ def process_record() -> dict[str, Any]:
 
 
 def dirty(process: dict[str, Any]) -> list[str]:
-    """Return a warning where files differ from the commit that `process_record` names."""
+    """Return a warning if files differ from the commit in `process_record`, else nothing."""
     changed = process["changed_files"]
     listed = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
     return [f"{len(changed)} files differ from commit {process['commit'][:12]}: {listed}"] if changed else []
@@ -161,21 +161,21 @@ def _git(*arguments: str) -> str | None:
 
 def file_versions(paths: Iterable[str]) -> str:
     """Return the SHA-256 of each file that exists, by path, as text."""
-    found = {}
+    digests = {}
     for path in sorted(paths):
         if Path(path).is_file():
             with Path(path).open("rb") as file:
-                found[path] = hashlib.file_digest(file, "sha256").hexdigest()
-    return json.dumps(found)
+                digests[path] = hashlib.file_digest(file, "sha256").hexdigest()
+    return json.dumps(digests)
 
 
 def data_version(roots: Iterable[str]) -> str:
     """Return the content hashes of prepared datasets, by root, from their manifests.
 
-    A folder that nobody prepared is known by the names, sizes and times of change of its files.
+    For a folder without manifest, hash the names, sizes and modification times of its files.
 
     Raises:
-        UserError: a dataset that is not there.
+        UserError: a dataset is missing.
     """
     versions = {}
     for root in sorted(set(roots)):
@@ -192,8 +192,6 @@ def data_version(roots: Iterable[str]) -> str:
 def _files_version(root: Path) -> str:
     total = hashlib.sha256()
     for path in sorted(path for path in root.rglob("*") if path.is_file()):
-        found = path.stat()
-        total.update(
-            f"{path.relative_to(root)}\0{found.st_size}\0{found.st_mtime_ns}\n".encode(errors="surrogateescape")
-        )
+        stat = path.stat()
+        total.update(f"{path.relative_to(root)}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
     return total.hexdigest()

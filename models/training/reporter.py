@@ -1,6 +1,6 @@
-"""What people watch while a training runs: a progress line, a live log, trackers, sample pictures.
+"""Monitoring of a running training: a progress line, a live log, trackers, sample pictures.
 
-Nothing here is an output that DVC hashes: it all lies in `<run>/live` and may differ from run to run.
+All files are in `<run>/live`. DVC does not track them, so they may differ from run to run.
 """
 
 import json
@@ -17,7 +17,7 @@ from models.recipe.schema import Runtime
 
 
 class Reporter:
-    """Progress, `<run>/live/log.jsonl`, `<run>/live/samples/`, and the trackers that `runtime` names."""
+    """The progress bar, `<run>/live/log.jsonl`, `<run>/live/samples/`, and the trackers of `runtime`."""
 
     def __init__(
         self, accelerator: Accelerator, runtime: Runtime, folder: Path, *, first: int, last: int, batch: int
@@ -35,7 +35,7 @@ class Reporter:
         accelerator.init_trackers(folder.parent.name, init_kwargs=kwargs)
 
     def record(self, values: Mapping[str, Any]) -> None:
-        """Append one line to the live log."""
+        """Append a line to the live log."""
         if self.main:
             with (self.folder / "log.jsonl").open("a", encoding="utf-8") as log:
                 log.write(json.dumps(values) + "\n")
@@ -45,13 +45,13 @@ class Reporter:
         self.bar.update()
 
     def go_back(self, iteration: int) -> None:
-        """Count from an earlier iteration on."""
+        """Continue to count from an earlier iteration."""
         self.bar.n = iteration
         self.bar.refresh()
         self._since, self._from = time.perf_counter(), iteration
 
     def log(self, iteration: int, scalars: Mapping[str, float], seconds: Mapping[str, float]) -> None:
-        """Write one line of the live log and pass it to the trackers; adds throughput and, if measured, the phases."""
+        """Write a line of the live log and pass it to the trackers, with throughput and, if measured, phases."""
         now = time.perf_counter()
         rate = (iteration - self._from) * self.batch / max(now - self._since, 1e-9)
         phases = {f"seconds.{phase}": value / max(iteration - self._from, 1) for phase, value in seconds.items()}
@@ -68,12 +68,12 @@ class Reporter:
         )
 
     def say(self, message: str) -> None:
-        """Print a line above the progress bar, once over all processes."""
+        """Print a line above the progress bar, on the main rank only."""
         if self.main:
             tqdm.write(message)
 
     def close(self, agreed: bool) -> None:
-        """End the progress line and the trackers; where all processes have agreed to end, also what joins them."""
+        """Close the progress bar and the trackers; if all ranks agreed to end, also their process group."""
         self.bar.close()
         if agreed:
             self.accelerator.end_training()

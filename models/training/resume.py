@@ -1,4 +1,4 @@
-"""The state from which a killed training goes on: tensors in safetensors, the rest in JSON, written whole or not at all."""
+"""Resume points: the state of a killed training, tensors in safetensors and the rest in JSON, written atomically."""
 
 import json
 import os
@@ -20,7 +20,7 @@ TREE, TENSORS = "state.json", "state.safetensors"
 
 @dataclass(frozen=True)
 class TrainState:
-    """All that changes while a recipe is trained, but for the iteration; randomness has no state (seeding.py)."""
+    """Everything that changes during training, except the iteration. Random numbers have no state (seeding.py)."""
 
     networks: Mapping[str, nn.Module]
     averages: Mapping[str, nn.Module]
@@ -31,7 +31,7 @@ class TrainState:
     nonfinite: dict[str, int]
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of all of it."""
+        """Return the states of all parts."""
         states = {key: {name: one.state_dict() for name, one in part.items()} for key, part in self._parts().items()}
         callbacks = {name: one.state_dict() for name, one in self.callbacks.items()}
         return {**states, "loss_log": self.loss_log.state_dict(), "callbacks": callbacks, "nonfinite": self.nonfinite}
@@ -49,20 +49,21 @@ class TrainState:
 
     def _parts(self) -> dict[str, Mapping[str, Any]]:
         return {
-            "networks": self.networks, "averages": self.averages, "optimizers": self.optimizers, "scalers": self.scalers,
+            "networks": self.networks, "averages": self.averages,
+            "optimizers": self.optimizers, "scalers": self.scalers,
         }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """One complete state on disk. `differs` names what made it otherwise than this training: `code`, `recipe`, ..."""
+    """One complete state on disk. `differs` names the provenance that this training does not share: `code`, ..."""
 
     folder: Path
     iteration: int
     differs: tuple[str, ...]
 
     def state(self) -> dict[str, Any]:
-        """Read the state."""
+        """Read the state from disk."""
         tree = json.loads((self.folder / TREE).read_text(encoding="utf-8"))
         state: dict[str, Any] = unflatten(tree["state"], load_file(self.folder / TENSORS))
         return state
@@ -98,17 +99,17 @@ def unflatten(tree: Any, tensors: Mapping[str, Tensor]) -> Any:
 
 
 def copied(tree: Any) -> Any:
-    """Return a copy of `tree`, its tensors in the memory of the CPU."""
+    """Return a copy of `tree` with its tensors on the CPU."""
     tensors: dict[str, Tensor] = {}
     return unflatten(flatten(tree, "", tensors), tensors)
 
 
 class ResumePoints:
-    """Folder `<run>/resume`: one complete state at a time, and its provenance; beside it `<run>/resume-refused`.
+    """The folder `<run>/resume` with the latest state and its provenance; beside it `<run>/resume-refused`.
 
-    A state is written to a temporary folder, flushed, and renamed, so that a process killed at any moment leaves the last
-    complete one. `provenance` maps what a state depends on to text; a state of another provenance is refused, and set
-    aside where it is never deleted.
+    A state is written to a temporary folder, flushed, and renamed: a process killed at any moment leaves the last
+    complete one. `provenance` maps what a state depends on to text. A state of another provenance is refused and moved
+    to `resume-refused`, where nothing deletes it.
     """
 
     def __init__(self, folder: Path, provenance: Mapping[str, str]) -> None:
@@ -116,7 +117,7 @@ class ResumePoints:
         self.refused = folder.with_name(f"{folder.name}-refused")
 
     def save(self, iteration: int, state: Mapping[str, Any]) -> None:
-        """Write the state after `iteration` updates and drop older ones."""
+        """Write the state after `iteration` updates and remove older ones."""
         temporary, final = self.folder / "writing", self.folder / f"{iteration:010d}"
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
@@ -126,7 +127,7 @@ class ResumePoints:
         (temporary / TREE).write_text(json.dumps(tree), encoding="utf-8")
         for path in (temporary / TENSORS, temporary / TREE, temporary):
             _flush(path)
-        if final.is_dir():  # of the same iteration: findable, as the oldest, until the new one stands
+        if final.is_dir():  # of the same iteration: keep it, as the oldest, until the new one is in place
             shutil.rmtree(self.folder / "0", ignore_errors=True)
             final.rename(self.folder / "0")
         temporary.rename(final)
@@ -136,14 +137,14 @@ class ResumePoints:
                 shutil.rmtree(older)
 
     def latest(self, anyway: bool = False) -> ResumePoint | None:
-        """Return the state to go on from; with `anyway` the furthest of all, those that were refused included."""
+        """Return the latest state; with `anyway`, the furthest of all, including refused ones."""
         points = [self._read(folder) for folder in self._complete(self.folder)[-1:]]
         if anyway:
             points += [self._read(folder) for folder in self._complete(self.refused)]
         return max(points, key=lambda point: point.iteration, default=None)
 
     def refuse(self, point: ResumePoint) -> Path:
-        """Set a state aside; return where it is."""
+        """Move a state to `resume-refused`; return its new folder."""
         self.refused.mkdir(parents=True, exist_ok=True)
         numbered = (self.refused / f"{point.folder.name}-{n}" for n in count(2))
         place = next(place for place in chain([self.refused / point.folder.name], numbered) if not place.exists())
@@ -151,7 +152,7 @@ class ResumePoints:
         return place
 
     def clear(self, resumed_from: Path | None) -> None:
-        """Remove every state of this training and the one it went on from; others that were refused stay."""
+        """Remove the states of this training and the one it resumed from; other refused states stay."""
         for folder in (self.folder, resumed_from):
             if folder is not None:
                 shutil.rmtree(folder, ignore_errors=True)
@@ -162,7 +163,7 @@ class ResumePoints:
         return ResumePoint(folder, tree["iteration"], differs)
 
     def _complete(self, folder: Path) -> list[Path]:
-        """Return the states, oldest first; a process killed while it removes one leaves a folder without a state."""
+        """Return the folders with a complete state, oldest first; a kill during removal leaves incomplete ones."""
         folders = sorted(folder.glob("[0-9]*"))
         return [path for path in folders if all((path / name).is_file() for name in (TREE, TENSORS))]
 

@@ -1,9 +1,9 @@
-"""Two examples go through everything a recipe declares before training begins: what does not fit is said at its key.
+"""Before training, run two examples through every step, mode and loss, and report each shape error at its key.
 
-A recipe can be right in every word and still join what has no common shape: a mask where three channels are read, heads
-with other fields than the targets, a picture too small for the depth, a loss whose step trains nothing it depends on, a
-mode that ends an evaluation hours later. The check of a recipe knows names; this knows shapes. It costs one small forward
-of each injector and loss, and changes nothing: buffers are put back, random states kept, no gradient is left.
+The check of a recipe (`recipe/check.py`) sees names but no shapes: a mask where three channels are read, heads with
+other fields than the targets, a picture too small for the depth, a loss that depends on nothing its step trains, a mode
+that would fail hours later. The sanity check costs one small forward of each injector and loss. It restores buffers and
+random states and leaves no gradients.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -30,23 +30,23 @@ def sanity_check(
     recipe: Recipe, networks: Mapping[str, nn.Module], train: Mapping[str, Examples],
     validation: Mapping[str, Examples], errors: ErrorCollector,
 ) -> None:  # fmt: skip
-    """Carry out every step on two examples of each training dataset, and every mode and grid on two of validation.
+    """Run every step on two examples of each training dataset; every mode and grid on two of each for validation.
 
-    Gates are taken as open. What reads a name that is not there, because the dataset lacks it or its maker failed, is left
-    out, so that each fault is told once, in `errors`.
+    Gates count as open. An injector or loss is skipped if a name it reads is missing, because the dataset lacks it or
+    an earlier injector failed; each error is thus reported once.
 
     Args:
         recipe: a checked recipe.
-        networks: its networks, not wrapped for several processes.
-        train: its datasets by name.
-        validation: its datasets by name.
-        errors: takes what is wrong.
+        networks: its networks by name, unwrapped.
+        train: its training datasets by name.
+        validation: its validation datasets by name.
+        errors: collects the errors.
     """
     with _unchanged(networks.values()):
-        _Rehearsal(recipe, networks, errors).run(train, validation)
+        _SanityCheck(recipe, networks, errors).run(train, validation)
 
 
-class _Rehearsal:
+class _SanityCheck:
     def __init__(self, recipe: Recipe, networks: Mapping[str, nn.Module], errors: ErrorCollector) -> None:
         self.recipe, self.networks, self.errors = recipe, Networks(networks, networks), errors
         self.device = next((p.device for n in networks.values() for p in n.parameters()), torch.device("cpu"))
@@ -63,8 +63,8 @@ class _Rehearsal:
 
     def _batch(self, datasets: Mapping[str, Examples], name: str, key: str) -> Values | None:
         mixture, count = Mixture(dict(datasets), self.recipe.seed), len(datasets[name])
-        found = self._tried(key, lambda: collated([mixture[(name, 0, index % count)] for index in range(EXAMPLES)]), {})
-        return None if found is None else _moved(found, self.device)
+        batch = self._tried(key, lambda: collated([mixture[(name, 0, index % count)] for index in range(EXAMPLES)]), {})
+        return None if batch is None else _moved(batch, self.device)
 
     def _steps(self, batch: Values) -> None:
         state = dict(batch)
@@ -77,7 +77,7 @@ class _Rehearsal:
             self._learn(name, view)
 
     def _learn(self, name: str, view: Values) -> None:
-        """Compute the losses of a step, and the gradient of their sum, which uses their graph up as training does."""
+        """Compute the losses of a step and the gradient of their sum, which frees the graph as training does."""
         trains = self.recipe.steps[name].trains
         trained = [p for n in trains for p in self.networks.live[n].parameters() if p.requires_grad]
         learned: list[Tensor] = []
@@ -85,12 +85,12 @@ class _Rehearsal:
             if weighted.weight == 0 or not set(weighted.inputs.values()) <= view.keys():
                 continue
             key, read = f"losses.{loss}", {k: view[k] for k in weighted.inputs.values()}
-            found = self._tried(key, lambda: weighted.values(loss, view)[loss].mean(), read)  # noqa: B023
-            reaches = None if found is None else self._tried(key, lambda: _reaches(found, trained), read)  # noqa: B023
+            mean = self._tried(key, lambda: weighted.values(loss, view)[loss].mean(), read)  # noqa: B023
+            reaches = None if mean is None else self._tried(key, lambda: _reaches(mean, trained), read)  # noqa: B023
             if reaches:
-                learned.append(found)
+                learned.append(mean)
             elif reaches is not None:
-                self._note(key, f"depends on nothing that its step {name!r} trains ({', '.join(trains)})")
+                self._add(key, f"depends on nothing that its step {name!r} trains ({', '.join(trains)})")
         if learned:
             torch.autograd.grad(torch.stack(learned).sum(), trained, allow_unused=True)
 
@@ -107,11 +107,12 @@ class _Rehearsal:
             self._formats(grid.save, view, f"evaluate.grids.{name}.save")
 
     def _inject(self, entries: Mapping[str, Declaration], key: str, view: Values) -> None:
-        """Run injectors on `view`, which gets what they add."""
+        """Run injectors on `view`, and add to it the names they add."""
         for name, injector in zip(entries, build_injectors(dict(entries), key), strict=True):
             if not set(injector.reads) <= view.keys():
                 continue
-            state = State({k: v for k, v in view.items() if k not in injector.adds})  # another may add it elsewhen
+            # another injector may add this name in other iterations
+            state = State({k: v for k, v in view.items() if k not in injector.adds})
             read = {k: view[k] for k in injector.reads}
             if self._tried(f"{key}.{name}", lambda: self._called(injector, state), read) is not None:  # noqa: B023
                 view |= {added: state[added] for added in injector.adds}
@@ -123,27 +124,25 @@ class _Rehearsal:
     def _formats(self, formats: Mapping[str, Format], values: Mapping[str, Any], key: str) -> None:
         for name, form in formats.items():
             if name in values and (wanted := _misfit(values[name], form)):
-                self._note(
-                    f"{key}.{name}", f"{described(values[name])} cannot be saved as {form!r}: {wanted} is needed"
-                )
+                self._add(f"{key}.{name}", f"{described(values[name])} cannot be saved as {form!r}: {wanted} is needed")
 
     def _tried(self, key: str, call: Callable[[], Any], read: Mapping[str, Any]) -> Any:
-        """Return what a call returns; None after noting that it failed, and what it read."""
+        """Return the result of a call; None after adding an error with the shapes that it read."""
         try:
             return call()
-        except Exception as error:  # noqa: BLE001  # anybody's code: it may raise what it likes
+        except Exception as error:  # noqa: BLE001  # users' code may raise anything
             shapes = ", ".join(f"{name!r} {described(value)}" for name, value in read.items())
-            self._note(key, f"{error or type(error).__name__}{f'; it read {shapes}' if shapes else ''}")
+            self._add(key, f"{error or type(error).__name__}{f'; it read {shapes}' if shapes else ''}")
             return None
 
-    def _note(self, key: str, message: str) -> None:
+    def _add(self, key: str, message: str) -> None:
         line = f"{self.errors.file}: {key}: {message}"
         if line not in self.errors.lines:
             self.errors.lines.append(line)
 
 
 def described(value: Any) -> str:
-    """Return the form of a value of the state: (2, 3, 64, 64), or what it is."""
+    """Return the shape of a value of the state, such as (2, 3, 64, 64), or its type."""
     if isinstance(value, Tensor):
         return str(tuple(value.shape))
     if isinstance(value, Mapping):
@@ -154,13 +153,13 @@ def described(value: Any) -> str:
 
 
 def _misfit(value: Any, form: Format) -> str | None:
-    """Return what a format needs, if a batch of values is something else."""
+    """Return what a format needs, or None if a batch of values meets it."""
     if form == "records":
         good = isinstance(value, list | tuple) and all(isinstance(one, list) for one in value)
-        return None if good else "a list of records an instance"
+        return None if good else "a list of records for each example"
     if form == "number":
         good = value.numel() == len(value) if isinstance(value, Tensor) and value.ndim else isinstance(value, list)
-        return None if good else "one number an instance"
+        return None if good else "one number for each example"
     if not isinstance(value, Tensor) or value.ndim == 0:
         return "a tensor (batch, ...)"
     channels = {"image": (1, 3), "mask": (1,)}.get(form)
@@ -173,8 +172,8 @@ def _reaches(loss: Tensor, parameters: Sequence[Tensor]) -> bool:
     """Whether a loss has a gradient for at least one of the parameters."""
     if not loss.requires_grad:
         return False
-    found = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
-    return any(gradient is not None for gradient in found)
+    gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+    return any(gradient is not None for gradient in gradients)
 
 
 def _moved(value: Any, device: torch.device) -> Any:
@@ -183,7 +182,7 @@ def _moved(value: Any, device: torch.device) -> Any:
 
 @contextmanager
 def _unchanged(networks: Iterable[nn.Module]) -> Iterator[None]:
-    """Put back what a forward changes: random states, and buffers such as running statistics."""
+    """Restore what a forward changes: random states, and buffers such as running statistics."""
     buffers = [(buffer, buffer.clone()) for network in networks for buffer in network.buffers()]
     with ExitStack() as stack:
         stack.enter_context(random_kept())

@@ -45,28 +45,28 @@ from models.training.warnings import warnings
 
 
 class Trainer:
-    """Trains what a recipe declares; override a hook or an operation, or pass functions for the hooks.
+    """Trains a recipe. Override its hooks and operations, or pass functions for the hooks.
 
-    Hooks: `on_epoch_start`, `train_step`, `on_epoch_end`. Each gets what it asks for by the names of its parameters:
-    `epoch` (0 is the first); for `train_step`, `batch` (all names of it), `index` (of the batch in its epoch) and any name
-    of the batch, so that `def train_step(trainer, x, y, index)` works on image pairs. A function gets the trainer first,
-    and the keywords under its name in `hook_kwargs`. `train_step` returns the report of each step it took; it may take
-    them by `train_op` or by `optimize`.
+    Hooks: `on_epoch_start`, `train_step`, `on_epoch_end`. A hook gets the values that its parameters name: `epoch` (the
+    first is 0); `train_step` may ask for `batch` (the whole batch), `index` (of the batch in its epoch) and any name of
+    the batch, so `def train_step(trainer, x, y, index)` works on image pairs. A function gets the trainer first, and
+    keywords from `hook_kwargs` under the name of the hook. `train_step` calls `train_op` or `optimize` and returns the
+    report of each step it took.
 
-    Fixed points of an iteration: `before_step`, `before_update`, `after_update`, `on_evaluation`, as in `Callback`;
-    callbacks come after the method of the trainer.
+    Fixed points of an iteration: `before_step`, `before_update`, `after_update`, `on_evaluation`, as in `Callback`. The
+    trainer's method runs before the callbacks.
 
-    Operations: `train_op` updates on a training batch, `log_op` looks at a batch without updating, `eval_op` gives every
-    loss of every example of a validation batch.
+    Operations: `train_op` updates on a training batch, `log_op` computes states and losses of a batch without updating,
+    `eval_op` returns every loss of every example of a validation batch.
 
     Args:
         recipe: what to train.
-        run: folder of the run; gets `model/`, `history/` and `live/`, `resume/` while it trains, and `checkpoints/` where
-            `runtime.checkpoint_every` asks for it.
-        accelerator: one with the recipe's precision is made when left out.
-        callbacks: further ones, by name, beside those of the recipe; part of the result.
+        run: folder of the run. Training writes `model/`, `history/` and `live/`, `resume/` while it runs, and
+            `checkpoints/` with `runtime.checkpoint_every`.
+        accelerator: default: one with the recipe's precision and trackers.
+        callbacks: more callbacks, by name, beside those of the recipe; they may change the result.
         listeners: watch and change nothing.
-        resume_anyway: go on from the furthest resume point though recipe, code, packages or data made it otherwise.
+        resume_anyway: resume from the furthest state even if its recipe, code, packages or data differ.
         callback_kwargs: NectarGAN's name of `hook_kwargs`.
     """
 
@@ -109,12 +109,12 @@ class Trainer:
         self.iteration = 0
         self._resumable = 0  # the iteration of the last resume point
         self._resumed_from: Path | None = None
-        self._printed: int | None = None  # the iteration in which `on_epoch_start` printed last
+        self._printed: int | None = None  # the last iteration in which `on_epoch_start` printed
 
     def _wrap_hooks(
         self, functions: Mapping[str, Callable[..., Any] | None], keywords: Mapping[str, Mapping[str, Any]]
     ) -> None:
-        """Make each hook a function of the values it may ask for: the method, or the function in its place."""
+        """Turn each hook (the method, or the function passed for it) into a function of all values it may ask for."""
         for name in keywords.keys() - functions.keys():
             known = ", ".join(functions)
             raise UserError(f"hook_kwargs: unknown hook {name!r}{nearest(name, functions)}; there are {known}")
@@ -135,7 +135,7 @@ class Trainer:
     def on_epoch_start(self, epoch: int, print_train_start: bool = True) -> None:
         """Called before the first batch of an epoch; prints the effective weight of every loss.
 
-        Where epochs are shorter than `runtime.log_every` iterations, it prints no oftener than that.
+        It prints at most every `runtime.log_every` iterations, even if epochs are shorter.
         """
         often = self._printed is not None and self.iteration - self._printed < self.recipe.runtime.log_every
         if print_train_start and not often:
@@ -143,7 +143,7 @@ class Trainer:
             self.reporter.say(weights_line(epoch, self.loss_weights()))
 
     def train_step(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:
-        """Take one iteration on a batch, `index` within its epoch; return what each step reports."""
+        """Run one iteration on a batch, `index` within its epoch; return the report of each step."""
         return self.train_op(batch)
 
     def on_epoch_end(self, epoch: int) -> None:
@@ -158,10 +158,10 @@ class Trainer:
         """Called after backward, before clipping and the optimizer."""
 
     def after_update(self, step: str, report: StepReport) -> None:
-        """Called after the optimizer, also where it skipped an update that was not finite."""
+        """Called after the optimizer, even if it skipped a non-finite update."""
 
     def on_evaluation(self, row: Row) -> Mapping[str, float] | None:
-        """Called after a validation pass with its row of the history; what it returns is added to the row."""
+        """Called after a validation pass with its row of the history; the returned values are added to the row."""
         return None
 
     def _before_step(self, step: str) -> None:
@@ -196,7 +196,9 @@ class Trainer:
                 except RuntimeError as error:
                     if not self.recipe.train.find_batch_size or not should_reduce_batch_size(error):
                         raise
-                    out_of_memory = error.with_traceback(None)  # frames hold what fills the memory
+                    out_of_memory = error.with_traceback(
+                        None
+                    )  # the traceback's frames hold the tensors that fill the memory
                 clear_device_cache(garbage_collection=True)
                 self._accumulate_more(out_of_memory)
             self._write()
@@ -205,7 +207,7 @@ class Trainer:
             agreed = True
             raise
         finally:
-            if agreed:  # where this rank fails alone, a GPU may wait for the others for ever
+            if agreed:  # if only this rank failed, a GPU may wait for the others for ever
                 self.loss_log.flush()
             self.reporter.close(agreed)
         self.rollback.points.clear(self._resumed_from)
@@ -232,7 +234,7 @@ class Trainer:
         return iter(self.loaders.train(self.iteration, self.rollback.seed(self.recipe.seed)))
 
     def iterate(self, batch: dict[str, Any], index: int) -> str | None:
-        """Take one iteration on a batch, `index` within its epoch; record it; return why training rolls back, if it does."""
+        """Run and record one iteration on a batch, `index` within its epoch; return why to roll back, or None."""
         with self._shard_of_batch(batch, self.rollback.seed(self.recipe.seed)):
             reports = self._train_step(batch | {"batch": batch, "index": index}) or {}
         self.iteration += 1
@@ -256,7 +258,7 @@ class Trainer:
 
     @contextmanager
     def _shard_of_batch(self, batch: Mapping[str, Any], seed: int) -> Iterator[None]:
-        """Inside, this rank's batch is its shard of the whole one, and noise is drawn for that, from `seed`."""
+        """Inside, this rank's batch is a shard of the whole one, and noise is drawn for the whole one, from `seed`."""
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
         words = ("iteration", self.iteration, 0)
         seed_here(seed, *words)
@@ -265,7 +267,7 @@ class Trainer:
             return
         counts = {self._parts(name) for name in self.steps}
         sizes = {stop - start for count in counts for start, stop in cuts(batch_size(batch), count)}
-        torch.manual_seed(derive(seed, *words, rank))  # of draws that cannot be shared
+        torch.manual_seed(derive(seed, *words, rank))  # for draws that are not rank-invariant
         with sharded(rank, ranks), rank_invariant_noise(derive(seed, *words), sizes):
             yield
 
@@ -275,7 +277,7 @@ class Trainer:
     # operations
 
     def train_op(self, batch: dict[str, Any]) -> dict[str, StepReport]:
-        """Run every step whose gate is open on a batch and update; steps that cut it into as many parts share their state."""
+        """Run and update every step whose gate is open; steps with equal accumulation share a state."""
         states: dict[int, list[tuple[State, float]]] = {}
         reports = {}
         for name, step in self.steps.items():
@@ -293,10 +295,10 @@ class Trainer:
         return reports
 
     def optimize(self, step: str, losses: Mapping[str, Tensor]) -> StepReport:
-        """Update the networks of a step on raw losses that a hand-written `train_step` computed, by their names.
+        """Update the networks of a step on raw losses, by name, that a hand-written `train_step` computed.
 
-        Their weights and schedules, the optimizer, its learning rate and clipping are the step's; gradients reach only
-        what it trains. Raises UserError for an unknown step, an unknown loss, or a missing one.
+        Weights, schedules, optimizer, learning rate and clipping are those of the step; only the networks it trains get
+        gradients. Raises UserError for an unknown step, an unknown loss, or a missing one.
         """
         if step not in self.steps:
             raise UserError(f"no step {step!r}; there are {', '.join(self.steps)}")
@@ -306,21 +308,21 @@ class Trainer:
         return report
 
     def log_op(self, batch: dict[str, Any]) -> tuple[State, dict[str, float]]:
-        """Look at a batch without updating: the state after all steps, and the mean of each loss and their total."""
+        """Return the state after all steps, the mean of each loss, and their total, without updating."""
         state, values = self._observe(batch)
         return state, mean_losses(values, self.loss_weights())
 
     def eval_op(self, batch: dict[str, Any]) -> dict[str, Tensor]:
-        """Return every loss of every example of a validation batch, shape (batch,) each."""
+        """Return every loss of every example of a validation batch, each of shape (batch,)."""
         return self._observe(batch)[1]
 
     def loss_weights(self, *query: str) -> dict[str, float]:
-        """Return the effective weight, now, of the losses that have one of these names or steps; without any, of all."""
+        """Return the current effective weight of the losses with one of these names or steps; by default, of all."""
         losses = {name: loss for step in self.steps.values() for name, loss in step.losses.items()}
         return {name: losses[name].effective_weight(self.iteration) for name in self.loss_log.select(*query)}
 
     def update_averages(self, reports: Mapping[str, StepReport]) -> None:
-        """Take the networks that were updated into their moving averages."""
+        """Update the moving averages of the networks that were updated."""
         for name, report in reports.items():
             for network in self.recipe.steps[name].trains:
                 if network in self.averages and not report.skipped:
@@ -362,7 +364,7 @@ class Trainer:
         self.reporter.log(self.iteration, live_scalars(self.loss_log.latest) | validation, self.stopwatch.take())
 
     def _evaluate(self) -> None:
-        """Run `eval_op` over the sorted validation split; one row of history."""
+        """Run `eval_op` over the sorted validation split; add one row to the history."""
         self._equalise_buffers()
         means = self.validation.means(self.eval_op)
         row: Row = {"step": self.iteration, **{f"{name}.raw": mean for name, mean in means.items()}}
@@ -379,9 +381,9 @@ class Trainer:
         errors.raise_any()
 
     def _equalise_buffers(self) -> None:
-        """Give all ranks the running statistics of rank 0, which are those that are written.
+        """Copy the running statistics of rank 0, which are the ones written, to all ranks before they evaluate.
 
-        They differ only without `train.sync_batch_norm`; each rank evaluates its part of the validation split with them.
+        They differ only without `train.sync_batch_norm`.
         """
         if self.accelerator.num_processes > 1 and not self.recipe.train.sync_batch_norm:
             networks = [*map(self.accelerator.unwrap_model, self.networks.live.values()), *self.networks.ema.values()]
@@ -390,7 +392,7 @@ class Trainer:
     # rollback, resume, outputs
 
     def _accumulate_more(self, error: RuntimeError) -> None:
-        """Go back after memory ran out, to smaller parts of a batch (`train.find_batch_size`)."""
+        """Go back after memory ran out, and cut batches into more parts (`train.find_batch_size`)."""
         if self.accelerator.num_processes > 1:
             raise UserError(f"train.find_batch_size: one rank cannot tell the others; use one process ({error})")
         parts = min(map(self.recipe.parts, self.steps))
@@ -421,7 +423,7 @@ class Trainer:
         )  # fmt: skip
 
     def _save(self) -> None:
-        """Keep and write what is due: a state to roll back to, a checkpoint, a resume point."""
+        """Save what is due: a snapshot to roll back to, a checkpoint, a resume point."""
         runtime = self.recipe.runtime
         self.rollback.take_snapshot(self.iteration)
         if runtime.checkpoint_every and self._due(runtime.checkpoint_every):
@@ -441,7 +443,7 @@ class Trainer:
         self._resumable = self.iteration
 
     def _stop(self) -> NoReturn:
-        """End, as asked to, with a resume point after the last iteration."""
+        """Stop on request, with a resume point after the last iteration."""
         if self.iteration != self._resumable:
             self._write_resume_point()
         raise Interrupted(
@@ -463,14 +465,14 @@ class Trainer:
             made = f", made by another {', '.join(point.differs)}: taken anyway" if point.differs else ""
             self._print(f"resumed after iteration {self.iteration}{made}")
             self._resumed_from = point.folder
-        self.accelerator.wait_for_everyone()  # nobody moves what another still reads
+        self.accelerator.wait_for_everyone()  # no rank moves a state that another still reads
         if self.accelerator.is_main_process:
             self._tidy(point)
         self._follow_restored_state()
         self.rollback.take_snapshot(self.iteration)
 
     def _tidy(self, point: ResumePoint | None) -> None:
-        """Set a refused resume point aside; remove what an earlier training left that this one does not go on from."""
+        """Move a refused resume point aside; remove what an earlier training left, unless this one resumed from it."""
         if self.iteration > 0:
             self.checkpoints.tidy()
             return
@@ -478,17 +480,17 @@ class Trainer:
             place = self.rollback.points.refuse(point)
             self._print(
                 f"not resumed, training starts afresh: the state of iteration {point.iteration} was made by another "
-                f"{', '.join(point.differs)}. It is kept in {place}; to go on from it anyway, stop this training and run "
-                "`FIGURA_RESUME_ANYWAY=1 dvc repro`"
+                f"{', '.join(point.differs)}. It is kept in {place}; to go on from it anyway, stop this training and "
+                "run `FIGURA_RESUME_ANYWAY=1 dvc repro`"
             )
         self.checkpoints.clear()
 
     def _print(self, text: str) -> None:
-        if self.accelerator.is_main_process:  # `accelerator.print` speaks once a machine
+        if self.accelerator.is_main_process:  # `accelerator.print` would print once a machine
             print(text, flush=True)
 
     def _refuse_different_ranks(self) -> None:
-        """Raise UserError where ranks no longer have the same weights: what was trained would not be one network."""
+        """Raise UserError if ranks no longer have the same weights."""
         if self.accelerator.num_processes == 1:
             return
         own = {name: digest(self.accelerator.unwrap_model(one)) for name, one in self.networks.live.items()}
@@ -501,7 +503,7 @@ class Trainer:
                 )
 
     def _write(self) -> None:
-        """Write the outputs that DVC tracks: weights (averaged where they are), the resolved recipe, provenance, history."""
+        """Write the outputs that DVC tracks: weights (averages, if any), the resolved recipe, provenance, history."""
         self._refuse_different_ranks()
         if self.accelerator.is_main_process:
             self._write_model(self.run / "model")

@@ -19,7 +19,7 @@ Batch = dict[str, Any]
 
 
 class Validation:
-    """The validation split of a recipe, on a device. The seed of the noise is the place in the split, not the iteration.
+    """The validation split of a recipe, on a device. Noise is seeded by the place in the split, not the iteration.
 
     Every method returns the same on all ranks, whatever their number.
     """
@@ -39,7 +39,8 @@ class Validation:
     def means(self, losses: Callable[[Batch], Mapping[str, Tensor]]) -> dict[str, float]:
         """Return the mean of each loss over the examples that have it; `losses` maps a batch to (batch,) values.
 
-        Batches are sharded over ranks, so `losses` must not wait for other ranks. If it fails on one rank, all ranks fail.
+        Batches are sharded over ranks, so `losses` must not wait for other ranks. If one rank fails,
+        all ranks fail.
         """
         shard = self.loaders.shard
         own: list[tuple[int, dict[str, tuple[float, int]]]] = []

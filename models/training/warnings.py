@@ -1,4 +1,4 @@
-"""What a recipe asks for and likely does not mean: warnings, said once before training."""
+"""Warnings before training about settings of a recipe that are likely mistakes."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,12 +13,12 @@ from models.recipe.types import build_schedule
 
 
 def warnings(recipe: Recipe, steps: Mapping[str, Step], last: int) -> list[str]:
-    """Return everything that people should look at before a training of `last` iterations begins."""
+    """Return all warnings about a training of `last` iterations."""
     return late_schedules(recipe, last) + late_gates(recipe, last) + upset_norms(steps) + without_fp8(recipe, steps)
 
 
 def late_schedules(recipe: Recipe, steps: int) -> list[str]:
-    """Name the schedules that are not over when training ends after `steps` iterations: likely forgotten."""
+    """Name the schedules that are unfinished when training ends after `steps` iterations."""
     entries = {f"losses.{name}.schedule": entry.schedule for name, entry in recipe.losses.items()}
     entries |= {f"steps.{name}.lr_schedule": entry.lr_schedule for name, entry in recipe.steps.items()}
     for name, step in recipe.steps.items():
@@ -34,34 +34,34 @@ def late_schedules(recipe: Recipe, steps: int) -> list[str]:
 
 
 def late_gates(recipe: Recipe, steps: int) -> list[str]:
-    """Name what never runs because training ends after `steps` iterations."""
+    """Name the steps, losses and injectors that never run because training ends after `steps` iterations."""
     gated = {f"steps.{name}": step for name, step in recipe.steps.items()} | {
         f"losses.{name}": loss for name, loss in recipe.losses.items()
     }
-    found = {key: entry.after for key, entry in gated.items()}
+    starts = {key: entry.after for key, entry in gated.items()}
     for name, step in recipe.steps.items():
-        found |= {f"steps.{name}.injectors.{key}": entry.after for key, entry in step.injectors.items()}
+        starts |= {f"steps.{name}.injectors.{key}": entry.after for key, entry in step.injectors.items()}
     return [
-        f"{key} starts after step {after}, training ends at {steps}" for key, after in found.items() if after >= steps
+        f"{key} starts after step {after}, training ends at {steps}" for key, after in starts.items() if after >= steps
     ]
 
 
 def upset_norms(steps: Mapping[str, Step]) -> list[str]:
-    """Say which steps break the rule lr x clip_value <= sqrt(eps) of batch norm: one update may upset it."""
-    found = []
+    """Name the steps that break the rule lr x clip_value <= sqrt(eps) of batch norm: one update may destabilise it."""
+    lines = []
     for name, step in steps.items():
         modules = [module for network in step.trains.values() for module in network.modules()]
         norms = [module.eps for module in modules if isinstance(module, nn.modules.batchnorm._BatchNorm)]
         if step.clip_value is not None and norms and max(step.rates) * step.clip_value > min(norms) ** 0.5:
-            found.append(
+            lines.append(
                 f"steps.{name}: learning rate {max(step.rates):g} x clip_value {step.clip_value:g} = "
                 f"{max(step.rates) * step.clip_value:g} is above sqrt(eps) = {min(norms) ** 0.5:g} of its batch norm"
             )
-    return found
+    return lines
 
 
 def without_fp8(recipe: Recipe, steps: Mapping[str, Step]) -> list[str]:
-    """Name the trained networks that have no layer which fp8 applies to: they compute in bfloat16."""
+    """Name the trained networks without any layer for fp8: they compute in bfloat16."""
     if recipe.train.precision != "fp8":
         return []
     trained = {name: network for step in steps.values() for name, network in step.trains.items()}

@@ -37,7 +37,7 @@ from accelerate import Accelerator
 from models.evaluation.trained import load_trained, write_dump
 from models.recipe.load import load_recipe
 from models.engine import data as batches
-from models.training import sanity_check as rehearsal
+from models.training import sanity_check
 from models.engine.weights import digest
 from models.training.trainer import Trainer
 
@@ -55,7 +55,7 @@ def doubled(tree):
 double = sys.argv[2] == "double"
 if double:
     torch.set_default_dtype(torch.float64)
-    for module in (batches, rehearsal):
+    for module in (batches, sanity_check):
         module.collated = lambda examples, collated=module.collated: doubled(collated(examples))
 for name, path in RECIPES.items():
     run = Path(sys.argv[1]) / name
