@@ -1,1 +1,1 @@
-"""Data: its formats, its preparation, and the people that figura draws. `params.yaml` says which datasets are prepared."""
+"""Data: file formats, preparation, and the synthetic people. `params.yaml` lists the datasets to prepare."""

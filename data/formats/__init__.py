@@ -1,1 +1,1 @@
-"""The files that data comes in, and what their keypoints mean."""
+"""File formats of the raw and prepared data, and skeletons."""

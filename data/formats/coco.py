@@ -1,4 +1,4 @@
-"""The COCO person-keypoint format: its names, and reading and writing its JSON with memory that does not grow with it.
+"""The COCO person-keypoint format: its names, and reading and writing its JSON record by record.
 
 Source of names, order and skeleton: the `person` category of COCO 2017 (`person_keypoints_*.json`).
 """
@@ -20,16 +20,16 @@ KEYPOINTS = (
     *(f"{side}_{part}" for part in ("eye", "ear", "shoulder", "elbow", "wrist", "hip", "knee", "ankle")
       for side in ("left", "right")),
 )  # fmt: skip
-"""The 17 joints in COCO's order; left is the person's left."""
+"""The 17 joints in COCO's order; left means the person's left."""
 
 SKELETON = (
     (16, 14), (14, 12), (17, 15), (15, 13), (12, 13), (6, 12), (7, 13), (6, 7), (6, 8), (7, 9),
     (8, 10), (9, 11), (2, 3), (1, 2), (1, 3), (2, 4), (3, 5), (4, 6), (5, 7),
 )  # fmt: skip
-"""The 19 connections as pairs of joints, counted from 1 as in COCO's files."""
+"""The 19 connections as pairs of joints, which count from 1 as in COCO's files."""
 
 FLIP = (0, *(joint + 1 if joint % 2 else joint - 1 for joint in range(1, 17)))
-"""`mirrored[:, i] = keypoints[:, FLIP[i]]`: the joint that takes place i when the picture is mirrored."""
+"""`mirrored[:, i] = keypoints[:, FLIP[i]]`: the joint that mirroring moves to index i."""
 
 PERSON = "person"
 RECORDS = ("images", "annotations")
@@ -39,7 +39,7 @@ _OPEN = object()
 
 
 class _Reader:
-    """Takes JSON values off a text file one by one; holds one chunk, or one value where that is larger."""
+    """Parses the JSON values of a text file one by one; memory holds one chunk, or one value if that is larger."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -61,7 +61,7 @@ class _Reader:
 
     def more(self) -> bool:
         try:
-            # As much again as is held: a value that spans many chunks is then parsed a few times, not once a chunk.
+            # Double the buffer: a value that spans many chunks is then parsed a few times, not once per chunk.
             chunk = self.handle.read(max(_CHUNK, len(self.text) - self.at))
         except UnicodeDecodeError as error:
             raise UserError(f"{self.path}: not a text file in UTF-8: {error.reason}") from error
@@ -70,7 +70,7 @@ class _Reader:
         return bool(chunk)
 
     def peek(self) -> str:
-        """The next character that is no white space, or an empty string at the end of the file."""
+        """Return the next character after white space, or an empty string at the end of the file."""
         while True:
             while self.at < len(self.text) and self.text[self.at] in " \t\r\n":
                 self.at += 1
@@ -80,12 +80,13 @@ class _Reader:
                 return ""
 
     def take(self, allowed: str) -> str:
-        found = self.peek()
-        if not found or found not in allowed:
+        character = self.peek()
+        if not character or character not in allowed:
             expected = " or ".join(repr(one) for one in allowed)
-            raise self.fault(f"expected {expected}, found {repr(found) if found else 'the end: the file is cut off'}")
+            end = "the end: the file is cut off"
+            raise self.fault(f"expected {expected}, found {repr(character) if character else end}")
         self.at += 1
-        return found
+        return character
 
     def value(self) -> Any:
         self.peek()
@@ -93,7 +94,7 @@ class _Reader:
             problem = "the end: the file is cut off"
             try:
                 value, end = self.decoder.raw_decode(self.text, self.at)
-                if end < len(self.text):  # a number that touches the end of the chunk may go on
+                if end < len(self.text):  # a number at the end of the chunk may continue
                     self.at = end
                     return value
             except (ValueError, RecursionError) as error:
@@ -103,7 +104,7 @@ class _Reader:
 
 
 def _walk(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the top-level pairs of a COCO file; a list of `RECORDS` as `_OPEN` and then its elements one by one."""
+    """Yield the top-level pairs of a COCO file; for a key of `RECORDS`, `_OPEN` and then each element of the list."""
     with _Reader(path) as reader:
         reader.take("{")
         follows = reader.take("}") if reader.peek() == "}" else ","
@@ -132,9 +133,9 @@ def _elements(reader: _Reader) -> Iterator[Any]:
 
 
 def read_head(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
-    """All of a COCO file but its records, and how many records it has: `{"images": n, "annotations": m}`.
+    """Read all of a COCO file but its records; also return their counts, `{"images": n, "annotations": m}`.
 
-    Raises UserError where the file is no JSON object, is cut off, or lacks `images`, `annotations` or `categories`.
+    Raises UserError for a file that is no JSON object, is cut off, or lacks `images`, `annotations` or `categories`.
     """
     head: dict[str, Any] = {}
     counts: dict[str, int] = {}
@@ -152,7 +153,7 @@ def read_head(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
 
 
 def read_records(path: Path, section: str) -> Iterator[Any]:
-    """Yield the elements of `images` or `annotations` one by one; raises UserError as `read_head` does."""
+    """Yield the elements of `images` or `annotations` one by one; raises UserError like `read_head`."""
     opened = False
     for key, value in _walk(path):
         if key == section and value is _OPEN:
@@ -164,7 +165,7 @@ def read_records(path: Path, section: str) -> Iterator[Any]:
 
 
 def person_category(path: Path, categories: Any) -> int:
-    """The id of the category `person`; raises UserError where there is none or its joints are not COCO's 17."""
+    """Return the id of the category `person`; raises UserError if there is none or its joints are not COCO's 17."""
     ids: dict[int, str] = {}
     for category in categories:
         if not isinstance(category, dict) or type(category.get("id")) is not int or category["id"] in ids:
@@ -180,12 +181,12 @@ def person_category(path: Path, categories: Any) -> int:
 
 
 def to_json(value: Any) -> str:
-    """Canonical JSON: compact, keys sorted, ASCII; raises ValueError on NaN and infinity, which JSON does not have."""
+    """Return canonical JSON: compact, sorted keys, ASCII; raises ValueError for NaN and infinity."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
 class Spool:
-    """Records in a nameless file below `folder`, given back by rising id; memory holds three integers a record."""
+    """Sorts records by id in a temporary file below `folder`; memory holds three integers per record."""
 
     def __init__(self, folder: Path) -> None:
         self.file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  # closed by __exit__
@@ -199,7 +200,7 @@ class Spool:
         self.file.close()
 
     def add(self, record: dict[str, Any]) -> None:
-        """Add a record with a whole number as `id`; raises ValueError where it holds NaN or infinity."""
+        """Add a record with a whole number as `id`; raises ValueError if it holds NaN or infinity."""
         line = to_json(record).encode()
         self.ids.append(record["id"])
         self.starts.append(self.end)
@@ -207,14 +208,14 @@ class Spool:
         self.end += self.file.write(line)
 
     def lines(self) -> Iterator[bytes]:
-        """The records as JSON, by rising id. Nothing can be added after that."""
+        """Yield the records as JSON, sorted by id. Add no records afterwards."""
         for place in np.argsort(np.asarray(self.ids, dtype=np.int64), kind="stable"):
             self.file.seek(self.starts[place])
             yield self.file.read(self.lengths[place])
 
 
 def write_coco(path: Path, head: dict[str, Any], images: Iterable[bytes], annotations: Iterable[bytes]) -> None:
-    """Write a COCO file atomically: `head`, then one canonical record a line in the order given."""
+    """Write a COCO file atomically: `head`, then the records in the same order, one per line."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(to_json(head).encode()[:-1])
         for section, lines in zip(RECORDS, (images, annotations), strict=True):

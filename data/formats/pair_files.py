@@ -1,8 +1,8 @@
-"""Image pairs on disk: which files of a folder make pairs, why others do not, and reading them.
+"""Image pairs on disk: finding the pairs of a folder, and reading them.
 
-A folder has one of two layouts, told by what is there. With folders `a` and `b` in it, an image of each makes a pair
-where the names without suffix agree; whatever else lies there is left alone. Otherwise every image in the folder is a
-pair by itself: A is its left half and B its right one.
+A folder has one of two layouts. If it has subfolders `a` and `b`, two images with the same name (without suffix) are a
+pair, and other files do not matter. Otherwise every image in the folder is a pair: A is its left half, B its right
+half.
 """
 
 import os
@@ -16,21 +16,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-"""What counts as an image, in any case; other files and hidden ones are passed over."""
+"""Suffixes of images, in upper or lower case; other files and hidden files are skipped."""
 
 LAYOUTS = f"A|B images ({', '.join(SUFFIXES)}), or the folders a and b with files of the same names"
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """`name` is that of the files without suffix; `files`, below the folder: one A|B image, or that of A and of B."""
+    """`name` is the file name without suffix; `files` are one A|B image or those of A and B, relative to the folder."""
 
     name: str
     files: tuple[str, ...]
 
 
 class Fault(NamedTuple):
-    """Why a pair cannot be used: its first file, below the folder; a fixed phrase, so that reasons can be counted."""
+    """Why a pair is unusable. `reason` is a fixed phrase, for counting; `file` is its first file, below the folder."""
 
     file: str
     reason: str
@@ -38,7 +38,7 @@ class Fault(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """Both images, uint8 RGB `(height, width, 3)` of one size, and the bytes of each of the pair's files."""
+    """Both images, uint8 RGB `(height, width, 3)` of the same size, and the bytes of each file."""
 
     a: NDArray[np.uint8]
     b: NDArray[np.uint8]
@@ -46,19 +46,19 @@ class Loaded(NamedTuple):
 
 
 def find_pairs(folder: Path, root: Path) -> tuple[list[Pair], list[Fault]]:
-    """The pairs in `folder`, by name in the order of text, and what is wrong with the others; opens no file.
+    """Return the pairs in `folder`, sorted by name, and the faults of the others; opens no file.
 
-    No file may lie outside of `root`, links followed. `folder` must exist.
+    No file may lie outside `root`, also through links. `folder` must exist.
     """
     parts = ("a", "b") if (folder / "a").is_dir() and (folder / "b").is_dir() else (".",)
     for part in parts:
         if _leaves(folder / part, root):
             return [], [Fault(part, "path leaves the data root", _target(folder / part))]
-    found = {part: _images(folder, part) for part in parts}
+    files = {part: _images(folder, part) for part in parts}
     pairs: list[Pair] = []
     faults: list[Fault] = []
-    for name in sorted(set().union(*found.values())):
-        one = _pair(folder, name, {part: images.get(name, []) for part, images in found.items()}, root)
+    for name in sorted(set().union(*files.values())):
+        one = _pair(folder, name, {part: images.get(name, []) for part, images in files.items()}, root)
         if isinstance(one, Pair):
             pairs.append(one)
         else:
@@ -67,7 +67,7 @@ def find_pairs(folder: Path, root: Path) -> tuple[list[Pair], list[Fault]]:
 
 
 def _images(folder: Path, part: str) -> dict[str, list[str]]:
-    """The image files in `folder / part`, relative to `folder`, by their name without suffix."""
+    """Return name without suffix -> image files in `folder / part`, relative to `folder`."""
     images: dict[str, list[str]] = {}
     with os.scandir(folder / part) as entries:
         for entry in entries:
@@ -95,11 +95,11 @@ def _leaves(path: Path, root: Path) -> bool:
 
 
 def _target(path: Path) -> str:
-    return os.path.realpath(path)  # unlike Path.resolve it takes links in a circle
+    return os.path.realpath(path)  # Path.resolve raises on circular links
 
 
 def load_pair(folder: Path, pair: Pair) -> Loaded | Fault:
-    """Read and decode a pair, each file once; 16 bits are scaled to 8, transparency and EXIF orientation are ignored."""
+    """Read and decode a pair, each file once; scales 16 bits to 8, ignores transparency and EXIF orientation."""
     contents, images = [], []
     for file in pair.files:
         try:
@@ -121,7 +121,7 @@ def load_pair(folder: Path, pair: Pair) -> Loaded | Fault:
 
 
 def _decoded(content: bytes) -> NDArray[np.uint8] | None:
-    """The image as uint8 RGB `(height, width, 3)`; None where OpenCV cannot read it whole."""
+    """Decode an image to uint8 RGB `(height, width, 3)`; None if OpenCV cannot read all of it."""
     if not content:
         return None
     try:
@@ -136,7 +136,7 @@ def _size(images: Sequence[NDArray[np.uint8]]) -> str:
 
 
 def with_channels(image: NDArray[np.uint8], channels: Literal[1, 3]) -> NDArray[np.uint8]:
-    """RGB `(height, width, 3)` as it is, or as grey `(height, width, 1)`: 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601)."""
+    """Return RGB `(height, width, 3)` or grey `(height, width, 1)`, 0.299 R + 0.587 G + 0.114 B (ITU-R BT.601)."""
     if channels == 3:
         return image
     return np.asarray(cv2.cvtColor(np.ascontiguousarray(image), cv2.COLOR_RGB2GRAY), dtype=np.uint8)[..., None]

@@ -1,4 +1,4 @@
-"""Skeletons: the joints of a kind of body and what connects them. COCO's person, and others from a recipe's words."""
+"""Skeletons: joints and their connections. COCO's person, and others that a recipe describes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,20 +18,20 @@ Connections = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True, eq=False)
 class Skeleton:
-    """K joints and how they hang together. Joints are counted from 0; the order of connections is that of fields.
+    """K joints and their connections. Joints count from 0; connections have the order of the association fields.
 
     Attributes:
-        keypoints: their K names.
-        sigmas: float64 (K,), each joint's spread as a share of the person's scale (COCO's keypoint similarity).
-        flip: the joint that each becomes when the image is mirrored.
+        keypoints: the K names of the joints.
+        sigmas: float64 (K,), each joint's standard deviation as a share of the person's scale (COCO's OKS).
+        flip: the index that each joint gets when the image is mirrored.
         connections: pairs of joints.
-        dense_connections: pairs beyond these, for the dense association field; may be empty.
+        dense_connections: further pairs, for the dense association field; may be empty.
         kinematic_tree: pairs that reach each joint once, from the root outwards; may be empty.
-        score_weights: float64 (K,), weights of the joints' confidences sorted from the highest.
-        standing_pose: float64 (K, 2), x and y (upwards) of somebody upright, in arbitrary units.
+        score_weights: float64 (K,), weights of the joints' confidences, which are sorted from the highest.
+        standing_pose: float64 (K, 2), x and y (upwards) of an upright person, in any unit.
 
     Raises:
-        ValueError: for lengths that differ, joints that do not exist, a flip that is not its own inverse.
+        ValueError: for different lengths, joints that do not exist, and a flip that is not its own inverse.
     """
 
     keypoints: tuple[str, ...]
@@ -44,7 +44,7 @@ class Skeleton:
     standing_pose: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        """Check, and make the arrays read-only copies."""
+        """Check the values and make read-only copies of the arrays."""
         count = len(self.keypoints)
         if count < 2 or len(set(self.keypoints)) < count:
             raise ValueError(f"keypoints {list(self.keypoints)}: at least two names are needed, each once")
@@ -71,7 +71,7 @@ def _from_one(pairs: Sequence[tuple[int, int]]) -> Connections:
     return tuple((a - 1, b - 1) for a, b in pairs)
 
 
-# Sigmas: COCO's keypoint evaluation (cocoeval.py). Other values: openpifpaf/plugins/coco/constants.py; pairs count from 1.
+# Source: the sigmas of pycocotools/cocoeval.py; for the rest, openpifpaf/plugins/coco/constants.py. Pairs count from 1.
 COCO = Skeleton(
     keypoints=KEYPOINTS,
     sigmas=np.array([
@@ -115,14 +115,14 @@ class _Settings(BaseModel):
 
 
 def skeleton_from(settings: Mapping[str, Any]) -> Skeleton:
-    """A skeleton from a recipe's plain values: the attributes of `Skeleton`, with joints by name.
+    """Build a skeleton from a recipe's plain values: the attributes of `Skeleton`, with joints by name.
 
-    `keypoints`, `sigmas`, `connections` ([[left_hip, left_knee], ...]) and `standing_pose` are needed. `flip` names
-    the joints that change places, one direction is enough; left out, `left_x` and `right_x` do. `score_weights` are 1
-    unless given.
+    `keypoints`, `sigmas`, `connections` ([[left_hip, left_knee], ...]) and `standing_pose` are required. `flip` maps
+    joints to those that they change places with, in one direction; by default `left_x` and `right_x` do.
+    `score_weights` are 1 by default.
 
     Raises:
-        ValueError: says which key, what was found, what is allowed.
+        ValueError: names the key, the value and what is allowed.
     """
     errors = ErrorCollector(Path("skeleton"))
     checked = validated(_Settings, dict(settings), errors)
@@ -137,8 +137,8 @@ def skeleton_from(settings: Mapping[str, Any]) -> Skeleton:
                 raise ValueError(f"{key}: no keypoint {name!r}{nearest(name, places)}; there are {allowed}")
         return [places[name] for name in names]
 
-    def pairs(key: str, found: Pairs) -> Connections:
-        return tuple((a, b) for a, b in (joints(key, names) for names in found))
+    def pairs(key: str, named: Pairs) -> Connections:
+        return tuple((a, b) for a, b in (joints(key, names) for names in named))
 
     flip = list(range(len(checked.keypoints)))
     for one, other in (_mirrored(checked.keypoints) if checked.flip is None else checked.flip).items():
@@ -157,6 +157,6 @@ def skeleton_from(settings: Mapping[str, Any]) -> Skeleton:
 
 
 def _mirrored(names: Sequence[str]) -> dict[str, str]:
-    """`left_x` -> `right_x`, where both exist."""
+    """Return `left_x` -> `right_x` if both exist."""
     others = {name: f"right_{name.removeprefix('left_')}" for name in names if name.startswith("left_")}
     return {name: other for name, other in others.items() if other in names}

@@ -1,4 +1,4 @@
-"""What every prepared dataset has beside its data: the account of what was rejected, and one name for the whole."""
+"""Files that every prepared dataset has: `rejected.csv`, and `manifest.json` with a hash of the whole."""
 
 import csv
 import hashlib
@@ -18,17 +18,17 @@ def write_rejected(path: Path, columns: Sequence[str], rows: Iterable[Sequence[s
 
 
 def write_manifest(folder: Path) -> None:
-    """Write `manifest.json`, `{"files": n, "sha256": hash}`: one name for the data in `folder`.
+    """Write `manifest.json`, `{"files": n, "sha256": hash}`, for the data in `folder`.
 
-    The hash is one over paths and contents, in order. Left out are `manifest.json` itself and `plots/`, whose bytes
-    depend on matplotlib and its fonts.
+    The hash covers the paths and contents of all files in order, except `manifest.json` itself and `plots/`, whose
+    bytes depend on matplotlib and its fonts.
     """
-    whole = hashlib.sha256()
+    total = hashlib.sha256()
     paths = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    named = [path.as_posix() for path in paths if path.parts[0] not in ("manifest.json", "plots")]
-    for name in named:
+    names = [path.as_posix() for path in paths if path.parts[0] not in ("manifest.json", "plots")]
+    for name in names:
         with (folder / name).open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        whole.update(f"{name}\0{digest}\n".encode(errors="surrogateescape"))
-    content = {"files": len(named), "sha256": whole.hexdigest()}
+        total.update(f"{name}\0{digest}\n".encode(errors="surrogateescape"))
+    content = {"files": len(names), "sha256": total.hexdigest()}
     write_text(folder / "manifest.json", json.dumps(content, separators=(",", ":")) + "\n")

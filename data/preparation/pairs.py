@@ -1,4 +1,4 @@
-"""From folders of image pairs to a prepared dataset: usable pairs, statistics, a picture of some of them."""
+"""Preparing a dataset of image pairs: usable pairs, statistics, a picture of some of them."""
 
 import json
 import os
@@ -23,8 +23,8 @@ from data.preparation.manifest import write_manifest, write_rejected
 from models.base.files import write_text
 
 _AT_ONCE = 64
-_SHOWN = 8  # pairs of a split in the picture
-_SIDE = 128  # longest side there, pixels
+_SHOWN = 8  # pairs per split in the picture
+_SIDE = 128  # longest side of an image in it, pixels
 
 
 class Rejected(NamedTuple):
@@ -37,27 +37,27 @@ class Rejected(NamedTuple):
 
 
 class Moments:
-    """Sums over all pixels of a split's images of one side."""
+    """Sums over all pixels of the A images, or of the B images, of a split."""
 
     def __init__(self) -> None:
         self.pixels = 0
         self.sums, self.squares = np.zeros(3), np.zeros(3)
 
     def add(self, pixels: int, mean: NDArray[np.float64], std: NDArray[np.float64]) -> None:
-        """Add an image of so many pixels, `mean` and `std` of its channels `(3,)`."""
+        """Add an image with its number of pixels, and `mean` and `std` of its channels `(3,)`."""
         self.pixels += pixels
         self.sums += pixels * mean
         self.squares += pixels * (std**2 + mean**2)
 
     def summary(self) -> dict[str, list[float]]:
-        """Mean and (population) standard deviation of red, green and blue, of 255."""
+        """Return mean and (population) standard deviation of red, green and blue, in 0 to 255."""
         mean = self.sums / max(self.pixels, 1)
         std = np.sqrt(np.maximum(self.squares / max(self.pixels, 1) - mean**2, 0))
         return {"mean": mean.round(3).tolist(), "std": std.round(3).tolist()}
 
 
 class Seen(NamedTuple):
-    """What remains of a usable pair: the size of each half (height, width), channel statistics and small pictures."""
+    """A usable pair in brief: size of each half (height, width), mean and std of the channels, small pictures."""
 
     size: tuple[int, int]
     statistics: tuple[tuple[NDArray[np.float64], NDArray[np.float64]], ...]
@@ -65,7 +65,7 @@ class Seen(NamedTuple):
 
 
 class PairStatistics:
-    """Counts over one split, fed pair by pair."""
+    """Counts over one split, pair by pair."""
 
     def __init__(self) -> None:
         self.pairs = 0
@@ -75,7 +75,7 @@ class PairStatistics:
         self.shown: list[tuple[str, tuple[NDArray[np.uint8], ...]]] = []
 
     def add(self, name: str, seen: Seen) -> None:
-        """Count a usable pair; the first few are kept as small pictures."""
+        """Count a usable pair; store the first few as small pictures."""
         self.pairs += 1
         self.sizes[seen.size] += 1
         height, width = seen.size
@@ -85,7 +85,7 @@ class PairStatistics:
             self.shown.append((name, seen.pictures))
 
     def summary(self) -> dict[str, Any]:
-        """All counts; sizes are width x height of one image; means and standard deviations are those of all pixels."""
+        """Return all counts; sizes are width x height of one image; mean and std are over all pixels."""
         sizes = sorted(self.sizes.items(), key=lambda item: (-item[1], item[0]))
         return {
             "pairs": self.pairs,
@@ -97,7 +97,7 @@ class PairStatistics:
 
 
 class PairPreparation:
-    """Brings usable pairs to `<split>/` below `folder`, in the layout they came in, and keeps the account of it."""
+    """Copies usable pairs to `<split>/` below `folder`, in their layout, and collects statistics and rejections."""
 
     def __init__(self, folder: Path, progress: bool = False) -> None:
         self.folder, self.progress = folder, progress
@@ -107,13 +107,13 @@ class PairPreparation:
 
     @property
     def images(self) -> dict[str, int]:
-        """How many usable pairs each split has."""
+        """Split -> number of usable pairs."""
         return {split: one.pairs for split, one in self.statistics.items()}
 
     def add(self, split: str, source: Path, root: Path) -> None:
-        """Read every pair of the folder `source` once; those that can be used are copied as they are, byte by byte.
+        """Read every pair of the folder `source` once, and copy the usable ones byte by byte.
 
-        No file may lie outside of `root`. Where `source` is the split's own place, nothing is copied.
+        No file may lie outside `root`. Copies nothing if `source` is already the split's folder.
         """
         pairs, faults = find_pairs(source, root)
         self.records += len(pairs) + len(faults)
@@ -124,12 +124,12 @@ class PairPreparation:
         watched = iter(tqdm(pairs, f"read {split}", unit="pair", disable=not self.progress))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             while batch := list(islice(watched, _AT_ONCE)):
-                found = pool.map(partial(_bring, source, place), batch)
-                for pair, one in zip(batch, found, strict=True):
-                    if isinstance(one, Fault):
-                        self._reject(split, one)
+                outcomes = pool.map(partial(_bring, source, place), batch)
+                for pair, outcome in zip(batch, outcomes, strict=True):
+                    if isinstance(outcome, Fault):
+                        self._reject(split, outcome)
                     else:
-                        self.statistics[split].add(pair.name, one)
+                        self.statistics[split].add(pair.name, outcome)
 
     def _reject(self, split: str, fault: Fault) -> None:
         self.statistics[split].rejected[fault.reason] += 1
@@ -144,7 +144,7 @@ class PairPreparation:
         write_manifest(self.folder)
 
     def lines(self) -> Iterator[str]:
-        """What came of each split, a line each."""
+        """Yield a summary of each split, one line each."""
         for split, one in self.statistics.items():
             yield f"{split}: {one.pairs} pairs, {one.rejected.total()} rejected"
 
@@ -154,7 +154,7 @@ class PairPreparation:
 
 
 def _bring(source: Path, place: Path | None, pair: Pair) -> Seen | Fault:
-    """Look at a pair and, unless it is unusable, copy its files to `place`."""
+    """Check a pair and, if it is usable, copy its files to `place`."""
     loaded = load_pair(source, pair)
     if isinstance(loaded, Fault):
         return loaded
@@ -180,7 +180,7 @@ def _seen(loaded: Loaded) -> Seen:
 def write_sheet(splits: Mapping[str, PairStatistics], path: Path) -> None:
     """Draw the first pairs of every split, A above B, with their names; same input, same bytes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # whatever the user's own matplotlibrc says
+    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # ignore the user's matplotlibrc
         figure = Figure(figsize=(1.5 * _SHOWN, 3.5 * len(splits)), layout="constrained")
         FigureCanvasAgg(figure)
         bands = np.ravel(figure.subfigures(len(splits), 1, squeeze=False))

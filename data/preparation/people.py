@@ -1,4 +1,4 @@
-"""From raw COCO files to a prepared people dataset: usable records, canonical JSON a split, statistics."""
+"""Preparing a people dataset from raw COCO files: usable records, one canonical JSON per split, statistics."""
 
 import hashlib
 import json
@@ -37,8 +37,8 @@ _AT_ONCE = 64
 class Raw:
     """One annotation file and its images.
 
-    `root` is the folder that no image path may leave. `splits` are the splits that the file feeds and `split_of` maps
-    an image id to one of them. With `in_place` the images already lie where they shall, and keep their names.
+    No image path may leave the folder `root`. `splits` are the splits that the file feeds; `split_of` maps an image id
+    to one of them. With `in_place` the images already lie in their final place and keep their names.
     """
 
     annotations: Path
@@ -50,9 +50,9 @@ class Raw:
 
 
 def hashed_split(seed: int, validation_share: float) -> Callable[[object], str]:
-    """Split by image id: `validation` where SHA-256 of seed and id, as a fraction, is below the share.
+    """Return a split by image id: `validation` if the SHA-256 of seed and id, as a fraction, is below the share.
 
-    An image keeps its split when others come or go.
+    The split of an image does not depend on the other images.
     """
 
     def split_of(image_id: object) -> str:
@@ -63,7 +63,7 @@ def hashed_split(seed: int, validation_share: float) -> Callable[[object], str]:
 
 
 class Preparation:
-    """Turns raw files into `<split>.json` and `images/<split>/` below `folder`, and keeps the account of it."""
+    """Turns raw files into `<split>.json` and `images/<split>/` below `folder`; collects statistics and rejections."""
 
     def __init__(self, folder: Path, progress: bool = False) -> None:
         self.folder, self.progress = folder, progress
@@ -73,11 +73,11 @@ class Preparation:
 
     @property
     def images(self) -> dict[str, int]:
-        """How many usable images each split has."""
+        """Split -> number of usable images."""
         return {split: len(one.persons_of) for split, one in self.statistics.items()}
 
     def add(self, raw: Raw) -> None:
-        """Validate every record of a raw file and write its splits; raises UserError where the file itself is faulty."""
+        """Validate every record of a raw file and write its splits; raises UserError if the file itself is faulty."""
         head, counts = read_head(raw.annotations)
         person = person_category(raw.annotations, head["categories"])
         categories = Categories(frozenset(one["id"] for one in head["categories"]), person)
@@ -143,7 +143,7 @@ class Preparation:
                 spools[split].add(record)
             except UnusableError as fault:
                 self._reject(raw, "annotation", record, fault)
-            except ValueError:  # the checks look at what COCO defines; extra keys may hold anything
+            except ValueError:  # the checks cover COCO's keys; other keys may hold anything
                 self._reject(raw, "annotation", record, UnusableError("number not finite"))
             else:
                 seen.annotations.add(record["id"])
@@ -169,7 +169,7 @@ class Preparation:
         write_manifest(self.folder)
 
     def lines(self) -> Iterator[str]:
-        """What came of each split, a line each."""
+        """Yield a summary of each split, one line each."""
         for split, one in self.statistics.items():
             yield (
                 f"{split}: {len(one.persons_of)} images, {len(one.heights)} persons ({one.with_keypoints} with "

@@ -1,4 +1,4 @@
-"""What a people dataset holds: counts, person heights, visibility of joints; as numbers and as pictures."""
+"""Statistics of a people dataset as numbers and plots: counts, person heights, visibility of joints."""
 
 from array import array
 from collections import Counter
@@ -19,9 +19,9 @@ VISIBILITY = ("unlabelled", "hidden", "visible")
 
 
 class Statistics:
-    """Counts over one split, fed record by record.
+    """Counts over one split, record by record.
 
-    A person is an annotation of the category person that is no crowd region; one has keypoints where any is labelled.
+    A person is an annotation of the category person that is no crowd region. A person has keypoints if any is labelled.
     """
 
     def __init__(self, person: int) -> None:
@@ -51,7 +51,7 @@ class Statistics:
                 self.visibility[np.arange(len(KEYPOINTS)), flags] += 1
 
     def summary(self) -> dict[str, Any]:
-        """All counts; heights (of boxes) in pixels; the visibility of joints over persons with keypoints."""
+        """Return all counts; heights of boxes in pixels; the visibility of joints over persons with keypoints."""
         heights = np.quantile(self.heights, QUANTILES) if self.heights else np.zeros(0)
         return {
             "images": len(self.persons_of),
@@ -76,7 +76,7 @@ class Statistics:
 def write_plots(splits: Mapping[str, Statistics], folder: Path) -> None:
     """Write `persons_per_image.png`, `person_height.png` and `keypoint_visibility.png`; same input, same bytes."""
     folder.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # whatever the user's own matplotlibrc says
+    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # ignore the user's matplotlibrc
         _save(_persons_per_image(splits), folder / "persons_per_image.png")
         _save(_person_height(splits), folder / "person_height.png")
         _save(_keypoint_visibility(splits), folder / "keypoint_visibility.png")

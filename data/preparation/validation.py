@@ -1,6 +1,6 @@
-"""Which records of a COCO person-keypoint file can be used, and why the others cannot.
+"""Checks of the records of a COCO person-keypoint file.
 
-Each check raises `UnusableError` with a reason (a fixed phrase, so that reasons can be counted) and a detail.
+Each check raises `UnusableError` with a reason (a fixed phrase, for counting) and a detail.
 """
 
 import math
@@ -13,7 +13,7 @@ from PIL import Image
 from data.formats.coco import KEYPOINTS, to_json
 
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP")
-"""What both Pillow and OpenCV read from bytes alone; some other formats of Pillow start programs."""
+"""Formats that both Pillow and OpenCV read in process; for some other formats Pillow starts programs."""
 
 LARGEST_ID = 2**63 - 1
 
@@ -45,7 +45,7 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class Categories:
-    """The category ids of a file, and which of them is `person`."""
+    """The category ids of a file, and the id of `person`."""
 
     ids: frozenset[int]
     person: int
@@ -53,7 +53,7 @@ class Categories:
 
 @dataclass
 class Seen:
-    """What was met in a file so far, against which its next record is judged."""
+    """The records of a file so far, to check the next record against."""
 
     images: dict[int, Size | None] = field(default_factory=dict)
     """The usable images; None for the id of an image that was rejected."""
@@ -62,7 +62,7 @@ class Seen:
 
 
 def inside(folder: Path, name: str, root: Path) -> Path:
-    """`folder / name` with links resolved; raises UnusableError where that lies outside of `root`."""
+    """Return `folder / name` with links resolved; raises UnusableError if that lies outside `root`."""
     path = (folder / name).resolve()
     if ".." in Path(name).parts or not path.is_relative_to(root.resolve()):
         raise UnusableError("path leaves the data root", name)
@@ -70,7 +70,7 @@ def inside(folder: Path, name: str, root: Path) -> Path:
 
 
 def check_id(record: Any) -> int:
-    """The record's id; raises UnusableError where it is no whole number of 64 bits."""
+    """Return the record's id; raises UnusableError if it is no whole number of 64 bits."""
     if not isinstance(record, dict):
         raise UnusableError("not an object", repr(record)[:80])
     number = record.get("id")
@@ -80,7 +80,7 @@ def check_id(record: Any) -> int:
 
 
 def check_image_record(record: Any, seen: Seen) -> Size:
-    """The image's size as the record says; raises UnusableError where the record alone, without the file, is unusable."""
+    """Return the size that the record states; raises UnusableError for a faulty record. Reads no image file."""
     if check_id(record) in seen.images:
         raise UnusableError("id used twice")
     name = record.get("file_name")
@@ -99,26 +99,26 @@ def check_image_record(record: Any, seen: Seen) -> Size:
 
 
 def check_image_file(folder: Path, name: str, size: Size, root: Path) -> Path:
-    """The image's path; raises UnusableError unless it lies in `root`, decodes to its last pixel and has that size."""
+    """Return the image's path; raises UnusableError unless it lies in `root`, decodes completely and has this size."""
     try:
         path = inside(folder, name, root)
         if not path.is_file():
             raise UnusableError("image file missing", name)
         with Image.open(path, formats=FORMATS) as image:
             image.load()
-            found = Size(*image.size)
+            actual = Size(*image.size)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
         raise UnusableError("image file broken", f"{name}: {error}") from error
-    if found != size:
+    if actual != size:
         declared = f"{size.width} x {size.height}"
-        raise UnusableError("image size disagrees", f"{name}: {found.width} x {found.height} instead of {declared}")
+        raise UnusableError("image size disagrees", f"{name}: {actual.width} x {actual.height} instead of {declared}")
     return path
 
 
 def check_annotation(record: Any, seen: Seen, categories: Categories) -> None:
-    """Raises UnusableError unless the annotation can be used with the images and categories of its file.
+    """Raise UnusableError unless the annotation fits the images and categories of its file.
 
-    Usable are persons without keypoints, crowd regions, objects of other categories, and annotations without a mask.
+    Persons without keypoints, crowd regions, objects of other categories and annotations without a mask are usable.
     """
     if check_id(record) in seen.annotations:
         raise UnusableError("id used twice")
@@ -156,7 +156,7 @@ def _finite(numbers: Any) -> bool:
 
 
 def _far(x: float, y: float, size: Size) -> bool:
-    """Whether a point is more than the image's own size away from it; such numbers are slips, and cost memory."""
+    """Tell whether a point is farther from the image than its size; such numbers are mistakes, and cost memory."""
     return not (-size.width <= x <= 2 * size.width and -size.height <= y <= 2 * size.height)
 
 
@@ -190,7 +190,7 @@ def _check_keypoints(record: dict[str, Any], size: Size) -> None:
 
 
 def check_mask(mask: Any, size: Size) -> None:
-    """Raises UnusableError unless `mask` is missing, a list of polygons, or a run-length encoding of the image's size."""
+    """Raise UnusableError unless `mask` is missing, a list of polygons, or run lengths of the image's size."""
     if mask is None:
         return
     if isinstance(mask, dict):
@@ -218,10 +218,11 @@ def _check_runs(mask: dict[str, Any], size: Size) -> None:
 
 
 def decode_runs(text: str) -> list[int] | None:
-    """The run lengths of COCO's compressed encoding, or None where it is none (pycocotools would read past its end).
+    """Decode the run lengths of COCO's compressed encoding; None for faulty text, which pycocotools would read past.
 
-    Five bits a character, least first, offset 48; 32 marks "more follows", 16 in the last one the sign; from the
-    fourth run on, the difference to the run two before (`rleToString` of the COCO API).
+    Each character holds five bits, least significant first, with offset 48; 32 means that more follow, 16 in the last
+    one is the sign. From the fourth run on, values are differences to the run two before (`rleToString` of the COCO
+    API).
     """
     runs: list[int] = []
     value = shift = 0

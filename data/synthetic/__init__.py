@@ -1,4 +1,4 @@
-"""SyntheticPeople: drawn scenes with exact keypoints, masks and identities."""
+"""SyntheticPeople: drawn scenes of people with exact keypoints, masks and identities."""
 
 from data.synthetic.settings import SyntheticSettings
 from data.synthetic.writer import write_synthetic

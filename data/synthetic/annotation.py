@@ -1,4 +1,4 @@
-"""What is known of a scene, as records of a COCO file."""
+"""The annotations of a scene as records of a COCO file."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ IDS_PER_IMAGE = 100  # annotation ids are image id times this, plus the instance
 
 
 def categories() -> list[dict[str, Any]]:
-    """The file's categories: people with their skeleton, counted from 1, then things."""
+    """Return the file's categories: people with their skeleton (joints count from 1), then things."""
     entries: list[dict[str, Any]] = [
         {"id": number, "name": name, "supercategory": PERSON if name == PERSON else "thing"}
         for number, name in enumerate(CATEGORIES, start=1)
@@ -25,7 +25,7 @@ def categories() -> list[dict[str, Any]]:
 
 
 def annotations(scene: Scene, image_id: int) -> list[dict[str, Any]]:
-    """One record for everything of which at least one pixel can be seen."""
+    """Return one record for every instance with at least one visible pixel."""
     instances = instance_of(scene.labels)
     records = []
     for number, (actor, keypoints) in enumerate(zip(scene.actors, scene.keypoints, strict=True), start=1):
@@ -48,7 +48,7 @@ def annotations(scene: Scene, image_id: int) -> list[dict[str, Any]]:
 
 
 def encode(mask: np.ndarray) -> dict[str, Any]:
-    """A mask (h, w) as compressed RLE that JSON can hold."""
+    """Encode a mask (h, w) as compressed RLE for JSON."""
     encoded = rle.encode(np.asfortranarray(mask, dtype=np.uint8))
     return {"size": list(mask.shape), "counts": encoded["counts"].decode("ascii")}
 
@@ -64,7 +64,7 @@ def _person(labels: np.ndarray, mask: np.ndarray, keypoints: np.ndarray) -> dict
 
 
 def _extent(mask: np.ndarray) -> list[int]:
-    """The tight box around a mask: left, top, width, height in whole pixels."""
+    """Return the tight box around a mask: left, top, width, height in whole pixels."""
     rows, columns = np.flatnonzero(mask.any(axis=1)), np.flatnonzero(mask.any(axis=0))
     left, top = int(columns[0]), int(rows[0])
     return [left, top, int(columns[-1]) + 1 - left, int(rows[-1]) + 1 - top]

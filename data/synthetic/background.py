@@ -1,4 +1,4 @@
-"""What stands behind everything: gradients and clutter that belong to no category."""
+"""Backgrounds: gradients, and clutter that belongs to no category."""
 
 import cv2
 import numpy as np
@@ -7,7 +7,7 @@ from data.synthetic.canvas import CIRCLE
 
 
 def draw_background(random: np.random.Generator, *, side: int, horizon: float, clutter: int) -> np.ndarray:
-    """A place, uint8 (side, side, 3); the ground begins at row `horizon`."""
+    """Draw a background, uint8 (side, side, 3); the ground begins at row `horizon`."""
     indoors = random.random() < 0.5
     far, near = _tone(random, indoors), _tone(random, indoors)
     picture = _gradients(random, side, round(horizon), far, near)

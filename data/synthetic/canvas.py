@@ -1,4 +1,4 @@
-"""Painting convex shapes into a picture and, beside it, into a map of what each pixel shows."""
+"""Painting convex shapes into a picture and into a label map, which says what each pixel shows."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ class Cloth(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a texture lies: its middle line runs from `start` to `end`, `half` to both sides (canvas units)."""
+    """The place of a texture in canvas units: along a line from `start` to `end`, and `half` to both sides."""
 
     start: np.ndarray
     end: np.ndarray
@@ -58,10 +58,10 @@ class Piece:
     frame: Frame | None = None
     part: Part = Part.OTHER
     cloth: Cloth = Cloth.NONE
-    owned: bool = True  # furniture comes with a figure without being a part of it
+    owned: bool = True  # false for furniture, which comes with a figure
 
     def moved(self, scale: float, offset: np.ndarray) -> "Piece":
-        """The piece scaled and then shifted."""
+        """Return the piece scaled and then shifted."""
         frame = self.frame and Frame(
             self.frame.start * scale + offset, self.frame.end * scale + offset, self.frame.half * scale
         )
@@ -78,7 +78,7 @@ class Canvas:
         self.labels = np.zeros(picture.shape[:2], dtype=np.uint16)
 
     def paint(self, pieces: Iterable[Piece], instance: int) -> None:
-        """Paint the pieces in the given order, as parts of the given instance (1 to 255)."""
+        """Paint the pieces in order, as parts of `instance` (1 to 255)."""
         for piece in pieces:
             self._paint(piece, label(instance, piece.part, piece.cloth) if piece.owned else 0)
 
@@ -93,12 +93,12 @@ class Canvas:
         mask = np.zeros(window.shape[:2], dtype=np.uint8)
         for outline in piece.hulls:
             cv2.fillConvexPoly(mask, np.rint((outline - (x0, y0)) * SUB).astype(np.int32), 1, cv2.LINE_8, SHIFT)
-        cv2.copyTo(_spread(piece, window.shape, (x0, y0)), mask, window)
+        cv2.copyTo(_textured(piece, window.shape, (x0, y0)), mask, window)
         np.copyto(self.labels[y0:y1, x0:x1], np.uint16(value), where=mask.view(bool))
 
 
-def _spread(piece: Piece, shape: tuple[int, ...], corner: tuple[int, int]) -> np.ndarray:
-    """Lay the piece's texture along its frame in a window (height, width, 3); one texel, or no frame, is one colour."""
+def _textured(piece: Piece, shape: tuple[int, ...], corner: tuple[int, int]) -> np.ndarray:
+    """Lay the piece's texture along its frame in a window (height, width, 3); without frame it is a single colour."""
     if piece.frame is None or piece.texture.shape[:2] == (1, 1):
         return np.full(shape, piece.texture[0, 0])
     frame = piece.frame
@@ -116,22 +116,22 @@ def _spread(piece: Piece, shape: tuple[int, ...], corner: tuple[int, int]) -> np
 
 
 def label(instance: int, part: Part, cloth: Cloth) -> int:
-    """The map's number for a part of an instance."""
+    """Return the label map's number for a part of an instance."""
     return instance << 8 | part << 2 | cloth
 
 
 def instance_of(labels: np.ndarray) -> np.ndarray:
-    """Which instance each pixel shows, 0 is the background."""
+    """Return the instance that each pixel shows; 0 is the background."""
     return labels >> 8
 
 
 def part_of(labels: np.ndarray) -> np.ndarray:
-    """Which `Part` each pixel shows."""
+    """Return the `Part` that each pixel shows."""
     return labels >> 2 & 63
 
 
 def cloth_of(labels: np.ndarray) -> np.ndarray:
-    """Which `Cloth` each pixel shows."""
+    """Return the `Cloth` that each pixel shows."""
     return labels & 3
 
 

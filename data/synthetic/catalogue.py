@@ -1,7 +1,7 @@
-"""Pairs of pictures of drawn people: a label map, and the photo that follows from it.
+"""Image pairs of drawn people: a label map and the photo of the same person.
 
-Every item that somebody may wear has its own label colour and always looks the same, so that the input determines the
-output: what is to be learnt is the catalogue.
+Every item of clothing has its own label colour and always looks the same. The label map thus determines the photo, and
+a network has to learn the catalogue.
 """
 
 from functools import partial
@@ -29,7 +29,7 @@ Key = TypeVar("Key")
 BACKDROP: Colour = (212, 219, 222)
 LIGHT = 0.35  # side from which all photos are lit
 MARGIN = 0.02  # of the side, free around a figure
-SHIFT = 0.04  # of the side: so far from the middle somebody may stand
+SHIFT = 0.04  # of the side: greatest distance of a person from the middle
 BEARDS = 0.3
 
 
@@ -40,7 +40,7 @@ def _summing_to_one(shares: dict[Key, float]) -> dict[Key, float]:
 
 
 class CatalogueSettings(BaseModel):
-    """What can be set about the catalogue pairs. The values stand in `data/params.yaml` alone."""
+    """The settings of the catalogue pairs; their values are in `data/params.yaml`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -66,7 +66,7 @@ class CatalogueSettings(BaseModel):
 
     @property
     def sizes(self) -> Sizes:
-        """How many items of each kind the catalogue has."""
+        """Number of items of each kind."""
         return Sizes(self.tops, self.bottoms, self.skins, self.hairs, self.shoes)
 
 
@@ -76,7 +76,7 @@ def write_catalogue(
     """Write `folder/<split>/000001.png` and so on: the label map on the left, the photo on the right, lossless.
 
     The same settings and seed give the same bytes, whatever the number of `workers` (processes; as many as there are
-    cores unless given). Raises `UserError` where files of an earlier run are in the way.
+    cores by default). Raises `UserError` if the folder has files of an earlier run.
     """
     for split in SPLITS:
         if any((folder / split).glob("*")):
@@ -91,7 +91,7 @@ def write_catalogue(
 
 
 def draw_pair(settings: CatalogueSettings, *, seed: int, split: Split, index: int) -> tuple[np.ndarray, np.ndarray]:
-    """Label map and photo of pair `index`, uint8 (side, side, 3), blue first; the same whenever and wherever drawn.
+    """Draw label map and photo of pair `index`, uint8 (side, side, 3) BGR; always the same for the same arguments.
 
     The label map has sharp edges: each pixel has one label's colour exactly. The photo's edges are smooth.
     """
@@ -121,7 +121,7 @@ def draw_pair(settings: CatalogueSettings, *, seed: int, split: Split, index: in
 def _place(
     random: np.random.Generator, figure: Figure, side: int, heights: tuple[float, float]
 ) -> tuple[float, np.ndarray]:
-    """Scale and offset that put a figure near the middle of a canvas, all of it inside."""
+    """Return scale and offset that put a whole figure near the middle of a canvas."""
     points = np.concatenate([outline for piece in figure.pieces for outline in piece.hulls])
     low, high = points.min(axis=0), points.max(axis=0)
     room = side * (1.0 - 2.0 * MARGIN)

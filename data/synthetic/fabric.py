@@ -1,4 +1,4 @@
-"""Cloth and skin as small pictures, one for each part of a body."""
+"""Textures of cloth and skin for the parts of a body."""
 
 from functools import lru_cache
 
@@ -6,16 +6,16 @@ import numpy as np
 
 from data.synthetic.identity import Colour, Garment
 
-TEXELS = 240  # for each unit of standing height; about the resolution at which a tall figure is drawn
+TEXELS = 240  # per unit of standing height; about the resolution of a tall figure
 
 
 def weave(
     garment: Garment, *, width: float, length: float, light: float | None, turned: float | None = None
 ) -> np.ndarray:
-    """The picture of a garment's part, uint8 (h, w, 3), `width` by `length` in units of the standing height.
+    """Draw the texture of a garment's part, uint8 (h, w, 3), `width` by `length` in units of the standing height.
 
-    `light` is as in `shade`. `turned` is the angle in degrees between the part's front and the camera where the part
-    carries the print of a logo, None elsewhere.
+    `light` is as in `shade`. For the part with the print of a logo, `turned` is the angle in degrees between its front
+    and the camera; for others it is None.
     """
     if light is None and garment.pattern == "plain":
         return plain(garment.colours[0], light=None)
@@ -30,7 +30,7 @@ def weave(
 
 @lru_cache(maxsize=64)
 def plain(colour: Colour, *, light: float | None) -> np.ndarray:
-    """The picture of a part in one colour, uint8 (1, w, 3); kept, as a figure has many parts of the same."""
+    """Draw the texture of a part in one colour, uint8 (1, w, 3); cached, as a figure has many such parts."""
     if light is None:
         return np.array([[colour]], dtype=np.uint8)
     across = np.linspace(-1.0, 1.0, 16, dtype=np.float32)[None]
@@ -38,9 +38,9 @@ def plain(colour: Colour, *, light: float | None) -> np.ndarray:
 
 
 def shade(colour: np.ndarray, across: np.ndarray, light: float | None) -> np.ndarray:
-    """Round off a part: `colour` (h, w, 3) gets darker towards -1 and 1 of `across`, one side brighter than the other.
+    """Shade a part as if it were round: `colour` (h, w, 3) gets darker towards -1 and 1 of `across`.
 
-    `light` in [-1, 1] says from which side it is lit; None leaves the colour as it is.
+    `light` in [-1, 1] is the side that the light comes from; None returns the colour unchanged.
     """
     if light is None:
         return colour.astype(np.uint8)

@@ -1,4 +1,4 @@
-"""One person in one pose: what to paint, and where the keypoints are."""
+"""A person in a pose: the pieces to paint, and the keypoints."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -13,16 +13,16 @@ from data.synthetic.pose import Pose, Skeleton, place
 
 CAMERA_PITCH = 8.0  # degrees; people are seen from slightly above
 WOOD: Colour = (52, 84, 120)
-FAR_SIDE = 0.045  # of the height: so much behind the middle of its pair, a joint is on the far side
+FAR_SIDE = 0.045  # of the height: a joint this far behind the middle of its pair is on the far side
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     """A posed person in units of its standing height; the origin is the ground under the hips.
 
-    Pieces are sorted from far to near; `box` holds left, top, right, bottom of those that are the person's own.
-    `joints` (17, 3) are the COCO keypoints in camera axes, `facing` (17,) says which the body itself does not turn away,
-    `near` (17,) which are on the side of the body that is nearer to the camera, or in the middle.
+    Pieces are sorted from far to near; `box` holds left, top, right, bottom of the person's own pieces.
+    `joints` (17, 3) are the COCO keypoints in camera axes. `facing` (17,) marks those that the head does not turn away
+    from the camera, `near` (17,) those on the nearer side of the body or in its middle.
     """
 
     pieces: tuple[Piece, ...]

@@ -23,7 +23,7 @@ def face_points(identity: Identity, skeleton: Skeleton) -> np.ndarray:
 
 
 def face_turned_to_camera(skeleton: Skeleton) -> np.ndarray:
-    """For each of the five, whether its side of the head faces the camera, bool (5,)."""
+    """Tell for each of the five keypoints whether its side of the head faces the camera, bool (5,)."""
     outward = (FACE / np.array([WIDTH, 1.0, DEPTH]) ** 2) @ skeleton.head.T
     facing = outward[:, 2] / np.linalg.norm(outward, axis=1)
     # Ears stick out: they are seen from the front and from behind too.
@@ -47,7 +47,7 @@ class Shape:
         self.half = float(np.hypot(WIDTH * self.towards, DEPTH * self.aside)) / level
 
     def outline(self, points: np.ndarray) -> np.ndarray:
-        """Put points (n, 2) into the picture; the outline around them."""
+        """Map points (n, 2) to the picture and return the outline around them."""
         return hull(self.centre + self.size * (points[:, :1] * self.right + points[:, 1:] * self.down))
 
     def oval(self, x: float, y: float, half_width: float, half_height: float, *, low: float = 9.0) -> np.ndarray:
@@ -58,16 +58,16 @@ class Shape:
         return self.outline(points + np.array([x, 0.0]))
 
     def has_room(self, point: np.ndarray) -> bool:
-        """Whether a point in camera axes lies so far inside the skull that an eye can be drawn there."""
+        """Tell whether a point in camera axes lies far enough inside the skull to draw an eye there."""
         return bool(abs((point[:2] - self.centre) @ self.right) < 0.86 * self.half * self.size)
 
     def frame(self) -> Frame:
-        """Where the skull's texture lies."""
+        """Return the place of the skull's texture."""
         return Frame(self.centre - self.size * self.down, self.centre + self.size * self.down, self.size * self.half)
 
 
 def head_pieces(identity: Identity, skeleton: Skeleton, light: float | None) -> list[Piece]:
-    """The head, from back to front; depths as those of the skull's centre, long hair behind or before it."""
+    """Draw the head's pieces from back to front, at the depth of the skull; long hair is behind or before it."""
     shape = Shape(identity, skeleton)
     skin, hair = fabric.plain(identity.skin, light=light), fabric.plain(identity.hair, light=light)
     depth, frame = float(skeleton.head_centre[2]) + 0.03, shape.frame()

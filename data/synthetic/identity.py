@@ -1,4 +1,4 @@
-"""Who a person is: body, skin, hair and clothes, the same in every scene."""
+"""Identities: body, skin, hair and clothes of a person, the same in every scene."""
 
 import colorsys
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ def draw_identity(random: np.random.Generator, *, limb_thickness: float, head_si
 
 
 def draw_body(random: np.random.Generator, *, limb_thickness: float, head_size: float) -> Body:
-    """Adult proportions (Drillis and Contini 1966, segment lengths over height), varied and made to sum to 1."""
+    """Vary adult proportions (Drillis and Contini 1966, segment lengths over height) and normalise their sum to 1."""
     bulk, broad, wide, legs = random.uniform([0.85, 0.92, 0.9, 0.93], [1.22, 1.1, 1.12, 1.05])
     head, neck, spine, thigh, shin, sole = 0.067 * head_size, 0.034, 0.288, 0.245 * legs, 0.246 * legs, 0.039
     total = 2 * head + neck + spine + thigh + shin + sole

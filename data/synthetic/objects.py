@@ -13,7 +13,7 @@ BRIGHT, DARK = 1.25, 0.7
 
 
 def draw_thing(random: np.random.Generator, kind: str) -> Thing:
-    """A thing one unit wide or high, standing on the origin, y down, painted in order."""
+    """Draw a thing one unit wide or high that stands on the origin; y points down, pieces are in painting order."""
     pieces = MAKERS[kind](random)
     if random.random() < 0.5:
         pieces = tuple(

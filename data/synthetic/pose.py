@@ -1,4 +1,4 @@
-"""Poses as joint angles within human limits, and the skeleton that they put in space.
+"""Poses as joint angles within human limits, and the skeleton in space.
 
 Axes of the body: x to the person's left, y down, z forward. Angles in degrees. Rows `0` and `1` are left and right.
 """
@@ -23,13 +23,13 @@ ANKLE_LIMITS = (-40.0, 30.0)
 
 
 class Template(NamedTuple):
-    """The middle of a kind of pose, and its spread as a multiple of the usual one."""
+    """The mean angles of a kind of pose, and a factor on their standard deviations."""
 
     spine: tuple[float, float, float]
     nod: float
     arms: tuple[tuple[float, float, float, float], tuple[float, float, float, float]]
     legs: tuple[tuple[float, float, float], tuple[float, float, float]]
-    spread: float = 1.0
+    std_factor: float = 1.0
 
 
 HANGING = (2.0, 9.0, 0.0, 14.0)
@@ -54,10 +54,10 @@ TEMPLATES: dict[PoseName, tuple[Template, ...]] = {
         Template((-2, 0, 0), -4, ((4, 128, 70, 62), (4, 128, 70, 62)), (UPRIGHT, UPRIGHT)),
     ),
 }
-SPINE_SPREAD = np.array([3.0, 3.0, 6.0])
-HEAD_SPREAD = np.array([16.0, 6.0])
-ARM_SPREAD = np.array([9.0, 6.0, 12.0, 11.0])
-LEG_SPREAD = np.array([4.0, 3.0, 5.0])
+SPINE_STD = np.array([3.0, 3.0, 6.0])
+HEAD_STD = np.array([16.0, 6.0])
+ARM_STD = np.array([9.0, 6.0, 12.0, 11.0])
+LEG_STD = np.array([4.0, 3.0, 5.0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,28 +72,28 @@ class Pose:
 
 
 def draw_pose(random: np.random.Generator, name: PoseName) -> Pose:
-    """A pose of the given kind, mirrored half of the time, with every angle inside its limits."""
+    """Draw a pose of this kind, mirrored half of the time, with every angle inside its limits."""
     templates = TEMPLATES[name]
     template = templates[random.integers(len(templates))]
     side = slice(None, None, -1) if random.random() < 0.5 else slice(None)
     return Pose(
         name=name,
-        spine=_near(random, template.spine, SPINE_SPREAD * template.spread, SPINE_LIMITS),
-        head=_near(random, (0.0, template.nod), HEAD_SPREAD * template.spread, HEAD_LIMITS),
-        arms=_near(random, template.arms, ARM_SPREAD * template.spread, ARM_LIMITS)[side],
-        legs=_near(random, template.legs, LEG_SPREAD * template.spread, LEG_LIMITS)[side],
+        spine=_near(random, template.spine, SPINE_STD * template.std_factor, SPINE_LIMITS),
+        head=_near(random, (0.0, template.nod), HEAD_STD * template.std_factor, HEAD_LIMITS),
+        arms=_near(random, template.arms, ARM_STD * template.std_factor, ARM_LIMITS)[side],
+        legs=_near(random, template.legs, LEG_STD * template.std_factor, LEG_LIMITS)[side],
     )
 
 
-def _near(random: np.random.Generator, middle: tuple, spread: np.ndarray, limits: np.ndarray) -> np.ndarray:
+def _near(random: np.random.Generator, middle: tuple, std: np.ndarray, limits: np.ndarray) -> np.ndarray:
     centre = np.asarray(middle, dtype=np.float64)
-    # Clipped at two spreads: rare angles far out look broken in combination, even where each is possible.
-    noise = np.clip(random.standard_normal(centre.shape), -2.0, 2.0) * spread
+    # Clip at two standard deviations: several extreme angles together look broken, even if each is possible.
+    noise = np.clip(random.standard_normal(centre.shape), -2.0, 2.0) * std
     return np.clip(centre + noise, limits[:, 0], limits[:, 1])
 
 
 def draw_turn(random: np.random.Generator, view: ViewName) -> float:
-    """How far a person is turned about the vertical, degrees: 0 faces the camera, 90 the right border of the image."""
+    """Draw a person's turn about the vertical, degrees: 0 faces the camera, 90 the right border of the image."""
     middle = {"front": 0.0, "back": 180.0, "side": 90.0 if random.random() < 0.5 else -90.0}[view]
     return middle + float(np.clip(random.normal(0.0, 14.0), -28.0, 28.0))
 
@@ -135,7 +135,7 @@ class Skeleton:
 
 
 def place(body: Body, pose: Pose, *, turn: float, pitch: float) -> Skeleton:
-    """Forward kinematics for a camera that looks down by `pitch` degrees, without perspective."""
+    """Compute forward kinematics for a camera that looks down by `pitch` degrees, without perspective."""
     pelvis = turn_x(-pitch) @ turn_y(turn)
     lean, bend, twist = pose.spine
     chest = pelvis @ turn_x(-lean) @ turn_z(bend) @ turn_y(twist)

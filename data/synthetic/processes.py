@@ -1,4 +1,4 @@
-"""Processes that draw, one a core, and that end when they are no longer wanted."""
+"""Worker processes for drawing, one per core; they end with their parent."""
 
 import multiprocessing
 import os
@@ -15,7 +15,7 @@ CHUNK = 8  # pictures handed to a process at a time
 
 @contextmanager
 def processes(workers: int | None) -> Iterator[ProcessPoolExecutor]:
-    """A pool of `workers` processes, as many as there are cores unless given; what is pending at the end is dropped."""
+    """Open a pool of `workers` processes (default: one per core); drops pending work at the end."""
     # Forking a process that has threads may hang.
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers or os.cpu_count(), mp_context=context, initializer=_prepare_worker)
@@ -26,14 +26,14 @@ def processes(workers: int | None) -> Iterator[ProcessPoolExecutor]:
 
 
 def _prepare_worker() -> None:
-    """One core a process; an interrupt is the parent's to handle, its death ends the worker."""
+    """Use one core; ignore interrupts, which the parent handles; end when the parent ends."""
     cv2.setNumThreads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_follow_parent, daemon=True).start()
 
 
 def _follow_parent() -> None:
-    # A worker would wait for work for ever after its parent was killed.
+    # otherwise a worker would wait for work forever after its parent was killed
     if parent := multiprocessing.parent_process():
         parent.join()
         os._exit(1)

@@ -1,4 +1,4 @@
-"""Where the drawn dataset gets its randomness from."""
+"""Random generators of the synthetic data."""
 
 from collections.abc import Hashable
 from enum import IntEnum
@@ -12,7 +12,7 @@ SPLITS: tuple[Split, ...] = ("train", "validation")
 
 
 class Stream(IntEnum):
-    """What a generator is for; its draws do not shift those of another."""
+    """The purpose of a generator; streams are independent of each other."""
 
     IDENTITY = 0
     SCENE = 1
@@ -21,11 +21,11 @@ class Stream(IntEnum):
 
 
 def generator(seed: int, stream: Stream, split: Split, index: int) -> np.random.Generator:
-    """The generator of one identity or scene: the same in whatever order and process things are drawn."""
+    """Return the generator of one identity or scene; it depends on neither drawing order nor process."""
     return np.random.default_rng(np.random.SeedSequence([seed, stream, SPLITS.index(split), index]))
 
 
 def pick(random: np.random.Generator, shares: dict[Key, float]) -> Key:
-    """A key of `shares` with its probability; independent of the order in which the keys are written."""
+    """Draw a key of `shares` with its probability; the order of the keys does not matter."""
     keys = sorted(shares, key=str)
     return keys[int(random.choice(len(keys), p=np.array([shares[key] for key in keys]) / sum(shares.values())))]

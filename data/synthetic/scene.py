@@ -1,4 +1,4 @@
-"""A finished scene: what it looks like, what each pixel shows, which joints can be seen."""
+"""Scenes: the picture, its label map, and the visible joints."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Scene:
 
 
 def draw_scene(settings: SyntheticSettings, *, seed: int, split: Split, index: int) -> Scene:
-    """Scene `index` of a split; the same whenever and wherever it is drawn."""
+    """Draw scene `index` of a split; always the same for the same arguments."""
     random = generator(seed, Stream.SCENE, split, index)
     side = settings.image_size * OVERSAMPLING
     stage = Stage(side, horizon=float(random.uniform(0.28, 0.45)) * side, light=float(random.uniform(-1.0, 1.0)))
@@ -42,7 +42,7 @@ def draw_scene(settings: SyntheticSettings, *, seed: int, split: Split, index: i
 
 
 def compose(canvas: Canvas, actors: Sequence[Actor]) -> Scene:
-    """Paint the actors in the given order and reduce the canvas."""
+    """Paint the actors in order and reduce the canvas."""
     for instance, actor in enumerate(actors, start=1):
         if not actor.crowd:
             _shadow(canvas.picture, actor)
@@ -50,7 +50,7 @@ def compose(canvas: Canvas, actors: Sequence[Actor]) -> Scene:
     keypoints = tuple(_keypoints(canvas, actor, instance) for instance, actor in enumerate(actors, start=1))
     size = (len(canvas.picture) // OVERSAMPLING,) * 2
     picture = cv2.resize(canvas.picture, size, interpolation=cv2.INTER_AREA)
-    # One of the samples of each pixel stands for it, so that masks never overlap.
+    # take one of the samples of each pixel, so that masks never overlap
     labels = canvas.labels[1::OVERSAMPLING, 1::OVERSAMPLING]
     return Scene(picture, labels, tuple(actors), keypoints)
 

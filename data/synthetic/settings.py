@@ -1,4 +1,4 @@
-"""What can be set about the drawn dataset. The values stand in `data/params.yaml` alone."""
+"""The settings of the synthetic dataset; their values are in `data/params.yaml`."""
 
 from typing import Annotated, Literal, Self
 
@@ -21,7 +21,7 @@ class Counts(BaseModel):
 
 
 class SyntheticSettings(BaseModel):
-    """The entry `synthetic` of a dataset. Lengths are shares of the image side, every share map sums to 1."""
+    """The entry `synthetic` of a dataset. Lengths are shares of the image side; each map of shares sums to 1."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

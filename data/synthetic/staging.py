@@ -1,4 +1,4 @@
-"""Who and what takes part in a scene, and where it stands."""
+"""Placing people and things in a scene."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ OBJECT_HEIGHTS = (0.45, 0.95)  # of a person at the same distance, shares of the
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """What everything in a scene has in common: side in canvas pixels, row of the horizon, side the light comes from."""
+    """What a whole scene shares: side in canvas pixels, row of the horizon, side that the light comes from."""
 
     side: int
     horizon: float
@@ -33,7 +33,7 @@ class Stage:
 class Actor:
     """A person, a thing or a crowd in canvas pixels; actors are painted in the order of `ground`.
 
-    `box` holds left, top, right, bottom, also of what others will hide. A person has a `figure` with its `joints`
+    `box` holds left, top, right, bottom, including hidden parts. A person has a `figure` with its `joints`
     (17, 2) and `facts` for its annotation.
     """
 
@@ -62,7 +62,7 @@ def stand(figure: Figure, *, height: float, x: float, ground: float, **facts: st
 
 
 def overlap(first: np.ndarray, second: np.ndarray) -> float:
-    """Intersection over the smaller of two boxes (left, top, right, bottom)."""
+    """Return intersection over the smaller area of two boxes (left, top, right, bottom)."""
     size = np.minimum(first[2:], second[2:]) - np.maximum(first[:2], second[:2])
     smaller = min(float(np.prod(first[2:] - first[:2])), float(np.prod(second[2:] - second[:2])))
     return float(np.prod(np.maximum(size, 0.0))) / smaller
@@ -71,7 +71,7 @@ def overlap(first: np.ndarray, second: np.ndarray) -> float:
 def draw_actors(
     random: np.random.Generator, settings: SyntheticSettings, stage: Stage, *, seed: int, split: Split
 ) -> list[Actor]:
-    """Everything that takes part, from far to near."""
+    """Draw all actors of a scene, from far to near."""
     actors: list[Actor] = []
     if random.random() < settings.crowd_share:
         actors.append(_crowd(random, settings, stage))
@@ -98,7 +98,7 @@ def _person(
     split: Split,
     index: int,
 ) -> Actor | None:
-    """An identity in some pose, or None where there is no room."""
+    """Draw a person in some pose, or None if there is no room."""
     identity = draw_identity(
         generator(seed, Stream.IDENTITY, split, index),
         limb_thickness=settings.limb_thickness,
@@ -119,7 +119,7 @@ def _person(
 def _position(
     random: np.random.Generator, box: np.ndarray, stage: Stage, ground: float, cut: bool
 ) -> tuple[float, float]:
-    """Where to stand so that the box is inside the image or, when `cut`, crosses its border by up to half."""
+    """Return a place where the box lies inside the image or, with `cut`, crosses its border by up to half."""
     left, top, right, bottom = box
     side = stage.side
     low = side - bottom
@@ -141,7 +141,7 @@ def _is_free(box: np.ndarray, taken: Sequence[np.ndarray], most: float) -> bool:
 
 
 def _thing(random: np.random.Generator, stage: Stage, taken: Sequence[np.ndarray], *, most: float) -> Actor | None:
-    """A ball, box, bird or car, or None where there is no room."""
+    """Draw a ball, box, bird or car, or None if there is no room."""
     kind = sorted(WIDTHS)[random.integers(len(WIDTHS))]
     pieces = draw_thing(random, kind)
     around = _box(pieces)
@@ -159,7 +159,7 @@ def _thing(random: np.random.Generator, stage: Stage, taken: Sequence[np.ndarray
 
 
 def _crowd(random: np.random.Generator, settings: SyntheticSettings, stage: Stage) -> Actor:
-    """Many small people far away, whom nobody labels one by one."""
+    """Draw a crowd: many small people far away, without labels of their own."""
     pieces: list[Piece] = []
     middle, reach = random.uniform(0.25, 0.75) * stage.side, random.uniform(0.18, 0.4) * stage.side
     for height in np.sort(random.uniform(*CROWD_HEIGHTS, random.integers(10, 22))) * stage.side:

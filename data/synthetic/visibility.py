@@ -1,4 +1,4 @@
-"""Which keypoints of a figure can be seen, decided from the map of what each pixel shows."""
+"""Visibility of a figure's keypoints, from the label map."""
 
 import numpy as np
 
@@ -6,7 +6,7 @@ from data.synthetic.canvas import Part, instance_of, part_of
 from data.synthetic.figure import Figure
 
 _FACE: tuple[frozenset[Part], ...] = (frozenset({Part.HEAD}),) * 5
-# By keypoint in COCO's order: the parts that are the joint's own.
+# for each keypoint in COCO's order, the parts of the joint
 OWN = _FACE + tuple(
     frozenset(parts)
     for parts in (
@@ -24,7 +24,7 @@ DRESSED = (_NONE,) * 5 + (_TRUNK,) * 2 + (_NONE,) * 4 + (_TRUNK | _SKIRT,) * 2 +
 
 
 def see(labels: np.ndarray, figure: Figure, joints: np.ndarray, instance: int) -> np.ndarray:
-    """Keypoints (17, 3) of an instance: v = 2 seen, 1 inside the image but hidden, 0 (then x = y = 0) outside.
+    """Return keypoints (17, 3) of an instance: v = 2 visible, 1 inside the image but hidden, 0 (x = y = 0) outside.
 
     `labels` (side, side) is the canvas's map, `joints` (17, 2) are positions on it; so are the returned x and y, with
     (0, 0) at the upper left corner of the image instead of at its first pixel's centre.
@@ -34,9 +34,9 @@ def see(labels: np.ndarray, figure: Figure, joints: np.ndarray, instance: int) -
     for i, (x, y) in enumerate(joints + 0.5):
         if not (0.0 <= x < side and 0.0 <= y < side):
             continue
-        found = labels[int(y), int(x)]
-        part = Part(int(part_of(found)))
+        pixel = labels[int(y), int(x)]
+        part = Part(int(part_of(pixel)))
         shows = part in OWN[i] or (part in DRESSED[i] and figure.near[i])
-        seen = instance_of(found) == instance and shows and figure.facing[i]
+        seen = instance_of(pixel) == instance and shows and figure.facing[i]
         keypoints[i] = x, y, 2 if seen else 1
     return keypoints

@@ -1,4 +1,4 @@
-"""A fixed stock of clothes, skins and hair, and a colour that stands for each of them in a label map."""
+"""A fixed stock of clothes, skins and hair, with a label colour for each."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -32,13 +32,13 @@ BLACK: Colour = (0, 0, 0)
 LIPS: Colour = (70, 70, 210)
 # What a label map shows beside the catalogue's items: background, furniture, lips, and the whites and pupils of eyes.
 RESERVED: tuple[Colour, ...] = (BLACK, WOOD, LIPS, *((grey, grey, grey) for _, grey in EYE_RINGS))
-CANDIDATES = 40  # of which the one is kept that is least like what there is
+CANDIDATES = 40  # per item; the one least like the earlier items is used
 SKIRT_SHARE = 0.34
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How many of each kind there are."""
+    """The number of items of each kind."""
 
     tops: int
     bottoms: int
@@ -84,7 +84,7 @@ class Outfit:
 
 @dataclass(frozen=True, slots=True)
 class Wardrobe:
-    """Everything there is to wear, and the label colours in the same order."""
+    """All items, and their label colours in the same order."""
 
     tops: tuple[Top, ...]
     bottoms: tuple[Bottom, ...]
@@ -94,7 +94,7 @@ class Wardrobe:
     labels: tuple[Colour, ...]  # all tops, then bottoms, skins, hairs, shoes
 
     def dress(self, outfit: Outfit, body: Body, *, beard: bool) -> Identity:
-        """The person that wears an outfit. A beard is left out where it does not go with the hair or a skirt."""
+        """Return the person in an outfit; without a beard if it does not go with the hair or a skirt."""
         top, bottom, hair = self.tops[outfit.top], self.bottoms[outfit.bottom], self.hairs[outfit.hair]
         skin = self.skins[outfit.skin]
         return Identity(
@@ -113,7 +113,7 @@ class Wardrobe:
         )
 
     def labelled(self, person: Identity, outfit: Outfit) -> Identity:
-        """The same person with the label colours instead of patterns, skin and hair."""
+        """Return the same person with label colours in place of patterns, skin and hair."""
         kinds = (self.tops, self.bottoms, self.skins, self.hairs, self.shoes)
         starts = np.cumsum([0, *(len(kind) for kind in kinds)])
         positions = (outfit.top, outfit.bottom, outfit.skin, outfit.hair, outfit.shoes)
@@ -131,10 +131,10 @@ class Wardrobe:
 
 @lru_cache(maxsize=1)
 def draw_wardrobe(sizes: Sizes, *, seed: int, backdrop: Colour) -> Wardrobe:
-    """The wardrobe of a seed, kept for the next call.
+    """Draw the wardrobe of a seed; cached.
 
-    Items of one kind are unlike each other and the backdrop in colour, skins lie evenly from light to dark. But for
-    skins, a larger wardrobe begins with the items of a smaller one.
+    The colours of items of one kind differ from each other and from the backdrop; skins go evenly from light to dark.
+    Except for skins, a larger wardrobe begins with the items of a smaller one.
     """
     streams = [generator(seed, Stream.CATALOGUE, SPLITS[0], kind) for kind in range(4)]
     counts = (sizes.tops, sizes.bottoms, sizes.skins, sizes.hairs, sizes.shoes)
@@ -149,7 +149,7 @@ def draw_wardrobe(sizes: Sizes, *, seed: int, backdrop: Colour) -> Wardrobe:
 
 
 def label_colours(count: int) -> tuple[Colour, ...]:
-    """Colours far from each other and from the `RESERVED` ones.
+    """Return colours far from each other and from the `RESERVED` ones.
 
     Each is the corner of the grid {0, 51, ..., 255}^3 whose distance to the nearest one already taken is largest
     (farthest-point sampling, Gonzalez 1985); of equal ones the first. They depend on nothing but their number.
@@ -175,7 +175,7 @@ def _bottom(random: np.random.Generator) -> Bottom:
 
 
 def _hairs(random: np.random.Generator, count: int, backdrop: Colour) -> tuple[Hair, ...]:
-    """Hair of every style in turn, so that they differ in shape too."""
+    """Draw hair of every style in turn, so that shapes differ too."""
     styles = [str(style) for style in random.permutation(sorted(set(HAIRSTYLES) - {"bald"}))]
 
     def draw(number: int) -> Hair:
@@ -190,15 +190,15 @@ def _unlike(
     draw: Callable[[int], Item], colour: Callable[[Item], Colour], count: int, backdrop: Colour
 ) -> tuple[Item, ...]:
     """Draw items by their number, each time the best of several (Mitchell 1991, best-candidate sampling, in CIELAB)."""
-    kept: list[Item] = []
+    items: list[Item] = []
     taken = _lab([backdrop])
     for number in range(count):
         candidates = [draw(number) for _ in range(CANDIDATES)]
         places = _lab([colour(candidate) for candidate in candidates])
         best = int(np.linalg.norm(places[:, None] - taken, axis=2).min(axis=1).argmax())
-        kept.append(candidates[best])
+        items.append(candidates[best])
         taken = np.concatenate([taken, places[best : best + 1]])
-    return tuple(kept)
+    return tuple(items)
 
 
 def _lab(colours: Sequence[Colour]) -> np.ndarray:

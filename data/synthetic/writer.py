@@ -1,4 +1,4 @@
-"""Drawing whole splits into a folder, in parallel."""
+"""Writing whole splits of the synthetic dataset, in parallel."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from models.base.files import replacing
 
 
 class Drawn(NamedTuple):
-    """What remains of a scene once its picture is on disk: compact JSON."""
+    """The records of a scene whose picture is on disk, as compact JSON."""
 
     image: str
     annotations: tuple[str, ...]
@@ -31,7 +31,7 @@ def write_synthetic(
     """Write `folder/images/<split>/*.jpg` and, last, `folder/<split>.json` (COCO) for both splits.
 
     The same settings and seed give the same bytes, whatever the number of `workers` (processes; as many as there are
-    usable cores unless given). Raises `UserError` where pictures of an earlier run are in the way.
+    usable cores by default). Raises `UserError` if the folder has pictures of an earlier run.
     """
     for split in SPLITS:
         if any((folder / "images" / split).glob("*")):
@@ -57,7 +57,7 @@ def _draw(settings: SyntheticSettings, seed: int, split: Split, folder: Path, in
 
 
 def _write(path: Path, scenes: Iterable[Drawn]) -> None:
-    """Write the split's file record by record: its size does not show in memory."""
+    """Write the split's file record by record, in constant memory."""
     with replacing(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         header = {
             "info": {"description": "SyntheticPeople, drawn by figura"},

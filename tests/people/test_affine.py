@@ -26,7 +26,7 @@ def keypoint(x, y):
     return np.array([[[x, y, 2.0]]])
 
 
-# The specification's values (appendix B.7) for one bright pixel at (7, 2) of an image of 11 x 11.
+# OpenPifPaf's values for one bright pixel at (7, 2) of an image of 11 x 11
 @pytest.mark.parametrize(
     ("side", "settings", "point", "box", "expected", "valid"),
     [
@@ -43,7 +43,7 @@ def keypoint(x, y):
         ),
     ],
 )
-def test_bright_pixel_keypoint_and_box_go_where_the_specification_says(side, settings, point, box, expected, valid):
+def test_bright_pixel_keypoint_and_box_go_where_openpifpaf_puts_them(side, settings, point, box, expected, valid):
     image = np.zeros((11, 11, 3), dtype=np.uint8)
     image[2, 7] = 200
     (placement,) = draws(11, 11, side, settings, 1)

@@ -65,7 +65,7 @@ def test_coco_names_of_some_connections():
 
 def test_coco_standing_pose_and_score_weights():
     width, height = np.ptp(COCO.standing_pose, axis=0)
-    assert np.isclose(2 * np.sqrt(width * height), 11.653326, atol=1e-6)  # specification B.5
+    assert np.isclose(2 * np.sqrt(width * height), 11.653326, atol=1e-6)  # OpenPifPaf's value
     assert np.isclose(np.prod(np.ptp(COCO.standing_pose[11:], axis=0)), 2.8 * 4)
     assert COCO.standing_pose[5, 0] < 0 < COCO.standing_pose[6, 0]
     assert COCO.score_weights.tolist() == [3, 3, 3, *[1] * 14]

@@ -4,7 +4,7 @@ import pytest
 from data.formats.coco import KEYPOINTS
 from models.people.data.stickman import coco_to_openpose18, draw_stickman
 
-# The test figure, counts and pixels of the VUNet specification, section 6.4.
+# a test figure with the counts and pixels of VUNet's stickman
 FIGURE = [
     (128, 40), (128, 70), (100, 72), (88, 110), (84, 146), (156, 72), (168, 110), (172, 146), (110, 140),
     (106, 186), (104, 232), (146, 140), (150, 186), (152, 232), (120, 34), (136, 34), (112, 38), (144, 38),
@@ -39,7 +39,7 @@ def counts(image):
         ((2, 8), (424, 1251, 1030)),
     ],
 )
-def test_figure_of_the_specification(missing, expected):
+def test_reference_figure(missing, expected):
     image = draw_stickman(figure(missing), 256)
     assert image.shape == (256, 256, 3)
     assert image.dtype == np.uint8

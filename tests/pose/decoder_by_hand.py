@@ -1,6 +1,6 @@
-"""The pose decoder, written a second time from section 5 of the specification, step by step.
+"""The pose decoder, written a second time after openpifpaf/csrc/src/cifcaf.cpp, step by step.
 
-Float64, whole maps and lists of dictionaries or tuples, no index and no buckets; slow. Nothing is shared with `models`.
+Float64, whole maps and lists of dictionaries or tuples, no index and no buckets; slow. Shares nothing with `models`.
 """
 
 import heapq
@@ -26,7 +26,7 @@ def fields_of(target, vectors, scales, confidence=0.9):
 
 
 def high_resolution(field, stride, threshold):
-    """5.2: the map (height, width) of one field (5, rows, columns)."""
+    """The map (height, width) of one field (5, rows, columns)."""
     rows, columns = field.shape[1:]
     height, width = (rows - 1) * stride + 1, (columns - 1) * stride + 1
     total = np.zeros((height, width))
@@ -60,7 +60,7 @@ def read(total, x, y, outside):
 
 
 def grow(candidates, x, y, t, k, blend):
-    """5.5: (v, x, y, scale). Candidates are (c, x1, y1, x2, y2, s1, s2)."""
+    """Grow a connection: (v, x, y, scale). Candidates are (c, x1, y1, x2, y2, s1, s2)."""
     t = max(t, 0.5)
     near = [one for one in candidates if abs(one[1] - x) <= k * t / 2 and abs(one[2] - y) <= k * t / 2]
     weighed = []
@@ -84,7 +84,7 @@ def grow(candidates, x, y, t, k, blend):
 
 
 class Occupancy:
-    """5.8."""
+    """The occupancy grid."""
 
     def __init__(self, count, height, width):
         self.cells = np.zeros((count, height // 2 + 1, width // 2 + 1), dtype=bool)
@@ -103,7 +103,7 @@ class Occupancy:
 
 @dataclass
 class Decoder:
-    """5.1: fields to a list of (score, {joint: (v, x, y, scale)})."""
+    """Decode fields to a list of (score, {joint: (v, x, y, scale)})."""
 
     stride: int
     connections: tuple
@@ -156,7 +156,7 @@ class Decoder:
         return sorted(found, key=lambda seed: -seed[0])
 
     def lists(self, caf, threshold):
-        """5.4: for each connection, the forward and the backward list."""
+        """The candidates: for each connection, the forward and the backward list."""
         found = []
         for e, (a, b) in enumerate(self.connections):
             forward, backward = [], []
@@ -176,7 +176,7 @@ class Decoder:
         return found
 
     def reach(self, pose, lists, k, reverse_match, start, way):
-        """5.6; None where it fails."""
+        """The joint at the other end of a connection, or None."""
         least, share = (0, 0) if self.force_complete else (0.15, 0.5)
         blend = self.connection_method == "blend"
         v, x, y, scale = pose[start]
@@ -191,7 +191,7 @@ class Decoder:
         return reached, *new
 
     def extend(self, pose, lists, k, reverse_match):
-        """5.7."""
+        """Grow a pose."""
         queue, queued = [], set()
         ways = [way for a, b in self.connections for way in ((a, b), (b, a))]
 
@@ -217,7 +217,7 @@ class Decoder:
                 heapq.heappush(queue, (-computed[0], way, start, end, computed))
 
     def flood(self, pose):
-        """Ties, of which the text says nothing: the first connection, forward before backward."""
+        """Break ties: the first connection, forward before backward."""
         edges = [edge for a, b in self.connections for edge in ((a, b), (b, a))]
         while True:
             open_edges = [(a, b) for a, b in edges if a in pose and b not in pose]
@@ -227,7 +227,7 @@ class Decoder:
             pose[end] = (1e-5, *pose[start][1:])
 
     def suppress(self, poses):
-        """5.9, keypoint NMS."""
+        """Non-maximum suppression of keypoints."""
         least, least_mean = (0, 0) if self.force_complete else (0.15, 0.15)
 
         def mean(pose):

@@ -1,4 +1,4 @@
-"""A prepared dataset of small pictures, each a person of coloured joints and a ball, and a recipe that learns from it."""
+"""A prepared dataset of small pictures, each a person of coloured joints and a ball, and a recipe for it."""
 
 import json
 from pathlib import Path
@@ -54,7 +54,7 @@ def write(root: Path, images: int = 4) -> None:
 
 
 def content(root: Path, changes: dict) -> dict:
-    """The content of `recipes/pose.yaml` for these pictures and a small network, with values at dotted keys replaced."""
+    """Return `recipes/pose.yaml` for these pictures and a small network, with values at dotted keys replaced."""
     recipe = read_yaml(Path(__file__).parents[2] / "recipes/pose.yaml")
     small = {
         "data.train.scenes.augmentation": ...,

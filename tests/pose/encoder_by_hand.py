@@ -1,6 +1,6 @@
-"""The targets of the composite fields, written a second time from section 3 of the specification, step by step.
+"""The targets of the composite fields, written a second time after openpifpaf/encoder, step by step.
 
-Plain loops in float64 over grids that are padded by ten cells, as the text says; slow. Nothing is shared with `models`.
+Plain loops in float64 over grids that are padded by ten cells; slow. Shares nothing with `models`.
 An annotation is a dictionary: keypoints (K, 3), box (x, y, w, h), crowd, category; all in pixels.
 """
 
@@ -9,7 +9,7 @@ import math
 import numpy as np
 
 PAD = 10
-EPSILON = np.finfo(np.float64).eps  # the text gives no value; a limb of 5 cells along the grid tells it from 1e-12
+EPSILON = np.finfo(np.float64).eps  # of float64; a limb of 5 cells along the grid tells it from 1e-12
 
 
 def rounded(value):
@@ -26,7 +26,7 @@ def shape_of(size, stride):
 
 
 def keypoint_sets(annotations, stride, *, hidden=32.0, invisible=False, collision=False):
-    """3.2, keypoint sets: the joints in cells of everything that is not crowd, after the suppressions in pixels."""
+    """Return the joints, in cells, of all annotations but crowds, after the suppressions in pixels."""
     people = [one for one in annotations if not one["crowd"]]
     sets = [np.array(one["keypoints"], dtype=np.float64) for one in people]
     if invisible:
@@ -44,7 +44,7 @@ def keypoint_sets(annotations, stride, *, hidden=32.0, invisible=False, collisio
 
 
 def suppress_hidden(entries, threshold):
-    """One keypoint type of all instances, sorted by visibility, highest first."""
+    """One keypoint type of all persons, sorted by visibility, highest first."""
     entries = sorted(entries, key=lambda entry: -entry[2])
     for entry in entries:
         for other in entries:
@@ -68,7 +68,7 @@ def box_area(points):
 
 
 def instance_scale(joints, pose):
-    """3.2, instance scale; joints in cells."""
+    """Scale of a person (annrescaler.py); joints in cells."""
     chosen = [index for index, joint in enumerate(joints) if joint[2] > 0]
     if len(chosen) < 3:
         return math.nan
@@ -87,7 +87,7 @@ def instance_scale(joints, pose):
 
 
 def clear(mask, box, stride, margin):
-    """3.2, ignore mask: clear the rectangle of a box."""
+    """Clear the rectangle of a box in the ignore mask (annrescaler.py)."""
     rows, columns = mask.shape
     x1, y1, w, h = (float(value) / stride for value in box)
     x2, y2 = x1 + w, y1 + h
@@ -136,7 +136,7 @@ def finish(target, valid_area, stride):
 
 
 def cif(annotations, size, valid_area, stride, sigmas, pose, *, side=4, bmin=0.1, **suppressions):
-    """3.3."""
+    """The targets of cif.py."""
     offset = (side - 1) / 2
     mask = person_mask(annotations, size, stride, offset)
     target, best = empty_maps([mask] * len(sigmas), 5)
@@ -159,7 +159,7 @@ def cif(annotations, size, valid_area, stride, sigmas, pose, *, side=4, bmin=0.1
 
 def caf(annotations, size, valid_area, stride, sigmas, pose, pairs, *, sparse=None, radius=2.0, only_in_view=False,
         min_size=3, aspect=0.0, fixed=False, bmin=0.1, **suppressions):  # fmt: skip
-    """3.4; `sparse` are the pairs of the sparse skeleton where there is one."""
+    """The targets of caf.py; `sparse` are the pairs of the sparse skeleton, if any."""
     mask = person_mask(annotations, size, stride, (min_size - 1) / 2)
     rows, columns = mask.shape
     target, best = empty_maps([mask] * len(pairs), 9)
@@ -180,7 +180,7 @@ def caf(annotations, size, valid_area, stride, sigmas, pose, pairs, *, sparse=No
 
 
 def connection(target, best, p1, p2, rest, min_size, aspect, fixed):
-    """3.4, steps 3 to 5, on the padded grid of one field."""
+    """Draw one connection on the padded grid of one field."""
     (x1, y1), (x2, y2) = p1, p2
     dx, dy = x2 - x1, y2 - y1
     d = math.sqrt(dx * dx + dy * dy)
@@ -212,7 +212,7 @@ def shortest(joints, pairs, joint):
 
 
 def cifdet(annotations, size, valid_area, stride, categories, *, side=5, bmin=1.0):
-    """3.5."""
+    """The targets of cifdet.py."""
     offset = (side - 1) / 2
     masks = [np.ones(shape_of(size, stride), dtype=bool) for _ in range(categories)]
     for one in annotations:
@@ -227,7 +227,7 @@ def cifdet(annotations, size, valid_area, stride, categories, *, side=5, bmin=1.
         left, top = rounded(x - offset) + PAD, rounded(y - offset) + PAD
         if left < 0 or top < 0 or left + side > target.shape[3] or top + side > target.shape[2]:
             continue
-        spread = max(0.1 * 0.5 * min(w, h), bmin / stride)
+        bmin_of_box = max(0.1 * 0.5 * min(w, h), bmin / stride)
         for row in range(top, top + side):
             for column in range(left, left + side):
                 rx, ry = x - (column - PAD), y - (row - PAD)
@@ -235,5 +235,5 @@ def cifdet(annotations, size, valid_area, stride, categories, *, side=5, bmin=1.
                 if distance < best[one["category"], row, column]:
                     best[one["category"], row, column] = distance
                     confidence = math.nan if distance > 2.0 else 1.0
-                    target[one["category"], :, row, column] = confidence, rx, ry, w, h, spread, spread
+                    target[one["category"], :, row, column] = confidence, rx, ry, w, h, bmin_of_box, bmin_of_box
     return finish(target, valid_area, stride)

@@ -40,7 +40,7 @@ def oks(off):
 
 
 def dump(folder: Path, image_ids, truth, results, *, name="people", size=(200, 200), images=None, **columns) -> Dump:
-    """A dump of mode `poses`; `images` are saved as `overlay`, float tensors (3, height, width) or None, `columns` lists."""
+    """Write a dump of mode `poses`; `images`, float tensors (3, height, width) or None, become `overlay`."""
     table = Table(folder / "examples.csv")
     for place, image in enumerate(image_ids):
         row = {"mode": "poses", "index": place, "image_id": image, "width": size[0], "height": size[1]}

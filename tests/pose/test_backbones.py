@@ -19,7 +19,7 @@ from models.pose.train.shufflenet import ShuffleNetV2K, Unit
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
 NAMES = [name for name in BACKBONES if name != "timm"]
 
-# specification 1.7: backbone, both heads, all; BatchNorm layers where it says
+# OpenPifPaf's parameters: backbone, both heads, all; BatchNorm layers where known
 COUNTS = {
     "shufflenetv2k16": (8_805_396, 473_620, 846_944, 10_125_960, 56),
     "shufflenetv2k20": (22_247_936, 696_660, 1_245_792, 24_190_388, None),
@@ -128,7 +128,7 @@ def test_forward_and_backward(name):
 
 
 def test_cells_are_aligned_with_pixels():
-    """Specification B.7: which cells of a row see one pixel, ResNet 18 at 321 px."""
+    """Which cells of a row see one pixel, ResNet 18 at 321 px."""
     torch.manual_seed(0)
     built = network("resnet18", {"cif": {"fields": 1, "upsample": 1}}, meta=False).eval()
     images = torch.zeros(4, 3, 65, 321)
@@ -147,7 +147,8 @@ def test_unit_written_out(first, stride, dilation):
     torch.manual_seed(0)
     inputs = 6 if first else 8
     unit = Unit(
-        inputs, 8, kernel=5, stride=stride, dilation=dilation, norm=lambda _: nn.Identity(), activation=nn.ReLU, first=first
+        inputs, 8, kernel=5, stride=stride, dilation=dilation, norm=lambda _: nn.Identity(), activation=nn.ReLU,
+        first=first,
     )  # fmt: skip
     x = torch.randn(2, inputs, 9, 11)
     state = unit.state_dict()

@@ -16,11 +16,11 @@ K = len(COCO.keypoints)
 SIZE = (193, 193)
 LEFT = [5, 7, 9, 11, 13, 15]
 LEFT_HIP = 11
-BY_DISTANCE = [0.9, 0.858545, 0.838536, 0.82871, 0.82384]  # specification B.6
+BY_DISTANCE = [0.9, 0.858545, 0.838536, 0.82871, 0.82384]  # OpenPifPaf's values
 
 
 def standing(unit=16.0, centre=96.0, top=16.0, joints=range(K)):
-    """Specification B.4 (b), or the same person elsewhere; joints (K, 3)."""
+    """A standing person (see `test_encoders`), or the same person elsewhere; joints (K, 3)."""
     keypoints = np.zeros((K, 3), dtype=np.float32)
     for joint in joints:
         x, y = COCO.standing_pose[joint]

@@ -26,7 +26,7 @@ def fields(*those, size=SIZE, categories=2):
 
 
 def by_the_text(cifdet, stride, soft=False):
-    """5.11: (score, category, box), best first."""
+    """Decode boxes: (score, category, box), best first."""
     seeds = []
     height, width = ((n - 1) * stride + 1 for n in cifdet.shape[2:])
     occupancy = by_hand.Occupancy(len(cifdet), height, width)
@@ -67,7 +67,7 @@ class TestRoundTrip:
         found = CifDetDecoder(stride=8)(cifdet)
         assert found.categories.tolist() == [0, 1]
         assert found.boxes == pytest.approx(np.array([(80, 40, 20, 50), (30, 25, 41, 33)]), abs=1e-4)
-        assert found.scores == pytest.approx([0.6975, 0.67375], abs=1e-4)  # the reference's maps are that exact
+        assert found.scores == pytest.approx([0.6975, 0.67375], abs=1e-4)  # OpenPifPaf's maps are that exact
         # of the 14 cells of category 2 seven point at either centre: seen from the pixel (51, 42), with sigma 3.3
         near, far = ((1 - 0.5 * squared / 3.3**2 / 8) ** 8 for squared in (0.5, 8.5))
         assert found.scores == pytest.approx([0.1 * 0.9 + 0.9 * 0.9 / 16 * n for n in (12, 7 * (near + far))], abs=1e-6)

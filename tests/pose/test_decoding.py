@@ -77,7 +77,7 @@ def test_the_box_holds_joints_and_their_scales():
     state = state_of(scene())
     FindPeople("cif", "caf", STRIDE, "people")(state, NOWHERE, 0)
     (person,) = state["people"][0]
-    scales = 93.2266 * COCO.sigmas * 2  # specification B.6, in pixels of the file
+    scales = 93.2266 * COCO.sigmas * 2  # OpenPifPaf's value, in pixels of the file
     places = POSE * 2 - (20, 40)
     low, high = (places - scales[:, None]).min(axis=0), (places + scales[:, None]).max(axis=0)
     np.testing.assert_allclose(person["bbox"], [*low, *(high - low)], atol=0.05)

@@ -61,11 +61,13 @@ def test_a_recipe_trains_by_an_earlier_loss(root, run, loss):
     [
         (
             {"networks.network.heads.cif.log_scales": "vector"},
-            ["losses.cif.inputs.fields: 'cif' is of the form (cif, log_scales: vector, scale_law: softplus); the loss reads (cif, log_scales: shared"],
+            [("losses.cif.inputs.fields: 'cif' is of the form (cif, log_scales: vector, scale_law: softplus); "
+             "the loss reads (cif, log_scales: shared")],
         ),
         (
             by("Paper2019", log_scales="shared"),
-            [f"losses.{kind}.inputs.fields: '{kind}' is of the form ({kind}, log_scales: shared" for kind in drawn_scenes.KINDS],
+            [f"losses.{kind}.inputs.fields: '{kind}' is of the form ({kind}, log_scales: shared"
+             for kind in drawn_scenes.KINDS],
         ),
         (
             by("BceLaplace11", law="softplus"),  # cifdet has no scales
@@ -74,7 +76,8 @@ def test_a_recipe_trains_by_an_earlier_loss(root, run, loss):
         ),
         (
             {"losses.caf.inputs.fields": "cif"},
-            ["losses.caf.inputs.fields: 'cif' is of the form (cif, log_scales: shared, scale_law: softplus); the loss reads (caf"],
+            [("losses.caf.inputs.fields: 'cif' is of the form (cif, log_scales: shared, scale_law: softplus); "
+             "the loss reads (caf")],
         ),
     ],
 )  # fmt: skip

@@ -38,7 +38,7 @@ def annotations(*those):
 
 
 def standing():
-    """Specification B.4 (b): the upright pose, 16 pixels a unit, in an image of 193 x 193 pixels."""
+    """The upright pose, 16 pixels per unit, in an image of 193 x 193 pixels."""
     joints = {place: (96 + 16 * x, 16 + 16 * (9.7 - y)) for place, (x, y) in enumerate(COCO.standing_pose)}
     return annotation(joints, box=(68, 16, 56, 155.2), category=0)
 

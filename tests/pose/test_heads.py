@@ -40,7 +40,7 @@ def test_layout_and_shape(kind, upsample):
 
 
 def numpy_decoded(kind, raw):
-    """The specification's rules, component by component."""
+    """Decode as openpifpaf/network/heads.py does, component by component."""
     out = raw.astype(np.float64).copy()
     rows, columns = np.indices(raw.shape[-2:])
     out[:, :, 1] = 1 / (1 + np.exp(-raw[:, :, 1]))

@@ -1,4 +1,4 @@
-"""Losses of composite fields: golden values of the specification, NumPy float64 loops, finite differences."""
+"""Losses of composite fields: values of OpenPifPaf 0.13, NumPy float64 loops, finite differences."""
 
 import math
 
@@ -23,7 +23,7 @@ def one_cell(predicted, target, **options):
     return {name: value.item() for name, value in values.items()}, fields.grad.flatten().numpy()
 
 
-CONFIDENCE = [  # appendix B.1: x; background: value, slope; foreground at z = 0: value, slopes in x and z; at z = 1, -1
+CONFIDENCE = [  # x; background: value, slope; foreground at z = 0: value, slopes in x and z; at z = 1, -1
     (-20, 0, 0, 0.062500, -0.250000, 0.437500, 0.506092, -0.318296),
     (-5, 0, 0.000045, 0.065018, -0.254986, 0.434982, 0.507051, -0.311690),
     (-2, 0.000095, 0.013768, 0.062390, -0.249779, 0.437610, 0.506050, -0.318585),
@@ -96,11 +96,11 @@ def test_golden_heads_of_constants(head, fields, expected):
         target=torch.full((2, fields, components[1], 4, 4), 4.0, dtype=torch.float64),
     )
     for value, wanted in zip(found.values(), expected, strict=True):
-        np.testing.assert_allclose(value, [wanted, wanted], rtol=5e-7)  # an instance each, not their sum
+        np.testing.assert_allclose(value, [wanted, wanted], rtol=5e-7)  # one value per example, not their sum
 
 
 def standing_person(head):
-    """The target of appendix B.4 (b), encoded here by the specification's sections 3.3 to 3.5: one person, nothing hidden."""
+    """The target of one standing person with nothing hidden, encoded as openpifpaf/encoder does."""
     points = np.array([96, 16]) + 16 * (np.asarray(COCO.standing_pose) * [1, -1] + [0, 9.7])
     points = points.astype(np.float32).astype(np.float64)  # annotations are; halves are then halves, and round to even
     points, scale = points / 8, 11.653326 * np.asarray(COCO.sigmas)
@@ -174,7 +174,7 @@ def test_golden_slopes_of_the_scene():
     assert found["scale"].item() == pytest.approx(0.361123, abs=6e-7)
 
 
-# --- NumPy loops, cell by cell, in the order of the specification's formulas ---
+# --- NumPy loops, cell by cell, in the order of openpifpaf/network/losses/components.py ---
 
 
 def softplus(x):
@@ -230,7 +230,7 @@ def expected_composite(head, fields, target, *, alpha=0.5, gamma=1.0, clamps=(5,
 
 
 def scene(head, seed=3, log_scale_per_vector=False, scale_known=0.7):
-    """Predictions and targets (2, 3, ..., 5, 4): empty, full, left out; some bmin, scales, halves of vectors unknown."""
+    """Predictions and targets (2, 3, ..., 5, 4): empty, full, ignored; some bmin, scales, half vectors unknown."""
     random = np.random.default_rng(seed)
     n, m = VECTORS[head], SCALES[head]
     components = 1 + 3 * n + m if log_scale_per_vector else 2 + 2 * n + m
@@ -306,7 +306,7 @@ def slopes(loss, fields, target):
 
 
 def differences(loss, fields, target, step=1e-6):
-    """Central differences of the sum of all components: cells do not see each other, so each becomes an instance."""
+    """Central differences of the sum of all components: cells are independent, so each becomes an example."""
     result = np.zeros_like(fields)
     cells = fields.transpose(0, 1, 3, 4, 2).reshape(-1, 1, fields.shape[2], 1, 1)
     aims = torch.from_numpy(target.transpose(0, 1, 3, 4, 2).reshape(-1, 1, target.shape[2], 1, 1).copy())
@@ -409,7 +409,7 @@ def bce(x, y):
 
 
 def earlier_confidence(kind, x, t, share):
-    """`share`: instances over cells that count, for the paper's mean."""
+    """`share`: examples over cells that count, for the paper's mean."""
     if kind is Paper2019:
         return bce(x, t) * share
     if kind is BceLaplace11:

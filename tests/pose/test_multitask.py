@@ -13,7 +13,7 @@ from models.pose.train.multitask import TaskWeights, task_weighted
 
 
 def test_golden_total():
-    """Appendix B.4: the six components of the standing person at 0.0, and their weighted sum before any training."""
+    """OpenPifPaf's six components of the standing person at 0.0, and their weighted sum before any training."""
     components = {"cif": (234.91653, 746.23718, 36.10083), "caf": (263.48322, 1399.02075, 57.06207)}
     log_sigmas = TaskWeights(heads=["cif", "caf"])()
     total = 0.0
@@ -35,7 +35,7 @@ def test_values_and_optimum():
     )
     np.testing.assert_allclose(found["scale"].detach(), 0.694 + v + np.array([2, 5]) * math.exp(-v), rtol=1e-6)
     assert found["vector"] is values["vector"]
-    # best where the spread is what the values are: u = ln(value) / 2 for the normal law, u = ln(value) for Laplace's
+    # the best sigma follows the values: u = ln(value) / 2 for the normal law, u = ln(value) for Laplace's
     best = torch.tensor([math.log(4) / 2, math.log(4)], requires_grad=True)
     sum(
         task_weighted({"confidence": torch.tensor([4.0]), "scale": torch.tensor([4.0])}, best).values()

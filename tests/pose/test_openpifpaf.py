@@ -1,4 +1,4 @@
-"""OpenPifPaf's weights: dictionaries written out by the specification's rules, checkpoints of pickled networks, attacks."""
+"""OpenPifPaf's weights: state dictionaries by its naming rules, checkpoints of pickled networks, attacks."""
 
 import os
 import subprocess
@@ -25,11 +25,11 @@ from stages.command import run
 from tools.import_openpifpaf import main
 
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
-FIELDS = {"cif": (17, 5), "caf": (19, 8), "caf25": (25, 8), "cifdet": (91, 6)}  # fields, components (specification 1.6)
+FIELDS = {"cif": (17, 5), "caf": (19, 8), "caf25": (25, 8), "cifdet": (91, 6)}  # fields, components
 
-SHUFFLE = {16: (4, 8, 4), 20: (5, 10, 5), 30: (8, 16, 6), 44: (12, 24, 8)}  # specification 1.2
+SHUFFLE = {16: (4, 8, 4), 20: (5, 10, 5), 30: (8, 16, 6), 44: (12, 24, 8)}  # units of stages 2, 3, 4
 RESNET = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
-TOTALS = {  # specification 1.7: parameters with the heads of cocokp
+TOTALS = {  # parameters with the heads of cocokp
     "shufflenetv2k16": 10_125_960, "shufflenetv2k20": 24_190_388, "shufflenetv2k30": 29_977_268,
     "shufflenetv2k44": 39_112_372, "resnet18": 11_662_836, "resnet50": 25_450_484, "resnet101": 44_442_612,
     "resnet152": 60_086_260,

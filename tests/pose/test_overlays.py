@@ -48,7 +48,7 @@ def test_a_limb_is_drawn_where_it_is_and_nowhere_else():
 
 
 def test_each_connection_has_its_colour_or_each_person_has_one():
-    # Fields 8 and 10 of the specification's table 2.3 are shoulder-elbow and elbow-wrist.
+    # Connections 8 and 10 of COCO's skeleton are shoulder-elbow and elbow-wrist.
     several = overlay(GREY, [person(ARM)], [], COCO, PLAIN)
     assert tuple(several[100, 150]) == COLOURS[8]
     assert tuple(several[150, 250]) == COLOURS[10]

@@ -72,7 +72,7 @@ def scenes(prepared, raw):
 
 
 def placed(image, annotations):
-    """Annotations in cells: the longer side becomes SIDE pixels, the picture is centred (specification 0 and 6.6)."""
+    """Annotations in cells: the longer side becomes SIDE pixels, the picture is centred."""
     old = np.array([image["width"], image["height"]])
     new = (old * SIDE / old.max()).astype(int)
     factor, offset = (new - 1) / (old - 1), (SIDE - new) // 2

@@ -38,7 +38,7 @@ def test_people_that_fields_can_represent_come_back(tmp_path, monkeypatch):
 
 
 def test_what_fields_cannot_represent():
-    """By hand: somebody whole, one without hips and knees, so in pieces, one whose hidden nose is left out beside another's."""
+    """A whole person, one in pieces without hips and knees, and one whose hidden nose another's nose suppresses."""
     pose = COCO.standing_pose * (16, -16) + (60, 190)
     keypoints = np.full((4, 17, 3), 2.0, np.float32)
     for place, x in enumerate((0, 130, 260, 400)):

@@ -30,18 +30,18 @@ def without_hidden_duplicates(joints: Array, radius: float) -> Array:
     Two joints coincide if both coordinates differ by at most `radius` pixels. Returns a copy with v = 0 for them.
     """
     hidden, visible = joints[:, :, 2] == 1, joints[:, :, 2] > 1
-    joints_left = joints.copy()
+    joints = joints.copy()
     if hidden.any():
         apart = np.abs(joints[:, None, :, :2] - joints[None, :, :, :2]).max(axis=3)  # (hidden one, visible one, K)
-        joints_left[hidden & ((apart <= radius) & visible[None]).any(axis=1), 2] = 0
-    return joints_left
+        joints[hidden & ((apart <= radius) & visible[None]).any(axis=1), 2] = 0
+    return joints
 
 
 def without_invisible(joints: Array) -> Array:
     """Drop all joints that are not visible (v < 2)."""
-    joints_left = joints.copy()
-    joints_left[joints_left[:, :, 2] < 2, 2] = 0
-    return joints_left
+    joints = joints.copy()
+    joints[joints[:, :, 2] < 2, 2] = 0
+    return joints
 
 
 def without_collisions(joints: Array, boxes: Array) -> Array:
@@ -51,15 +51,15 @@ def without_collisions(joints: Array, boxes: Array) -> Array:
     (persons, 4) where that is more.
     Pairs of persons come in order; a joint dropped for one pair does not collide again.
     """
-    joints_left = joints.copy()
-    for first in range(len(joints_left)):
-        for second in range(first + 1, len(joints_left)):
-            one, other = joints_left[first], joints_left[second]
+    joints = joints.copy()
+    for first in range(len(joints)):
+        for second in range(first + 1, len(joints)):
+            one, other = joints[first], joints[second]
             radius = max(LEAST_COLLISION, COLLISION_SHARE * float(boxes[[first, second], 2:].max()))
             near = np.abs(one[:, :2] - other[:, :2]).max(axis=1) <= radius
             both = near & (one[:, 2] > 0) & (other[:, 2] > 0)
             one[both, 2] = other[both, 2] = 0
-    return joints_left
+    return joints
 
 
 def instance_scales(joints: Array, standing_pose: Array) -> Array:
