@@ -1,4 +1,4 @@
-"""What the report of a change shows; the whole of it, with the real dvc, is made in tests/workflows/test_workflows.py."""
+"""What the report of a change shows; all of it, with the real dvc, is made in tests/workflows/test_workflows.py."""
 
 from pathlib import Path
 

@@ -1,7 +1,8 @@
 """The project's own recipes, broken in one place each: told before training, at the dotted key, with what is allowed.
 
-`test_recipe.py` breaks a toy recipe in its form; here are faults of what the real ones are made of. Words are judged by the
-check of a recipe, numbers by constructors, shapes by a sanity check on two examples; noise in the right shapes stands for data.
+`test_recipe.py` breaks a toy recipe in its form; here are faults of what the real ones are made of. Words are judged by
+the check of a recipe, numbers by constructors, shapes by a sanity check on two examples; noise in the right shapes
+stands for data.
 """
 
 import warnings

@@ -170,17 +170,36 @@ def test_a_name_may_be_made_in_turns(run):
 @pytest.mark.parametrize(
     ("changes", "key", "said"),
     [
-        ({f"{PAINT}.every": 2}, "losses.distance.inputs.image", "'image' is not there in every iteration in which this runs (always): steps.painter.injectors.paint adds it every 2"),
-        ({f"{PAINT}.after": 3, "losses.distance.after": 2}, "losses.distance.inputs.image", "(after 2): steps.painter.injectors.paint adds it after 3"),
-        ({f"{PAINT}.only": "training"}, "losses.distance.inputs.image", "in validation passes nobody provides 'image': steps.painter.injectors.paint is for training only"),
+        (
+            {f"{PAINT}.every": 2}, "losses.distance.inputs.image",
+            f"'image' is not there in every iteration in which this runs (always): {PAINT} adds it every 2",
+        ),
+        (
+            {f"{PAINT}.after": 3, "losses.distance.after": 2}, "losses.distance.inputs.image",
+            "(after 2): steps.painter.injectors.paint adds it after 3",
+        ),
+        (
+            {f"{PAINT}.only": "training"}, "losses.distance.inputs.image",
+            "in validation passes nobody provides 'image': steps.painter.injectors.paint is for training only",
+        ),
         ({f"{PAINT}.only": "evaluation"}, "losses.distance.inputs.image", "in training nobody provides 'image'"),
         ({f"{PAINT}.only": "test"}, f"{PAINT}.only", "expected 'training' or 'evaluation'"),
         ({f"{PAINT}.evry": 2}, f"{PAINT}.evry", "(did you mean 'every'?)"),
         ({"losses.square.after": 4, "losses.square.before": 4}, "losses.square", "it would never run"),
         ({"losses.square.afer": 4}, "losses.square.afer", "(did you mean 'after'?)"),
-        ({"steps.painter.every": 2, "losses.square.every": 2, "losses.square.after": 1}, "losses.square", "every 2, after 1: it would never run, its step 'painter' runs every 2"),
-        ({"steps.painter.injectors.again": FORWARD}, "steps.painter.injectors.again", "adds 'image', which is there already"),
-        ({f"{PAINT}.before": 5, "steps.painter.injectors.again": {**FORWARD, "after": 4}}, "steps.painter.injectors.again", "adds 'image', which is there already"),
+        (
+            {"steps.painter.every": 2, "losses.square.every": 2, "losses.square.after": 1}, "losses.square",
+            "every 2, after 1: it would never run, its step 'painter' runs every 2",
+        ),
+        (
+            {"steps.painter.injectors.again": FORWARD}, "steps.painter.injectors.again",
+            "adds 'image', which is there already",
+        ),
+        (
+            {f"{PAINT}.before": 5, "steps.painter.injectors.again": {**FORWARD, "after": 4}},
+            "steps.painter.injectors.again",
+            "adds 'image', which is there already",
+        ),
         ({"steps.painter.requires": ["z"]}, "steps.painter.requires", "nobody provides 'z'"),
     ],
 )  # fmt: skip

@@ -37,7 +37,8 @@ def updated(declared, groups=None):
     x = torch.rand(4, 1, 4, 4, generator=torch.Generator().manual_seed(0))
     for iteration in range(2):
         state = State({"x": x, "y": 0.5 * x - 0.1})
-        report = step.update([(state, 1.0)], Networks(networks, networks), iteration, Accelerator(cpu=True), Stopwatch(on=False))  # fmt: skip
+        both, accelerator = Networks(networks, networks), Accelerator(cpu=True)
+        report = step.update([(state, 1.0)], both, iteration, accelerator, Stopwatch(on=False))
         assert not report.skipped
     return before, {name: p.detach() for name, p in networks["painter"].named_parameters()}
 

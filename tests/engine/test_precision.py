@@ -245,7 +245,7 @@ class Overflow(Injector):
         state.add(self.output, image)
 
 
-OVERFLOW = {"type": "test_precision.Overflow", "output": "given"}
+OVERFLOW = {"type": "test_precision.Overflow", "output": "passed"}
 QUIET = {"runtime.samples": None, "runtime.timing": False, "runtime.resume_every": 4}
 
 
@@ -262,10 +262,8 @@ def with_scalers(monkeypatch):
 def overflowing_painter(at=None, **changes):
     content = toy.recipe()
     injectors = content["steps"]["painter"]["injectors"] | {"overflow": OVERFLOW | ({"at": at} if at else {})}
-    inputs = {"image": "given", "target": "y"}
-    return toy.checked(
-        QUIET | {"steps.painter.injectors": injectors, "losses.distance.inputs": inputs, "losses.square.inputs": inputs} | changes
-    )  # fmt: skip
+    inputs = {f"losses.{name}.inputs": {"image": "passed", "target": "y"} for name in ("distance", "square")}
+    return toy.checked(QUIET | {"steps.painter.injectors": injectors, **inputs} | changes)
 
 
 def test_gradients_that_no_scale_helps_end_a_training(run, with_scalers):

@@ -45,14 +45,15 @@ class Kinds(toy.Ramps):
 
     def example(self, index, random):
         own = {
-            "word": f'"{index}", ü', "raw": bytes([index]), "flag": index % 2 == 0, "size": np.nan if index == 4 else index / 3,
+            "word": f'"{index}", ü', "raw": bytes([index]), "flag": index % 2 == 0,
+            "size": np.nan if index == 4 else index / 3,
             "found": Records({"id": 10 * index + n, "box": (0.1 * n, 1e-17)} for n in range(index % 3)),
         }  # fmt: skip
         return super().example(index, random) | own
 
 
 class Failing(Kinds):
-    """Kinds in one group, slow to read, of which one cannot be read: bad input, or a fault of the program; counts what is read."""
+    """Kinds in one group, slow to read; one cannot be read: bad input or a fault of the program. Counts reads."""
 
     def __init__(self, length, at, kind="UserError"):
         super().__init__(length)
@@ -142,7 +143,7 @@ def wide(batch):
 
 
 def scored(run):
-    """Train, with scores; score again while an example cannot be read, and then once more; sums that rounding tells apart."""
+    """Train, with scores; score again while an example cannot be read, then again; sums that rounding tells apart."""
     recipe = toy.checked(STILL)
     (scores,) = chosen = listeners(recipe)
     trainer = Trainer(recipe, run, listeners=chosen)

@@ -1,4 +1,4 @@
-"""What two processes draw, put together, is what one process draws: no collective is needed, so one process plays both."""
+"""What two ranks draw, put together, is what one draws: no collective is needed, so one process plays both."""
 
 import pytest
 import torch

@@ -143,7 +143,11 @@ def test_a_limit_takes_instances_evenly(run):
     trainer.listeners[0].evaluation.write()
     assert sorted(set(Dump(run / "live/scored").table["index"])) == [0, 1, 3, 4]  # of 6
     data = {"first": toy.Ramps(4), "second": toy.Ramps(6)}
-    assert list(ValidationBatches(data, 2, 5)) == [[("first", 0, 0), ("first", 0, 2)], [("second", 0, 0), ("second", 0, 2)], [("second", 0, 4)]]  # fmt: skip
+    assert list(ValidationBatches(data, 2, 5)) == [
+        [("first", 0, 0), ("first", 0, 2)],
+        [("second", 0, 0), ("second", 0, 2)],
+        [("second", 0, 4)],
+    ]
     assert list(ValidationBatches(data, 2, 10)) == list(ValidationBatches(data, 2))
 
 

@@ -1,4 +1,4 @@
-"""A recipe that is checked for a part loads the code of that part alone, in an interpreter that has loaded nothing else."""
+"""A recipe that is checked for a part loads the code of that part alone."""
 
 import json
 import re
@@ -50,7 +50,7 @@ print(json.dumps(loaded | {"images.L1": modules_loaded_by(find_l1)}))
 
 @pytest.fixture(scope="module")
 def loaded():
-    """The modules that are loaded by checking each recipe for `metrics` and `evaluate`, and by looking `images.L1` up."""
+    """Modules that are loaded by checking each recipe for `metrics` or `evaluate`, and by looking `images.L1` up."""
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *RECIPES], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
     )

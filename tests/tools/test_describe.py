@@ -1,4 +1,4 @@
-"""`tools.describe`: what is printed of real recipes, against sizes by hand; pictures that are written and repeatable."""
+"""`tools.describe`: what is printed of real recipes, against sizes by hand; pictures are written and repeatable."""
 
 import re
 from pathlib import Path

@@ -181,7 +181,7 @@ def test_values_set_at_the_command_line(toys, tmp_path, capsys):
         "predict.mode=plian": "unknown mode 'plian' (did you mean 'plain'?)",
         "predict.save={y2: image}": "nobody provides 'y2'",
         "predict.grid=grid": "unknown grid 'grid'",
-        "evaluate.modes.plain.injectors.paint.inputs.x=z": "injector 'paint' of mode 'plain': unknown name: nobody provides 'z'",
+        "evaluate.modes.plain.injectors.paint.inputs.x=z": "'paint' of mode 'plain': unknown name: nobody provides 'z'",
         "predict.mode.paint=1": "would be a key of 'plain', which is no map",
         "seed=3": "expected key=value with a dotted key of evaluate or predict",
         "predict.save={": "not valid YAML",

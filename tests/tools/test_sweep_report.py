@@ -162,7 +162,10 @@ def test_read_from_stdin_with_a_chosen_commit_and_names(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--metric", "metrics/vunet.json:reconstruction.ll.value"], "did you mean 'metrics/vunet.json:reconstruction.l1.value'?); there are\n  metrics/vunet.json:reconstruction.l1.value\n  metrics/vunet.json:reconstruction.images"),
+        (
+            ["--metric", "metrics/vunet.json:reconstruction.ll.value"],
+            f"did you mean '{L1}'?); there are\n  {L1}\n  metrics/vunet.json:reconstruction.images",
+        ),
         (["--metric", L1, "--rev", "dev"], "--rev dev: no such commit in what `dvc exp show` gave; there are main"),
         (["--metric", L1, "--only", "kl-*"], "no experiment 'kl-*' started from main; there are late, early"),
     ],

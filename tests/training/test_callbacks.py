@@ -94,7 +94,8 @@ def test_gradients_may_be_changed_before_clipping_and_the_update(run):
     faster = trained(run / "2", sgd | {"steps.painter.optimizer.lr": 0.25})
     for a, b in zip(*(t.networks.live["painter"].parameters() for t in (scaled, faster)), strict=True):
         assert torch.equal(a, b)
-    clipped = trained(run / "3", sgd | {"callbacks": {"watch": {"type": "test_callbacks.Watch", "scale": 1e3}}, "steps.painter.clip": 1.0, "train.steps": 1})  # fmt: skip
+    steep = {"callbacks": {"watch": {"type": "test_callbacks.Watch", "scale": 1e3}}}
+    clipped = trained(run / "3", sgd | steep | {"steps.painter.clip": 1.0, "train.steps": 1})
     norm = float(clipped.loss_log.train[-1]["painter.grad_norm"])
     assert norm > 50
 
@@ -161,7 +162,10 @@ def test_by_hand_too(run):
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"type": "test_callbacks.Wacth"}, r"callbacks\.watch\.type: unknown callback .*did you mean 'test_callbacks\.Watch'"),
+        (
+            {"type": "test_callbacks.Wacth"},
+            r"callbacks\.watch\.type: unknown callback .*did you mean 'test_callbacks\.Watch'",
+        ),
         ({"type": "toy.Painter"}, r"callbacks\.watch\.type: 'toy\.Painter' is no callback"),
         ({"type": "test_callbacks.Watch", "scael": 1.0}, r"callbacks\.watch\.scael: unknown argument of Watch"),
     ],

@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 TRAINER = "models.training.trainer"
 PACKAGE = {
     "__init__.py": "",
-    "nets.py": "from typing import TYPE_CHECKING\nimport numpy\nimport json\nfrom . import blocks\nfrom toy import Painter\n"
+    "nets.py": "from typing import TYPE_CHECKING\nimport numpy\nimport json\n"
+    "from . import blocks\nfrom toy import Painter\n"
     "if TYPE_CHECKING:\n    from {package} import words\n"
     "class Net(Painter):\n    def where(self):\n        import {package}.late\n",
     "blocks.py": "from {package}.deep.inner import *\n",

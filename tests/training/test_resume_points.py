@@ -193,7 +193,7 @@ def plain(point):
 
 @pytest.mark.parametrize(("job", "kills"), [("2", 4), ("1", 4), ("clear", 4), ("refuse", 1)])
 def test_a_kill_at_any_call_leaves_a_whole_state(job, kills, tmp_path):
-    """`2`: save a later state; `1`: save the same iteration again; `clear`: remove everything; `refuse`: set it aside."""
+    """`2`: save a later state; `1`: the same iteration again; `clear`: remove everything; `refuse`: set it aside."""
     before, after = {"n": [1.0] * 3, "text": "one"}, {"n": [2.0] * 3, "text": "two"}
     ResumePoints(tmp_path / "earlier" / "resume", {"recipe": "r"}).save(1, {"n": torch.ones(3), "text": "one"})
     left = []

@@ -1,4 +1,4 @@
-"""Updates that are not finite: training goes back and on more slowly, says so, and can be killed in the middle of it."""
+"""Updates that are not finite: training goes back and on more slowly, says so, and may be killed on the way."""
 
 import shutil
 
@@ -83,8 +83,8 @@ def test_it_goes_back_more_slowly_with_other_noise_and_says_so(run, capsys):
     assert trainer.done == [*range(9), *range(4, 16)]
     said = capsys.readouterr().out
     assert (
-        "warning: step 'painter': 3 updates in a row were not finite, the last in iteration 9; going on after iteration 4 "
-        "with learning rates x 0.5 and other noise (train.rollback: 1 of 2)" in said
+        "warning: step 'painter': 3 updates in a row were not finite, the last in iteration 9; going on after "
+        "iteration 4 with learning rates x 0.5 and other noise (train.rollback: 1 of 2)" in said
     )
     rows = history(run)
     assert [row["step"] for row in rows] == [2, 4, 6, 8, 10, 12, 14, 16]

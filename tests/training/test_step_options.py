@@ -70,7 +70,9 @@ def two():
     content["steps"] = {
         name: {
             "trains": [name], "optimizer": SGD,
-            "injectors": {"paint": {"type": "Forward", "network": name, "inputs": {"x": "x"}, "outputs": {"image": name}}},
+            "injectors": {
+                "paint": {"type": "Forward", "network": name, "inputs": {"x": "x"}, "outputs": {"image": name}},
+            },
         }
         for name in ("one", "other")
     }  # fmt: skip
@@ -178,8 +180,12 @@ def test_gradient_norms_of_each_network(run):
     content = two()
     first, second = content["steps"].values()
     content["steps"] = {
-        "both": {**first, "trains": ["one", "other"], "injectors": {"a": first["injectors"]["paint"], "b": second["injectors"]["paint"]}}
-    }  # fmt: skip
+        "both": {
+            **first,
+            "trains": ["one", "other"],
+            "injectors": {"a": first["injectors"]["paint"], "b": second["injectors"]["paint"]},
+        }
+    }
     for loss in content["losses"].values():
         loss["step"] = "both"
     apart, together = (
