@@ -1,0 +1,317 @@
+"""What README.md and docs/ say is true: commands, keys, paths, types and numbers are those of the code."""
+
+import importlib
+import itertools
+import json
+import re
+import shlex
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from dvc.utils.cli_parse import to_path_overrides
+from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
+from pydantic import BaseModel
+
+from models.base.error_collector import ErrorCollector, validated
+from models.base.yaml12 import parse_yaml, read_yaml
+from models.recipe.load import check_recipe
+from models.recipe.overrides import overridden
+from models.recipe.schema import Declaration, Recipe
+from models.recipe.types import find_class
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXT = {page.name: page.read_text() for page in PAGES}
+OWN = ("bench", "ci", "data", "models", "stages", "tools")
+MADE = (
+    ".dvc/tmp/",
+    "data/raw/",
+    "data/prepared/",
+    "runs/",
+    "plots/",
+    "live/",
+    "resume/",
+    "model/",
+    "history/",
+    "dump/",
+)
+"""What a run or DVC makes, so that a fresh clone has none of it."""
+
+
+def fences(page: str, language: str) -> list[str]:
+    """Return the blocks of a page between ``` lines that name a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", TEXT[page], re.MULTILINE | re.DOTALL)
+
+
+def prose(page: str) -> str:
+    """Return a page without its blocks."""
+    return re.sub(r"^```.*?^```", "", TEXT[page], flags=re.MULTILINE | re.DOTALL)
+
+
+def spans(page: str) -> list[str]:
+    """Return what stands between backticks, a line break inside as a blank."""
+    return [" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", prose(page))]
+
+
+def commands(page: str) -> list[list[str]]:
+    """Return the words of each command of DVC or Python, in indented blocks and in spans, variables filled in."""
+    variables = {"weight": "1", "rate": "1"}  # of the loop in docs/sweeps.md
+    words = []
+    for block, span in re.findall(r"^    +(\S.*)$|(?<!`)`([^`]+)`(?!`)", TEXT[page].replace("\\\n", " "), re.MULTILINE):
+        line = re.sub(r"\$(\w+)", lambda name: variables.get(name[1], name[0]), block or span)
+        if assigned := re.match(r"([A-Z])=([^\s]+)", line):
+            variables[assigned[1]] = assigned[2]
+        if re.match(r"(FIGURA_\w+=\S+ )?(dvc|python -m|-S) ", line):
+            words += [shlex.split(part, comments=True) for part in re.split(r" && | \| ", line)]
+    return words
+
+
+ALL = [(page, command) for page in TEXT for command in commands(page)]
+
+
+@cache
+def content(file: str) -> dict[str, Any]:
+    return read_yaml(ROOT / file)
+
+
+def test_modules_and_their_options_exist():
+    called = [(page, words[i + 1], words[i + 2 :]) for page, words in ALL for i, w in enumerate(words) if w == "-m"]
+    called = [(page, name, rest) for page, name, rest in called if name.split(".")[0] in OWN]
+    assert {"tools.predict", "tools.plot_logs", "tools.sweep_report", "tools.overfit_pose", "ci.change_report"} <= {
+        name for _, name, _ in called
+    }
+    wrong = []
+    for page, name, rest in called:
+        path = ROOT / name.replace(".", "/")
+        path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+        text = path.read_text() if path.is_file() else ""
+        wrong += [f"{page}: python -m {name}"] * (not text)
+        wrong += [f"{page}: {name} {word}" for word in rest if word.startswith("--") and f'"{word}"' not in text]
+    assert not wrong, "\n".join(wrong)
+
+
+SET = [(page, words) for page, words in ALL if "-S" in words]
+
+
+@pytest.mark.parametrize(("page", "words"), SET, ids=[f"{page}: {' '.join(words)}" for page, words in SET])
+def test_changed_parameters_make_a_recipe(page, words, tmp_path):
+    """DVC takes every `-S`, and what it makes of the recipe passes all checks, for each value of a sweep."""
+    options = [word for name, word in itertools.pairwise(words) if name == "-S"]
+    for case in {str(one): one for one in get_hydra_sweeps(to_path_overrides(options))}.values():
+        for file, overrides in case.items():
+            changed = tmp_path / "params.json"
+            changed.write_text(json.dumps(content(file)))
+            apply_overrides(changed, overrides)
+            if file != "data/params.yaml":
+                check_recipe(json.loads(changed.read_text()), Path(file))
+
+
+def test_instances_of_stages_exist():
+    stages = content("dvc.yaml")["stages"]
+    items = {"${datasets}": content("data/params.yaml")["datasets"], "${recipes}": recipe_map()}
+    known = {f"{name}@{key}" for name, stage in stages.items() for key in items[stage["foreach"]]}
+    used = {word for _, words in ALL for word in words if word.partition("@")[0] in stages and "@" in word}
+    assert used
+    assert used <= known
+
+
+SETTING = [(page, words) for page, words in ALL if "--set" in words]
+
+
+@pytest.mark.parametrize(("page", "words"), SETTING, ids=[f"{page}: {' '.join(words)}" for page, words in SETTING])
+def test_values_set_for_a_prediction_make_a_recipe(page, words):
+    recipe = next(word for word in words if word.endswith(".yaml"))
+    texts = [word for name, word in itertools.pairwise(words) if name == "--set"]
+    sections = ("evaluate", "predict")
+    check_recipe(overridden(content(recipe), texts, sections), Path(recipe), sections)
+
+
+def merged(base: Any, change: Any) -> Any:
+    """Return a mapping with another written over it."""
+    if isinstance(base, dict) and isinstance(change, Mapping) and "type" not in change:
+        return {**base, **{key: merged(base.get(key), value) for key, value in change.items()}}
+    return change
+
+
+SNIPPETS = [(page, block) for page in TEXT for block in fences(page, "yaml") if page != "your_own_code.md"]
+
+
+@pytest.mark.parametrize(("page", "block"), SNIPPETS)
+def test_a_snippet_makes_a_recipe(page, block):
+    """A block of YAML says which recipe it belongs into (docs/your_own_code.md has a whole one: test_own_code.py)."""
+    (file,) = re.findall(r"\A# in (\S+)$", block, re.MULTILINE)
+    check_recipe(merged(content(file), parse_yaml(block, page)), Path(file))
+
+
+SECTIONS = "|".join(Recipe.model_fields)
+DECLARED = [
+    (page, *match)
+    for page in TEXT
+    for span in spans(page)
+    for match in re.findall(rf"^((?:{SECTIONS})(?:\.\w+)+): (.+)$", span)
+]
+
+
+@pytest.mark.parametrize(("page", "key", "value"), DECLARED)
+def test_a_key_with_a_value_fits_the_schema(page, key, value):
+    assert len(DECLARED) > 3
+    errors = ErrorCollector(Path(page))
+    validated(Recipe, merged(content("params.yaml"), overridden({}, [f"{key}={value}"], [key.split(".")[0]])), errors)
+    assert errors.lines == []
+
+
+def knows(model: Any, names: list[str]) -> bool:
+    """Whether a dotted key can stand in a section; below a mapping of names and in a declaration, any name can."""
+    if not names or model is Any:
+        return True
+    if isinstance(model, type) and issubclass(model, BaseModel):
+        name, *rest = names
+        if name in model.model_fields:
+            return knows(model.model_fields[name].annotation, rest)
+        return issubclass(model, Declaration)
+    parts = getattr(model, "__args__", ())
+    if getattr(model, "__origin__", None) is dict:
+        return knows(parts[1], names[1:])
+    return any(knows(part, names) for part in parts if part is not type(None))
+
+
+def test_dotted_keys_exist():
+    wrong = []
+    for page in TEXT:
+        for span in spans(page):
+            key = re.match(rf"^((?:{SECTIONS})(?:\.(?:\w+|<\w+>))+)(?:: .*|=.*)?$", span)
+            if key and not re.search(r"\.(py|yaml|json|md)$", key[1]) and not knows(Recipe, key[1].split(".")):
+                wrong.append(f"{page}: {key[1]}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_files_and_folders_exist():
+    names = {path.name for path in ROOT.iterdir()}
+    wrong = []
+    for page in TEXT:
+        lines = [
+            word.strip(",") for tree in fences(page, "") for line in tree.splitlines() for word in first_words(line)
+        ]
+        for path in [*spans(page), *lines]:
+            plain = re.fullmatch(r"[\w./-]+", path) and (path.split("/")[0] in names or path.startswith("docs/"))
+            known_kind = "/" in path or path.endswith((".py", ".md", ".yaml", ".toml", ".lock", ".yml"))
+            if plain and known_kind and not path.startswith(MADE) and not (ROOT / path).exists():
+                wrong.append(f"{page}: {path}")
+    assert not wrong, "\n".join(wrong)
+
+
+def first_words(line: str) -> list[str]:
+    """Return the paths before the description in a line of a tree, which two blanks part."""
+    return [] if line.startswith(" ") else re.split(r"\s{2,}", line)[0].split()
+
+
+def test_links_lead_somewhere():
+    wrong = []
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!http)([^)#]+)", prose(page.name)):
+            if not (page.parent / target).exists():
+                wrong.append(f"{page.name}: {target}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_classes_and_modules_exist():
+    wrong = []
+    systems = "|".join(path.name for path in (ROOT / "models").iterdir() if path.is_dir())
+    for page in TEXT:
+        for name in spans(page):
+            if re.fullmatch(rf"(models\.[\w.]+|({systems})\.[A-Z]\w+)\.?\w*", name) and find_class(name) is None:
+                importlib.import_module(name)
+        for block in fences(page, "python"):
+            compile(block, page, "exec")
+            for module, classes in re.findall(r"^from ([\w.]+) import (.+)$", block, re.MULTILINE):
+                home = importlib.import_module(module)
+                wrong += [f"{page}: {module}.{one}" for one in classes.split(", ") if not hasattr(home, one)]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_environment_variables_and_make_targets_exist():
+    code = [
+        path
+        for folder in ("stages", "slurm")
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in (".py", ".sbatch")
+    ]
+    variables = {name for path in code for name in re.findall(r"\bFIGURA_[A-Z_]+", path.read_text())}
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    for page, text in TEXT.items():
+        assert set(re.findall(r"\bFIGURA_[A-Z_]+", text)) <= variables, page
+        assert set(re.findall(r"(?:`|^    )make ([\w-]+)", text, re.MULTILINE)) <= targets, page
+
+
+def test_lines_are_no_longer_than_120_columns():
+    """Tables and links may be; printed output in docs/ too."""
+    long = [
+        f"{page}:{number}"
+        for page, text in TEXT.items()
+        for number, line in enumerate(text.splitlines(), 1)
+        if len(line) > 120
+        and not line.startswith("|")
+        and "](" not in line
+        and not re.match(r"\s{4}.*\S\s{2,}\S", line)
+    ]
+    assert not long, "\n".join(long)
+
+
+def test_results_are_those_of_the_metrics():
+    """A number in the README lies in the interval of the committed metric, and says which one it is."""
+    rows = re.findall(
+        r"^\| `([\w/.]+\.yaml)`.*?\| `([\w.]+)`.*?\| ([\d.]+) \[([\d.]+), ([\d.]+)\]", TEXT["README.md"], re.MULTILINE
+    )
+    recipes = recipe_map()
+    assert sorted(row[0] for row in rows) == sorted(entry["params"] for entry in recipes.values())
+    for file, key, *numbers in rows:
+        name = next(name for name, entry in recipes.items() if entry["params"] == file)
+        metric = json.loads((ROOT / f"metrics/{name}.json").read_text())
+        for part in key.split("."):
+            metric = metric[part]
+        width = metric["high"] - metric["low"]
+        assert [float(one) for one in numbers] == [
+            pytest.approx(metric[end], abs=width / 2) for end in ("value", "low", "high")
+        ], key
+
+
+def recipe_map() -> dict[str, dict[str, str]]:
+    """Return the map of recipes in dvc.yaml."""
+    return next(one["recipes"] for one in content("dvc.yaml")["vars"] if isinstance(one, dict))
+
+
+def test_an_entry_of_the_recipe_map_has_these_fields():
+    block = re.search(r"^    # in dvc.yaml\n((?:    .*\n)+)", TEXT["your_own_code.md"], re.MULTILINE)
+    (entry,) = parse_yaml(re.sub("^    ", "", block[1], flags=re.MULTILINE), "your_own_code.md").values()
+    assert [list(one) for one in recipe_map().values()] == [list(entry)] * len(recipe_map())
+
+
+def test_the_table_of_deps_is_that_of_dvc_yaml():
+    rows = re.findall(r"^\| `([\w/.]+)` \| (.*) \|$", TEXT["architecture.md"], re.MULTILINE)
+    stages = content("dvc.yaml")["stages"]
+    said = {
+        (dep, name)
+        for dep, cells in rows
+        for name, cell in zip(stages, cells.split("|"), strict=False)
+        if cell.strip() == "x"
+    }
+    true = {
+        (dep, name)
+        for name, stage in stages.items()
+        for dep in stage["do"]["deps"]
+        if dep.startswith(("models/", "data/")) and "$" not in dep
+    }
+    assert said == true
+
+
+def test_the_walk_to_backward_calls_what_is_there():
+    rows = re.findall(r"^\| (?:`([\w/.]+)`)? ?\| `([\w.]+)` \|", TEXT["architecture.md"], re.MULTILINE)
+    assert [call for _, call in rows if "." in call][:1] == ["Trainer.fit"]
+    file = ""
+    for place, call in rows:
+        file = place or file
+        path = ROOT / file / "__init__.py" if (ROOT / file).is_dir() else ROOT / file
+        assert f"def {call.rpartition('.')[2]}(" in path.read_text(), f"{file}: {call}"
