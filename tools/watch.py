@@ -1,13 +1,19 @@
-"""Evaluates each model folder once, as it appears: a dump for each, one table of all metrics, one plot of the table.
+"""Evaluate each checkpoint once, also as it appears: `python -m tools.watch RECIPE CHECKPOINTS OUTPUT [--every SECONDS]`.
+
+RECIPE says how to evaluate and which metrics to compute; CHECKPOINTS is a folder of model folders, such as
+runs/vunet/checkpoints (see `runtime.checkpoint_every`). Without `--every` the command ends when all are evaluated; with
+it, it waits for more until Ctrl-C. OUTPUT gets
 
 <checkpoint>/      the checkpoint's dump
 evaluations.csv    one row for each evaluated checkpoint: `checkpoint`, `step`, its metrics
 evaluations.png    the metrics over the steps
 """
 
+import argparse
 import csv
 import io
 import os
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,14 +26,45 @@ from models.base.errors import UserError
 from models.base.files import write_text
 from models.dump import Dump
 from models.evaluation.trained import load_trained, refuse_foreign, with_split, write_dump
+from models.recipe.load import load_recipe
 from models.recipe.schema import Recipe
 from models.report.curves import save_figure
 from models.report.metrics import compute_metrics, flattened
 from models.training.checkpoints import models_in, step_of
+from stages.command import run
 
 KEYS = ("checkpoint", "step")
 TABLE, PICTURE = "evaluations.csv", "evaluations.png"
 COLUMNS = 4  # panels in a row
+
+
+def main(arguments: list[str]) -> None:
+    """Evaluate a folder of checkpoints."""
+    parser = argparse.ArgumentParser(prog="python -m tools.watch", description=__doc__.splitlines()[0])
+    parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
+    parser.add_argument("checkpoints", type=Path, help="folder of model folders, such as runs/vunet/checkpoints")
+    parser.add_argument("output", type=Path, help="folder to write")
+    parser.add_argument("--split", metavar="NAME", help="split of the validation datasets; default: the recipe's")
+    parser.add_argument("--every", type=float, metavar="SECONDS", help="evaluate new checkpoints as they appear")
+    args = parser.parse_args(arguments)
+    if args.every is not None and not args.every > 0:
+        raise UserError(f"--every {args.every:g}: expected a number of seconds above 0")
+    if (args.checkpoints / "recipe.yaml").is_file():
+        raise UserError(
+            f"{args.checkpoints}: is a model folder; name the folder that holds it, or evaluate it alone: "
+            "python -m stages.eval_dump RECIPE RUN --checkpoint FOLDER --output OUTPUT"
+        )
+    if args.output.resolve().is_relative_to(args.checkpoints.resolve()):
+        raise UserError(f"{args.output}: lies in the folder of the checkpoints; choose one beside it")
+    if args.output.exists() and not args.output.is_dir():
+        raise UserError(f"{args.output}: is a file; expected a folder to write")
+    watch = CheckpointWatch(
+        args.checkpoints, args.output, load_recipe(args.recipe, ["evaluate", "metrics"]), args.split
+    )
+    if args.every is None:
+        watch.evaluate_all()
+    else:
+        watch.watch(args.every)
 
 
 class CheckpointWatch:
@@ -151,3 +188,7 @@ def draw_evaluations(table: Path, path: Path) -> None:
         axis.set_title(name, fontsize="medium")
         axis.set_xlabel("step")
     save_figure(figure, path)
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -17,6 +17,7 @@ from models.training.trainer import Trainer
 from stages import eval_dump
 from stages.command import run as run_stage
 from tools.watch import append_row, draw_evaluations, read_rows
+from tools.watch import main as watch_main
 
 PNG = b"\x89PNG\r\n\x1a\n"
 FIGURES = ["distance.mean", "distance.mean.low", "distance.mean.high"]
@@ -55,6 +56,10 @@ def evaluate(project, *options):
     return run_stage(eval_dump.main, [str(project / "recipe.yaml"), str(project / "run"), *map(str, options)])
 
 
+def watch(project, checkpoints, output, *options):
+    return run_stage(watch_main, list(map(str, (project / "recipe.yaml", checkpoints, output, *options))))
+
+
 def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -67,8 +72,7 @@ def cut_off(source, target):
 
 
 def test_a_folder_of_checkpoints(project, tmp_path, capsys):
-    options = ("--checkpoint", project / "run/checkpoints", "--output", tmp_path / "out")
-    assert evaluate(project, *options) == 0
+    assert watch(project, project / "run/checkpoints", tmp_path / "out") == 0
     table = pd.read_csv(tmp_path / "out/evaluations.csv")
     assert list(table) == ["checkpoint", "step", *FIGURES]
     assert table["checkpoint"].tolist() == ["step-000004", "step-000008", "step-000012"]
@@ -83,7 +87,7 @@ def test_a_folder_of_checkpoints(project, tmp_path, capsys):
 
     before = contents(tmp_path / "out")
     capsys.readouterr()
-    assert evaluate(project, *options) == 0  # a second start has nothing to do
+    assert watch(project, project / "run/checkpoints", tmp_path / "out") == 0  # a second start has nothing to do
     assert "0 evaluated" in capsys.readouterr().out
     assert contents(tmp_path / "out") == before
 
@@ -99,7 +103,7 @@ def test_an_incomplete_one_is_an_error_after_the_others(project, tmp_path, capsy
     cut_off(project / "run/checkpoints/step-000004", checkpoints / "step-000004")
     shutil.copytree(project / "run/checkpoints/step-000008", checkpoints / "step-000008")
     shutil.copy(project / "run/model/recipe.yaml", checkpoints / "step-000004")
-    assert evaluate(project, "--checkpoint", checkpoints, "--output", tmp_path / "out") == 1
+    assert watch(project, checkpoints, tmp_path / "out") == 1
     assert "step-000004/painter.safetensors: not a readable safetensors file" in capsys.readouterr().err
     assert pd.read_csv(tmp_path / "out/evaluations.csv")["checkpoint"].tolist() == ["step-000008"]
 
@@ -123,8 +127,8 @@ def forked_stage(main, words):
 
 def test_watching(project, tmp_path):
     source, checkpoints, out = project / "run/checkpoints", tmp_path / "checkpoints", tmp_path / "out"
-    words = [project / "recipe.yaml", project / "run", "--checkpoint", checkpoints, "--output", out, "--watch", "0.05"]
-    process, output = forked_stage(eval_dump.main, words)
+    words = [project / "recipe.yaml", checkpoints, out, "--every", "0.05"]
+    process, output = forked_stage(watch_main, words)
     limit = threading.Timer(25, os.kill, (process, signal.SIGKILL))
     limit.start()
     said = []
@@ -170,15 +174,14 @@ def test_another_split(split_project, tmp_path, capsys):
         assert len(pd.read_csv(tmp_path / split / "examples.csv")) == length
     checkpoints = tmp_path / "checkpoints"
     shutil.copytree(split_project / "run/model", checkpoints / "final")
-    both = ("--checkpoint", checkpoints, "--split", "test", "--output", tmp_path / "both")
-    assert evaluate(split_project, *both) == 0
+    assert watch(split_project, checkpoints, tmp_path / "both", "--split", "test") == 0
     (row,) = read_rows(tmp_path / "both/evaluations.csv")
     assert (row["checkpoint"], row["step"]) == ("final", "")
     assert len(pd.read_csv(tmp_path / "both/final/examples.csv")) == 3
     assert not (tmp_path / "both/evaluations.png").exists()  # nothing has a step
     capsys.readouterr()
-    wrong = ("--checkpoint", checkpoints, "--split", "train", "--watch", 1, "--output", tmp_path / "wrong")
-    assert evaluate(split_project, *wrong) == 1  # no wait would help
+    wrong = (tmp_path / "wrong", "--split", "train", "--every", 1)
+    assert watch(split_project, checkpoints, *wrong) == 1  # no wait would help
     assert "no split 'train'; there are validation, test" in capsys.readouterr().err
 
 
@@ -194,16 +197,12 @@ def test_a_dataset_without_splits(project, tmp_path, capsys):
     ("options", "message"),
     [
         (("--split", "test"), "--output: missing"),
-        (("--watch", "1"), "--output: missing"),
-        (("--checkpoint", "run/checkpoints"), "--output: missing"),
+        (("--checkpoint", "run/model"), "--output: missing"),
         (("--output", "run/dump"), "this folder is DVC's"),
-        (("--output", "recipe.yaml"), "is a file"),
+        (("--output", "recipe.yaml"), "something else than a dump"),
         (("--output", "run"), "something else than a dump"),
-        (("--checkpoint", "run/checkpoints", "--output", "run/checkpoints/out"), "lies in the folder of --checkpoint"),
-        (("--checkpoint", "run/checkpoints", "--output", "out", "--watch", "0"), "--watch 0: expected"),
-        (("--output", "out", "--watch", "1"), "--watch: needs --checkpoint"),
-        (("--checkpoint", "run/model", "--output", "out", "--watch", "1"), "--watch: needs --checkpoint"),
-        (("--checkpoint", "run/none", "--output", "out"), "neither a model folder"),
+        (("--checkpoint", "run/model", "--output", "run/model/out"), "lies in the folder of --checkpoint"),
+        (("--checkpoint", "run/checkpoints", "--output", "out"), "run/checkpoints/recipe.yaml: no such file"),
     ],
 )
 def test_options_that_do_not_go_together(project, monkeypatch, capsys, options, message):
@@ -230,3 +229,21 @@ def test_a_table_grows_and_keeps_what_it_has(tmp_path):
     path.write_text("name\nx\n")
     with pytest.raises(UserError, match="no column `checkpoint`"):
         read_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run/checkpoints", "run/checkpoints/out"), "lies in the folder of the checkpoints"),
+        (("run/checkpoints", "recipe.yaml"), "is a file"),
+        (("run/checkpoints", "out", "--every", "0"), "--every 0: expected"),
+        (("run/model", "out"), "is a model folder"),
+        (("run/none", "out"), "neither a model folder"),
+    ],
+)
+def test_what_cannot_be_watched(project, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(project)
+    before = contents(project)
+    assert run_stage(watch_main, ["recipe.yaml", *words]) == 1
+    assert message in capsys.readouterr().err
+    assert contents(project) == before
