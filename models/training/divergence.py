@@ -112,12 +112,12 @@ class Rollback:
         state = point.state()
         try:
             self.state.load_state_dict(state)
-        except (KeyError, ValueError, RuntimeError) as error:
+            own = state["rollback"]
+            self.count = own["count"]
+            self.accumulation_factor = max(self.accumulation_factor, own["accumulation_factor"])
+            self.snapshot = tuple(own["snapshot"]) if own["snapshot"] else None
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
             raise UserError(f"{point.folder}: does not fit this recipe: {error}") from None
-        own = state["rollback"]
-        self.count = own["count"]
-        self.accumulation_factor = max(self.accumulation_factor, own["accumulation_factor"])
-        self.snapshot = tuple(own["snapshot"]) if own["snapshot"] else None
         foreign = f"iteration {point.iteration}, made by another {', '.join(point.differs)}" if point.differs else None
         self.resumed = foreign or own["resumed"]
         return point.iteration

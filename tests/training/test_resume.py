@@ -12,6 +12,7 @@ from trainings import BASE, Killed, Stopping, contents, fit, outputs
 
 from models.base.errors import UserError
 from models.training import provenance
+from models.training.resume import ResumePoints
 from models.training.trainer import Trainer
 
 STEPS, EVERY = 12, 4
@@ -262,6 +263,14 @@ def test_a_state_that_does_not_fit_is_told_and_stays(run, other, said):
     with pytest.raises(UserError, match=r"resume/0000000008: does not fit this recipe: ") as caught:
         fit(run, BASE | other, resume_anyway=True)
     assert said in str(caught.value)
+    assert contents(run / "resume") == state
+
+
+def test_a_state_of_another_form_is_told_and_stays(run):
+    ResumePoints(run / "resume", {"code": "of long ago"}).save(8, {"networks": {}, "optimizers": {}})
+    state = contents(run / "resume")
+    with pytest.raises(UserError, match=r"resume/0000000008: does not fit this recipe: 'painter'"):
+        fit(run, BASE, resume_anyway=True)
     assert contents(run / "resume") == state
 
 
