@@ -1,7 +1,7 @@
 """Train a recipe: `python -m stages.train RECIPE RUN` writes RUN/model and RUN/history.
 
-With `FIGURA_RESUME_ANYWAY=1` in the environment it goes on from the furthest resume point of the run, also from one that
-was refused because other code, packages, data or another recipe made it.
+With `FIGURA_RESUME_ANYWAY=1` in the environment, it resumes from the furthest state of the run, even if that state was
+refused because its recipe, code, packages or data differ.
 """
 
 import argparse
@@ -11,13 +11,13 @@ from pathlib import Path
 
 from models.live import listeners
 from models.recipe.load import load_recipe
-from models.recipe.schema import resolved
+from models.recipe.resolved import resolved
 from models.training.trainer import Trainer
 from stages.command import run
 
 
 def main(arguments: list[str]) -> None:
-    """Train, going on where a killed run of the same recipe, data and code stopped."""
+    """Train; resume where a killed run of the same recipe, data and code stopped."""
     parser = argparse.ArgumentParser(prog="python -m stages.train", description=__doc__.splitlines()[0])
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet")
@@ -25,7 +25,7 @@ def main(arguments: list[str]) -> None:
     recipe = load_recipe(args.recipe)
     anyway = os.environ.get("FIGURA_RESUME_ANYWAY") == "1"
     trainer = Trainer(recipe, args.run, listeners=listeners(recipe), resume_anyway=anyway)
-    if trainer.accelerator.is_main_process:  # of all machines, other than `accelerator.print`
+    if trainer.accelerator.is_main_process:  # once for all machines; `accelerator.print` would print once a machine
         print(resolved(recipe))
     with trainer.stop_request.by_signals():
         trainer.fit()

@@ -11,9 +11,9 @@ import toy
 from models.base.errors import UserError
 from models.base.yaml12 import to_yaml
 from models.engine.build import build_networks
-from models.engine.weights import write_model
 from models.interfaces import Example, Injector, Networks, Records, State
 from models.prediction.inputs import Photo, PhotoExamples
+from models.training.checkpoints import write_model
 
 PREDICT: dict[str, Any] = {"data": {"type": "toy_photos.Reds"}, "mode": "plain", "save": {"image": "image"}}
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 from models.base.errors import UserError, nearest
 from models.engine.build import build_networks
-from models.engine.weights import save_weights, write_model
+from models.engine.weights import save_weights
 from models.pose.openpifpaf import LEFT_OUT, fitted, read_state
 from models.pose.train.networks import PoseNetwork
 from models.recipe.load import load_recipe
+from models.training.checkpoints import write_model
 from models.training.provenance import file_versions, package_versions
 from stages.command import run
 

@@ -152,7 +152,7 @@ def make_accelerator(recipe: Recipe, run: Path | None = None) -> Accelerator:
     Raises:
         UserError: `run` is given and this machine cannot train in that precision.
     """
-    precision = recipe.train.precision
+    precision: str = recipe.train.precision
     if run is None:
         precision = evaluation_precision(precision)
     else:

@@ -26,12 +26,11 @@ from torch.amp import GradScaler
 from torch.optim import Optimizer
 
 from models.base.errors import UserError
-from models.recipe.schema import Precision
 
 FP8_CAPABILITY = (8, 9)  # NVIDIA GPUs: Ada, Hopper and later
 
 
-def check_precision(precision: Precision) -> None:
+def check_precision(precision: str) -> None:
     """Check that this machine can train in `train.precision`.
 
     Raises:
@@ -54,12 +53,12 @@ def check_precision(precision: Precision) -> None:
         raise UserError(f"train.precision: found 'fp8', which still needs {needs}; allowed here: {allowed}")
 
 
-def precision_handlers(precision: Precision) -> list[KwargsHandler]:
+def precision_handlers(precision: str) -> list[KwargsHandler]:
     """Return the `kwargs_handlers` that an Accelerator needs for a precision."""
     return [_fp8_settings()] if precision == "fp8" else []
 
 
-def evaluation_precision(precision: Precision) -> Precision:
+def evaluation_precision(precision: str) -> str:
     """Return the precision of evaluations: that of training, but bf16 instead of fp8, which only speeds training up."""
     return "bf16" if precision == "fp8" else precision
 

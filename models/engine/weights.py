@@ -1,7 +1,6 @@
 """Weights in safetensors: what a run writes, and what a training starts from."""
 
 import hashlib
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -12,8 +11,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.base.files import replacing, write_text
-from models.recipe.schema import Recipe, resolved
+from models.base.files import replacing
+from models.recipe.schema import Recipe
 
 
 @runtime_checkable
@@ -82,18 +81,6 @@ def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> None:
                 network.load_pretrained()
         except UserError as error:
             raise UserError(f"network {name!r}: {error}") from None
-
-
-def write_model(folder: Path, networks: Mapping[str, nn.Module], recipe: Recipe, provenance: Mapping[str, str]) -> None:
-    """Write `<network>.safetensors`, `recipe.yaml` and `provenance.json` into `folder`.
-
-    The hash of the code is left out: with it, equal weights would have different outputs. dvc.lock and the log have it.
-    """
-    for name, network in networks.items():
-        save_weights(network, folder / f"{name}.safetensors")
-    write_text(folder / "recipe.yaml", resolved(recipe))
-    rest = {key: value for key, value in provenance.items() if key not in ("recipe", "code")}
-    write_text(folder / "provenance.json", json.dumps(rest, indent=2) + "\n")
 
 
 def to_device(tree: Any, device: torch.device) -> Any:

@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from models.base.yaml12 import to_yaml
 from models.recipe.gates import Gate
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
@@ -16,8 +15,6 @@ Count = Annotated[int, Field(ge=1)]
 Position = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
-RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "callbacks")
-"""The sections that training reads."""
 Precision = Literal["no", "fp16", "bf16", "fp8"]
 Format = Literal["image", "mask", "array", "number", "records"]
 """How a dump stores a name; see `models/dump.py`."""
@@ -350,8 +347,3 @@ class Recipe(Section):
             chosen = self.networks if start.networks is None else start.networks
             files |= {name: f"{start.run}/model/{name}.safetensors" for name in chosen}
         return files
-
-
-def resolved(recipe: Recipe) -> str:
-    """Return the sections that training depends on as YAML, with all defaults filled in."""
-    return to_yaml(recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True))

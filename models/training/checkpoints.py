@@ -1,9 +1,17 @@
 """Checkpoints of a running training: model folders `step-000500`, `step-001000`, ..., each renamed once complete."""
 
+import json
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from torch import nn
+
+from models.base.files import write_text
+from models.engine.weights import save_weights
+from models.recipe.resolved import resolved
+from models.recipe.schema import Recipe
 
 STEP = re.compile(r"step-(\d+)")
 
@@ -49,3 +57,15 @@ def models_in(folder: Path) -> list[Path]:
         return []
     models = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith(".")]
     return sorted(models, key=lambda path: (step_of(path.name) is None, step_of(path.name) or 0, path.name))
+
+
+def write_model(folder: Path, networks: Mapping[str, nn.Module], recipe: Recipe, provenance: Mapping[str, str]) -> None:
+    """Write `<network>.safetensors`, `recipe.yaml` and `provenance.json` into `folder`.
+
+    The hash of the code is left out: with it, equal weights would have different outputs. dvc.lock and the log have it.
+    """
+    for name, network in networks.items():
+        save_weights(network, folder / f"{name}.safetensors")
+    write_text(folder / "recipe.yaml", resolved(recipe))
+    rest = {key: value for key, value in provenance.items() if key not in ("recipe", "code")}
+    write_text(folder / "provenance.json", json.dumps(rest, indent=2) + "\n")

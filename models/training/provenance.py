@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from models.base.errors import UserError
-from models.recipe.schema import RESULT_SECTIONS, Recipe, resolved
+from models.recipe.resolved import RESULT_SECTIONS, resolved
+from models.recipe.schema import Recipe
 from models.recipe.types import find_class
 
 PACKAGES = ("accelerate", "numba", "numpy", "opencv-python-headless", "pillow", "pycocotools", "torch")

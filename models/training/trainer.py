@@ -28,11 +28,11 @@ from models.engine.build import (
 from models.engine.rank_invariant_rng import rank_invariant_noise
 from models.engine.signals import StopRequest
 from models.engine.stopwatch import Stopwatch
-from models.engine.weights import digest, to_device, write_model
+from models.engine.weights import digest, to_device
 from models.interfaces import Callback, Listener, Networks, Row, State, StepReport, batch_size, cuts, split_batch
 from models.recipe.schema import Recipe
 from models.recipe.types import batch_names
-from models.training.checkpoints import Checkpoints
+from models.training.checkpoints import Checkpoints, write_model
 from models.training.divergence import Rollback
 from models.training.hooks import by_parameter_names
 from models.training.loss_log import LossLog, live_scalars, mean_losses, weights_line

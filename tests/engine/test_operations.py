@@ -90,7 +90,7 @@ def test_a_product_repeats_sizes_of_one():
 
 @pytest.mark.parametrize("injector", [Sum("s", {"a": 1.0, "b": 1.0}), Multiply("s", ["a", "b"])])
 def test_instances_are_not_matched_with_columns(injector):
-    with pytest.raises(UserError, match=re.escape("of 'a' (4,), 'b' (4, 1, 4, 4): one number of dimensions")):
+    with pytest.raises(UserError, match=re.escape("of 'a' (4,), 'b' (4, 1, 4, 4): equal numbers of dimensions")):
         run(injector, a=array(4), b=array(4, 1, 4, 4))
 
 

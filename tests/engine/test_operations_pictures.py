@@ -142,7 +142,7 @@ def test_a_margin_is_the_largest_shift():
         (Crop({"x": "y", "wide": "z"}, size=2), "8 x 8 pixels, or a whole multiple"),
         (Grey({"one": "y"}), "3 channels are needed"),
         (Normalise({"one": "y"}), "3 channels are needed"),
-        (Augment({"x": "y", "few": "z"}), "one number of instances"),
+        (Augment({"x": "y", "few": "z"}), "equal numbers of examples"),
     ],
 )
 def test_pictures_that_do_not_fit(injector, message):

@@ -7,7 +7,7 @@ from toy import Path
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml, to_yaml
 from models.recipe.load import check_recipe, load_recipe
-from models.recipe.schema import resolved
+from models.recipe.resolved import resolved
 
 MUON = {"type": "Muon", "lr": 0.01, "rest_lr": 0.01}
 GROUP = "steps.painter.groups.biases"

@@ -18,8 +18,7 @@ from models.images.losses.pixel import (
     TotalVariation,
     leaves,
 )
-from models.interfaces import Loss
-from models.recipe.types import Slot, construct
+from models.recipe.types import LOSS, construct
 
 RANDOM = np.random.default_rng(8)
 IMAGE, TARGET = RANDOM.uniform(-1, 1, (2, 3, 4, 5, 6))
@@ -197,7 +196,7 @@ def test_a_mask_that_does_not_fit():
 def test_declared_in_a_recipe(declared, words):
     errors = ErrorCollector(Path("p.yaml"))
     arguments = {name: value for name, value in declared.items() if name != "type"}
-    built = construct(declared["type"], arguments, Slot("loss", Loss), "losses.x", errors)
+    built = construct(declared["type"], arguments, LOSS, "losses.x", errors)
     if words is None:
         assert built is not None
         assert not errors.lines

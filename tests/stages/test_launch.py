@@ -95,15 +95,15 @@ def ended(child: subprocess.Popen[str], code: int, seconds: float = 120) -> str:
 
 def outputs(folder: Path) -> dict[str, bytes]:
     """Return the files that a training leaves to DVC."""
-    found = {
+    files = {
         str(path.relative_to(folder)): path.read_bytes()
         for part in ("model", "history")
         for path in sorted((folder / "run" / part).rglob("*"))
         if path.is_file()
     }
-    assert found
+    assert files
     assert not (folder / "run/resume").exists()
-    return found
+    return files
 
 
 def training(folder: Path, child: subprocess.Popen[str]) -> None:
@@ -345,6 +345,7 @@ def test_one_process_that_is_stopped_goes_on_to_the_same_bytes(start, tmp_path_f
     assert outputs(stopped) == outputs(whole)
 
 
+@pytest.mark.slow
 def test_two_processes_end_together_and_go_on_to_the_same_bytes(start, tmp_path_factory) -> None:
     whole, stopped = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("stopped")
     ended(start(whole, processes=2), 0)

@@ -14,7 +14,7 @@ import toy_photos
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml, to_yaml
 from models.engine.build import build_networks
-from models.engine.weights import write_model
+from models.training.checkpoints import write_model
 from stages.command import run
 from tools.predict import main
 
