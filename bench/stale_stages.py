@@ -1,7 +1,8 @@
 """Which stages one comment line makes stale: `python -m bench.stale_stages [FILE ...]` prints a table in Markdown.
 
-In a temporary clone of the current folder's commit, with a lock that fits it: outputs are stand-ins, as only what they depend
-on is looked at. A stage counts where DVC says that its own dependencies changed; those after it run where its outputs change.
+In a temporary clone of the current folder's commit, with a lock that fits it: outputs are stand-ins, as only what they
+depend on is looked at. A stage counts where DVC says that its own dependencies changed; those after it run where its
+outputs change.
 """
 
 import argparse
@@ -56,7 +57,7 @@ def lock(project: Path) -> None:
 
 
 def stale_stages(project: Path, files: Iterable[str]) -> dict[str, list[str]]:
-    """Return for each file which stages of a project with a fitting lock are stale while the file has another comment."""
+    """Return, for each file, the stages that are stale while it has one more comment; the project's lock fits."""
     stale = {}
     for file in files:
         path = project / file

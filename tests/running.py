@@ -13,15 +13,15 @@ class Process(NamedTuple):
 
 def processes_in(folder: Path) -> dict[int, Process]:
     """Return the processes whose working directory a folder is, by number."""
-    found = {}
+    processes = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if (entry / "cwd").resolve() == folder.resolve():
                 variables = (one.split("=", 1) for one in (entry / "environ").read_text().split("\0") if "=" in one)
-                found[int(entry.name)] = Process((entry / "cmdline").read_text().split("\0"), dict(variables))
+                processes[int(entry.name)] = Process((entry / "cmdline").read_text().split("\0"), dict(variables))
         except OSError:  # it has ended
             continue
-    return found
+    return processes
 
 
 def workers(folder: Path) -> dict[int, int]:

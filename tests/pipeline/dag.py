@@ -1,4 +1,4 @@
-"""What dvc.yaml and data/params.yaml list: recipes, datasets, stages. Tests ask here, so that a new recipe edits none."""
+"""What dvc.yaml and data/params.yaml list: recipes, datasets, stages; from here tests know of a new recipe."""
 
 from pathlib import Path
 from typing import Any

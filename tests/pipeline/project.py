@@ -120,5 +120,5 @@ def made_once(folder: Path, make: Callable[[Path], Project]) -> Project:
 
 
 def shared_by_workers(folder: Path) -> Path:
-    """Return the folder of a run of pytest of which `folder` is the base folder of one worker, or of the only process."""
+    """Return the base folder of all workers of a run of pytest; `folder` is that of this process."""
     return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder

@@ -90,7 +90,7 @@ def no_partner(folder: Path) -> None:
 
 
 def raw(change: Callable[[dict, Path], None]) -> Callable[[Project], None]:
-    """Return a change of a raw dataset made of the prepared one, which `datasets.real` points to; nothing may be rejected."""
+    """Return a change of a raw dataset made of the prepared one; `datasets.real` points to it and rejects nothing."""
 
     def prepare(project: Project) -> None:
         folder = project.folder / "data/raw/real"
@@ -156,20 +156,47 @@ def all_crowds(content: dict) -> None:
 
 
 CASES = {
-    "missing data file": (VUNET, lambda p: (p.folder / "data/prepared/people/train.json").unlink(), ["train.json", "dvc repro prepare@people"]),
+    "missing data file": (
+        VUNET, lambda project: (project.folder / "data/prepared/people/train.json").unlink(),
+        ["train.json", "dvc repro prepare@people"],
+    ),
     "truncated JPEG": (PREPARE, raw(cut_jpeg), ["max_rejected", "image file broken"]),
     "missing image": (PREPARE, raw(drop_image), ["max_rejected", "missing"]),
-    "NaN keypoint": (PREPARE, raw(lambda c, _: person(c)["keypoints"].__setitem__(0, float("nan"))), ["max_rejected", "finite"]),
-    "keypoints of wrong length": (PREPARE, raw(lambda c, _: person(c)["keypoints"].pop()), ["max_rejected", "keypoints"]),
-    "annotation without image": (PREPARE, raw(lambda c, _: person(c).update(image_id=10**6)), ["max_rejected", "image"]),
+    "NaN keypoint": (
+        PREPARE, raw(lambda content, _: person(content)["keypoints"].__setitem__(0, float("nan"))),
+        ["max_rejected", "finite"],
+    ),
+    "keypoints of wrong length": (
+        PREPARE, raw(lambda content, _: person(content)["keypoints"].pop()), ["max_rejected", "keypoints"],
+    ),
+    "annotation without image": (
+        PREPARE, raw(lambda content, _: person(content).update(image_id=10**6)), ["max_rejected", "image"],
+    ),
     "odd-width A|B image": (PREPARE, pairs(odd_width), ["max_rejected", "odd width"]),
     "missing partner": (PREPARE, pairs(no_partner), ["max_rejected", "partner"]),
-    "run to start from": (PIX2PIX, recipe({"train.init_from": {"run": "runs/nowhere"}}, "recipes/pix2pix.yaml"), ["runs/nowhere/model/generator.safetensors: no such file"]),
-    "unknown category": (POSE, scenes(odd_person(lambda p: p.update(category_id=99))), ["train.json: annotation 424242: category_id 99 is unknown"]),
-    "keypoints of another skeleton": (POSE, scenes(odd_person(lambda p: p["keypoints"].extend([1, 1, 2]))), ["train.json: annotation 424242: has 54 numbers as keypoints", "17 keypoints need 51"]),
-    "box without area": (POSE, scenes(odd_person(lambda p: p["bbox"].__setitem__(2, 0)), "validation"), ["validation.json: annotation 424242", "has no area"]),
-    "nothing left to learn from": (POSE, scenes(all_crowds), ["train.json: none of 16 images has", "min_keypoint_annotations"]),
-    "path leaving the data root": (PREPARE, raw(lambda c, _: c["images"][0].update(file_name="../../../params.yaml")), ["max_rejected", "root"]),
+    "run to start from": (
+        PIX2PIX, recipe({"train.init_from": {"run": "runs/nowhere"}}, "recipes/pix2pix.yaml"),
+        ["runs/nowhere/model/generator.safetensors: no such file"],
+    ),
+    "unknown category": (
+        POSE, scenes(odd_person(lambda one: one.update(category_id=99))),
+        ["train.json: annotation 424242: category_id 99 is unknown"],
+    ),
+    "keypoints of another skeleton": (
+        POSE, scenes(odd_person(lambda one: one["keypoints"].extend([1, 1, 2]))),
+        ["train.json: annotation 424242: has 54 numbers as keypoints", "17 keypoints need 51"],
+    ),
+    "box without area": (
+        POSE, scenes(odd_person(lambda one: one["bbox"].__setitem__(2, 0)), "validation"),
+        ["validation.json: annotation 424242", "has no area"],
+    ),
+    "nothing left to learn from": (
+        POSE, scenes(all_crowds), ["train.json: none of 16 images has", "min_keypoint_annotations"],
+    ),
+    "path leaving the data root": (
+        PREPARE, raw(lambda content, _: content["images"][0].update(file_name="../../../params.yaml")),
+        ["max_rejected", "root"],
+    ),
 }  # fmt: skip
 
 

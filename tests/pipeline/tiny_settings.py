@@ -1,8 +1,8 @@
 """Settings with which a recipe or a dataset takes seconds.
 
-Steps, gates, schedules, batches and what is written when follow rules, for any recipe. What only a system knows, such as the
-sides of its pictures, may stand in `tiny/<recipe>.yaml` (`settings`, and `processes` for test_same_at_any_size.py); a
-dataset's in `tiny/datasets/<dataset>.yaml`. Both are optional.
+Steps, gates, schedules, batches and what is written when follow rules, for any recipe. What only a system knows, such
+as the sides of its pictures, may stand in `tiny/<recipe>.yaml` (`settings`, and `processes` for
+test_same_at_any_size.py); what only a dataset knows, in `tiny/datasets/<dataset>.yaml`. Both are optional.
 """
 
 from collections.abc import Iterator, Mapping
@@ -51,7 +51,7 @@ def own(name: str, section: str) -> dict[str, Any]:
 
 
 def by_rule(recipe: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield dotted keys of a recipe and their tiny values: what counts steps, and what a whole dataset would be read for."""
+    """Yield dotted keys and tiny values of what counts steps, and of what would read many examples."""
     share = STEPS / recipe["train"]["steps"]
     for section in ("losses", "steps"):
         for key, value in steps_in(recipe.get(section, {}), section):

@@ -47,13 +47,13 @@ def points(project: Project) -> set[str]:
 
 def launcher(project: Project) -> int:
     """Return the process that has started the training on all machines."""
-    (found,) = (
+    (number,) = (
         number
         for number, (arguments, variables) in processes_in(project.folder).items()
         # the shell that DVC calls, and srun, have the same words further back
         if arguments[1:3] == ["-m", "stages.launch"] and "SLURM_STEP_ID" not in variables
     )
-    return found
+    return number
 
 
 @pytest.fixture(scope="module")

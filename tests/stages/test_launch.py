@@ -183,7 +183,10 @@ def test_the_status_of_a_failure_passes_through_srun(status, tmp_path) -> None:
     told = slurm.raised(status)
     assert told < 256
     assert 0 < status < 75 or told == status
-    code = f"from stages.launch.slurm import run_step; import os, sys; sys.exit(run_step(['bash', '-c', 'exit {told}'], os.environ))"
+    code = (
+        "from stages.launch.slurm import run_step; import os, sys; "
+        f"sys.exit(run_step(['bash', '-c', 'exit {told}'], os.environ))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=ROOT, check=False, env=os.environ | {"FIGURA_INTERRUPTED": ""}
     )
@@ -286,7 +289,8 @@ sys.exit(run(main))
 """,
     "a launcher": """
 from stages.launch.processes import start
-sys.exit(start([sys.executable, "-c", "import os, signal; os.kill(os.getppid(), signal.SIGUSR1); signal.pause()"], 1, None))
+stage = "import os, signal; os.kill(os.getppid(), signal.SIGUSR1); signal.pause()"
+sys.exit(start([sys.executable, "-c", stage], 1, None))
 """,
 }
 

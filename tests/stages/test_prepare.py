@@ -74,15 +74,15 @@ def test_prepared_folder(capsys):
     assert run(main, ["people"]) == 0
     splits = {split: load(split) for split in ("train", "validation")}
     for key in ("images", "annotations"):
-        kept = [record for one in splits.values() for record in one[key]]
+        records = [record for one in splits.values() for record in one[key]]
         if key == "images":
             for split, one in splits.items():
                 for record in one["images"]:
                     name = Path(record["file_name"])
                     assert name.parent.name == split
                     assert (PREPARED / "images" / name).read_bytes() == Path("raw/images", name.name).read_bytes()
-            kept = [record | {"file_name": Path(record["file_name"]).name} for record in kept]
-        assert sorted(kept, key=lambda one: one["id"]) == sorted(document[key], key=lambda one: one["id"])
+            records = [record | {"file_name": Path(record["file_name"]).name} for record in records]
+        assert sorted(records, key=lambda one: one["id"]) == sorted(document[key], key=lambda one: one["id"])
     for split, one in splits.items():
         assert one["info"] == document["info"]
         assert one["categories"] == document["categories"]
@@ -147,8 +147,11 @@ def test_statistics():
     assert sum(one["persons_with_keypoints"] for one in both) == 40
     histogram = {str(count): sum(one["persons_per_image"].get(str(count), 0) for one in both) for count in range(3)}
     assert histogram == {"0": 9, "1": 1, "2": 20}
-    seen = {joint: [sum(one["keypoint_visibility"][joint][how] for one in both) for how in ("unlabelled", "hidden", "visible")]
-            for joint in ("nose", "left_eye", "right_eye")}  # fmt: skip
+    visibilities = ("unlabelled", "hidden", "visible")
+    seen = {
+        joint: [sum(one["keypoint_visibility"][joint][how] for one in both) for how in visibilities]
+        for joint in ("nose", "left_eye", "right_eye")
+    }
     assert seen == {"nose": [0, 0, 40], "left_eye": [0, 40, 0], "right_eye": [40, 0, 0]}
     assert max(one["person_height_quantiles"]["1.00"] for one in both) == 25.5
     assert min(one["person_height_quantiles"]["0.00"] for one in both) == 10.5
@@ -318,9 +321,9 @@ def test_drawn_people():
             {"sed": 7, "seed": "seven", "max_rejected": 1.5, "coco": COCO_SECTION | {"image": "x"}},
             [
                 "data/params.yaml: datasets.people.seed: found 'seven'; expected an integer",
-                "datasets.people.sed: unknown key 'sed' (did you mean 'seed'?); allowed: catalogue, coco, kind, max_rejected",
+                "datasets.people.sed: unknown key 'sed' (did you mean 'seed'?); allowed: catalogue, coco, kind, max_",
                 "datasets.people.max_rejected: found 1.5; expected less than or equal to 1",
-                "datasets.people.coco.image: unknown key 'image' (did you mean 'images'?); allowed: annotations, images",
+                "datasets.people.coco.image: unknown key 'image' (did you mean 'images'?); allowed: annotations, im",
             ],
         ),
         (
@@ -396,5 +399,5 @@ def test_counts_on_real_data():
     assert sum(one["persons_per_image"].get("0", 0) for one in statistics) == len(reference.getImgIds()) - len(
         {one["image_id"] for one in persons}
     )
-    kept = [record for split in ("train", "validation") for record in load(split)["annotations"]]
-    assert sorted(kept, key=lambda one: one["id"]) == sorted(every, key=lambda one: one["id"])
+    records = [record for split in ("train", "validation") for record in load(split)["annotations"]]
+    assert sorted(records, key=lambda one: one["id"]) == sorted(every, key=lambda one: one["id"])

@@ -95,9 +95,9 @@ def test_statistics():
     }
     for split, both in sides.items():
         for side, values in both.items():
-            found = statistics[split][side]
-            np.testing.assert_allclose(found["mean"], values.mean(0), atol=6e-4)
-            np.testing.assert_allclose(found["std"], values.std(0), atol=6e-4)
+            channels = statistics[split][side]
+            np.testing.assert_allclose(channels["mean"], values.mean(0), atol=6e-4)
+            np.testing.assert_allclose(channels["std"], values.std(0), atol=6e-4)
 
 
 def cut():
@@ -246,6 +246,7 @@ def test_real_facades():
     write_params(source=str(FACADES))
     assert run(main, ["pairs"]) == 0
     statistics = json.loads((PREPARED / "statistics.json").read_text())
-    assert [(one["pairs"], one["sizes"]) for one in statistics.values()] == [(160, {"256x256": 160}), (40, {"256x256": 40})]  # fmt: skip
+    sizes = [(one["pairs"], one["sizes"]) for one in statistics.values()]
+    assert sizes == [(160, {"256x256": 160}), (40, {"256x256": 40})]
     for split, folder in {"train": "train", "validation": "val"}.items():
         assert content(PREPARED / split) == content(FACADES / folder)

@@ -31,7 +31,7 @@ def published(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Pr
 
 
 def leave_one_recipe(project: Project, recipe: str) -> None:
-    """Take the other recipes, and the datasets they alone read, out of the DAG, for speed, with what is known of them."""
+    """Take the other recipes, datasets that they alone read, and what is known of them out of the DAG, for speed."""
     entries = recipes(project.folder)
     stages = {f"prepare@{entries[recipe]['data']}", *stages_of(recipe)}
     yaml = YAML()

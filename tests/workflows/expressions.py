@@ -16,11 +16,11 @@ def evaluate(expression: str, values: Mapping[str, Any], functions: Functions | 
     tokens, place = [], 0
     expression = expression.strip()
     while place < len(expression):
-        found = TOKEN.match(expression, place)
-        if not found:
+        match = TOKEN.match(expression, place)
+        if not match:
             raise ValueError(f"cannot read {expression[place:]!r}")
-        tokens.append((found.lastgroup, found[found.lastgroup or 0]))
-        place = found.end()
+        tokens.append((match.lastgroup, match[match.lastgroup or 0]))
+        place = match.end()
     parser = _Parser(tokens, values, functions or {})
     value = parser.either()
     if parser.tokens:

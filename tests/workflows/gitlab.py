@@ -1,4 +1,4 @@
-"""A small runner of .gitlab-ci.yml, with the stand-ins of ci.workflow."""
+"""A small runner of .gitlab-ci.yml, with the stand-ins of workflow.py."""
 
 import re
 import shutil
@@ -17,7 +17,7 @@ def jobs() -> dict[str, dict[str, Any]]:
 
 
 def wanted(rules: list[Mapping[str, str]] | None, variables: Mapping[str, str]) -> str | None:
-    """Return when the first rule that fits says a job runs (`on_success` where it says nothing), None where none fits."""
+    """Return when the first rule that fits lets a job run (`on_success` where it says nothing), None if none fits."""
     if rules is None:
         return "on_success"
     return next((rule.get("when", "on_success") for rule in rules if evaluate(rule["if"], variables)), None)
@@ -26,7 +26,7 @@ def wanted(rules: list[Mapping[str, str]] | None, variables: Mapping[str, str]) 
 def expanded(values: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a level with those of the levels above filled in."""
     return {
-        key: re.sub(r"\$([A-Z_]+)", lambda found: variables.get(found[1], ""), str(text))
+        key: re.sub(r"\$([A-Z_]+)", lambda match: variables.get(match[1], ""), str(text))
         for key, text in values.items()
     }
 
@@ -57,9 +57,9 @@ def run_job(
     check_out(host.repository, workspace, variables["CI_COMMIT_SHA"])
     for need in job.get("needs", []):
         shutil.copytree(host.folder / "artifacts" / need, workspace, dirs_exist_ok=True)
-    given = {**variables, "CI_PROJECT_DIR": str(workspace)}
-    written = expanded(shared, given) | expanded(job.get("variables", {}), given)
-    environment = host.environment() | written | given  # what a pipeline is started with stands above the file
+    started_with = {**variables, "CI_PROJECT_DIR": str(workspace)}
+    written = expanded(shared, started_with) | expanded(job.get("variables", {}), started_with)
+    environment = host.environment() | written | started_with  # which stands above what the file says
     result, log = shell("\n".join(job["script"]), workspace, environment)
     done = Job(result, {"script": result}, log=log)
     if "after_script" in job:

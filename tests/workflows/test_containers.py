@@ -1,4 +1,4 @@
-"""No container engine is asked: what the Dockerfile and the Apptainer definition name is there, and both install the same.
+"""No container engine is asked: what Dockerfile and Apptainer definition name is there, and both install the same.
 
 The Dockerfile's entry point is run as it stands, outside of a container.
 """
@@ -30,13 +30,13 @@ def instructions() -> list[tuple[str, str]]:
 
 def sections() -> dict[str, list[str]]:
     """Return the sections of the definition, stripped lines each; the header is ''."""
-    found: dict[str, list[str]] = {"": []}
+    lines: dict[str, list[str]] = {"": []}
     for line in DEFINITION.splitlines():
         if line.startswith("%"):
-            found[line[1:]] = []
+            lines[line[1:]] = []
         elif line.strip() and not line.startswith("#"):
-            found[list(found)[-1]].append(line.strip())
-    return found
+            lines[list(lines)[-1]].append(line.strip())
+    return lines
 
 
 def left_out(path: str) -> bool:

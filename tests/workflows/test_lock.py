@@ -1,4 +1,4 @@
-"""requirements.lock: a version of everything that the project needs, on every Python that it is for, and of nothing else."""
+"""requirements.lock: a version of all that the project needs, on every Python that it is for, and of nothing else."""
 
 import tomllib
 from importlib.metadata import requires
@@ -15,13 +15,13 @@ LINES = (ROOT / "requirements.lock").read_text().splitlines()
 LOCKED = {canonicalize_name(one.name): one for one in map(Requirement, (x for x in LINES if not x.startswith("#")))}
 
 
-def needed(given: list[str], python: str, extras: set[str]) -> list[Requirement]:
+def needed(requirements: list[str], python: str, extras: set[str]) -> list[Requirement]:
     """Return those of some requirements that hold on a Python, for any of the extras or none."""
     places = [
         {"python_version": python, "python_full_version": f"{python}.0", "extra": extra} for extra in ("", *extras)
     ]
-    found = map(Requirement, given)
-    return [one for one in found if one.marker is None or any(one.marker.evaluate(place) for place in places)]
+    read = map(Requirement, requirements)
+    return [one for one in read if one.marker is None or any(one.marker.evaluate(place) for place in places)]
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])

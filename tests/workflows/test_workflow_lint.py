@@ -1,4 +1,4 @@
-"""Linters over the workflows, their scripts and the containers' files; one that cannot be had here is skipped with the reason."""
+"""Linters over workflows, their scripts and the containers' files; one that is not here is skipped with the reason."""
 
 import json
 import shutil
@@ -19,15 +19,15 @@ UNKNOWN_TO_WASM = ('label "gpu" is unknown', 'label "ubuntu-24.04" is unknown', 
 
 def program(name: str) -> str:
     """Return a program's path, that of the environment first; skip the test where there is none."""
-    found = shutil.which(name, path=str(BESIDE_PYTHON)) or shutil.which(name)
-    if not found:
+    path = shutil.which(name, path=str(BESIDE_PYTHON)) or shutil.which(name)
+    if not path:
         pytest.skip(f"{name} is not installed")
-    return found
+    return path
 
 
-def complaints(*command: str, given: str | None = None) -> str:
+def complaints(*command: str, text: str | None = None) -> str:
     """Run a linter; return what it says, nothing where it finds nothing."""
-    done = subprocess.run(command, input=given, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, input=text, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     return f"{done.stdout}\n{done.stderr}" if done.returncode else ""
 
 
@@ -86,12 +86,12 @@ def test_blocks_are_clean_for_shellcheck() -> None:
     blocks += ["\n".join(job[part]) for job in jobs().values() for part in ("script", "after_script") if part in job]
     for block in blocks:
         # SC1091: the environment is not there
-        assert complaints(program("shellcheck"), "--shell=bash", "--exclude=SC1091", "-", given=block) == ""
+        assert complaints(program("shellcheck"), "--shell=bash", "--exclude=SC1091", "-", text=block) == ""
 
 
 def test_the_dockerfile_is_clean_for_hadolint() -> None:
     assert complaints(program("hadolint"), "Dockerfile") == ""
-    assert "DL3006" in complaints(program("hadolint"), "-", given="FROM debian\n")  # no tag
+    assert "DL3006" in complaints(program("hadolint"), "-", text="FROM debian\n")  # no tag
 
 
 def test_labels_of_our_runners_are_those_that_actionlint_knows() -> None:

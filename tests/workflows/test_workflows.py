@@ -1,4 +1,4 @@
-"""What the hosts would run, run here: block by block, in order, with the stand-ins that ci.workflow lists."""
+"""What the hosts would run, run here: block by block, in order, with the stand-ins that workflow.py lists."""
 
 import json
 import re
@@ -153,7 +153,7 @@ def test_by_hand_on_a_protected_branch_results_are_kept(host: Host) -> None:
     ],
 )
 def test_only_this_repository_with_the_label_reaches_the_gpu(tmp_path: Path, changes: dict, expected: str) -> None:
-    """A job that starts here fails at once, at its first step: there is no remote and nothing to check out but a README."""
+    """A job that starts here fails at its first step: there is no remote and nothing to check out but a README."""
     project = Project(tmp_path / "figura")
     project.folder.mkdir()
     (project.folder / "README.md").write_text("nothing else\n")

@@ -45,15 +45,15 @@ class Host:
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def environment(self) -> dict[str, str]:
-        """Return what a shell starts with: the stand-ins before all other programs, and nothing of CML's or DVC's own."""
+        """Return what a shell starts with: the stand-ins before other programs, and nothing of CML's or DVC's own."""
         programs = self.folder / "programs"
         programs.mkdir(parents=True, exist_ok=True)
         for name in ("apt-get", "cml", "make", "npm", "sudo"):
             shutil.copy(HERE / f"stand_in_{name}.sh", programs / name)
-        kept = {
+        inherited = {
             name: text for name, text in ENVIRONMENT.items() if not name.startswith(("GITHUB_", "AWS_", "CI_", "DVC_"))
         }
-        return kept | {
+        return inherited | {
             "PATH": f"{programs}{os.pathsep}{ENVIRONMENT['PATH']}",
             "RECORD": str(self.folder),
             "REAL_MAKE": shutil.which("make") or "",
@@ -77,7 +77,7 @@ class Job:
 
 
 def run_workflow(path: Path, host: Host) -> dict[str, Job]:
-    """Run the jobs of a workflow one after the other, with GitHub's rules for `if`, `needs`, `env`, outputs and failures."""
+    """Run the jobs of a workflow one by one, with GitHub's rules for `if`, `needs`, `env`, outputs and failures."""
     workflow = load(path)
     done: dict[str, Job] = {}
     for name, job in workflow["jobs"].items():
