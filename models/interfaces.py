@@ -1,6 +1,6 @@
-"""Everything that people subclass for training, on one page: examples, losses, schedules, injectors, callbacks.
+"""All base classes that users subclass for training: examples, losses, schedules, injectors, callbacks, listeners.
 
-Scores and pictures of `metrics`, which training does not load, stand in `report/interfaces.py`.
+The base classes of scores and pictures of `metrics`, which training does not load, are in `report/interfaces.py`.
 """
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -21,37 +21,37 @@ Example = dict[str, Any]
 
 
 class Records(list[dict[str, Any]]):
-    """Any number of plain dictionaries that belong to one example, such as its annotations; a batch is a list of these."""
+    """The plain dictionaries of one example, such as its annotations; a batch is a list of `Records`."""
 
 
 class Examples(Dataset[Example]):
     """A finite, ordered collection of examples; the base of every `data.train` and `data.validation` entry.
 
-    An example maps names to arrays or tensors of fixed shape (they are stacked to a batch, which becomes the `State`)
-    or to plain numbers and strings (collected to a tensor or a list), or to `Records`. `names` and `provides` say which,
-    so that a recipe can be checked before any file is opened.
+    An example maps names to arrays or tensors of fixed shape (stacked to a batch, which becomes the `State`), to plain
+    numbers and strings (collected in a tensor or a list), or to `Records`. `names` and `provides` list the names, so
+    that a recipe can be checked before any file is opened.
     """
 
     names: ClassVar[tuple[str, ...]]
 
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the names in an example of a dataset constructed with `arguments`; `names` unless some are optional."""
+        """Return the names in an example of a dataset with these arguments; override it if some are optional."""
         return cls.names
 
     def __len__(self) -> int:
         raise TypeError(f"{type(self).__name__} has no length")
 
     def example(self, index: int, random: np.random.Generator) -> Example:
-        """Example `index`, 0 <= index < len(self). All its randomness comes from `random`.
+        """Return example `index`, 0 <= index < len(self). Draw random numbers only from `random`.
 
-        The engine seeds `random` from (seed, epoch, index) in training and from (seed, index) in validation, so an
-        example depends neither on the number of workers nor on what was read before it.
+        The engine seeds `random` by (seed, epoch, index) in training and by (seed, index) in validation: an example
+        depends neither on the number of workers nor on the examples read before.
         """
         raise TypeError(f"{type(self).__name__} gives no examples")
 
     def group(self, index: int) -> Hashable:
-        """What examples must have in common to share a batch of the validation split, such as their size."""
+        """Return a key, such as the size; examples with equal keys may share a batch of the validation split."""
         return None
 
     def __getitem__(self, index: int) -> Example:
@@ -61,26 +61,45 @@ class Examples(Dataset[Example]):
 class Loss(nn.Module):
     """The base of every `losses` entry.
 
-    The constructor takes the entry's keyword arguments; `forward` takes keyword-only tensors, its *roles*, which the
-    entry's `inputs` map to names of the state, and returns one value an instance, shape `(batch,)`, not weighted; or a
-    dictionary of such, its components, whose sum it is, so that each can be followed (`caf.vector` beside `caf`).
-    A role with a default may be left out of `inputs`. A loss holds no trainable parameters. One that differentiates with
-    respect to its inputs (a gradient penalty) is `training_only`: evaluations, which keep no gradients, leave it out.
+    The constructor takes the entry's keyword arguments. `forward` takes keyword-only tensors, the *roles*; the entry's
+    `inputs` map them to names of the state. It returns one unweighted value for each example, shape `(batch,)`, or a
+    dictionary of components that add up to the loss and are logged one by one (`caf.vector` beside `caf`). A role with
+    a default may be left out of `inputs`. A loss holds no trainable parameters. A loss that differentiates with respect
+    to its inputs (a gradient penalty) is `training_only`: evaluations compute no gradients and skip it.
 
-    Whatever the precision of a training, it gets float32 (or float64) and computes in that, without autocast. Roles among
-    `differentiated` come as they are: a copy in float32 is not what the other inputs were computed from.
+    In every training precision, a loss gets float32 (or float64) and computes without autocast. Roles in
+    `differentiated` are passed unconverted: the other inputs were computed from the original tensor, not from a float32
+    copy.
     """
 
     training_only: ClassVar[bool] = False
     differentiated: ClassVar[frozenset[str]] = frozenset()
 
     def forward(self, **roles: Tensor) -> Tensor | Mapping[str, Tensor]:
-        """Return one value an instance, shape `(batch,)`, or the components that add up to it."""
+        """Return one value for each example, shape `(batch,)`, or the components that add up to it."""
         raise TypeError(f"{type(self).__name__} computes nothing")
 
 
+class Schedule:
+    """A function of the step. A recipe writes arguments such as `from_` without the trailing underscore."""
+
+    def __call__(self, step: int) -> float:
+        """Return the value at `step` >= 0."""
+        raise TypeError(f"{type(self).__name__} gives no value")
+
+    @property
+    def last(self) -> int:
+        """The step from which the value no longer changes, or only repeats itself."""
+        return 0
+
+
+def number(value: Schedule | float, step: int) -> float:
+    """Return a number, or the value of a schedule at `step`."""
+    return value(step) if isinstance(value, Schedule) else value
+
+
 class State(Mapping[str, Any]):
-    """Maps names to tensors, or to lists, tuples and dictionaries of tensors. Writing a name twice is an error."""
+    """Maps names to tensors, or to lists, tuples and dictionaries of tensors. Adding a name twice is an error."""
 
     def __init__(self, batch: Mapping[str, Any]) -> None:
         self._values = dict(batch)
@@ -97,13 +116,13 @@ class State(Mapping[str, Any]):
         return len(self._values)
 
     def add(self, name: str, value: Any) -> None:
-        """Add a name; raises KeyError when it is there already."""
+        """Add a name; raises KeyError if it exists already."""
         if name in self._values:
             raise KeyError(f"{name!r} is there already and a name is written once")
         self._values[name] = value
 
     def detached(self, names: list[str]) -> "State":
-        """Return a view in which the tensors of `names` carry no gradient; names added to it are not added here."""
+        """Return a copy in which the tensors of `names` are detached; names added to the copy are not added here."""
         return State({name: detach(value) if name in names else value for name, value in self._values.items()})
 
 
@@ -119,47 +138,34 @@ def detach(value: Any) -> Any:
 
 
 def batch_size(batch: Mapping[str, Any]) -> int:
-    """Return the length of the first dimension, the same for every tensor of a batch."""
+    """Return the length of the first dimension, which all tensors of a batch share."""
     return next(len(value) for value in batch.values() if isinstance(value, Tensor))
 
 
 def split_batch(batch: Mapping[str, Any], parts: int) -> list[tuple[dict[str, Any], float]]:
-    """Cut a batch into at most `parts` pieces along the first dimension, each with its share of the examples."""
+    """Cut a batch into at most `parts` pieces along the first dimension, each with its fraction of the examples."""
     size = batch_size(batch)
     return [({name: value[a:b] for name, value in batch.items()}, (b - a) / size) for a, b in cuts(size, parts)]
 
 
 def cuts(size: int, parts: int) -> list[tuple[int, int]]:
-    """Return first and last + 1 instance of each of at most `parts` pieces of `size` instances, none of them empty."""
+    """Return (start, stop) of at most `parts` non-empty pieces of `size` examples."""
     edges = [size * part // parts for part in range(parts + 1)]
     return [(start, stop) for start, stop in pairwise(edges) if stop > start]
 
 
-class Schedule:
-    """A function of the step. Arguments named with a trailing underscore are written without it in a recipe."""
-
-    def __call__(self, step: int) -> float:
-        """Return the value at `step` >= 0."""
-        raise TypeError(f"{type(self).__name__} gives no value")
-
-    @property
-    def last(self) -> int:
-        """The step from which the value no longer changes, or only repeats itself."""
-        return 0
-
-
 @dataclass(frozen=True)
 class Networks:
-    """What injectors may call: `live` networks, as they are trained, and `ema`, their averages (the same where none)."""
+    """The networks that injectors call: `live` are being trained, `ema` are their averages (`live` without EMA)."""
 
     live: Mapping[str, nn.Module]
     ema: Mapping[str, nn.Module]
 
 
 class Injector:
-    """The base of every `injectors` entry; `reads` and `adds` let a recipe be checked and drawn without running it.
+    """The base of every `injectors` entry. `reads` and `adds` allow to check and draw a recipe without running it.
 
-    `inner` are the injectors that it runs in a scope of its own, by name.
+    `inner` are the injectors, by name, that it runs in its own scope.
     """
 
     reads: tuple[str, ...] = ()
@@ -167,15 +173,15 @@ class Injector:
     inner: Mapping[str, "Injector"] = {}
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
-        """Read names of `state`, add names to it; `step` counts optimizer updates and feeds schedules."""
+        """Read names from `state` and add names to it; `step` counts optimizer updates, for schedules."""
         raise TypeError(f"{type(self).__name__} injects nothing")
 
 
 class Operation(Injector):
-    """An injector that computes tensors from tensors and calls no network: those of `reads` in, those of `adds` out.
+    """An injector that computes the tensors of `adds` from the tensors of `reads` and calls no network.
 
-    What it draws comes from PyTorch's global generator, which the engine seeds in each iteration, and is the same for
-    all the names it is applied to. A result may share memory with what it was made from.
+    Random numbers come from PyTorch's global generator, which the engine seeds in each iteration; all names get the
+    same ones. A result may share memory with its input.
 
     Args:
         reads: names read.
@@ -195,7 +201,7 @@ class Operation(Injector):
         try:
             made = self.compute(tensors, step)
         except torch.OutOfMemoryError:
-            raise  # not a fault of the tensors; `train.find_batch_size` knows it
+            raise  # not an error of the tensors; `train.find_batch_size` handles it
         except (RuntimeError, IndexError, ValueError) as error:
             shapes = ", ".join(f"{n!r} {tuple(t.shape)}" for n, t in zip(self.reads, tensors, strict=True))
             raise UserError(f"{type(self).__name__} of {shapes}: {error}") from error
@@ -203,35 +209,30 @@ class Operation(Injector):
             state.add(name, tensor)
 
     def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        """Return a tensor for each of `adds` from those of `reads`; raise ValueError where they do not fit."""
+        """Return a tensor for each of `adds` from those of `reads`; raise ValueError if they do not fit."""
         raise TypeError(f"{type(self).__name__} computes nothing")
 
 
 def added_once(names: Sequence[str]) -> tuple[str, ...]:
-    """Return names to add; raises ValueError where one is among them twice."""
+    """Return `names` as a tuple; raises ValueError if one occurs twice."""
     for name in names:
         if list(names).count(name) > 1:
             raise ValueError(f"adds {name!r} twice: a name is written once")
     return tuple(names)
 
 
-def number(value: Schedule | float, step: int) -> float:
-    """Return a number that may follow a schedule."""
-    return value(step) if isinstance(value, Schedule) else value
-
-
 Row = dict[str, float | int]
-"""One row of a history: `step`, and numbers by name."""
+"""One row of the history: `step`, and numbers by name."""
 
 
 @dataclass
 class StepReport:
-    """What a step did: the raw batch mean and effective weight of each loss and component, gradient norm, learning rate.
+    """What a step did: batch mean and effective weight of each loss and component, gradient norm, learning rate.
 
-    The gradient norm is that before any clipping; `grad_norms` are those of the networks where a step trains several. A
-    loss that the batch had nothing for, or whose gate was closed, is missing; a step without any did nothing.
-    `overflowed`: skipped though its losses are finite, because the scale of the gradients (fp16) was too large for them;
-    the scale has been halved, and skipping is how it is found.
+    `grad_norm` is the norm before clipping; `grad_norms` are those of each network, if a step trains several. A loss
+    that was skipped (an input missing, or its gate closed) has no entry in `raw`; if `raw` is empty, there was no
+    update. `skipped`: no update, because a loss or the gradient norm was not finite. `overflowed`: skipped although the
+    losses were finite, because the scale of the gradients (fp16) was too large; it was then halved.
     """
 
     raw: dict[str, Tensor] = field(default_factory=dict)
@@ -244,16 +245,16 @@ class StepReport:
 
 
 def loss_of(name: str) -> str:
-    """Return the loss that a value belongs to: `caf` for itself and for its component `caf.vector`."""
+    """Return the loss that a value belongs to: `caf` for `caf` and for its component `caf.vector`."""
     return name.partition(".")[0]
 
 
 class Training(Protocol):
     """What a callback or listener sees of the trainer.
 
-    `iteration` counts the updates made so far, `last` is the iteration that training ends at. `run` is the folder of the
-    run. `networks` are the trained weights and their averages, `steps` the optimization steps by name (`.optimizer`,
-    `.losses`), `loss_log` the record of every loss.
+    `iteration` counts the iterations so far, training ends when it reaches `last`. `run` is the folder of the run.
+    `networks` are the trained networks and their averages, `steps` the optimization steps by name (`.optimizer`,
+    `.losses`), `loss_log` the log of all losses.
     """
 
     iteration: int
@@ -266,45 +267,45 @@ class Training(Protocol):
 
 
 class Callback:
-    """The base of every `callbacks` entry, whose keyword arguments the constructor takes; override what you need.
+    """The base of every `callbacks` entry; the constructor takes its keyword arguments. Override what you need.
 
-    All processes call it, in the order of the recipe. What it does is part of the result: it draws random numbers only
-    from generators of its own (or those that follow in the iteration change) and reads no clock. `trainer.iteration`
-    counts the updates made before the one in question.
+    All ranks call it, in the order of the recipe. It is part of the result: it must not read a clock, and it must draw
+    random numbers from its own generators only (the global ones feed the rest of the iteration). `trainer.iteration`
+    counts the iterations before the current one.
     """
 
     def before_step(self, trainer: Training, step: str) -> None:
         """Before the injectors of a step that runs in this iteration."""
 
     def before_update(self, trainer: Training, step: str) -> None:
-        """After backward, before clipping and the optimizer: gradients stand in the parameters and may be changed."""
+        """After backward, before clipping and the optimizer; it may change the gradients of the parameters."""
 
     def after_update(self, trainer: Training, step: str, report: StepReport) -> None:
-        """After the optimizer; `report.skipped` says that it was left out because something was not finite."""
+        """After the optimizer; `report.skipped` if there was no update because something was not finite."""
 
     def on_evaluation(self, trainer: Training, row: Row) -> Mapping[str, float] | None:
-        """After a validation pass; `row` is what the history gets of it.
+        """After a validation pass; `row` is its row of the history.
 
-        Scalars that it returns are added to the row, under `<name of the callback>.<name>`.
+        Returned scalars are added to the row as `<name of the callback>.<name>`.
         """
         return None
 
     def state_dict(self) -> Mapping[str, Any]:
-        """Return what a resumed training needs: tensors, numbers, texts, and lists and dictionaries of these."""
+        """Return the state to save in resume points: tensors, numbers, texts, and lists and dictionaries of these."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Undo `state_dict`."""
+        """Restore what `state_dict` returned."""
 
 
 class Listener:
-    """Watches a training and changes nothing in it, so that no stage depends on its code: `Trainer(listeners=...)`.
+    """Watches a training without changing it, so no stage depends on its code: `Trainer(listeners=...)`.
 
-    All processes call it. The trainer restores all global generators of random numbers after each call.
+    All ranks call it. The trainer restores all global random generators after each call.
     """
 
     def on_start(self, training: Any) -> None:
-        """Before the first iteration of this process, after a resume point was loaded; `training` is the `Trainer`."""
+        """Before the first iteration of this process, after loading a resume point; `training` is the `Trainer`."""
 
     def on_iteration(self, training: Any, evaluated: bool) -> None:
-        """After an iteration and its records; `evaluated` says whether a validation pass ended it."""
+        """After an iteration was logged; `evaluated` says whether a validation pass followed."""

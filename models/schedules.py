@@ -1,6 +1,6 @@
-"""Numbers that change with time: pure functions of the step, for loss weights, learning rates and network arguments.
+"""Schedules: pure functions of the step, for loss weights, learning rates and network arguments.
 
-The step is the number of optimizer updates made before the one in question: 0 for the first.
+The step is the number of optimizer updates before the current one: 0 for the first.
 """
 
 import math
@@ -22,7 +22,7 @@ class Constant(Schedule):
 
 
 class _Between(Schedule):
-    """`from` until `start`, `to` from `end` on; subclasses say what lies between. `start == end` is a jump at `end`."""
+    """`from` until `start`, `to` from `end` on; subclasses define the way between. `start == end` jumps at `end`."""
 
     def __init__(self, start: int, end: int, from_: float, to: float) -> None:
         if not 0 <= start <= end:
@@ -37,7 +37,7 @@ class _Between(Schedule):
         return self.between((step - self.start) / (self.end - self.start))
 
     def between(self, share: float) -> float:
-        """Return the value at `share` of the way, 0 < share < 1."""
+        """Return the value at the fraction `share` of the way, 0 < share < 1."""
         raise TypeError(f"{type(self).__name__} gives no value")
 
     @property
@@ -72,7 +72,7 @@ class Cosine(_Between):
 
 
 class Polynomial(_Between):
-    """`to + (from - to) (1 - share)^power`; a power of 1 is Linear, a higher one is fast at first."""
+    """`to + (from - to) (1 - share)^power`; a power of 1 is Linear, a higher one changes faster at first."""
 
     def __init__(self, start: int, end: int, from_: float, to: float, power: float) -> None:
         super().__init__(start, end, from_, to)
@@ -85,16 +85,16 @@ class Polynomial(_Between):
 
 
 class CosineRestarts(Schedule):
-    """A `Cosine` down to `to` in each period, from `from` times its weight; `to` after the last (SGDR).
+    """SGDR: in each period a `Cosine` from `from` times the period's weight down to `to`; `to` after the last.
 
-    Loshchilov and Hutter 2017, eq. 5, with the periods written out. Before `start` it is the first value; at the first
-    step of a period it is `weight · from`, at that after the last period `to`.
+    Loshchilov and Hutter 2017, eq. 5, with explicit periods. Each period begins with `weight · from`; before `start`,
+    the value is that at `start`.
 
     Args:
         periods: steps of each period.
-        from_: highest value, of weight 1.
+        from_: highest value, for weight 1.
         to: lowest value.
-        weights: of each period; left out, 1 each.
+        weights: one for each period; default 1.
         start: first step of the first period.
     """
 
@@ -121,10 +121,10 @@ class CosineRestarts(Schedule):
 
 
 class Sine(Schedule):
-    """`middle + (high - low) / 2 · cos(2 pi (t - start) / period)`: `high` until `start`, then up and down for ever.
+    """`middle + (high - low) / 2 · cos(2 pi (t - start) / period)`: `high` until `start`, then down and up for ever.
 
     Args:
-        start: the step at which it begins to fall.
+        start: the step at which the value begins to fall.
         period: steps from one `high` to the next; `low` lies half-way.
         high: the highest value.
         low: the lowest value.
@@ -148,7 +148,7 @@ class Sine(Schedule):
 
 
 class Step(Schedule):
-    """`values[k]` from step `at[k - 1]` on; one more value than steps."""
+    """`values[k]` from step `at[k - 1]` on, `values[0]` before; one value more than steps."""
 
     def __init__(self, at: list[int], values: list[float]) -> None:
         if at != sorted(set(at)) or len(values) != len(at) + 1:
@@ -164,10 +164,10 @@ class Step(Schedule):
 
 
 class Decay(Schedule):
-    """From 1 down by `factor` at each step of `at`, taking `over` steps each time: geometric in between.
+    """Starts at 1 and is multiplied by `factor` at each step of `at`, geometrically over `over` steps.
 
-    The product over d in `at` of 1 until d, `factor^((t - d) / over)`, and `factor` from `d + over` on (PifPaf's
-    stepwise decay with interpolation). `over: 0` jumps: the multi-step schedule, `factor` its gamma.
+    The product over d in `at` of: 1 until d, then `factor^((t - d) / over)`, and `factor` from `d + over` on (PifPaf's
+    stepwise decay with interpolation). `over: 0` jumps: PyTorch's MultiStepLR with gamma `factor`.
     """
 
     def __init__(self, at: list[int], factor: float, over: int) -> None:
@@ -187,7 +187,7 @@ class Decay(Schedule):
 
 
 class WarmUp(Schedule):
-    """`then(t)` times a factor that rises to 1: exactly 1 from step `steps - 1` on.
+    """`then(t)` times a factor that rises to 1; it is exactly 1 from step `steps - 1` on.
 
     `linear`: `(t + 1) / steps`, with `from` as its floor; `exponential`: `from^(1 - (t + 1) / steps)`.
     """

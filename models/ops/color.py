@@ -1,4 +1,4 @@
-"""Injectors for the colours of pictures (N, C, H, W), and the augmentation of what a discriminator sees."""
+"""Injectors for the colours of pictures (N, C, H, W), and DiffAugment for discriminators."""
 
 import torch
 import torch.nn.functional as F
@@ -7,20 +7,20 @@ from torch import Tensor
 from models.interfaces import Operation
 from models.ops.spatial import height_and_width, windows
 
-# Of ImageNet's training images in [0, 1], as torchvision's networks expect; here in the units of [-1, 1].
+# Statistics of ImageNet that torchvision's networks expect, converted from pixels in [0, 1] to [-1, 1].
 IMAGENET_MEAN = (2 * 0.485 - 1, 2 * 0.456 - 1, 2 * 0.406 - 1)
 IMAGENET_STD = (2 * 0.229, 2 * 0.224, 2 * 0.225)
 LUMA = (0.299, 0.587, 0.114)  # ITU-R BT.601
 
 
 class Normalise(Operation):
-    """Adds `(picture - mean) / std` of each channel; as it stands, from [-1, 1] to what ImageNet networks read.
+    """Adds `(picture - mean) / std` of each channel; by default, from [-1, 1] to the input of ImageNet networks.
 
     Args:
         names: name read, (N, C, H, W) -> name added.
-        mean: of each channel, or one for all; ImageNet's in the units of [-1, 1].
+        mean: of each channel, or one for all; default: ImageNet's, for pixels in [-1, 1].
         std: as `mean`, above 0.
-        inverse: `picture std + mean` instead.
+        inverse: compute `picture * std + mean` instead.
     """
 
     def __init__(
@@ -47,12 +47,12 @@ class Normalise(Operation):
 
 
 class Grey(Operation):
-    """Adds pictures without colour: the weighted sum of the channels.
+    """Adds grey pictures: the weighted sum of the channels.
 
     Args:
         names: name read, (N, C, H, W) -> name added, (N, channels, H, W).
-        weights: of the channels, as many as there are; the luma of ITU-R BT.601.
-        channels: how often the result is repeated.
+        weights: one for each channel; default: the luma of ITU-R BT.601.
+        channels: number of copies of the grey channel.
     """
 
     def __init__(self, names: dict[str, str], weights: tuple[float, ...] = LUMA, channels: int = 3) -> None:
@@ -73,22 +73,22 @@ class Grey(Operation):
 
 
 class Augment(Operation):
-    """Adds pictures changed at random, so that a discriminator of few examples cannot learn them by heart (DiffAugment).
+    """Adds randomly changed pictures, so a discriminator cannot memorise a small dataset (DiffAugment).
 
     The policies of Zhao et al. 2020 (*Differentiable Augmentation for Data-Efficient GAN Training*, section 3.3),
-    in this order; gradients pass. An instance of every name gets the same; the paper draws anew for fakes and for
-    reals: two entries.
+    in this order; gradients pass through. All names of an example get the same change. The paper draws separately for
+    real and fake: declare two injectors.
 
     - colour: brightness (b in [-0.5, 0.5] is added), saturation (the distance from the mean over channels times
       s in [0, 2]), contrast (the distance from the mean over channels and pixels times c in [0.5, 1.5]);
-    - translation: by whole pixels, at most that share of each side; 0 comes in;
-    - cutout: a rectangle of that share of each side becomes 0; its centre is anywhere, what lies outside is lost.
+    - translation: by whole pixels, at most this fraction of each side; 0 fills the border;
+    - cutout: a rectangle with this fraction of each side becomes 0; its centre is anywhere, so it may be cut off.
 
     Args:
         names: name read, (N, C, H, W) in [-1, 1] -> name added; not clamped.
-        colour: whether colours change.
-        translation: share of a side, 0 to below 1; 0: none.
-        cutout: share of a side, 0 to 1; 0: none.
+        colour: whether to change colours.
+        translation: fraction of a side, 0 <= translation < 1; 0: none.
+        cutout: fraction of a side, 0 to 1; 0: none.
     """
 
     def __init__(
@@ -102,15 +102,14 @@ class Augment(Operation):
         self.colour, self.translation, self.cutout = colour, translation, cutout
 
     def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        draws = torch.rand(
-            len(tensors[0]), 7, device="cpu"
-        )  # all of them, so that one policy does not change what others draw
+        # always 7 numbers, so that one policy does not change the draws of the others
+        draws = torch.rand(len(tensors[0]), 7, device="cpu")
         return [self._augmented(picture, draws) for picture in tensors]
 
     def _augmented(self, picture: Tensor, draws: Tensor) -> Tensor:
         height_and_width(picture)
         if len(picture) != len(draws):
-            raise ValueError("one number of instances is needed")
+            raise ValueError("equal numbers of examples are needed")
         if self.colour:
             picture = recoloured(picture, *(draws[:, :3] - 0.5).to(picture).unbind(1))
         if self.translation:
@@ -119,7 +118,7 @@ class Augment(Operation):
 
 
 def recoloured(picture: Tensor, brightness: Tensor, saturation: Tensor, contrast: Tensor) -> Tensor:
-    """Change the colours of pictures (N, C, H, W); the amounts, (N,) in [-0.5, 0.5], leave them at 0 as they are."""
+    """Change the colours of pictures (N, C, H, W) by amounts (N,) in [-0.5, 0.5]; 0 changes nothing."""
     brightness, saturation, contrast = (x[:, None, None, None] for x in (brightness, saturation, contrast))
     picture = picture + brightness
     mean = picture.mean(dim=1, keepdim=True)
@@ -129,7 +128,7 @@ def recoloured(picture: Tensor, brightness: Tensor, saturation: Tensor, contrast
 
 
 def translated(picture: Tensor, draws: Tensor, share: float) -> Tensor:
-    """Move pictures (N, C, H, W) by whole pixels, up to `share` of each side; `draws` (N, 2) in [0, 1), down and right."""
+    """Shift pictures (N, C, H, W) by whole pixels, at most `share` of each side; `draws` (N, 2) in [0, 1), (y, x)."""
     reach = [round(side * share) for side in height_and_width(picture)]
     moves = [(drawn * (2 * most + 1)).long() for drawn, most in zip(draws.unbind(1), reach, strict=True)]  # 0: farthest
     places = list(zip(*((2 * most - move).tolist() for move, most in zip(moves, reach, strict=True)), strict=True))
@@ -138,11 +137,11 @@ def translated(picture: Tensor, draws: Tensor, share: float) -> Tensor:
 
 
 def cut_out(picture: Tensor, draws: Tensor, share: float) -> Tensor:
-    """Set a rectangle of pictures (N, C, H, W) to 0, `share` of each side long; `draws` (N, 2) in [0, 1), its centre."""
+    """Zero a rectangle of pictures (N, C, H, W), `share` of each side long; `draws` (N, 2) in [0, 1): its centre."""
     inside = []
     for drawn, side in zip(draws.unbind(1), height_and_width(picture), strict=True):
         length = round(side * share)
-        # an even length is centred between pixels, of which there is one more, both borders included
+        # an even length is centred between pixels: side + 1 positions, both borders included
         first = (drawn * (side + 1 - length % 2)).long() - length // 2
         place = torch.arange(side, device=drawn.device) - first[:, None]
         inside.append((place >= 0) & (place < length))

@@ -1,4 +1,4 @@
-"""Injectors that call networks, and that apply other injectors to several names."""
+"""Injectors that call networks (`Forward`) or apply other injectors to several names (`ForEach`)."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -18,21 +18,21 @@ ITEM, RESULT = "item", "result"
 class Forward(Injector):
     """Calls a network: `inputs` maps its parameters to names of the state, `outputs` its outputs to names.
 
-    A network gives a dictionary, whose keys are its outputs; a list or tuple, whose places are (`0`, `1`, ...); or one
-    tensor, the output `output`. With `taps` it also gives what submodules gave on the way, copied, as what follows may
-    overwrite it. A feature loss of any network is this, with taps, and a pairwise loss.
+    A network returns a dictionary (its keys name the outputs), a list or tuple (outputs `0`, `1`, ...), or one tensor
+    (output `output`). `taps` add outputs of submodules, cloned because later layers may overwrite them. With taps and a
+    pairwise loss, any network makes a feature loss.
 
     Args:
         network: name of an entry of `networks`.
         inputs: parameter of the network's forward -> name in the state.
-        outputs: output of the network -> name in the state; outputs left out are dropped.
+        outputs: output of the network -> name in the state; other outputs are dropped.
         args: literal arguments of the forward; a number may be a schedule, `{type: Linear, ...}`.
         grad: whether gradients flow through this call.
         weights: `live`, or `ema` for the averaged weights.
-        mode: of the network in this call: `inherit` leaves it as it is (train in training, eval in evaluations and for
-            a network that no step trains); `train` in an evaluation moves no running statistics.
-        taps: submodule, as in `named_modules`, that the forward calls once -> name in the state; several submodules
-            of one name give a dictionary, of which a pairwise loss compares every part.
+        mode: of the network in this call. `inherit` keeps the current mode (train in training, eval in evaluations and
+            for a network that no step trains); `train` in an evaluation updates no running statistics.
+        taps: submodule (as in `named_modules`) that the forward calls once -> name in the state. Several submodules
+            with the same name add a dictionary; a pairwise loss compares every part of it.
     """
 
     def __init__(
@@ -61,17 +61,17 @@ class Forward(Injector):
         mode = nullcontext() if self.mode == "inherit" else in_mode(network, training=self.mode == "train")
         with mode, gradients, _Tapped(network, self.taps) as tapped:
             result = network(**inputs, **args)
-        found = _outputs(result)
+        outputs = _outputs(result)
         for output, name in self.outputs.items():
-            if output not in found:
-                raise KeyError(f"network {self.network!r} gives {sorted(found)}, not {output!r}")
-            state.add(name, found[output])
+            if output not in outputs:
+                raise KeyError(f"network {self.network!r} gives {sorted(outputs)}, not {output!r}")
+            state.add(name, outputs[output])
         for submodule, calls in tapped.items():
             if len(calls) != 1:
                 raise UserError(f"tap {submodule!r} of network {self.network!r} is called {len(calls)} times, not once")
         for name in dict.fromkeys(self.taps.values()):
-            given = {submodule: tapped[submodule][0] for submodule, its in self.taps.items() if its == name}
-            state.add(name, given if len(given) > 1 else next(iter(given.values())))
+            features = {submodule: tapped[submodule][0] for submodule, its in self.taps.items() if its == name}
+            state.add(name, features if len(features) > 1 else next(iter(features.values())))
 
 
 def _outputs(result: Any) -> Mapping[str, Any]:
@@ -83,7 +83,7 @@ def _outputs(result: Any) -> Mapping[str, Any]:
 
 
 class _Tapped:
-    """Inside, what submodules give is kept: by submodule, one entry a call."""
+    """Inside, records the outputs of submodules: a list for each, one entry a call."""
 
     def __init__(self, network: nn.Module, submodules: Mapping[str, str]) -> None:
         self.submodules: dict[str, nn.Module] = {}
@@ -96,15 +96,15 @@ class _Tapped:
                 self.submodules[name] = known[name]
 
     def __enter__(self) -> dict[str, list[Any]]:
-        found: dict[str, list[Any]] = {name: [] for name in self.submodules}
+        calls: dict[str, list[Any]] = {name: [] for name in self.submodules}
 
-        def keep(name: str) -> Any:
-            return lambda _module, _inputs, given: found[name].append(
-                given.clone() if isinstance(given, Tensor) else given
+        def record(name: str) -> Any:
+            return lambda _module, _inputs, output: calls[name].append(
+                output.clone() if isinstance(output, Tensor) else output
             )
 
-        self.handles = [module.register_forward_hook(keep(name)) for name, module in self.submodules.items()]
-        return found
+        self.handles = [module.register_forward_hook(record(name)) for name, module in self.submodules.items()]
+        return calls
 
     def __exit__(self, *_: object) -> None:
         for handle in self.handles:
@@ -112,15 +112,15 @@ class _Tapped:
 
 
 class ForEach(Injector):
-    """Applies injectors to several names alike, or to every slice of them along a dimension.
+    """Applies the same injectors to several names, or to every slice of them along a dimension.
 
-    Inside, the name in hand is `item`, names from outside can be read, and what is added stays inside but for the
-    results. Randomness is drawn anew each time; gates (`every`, ...) belong to the whole.
+    Inside, the current tensor is called `item`. Injectors can read names from outside; the names they add stay inside,
+    except the results. Random numbers are drawn anew for each item; gates (`every`, ...) apply to the whole.
 
     Args:
-        injectors: by name, in their order; they read `item`, and add `result` or the names asked for.
+        injectors: by name, in this order; they read `item` and add `result`, or the names in `names`.
         names: name read -> name of its `result`; or -> {name added inside: name outside}.
-        dim: 1 or more: `item` is a slice (N, ...) along it, where it is gone; results are stacked along it again.
+        dim: 1 or more: `item` is a slice (N, ...) without this dimension; results are stacked along it again.
     """
 
     def __init__(
@@ -129,19 +129,19 @@ class ForEach(Injector):
         if not injectors or not names:
             raise ValueError("injectors, names: at least one of each is needed")
         if dim is not None and dim < 1:
-            raise ValueError(f"dim {dim}: 1 or more is needed (0 are the instances)")
+            raise ValueError(f"dim {dim}: 1 or more is needed (0 is the batch)")
         self.inner, self.dim = injectors, dim
-        self.results = {n: {RESULT: given} if isinstance(given, str) else given for n, given in names.items()}
-        self.outside = _from_outside(injectors, {name for given in self.results.values() for name in given})
+        self.results = {name: {RESULT: to} if isinstance(to, str) else to for name, to in names.items()}
+        self.outside = _from_outside(injectors, {inside for to in self.results.values() for inside in to})
         self.reads = (*names, *(name for name in self.outside if name not in names))
-        self.adds = added_once([name for given in self.results.values() for name in given.values()])
+        self.adds = added_once([outside for to in self.results.values() for outside in to.values()])
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
         for name, results in self.results.items():
             items = [state[name]]
             if self.dim is not None:
                 if not isinstance(state[name], Tensor) or state[name].ndim <= self.dim:
-                    raise UserError(f"ForEach: {name!r} has no dimension {self.dim} to be taken apart along")
+                    raise UserError(f"ForEach: {name!r} has no dimension {self.dim} to slice along")
                 items = list(state[name].unbind(self.dim))
             scopes = [self._applied(item, state, networks, step) for item in items]
             for inside, outside in results.items():
@@ -162,7 +162,7 @@ class ForEach(Injector):
 
 
 def _from_outside(injectors: Mapping[str, Injector], results: set[str]) -> tuple[str, ...]:
-    """Return what injectors in a scope read from outside of it; raises ValueError where names do not go together."""
+    """Return the names that inner injectors read from outside; raises ValueError for contradictory names."""
     added, outside = {ITEM}, dict[str, None]()
     for key, injector in injectors.items():
         outside |= dict.fromkeys(name for name in injector.reads if name not in added)
@@ -178,7 +178,7 @@ def _from_outside(injectors: Mapping[str, Injector], results: set[str]) -> tuple
 
 
 def forwards(injector: Injector, key: str) -> Iterator[tuple[str, Forward]]:
-    """Yield the network calls in an injector with the dotted key of each, `key` being its own."""
+    """Yield the network calls in an injector, each with its dotted key; `key` is that of the injector."""
     if isinstance(injector, Forward):
         yield key, injector
     for name, inner in injector.inner.items():

@@ -1,4 +1,4 @@
-"""Injectors for the size, window and orientation of pictures (N, C, H, W); what they draw is the same for all names."""
+"""Injectors for the size, window and orientation of pictures (N, C, H, W); all names get the same random draws."""
 
 import math
 from typing import Literal
@@ -19,10 +19,10 @@ class Resize(Operation):
     Args:
         names: name read, (N, C, H, W) -> name added.
         size: height and width, or one number for both.
-        factor: instead: both sides times so much, rounded.
+        factor: instead: multiply both sides by this, rounded.
         like: instead: the size of this name.
-        mode: nearest, bilinear, bicubic or area (the mean of what falls on a pixel).
-        antialias: widen the bilinear or bicubic kernel when it shrinks, so that every pixel counts.
+        mode: nearest, bilinear, bicubic or area (the mean of the pixels that a new pixel covers).
+        antialias: widen the bilinear or bicubic kernel when shrinking, so that every pixel counts.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class Resize(Operation):
 
 
 class Crop(Operation):
-    """Adds a window of pictures; `random` draws one an instance, the same for all names.
+    """Adds a window of pictures; `random` draws one for each example, the same for all names.
 
-    The window is given in pixels of the first name. A name whose pictures are k times as large, k whole, is cut k times
-    as large at the same place: a small picture and its large original stay a pair.
+    The window counts pixels of the first name. If the pictures of another name are k times as large (k an integer), its
+    window is k times as large at the same place: a small picture and its large original stay aligned.
 
     Args:
         names: name read, (N, C, H, W) -> name added, (N, C, h, w).
         size: height and width of the window, or one number for both.
-        margin: instead: so many pixels less at each side; with `random`, the shift is at most this.
+        margin: instead: remove this many pixels at each side; with `random`, the shift is at most this.
         like: instead: the size of this name.
         at: centre, random, or a corner (top_left, ...).
     """
@@ -96,7 +96,7 @@ class Crop(Operation):
         return [windows(picture, places, window, _enlargement(picture, height, width)) for picture in pictures]
 
     def _places(self, room: tuple[int, int], count: int) -> list[tuple[int, int]]:
-        """The top left corner of each instance's window, or of all of them."""
+        """Return the top left corner of each example's window, or one for all."""
         if self.at == "random":
             tops, lefts = (torch.randint(free + 1, (count,), device="cpu").tolist() for free in room)
             return list(zip(tops, lefts, strict=True))
@@ -106,14 +106,14 @@ class Crop(Operation):
 
 
 class Pad(Operation):
-    """Adds pictures enlarged at the bottom and on the right until both sides are multiples of a number.
+    """Adds pictures padded at the bottom and on the right until both sides are multiples of a number.
 
     `Crop` with `like` and `at: top_left` undoes it.
 
     Args:
         names: name read, (N, C, H, W) -> name added.
-        multiple: of both sides; pictures that are such already stay as they are.
-        mode: what is added: reflect (without the edge itself), replicate (the edge), or constant (0).
+        multiple: the number.
+        mode: of padding: reflect (without the edge itself), replicate (the edge), or constant (0).
     """
 
     def __init__(
@@ -136,16 +136,16 @@ class Pad(Operation):
 
 
 class Orient(Operation):
-    """Adds pictures flipped and turned: the flip first, then quarter turns counter-clockwise.
+    """Adds pictures flipped, then turned counter-clockwise by quarter turns.
 
-    For losses that ask a network to commute with a change: apply it to its input and to its output alike.
+    For equivariance losses: orient both the input and the output of a network.
 
     Args:
         names: name read, (N, C, H, W) -> name added.
         flip: horizontal (left becomes right), vertical, or neither.
         turns: quarter turns, 1 to 3.
-        random: instead of both, draw for each instance one of the eight orientations of a square; of the four that keep
-            height and width where a picture is not square.
+        random: instead of both, draw one of the eight orientations of a square for each example; for pictures that are
+            not square, one of the four that keep height and width.
     """
 
     def __init__(
@@ -175,9 +175,9 @@ class Orient(Operation):
 
 
 def windows(picture: Tensor, places: list[tuple[int, int]], size: tuple[int, int], enlargement: int = 1) -> Tensor:
-    """Cut windows out of pictures (N, C, H, W), their top left corners at `places`: one for all, or one an instance.
+    """Cut windows out of pictures (N, C, H, W). `places` are their top left corners: one for all, or one an example.
 
-    Places and `size` count pixels of a picture that is `enlargement` times smaller.
+    `places` and `size` count pixels of a picture that is `enlargement` times smaller.
     """
     height, width = (side * enlargement for side in size)
     corners = [(top * enlargement, left * enlargement) for top, left in places]
@@ -190,7 +190,7 @@ def windows(picture: Tensor, places: list[tuple[int, int]], size: tuple[int, int
 
 
 def height_and_width(picture: Tensor) -> tuple[int, int]:
-    """Return the size of pictures; raises ValueError where they are none."""
+    """Return the size of pictures; raises ValueError unless they are (N, C, H, W)."""
     if picture.ndim != 4:
         raise ValueError("pictures (N, C, H, W) are needed")
     return picture.shape[2], picture.shape[3]

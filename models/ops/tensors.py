@@ -1,4 +1,4 @@
-"""Tensors from tensors: arithmetic, noise, and the arrangement of batches."""
+"""Injectors for tensors of any shape: arithmetic, constants and noise; joining, selecting and mixing examples."""
 
 import math
 from typing import Literal
@@ -11,11 +11,11 @@ from models.interfaces import Injector, Networks, Operation, Schedule, State, ad
 
 
 class Detach(Injector):
-    """Adds what it reads without its history: no gradient reaches what made it.
+    """Adds detached copies: no gradient flows back.
 
     Args:
         names: name read -> name added; a tensor, or lists, tuples and dictionaries of tensors.
-        requires_grad: make the results (then tensors) leaves that gradients can be taken at: R1 at real images.
+        requires_grad: make the results (tensors only) leaves with gradients, such as the real images of R1.
     """
 
     def __init__(self, names: dict[str, str], requires_grad: bool = False) -> None:
@@ -31,7 +31,7 @@ class Detach(Injector):
 
 
 class _Filled(Operation):
-    """A new tensor with the batch size, device and type of another; float32 where that holds no fractions."""
+    """A new tensor with the batch size, device and dtype of another (float32 if that is no float type)."""
 
     def __init__(self, output: str, like: str, shape: tuple[int, ...] | None) -> None:
         super().__init__([like], [output])
@@ -50,7 +50,7 @@ class _Filled(Operation):
 
 
 class Constant(_Filled):
-    """Adds a tensor that is `value` everywhere.
+    """Adds a tensor filled with `value`.
 
     Args:
         output: name of the tensor.
@@ -97,11 +97,11 @@ class Noise(_Filled):
 
 
 class Sum(Operation):
-    """Adds `constant + sum of weight x tensor`: differences, residuals, noisy images, units changed.
+    """Adds `constant + sum of weight x tensor`: differences, residuals, noisy images, changes of unit.
 
     Args:
         output: name of the sum.
-        terms: name -> weight, a number or a schedule; of one number of dimensions, sizes of 1 are repeated.
+        terms: name -> weight, a number or a schedule; tensors with equal numbers of dimensions, sizes of 1 broadcast.
         constant: a number or a schedule.
     """
 
@@ -112,7 +112,7 @@ class Sum(Operation):
         self.weights, self.constant = list(terms.values()), constant
 
     def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        _one_rank(tensors)
+        _equal_ndim(tensors)
         products = [number(w, step) * tensor for w, tensor in zip(self.weights, tensors, strict=True)]
         total = products[0]
         for product in products[1:]:
@@ -122,11 +122,11 @@ class Sum(Operation):
 
 
 class Multiply(Operation):
-    """Adds the elementwise product of tensors, times `scale`: masks, squares (a name twice), noise of given strength.
+    """Adds the elementwise product of tensors, times `scale`: masks, squares (a name twice), scaled noise.
 
     Args:
         output: name of the product.
-        factors: names of two or more tensors of one number of dimensions; sizes of 1 are repeated.
+        factors: names of two or more tensors with equal numbers of dimensions; sizes of 1 broadcast.
         scale: a number or a schedule.
     """
 
@@ -137,7 +137,7 @@ class Multiply(Operation):
         self.scale = scale
 
     def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        _one_rank(tensors)
+        _equal_ndim(tensors)
         product = tensors[0]
         for tensor in tensors[1:]:
             product = product * tensor
@@ -146,16 +146,16 @@ class Multiply(Operation):
 
 
 class Interpolate(Operation):
-    """Adds points between `a` and `b`, `u a + (1 - u) b`, that gradients can be taken at.
+    """Adds points between `a` and `b`, `u a + (1 - u) b`, as leaves that require gradients.
 
-    For gradient penalties, u is drawn from U(0, 1) for each instance (Gulrajani et al. 2017, algorithm 1, lines 4 to
-    6). The points' own history is cut off; `Sum` mixes with gradients.
+    For gradient penalties, u is drawn from U(0, 1) for each example (Gulrajani et al. 2017, algorithm 1, lines 4 to 6).
+    No gradient flows back to `a` and `b`; `Sum` mixes with gradients.
 
     Args:
         a: name of a tensor (N, ...).
         b: name of another of the same shape.
         output: name of the points, (N, ...).
-        share: u, a number in [0, 1] or a schedule; left out, random.
+        share: u, a number in [0, 1] or a schedule; default: random.
     """
 
     def __init__(self, a: str, b: str, output: str, share: Schedule | float | None = None) -> None:
@@ -167,7 +167,7 @@ class Interpolate(Operation):
     def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
         a, b = (tensor.detach() for tensor in tensors)
         if a.shape != b.shape:
-            raise ValueError("one shape is needed")
+            raise ValueError("equal shapes are needed")
         if self.share is None:
             drawn = torch.rand(len(a), *(1,) * (a.ndim - 1), dtype=a.dtype, device=a.device)
             return [torch.lerp(b, a, drawn).requires_grad_()]
@@ -175,12 +175,12 @@ class Interpolate(Operation):
 
 
 class Clamp(Operation):
-    """Adds each tensor with its values held between `low` and `high`; no gradient where they were outside.
+    """Adds each tensor clamped to `low` and `high`; values outside get no gradient.
 
     Args:
         names: name read -> name added.
-        low: least value; none where left out.
-        high: largest value; none where left out.
+        low: smallest value; default: no limit.
+        high: largest value; default: no limit.
     """
 
     def __init__(self, names: dict[str, str], low: float | None = None, high: float | None = None) -> None:
@@ -193,19 +193,19 @@ class Clamp(Operation):
         return [tensor.clamp(self.low, self.high) for tensor in tensors]
 
 
-def _one_rank(tensors: list[Tensor]) -> None:
-    """Different numbers of dimensions would be matched from the last on: instances with columns."""
+def _equal_ndim(tensors: list[Tensor]) -> None:
+    """Refuse unequal `ndim`: broadcasting aligns the last dimensions, so it would match examples with columns."""
     if len({tensor.ndim for tensor in tensors}) > 1:
-        raise ValueError("one number of dimensions is needed")
+        raise ValueError("equal numbers of dimensions are needed")
 
 
 class Concatenate(Operation):
-    """Adds tensors joined along a dimension that they have; the other sizes are the same.
+    """Adds tensors concatenated along an existing dimension; all other sizes are equal.
 
     Args:
         output: name of the result.
-        inputs: names in their order.
-        dim: the dimension; 1 are the channels, 0 the instances.
+        inputs: names, in this order.
+        dim: the dimension; 1 is the channels, 0 the batch.
     """
 
     def __init__(self, output: str, inputs: list[str], dim: int = 1) -> None:
@@ -217,12 +217,12 @@ class Concatenate(Operation):
 
 
 class Stack(Operation):
-    """Adds tensors of one shape (N, ...) joined along a new dimension.
+    """Adds tensors of equal shape (N, ...) stacked along a new dimension.
 
     Args:
         output: name of the result, (N, inputs, ...) for dim 1.
-        inputs: names in their order.
-        dim: where the new dimension stands; not 0, where the instances are.
+        inputs: names, in this order.
+        dim: position of the new dimension; not 0, which is the batch.
     """
 
     def __init__(self, output: str, inputs: list[str], dim: int = 1) -> None:
@@ -234,14 +234,14 @@ class Stack(Operation):
 
 
 class Select(Operation):
-    """Adds a part of each tensor along a dimension: one place, places in an order, or a range of places.
+    """Adds a part of each tensor along a dimension: one index, a list of indices, or a range.
 
     Args:
         names: name read -> name added.
         dim: the dimension.
-        index: one place, and the dimension goes (not for 0, the instances); or a list, and it stays. Negative: from the end.
-        start: first place of a range, instead of `index`.
-        stop: the place after its last.
+        index: one index removes the dimension (not 0, the batch); a list keeps it. Negative indices count from the end.
+        start: first index of a range, instead of `index`.
+        stop: end of the range, exclusive.
     """
 
     def __init__(
@@ -273,12 +273,12 @@ class Select(Operation):
 
 
 class Choose(Operation):
-    """Adds, for each instance, that of one of several tensors, picked at random with equal chances.
+    """Adds, for each example, one of several tensors, picked at random with equal chances.
 
     Args:
-        inputs: names of two or more tensors of one shape (N, ...).
+        inputs: names of two or more tensors of equal shape (N, ...).
         output: name of the mixture, (N, ...).
-        index: name of which one it was, int64 (N,), its place among `inputs`.
+        index: name of the picked positions in `inputs`, int64 (N,).
     """
 
     def __init__(self, inputs: list[str], output: str, index: str) -> None:
@@ -287,17 +287,17 @@ class Choose(Operation):
         super().__init__(inputs, [output, index])
 
     def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        instances = torch.arange(len(tensors[0]), device=tensors[0].device)
-        index = torch.randint(len(tensors), (len(instances),), device="cpu").to(instances.device)
-        return [torch.stack(tensors)[index, instances], index]
+        examples = torch.arange(len(tensors[0]), device=tensors[0].device)
+        index = torch.randint(len(tensors), (len(examples),), device="cpu").to(examples.device)
+        return [torch.stack(tensors)[index, examples], index]
 
 
 class Roll(Operation):
-    """Adds each tensor with its instances moved on: instance i becomes that of i - `by`. Makes pairs that do not match.
+    """Adds each tensor rolled along the batch: example i becomes example i - `by`. Makes pairs that do not match.
 
     Args:
         names: name read -> name added.
-        by: how far; a batch of no more instances than that has pairs that match again.
+        by: how far; a batch size that divides it would give matching pairs.
     """
 
     def __init__(self, names: dict[str, str], by: int = 1) -> None:
@@ -314,5 +314,5 @@ class Roll(Operation):
 
 def _inner(dim: int) -> int:
     if dim == 0:
-        raise ValueError("dim 0: the instances; another dimension is needed")
+        raise ValueError("dim 0: the batch; another dimension is needed")
     return dim

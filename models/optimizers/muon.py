@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration; Jordan et al. 2024
-SMALLEST = 8  # a matrix with a shorter side has no spectrum worth evening out: input and output convolutions
+SMALLEST = 8  # a shorter side (input and output convolutions) leaves no spectrum worth equalising
 
 
 def orthogonalised(matrices: Tensor, iterations: int = 5) -> Tensor:
     """Bring all singular values of a batch of matrices (B, rows, columns) near 1, by Newton-Schulz iteration.
 
     X <- a X + b (X X') X + c (X X')^2 X from X / |X|_F; singular values end between about 0.7 and 1.2 (Jordan et al.,
-    *Muon: an optimizer for hidden layers in neural networks*, 2024). Every iterate is a polynomial in S = X X' times the
-    first X, so all of them are carried out on S, a square of the shorter side, and X is met twice only.
+    *Muon: an optimizer for hidden layers in neural networks*, 2024). Every iterate is a polynomial in S = X X' times
+    the first X. All iterations therefore run on S, a square of the shorter side, and only two products involve X.
     """
     a, b, c = COEFFICIENTS
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
@@ -34,18 +34,18 @@ def orthogonalised(matrices: Tensor, iterations: int = 5) -> Tensor:
 class Muon(torch.optim.Optimizer):
     """Orthogonalised momentum for matrices and convolutions, Adam for everything else.
 
-    A weight of two or more dimensions is seen as the matrix (outputs, the rest); where both sides have at least 8
-    entries, its update is `-lr sqrt(max(1, rows / columns))` times its orthogonalised Nesterov momentum (Jordan et al.
-    2024). `torch.optim.Muon` takes 2-D weights only and goes through them one by one; here weights of one shape are
-    updated together, which on small networks is what the time goes to. The rest is given to `torch.optim.Adam` with
-    `rest_lr` and `betas`. A learning-rate schedule multiplies both rates.
+    A weight of two or more dimensions is flattened to a matrix (outputs, the rest). If both sides are at least 8, its
+    update is `-lr sqrt(max(1, rows / columns))` times its orthogonalised Nesterov momentum (Jordan et al. 2024).
+    `torch.optim.Muon` takes 2-D weights only, and updates them one by one, which dominates the time on small networks;
+    here weights of equal shape are updated together. `torch.optim.Adam` with `rest_lr` and `betas` updates the other
+    parameters. A learning-rate schedule multiplies both rates.
 
     Args:
         params: parameters.
         lr: length of a step in spectral norm; 0.002 to 0.02.
         rest_lr: Adam's learning rate.
-        momentum: of the matrices' running mean of gradients.
-        betas: Adam's.
+        momentum: of the running mean of the matrices' gradients.
+        betas: of Adam.
     """
 
     def __init__(
@@ -60,12 +60,12 @@ class Muon(torch.optim.Optimizer):
             raise ValueError(
                 f"lr {lr}, rest_lr {rest_lr}, momentum {momentum}: rates > 0 and 0 <= momentum < 1 are needed"
             )
-        given = list(params)
-        if any(isinstance(one, dict) for one in given):
+        parameters = list(params)
+        if any(isinstance(one, dict) for one in parameters):
             raise ValueError("Muon sorts parameters itself; leave out `groups`")
-        matrices = [p for p in given if p.ndim >= 2 and min(p.shape[0], p[0].numel()) >= SMALLEST]
+        matrices = [p for p in parameters if p.ndim >= 2 and min(p.shape[0], p[0].numel()) >= SMALLEST]
         chosen = set(map(id, matrices))
-        rest = [p for p in given if id(p) not in chosen]
+        rest = [p for p in parameters if id(p) not in chosen]
         groups = [{"params": matrices, "lr": lr}, {"params": rest, "lr": rest_lr}]
         super().__init__([group for group in groups if group["params"]], {"momentum": momentum})
         self._adam = torch.optim.Adam(rest, lr=rest_lr, betas=betas, fused=True) if rest else None
