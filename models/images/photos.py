@@ -1,4 +1,4 @@
-"""Inputs of image translation from pictures of any size."""
+"""Photos of any size as inputs of image translation."""
 
 from typing import ClassVar, Literal
 
@@ -9,10 +9,10 @@ from models.prediction.inputs import Photo, PhotoExamples
 
 
 class Photos(PhotoExamples):
-    """A whole photo as the input x of a network, as `images.ImagePairs` shows it the input of a pair without augmentation.
+    """A whole photo as the network input x, prepared like the x of `ImagePairs` without augmentation.
 
-    `size` in pixels is a side or (height, width), that of `load_size` in validation; `channels` 3 is RGB, 1 grey; a
-    `label_map` is resized by nearest neighbour.
+    `size` in pixels is a side or (height, width), equal to `load_size` in validation. `channels` is 3 for RGB, 1 for
+    grey. A `label_map` is resized by nearest neighbour.
 
     An example has `x`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), and the photo's `name`.
 
@@ -28,6 +28,6 @@ class Photos(PhotoExamples):
         self.channels, self.label_map = channels, label_map
 
     def examples(self, photo: Photo) -> list[Example]:
-        """The photo, one example."""
+        """Return the photo as a single example."""
         x = resized(with_channels(photo.pixels(), self.channels), self.size, nearest=self.label_map)
         return [{"x": normalised(x), "name": photo.name}]

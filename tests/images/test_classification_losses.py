@@ -124,7 +124,11 @@ def test_the_teacher_learns_nothing_and_equals_are_no_apart():
 def test_half_precision_and_large_logits(loss):
     logits = torch.tensor([[300.0, -300.0], [-300.0, 300.0]], dtype=torch.bfloat16)
     other = torch.tensor([[1.0, 0.0], [1.0, 0.0]], dtype=torch.bfloat16)
-    roles = {CrossEntropy: ("logits", "labels"), BinaryCrossEntropy: ("logits", "target"), Distillation: ("student", "teacher")}  # fmt: skip
+    roles = {
+        CrossEntropy: ("logits", "labels"),
+        BinaryCrossEntropy: ("logits", "target"),
+        Distillation: ("student", "teacher"),
+    }
     found = loss(**dict(zip(roles[type(loss)], (logits, other), strict=True)))
     assert found.dtype == torch.float32
     assert found.isfinite().all()

@@ -16,7 +16,7 @@ from models.base.errors import UserError
 from models.images.losses.perceptual import Perceptual
 from models.images.networks import vgg
 
-# The stack's plan, and the index of each ReLU of VUNet's form and of pix2pix's, as VGG19's authors number its 37 layers.
+# The stack's plan, and the index of each ReLU that VUNet and pix2pix use, as VGG19's authors number its 37 layers.
 PLAN = [64, 64, "M", 128, 128, "M", *[256] * 4, "M", *[512] * 4, "M", 512, 512]
 TAPS = {"relu1_2": 3, "relu2_2": 8, "relu3_2": 13, "relu3_3": 15, "relu4_2": 22, "relu5_2": 31}
 NAMES = ("image", *TAPS)

@@ -1,4 +1,4 @@
-"""Random variation of training pairs; geometry is drawn once for both images."""
+"""Random augmentation of training pairs; geometric changes are drawn once and applied to both images."""
 
 from collections.abc import Collection
 from typing import TypeVar
@@ -21,12 +21,13 @@ def augment(
     random: np.random.Generator,
     label_maps: Collection[str],
 ) -> tuple[Image, Image]:
-    """Return a random part of a pair, of size `crop` (height, width), varied as the settings say.
+    """Return a random crop of a pair, of size `crop` (height, width), augmented as the settings say.
 
-    `x` and `y` are uint8 (H, W, C), C 1 or 3 (red, green, blue), of one height and width; the results are (h, w, C).
-    Crop, flips and quarter turns move pixels without changing them; elastic and optical distortion are composed and
-    read each image once: bilinearly, or from the nearest pixel where `label_maps` holds its name ("x", "y"). Without
-    settings there is the crop alone. Raises ValueError where the crop is larger than the images or they differ in size.
+    `x` and `y` are uint8 (H, W, C), C 1 or 3 (red, green, blue), of the same size; the results are (h, w, C). Crop,
+    flips and quarter turns move pixels without changing them. Elastic and optical distortion are composed, so that each
+    image is interpolated once: bilinearly, or by nearest neighbour if `label_maps` contains its name ("x", "y").
+    Without settings, the pair is only cropped. Raises ValueError if the crop is larger than the images, or if their
+    sizes differ.
     """
     if x.shape[:2] != y.shape[:2]:
         raise ValueError(
@@ -42,7 +43,7 @@ def augment(
 
 
 def _drawn(transform: Transform | None, random: np.random.Generator) -> Transform | None:
-    """The transform if it is to be applied this time."""
+    """Return the transform if it is drawn this time, else None."""
     return transform if transform is not None and random.random() < transform.chance else None
 
 
@@ -55,7 +56,7 @@ def _moved(
     if _drawn(both.vertical_flip, random):
         x, y = x[::-1], y[::-1]
     if _drawn(both.rotate90, random):
-        # None, one, two or three quarter turns; none or two of what is not square, so that the size stays.
+        # 0 to 3 quarter turns; 0 or 2 for an image that is not square, so that the size stays.
         turns = int(random.integers(4)) if height == width else 2 * int(random.integers(2))
         x, y = np.rot90(x, turns), np.rot90(y, turns)
     places = _places(both, random, height, width)
@@ -71,13 +72,13 @@ def _moved(
 
 
 def _places(both: Both, random: np.random.Generator, height: int, width: int) -> warps.Map | None:
-    """The sampling map of what bends the images, or None where nothing does."""
+    """Return the sampling map of the distortions, None if none is drawn."""
     field = None
     if elastic := _drawn(both.elastic, random):
         field = warps.elastic_field(random, height, width, alpha=elastic.alpha, sigma=elastic.sigma)
     if lens := _drawn(both.optical_distortion, random):
         places = warps.lens_map(height, width, k=float(random.uniform(lens.min, lens.max)), mode=lens.mode)
-        # Elastic comes first for the image, so it comes last on the way back from the result to the image.
+        # The image is distorted elastically first; the map goes from the result back to the image, so elastic is last.
         return places if field is None else warps.displaced(places, field)
     return None if field is None else warps.pixel_grid(height, width) + field
 
@@ -100,7 +101,7 @@ def _varied(image: Image, settings: Input, random: np.random.Generator) -> Image
 
 
 def _tones(jitter: ColourJitter, random: np.random.Generator) -> list[tuple[Tone, float]]:
-    """The changes that are written, in random order."""
+    """Return the changes that the recipe sets, in random order."""
     limits: dict[Tone, tuple[float, float] | None] = {
         "brightness": jitter.brightness,
         "contrast": jitter.contrast,
@@ -112,7 +113,7 @@ def _tones(jitter: ColourJitter, random: np.random.Generator) -> list[tuple[Tone
 
 
 def _path(limit: int, random: np.random.Generator) -> NDArray[np.float32]:
-    """A random path of the camera."""
+    """Draw a motion blur kernel."""
     size = 3 + 2 * int(random.integers((limit - 3) // 2, endpoint=True))
     reach = size // 2 / 2.0
     shift = float(random.uniform(-reach, reach)), float(random.uniform(-reach, reach))

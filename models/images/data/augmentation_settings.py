@@ -1,7 +1,7 @@
-"""What can be set about the random variation of training pairs: the entry `augmentation` of a dataset of pairs.
+"""Settings of the entry `augmentation` of a dataset of pairs.
 
-`both` holds what happens alike to both images, `input` what happens to x alone. A transform that is not written is off;
-`chance` is the probability that one that is written is applied.
+`both` are transforms of both images alike, `input` those of x only. A missing transform is off; `chance` is the
+probability that a transform is applied.
 """
 
 from typing import Annotated, Self, TypeVar
@@ -30,13 +30,13 @@ Count = Annotated[int, Field(ge=1, le=1000)]
 
 
 class Section(BaseModel):
-    """A map in a recipe that takes no other keys than its own."""
+    """A map in a recipe; unknown keys are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Chance(Section):
-    """A transform that has nothing else to set: a flip, a quarter turn."""
+    """A transform without further settings: a flip, a quarter turn."""
 
     chance: Fraction
 
@@ -49,7 +49,7 @@ class Elastic(Chance):
 
 
 class OpticalDistortion(Chance):
-    """See `warps.lens_map`; its k is uniform between `min` and `max`."""
+    """See `warps.lens_map`; k is uniform between `min` and `max`."""
 
     min: float = Field(ge=-1.0, le=1.0)
     max: float = Field(ge=-1.0, le=1.0)
@@ -62,7 +62,7 @@ class OpticalDistortion(Chance):
 
 
 class CoarseDropout(Chance):
-    """See `warps.random_holes`: so many rectangles of 0, with sides in shares of the cropped image's."""
+    """See `warps.random_holes`: the number of zeroed rectangles, and their sides as fractions of the crop's."""
 
     holes: Limits[Count]
     height: Limits[Fraction]
@@ -70,7 +70,7 @@ class CoarseDropout(Chance):
 
 
 class ColourJitter(Chance):
-    """Factors, and turns of the colour wheel, each uniform between its limits; what is not written stays as it is."""
+    """Factors, and turns of the colour wheel for `hue`, each uniform between its limits; missing ones are off."""
 
     brightness: Limits[Factor] | None = None
     contrast: Limits[Factor] | None = None
@@ -79,7 +79,7 @@ class ColourJitter(Chance):
 
 
 class GaussianNoise(Chance):
-    """The noise's standard deviation as a fraction of full scale, uniform between its limits."""
+    """The noise's standard deviation as a fraction of full scale (255), uniform between its limits."""
 
     std: Limits[Fraction]
 
@@ -103,14 +103,14 @@ class Greyscale(Chance):
 
 
 class Compression(Chance):
-    """A whole-numbered quality, uniform between its limits, both included."""
+    """An integer quality, uniform between its limits, both included."""
 
     type: Codec
     quality: Limits[Quality]
 
 
 class Both(Section):
-    """What happens alike to both images, in this order, after the crop."""
+    """Transforms of both images alike, applied in this order after the crop."""
 
     horizontal_flip: Chance | None = None
     vertical_flip: Chance | None = None
@@ -121,7 +121,7 @@ class Both(Section):
 
 
 class Input(Section):
-    """What happens to the input alone, in this order."""
+    """Transforms of the input only, applied in this order."""
 
     colour_jitter: ColourJitter | None = None
     gaussian_noise: GaussianNoise | None = None
@@ -132,7 +132,7 @@ class Input(Section):
 
 
 class Augmentation(Section):
-    """Everything that may vary a training pair."""
+    """All transforms of a training pair."""
 
     both: Both = Both()
     input: Input = Input()

@@ -1,4 +1,4 @@
-"""Pairs of an input and the image it should be turned into, read from a folder."""
+"""The dataset of image pairs, input x and target y, read from a folder."""
 
 import os
 from pathlib import Path
@@ -19,19 +19,20 @@ Side = Literal["x", "y"]
 
 
 class ImagePairs(Examples):
-    """The pairs in `root/<split>`, by name; `data.formats.pair_files` says which files make pairs.
+    """The pairs in `root/<split>`, sorted by name; `data.formats.pair_files` describes the layouts.
 
-    `direction` says which of A and B is the input x and which the target y. Each image is turned into `x_channels` or
-    `y_channels` (1 is grey), resized to `load_size` and cut to `crop_size`, both a side or (height, width) in pixels:
-    at a random position where they differ, alike for x and y. Then come the other changes that `augmentation` asks
-    for. Images shrink by area and grow bicubically, those named in `label_maps` by nearest neighbour, so that no
-    colours arise that stand for nothing. A|B images are cut in halves first: no half bleeds into the other.
+    `direction` says which of A and B is the input x and which the target y. Each image is converted to `x_channels` or
+    `y_channels` (1 is grey), resized to `load_size` and cropped to `crop_size`, both a side or (height, width) in
+    pixels. The crop is at a random position if the sizes differ, the same for x and y; then the transforms of
+    `augmentation` follow. Images shrink by area and grow bicubically. Those named in `label_maps` are resized by
+    nearest neighbour, which creates no new colours. A|B images are cut in halves first, so that neither bleeds into
+    the other.
 
     An example has `x` and `y`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), RGB or grey; `index`, an
-    integer; `name`, the file's without suffix.
+    integer; `name`, the file's name without suffix.
 
-    Raises ValueError for sizes out of range, and UserError for a folder that is missing, empty, or has files without
-    partner, all of them at once. What only shows when a file is read raises UserError then; `prepare` finds it before.
+    Raises ValueError for sizes out of range, and UserError for a folder that is missing, empty, or has files without a
+    partner, with all faults at once. An unreadable file raises UserError when it is read; `prepare` finds it earlier.
     """
 
     names: ClassVar[tuple[str, ...]] = ("x", "y", "index", "name")
@@ -75,7 +76,7 @@ class ImagePairs(Examples):
         return len(self.pairs)
 
     def example(self, index: int, random: np.random.Generator) -> Example:
-        """Example `index`; `random` chooses the crop and the augmentation, nothing where both are off."""
+        """Return example `index`; `random` draws the crop and the augmentation."""
         loaded = load_pair(self.folder, self.pairs[index])
         if isinstance(loaded, Fault):
             raise UserError(_said(self.folder, [loaded]))
@@ -89,8 +90,10 @@ class ImagePairs(Examples):
 
 
 def resized(image: NDArray[np.uint8], size: tuple[int, int], nearest: bool) -> NDArray[np.uint8]:
-    """`image` `(H, W, channels)`, uint8, at `size` (height, width), contiguous; by area where a side shrinks, then
-    bicubically where one grows; or by `nearest` neighbour, of pixel centres.
+    """Resize uint8 `(H, W, channels)` to `size` (height, width); the result is contiguous.
+
+    Sides that shrink are resized by area, then sides that grow bicubically; or both by `nearest` neighbour, with pixel
+    centres aligned.
     """
     if nearest:
         steps = [(size, cv2.INTER_NEAREST_EXACT)]
@@ -105,7 +108,7 @@ def resized(image: NDArray[np.uint8], size: tuple[int, int], nearest: bool) -> N
 
 
 def normalised(image: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """uint8 `(height, width, channels)` as float32 `(channels, height, width)`: v / 127.5 - 1, in [-1, 1]."""
+    """Convert uint8 `(height, width, channels)` to float32 `(channels, height, width)` in [-1, 1]: v / 127.5 - 1."""
     values = np.ascontiguousarray(image.transpose(2, 0, 1)).astype(np.float32)
     values /= 127.5
     values -= 1
@@ -126,10 +129,10 @@ def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
 
 
 def _said(folder: Path, faults: list[Fault]) -> str:
-    """One message for all faults, with the first of them in full."""
+    """Return one message that counts all faults and describes the first ones."""
     lines = [f"  {os.path.join(folder, one.file)}: {one.reason} ({one.detail})" for one in faults[:_SHOWN]]
     if len(faults) > _SHOWN:
         lines.append(f"  and {len(faults) - _SHOWN} more")
     pairs = "1 pair" if len(faults) == 1 else f"{len(faults)} pairs"
     remedy = "mend or remove the files, or make this folder a dataset of kind `paired` in data/params.yaml"
-    return "\n".join([f"{folder}: {pairs} cannot be used; {remedy}, for `prepare` leaves such pairs out", *lines])
+    return "\n".join([f"{folder}: {pairs} cannot be used; {remedy}: `prepare` leaves such pairs out", *lines])

@@ -1,4 +1,4 @@
-"""Changes of tone, sharpness and fidelity of one image; they move nothing.
+"""Changes of an image's tone, sharpness and quality, without geometry.
 
 Images are uint8 (H, W, C), C 1 (grey) or 3 (red, green, blue). Results are rounded once, at the end.
 """
@@ -19,10 +19,11 @@ LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)  # ITU-R BT.601
 
 
 def jittered(image: Image, changes: Iterable[tuple[Tone, float]]) -> Image:
-    """Apply changes of tone in the given order, clipped to [0, 255] after each.
+    """Apply changes of tone in the given order, clipping to [0, 255] after each.
 
-    With v a value, f the factor: brightness f v; contrast f v + (1 - f) m, m the mean luma of the image; saturation
-    f v + (1 - f) l, l the pixel's luma; hue turns the HSV hue by f turns. A grey image has neither saturation nor hue.
+    With values v and factor f: brightness is f v; contrast f v + (1 - f) m, where m is the image's mean luma;
+    saturation f v + (1 - f) l, where l is the pixel's luma; hue turns the HSV hue by f turns. Saturation and hue do not
+    change a grey image.
     """
     values = image.astype(np.float32)
     for tone, amount in changes:
@@ -43,11 +44,11 @@ def noisy(image: Image, random: np.random.Generator, std: float) -> Image:
 
 
 def motion_kernel(size: int, *, angle: float, bias: float, shift: tuple[float, float]) -> NDArray[np.float32]:
-    """A line through a kernel (size, size), sum 1: the path of a point while the shutter is open.
+    """Return a motion blur kernel (size, size) of sum 1: a line, the path of a point while the shutter is open.
 
-    The line runs at `angle` degrees through the middle moved by `shift` (x, y; pixels, at most a quarter of the size).
-    `bias` in [-1, 1] says how much further it goes to one side; at 1 all of it lies ahead. What leaves the kernel is
-    cut.
+    The line runs at `angle` degrees through the centre plus `shift` (x, y; pixels, at most a quarter of the size).
+    `bias` in [-1, 1] moves the line along itself: at 0 it extends equally to both sides, at 1 only forwards. It is cut
+    at the kernel's border.
     """
     half = size // 2
     direction = np.array([np.cos(np.radians(angle)), np.sin(np.radians(angle))])
@@ -60,21 +61,22 @@ def motion_kernel(size: int, *, angle: float, bias: float, shift: tuple[float, f
 
 
 def blurred(image: Image, kernel: NDArray[np.float32]) -> Image:
-    """Correlate with a kernel (k, k); beyond the border the image is mirrored (without repeating its edge)."""
+    """Correlate with a kernel (k, k); the image is reflected at its border (without repeating the edge)."""
     return _whole(cv2.filter2D(image, -1, kernel, borderType=cv2.BORDER_REFLECT_101), image.shape)
 
 
 def with_gamma(image: Image, gamma: float) -> Image:
-    """255 (v / 255)^gamma: brighter below 1, darker above."""
+    """Return 255 (v / 255)^gamma: brighter for gamma below 1, darker above."""
     return _rounded(255.0 * (np.arange(256) / 255.0) ** gamma)[image]
 
 
 def greyscale(image: Image, method: Grey) -> Image:
-    """Three equal channels; a grey image stays as it is.
+    """Convert to grey in three equal channels; a grey image stays as it is.
 
-    weighted_average: luma. desaturation: (max + min) / 2. average: the mean. max: the largest. from_lab: CIELAB's L*
-    (0 to 100) over the full scale. pca: the first principal component of the image's colours, spread over the full
-    scale, brighter where the colours are; an image of one colour gets its average.
+    Methods: weighted_average is luma; desaturation (max + min) / 2; average the mean of the channels; max their
+    maximum; from_lab CIELAB's L* (0 to 100) scaled to [0, 255]; pca the first principal component of the image's
+    colours, scaled to [0, 255] and oriented so that brighter colours are brighter. For an image of one colour, pca
+    gives the average.
     """
     if image.shape[2] == 1:
         return image
@@ -95,7 +97,7 @@ def greyscale(image: Image, method: Grey) -> Image:
 
 
 def compressed(image: Image, codec: Codec, quality: int) -> Image:
-    """Encode and decode, quality 1 to 100 as OpenCV counts it."""
+    """Encode and decode with OpenCV, quality 1 to 100."""
     setting = cv2.IMWRITE_JPEG_QUALITY if codec == "jpeg" else cv2.IMWRITE_WEBP_QUALITY
     colour = image.shape[2] == 3
     done, data = cv2.imencode(f".{codec}", image[..., ::-1] if colour else image, [setting, quality])
@@ -123,7 +125,7 @@ def _principal(image: Image) -> NDArray[np.float64]:
     colours = image.reshape(-1, 3).astype(np.float64)
     centred = colours - colours.mean(axis=0)
     axis = np.linalg.eigh(centred.T @ centred)[1][:, -1]
-    # An axis has no sign of its own.
+    # An eigenvector's sign is arbitrary.
     scores = centred @ axis * (1.0 if axis.sum() >= 0.0 else -1.0)
     extent = np.ptp(scores)
     if extent < 1e-6:
@@ -136,5 +138,5 @@ def _rounded(values: NDArray[Any]) -> Image:
 
 
 def _whole(image: NDArray[Any], shape: tuple[int, ...]) -> Image:
-    """Give back the channel axis that OpenCV drops."""
+    """Restore the channel axis that OpenCV drops."""
     return np.ascontiguousarray(image.reshape(shape), dtype=np.uint8)

@@ -1,7 +1,7 @@
-"""Geometry for pairs of images: where to look, drawn once, and one interpolation of each image.
+"""Geometric distortions as sampling maps, drawn once for a pair; each image is interpolated only once.
 
-A sampling map is float32 (h, w, 2): for each pixel of the result the x and y of the place in the image to read; 0 is
-the centre of the first pixel.
+A sampling map is float32 (h, w, 2): for each pixel of the result, the x and y in the image to read from; 0 is the
+centre of the first pixel.
 """
 
 from typing import Literal
@@ -16,16 +16,17 @@ Distortion = Literal["camera", "fisheye"]
 
 
 def pixel_grid(height: int, width: int) -> Map:
-    """The sampling map (height, width, 2) that changes nothing."""
+    """Return the identity map (height, width, 2)."""
     rows, columns = np.indices((height, width), dtype=np.float32)
     return np.stack([columns, rows], axis=-1)
 
 
 def elastic_field(random: np.random.Generator, height: int, width: int, *, alpha: float, sigma: float) -> Map:
-    """Smooth random displacements (height, width, 2) in pixels (Simard et al. 2003, "Best practices", section 2).
+    """Draw smooth displacements (height, width, 2) in pixels (Simard et al. 2003, "Best practices", section 2).
 
-    Gaussian noise for x and y, scaled together so that the largest absolute value is 1, blurred with standard deviation
-    `sigma` pixels (borders replicated), times `alpha`. Blurring averages: what remains of `alpha` shrinks with `sigma`.
+    Gaussian noise for x and y is scaled to a maximum absolute value of 1, blurred with standard deviation `sigma`
+    pixels (borders replicated), and multiplied by `alpha`. Blurring averages, so a larger `sigma` makes displacements
+    smaller.
     """
     noise = random.standard_normal((height, width, 2), dtype=np.float32)
     noise /= np.abs(noise).max()
@@ -34,7 +35,7 @@ def elastic_field(random: np.random.Generator, height: int, width: int, *, alpha
 
 
 def lens_map(height: int, width: int, *, k: float, mode: Distortion) -> Map:
-    """Sampling map (height, width, 2) of a lens; positive `k` reads further out, so that content shrinks.
+    """Return the sampling map (height, width, 2) of a lens; positive `k` reads further out, so that content shrinks.
 
     `camera` is Brown's radial model (1966) with k1 = k2 = k and focal lengths of one width and height: with
     a = (u - (w - 1) / 2) / w, b likewise and r^2 = a^2 + b^2, u' = w a (1 + k r^2 + k r^4) + w / 2. So k = 0 moves by
@@ -53,16 +54,16 @@ def lens_map(height: int, width: int, *, k: float, mode: Distortion) -> Map:
 
 
 def displaced(places: Map, field: Map) -> Map:
-    """Compose: first look where `places` says, then go on by the displacement that `field` has there.
+    """Compose a sampling map with a displacement field: go to `places`, then add the displacement there.
 
-    The field is interpolated bilinearly; beyond its border it stays as at the border.
+    The field is interpolated bilinearly, and replicated beyond its border.
     """
     there = cv2.remap(field, places, None, cv2.INTER_LINEAR, borderMode=cv2.BORDER_REPLICATE)
     return np.asarray(places + there, dtype=np.float32)
 
 
 def sampled(image: Image, places: Map, *, nearest: bool) -> Image:
-    """Read an image (H, W, C) at a map's places, bilinearly or from the nearest pixel; 0 beyond the border."""
+    """Sample an image (H, W, C) at a map's places, bilinearly or by nearest neighbour; 0 beyond the border."""
     method = cv2.INTER_NEAREST if nearest else cv2.INTER_LINEAR
     read = cv2.remap(image, places, None, method, borderMode=cv2.BORDER_CONSTANT, borderValue=0)
     return np.asarray(read, dtype=np.uint8).reshape(*places.shape[:2], image.shape[2])
@@ -76,9 +77,10 @@ def random_holes(
     heights: tuple[float, float],
     widths: tuple[float, float],
 ) -> list[tuple[slice, slice]]:
-    """Rows and columns of between `count[0]` and `count[1]` rectangles inside an image, anywhere with equal chance.
+    """Draw between `count[0]` and `count[1]` rectangles (slices of rows and columns) inside an image, uniformly.
 
-    Their sides are uniform in the given shares of the image's, rounded to whole pixels, at least 1. They may overlap.
+    Their sides are uniform between the given fractions of the image's, rounded to whole pixels, at least 1. They may
+    overlap.
     """
     holes = []
     for _ in range(int(random.integers(count[0], count[1], endpoint=True))):

@@ -1,1 +1,1 @@
-"""Losses on images and their features."""
+"""Losses on images, features and logits."""

@@ -1,7 +1,7 @@
-"""Adversarial losses on logits that a discriminator gave, and the gradient penalty.
+"""Adversarial losses on a discriminator's logits, and the gradient penalty.
 
-Logits are (N, 1, h, w), one a patch, or (N, K); a value an instance is the mean over its map. The mean over a batch is
-then the mean over every logit, as the papers write it. No factor is hidden: the half of pix2pix is a `weight: 0.5`.
+Logits are (N, 1, h, w), one for each patch, or (N, K). An example's value is the mean over its map, so the mean over a
+batch is the mean over all logits, as in the papers. There are no hidden factors: pix2pix' half is a `weight: 0.5`.
 """
 
 from typing import ClassVar, Literal, get_args
@@ -33,19 +33,19 @@ def hinge(logits: Tensor, target: Target) -> Tensor:
 
 
 class Adversarial(Loss):
-    """How far logits are from saying `target`: what the discriminator is taught, and what the generator wants said.
+    """The distance of logits from `target`, for the discriminator's own loss and for the generator's.
 
-    With z the logits, per element:
+    With z the logits, for each element:
 
     | kind | real | fake | source |
     | --- | --- | --- | --- |
-    | vanilla | -log s(z), s the sigmoid | -log(1 - s(z)) | Goodfellow et al. 2014, not saturating |
+    | vanilla | -log s(z), s the sigmoid | -log(1 - s(z)) | Goodfellow et al. 2014, non-saturating |
     | lsgan | (z - 1)^2 | z^2 | Mao et al. 2017, eq. 9 with a = 0, b = c = 1, without the half |
     | hinge | discriminator max(0, 1 - z); generator -z | discriminator max(0, 1 + z) | Lim and Ye 2017 |
     | wgan | -z | z | Arjovsky et al. 2017 |
 
-    and, with u = z - mean(opposite), relativistic averages (Jolicoeur-Martineau 2018), in which the generator also wants
-    real images called fake:
+    and, with u = z - mean(opposite), the relativistic averages (Jolicoeur-Martineau 2018), whose generator loss also
+    pushes real images towards "fake":
 
     | kind | real | fake |
     | --- | --- | --- |
@@ -53,10 +53,10 @@ class Adversarial(Loss):
     | relativistic_average_lsgan | (u - 1)^2 | (u + 1)^2 |
     | relativistic_average_hinge | max(0, 1 - u) | max(0, 1 + u) |
 
-    `opposite` holds the logits of the other kind (of fakes where `logits` are of real images) and belongs to
-    relativistic averages alone. Its mean is over the whole batch and map, on all processes, so that values depend on what
-    is in a (micro-)batch; gradients pass through it unless the step detaches it. `role` tells the two hinge
-    losses apart and changes no other kind.
+    Only relativistic averages read `opposite`, the logits of the other images (fakes if `logits` are of real images).
+    Its mean is over the whole (micro-)batch and map on all ranks, so a value depends on the rest of the batch.
+    Gradients pass through it unless the step detaches it. `role` selects one of the two hinge losses; other kinds
+    ignore it.
     """
 
     def __init__(self, *, kind: Kind, role: Role, target: Target) -> None:
@@ -65,14 +65,16 @@ class Adversarial(Loss):
             if value not in get_args(allowed):
                 raise ValueError(f"{name} {value!r}: write one of {', '.join(get_args(allowed))}")
         if kind == "hinge" and role == "generator" and target == "fake":
-            raise ValueError("target 'fake': the hinge generator wants its images called real; write target: real")
+            raise ValueError("target 'fake': the hinge generator has no such term; write target: real")
         self.kind, self.role, self.target = kind, role, target
 
     def forward(self, *, logits: Tensor, opposite: Tensor | None = None) -> Tensor:  # type: ignore[override]
         """Logits (N, 1, h, w) or (N, K), any float type -> (N,), at least float32."""
         relativistic = self.kind.startswith("relativistic_average")
         if relativistic and opposite is None:
-            raise ValueError(f"{self.kind} compares two batches: input 'opposite' (the other's logits) is missing")
+            raise ValueError(
+                f"{self.kind} compares two batches: input 'opposite' (the other batch's logits) is missing"
+            )
         if not relativistic and opposite is not None:
             raise ValueError(f"{self.kind} reads 'logits' alone: take input 'opposite' out")
         logits = at_least_float32(logits)
@@ -93,8 +95,8 @@ class Adversarial(Loss):
 class GradientPenalty(Loss):
     """`(|d z / d points|_2 - centre)^2`: keeps a discriminator's slope at `centre` (Gulrajani et al. 2017, eq. 3).
 
-    z is an instance's logits averaged over their map, so that a penalty does not grow with the number of patches.
-    The points say which penalty it is, and `weight` has the factors that papers write before it:
+    z is the mean of an example's logits, so that a penalty does not grow with the number of patches. The choice of
+    points makes the penalty; `weight` contains the paper's factor:
 
     | penalty | centre | points | weight |
     | --- | --- | --- | --- |
@@ -103,8 +105,9 @@ class GradientPenalty(Loss):
     | WGAN-GP (Gulrajani et al. 2017), one-centred | 1 | between both | lambda, 10 in the paper |
     | one-centred at real or fake | 1 | real, or fake | lambda |
 
-    A lazy one (Karras et al. 2020, appendix B) has `every: 16` in its entry, and 16 times the weight. The discriminator
-    must judge instances alone: batch normalisation mixes their slopes. It is differentiated twice, outside of autocast.
+    A lazy penalty (Karras et al. 2020, appendix B) has `every: 16` in its entry, and 16 times the weight. The
+    discriminator must treat examples independently: batch normalisation mixes their slopes. The penalty is
+    differentiated twice, outside of autocast.
     """
 
     training_only: ClassVar[bool] = True
@@ -113,7 +116,7 @@ class GradientPenalty(Loss):
     def __init__(self, *, centre: float = 1.0) -> None:
         super().__init__()
         if not 0 <= centre < float("inf"):
-            raise ValueError(f"centre {centre}: a slope, 0 or more, is needed")
+            raise ValueError(f"centre {centre}: a slope of 0 or more is needed")
         self.centre = centre
 
     def forward(self, *, points: Tensor, logits: Tensor) -> Tensor:  # type: ignore[override]
@@ -127,6 +130,6 @@ class GradientPenalty(Loss):
                 (slope,) = torch.autograd.grad(mean.sum(), points, create_graph=True, allow_unused=True)
         if slope is None:
             raise ValueError("logits do not depend on points: compute them from these very points, with gradients on")
-        # vector_norm, unlike the root of a sum of squares, has a finite gradient (0) where the slope is 0.
+        # The gradient of vector_norm is 0 where the slope is 0; that of sqrt(sum of squares) would be infinite.
         norm = torch.linalg.vector_norm(at_least_float32(slope).reshape(len(points), -1), dim=1)
         return (norm - self.centre).square()

@@ -1,4 +1,4 @@
-"""Losses on logits that say what something is: classes are dimension 1, of whole instances or of every position."""
+"""Classification losses on logits with classes in dimension 1, for whole examples or for every position."""
 
 import math
 
@@ -6,18 +6,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from models.images.losses.pixel import at_least_float32, check_fits, instance_means
+from models.images.losses.pixel import at_least_float32, check_fits, example_means
 from models.interfaces import Loss
 
 
 class CrossEntropy(Loss):
-    """`-log softmax(logits)[label]`, the mean over positions; or with probabilities p as labels, `-sum of p log softmax`.
+    """`-log softmax(logits)[label]`, the mean over positions; for probabilities p as labels, `-sum of p log softmax`.
 
-    With a `mask` it is the mean over what the mask shows, each position weighing its value; 0 where it shows nothing.
+    With a `mask` it is the mean weighted by the mask, and 0 if the whole mask is 0.
 
     Args:
-        ignored: a label (255, say) whose positions are left out, as if the mask were 0 there.
-        smoothing: share of the probability that is spread evenly over classes, in [0, 1) (Szegedy et al. 2016, section 7).
+        ignored: positions with this label (255, say) do not count, as if the mask were 0 there.
+        smoothing: probability that is distributed evenly over all classes, in [0, 1) (Szegedy et al. 2016, section 7).
     """
 
     def __init__(self, *, ignored: int | None = None, smoothing: float = 0.0) -> None:
@@ -29,13 +29,13 @@ class CrossEntropy(Loss):
     def forward(  # type: ignore[override]
         self, *, logits: Tensor, labels: Tensor, mask: Tensor | None = None
     ) -> Tensor:
-        """Logits (N, K, ...); labels (N, ...) of an integer type, or probabilities (N, K, ...); mask (N, ...) -> (N,)."""
+        """Logits (N, K, ...); integer labels (N, ...) or probabilities (N, K, ...); mask (N, ...) -> (N,)."""
         logs = F.log_softmax(at_least_float32(logits), dim=1)
         if labels.is_floating_point():
             if labels.shape != logits.shape:
                 raise ValueError(
-                    f"labels of shape {tuple(labels.shape)} and a float type are probabilities: those of logits "
-                    f"{tuple(logits.shape)} have the same shape"
+                    f"labels of shape {tuple(labels.shape)} and a float type are probabilities: they need the shape of "
+                    f"the logits, {tuple(logits.shape)}"
                 )
             if self.ignored is not None:
                 raise ValueError(f"ignored {self.ignored}: labels are probabilities; use a mask")
@@ -49,13 +49,13 @@ class CrossEntropy(Loss):
                 labels, mask = labels.where(shown, 0), shown.to(logs.dtype) * (1 if mask is None else mask)
             hits = logs.gather(1, labels.unsqueeze(1)).squeeze(1)
         values = -(1 - self.smoothing) * hits - self.smoothing * logs.mean(dim=1)
-        return instance_means(values) if mask is None else _masked(values, mask)
+        return example_means(values) if mask is None else _masked(values, mask)
 
 
 class BinaryCrossEntropy(Loss):
-    """`-t log s(z) - (1 - t) log(1 - s(z))`, s the sigmoid, z the logits, the mean over everything but instances.
+    """`-t log s(z) - (1 - t) log(1 - s(z))` for target t and logits z, s the sigmoid; the mean over each example.
 
-    With a `mask` it is the mean over what the mask shows, as in `CrossEntropy`.
+    With a `mask` it is the mean weighted by the mask, as in `CrossEntropy`.
     """
 
     def forward(  # type: ignore[override]
@@ -66,19 +66,18 @@ class BinaryCrossEntropy(Loss):
             raise ValueError(f"logits of shape {tuple(logits.shape)} against target of shape {tuple(target.shape)}")
         logits = at_least_float32(logits)
         values = F.binary_cross_entropy_with_logits(logits, target.to(logits.dtype), reduction="none")
-        return instance_means(values) if mask is None else _masked(values, mask)
+        return example_means(values) if mask is None else _masked(values, mask)
 
 
 class Distillation(Loss):
-    """`sum over classes of p (log p - log q)`, p = softmax(teacher / T) and q = softmax(student / T), mean over positions.
+    """`sum over classes of p (log p - log q)`, p = softmax(teacher / T), q = softmax(student / T); mean over positions.
 
-    The Kullback-Leibler divergence of the teacher from the student (Hinton, Vinyals and Dean 2015, section 2). The
-    teacher gets no gradient.
+    This is KL(teacher || student) (Hinton, Vinyals and Dean 2015, section 2). The teacher gets no gradient.
 
     Args:
-        temperature: T, above 0; the higher, the more of what the teacher thinks of wrong classes counts.
-        times_square: multiply by T^2, which undoes that gradients shrink by it; a cross entropy beside it then keeps
-            its share when T changes.
+        temperature: T, above 0; the higher, the more the teacher's probabilities of wrong classes count.
+        times_square: multiply by T^2, because gradients shrink by 1 / T^2; the balance with a cross entropy beside it
+            then does not depend on T.
     """
 
     def __init__(self, *, temperature: float, times_square: bool = False) -> None:
@@ -93,9 +92,9 @@ class Distillation(Loss):
             raise ValueError(f"student of shape {tuple(student.shape)} against teacher of {tuple(teacher.shape)}")
         q = F.log_softmax(at_least_float32(student) / self.temperature, dim=1)
         p = F.log_softmax(at_least_float32(teacher.detach()) / self.temperature, dim=1)
-        return self.factor * instance_means((p.exp() * (p - q)).sum(dim=1))
+        return self.factor * example_means((p.exp() * (p - q)).sum(dim=1))
 
 
 def _masked(values: Tensor, mask: Tensor) -> Tensor:
     check_fits("mask", mask, values)
-    return instance_means(values, mask.to(torch.promote_types(mask.dtype, values.dtype)))
+    return example_means(values, mask.to(torch.promote_types(mask.dtype, values.dtype)))

@@ -1,4 +1,4 @@
-"""The perceptual loss: images compared by what VGG19 makes of them."""
+"""The perceptual loss: images compared by their feature maps in VGG19."""
 
 import math
 
@@ -14,13 +14,13 @@ IMAGE = "image"  # the layer before the first: the images themselves, in [-1, 1]
 
 
 class Perceptual(Loss):
-    """`sum over layers of weight · mean over (C, H, W) of |F(image) - F(target)|`, per instance.
+    """`sum over layers of weight · mean over (C, H, W) of |F(image) - F(target)|` for each example.
 
     `layers` maps names to weights, 0 or more: `image` for the images themselves, `relu1_1` .. `relu5_2` for VGG19's
-    maps (`vgg.LAYERS`); a layer of weight 0 is not compared. VUNet's form is image, relu1_2, relu2_2, relu3_2, relu4_2
-    and relu5_2 (Esser, Sutter and Ommer, CVPR 2018, section 3.3), pix2pix's relu1_2, relu2_2 and relu3_3. `source`,
-    `seed` and `sha256` say where VGG19's weights come from: see `vgg.load`; they are loaded when first used. Gradients
-    pass through every layer to `image`; `target` gets none.
+    feature maps (`vgg.LAYERS`). Layers of weight 0 are not compared. VUNet uses image, relu1_2, relu2_2, relu3_2,
+    relu4_2 and relu5_2 (Esser, Sutter and Ommer, CVPR 2018, section 3.3), NectarGAN's pix2pix relu1_2, relu2_2 and
+    relu3_3. `source`, `seed` and `sha256` select VGG19's weights, see `vgg.load`; they are loaded on first use.
+    Gradients pass through every layer to `image`; `target` gets none.
     """
 
     def __init__(self, *, source: str, layers: dict[str, float], seed: int = 0, sha256: str | None = None) -> None:

@@ -1,4 +1,12 @@
-"""PIXEL"""
+"""Losses that compare images, or feature maps, element by element, and losses of a single tensor.
+
+- Elementwise distances: `L1`, `L2`, `SmoothL1`, `Charbonnier`, `Cosine`. They also compare nested feature maps.
+- Edges: `Gradient` of neighbours, `Sobel`, `Laplacian`.
+- Spectra: `FocalFrequency`.
+- Losses of a single tensor: `TotalVariation`, `Direct`.
+
+Every loss returns one value for each example, shape (N,), at least float32.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -10,32 +18,33 @@ from torch import Tensor
 from models.base.errors import nearest
 from models.interfaces import Loss
 
-Tree = Tensor | Sequence["Tree"] | Mapping[str, "Tree"]  # the tensors in it are its leaves
+Tree = Tensor | Sequence["Tree"] | Mapping[str, "Tree"]  # tensors are the leaves
 LeafWeights = dict[str, float] | list[float] | None
+EPSILON = 1e-6  # inside Sobel's root, whose slope would be infinite where an image is flat
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """Means over many pixels lose digits in half precision."""
+    """Convert half precision to float32: means over many pixels would lose digits."""
     return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def leaves(tree: Tree) -> dict[str, Tensor]:
-    """Name the tensors of nested lists and dictionaries by their places, `relu1`, `0` or `block.1`; a tensor's is ``."""
+    """Return the tensors of nested lists and dictionaries by path: `relu1`, `0`, `block.1`; a bare tensor's is ``."""
     if isinstance(tree, Tensor):
         return {"": tree}
     parts = tree.items() if isinstance(tree, Mapping) else ((str(place), part) for place, part in enumerate(tree))
     return {f"{name}.{inner}" if inner else name: leaf for name, part in parts for inner, leaf in leaves(part).items()}
 
 
-def instance_means(values: Tensor, weights: Tensor | None = None) -> Tensor:
-    """(N, ...) -> (N,), the mean of each instance; with weights, `sum of w v / sum of w`, and 0 where every w is 0.
+def example_means(values: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Average each example, (N, ...) -> (N,); with weights, `sum of w v / sum of w`, or 0 if all its weights are 0.
 
     Weights (N, ...) have as many dimensions as the values, each of the same size or 1.
     """
     if weights is not None:
-        spread = weights.expand_as(values)
-        total = instance_means(spread)
-        return instance_means(values * spread) / torch.where(total == 0, 1, total)
+        expanded = weights.expand_as(values)
+        total = example_means(expanded)
+        return example_means(values * expanded) / torch.where(total == 0, 1, total)
     return values.mean(dim=tuple(range(1, values.ndim))) if values.ndim > 1 else values
 
 
@@ -46,35 +55,34 @@ def check_fits(name: str, weights: Tensor, values: Tensor) -> None:
 
 
 class _Pairwise(Loss):
-    """Mean over C·H·W of a weighted elementwise distance; of other shapes (N, ...), over everything but instances.
+    """Base of the elementwise distances: their mean over C·H·W, or for any (N, ...) over all dimensions but the first.
 
-    With a `mask` (N, 1, H, W) in [0, 1], 1 on the person, an element weighs `mask + background · (1 - mask)`; the sum
-    is still divided by C·H·W, so the value does not depend on how large the person is drawn relative to its error.
-    With `normalise` it is divided by the sum of the weights instead: the mean over what the mask shows, 0 where it
-    shows nothing.
+    With a `mask` (N, 1, H, W) in [0, 1], 1 on the person, an element has the weight `mask + background · (1 - mask)`.
+    The sum is still divided by C·H·W, so an error counts the same however large the person is. With `normalise` it is
+    divided by the sum of the weights instead; the value is 0 if all weights are 0.
 
-    `image` and `target` may also be lists or dictionaries of tensors, nested or not, with the same places: feature maps.
-    The value is then the sum over these leaves of the leaf's weight times the leaf's mean: feature matching, where a
-    discriminator gave them; a perceptual loss, where a frozen network did. A mask is one for all leaves, or one for each.
+    `image` and `target` may also be lists or dictionaries of tensors, nested or not, with the same paths. The value is
+    then the sum over these leaves of leaf weight times leaf mean: feature matching for a discriminator's feature maps,
+    a perceptual loss for those of a frozen network. A mask applies to all leaves, or there is one for each leaf.
 
     Args:
         background: weight of elements where the mask is 0, 0 or more.
         normalise: divide by the sum of the weights.
-        leaf_weights: a weight for each leaf, 0 or more, by its name (`relu1`; `block.1` inside) or in order; left out,
-            1 each. A leaf of weight 0 is not compared.
+        leaf_weights: a weight for each leaf, 0 or more, by path (`relu1`, `block.1`) or in order; default 1. Leaves of
+            weight 0 are not compared.
     """
 
     def __init__(self, *, background: float = 1.0, normalise: bool = False, leaf_weights: LeafWeights = None) -> None:
         super().__init__()
-        given = leaf_weights.values() if isinstance(leaf_weights, Mapping) else leaf_weights
-        if given is not None and (not all(0 <= weight < math.inf for weight in given) or not any(given)):
+        weights = leaf_weights.values() if isinstance(leaf_weights, Mapping) else leaf_weights
+        if weights is not None and (not all(0 <= weight < math.inf for weight in weights) or not any(weights)):
             raise ValueError(f"leaf_weights {leaf_weights}: weights of 0 or more, one of them above 0, are needed")
         if not 0 <= background < math.inf:
             raise ValueError(f"background {background}: a weight of 0 or more is needed")
         self.background, self.normalise, self.leaf_weights = background, normalise, leaf_weights
 
     def distance(self, image: Tensor, target: Tensor) -> Tensor:
-        """Compare two tensors of the same shape (N, ...); dimensions stay, their sizes may become 1."""
+        """Compare two tensors of the same shape (N, ...); the result has as many dimensions, of the same size or 1."""
         raise TypeError(f"{type(self).__name__} has no distance")
 
     def forward(  # type: ignore[override]
@@ -83,16 +91,16 @@ class _Pairwise(Loss):
         """Trees of tensors (N, ...), any float type -> (N,), at least float32.
 
         Raises:
-            ValueError: image, target, mask or leaf_weights do not match in places or shapes.
+            ValueError: image, target, mask or leaf_weights do not match in paths or shapes.
         """
         if isinstance(image, Tensor) and isinstance(target, Tensor) and not isinstance(mask, Sequence | Mapping):
             return self._leaf(image, target, mask)
         ours, theirs = leaves(image), leaves(target)
-        _check_places("target", theirs, ours)
+        _check_paths("target", theirs, ours)
         masks: Mapping[str, Tensor | None] = dict.fromkeys(ours, mask) if isinstance(mask, Tensor) else {}
         if mask is not None and not isinstance(mask, Tensor):
             masks = leaves(mask)
-            _check_places("mask", masks, ours)
+            _check_paths("mask", masks, ours)
         return torch.stack(
             [
                 weight * self._leaf(ours[name], theirs[name], masks.get(name))
@@ -102,31 +110,31 @@ class _Pairwise(Loss):
         ).sum(dim=0)
 
     def _weights(self, names: list[str]) -> dict[str, float]:
-        given = [1.0] * len(names) if self.leaf_weights is None else self.leaf_weights
-        if isinstance(given, Mapping):
-            _check_places("leaf_weights", given, names)
-            return {name: given[name] for name in names}
-        if len(given) != len(names):
-            raise ValueError(f"leaf_weights {given}: there are {len(names)} leaves, {', '.join(names)}")
-        return dict(zip(names, given, strict=True))
+        weights = [1.0] * len(names) if self.leaf_weights is None else self.leaf_weights
+        if isinstance(weights, Mapping):
+            _check_paths("leaf_weights", weights, names)
+            return {name: weights[name] for name in names}
+        if len(weights) != len(names):
+            raise ValueError(f"leaf_weights {weights}: there are {len(names)} leaves, {', '.join(names)}")
+        return dict(zip(names, weights, strict=True))
 
     def _leaf(self, image: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         if image.shape != target.shape:
             raise ValueError(f"image of shape {tuple(image.shape)} against target of shape {tuple(target.shape)}")
         distance = self.distance(at_least_float32(image), at_least_float32(target))
         if mask is None:
-            return instance_means(distance)
+            return example_means(distance)
         check_fits("mask", mask, distance)
         weights = self.background + (1 - self.background) * mask
-        return instance_means(distance, weights) if self.normalise else instance_means(distance * weights)
+        return example_means(distance, weights) if self.normalise else example_means(distance * weights)
 
 
-def _check_places(what: str, found: Mapping[str, object], wanted: Mapping[str, object] | Sequence[str]) -> None:
-    for name in found:
+def _check_paths(what: str, paths: Mapping[str, object], wanted: Mapping[str, object] | Sequence[str]) -> None:
+    for name in paths:
         if name not in wanted:
             raise ValueError(f"{what} {name!r}{nearest(name, wanted)}: the leaves of image are {', '.join(wanted)}")
     for name in wanted:
-        if name not in found:
+        if name not in paths:
             raise ValueError(f"{what} {name!r} is missing: the leaves of image are {', '.join(wanted)}")
 
 
@@ -145,11 +153,11 @@ class L2(_Pairwise):
 
 
 class SmoothL1(_Pairwise):
-    """With d the absolute difference, `d^2 / (2 beta)` below `beta` and `d - beta / 2` from it on (Girshick 2015, eq. 3).
+    """`d^2 / (2 beta)` for absolute differences d below `beta`, else `d - beta / 2` (Girshick 2015, eq. 3).
 
     Args:
         beta: where the parabola becomes a line, in units of the difference, above 0.
-        background: see `L1`, as `normalise` and `leaf_weights`.
+        background: see `_Pairwise`, also for `normalise` and `leaf_weights`.
     """
 
     def __init__(
@@ -165,11 +173,11 @@ class SmoothL1(_Pairwise):
 
 
 class Charbonnier(_Pairwise):
-    """`sqrt(d^2 + epsilon^2)`, which is `epsilon` where nothing differs (Lai et al. 2017, section 3.3).
+    """`sqrt(d^2 + epsilon^2)` for differences d; `epsilon` for equal images (Lai et al. 2017, section 3.3).
 
     Args:
         epsilon: width of the rounded tip, in units of the difference, above 0; 0.001 in the paper.
-        background: see `L1`, as `normalise` and `leaf_weights`.
+        background: see `_Pairwise`, also for `normalise` and `leaf_weights`.
     """
 
     def __init__(
@@ -185,9 +193,9 @@ class Charbonnier(_Pairwise):
 
 
 class Cosine(_Pairwise):
-    """`1 - cos` of the angle between the two vectors of channels, at each position: 0 to 2, whatever their lengths.
+    """`1 - cos` of the angle between the channel vectors at each position: 0 to 2, independent of their lengths.
 
-    Channels are dimension 1, also of embeddings (N, C). Where a vector is 0 the distance is 1.
+    Channels are dimension 1, also of embeddings (N, C). The distance to a zero vector is 1.
     """
 
     def distance(self, image: Tensor, target: Tensor) -> Tensor:
@@ -197,8 +205,8 @@ class Cosine(_Pairwise):
 class Gradient(Loss):
     """Absolute difference of neighbour differences, mean over x plus mean over y (`color_gradient`).
 
-    `signed` compares the differences themselves; otherwise their absolute values, as VUNet's port does, under which
-    an image and its negative are equal.
+    `signed` compares the differences themselves. Otherwise their absolute values are compared, as in VUNet's PyTorch
+    port; an image and its negative are then equal.
     """
 
     def __init__(self, *, signed: bool) -> None:
@@ -215,18 +223,15 @@ class Gradient(Loss):
         return loss
 
 
-EPSILON = 1e-6  # inside the root, whose slope would be infinite where an image is flat
-
-
 def grey(images: Tensor) -> Tensor:
     """(N, C, H, W) -> (N, H, W), the mean over channels, at least float32."""
     return at_least_float32(images).mean(dim=1)
 
 
 def sobel_magnitude(grey: Tensor) -> Tensor:
-    """`sqrt(gx^2 + gy^2 + 1e-6)`, (N, H, W) -> (N, H, W), not scaled (Sobel and Feldman 1968).
+    """`sqrt(gx^2 + gy^2 + 1e-6)`, (N, H, W) -> (N, H, W), not normalised (Sobel and Feldman 1968).
 
-    gx cross-correlates with rows (1, 0, -1), (2, 0, -2), (1, 0, -1); gy with the transpose.
+    gx cross-correlates with the rows (1, 0, -1), (2, 0, -2), (1, 0, -1), gy with their transpose; borders are 0.
     """
     padded = F.pad(grey, (1, 1, 1, 1))
     down = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
@@ -236,7 +241,7 @@ def sobel_magnitude(grey: Tensor) -> Tensor:
 
 
 def laplacian(grey: Tensor) -> Tensor:
-    """The four neighbours minus four times the pixel, (N, H, W) -> (N, H, W)."""
+    """The sum of the four neighbours minus four times the pixel, (N, H, W) -> (N, H, W); borders are 0."""
     padded = F.pad(grey, (1, 1, 1, 1))
     vertical = padded[:, :-2, 1:-1] + padded[:, 2:, 1:-1]
     return vertical + padded[:, 1:-1, :-2] + padded[:, 1:-1, 2:] - 4 * grey
@@ -253,19 +258,19 @@ class Laplacian(Loss):
     """Mean over H·W of the absolute difference of Laplacians; images (N, C, H, W) in [-1, 1] -> (N,)."""
 
     def forward(self, *, image: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
-        # The operator is linear: once, on the difference.
+        # linear: apply it once, to the difference
         return laplacian(grey(image) - grey(target)).abs().mean(dim=(1, 2))
 
 
 class FocalFrequency(Loss):
-    """`mean of w |F|^2`, F the spectrum of the difference, w high where it is far off (Jiang et al. 2021, eq. 6 to 8).
+    """`mean of w |F|^2`, where F is the spectrum of the difference and w weighs hard frequencies (Jiang et al. 2021).
 
-    F is the two-dimensional discrete Fourier transform of each channel, divided by sqrt(H W), so that with equal weights
-    the value is that of L2 (Parseval). `w = |F|^alpha`, divided by its largest value in the channel, carries no gradient:
-    what a network draws worst counts fully, the rest less.
+    Equations 6 to 8. F is the two-dimensional discrete Fourier transform of each channel, divided by sqrt(H W), so that
+    the value with equal weights is that of L2 (Parseval). `w = |F|^alpha`, divided by its maximum in the channel,
+    carries no gradient: the worst frequency has weight 1, the others less.
 
     Args:
-        alpha: how much it looks away from frequencies that are right already, 0 or more; 1 in the paper, 0 is L2.
+        alpha: focus on frequencies with large errors, 0 or more; 1 in the paper, 0 is L2.
     """
 
     def __init__(self, *, alpha: float) -> None:
@@ -278,37 +283,37 @@ class FocalFrequency(Loss):
         """Images (N, C, H, W) in [-1, 1], of one shape -> (N,)."""
         if image.shape != target.shape:
             raise ValueError(f"image of shape {tuple(image.shape)} against target of shape {tuple(target.shape)}")
-        # the transform is linear: once, on the difference
+        # linear: transform the difference once
         spectrum = torch.fft.fft2(at_least_float32(image) - at_least_float32(target), norm="ortho")
         power = spectrum.real.square() + spectrum.imag.square()
         weights = power.detach() ** (self.alpha / 2)
         largest = weights.amax(dim=(-2, -1), keepdim=True)
-        return instance_means(power * weights / torch.where(largest == 0, 1, largest))
-
-
-class Direct(Loss):
-    """The mean of what a network gave: a loss that it computes itself, or an output to keep small.
-
-    A negative `weight` makes the output large instead.
-    """
-
-    def forward(self, *, value: Tensor) -> Tensor:  # type: ignore[override]
-        """(N,) or (N, ...), any float type -> (N,), at least float32.
-
-        Raises:
-            ValueError: one number for the whole batch; a loss is known by instances.
-        """
-        if value.ndim == 0:
-            raise ValueError("value is one number for the batch: let the network give one an instance, shape (N,)")
-        return instance_means(at_least_float32(value))
+        return example_means(power * weights / torch.where(largest == 0, 1, largest))
 
 
 class TotalVariation(Loss):
-    """Mean absolute difference of neighbours along x plus that along y (Rudin, Osher and Fatemi 1992, anisotropic)."""
+    """Mean absolute difference of neighbours along x plus that along y (anisotropic; Rudin, Osher and Fatemi 1992)."""
 
     def forward(self, *, image: Tensor) -> Tensor:  # type: ignore[override]
         """Images (N, C, H, W), H and W at least 2 -> (N,)."""
         if min(image.shape[-2:]) < 2:
             raise ValueError(f"image of {image.shape[-2]} x {image.shape[-1]}: 2 x 2 at least has neighbours")
         image = at_least_float32(image)
-        return instance_means(image.diff(dim=-1).abs()) + instance_means(image.diff(dim=-2).abs())
+        return example_means(image.diff(dim=-1).abs()) + example_means(image.diff(dim=-2).abs())
+
+
+class Direct(Loss):
+    """The mean of a tensor: a loss that a network computes itself, or an output to keep small.
+
+    A negative `weight` maximises it instead.
+    """
+
+    def forward(self, *, value: Tensor) -> Tensor:  # type: ignore[override]
+        """(N,) or (N, ...), any float type -> (N,), at least float32.
+
+        Raises:
+            ValueError: one number for the whole batch; losses have a value for each example.
+        """
+        if value.ndim == 0:
+            raise ValueError("value is one number for the batch: let the network give one an example, shape (N,)")
+        return example_means(at_least_float32(value))

@@ -1,1 +1,1 @@
-"""Networks with fixed weights that losses and scores use, and the files of these weights."""
+"""Networks with fixed weights, used by losses and scores, and their weight files."""

@@ -20,8 +20,8 @@ from models.images.networks.weight_files import WeightFile
 
 SIZE = 299
 DIMENSIONS = 2048
-UNUSED = ("fc.", "AuxLogits.")  # the classifiers, which a file may hold
-COUNTER = ".num_batches_tracked"  # of batch normalisation in training
+UNUSED = ("fc.", "AuxLogits.")  # classifiers, which a file may contain
+COUNTER = ".num_batches_tracked"  # training state of batch normalisation
 PUBLISHED = "pt_inception-2015-12-05-6726825d"
 REMEDY = (
     f"give `weights` the path of FID's weights in safetensors. They are published as {PUBLISHED}.pth at "
@@ -35,7 +35,7 @@ WEIGHTS = WeightFile("Inception-v3 weights", REMEDY)
 
 @dataclass(frozen=True)
 class Unit:
-    """A convolution without bias, batch normalisation and ReLU; `padded` to keep the size where the stride is 1."""
+    """A convolution without bias, batch normalisation and ReLU; with stride 1 and `padded` the size stays."""
 
     name: str
     outputs: int
@@ -45,7 +45,7 @@ class Unit:
 
 
 Pool = Literal["average", "max", "halve"]
-Step = Unit | Pool | tuple[Unit, Unit]  # two units side by side on one input, their outputs joined
+Step = Unit | Pool | tuple[Unit, Unit]  # a pair reads the same input, and its outputs are concatenated
 Branch = Sequence[Step]
 
 STEM: Branch = (
@@ -97,7 +97,7 @@ def _at_8(pool: Pool) -> list[Branch]:
     ]
 
 
-# The outputs of a block's branches are joined in this order.
+# The outputs of a block's branches are concatenated in this order.
 MIXED: Mapping[str, Sequence[Branch]] = {
     "Mixed_5b": _at_35(32),
     "Mixed_5c": _at_35(64),
@@ -131,14 +131,14 @@ MIXED: Mapping[str, Sequence[Branch]] = {
 
 
 def pool(x: Tensor, kind: Pool) -> Tensor:
-    """A 3 x 3 pool: `average` of what lies inside the image and `max`, of stride 1; `halve`, a max of stride 2."""
+    """3 x 3 pooling: `average` (without the padding) and `max` of stride 1; `halve`, a max of stride 2."""
     if kind == "average":
         return F.avg_pool2d(x, 3, stride=1, padding=1, count_include_pad=False)
     return F.max_pool2d(x, 3, stride=1, padding=1) if kind == "max" else F.max_pool2d(x, 3, stride=2)
 
 
 class Convolution(nn.Module):
-    """What a `Unit` says."""
+    """The module of a `Unit`."""
 
     def __init__(self, inputs: int, unit: Unit) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class Convolution(nn.Module):
 
 
 class Mixed(nn.Module):
-    """Branches side by side, joined along the channels; `outputs` is their sum."""
+    """Parallel branches, concatenated along the channels; `outputs` is the number of channels."""
 
     def __init__(self, inputs: int, branches: Sequence[Branch]) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ class Mixed(nn.Module):
 class Inception(Mixed):
     """Images (N, 3, H, W) in [-1, 1] to the features (N, 2048) whose statistics FID compares.
 
-    The stem is a block of one branch, whose units are this module's own; the mixed blocks follow.
+    The stem is a block of one branch, and its units are submodules of this module; the mixed blocks follow.
     """
 
     def __init__(self) -> None:
@@ -196,7 +196,7 @@ class Inception(Mixed):
             width = block.outputs
 
     def forward(self, x: Tensor) -> Tensor:
-        # Bilinear without antialiasing, pixel centres aligned: as FID's ports resize.
+        # Bilinear without antialiasing, pixel centres aligned, like FID's ports.
         x = super().forward(F.interpolate(x, size=(SIZE, SIZE), mode="bilinear", align_corners=False))
         for name in MIXED:
             x = self.get_submodule(name)(x)
@@ -204,13 +204,13 @@ class Inception(Mixed):
 
 
 def load(path: str | Path) -> Inception:
-    """The network with weights from a safetensors file, in evaluation mode, without gradients of its own.
+    """Return the network with weights from a safetensors file, frozen and in evaluation mode.
 
-    The file's names and shapes are those of the port; its classifiers (`fc.*`, `AuxLogits.*`) and counters
-    (`*.num_batches_tracked`) are not read. Raises UserError for a file that is missing, no safetensors, or another
-    network's.
+    The file has the names and shapes of the PyTorch port; its classifiers (`fc.*`, `AuxLogits.*`) and counters
+    (`*.num_batches_tracked`) are ignored. Raises UserError if the file is missing, is not in safetensors format, or
+    belongs to another network.
     """
-    with torch.device("meta"):  # no memory and no random numbers for weights that are replaced
+    with torch.device("meta"):  # saves memory and random numbers for weights that are replaced
         network = Inception()
     counters = {name for name in network.state_dict() if name.endswith(COUNTER)}
     wanted = {name: tuple(w.shape) for name, w in network.state_dict().items() if name not in counters}

@@ -1,4 +1,4 @@
-"""Feature stacks of VGG for comparing images (Simonyan and Zisserman, ICLR 2015): VGG19 up to relu5_2, VGG16 up to relu5_3.
+"""VGG's feature maps for comparing images (Simonyan and Zisserman, ICLR 2015): VGG19 to relu5_2, VGG16 to relu5_3.
 
 Never trained.
 """
@@ -34,7 +34,7 @@ def _published(name: str, repository: str) -> WeightFile:
 
 
 def _layers(blocks: Sequence[Sequence[int]]) -> Layers:
-    """`relu<block>_<position>` of each convolution, in order: its state key, input channels and output channels."""
+    """Return (state key, inputs, outputs) of each convolution, by name `relu<block>_<position>`, in order."""
     layers, index, inputs = {}, 0, 3
     for block, widths in enumerate(blocks, start=1):
         for position, outputs in enumerate(widths, start=1):
@@ -44,31 +44,31 @@ def _layers(blocks: Sequence[Sequence[int]]) -> Layers:
     return layers
 
 
-LAYERS = _layers(BLOCKS)  # relu1_1, relu1_2, relu2_1, ... relu5_2: the names of features
+LAYERS = _layers(BLOCKS)  # by name: relu1_1, relu1_2, relu2_1, ... relu5_2
 LAYERS_16 = _layers(BLOCKS_16)
 
 
 def as_rgb(images: Tensor) -> Tensor:
-    """(N, 1 or 3, H, W) -> (N, 3, H, W): one channel is grey, repeated without a copy. Else raises UserError."""
+    """(N, 1 or 3, H, W) -> (N, 3, H, W): a grey channel is expanded without a copy. Raises UserError otherwise."""
     if images.shape[1] not in (1, 3):
         raise UserError(f"a network of photographs judges images of 1 or 3 channels; these have {images.shape[1]}")
     return images.expand(-1, 3, -1, -1)
 
 
 class Stack:
-    """A stack as a function of images; its weights take no gradient and belong to no module's state."""
+    """VGG's convolutions as a function of images. The weights take no gradient and are in no module's state."""
 
     layers: ClassVar[Layers]
     published: ClassVar[WeightFile]
 
     def __init__(self, weights: dict[str, Tensor]) -> None:
-        """`weights` as the published file names them: `features.<n>.weight` (K, C, 3, 3), `features.<n>.bias` (K,)."""
+        """`weights` have the published names: `features.<n>.weight` (K, C, 3, 3) and `features.<n>.bias` (K,)."""
         self.weights = weights
 
     def features(self, images: Tensor, names: AbstractSet[str]) -> dict[str, Tensor]:
-        """Images (N, 3 or 1, H, W) in [-1, 1] to the named maps, keys of `layers`, before the next pool; no deeper.
+        """Return the named feature maps, keys of `layers`, of images (N, 3 or 1, H, W) in [-1, 1]; values are clamped.
 
-        A map of block b has that block's channels (`BLOCKS`) at H / 2^(b-1) pixels; values outside [-1, 1] are clamped.
+        A map of block b has that block's channels (`BLOCKS`) at H / 2^(b-1) pixels. Deeper layers are not computed.
         """
         images = as_rgb(images)
         like = images.new_tensor
@@ -89,21 +89,21 @@ class Stack:
         if self.weights[f"{key}.weight"].device != x.device:
             self.weights = {name: weight.to(x.device) for name, weight in self.weights.items()}
         weight, bias = (self.weights[f"{key}.{part}"] for part in ("weight", "bias"))
-        # Autocast converts by itself; otherwise the input's precision decides.
-        if x.is_meta or not torch.is_autocast_enabled(x.device.type):  # of the meta device it cannot be asked
+        # Autocast converts by itself; otherwise use the input's precision.
+        if x.is_meta or not torch.is_autocast_enabled(x.device.type):  # the query fails on the meta device
             weight, bias = weight.to(x.dtype), bias.to(x.dtype)
         return winograd.convolve(x, weight, bias)
 
 
 class VGG19(Stack):
-    """14 of its 16 convolutions: without the last two and the classifier."""
+    """The first 14 of 16 convolutions, without the classifier."""
 
     layers = LAYERS
     published = _published("VGG19", REPOSITORY)
 
 
 class VGG16(Stack):
-    """All of its 13 convolutions, without the classifier."""
+    """All 13 convolutions, without the classifier."""
 
     layers = LAYERS_16
     published = _published("VGG16", REPOSITORY_16)
@@ -113,15 +113,16 @@ S = TypeVar("S", bound=Stack)
 
 
 def load(source: str, *, seed: int = 0, sha256: str | None = None) -> VGG19:
-    """VGG19 with the weights of `source`; see `load_stack`."""
+    """Return VGG19 with the weights of `source`; see `load_stack`."""
     return load_stack(VGG19, source, seed=seed, sha256=sha256)
 
 
 def load_stack(kind: type[S], source: str, *, seed: int = 0, sha256: str | None = None) -> S:
-    """A stack with the weights of `source`: "random", "hub", or the path of a safetensors file.
+    """Return a stack with the weights of `source`: "random", "hub", or the path of a safetensors file.
 
-    "random" draws normal weights of variance 2 / fan_in (He et al., ICCV 2015) from `seed`, biases 0. "hub" fetches
-    `timm/vgg19.tv_in1k` or `timm/vgg16.tv_in1k` (ImageNet weights); for that and for `sha256` see `WeightFile.locate`.
+    "random" draws normal weights of variance 2 / fan_in (He et al., ICCV 2015) from `seed`, with biases 0. "hub"
+    fetches ImageNet weights, `timm/vgg19.tv_in1k` or `timm/vgg16.tv_in1k`. See `WeightFile.locate` for "hub" and
+    `sha256`.
     """
     if source == "random":
         return kind(_random_weights(kind.layers, seed))

@@ -1,4 +1,4 @@
-"""Published weights in safetensors: from a file or from the hub, checked by checksum, names and shapes."""
+"""Published weights in safetensors, from a file or from the Hugging Face hub, checked by checksum, names and shapes."""
 
 import hashlib
 import os
@@ -12,15 +12,15 @@ from torch import Tensor
 
 from models.base.errors import UserError
 
-FILE = "model.safetensors"  # what a repository of the hub calls it
+FILE = "model.safetensors"  # the file's name in a repository of the hub
 
 
 @dataclass(frozen=True)
 class WeightFile:
-    """Weights that somebody publishes.
+    """Published weights.
 
-    `what` they are begins every message, and `remedy` ends it: how people get the file. `repository` has them on the
-    hub, as `FILE`; empty where they are not there.
+    Error messages begin with `what` and end with `remedy`, which says how to get the file. `repository` has the weights
+    on the hub as `FILE`; it is empty if they are not on the hub.
     """
 
     what: str
@@ -28,16 +28,17 @@ class WeightFile:
     repository: str = ""
 
     def locate(self, source: str, sha256: str | None = None) -> Path:
-        """The file that `source` means: its path, or `hub` to fetch it, from HF_ENDPOINT where that is set.
+        """Return the file of `source`: its path, or `hub` to fetch it (from HF_ENDPOINT, if set).
 
-        It is compared with `sha256` where given, one from the hub otherwise with the checksum that the hub states.
+        The file's checksum is compared with `sha256`, or else, for a file from the hub, with the one that the hub
+        states.
 
         Raises:
-            UserError: no such file, a hub that does not give it, another checksum.
+            UserError: the file does not exist, cannot be fetched, or has another checksum.
         """
         path = self._fetch() if source == "hub" else Path(source)
         self._require(path)
-        stated = path.resolve().name if source == "hub" else ""  # the hub's cache names a large file by its checksum
+        stated = path.resolve().name if source == "hub" else ""  # the hub's cache names large files by checksum
         expected = sha256 or (stated if re.fullmatch("[0-9a-f]{64}", stated) else None)
         if expected:
             self._verify(path, expected)
@@ -46,20 +47,22 @@ class WeightFile:
     def read(
         self, path: Path, shapes: Mapping[str, tuple[int, ...]], may_hold: Callable[[str], bool] = lambda _: True
     ) -> dict[str, Tensor]:
-        """The tensors named in `shapes`, float32, on the CPU.
+        """Return the tensors named in `shapes`, float32, on the CPU.
 
-        `may_hold` says of any other name whether a file of these weights may have it; such tensors are not read.
+        `may_hold` tells whether the file may contain another name; such tensors are not read.
 
         Raises:
-            UserError: no safetensors file, a tensor missing or of another shape, one of another network.
+            UserError: the file is not in safetensors format, a tensor is missing or has another shape, or the file has
+            a
+                tensor that `may_hold` refuses.
         """
         self._require(path)
         try:
             with safe_open(path, framework="pt") as file:
                 present = set(file.keys())
                 for name, shape in shapes.items():
-                    if name in present and (found := tuple(file.get_slice(name).get_shape())) != shape:
-                        raise self._error(f"{path}: {name} has shape {found}, expected {shape}")
+                    if name in present and (actual := tuple(file.get_slice(name).get_shape())) != shape:
+                        raise self._error(f"{path}: {name} has shape {actual}, expected {shape}")
                 if missing := [name for name in shapes if name not in present]:
                     raise self._error(f"{path} has no tensor {_some(missing)}")
                 if foreign := sorted(name for name in present - shapes.keys() if not may_hold(name)):
@@ -69,7 +72,7 @@ class WeightFile:
             raise self._error(f"{path} is no safetensors file ({error})") from error
 
     def _fetch(self) -> Path:
-        from huggingface_hub import hf_hub_download  # slow to import, and most runs do without
+        from huggingface_hub import hf_hub_download  # slow to import, and most runs do not need it
 
         endpoint = os.environ.get("HF_ENDPOINT")
         try:
@@ -84,14 +87,14 @@ class WeightFile:
 
     def _verify(self, path: Path, expected: str) -> None:
         with path.open("rb") as handle:
-            found = hashlib.file_digest(handle, "sha256").hexdigest()
-        if found != expected.lower():
+            actual = hashlib.file_digest(handle, "sha256").hexdigest()
+        if actual != expected.lower():
             raise UserError(
-                f"{self.what}: {path} has SHA-256 {found}, expected {expected}; delete it and fetch it again"
+                f"{self.what}: {path} has SHA-256 {actual}, expected {expected}; delete it and fetch it again"
             )
 
-    def _error(self, said: str) -> UserError:
-        return UserError(f"{self.what}: {said}; {self.remedy}")
+    def _error(self, message: str) -> UserError:
+        return UserError(f"{self.what}: {message}; {self.remedy}")
 
 
 def _some(names: list[str]) -> str:

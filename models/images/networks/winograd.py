@@ -1,9 +1,9 @@
 """3 x 3 convolutions on CPUs with a quarter of the multiplications: Winograd's F(4 x 4, 3 x 3).
 
 Each 4 x 4 tile of the output comes from a 6 x 6 tile d of the input: `A' [(G w G') * (B' d B)] A` (Lavin and Gray,
-CVPR 2016), where the product in the middle is elementwise over the tile and a sum over input channels: 36 matrix
-products. The result is that of the direct convolution; float32 rounding is about 1e-5 of the largest value instead of
-1e-6. The backward pass is the transpose of each step.
+CVPR 2016). The product in the middle is elementwise over the tile and a sum over input channels: 36 matrix products.
+The result equals the direct convolution up to float32 rounding of about 1e-5 of the largest value, instead of 1e-6.
+The backward pass transposes each step.
 """
 
 from typing import Any
@@ -32,13 +32,13 @@ A = torch.tensor(
 # Both directions of a tile at once, row-major: 36 x 36, 36 x 9 and 16 x 36.
 MATRICES = {dtype: tuple(torch.kron(m, m).to(dtype) for m in (B, G, A)) for dtype in (torch.float32, torch.float64)}
 
-# Tiles times channels in work at a time, so that the 36-fold buffers stay in the processor's cache; but not fewer tiles
-# than make a good matrix product.
+# Tiles times channels in one chunk, so that the 36-fold buffers stay in the processor's cache; and the minimum number
+# of tiles, for an efficient matrix product.
 CHUNK, TILES = 32768, 64
 
 
 def _chunks(n: int, rows: int, columns: int, channels: int) -> list[tuple[slice, slice]]:
-    """Slices of (samples, rows of tiles): several whole samples, or bands of one."""
+    """Return slices of (samples, rows of tiles): several whole samples, or bands of one sample."""
     tiles = max(TILES, CHUNK // channels)
     samples = max(1, tiles // (rows * columns))
     band = min(rows, max(1, tiles // columns))
@@ -50,7 +50,7 @@ def _chunks(n: int, rows: int, columns: int, channels: int) -> list[tuple[slice,
 
 
 def _cells(x: Tensor, rows: int, columns: int) -> Tensor:
-    """View channels-last (N, 4 rows, 4 columns, C) as (4, 4, N, rows, columns, C): pixel in its tile first."""
+    """View channels-last (N, 4 rows, 4 columns, C) as (4, 4, N, rows, columns, C), the pixel within its tile first."""
     return x.view(x.shape[0], rows, 4, columns, 4, -1).permute(2, 4, 0, 1, 3, 5)
 
 
@@ -128,7 +128,7 @@ def _untile(tiles: Tensor, padded: Tensor, i: slice, r: slice) -> None:
 
 
 def _pays(x: Tensor, weight: Tensor) -> bool:
-    """Whether tiles are faster than the direct convolution: measured from 64 channels and 16 x 16 pixels on."""
+    """Whether tiles are faster than the direct convolution; by measurement, from 64 channels and 16 x 16 pixels on."""
     return (
         x.device.type == "cpu"
         and x.dtype in MATRICES
@@ -142,7 +142,7 @@ def _pays(x: Tensor, weight: Tensor) -> bool:
 def convolve(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """`conv2d(x, weight, bias, padding=1)`: (N, C, H, W), (K, C, 3, 3), (K,) -> (N, K, H, W).
 
-    Uses tiles where they pay: on CPUs, outside autocast, for many channels on maps whose sides are multiples of 4. Can
-    then be differentiated once.
+    Uses tiles where they are faster: on CPUs, outside autocast, for many channels on maps whose sides are multiples of
+    4. It can then be differentiated only once.
     """
     return _Winograd.apply(x, weight, bias) if _pays(x, weight) else F.conv2d(x, weight, bias, padding=1)

@@ -1,13 +1,13 @@
-"""Features of the images of a dump, for scores that compare two sets of images and not image by image.
+"""Features of a dump's images, for scores that compare two sets of images as distributions.
 
 Extractors, for images (3 or 1, H, W) in [-1, 1]:
 
-- `random`: the means over the pixels of relu1_2 (64) and relu2_2 (128) of VGG19 with random weights drawn from a seed:
-  192 dimensions, offline. Colours and small patterns; values compare only among themselves.
-- `vgg`: the means over the pixels of relu5_2 of VGG19 with ImageNet's weights, 512 dimensions; images of 16 px or more.
+- `random`: pixel means of relu1_2 (64) and relu2_2 (128) of VGG19 with seeded random weights, 192 dimensions, offline.
+  They see colours and small patterns; values compare only among themselves.
+- `vgg`: pixel means of relu5_2 of VGG19 with ImageNet's weights, 512 dimensions; images of 16 px or more.
 - `inception`: FID's Inception-v3, 2048 dimensions (see `inception.load`).
-- `saved`: none. What is named are features already, (D,), or maps (D, ...) of which the means over the pixels are taken,
-  saved as `array` by the mode: those of any network of the recipe, or any other that a `Forward` of the mode calls.
+- `saved`: the named values already are features (D,), or maps (D, ...) whose pixel means are taken. The mode saves them
+  as `array`, from any network that one of its `Forward` injectors calls.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -31,10 +31,10 @@ Extractor = Literal["random", "vgg", "inception", "saved"]
 
 
 class SetScore(Score):
-    """What the distances between sets have in common: which images, which targets, which features of them.
+    """Base class of distances between sets: selects images, targets and their features.
 
-    `image` names what is judged; for a baseline, `average` names a training mean to judge instead, which then stands for
-    every image, or `image` an input. `weights` is a file, for `vgg` also `hub`; the other extractors take none.
+    `image` names the images to judge. For a baseline, `image` may name an input, or `average` a training mean that then
+    stands for every image. `weights` is a file for `inception`, a file or `hub` for `vgg`; the others take none.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class SetScore(Score):
         return lambda images: _vectors(pixel_means(trained.features(images, {DEEP_LAYER})[DEEP_LAYER]))
 
     def of_average(self, rows: Dump, extract: Extract) -> Values:
-        """The features (1, dimensions) of the training mean."""
+        """Return the features (1, dimensions) of the training mean."""
         return extract(torch.from_numpy(rows.average(str(self.average)))[None])
 
 
 def random_features(network: vgg.VGG19, images: Tensor) -> Tensor:
-    """(N, 3 or 1, H, W) in [-1, 1] -> (N, 192): the means over the pixels of the maps in `RANDOM_LAYERS`."""
+    """(N, 3 or 1, H, W) in [-1, 1] -> (N, 192): pixel means of the maps in `RANDOM_LAYERS`."""
     maps = network.features(images, set(RANDOM_LAYERS))
     return torch.cat([pixel_means(maps[name]) for name in RANDOM_LAYERS], dim=1)
 
@@ -89,10 +89,10 @@ def pixel_means(maps: Tensor) -> Tensor:
 
 @torch.no_grad()
 def batches_of(rows: Dump, name: str, extract: Extract, places: Iterable[int] | None = None) -> Iterator[Values]:
-    """Yield the features (n, dimensions), n <= `BATCH`, of one file of each row, or of each of the rows `places`.
+    """Yield the features (n, dimensions), n <= `BATCH`, of one file of each row, or only of the rows `places`.
 
     Raises:
-        UserError: values that are no finite numbers.
+        UserError: a feature is not finite.
     """
     for (images,) in stacks(rows, [name], BATCH, places):
         features = extract(images)

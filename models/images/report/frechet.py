@@ -1,12 +1,12 @@
-"""Frechet distance between generated images and their targets: whether they are alike as a set, not pair by pair.
+"""Frechet distance between generated images and their targets, as two sets rather than pair by pair.
 
-Features of each set are summed up by a Gaussian; the distance between two is
+A Gaussian is fitted to the features of each set; the distance of two Gaussians is
 
     |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2))
 
-(Dowson and Landau 1982, with Inception's features the FID of Heusel et al. 2017). It is biased upwards by few images, so
-that distances compare only for equal numbers of them, and a bootstrap, whose resamples hold fewer different images than
-the set, would move the whole interval upwards: none is given.
+(Dowson and Landau 1982; with Inception's features it is the FID of Heusel et al. 2017). Few images bias it upwards, so
+only distances for the same number of images are comparable. There is no bootstrap interval: resamples contain fewer
+distinct images than the set, which would move the whole interval upwards.
 """
 
 import numpy as np
@@ -19,9 +19,9 @@ from models.report.interfaces import Bootstrap, Estimate, Values
 
 
 class Moments:
-    """Mean and covariance of vectors that come in batches; memory does not grow with their number. Float64.
+    """Mean and covariance of vectors that arrive in batches, in float64; memory does not grow with their number.
 
-    Batches are merged by the pairwise update of Chan, Golub and LeVeque (1983), which subtracts no large numbers.
+    Batches are merged by the pairwise update of Chan, Golub and LeVeque (1983), which avoids cancellation.
     """
 
     def __init__(self, dimensions: int) -> None:
@@ -30,7 +30,7 @@ class Moments:
         self._scatter: Values = np.zeros((dimensions, dimensions))
 
     def add(self, vectors: NDArray[np.floating]) -> None:
-        """Take in a batch (n, dimensions), n >= 1."""
+        """Add a batch (n, dimensions), n >= 1."""
         batch = np.asarray(vectors, dtype=np.float64)
         centre = batch.mean(axis=0)
         away, total = centre - self.mean, self.count + len(batch)
@@ -40,16 +40,16 @@ class Moments:
         self.count = total
 
     def covariance(self) -> Values:
-        """The unbiased covariance (dimensions, dimensions); needs two vectors."""
+        """Return the unbiased covariance (dimensions, dimensions); needs at least two vectors."""
         return self._scatter / (self.count - 1)
 
 
 def frechet_distance(mean: Values, covariance: Values, other_mean: Values, other_covariance: Values) -> float:
     """Squared Frechet distance between two Gaussians of d dimensions: (d,), (d, d), (d,), (d, d) -> at least 0.
 
-    (S1 S2)^(1/2) has the trace of (S1^(1/2) S2 S1^(1/2))^(1/2), a root of a symmetric matrix, real whatever the rank.
-    The eigenvalues of that root are the singular values of S1^(1/2) S2^(1/2); so computed, rounding errors stay as they
-    are, where a root of rounded eigenvalues near 0 would give them half the digits.
+    (S1 S2)^(1/2) has the trace of (S1^(1/2) S2 S1^(1/2))^(1/2), the root of a symmetric matrix, which is real for any
+    rank. The eigenvalues of that root are the singular values of S1^(1/2) S2^(1/2). Computing these keeps full
+    precision, while the square root of eigenvalues near 0 would lose half of the digits.
     """
     overlap = np.linalg.svd(_root(covariance) @ _root(other_covariance), compute_uv=False).sum()
     apart = np.square(mean - other_mean).sum()
@@ -57,7 +57,7 @@ def frechet_distance(mean: Values, covariance: Values, other_mean: Values, other
 
 
 def _root(covariance: Values) -> Values:
-    """The symmetric root (d, d); eigenvalues that cannot be told from 0 in float64 are 0."""
+    """Return the symmetric square root (d, d); eigenvalues below float64's resolution count as 0."""
     values, vectors = np.linalg.eigh(covariance)
     values[values < len(values) * np.finfo(np.float64).eps * values[-1]] = 0
     return np.asarray((vectors * np.sqrt(values)) @ vectors.T)
@@ -66,11 +66,11 @@ def _root(covariance: Values) -> Values:
 class FrechetDistance(SetScore):
     """Frechet distance between features of a mode's images and of their targets.
 
-    `image` names what is judged; for a baseline, `average` names a training mean to judge instead, which then stands for
-    every image (its covariance is 0), or `image` an input. `extractor`, `weights` and `seed`: see `features.py`.
+    `image` names the images to judge. For a baseline, `image` may name an input, or `average` a training mean that then
+    stands for every image (its covariance is 0). For `extractor`, `weights` and `seed` see `features.py`.
 
-    Figures: `value`; `images`, how many; `dimensions`; `full_rank`, 0 where the different images, or the different
-    targets, are no more than the dimensions: the covariances are then singular and the value says little.
+    Metrics: `value`; `images`, their number; `dimensions`; `full_rank`, 0 if there are no more distinct images or
+    distinct targets than dimensions: a covariance is then singular, and the value says little.
     """
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
@@ -84,7 +84,7 @@ class FrechetDistance(SetScore):
         different = rows.table[f"file.{self.target}"].nunique()
         if self.image is None:
             judged = Moments(len(target.mean))
-            judged.add(np.repeat(self.of_average(rows, extract), 2, axis=0))  # two of the same are as good as all
+            judged.add(np.repeat(self.of_average(rows, extract), 2, axis=0))  # two copies give the moments of many
         else:
             judged = _moments(rows, self.image, extract)
             different = min(different, rows.table[f"file.{self.image}"].nunique())
@@ -97,7 +97,7 @@ class FrechetDistance(SetScore):
 
 
 def _moments(rows: Dump, name: str, extract: Extract) -> Moments:
-    """Moments of the features of one file of every row."""
+    """Return the moments of the features of one file of every row."""
     batches = batches_of(rows, name, extract)
     first = next(batches)
     moments = Moments(first.shape[1])

@@ -1,8 +1,8 @@
-"""Kernel distance between generated images and their targets: whether they are alike as a set, not pair by pair.
+"""Kernel distance between generated images and their targets, as two sets rather than pair by pair.
 
-The squared maximum mean discrepancy of features under the kernel (x . y / d + 1)^3, d their dimensions, in its unbiased
-estimate (Binkowski et al. 2018, sections 2 and 4; Gretton et al. 2012, lemma 6); with Inception's features it is the KID.
-Unlike a Frechet distance its expectation does not depend on how many images there are, so that it tells something from few.
+It is the unbiased estimate of the squared maximum mean discrepancy of features under the kernel (x . y / d + 1)^3 in d
+dimensions (Binkowski et al. 2018, sections 2 and 4; Gretton et al. 2012, lemma 6). With Inception's features it is the
+KID. Unlike the Frechet distance, its expectation does not depend on the number of images, so it is useful for few.
 """
 
 import numpy as np
@@ -15,7 +15,7 @@ from models.dump import Dump
 from models.images.report.features import Extract, Extractor, SetScore, batches_of
 from models.report.interfaces import Bootstrap, Estimate, Values
 
-MOST = 20_000  # images whose features are held at a time
+MOST = 20_000  # images whose features are in memory at a time
 
 
 def cubic_kernel(a: Values, b: Values) -> Values:
@@ -24,9 +24,10 @@ def cubic_kernel(a: Values, b: Values) -> Values:
 
 
 def squared_discrepancy(a: Values, b: Values) -> float:
-    """The unbiased estimate from (n, d) and (m, d), n and m at least 2; it may be below 0.
+    """Return the unbiased estimate from (n, d) and (m, d), n and m at least 2; it may be below 0.
 
-    The mean of k over pairs of different rows of a, plus that of b, less twice the mean over pairs of a row of each.
+    It is the mean of k over pairs of different rows of a, plus the same of b, minus twice the mean over pairs of a row
+    of a and a row of b.
     """
     within = 0.0
     for rows in (a, b):
@@ -38,18 +39,18 @@ def squared_discrepancy(a: Values, b: Values) -> float:
 class KernelDistance(SetScore):
     """Squared maximum mean discrepancy between features of a mode's images and of their targets.
 
-    `image` names what is judged; for a baseline, `average` names a training mean to judge instead, which then stands for
-    every image, or `image` an input. `extractor`, `weights` and `seed`: see `features.py`.
+    `image` names the images to judge. For a baseline, `image` may name an input, or `average` a training mean that then
+    stands for every image. For `extractor`, `weights` and `seed` see `features.py`.
 
-    It is the mean over `subsets` random ones (drawn from `seed`) of `subset_size` images and as many targets, as published
-    100 of 1000. Where there are no more images and targets than that, it is computed once, of all. A file that several
-    rows share counts once; of more than 20 000 images or targets, so many count, evenly spread.
+    The value is the mean over `subsets` random subsets (drawn from `seed`) of `subset_size` images and as many targets;
+    the paper uses 100 subsets of 1000. If there are no more images and targets than one subset, it is computed once,
+    from all. A file that several rows share counts once. At most 20 000 images and targets count, evenly spaced.
 
-    An image that was made from its target is nearer to it than two independent images would be: the value of very good
-    images then lies a little below 0, by less the larger the subsets are.
+    An image made from its target is closer to it than two independent images would be. The value of very good images
+    is therefore slightly below 0, less so for larger subsets.
 
-    Figures: `value`, often published times 1000; `spread`, the standard deviation over the subsets, where there are
-    several; `images` and `targets`, how many; `subset_size`, that was used.
+    Metrics: `value`, often published times 1000; `spread`, the standard deviation over the subsets if there are
+    several; `images` and `targets`, their numbers; `subset_size`, the size used.
     """
 
     def __init__(
@@ -82,15 +83,15 @@ class KernelDistance(SetScore):
             image = _features(rows, self.image, extract)
         if min(len(image), len(target)) < 2:
             raise UserError(
-                f"{dump.folder}: mode {self.mode!r}: a kernel distance needs 2 different images and 2 different targets, "
-                f"there are {len(image)} and {len(target)}"
+                f"{dump.folder}: mode {self.mode!r}: a kernel distance needs 2 different images and 2 different "
+                f"targets, there are {len(image)} and {len(target)}"
             )
         size = min(self.subset_size, len(image), len(target))
         several = size < max(len(image), len(target))
         values = [self._subset(image, target, size, n) for n in range(self.subsets)] if several else []
-        figures = {"value": float(np.mean(values)), "spread": float(np.std(values))} if several else {}
-        figures = figures or {"value": squared_discrepancy(image, target)}
-        return {**figures, "images": len(image), "targets": len(target), "subset_size": size}
+        metrics = {"value": float(np.mean(values)), "spread": float(np.std(values))} if several else {}
+        metrics = metrics or {"value": squared_discrepancy(image, target)}
+        return {**metrics, "images": len(image), "targets": len(target), "subset_size": size}
 
     def _subset(self, image: Values, target: Values, size: int, number: int) -> float:
         random = generator(self.seed, "kernel distance", number)
@@ -99,7 +100,7 @@ class KernelDistance(SetScore):
 
 
 def _features(rows: Dump, name: str, extract: Extract) -> Values:
-    """The features (n, d) of the different files of this name."""
+    """Return the features (n, d) of the distinct files of this name."""
     column = f"file.{name}"
     files = rows.table[column].drop_duplicates().index if column in rows.table else range(len(rows))
     places = [int(files[place]) for place in evenly_spaced(len(files), MOST)]

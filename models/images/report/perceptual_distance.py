@@ -1,13 +1,13 @@
-"""Perceptual distance of images to their targets: how differently a network of photographs sees them (Zhang et al. 2018).
+"""Perceptual distance of images to their targets, between the feature maps of a network (Zhang et al. 2018).
 
-Of each layer l the maps are scaled to length 1 along their channels, at each pixel; then
+The maps of each layer l are normalised to length 1 along the channels at each pixel; then
 
     d(x, y) = sum over l of mean over pixels of sum over channels c of w_lc (x_lc - y_lc)^2
 
 (equation 1). The layers are the last of each of VGG's five blocks. LPIPS is this distance with VGG16's ImageNet weights
-and w learned from people's judgements; without those w is 1. With random weights it is a distance of the same form, which
-works offline and compares only with itself. What was computed is the name of the figure: `lpips_vgg16`, `vgg16` or `vgg19`
-(ImageNet's weights, w = 1), `random_vgg16` or `random_vgg19`.
+and w learned from human judgements; without learned w, w is 1. Random weights give a distance of the same form, which
+works offline; its values compare only among themselves. The metric's name says what was computed: `lpips_vgg16`,
+`vgg16` or `vgg19` (ImageNet's weights, w = 1), `random_vgg16` or `random_vgg19`.
 """
 
 from collections.abc import Sequence
@@ -27,11 +27,11 @@ from models.report.interfaces import Bootstrap, Estimate, Score
 
 NETWORKS: dict[str, type[vgg.Stack]] = {"vgg16": vgg.VGG16, "vgg19": vgg.VGG19}
 BATCH = 8  # images in memory at a time, with their maps
-LEAST = 16  # pixels: the fifth block sees one sixteenth
-TINY = 1e-10  # added to a length that may be 0, as LPIPS does
+LEAST = 16  # pixels: the fifth block works at a sixteenth of the size
+TINY = 1e-10  # added to lengths, which may be 0, as in LPIPS
 REMEDY = (
-    "give `linear` the path of LPIPS' weights for VGG in safetensors. They are published as lpips/weights/v0.1/vgg.pth at "
-    "https://github.com/richzhang/PerceptualSimilarity; once, where that file lies, run\n"
+    "give `linear` the path of LPIPS' weights for VGG in safetensors. They are published as lpips/weights/v0.1/vgg.pth "
+    "at https://github.com/richzhang/PerceptualSimilarity; once, where that file lies, run\n"
     '  python -c "import torch, safetensors.torch as s; '
     "s.save_file(torch.load('vgg.pth', weights_only=True), 'lpips_vgg.safetensors')\""
 )
@@ -39,12 +39,12 @@ LINEAR = WeightFile("LPIPS' linear weights", REMEDY)
 
 
 def last_layers(network: type[vgg.Stack]) -> list[str]:
-    """The last layer of each block: relu1_2, relu2_2, relu3_3, relu4_3, relu5_3 of VGG16."""
+    """Return the last layer of each block: for VGG16 relu1_2, relu2_2, relu3_3, relu4_3, relu5_3."""
     return list({name.partition("_")[0]: name for name in network.layers}.values())
 
 
 def unit_length(maps: Tensor) -> Tensor:
-    """(N, C, H, W) -> the same, of length 1 (or 0) along C."""
+    """Normalise (N, C, H, W) to length 1 along C; zero vectors stay 0."""
     return maps / (maps.square().sum(dim=1, keepdim=True).sqrt() + TINY)
 
 
@@ -60,9 +60,9 @@ def perceptual_distance(image: Sequence[Tensor], target: Sequence[Tensor], weigh
 class PerceptualDistance(Score):
     """Perceptual distance of a mode's images to their targets, with bootstrap intervals; 0 for equal images.
 
-    `image` names what is judged; for a baseline, `average` names a training mean to judge instead, or `image` an input
-    (anything saved under `evaluate.inputs`). `source`, `seed` and `sha256` say where the network's weights come from: see
-    `vgg.load_stack`. `linear` is the safetensors file of LPIPS' weights, for VGG16. Images have 16 px or more.
+    `image` names the images to judge. For a baseline, `image` may name an input (anything under `evaluate.inputs`), or
+    `average` a training mean. `source`, `seed` and `sha256` select the network's weights, see `vgg.load_stack`.
+    `linear` is the safetensors file of LPIPS' weights for VGG16. Images need 16 px or more.
     """
 
     def __init__(
@@ -93,16 +93,15 @@ class PerceptualDistance(Score):
         stack = vgg.load_stack(NETWORKS[self.network], self.source, seed=self.seed, sha256=self.sha256)
         layers, weights = last_layers(type(stack)), self._weights(type(stack))
         names = [name for name in (self.target, self.image) if name is not None]
-        found = []
+        distances = []
         for target, *images in stacks(rows, names, BATCH):
             image = images[0] if images else torch.from_numpy(rows.average(str(self.average))).expand_as(target)
             self._check(rows, image, target)
             ours, theirs = (stack.features(x, set(layers)) for x in (image, target))
-            found.append(
-                perceptual_distance([ours[n] for n in layers], [theirs[n] for n in layers], weights).double().numpy()
-            )
+            distance = perceptual_distance([ours[n] for n in layers], [theirs[n] for n in layers], weights)
+            distances.append(distance.double().numpy())
         kind = "lpips_" if self.linear else "random_" if self.source == "random" else ""
-        return {f"{kind}{self.network}": bootstrap.estimate(np.concatenate(found)), "images": len(rows)}
+        return {f"{kind}{self.network}": bootstrap.estimate(np.concatenate(distances)), "images": len(rows)}
 
     def _weights(self, network: type[vgg.Stack]) -> list[Tensor]:
         channels = [network.layers[name][2] for name in last_layers(network)]

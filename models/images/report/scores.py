@@ -1,11 +1,13 @@
-"""How near generated images are to their targets; protocols are part of the names.
+"""Scores of generated images against their targets, and of losses and times in a dump.
 
-`l1` mean absolute difference in [-1, 1] units; `l1_person` the same over the person's mask; `psnr` in dB of images in
-[-1, 1]; `ssim` Gaussian window, sigma 1.5, 11 px, population covariance, colour channels averaged, data range 2, averaged
-where the window lies inside the image, as scikit-image and the field's protocols do (Wang et al. 2004), but of values in
-[-1, 1], where theirs have black at 0, which the luminance term sees; `ms_ssim` with as many of the five scales as the image
-holds, their exponents renormalised to sum to one, borders reflected (Wang et al. 2003, by torchmetrics). `psnr_y`, `ssim_y`
-and so on judge the luma of BT.601 alone, black at 0.
+- `l1`: mean absolute difference, in units of [-1, 1]; `l1_person` over the person's mask.
+- `psnr`: in dB, of images in [-1, 1].
+- `ssim` (Wang et al. 2004): Gaussian window of sigma 1.5 and 11 px, population covariance, data range 2; the mean over
+  colour channels and over positions where the window is inside the image. That is scikit-image's protocol, but for
+  values in [-1, 1]: there black is 0, which changes the luminance term.
+- `ms_ssim` (Wang et al. 2003, by torchmetrics): as many of the five scales as fit into the image, their exponents
+  renormalised to sum 1, borders reflected.
+- `psnr_y`, `ssim_y` and so on: of BT.601's luma only, with black at 0.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -54,9 +56,9 @@ def ssim(image: Tensor, target: Tensor) -> Tensor:
 
 
 def scales_of(size: int) -> int:
-    """Return how many scales of MS-SSIM an image of `size` pixels holds: the window must fit the smallest.
+    """Return the number of MS-SSIM's scales for an image of `size` pixels: the window must fit into the smallest.
 
-    torchmetrics asks for a window in one ninth of the image, not one eighth, where there are four.
+    For four scales torchmetrics requires the window to fit into a ninth of the image instead of an eighth.
     """
     return max(1, sum(size // max(2**scale, scale**2) >= WINDOW for scale in range(len(MS_SSIM_EXPONENTS))))
 
@@ -79,10 +81,10 @@ def ms_ssim(image: Tensor, target: Tensor) -> Tensor:
 
 
 def luma(images: Tensor) -> Tensor:
-    """Y of YCbCr, BT.601 in video range, not rounded; RGB (N, 3, H, W) in [-1, 1] -> (N, 1, H, W) in [0.125, 1.844].
+    """Y of YCbCr (BT.601, video range, not rounded): RGB (N, 3, H, W) in [-1, 1] -> (N, 1, H, W) in [0.125, 1.844].
 
-    2 stands for 255 levels and 0 for none, so that PSNR and SSIM are those of super-resolution papers, whose Y has 8 bits
-    and a peak of 255 although white is 235 (ITU-R BT.601-7, section 2.5.3).
+    The result is levels / 127.5. PSNR and SSIM are then those of super-resolution papers, whose Y has 8 bits and a peak
+    of 255, although white is 235 (ITU-R BT.601-7, section 2.5.3).
     """
     levels = LUMA_OFFSET + torch.einsum("nchw,c->nhw", (images + 1) / 2, images.new_tensor(LUMA))
     return (levels / 127.5)[:, None]
@@ -91,9 +93,9 @@ def luma(images: Tensor) -> Tensor:
 class Fidelity(Score):
     """L1, PSNR, SSIM and MS-SSIM of a mode's images against their targets, with bootstrap intervals.
 
-    `image` names what is judged; for a baseline, `average` names a training mean to judge instead, or `image` an input
-    (anything saved under `evaluate.inputs`). Super-resolution papers judge without `crop_border` pixels along each side
-    and, with `channel: y`, the luma alone; figures are then called `psnr_y` and so on.
+    `image` names the images to judge. For a baseline, `image` may name an input (anything under `evaluate.inputs`), or
+    `average` a training mean. Super-resolution papers crop `crop_border` pixels along each side and judge only the
+    luma, `channel: y`; the metrics are then called `psnr_y` and so on.
     """
 
     def __init__(
@@ -148,8 +150,8 @@ class Fidelity(Score):
         sizes = {tuple(image.shape[-2:]) for image in images}
         where = f"{rows.folder}: mode {self.mode!r}"
         if len(sizes) > 1:
-            found = " and ".join(f"{height} x {width}" for height, width in sorted(sizes))
-            raise UserError(f"{where}: image and target are compared pixel by pixel; here they have {found}")
+            listed = " and ".join(f"{height} x {width}" for height, width in sorted(sizes))
+            raise UserError(f"{where}: image and target are compared pixel by pixel; here they have {listed}")
         if self.crop_border == 0:
             return list(images)
         border, size = self.crop_border, min(images[0].shape[-2:])
@@ -163,19 +165,19 @@ class Fidelity(Score):
 def stacks(
     rows: Dump, names: Sequence[str], size: int, places: Iterable[int] | None = None
 ) -> Iterator[tuple[Tensor, ...]]:
-    """Yield the named files of the rows in batches, a tensor (N, ...) for each name; at most `size` rows of one shape.
+    """Yield the named files of the rows in batches of at most `size`, one tensor (N, ...) for each name.
 
-    `places` are the rows to read, all unless given; a batch ends where the next row has another shape.
+    `places` are the rows to read, by default all. A batch also ends where the next row has another shape.
     """
     waiting: list[list[Array]] = []
     for place in range(len(rows)) if places is None else places:
-        found = [rows.value(place, name) for name in names]
+        arrays = [rows.value(place, name) for name in names]
         if waiting and (
-            len(waiting) == size or any(a.shape != b.shape for a, b in zip(found, waiting[0], strict=True))
+            len(waiting) == size or any(a.shape != b.shape for a, b in zip(arrays, waiting[0], strict=True))
         ):
             yield _stacked(waiting)
             waiting = []
-        waiting.append(found)
+        waiting.append(arrays)
     if waiting:
         yield _stacked(waiting)
 
@@ -185,10 +187,10 @@ def _stacked(waiting: Sequence[Sequence[Array]]) -> tuple[Tensor, ...]:
 
 
 class MeanLosses(Score):
-    """The mean of every loss, and of its components, over the instances of a mode, with bootstrap intervals.
+    """The mean of every loss and of its components over the examples of a mode, with bootstrap intervals.
 
-    Losses are raw, without their weights. One that the mode has not all names for is left out, and so are the instances
-    for which a loss has no value (those of datasets that lack its target).
+    Losses are unweighted. Losses whose inputs the mode does not have are left out. Examples without a value (of
+    datasets that lack the loss's target) do not count.
     """
 
     def __init__(self, mode: str) -> None:
@@ -197,16 +199,16 @@ class MeanLosses(Score):
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         table = dump.mode(self.mode).table
         losses = {str(c).removeprefix("loss."): table[c].dropna() for c in table if str(c).startswith("loss.")}
-        found = {name: bootstrap.estimate(values.to_numpy()) for name, values in losses.items() if len(values)}
-        if not found:
-            raise UserError(f"{dump.folder}: mode {self.mode!r} has no loss that all names were there for")
-        return {**found, "instances": len(table)}
+        means = {name: bootstrap.estimate(values.to_numpy()) for name, values in losses.items() if len(values)}
+        if not means:
+            raise UserError(f"{dump.folder}: mode {self.mode!r} has the inputs of no loss")
+        return {**means, "instances": len(table)}
 
 
 class Times(Score):
-    """Milliseconds an image took, by injector of a mode: the mean and the 95th percentile.
+    """Milliseconds for an image, by injector of a mode: the mean and the 95th percentile.
 
-    They are in a dump that was written with `evaluate.timing`; such a dump, and these figures, differ each time.
+    The dump must be written with `evaluate.timing`; such a dump, and these metrics, differ in every run.
     """
 
     def __init__(self, mode: str) -> None:
@@ -217,8 +219,8 @@ class Times(Score):
         times = [str(column) for column in table if str(column).startswith("ms.")]
         if not times:
             raise UserError(f"{dump.folder}: mode {self.mode!r} has no column of times; it needs evaluate.timing: true")
-        figures: dict[str, Estimate | float | int] = {}
+        metrics: dict[str, Estimate | float | int] = {}
         for column in times:
             values, name = table[column].to_numpy(dtype=np.float64), column.removeprefix("ms.")
-            figures |= {name: bootstrap.estimate(values), f"{name}_95": float(np.quantile(values, 0.95))}
-        return figures
+            metrics |= {name: bootstrap.estimate(values), f"{name}_95": float(np.quantile(values, 0.95))}
+        return metrics

@@ -1,4 +1,4 @@
-"""Sheets of images from a dump, for people who look."""
+"""Sheets of images from a dump, for visual inspection."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ def _sheet(rows: Dump, places: Sequence[int], columns: Sequence[str], path: Path
 
 
 class Sheet(Picture):
-    """Instances spread evenly over the split, one a row, the named images side by side."""
+    """Examples evenly spaced over the split, one in each row, the named images side by side."""
 
     def __init__(self, mode: str, columns: list[str], count: int) -> None:
         self.mode, self.columns, self.count = mode, columns, count
@@ -33,7 +33,7 @@ class Sheet(Picture):
 
 
 class Extremes(Picture):
-    """The instances with the largest or smallest value in a column of the dump, the most extreme first."""
+    """The examples with the largest or smallest value in a column of the dump, the most extreme first."""
 
     def __init__(self, mode: str, by: str, columns: list[str], count: int, largest: bool) -> None:
         self.mode, self.by, self.columns, self.count, self.largest = mode, by, columns, count, largest
@@ -45,7 +45,7 @@ class Extremes(Picture):
 
 
 class Draws(Picture):
-    """For instances spread over the split: an input first, then every draw of a mode that repeats."""
+    """For examples evenly spaced over the split: an input first, then every draw of a repeated mode."""
 
     def __init__(self, mode: str, first: str, image: str, count: int) -> None:
         self.mode, self.first, self.image, self.count = mode, first, image, count
