@@ -1,1 +1,1 @@
-"""Super-resolution: small pictures enlarged, with detail (Wang et al., *ESRGAN*, ECCVW 2018; *Real-ESRGAN*, ICCVW 2021)."""
+"""Super-resolution (Wang et al., *ESRGAN*, ECCVW 2018; *Real-ESRGAN*, ICCVW 2021)."""

@@ -1,4 +1,4 @@
-"""The PatchGAN against the numerical specification, and three steps of training of both networks."""
+"""The PatchGAN: parity vectors, and three training steps of both networks."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ TABLE = {
 
 @torch.no_grad()
 def fill(network, amplitude):
-    """The specification's filling: element k of each weight is amplitude x sin(k), biases are 0."""
+    """Fill the parameters for the parity vectors: element k of each weight is amplitude x sin(k), biases are 0."""
     for parameter in network.parameters():
         k = torch.arange(parameter.numel(), dtype=torch.float64)
         values = amplitude * torch.sin(k) if parameter.ndim == 4 else torch.zeros_like(k)

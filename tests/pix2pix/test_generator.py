@@ -1,4 +1,4 @@
-"""The U-Net against the numerical specification: parameter counts, parity vectors, block formulas, modes, bad input."""
+"""The U-Net: NectarGAN's parameter counts, parity vectors, block formulas, modes, bad input."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ GOLDEN = {
 
 @torch.no_grad()
 def fill(network, amplitude):
-    """The specification's filling: element k of each weight is amplitude x sin(k), biases are 0."""
+    """Fill the parameters for the parity vectors: element k of each weight is amplitude x sin(k), biases are 0."""
     for parameter in network.parameters():
         k = torch.arange(parameter.numel(), dtype=torch.float64)
         values = amplitude * torch.sin(k) if parameter.ndim == 4 else torch.zeros_like(k)

@@ -133,9 +133,9 @@ def test_every_adversarial_kind_trains(kind, run):
             },
         }  # fmt: skip
     trainer = fit(run, changes)
-    book = trainer.loss_log.history()
-    assert book["raw"].notna().all()
-    assert set(book["loss"]) == set(trainer.loss_log.tags)
+    history = trainer.loss_log.history()
+    assert history["raw"].notna().all()
+    assert set(history["loss"]) == set(trainer.loss_log.tags)
     assert ("D_penalty" in trainer.loss_log.tags) == (kind == "wgan")
     validation = trainer.loss_log.validation[-1]
     assert "D_penalty.raw" not in validation  # evaluations keep no gradients
@@ -150,7 +150,7 @@ def test_a_step_written_by_hand_reaches_the_same_numbers(run, optimizer):
         run / "hand", changes, train_step=pix2pix_by_hand.train_step, on_epoch_start=pix2pix_by_hand.announce,
         hook_kwargs={"on_epoch_start": {"word": "at"}},
     )  # fmt: skip
-    for row, other in zip(by_hand.history.train, declared.history.train, strict=True):
+    for row, other in zip(by_hand.loss_log.train, declared.loss_log.train, strict=True):
         assert row == pytest.approx(other, rel=1e-3)
     if optimizer == "SGD":
         found, start = weights(by_hand), weights(Trainer(toy_pairs.recipe(changes), run / "start"))
@@ -181,12 +181,12 @@ def test_separate_schedules_and_weights_of_two_steps(run):
     assert rows[-1]["G.lr"] == pytest.approx(2e-4 * cosine)
 
 
-def test_tags_of_the_book(run):
-    book = fit(run).book
-    assert book.select("D") == ["D_real", "D_fake"]
-    assert book.select("G") == ["G_GAN", "G_L1"]  # what has weight 0 is not computed
-    assert len(book.history("G_L1")) == 8
-    last = book.last("G_L1")["G_L1"]
+def test_tags_of_the_loss_log(run):
+    log = fit(run).loss_log
+    assert log.select("D") == ["D_real", "D_fake"]
+    assert log.select("G") == ["G_GAN", "G_L1"]  # what has weight 0 is not computed
+    assert len(log.history("G_L1")) == 8
+    last = log.last("G_L1")["G_L1"]
     assert last["weighted"] == pytest.approx(100 * last["raw"])
 
 

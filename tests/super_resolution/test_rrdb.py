@@ -50,7 +50,7 @@ def test_with_a_bicubic_skip_it_starts_from_bicubic():
     torch.manual_seed(0)
     x = torch.rand(1, 3, 9, 6)
     image = RRDBGenerator(scale=2, bicubic_skip=True, **SMALL)(x)["image"]
-    # output pixel 2i lies a quarter of a pixel before input pixel i: distances 5/4, 1/4, 3/4, 7/4 of Keys' kernel, a = -3/4
+    # output pixel 2i is a quarter pixel before input pixel i: distances 5/4, 1/4, 3/4, 7/4 of Keys' kernel, a = -3/4
     a, near, far = -0.75, (0.25, 0.75), (1.25, 1.75)
     inside = [(a + 2) * d**3 - (a + 3) * d**2 + 1 for d in near]
     outside = [a * d**3 - 5 * a * d**2 + 8 * a * d - 4 * a for d in far]

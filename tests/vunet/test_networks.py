@@ -1,4 +1,4 @@
-"""VUNet against the numerical specification: parity vectors, sizes, wiring, modes."""
+"""VUNet: parity vectors in float64, sizes, wiring, modes."""
 
 import math
 
@@ -13,7 +13,7 @@ from models.vunet.train.networks import VUNet
 
 
 def hashed(n, salt):
-    """That many numbers in [-1, 1) from a 32-bit integer hash, the specification's filling."""
+    """Return `n` numbers in [-1, 1) from a 32-bit integer hash, which fill the parameters for the parity vectors."""
     mask = np.uint64(0xFFFFFFFF)
     h = (np.arange(1, n + 1, dtype=np.uint64) + np.uint64(1000003 * salt)) & mask
     h ^= h >> np.uint64(16)

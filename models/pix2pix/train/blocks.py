@@ -1,4 +1,4 @@
-"""What both networks are built of: convolutions, norms, the U-Net's blocks, initialisation."""
+"""Building blocks of generator and discriminator: convolutions, norms, the U-Net's blocks, initialisation."""
 
 from typing import Literal
 
@@ -15,7 +15,10 @@ Position = Literal["after_activation", "before_activation"]
 
 
 class Convolution(nn.Conv2d):
-    """4 x 4 convolution, padded by one reflected pixel: (N, a, H, W) -> (N, b, H/2, W/2), or H - 1, W - 1 for stride 1."""
+    """4 x 4 convolution, padded by one reflected pixel: (N, a, H, W) -> (N, b, H/2, W/2).
+
+    With stride 1 the result has H - 1 x W - 1 pixels.
+    """
 
     def __init__(self, inputs: int, outputs: int, *, stride: int = 2, bias: bool) -> None:
         super().__init__(inputs, outputs, 4, stride, padding=1, padding_mode="reflect", bias=bias)
@@ -35,9 +38,9 @@ class TransposedConvolution(nn.ConvTranspose2d):
 
 
 class ResizeConvolution(nn.Conv2d):
-    """Bilinear enlargement, then a 3 x 3 convolution with reflected border: (N, a, H, W) -> (N, b, 2H, 2W); no checkerboard.
+    """Bilinear upsampling, then a 3 x 3 convolution with reflection padding: (N, a, H, W) -> (N, b, 2H, 2W).
 
-    Always with bias, as the reference has it.
+    It avoids checkerboard artefacts, and always has a bias, as in NectarGAN.
     """
 
     def __init__(self, inputs: int, outputs: int) -> None:
@@ -49,7 +52,7 @@ class ResizeConvolution(nn.Conv2d):
 
 
 class Dropout(nn.Module):
-    """Zeroes elements with probability `p` and scales the others by 1 / (1 - p), where the call says so."""
+    """Dropout that each call switches on or off: zeroes elements with probability `p`, the others times 1 / (1 - p)."""
 
     def __init__(self, p: float) -> None:
         super().__init__()
@@ -60,9 +63,9 @@ class Dropout(nn.Module):
 
 
 def normalise(kind: Normalisation, channels: int) -> nn.Module:
-    """Return the norm of that many channels: `instance` has no parameters and no running statistics, `batch` both.
+    """Return the norm for `channels`: `instance` has no parameters and no running statistics, `batch` has both.
 
-    Instance norm is written as group norm with a channel a group: the same numbers, and three times as fast on CPUs.
+    Instance norm is a group norm with one channel in each group: the same numbers, three times as fast on CPUs.
     """
     if kind == "instance":
         return nn.GroupNorm(channels, channels, affine=False)
@@ -72,7 +75,7 @@ def normalise(kind: Normalisation, channels: int) -> nn.Module:
 class Block(nn.Module):
     """One level of the U-Net, half (`down`) or twice (`up`) the size: convolution, norm, activation, dropout.
 
-    `before_activation` drops between norm and activation, where the paper has it. Without norm there is a bias.
+    `before_activation` puts dropout between norm and activation, as in the paper. Without a norm there is a bias.
     """
 
     def __init__(
@@ -107,16 +110,16 @@ class Block(nn.Module):
         return self.dropout(self.join(y, x), drop and not self.early)
 
     def join(self, y: Tensor, x: Tensor) -> Tensor:
-        """Return the block's result from the normed convolution `y` of `x`."""
+        """Return the block's output, given its input `x` and the normalised convolution `y` of it."""
         return self.activation(y)
 
 
 class ResidualBlock(Block):
-    """A block plus a shortcut, `act(norm(conv(x))) + relu(shortcut(x))`, with a 1 x 1 convolution of stride 2 as shortcut.
+    """A block with a shortcut, a 1 x 1 convolution of stride 2: `act(norm(conv(x))) + relu(shortcut(x))`.
 
-    Up, the shortcut reaches the even rows and columns only; the other pixels get relu(bias). Where an up block keeps its
-    width, the shortcut is the enlarged input. Under tanh, the output block's, the sum goes through the activation, so
-    that images stay in [-1, 1].
+    In an up block, the transposed shortcut reaches only the even rows and columns; the other pixels get relu(bias). If
+    an up block keeps its width, the shortcut is the input enlarged by nearest neighbour. With tanh, in the output
+    block, the sum goes through the activation, so that images stay in [-1, 1].
     """
 
     def __init__(
@@ -145,7 +148,11 @@ class ResidualBlock(Block):
 
 @torch.no_grad()
 def initialise(network: nn.Module, kind: Initialisation) -> None:
-    """`normal`: weights of convolutions from N(0, 0.02), of norms from N(1, 0.02), biases 0 (the paper); else as they are."""
+    """Initialise a network.
+
+    `normal` draws the weights of convolutions from N(0, 0.02), those of norms from N(1, 0.02), with biases 0 (the
+    paper); `default` keeps PyTorch's initialisation.
+    """
     if kind == "default":
         return
     for module in network.modules():

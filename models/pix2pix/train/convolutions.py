@@ -1,10 +1,15 @@
-"""The 4 x 4 convolutions of pix2pix, by the cheapest of four ways on CPUs; on other devices by the library's.
+"""The 4 x 4 convolutions of pix2pix: on CPUs the fastest of four algorithms, on other devices PyTorch's.
 
-Deep layers have few pixels and millions of weights: they are matrix products that read each weight once, without the
-library's reordering of weights. The discriminator's last layer, to one channel, is a matrix product over channels, whose
-results are then added where they belong. Its wide layer of stride 1 uses Winograd's tiles, F(3 x 3, 4 x 4)
-(Lavin and Gray, CVPR 2016): 36 multiplications instead of 144 for 9 pixels. All are the same function up to rounding
-(float32: within 1e-5 of the largest value) and can be differentiated any number of times.
+- Deep layers have few pixels and millions of weights: matrix products read each weight once, without PyTorch's
+  reordering of weights.
+- The discriminator's last layer, to one channel, is a matrix product over channels whose results are then summed at
+  their positions.
+- Its wide layer of stride 1 uses Winograd's tiles, F(3 x 3, 4 x 4) (Lavin and Gray, CVPR 2016): 36 multiplications
+  instead of 144 for 9 pixels.
+- All other layers use PyTorch's convolution.
+
+All compute the same function up to rounding (float32: within 1e-5 of the largest value), and can be differentiated any
+number of times.
 """
 
 from typing import Any
@@ -15,16 +20,17 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
 
-FEW = 64  # pixels of a batch up to which a matrix product is faster: measured
+FEW = 64  # up to this number of pixels in a batch, a matrix product is faster (measured)
 TILE, KERNEL = 3, 4
 WINDOW = TILE + KERNEL - 1
 
 
 def cook_toom(points: list[float]) -> tuple[Tensor, Tensor, Tensor]:
-    """Matrices (B', G, A') of F(3, 4) with `A' [(G g) * (B' d)]` = d correlated with g; `points` are five, infinity is added.
+    """Return the matrices (B', G, A') of F(3, 4): `A' [(G g) * (B' d)]` is d correlated with g.
 
-    G evaluates the kernel's polynomial, with Lagrange's denominators; A evaluates that of the outputs; B holds the
-    coefficients of Lagrange's numerators (Winograd 1980; the transposition of Toom and Cook's product).
+    `points` are five interpolation points; infinity is the sixth. G evaluates the kernel's polynomial and divides by
+    Lagrange's denominators, A evaluates the outputs' polynomial, and B has the coefficients of Lagrange's numerators
+    (Winograd 1980; the transpose of Toom and Cook's product).
     """
     a, g, b = np.zeros((TILE, WINDOW)), np.zeros((WINDOW, KERNEL)), np.zeros((WINDOW, WINDOW))
     for i, point in enumerate(points):
@@ -37,7 +43,7 @@ def cook_toom(points: list[float]) -> tuple[Tensor, Tensor, Tensor]:
     return torch.from_numpy(b), torch.from_numpy(g), torch.from_numpy(a)
 
 
-# Both directions at once, row-major: 36 x 36, 36 x 16 and 9 x 36. These points round best of those tried.
+# Both directions at once, row-major: 36 x 36, 36 x 16 and 9 x 36. Of the points tried, these have the smallest error.
 MATRICES = {
     dtype: tuple(torch.kron(m, m).to(dtype) for m in cook_toom([0, 1, -1, 2, -0.5]))
     for dtype in (torch.float32, torch.float64)
@@ -45,7 +51,7 @@ MATRICES = {
 
 
 def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int) -> Tensor:
-    """`conv2d` with a 4 x 4 kernel after padding by one reflected pixel: (N, C, H, W), (K, C, 4, 4) -> (N, K, h, w).
+    """`conv2d` with a 4 x 4 kernel and one pixel of reflection padding: (N, C, H, W), (K, C, 4, 4) -> (N, K, h, w).
 
     h = H / 2 for stride 2 and even H, H - 1 for stride 1. H and W are at least 2.
     """
@@ -82,7 +88,7 @@ def _plain(x: Tensor) -> bool:
 
 
 def _thin(x: Tensor, weight: Tensor) -> Tensor:
-    """`conv2d(x, weight)` for few outputs: the transposed convolution of the mirrored kernel, cropped."""
+    """`conv2d(x, weight)` for few output channels: the transposed convolution with the mirrored kernel, cropped."""
     h, w = x.shape[2:]
     mirrored = weight.flip(2, 3).permute(0, 2, 3, 1).reshape(-1, weight.shape[1])
     border = KERNEL - 1
@@ -97,7 +103,7 @@ def _tiled(x: Tensor, weight: Tensor) -> Tensor:
     rows, columns = -(-h // TILE), -(-w // TILE)
     x = F.pad(x, (0, columns * TILE - w, 0, rows * TILE - h)).permute(0, 2, 3, 1)
     tiles = (b @ _Windows.apply(x).reshape(WINDOW**2, -1)).view(WINDOW**2, -1, c)
-    # In this order no product, forward or backward, needs a transposed copy of the kernels.
+    # In this order, no product in forward or backward needs a transposed copy of the kernels.
     kernels = torch.matmul(g, weight.reshape(outputs, c, -1).transpose(1, 2)).transpose(0, 1)
     y = (a @ torch.bmm(kernels, tiles.transpose(1, 2)).view(WINDOW**2, -1)).view(TILE, TILE, outputs, n, rows, columns)
     return y.permute(3, 2, 4, 0, 5, 1).reshape(n, outputs, rows * TILE, columns * TILE)[:, :, :h, :w]
@@ -116,7 +122,7 @@ class _Windows(torch.autograd.Function):
 
 
 class _Overlap(torch.autograd.Function):
-    """The adjoint of `_Windows`: windows added where they overlap."""
+    """The adjoint of `_Windows`: sums the windows where they overlap."""
 
     @staticmethod
     def forward(ctx: FunctionCtx, windows: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The PatchGAN that judges: is this patch of y real, given x? (Isola et al., CVPR 2017, section 3.3.)"""
+"""The PatchGAN discriminator: is this patch of y real, given x? (Isola et al., CVPR 2017, section 3.2.2.)"""
 
 from typing import ClassVar
 
@@ -10,10 +10,10 @@ from models.pix2pix.train.blocks import Convolution, Initialisation, Normalisati
 
 
 class PatchDiscriminator(nn.Module):
-    """A convolutional judge: one logit for each overlapping patch of the pair (x, y). No sigmoid.
+    """A convolutional discriminator: one logit for each overlapping patch of the pair (x, y), without sigmoid.
 
-    `n_layers` + 1 convolutions 4 x 4, of stride 2 but for the last two (with `n_layers` 1: but for the last), widths
-    doubling from `features` to `max_features`:
+    It has `n_layers` + 1 convolutions of 4 x 4. All have stride 2, except the last two (with `n_layers` 1, the last),
+    which have stride 1. Widths double from `features` to `max_features`:
 
     | n_layers | receptive field | logits at 256 x 256 | parameters (3 + 3 channels, 64 features) |
     | --- | --- | --- | --- |
@@ -24,21 +24,21 @@ class PatchDiscriminator(nn.Module):
     | 5 | 142 | 14 x 14 | 6,961,217 |
     | 6 | 286 | 6 x 6 | 11,155,521 |
 
-    4 is the paper's 70 x 70 PatchGAN. Reflected borders, leaky ReLU of slope 0.2; `norm` between the first and the last
-    convolution, which have a bias instead. `instance` judges each example by itself; the judgement of batches with
-    `batch` depends on what is in them.
+    4 is the paper's 70 x 70 PatchGAN. Padding is by reflection, activations are leaky ReLU of slope 0.2. All
+    convolutions but the first and the last are followed by `norm`; those two have a bias instead. With `instance`, an
+    example's logits do not depend on the rest of the batch; with `batch` they do.
 
     Args:
-        in_channels: of x.
-        out_channels: of y.
+        in_channels: channels of x.
+        out_channels: channels of y.
         features: width of the first layer.
-        n_layers: 1 or more.
+        n_layers: see above, 1 or more.
         max_features: largest width.
         norm: see above.
         initialisation: `normal` is N(0, 0.02) with zero bias (the paper's); `default` is PyTorch's.
 
     Raises:
-        ValueError: for `n_layers` below 1.
+        ValueError: `n_layers` or `features` is below 1.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("logits", "fake_logits")
@@ -75,20 +75,21 @@ class PatchDiscriminator(nn.Module):
 
     @property
     def receptive_field(self) -> int:
-        """Side of the square of pixels that one logit depends on."""
+        """Side in pixels of the square that a logit depends on."""
         field = 1
         for stride in reversed(self.strides):
             field = (field - 1) * stride + 4
         return field
 
     def forward(self, x: Tensor, y: Tensor, fake: Tensor | None = None) -> dict[str, Tensor]:
-        """Judge y, and in the same pass `fake`, which costs less than a pass each.
+        """Judge y and, in the same pass, `fake`: one pass is cheaper than two.
 
-        (N, in_channels, H, W) and (N, out_channels, H, W) in [-1, 1] -> `logits` (N, 1, h, w), h about H / 2^(n_layers - 1);
-        with a fake of y's shape also `fake_logits`, the same as a call of its own would give, unless `norm` is `batch`.
+        (N, in_channels, H, W) and (N, out_channels, H, W) in [-1, 1] -> `logits` (N, 1, h, w), h about H / 2^(n_layers
+        - 1). With a `fake` of y's shape also `fake_logits`, which equal those of a separate call, unless `norm` is
+        `batch`.
 
         Raises:
-            UserError: for other channels, sizes that differ, or images too small for the depth.
+            UserError: channels or sizes do not match, or images are too small for the depth.
         """
         if (x.shape[1], y.shape[1]) != (self.in_channels, self.out_channels) or x.shape[2:] != y.shape[2:]:
             raise UserError(
@@ -99,8 +100,8 @@ class PatchDiscriminator(nn.Module):
             raise UserError(f"images for PatchDiscriminator: found fake {tuple(fake.shape)} and y {tuple(y.shape)}")
         if min(x.shape[2:]) < self.smallest:
             raise UserError(
-                f"images for PatchDiscriminator: found {x.shape[2]} x {x.shape[3]} pixels; {len(self.strides) - 1} layers "
-                f"need at least {self.smallest} a side: use larger images or lower n_layers"
+                f"images for PatchDiscriminator: found {x.shape[2]} x {x.shape[3]} pixels; {len(self.strides) - 1} "
+                f"layers need at least {self.smallest} a side: use larger images or lower n_layers"
             )
         if fake is None:
             return {"logits": self.layers(torch.cat([x, y], dim=1))}
@@ -109,7 +110,7 @@ class PatchDiscriminator(nn.Module):
 
     @property
     def smallest(self) -> int:
-        """Side of the smallest image: every convolution needs 2 pixels to reflect."""
+        """Side of the smallest image: the reflection padding of each convolution needs 2 pixels."""
         side = 2
         for stride in reversed(self.strides[:-1]):
             side = (side - 1) * stride + 2

@@ -1,4 +1,4 @@
-"""The U-Net that paints: from a conditioning image to an image of the same size (Isola et al., CVPR 2017, section 3.2)."""
+"""The U-Net generator: from an input image to an image of the same size (Isola et al., CVPR 2017, section 3.2.1)."""
 
 from itertools import pairwise
 from typing import ClassVar, Literal
@@ -23,28 +23,28 @@ WIDEST = 8  # times `features`
 class UNetGenerator(nn.Module):
     """Encoder and decoder of `n_downs` + 2 levels with a skip connection at each size.
 
-    Level i has min(2^i, 8) `features` channels and 1/2^(i+1) of the size; the bottleneck is the last. Widths, norms and
-    parameter counts are those of NectarGAN (54,404,675 parameters at the defaults). Two of its mistakes are not
-    repeated: the residual output block ends in tanh, and the shortcut of equal width is enlarged, so that the bottleneck
+    Level i has min(2^i, 8) `features` channels and 1/2^(i+1) of the size; the bottleneck is the last level. Widths,
+    norms and parameter counts are those of NectarGAN (54,404,675 parameters at the defaults). Two of its mistakes are
+    fixed: the residual output block ends in tanh, and the shortcut of equal width is enlarged, so that the bottleneck
     may have any size.
 
     Args:
-        image_size: (height, width), or one number for both; multiples of 2^(n_downs + 2). Training only: the network is
-            fully convolutional.
-        in_channels: of the input.
-        out_channels: of the image.
+        image_size: (height, width), or one number for both; multiples of 2^(n_downs + 2). It only checks the training
+            size: the network is fully convolutional.
+        in_channels: channels of the input.
+        out_channels: channels of the image.
         features: width of the first level.
         n_downs: at least 3, because the bottleneck has 8 `features` channels.
         block: `standard`, or `residual` with a shortcut in each block.
-        upsampling: `transposed` convolution, or `bilinear` enlargement and a convolution.
-        norm: of all but the first, the bottleneck's and the last block; those, and all without norm, have a bias.
+        upsampling: `transposed` convolution, or `bilinear` upsampling and a convolution.
+        norm: norm of all blocks except the first, the bottleneck and the last. Blocks without a norm have a bias.
         dropout: probability.
-        dropout_layers: how many of the deepest up blocks drop.
-        dropout_position: the reference's place is `after_activation`, the paper's `before_activation`.
+        dropout_layers: number of up blocks with dropout, counted from the deepest.
+        dropout_position: `after_activation` as in NectarGAN, or `before_activation` as in the paper.
         initialisation: `normal` is N(0, 0.02) with zero bias (the paper's); `default` is PyTorch's.
 
     Raises:
-        ValueError: for sizes and depths that do not fit.
+        ValueError: sizes and depths do not fit.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("image",)
@@ -74,7 +74,8 @@ class UNetGenerator(nn.Module):
             raise ValueError(f"n_downs {n_downs}: at least 3 is needed (the bottleneck has 8 features channels)")
         if any(side < 1 or side % self.factor for side in sides):
             raise ValueError(
-                f"image_size {image_size}: multiples of {self.factor} are needed, 2^(n_downs + 2) with n_downs {n_downs}"
+                f"image_size {image_size}: multiples of {self.factor} are needed, 2^(n_downs + 2) with n_downs "
+                f"{n_downs}"
             )
         if not 0 <= dropout < 1 or not 0 <= dropout_layers <= n_downs + 1:
             raise ValueError(
@@ -109,16 +110,16 @@ class UNetGenerator(nn.Module):
     def forward(self, x: Tensor, dropout: bool | None = None) -> dict[str, Tensor]:
         """(N, in_channels, H, W) in [-1, 1] -> `image` (N, out_channels, H, W) in [-1, 1].
 
-        `dropout` None drops in training mode only; True drops always (the paper's source of variety at test), False
-        never.
+        With `dropout` None, dropout is active in training mode only; with True always (the paper's source of variety at
+        test time), with False never.
 
         Raises:
-            UserError: for other channels, or sides that are no multiples of 2^(n_downs + 2).
+            UserError: the channels differ, or sides are not multiples of 2^(n_downs + 2).
         """
         if x.shape[1] != self.in_channels or x.shape[2] % self.factor or x.shape[3] % self.factor:
             raise UserError(
-                f"images for UNetGenerator: found {x.shape[1]} channels and {x.shape[2]} x {x.shape[3]} pixels; needed are "
-                f"{self.in_channels} channels (in_channels) and sides that are multiples of {self.factor}, "
+                f"images for UNetGenerator: found {x.shape[1]} channels and {x.shape[2]} x {x.shape[3]} pixels; needed "
+                f"are {self.in_channels} channels (in_channels) and sides that are multiples of {self.factor}, "
                 "2^(n_downs + 2): resize or pad the images, or lower n_downs"
             )
         drop = self.training if dropout is None else dropout

@@ -1,6 +1,6 @@
-"""What can be set about how a picture loses its detail: the entry `degradation` of a dataset of patches.
+"""Settings of the entry `degradation` of a dataset of patches.
 
-What is not written does not happen; `chance` is the probability that what is written is applied to a picture.
+A missing degradation is off; `chance` is the probability that a degradation is applied.
 """
 
 from typing import Annotated
@@ -16,9 +16,9 @@ Share = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 
 
 class Blur(Chance):
-    """A Gaussian; `sigma` in pixels of the large picture, uniform between its limits.
+    """A Gaussian blur; `sigma` is in pixels of the large image, uniform between its limits.
 
-    A share `anisotropic` of them has a second, independent sigma across the first and a random direction.
+    A fraction `anisotropic` of the blurs has a random direction and a second, independent sigma across it.
     """
 
     sigma: Limits[Sigma]
@@ -26,16 +26,16 @@ class Blur(Chance):
 
 
 class ShotNoise(Chance):
-    """Photons are counted: `photons` is how many make full scale, log-uniform between its limits; fewer, more noise."""
+    """Poisson noise; full scale is `photons` photons, log-uniform between its limits: fewer photons are more noise."""
 
     photons: Limits[Photons]
 
 
 class Degradation(Section):
-    """From the large picture to the small one, in this order: blur, reduction, shot noise, Gaussian noise, compression.
+    """From the large image to the small one: blur, downsampling, shot noise, Gaussian noise, compression.
 
-    The order is that of Wang et al., *Real-ESRGAN*, ICCVW 2021, section 3.1, equation 1, applied once. `kernels` says how
-    the picture is reduced: the kernels of `resampling.Kernel`, drawn in proportion to their shares.
+    The order is that of Wang et al., *Real-ESRGAN*, ICCVW 2021, section 3.1, equation 1, applied once. `kernels` are
+    the downsampling kernels of `resampling.Kernel`, drawn with probabilities proportional to their values.
     """
 
     kernels: dict[Kernel, Share]

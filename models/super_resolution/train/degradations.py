@@ -1,4 +1,4 @@
-"""How a picture loses its detail: blur, reduction, noise, compression (Wang et al., *Real-ESRGAN*, ICCVW 2021, section 3.1)."""
+"""Degrades images: blur, downsampling, noise, compression (Wang et al., *Real-ESRGAN*, ICCVW 2021, section 3.1)."""
 
 import math
 from typing import TypeVar
@@ -16,10 +16,10 @@ Transform = TypeVar("Transform", bound=Chance)
 
 
 def gaussian_kernel(sigmas: tuple[float, float], angle: float) -> NDArray[np.float32]:
-    """`exp(-d' S^-1 d / 2)`, normalised; (k, k), k odd, three sigmas to each side.
+    """Return `exp(-d' S^-1 d / 2)`, normalised to sum 1: (k, k), k odd, three sigmas to each side.
 
-    S has the standard deviations `sigmas`, in pixels; the first lies at `angle` radians from x towards y, the second
-    across it.
+    S has the standard deviations `sigmas`, in pixels; the first is along the direction at `angle` radians from x
+    towards y, the second across it.
     """
     radius = max(1, math.ceil(3.0 * max(sigmas)))
     y, x = np.mgrid[-radius : radius + 1, -radius : radius + 1].astype(np.float64)
@@ -29,13 +29,13 @@ def gaussian_kernel(sigmas: tuple[float, float], angle: float) -> NDArray[np.flo
 
 
 def with_shot_noise(image: Image, random: np.random.Generator, photons: float) -> Image:
-    """Each value v becomes 255 / photons times a Poisson number of mean v photons / 255: variance 255 v / photons."""
+    """Replace each value v by 255 / photons times a Poisson draw of mean v photons / 255: variance 255 v / photons."""
     counts = random.poisson(image * (photons / 255.0))
     return np.rint(np.clip(counts * (255.0 / photons), 0.0, 255.0)).astype(np.uint8)
 
 
 def degraded(image: Image, settings: Degradation, scale: int, random: np.random.Generator) -> Image:
-    """`image` uint8 (H, W, C), sides multiples of `scale`, as a worse one (H / scale, W / scale, C)."""
+    """Degrade uint8 (H, W, C), with sides that are multiples of `scale`, to (H / scale, W / scale, C)."""
     if blur := _drawn(settings.blur, random):
         image = photometry.blurred(image, _kernel(blur, random))
     kernels = list(settings.kernels)
@@ -54,7 +54,7 @@ def degraded(image: Image, settings: Degradation, scale: int, random: np.random.
 
 
 def _drawn(transform: Transform | None, random: np.random.Generator) -> Transform | None:
-    """The transform if it is to be applied this time."""
+    """Return the transform if it is drawn this time, else None."""
     return transform if transform is not None and random.random() < transform.chance else None
 
 

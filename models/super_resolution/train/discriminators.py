@@ -1,4 +1,4 @@
-"""The judges: a U-Net that judges every pixel, and a classifier in the manner of VGG that judges the whole."""
+"""The discriminators: a U-Net with a logit for each pixel, and a VGG-like classifier with a logit for each image."""
 
 from collections.abc import Callable
 from typing import ClassVar, Literal
@@ -13,9 +13,9 @@ from models.base.errors import UserError
 Normalisation = Literal["spectral", "batch", "none"]
 
 SLOPE = 0.2  # of every leaky ReLU
-SMALLEST = 4  # side of the maps that the classifier reads
+SMALLEST = 4  # side of the maps before the classifier's linear layers
 WIDEST = 8  # times `features`
-HIDDEN = 100  # units before the last
+HIDDEN = 100  # units of the hidden linear layer
 
 
 def _activated(x: Tensor) -> Tensor:
@@ -23,7 +23,7 @@ def _activated(x: Tensor) -> Tensor:
 
 
 def _judged(judge: Callable[[Tensor], Tensor], image: Tensor, fake: Tensor | None) -> dict[str, Tensor]:
-    """Logits of `image`, and of `fake` in the same pass."""
+    """Return the logits of `image` and, from the same pass, of `fake`."""
     if fake is None:
         return {"logits": judge(image)}
     both = judge(torch.cat([image, fake]))
@@ -42,16 +42,16 @@ def _check(name: str, image: Tensor, fake: Tensor | None, channels: int) -> None
 class UNetDiscriminator(nn.Module):
     """A logit for each pixel (Wang et al., *Real-ESRGAN*, ICCVW 2021, section 3.3; Schönfeld et al., CVPR 2020).
 
-    Three halvings to 8 `features` channels and back, where what was found on the way down at the same size is added.
-    Spectral normalisation (Miyato et al., ICLR 2018) of all but the first and the last convolution, which have a bias
-    instead; leaky ReLU of slope 0.2. 4,376,897 parameters at the defaults.
+    The size is halved three times, to 8 `features` channels, and doubled back; skip connections add the maps of equal
+    size. All convolutions but the first and the last have spectral normalisation (Miyato et al., ICLR 2018) and no
+    bias. Activations are leaky ReLU of slope 0.2. 4,376,897 parameters at the defaults.
 
     Args:
-        in_channels: of the images.
+        in_channels: channels of the images.
         features: width at full size.
 
     Raises:
-        ValueError: for numbers below 1.
+        ValueError: a number is below 1.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("logits", "fake_logits")
@@ -73,47 +73,49 @@ class UNetDiscriminator(nn.Module):
         self.last = nn.Conv2d(features, 1, 3, padding=1)
 
     def forward(self, image: Tensor, fake: Tensor | None = None) -> dict[str, Tensor]:
-        """Judge (N, in_channels, H, W) in [-1, 1], and in the same pass `fake`: `logits` (N, 1, H, W), `fake_logits`.
+        """Judge (N, in_channels, H, W) in [-1, 1] and, in the same pass, `fake`: `logits` (N, 1, H, W), `fake_logits`.
 
         Raises:
-            UserError: for other channels, a fake of another size, or sides that are no multiples of 8.
+            UserError: the channels differ, `fake` has another size, or sides are not multiples of 8.
         """
         _check(type(self).__name__, image, fake, self.in_channels)
         if image.shape[2] % 8 or image.shape[3] % 8:
             raise UserError(
-                f"images for UNetDiscriminator: found {image.shape[2]} x {image.shape[3]} pixels; multiples of 8 are needed"
+                f"images for UNetDiscriminator: found {image.shape[2]} x {image.shape[3]} pixels; multiples of 8 are "
+                "needed"
             )
         return _judged(self._judge, image, fake)
 
     def _judge(self, x: Tensor) -> Tensor:
         x = _activated(self.first(x.contiguous(memory_format=torch.channels_last)))
-        found = []
+        skips = []
         for layer in self.downs:
-            found.append(x)
+            skips.append(x)
             x = _activated(layer(x))
         for layer in self.ups:
             large = F.interpolate(x, scale_factor=2.0, mode="bilinear", align_corners=False)
-            x = _activated(layer(large)) + found.pop()
+            x = _activated(layer(large)) + skips.pop()
         for layer in self.judging:
             x = _activated(layer(x))
         return self.last(x)
 
 
 class VGGDiscriminator(nn.Module):
-    """One logit for an image of a fixed size: ESRGAN's (Wang et al., ECCVW 2018), after Simonyan and Zisserman.
+    """One logit for an image of a fixed size: ESRGAN's discriminator (Wang et al., ECCVW 2018), a VGG-like network.
 
-    For each halving down to 4 x 4 pixels a 3 x 3 convolution and one 4 x 4 of stride 2, widths doubling from `features`
-    to 8 `features`, then two linear layers; leaky ReLU of slope 0.2. 14,499,401 parameters at 128 pixels.
+    Each halving down to 4 x 4 pixels is a 3 x 3 convolution and a 4 x 4 convolution of stride 2, with widths doubling
+    from `features` to 8 `features`. Two linear layers follow. Activations are leaky ReLU of slope 0.2. 14,499,401
+    parameters at 128 pixels.
 
     Args:
-        image_size: side; a power of 2, 8 or more.
-        in_channels: of the images.
+        image_size: side in pixels; a power of 2, 8 or more.
+        in_channels: channels of the images.
         features: width at full size.
-        norm: `batch` is ESRGAN's, after all convolutions but the first; its judgement depends on what is in a batch.
-            `spectral` and `none` judge images alone; `spectral` normalises all layers but the last.
+        norm: `batch` is ESRGAN's, after all convolutions but the first; logits then depend on the rest of the batch.
+            With `spectral` and `none` they do not; `spectral` normalises all layers but the last.
 
     Raises:
-        ValueError: for other sizes.
+        ValueError: a size is out of range.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("logits", "fake_logits")
@@ -140,15 +142,18 @@ class VGGDiscriminator(nn.Module):
         self.last = nn.Linear(HIDDEN, 1)
 
     def forward(self, image: Tensor, fake: Tensor | None = None) -> dict[str, Tensor]:
-        """Judge (N, in_channels, image_size, image_size) in [-1, 1], and in the same pass `fake`: `logits` (N, 1), `fake_logits`.
+        """Judge (N, in_channels, image_size, image_size) in [-1, 1] and, in the same pass, `fake`.
+
+        Returns `logits` (N, 1) and, with a fake, `fake_logits`.
 
         Raises:
-            UserError: for other channels or sizes.
+            UserError: channels or sizes differ.
         """
         _check(type(self).__name__, image, fake, self.in_channels)
         if image.shape[2:] != (self.image_size, self.image_size):
             raise UserError(
-                f"images for VGGDiscriminator: found {image.shape[2]} x {image.shape[3]} pixels; image_size is {self.image_size}"
+                f"images for VGGDiscriminator: found {image.shape[2]} x {image.shape[3]} pixels; image_size is "
+                f"{self.image_size}"
             )
         return _judged(self._judge, image, fake)
 

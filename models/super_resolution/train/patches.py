@@ -1,4 +1,4 @@
-"""Pictures and their degraded, smaller selves, read from a folder of images."""
+"""The dataset of image patches and their degraded, smaller versions, read from a folder of images."""
 
 from collections.abc import Hashable, Mapping
 from pathlib import Path
@@ -20,27 +20,27 @@ from models.super_resolution.train.resampling import Kernel, resample
 
 
 class Patches(Examples):
-    """The images below `root/<split>`, or `root/images/<split>` of a prepared dataset, by path: one patch of each.
+    """One patch of each image below `root/<split>`, or `root/images/<split>` of a prepared dataset, sorted by path.
 
-    A patch is a square of `size` pixels, a multiple of `scale`, at a `random` place or in the `centre`; images that are
-    smaller are mirrored at their borders. Without `size` it is the whole image, but for the rows and columns at its end
-    that `scale` does not divide. Then `augmentation` bends and turns it, and `degradation` makes the network's input of
-    it: the bicubic reduction that papers measure by, where there is none. `baselines` are kernels that enlarge that
-    input again, for comparison.
+    A patch is a square of `size` pixels, a multiple of `scale`, at a `random` position or in the `centre`; smaller
+    images are padded by reflection. Without `size` the patch is the whole image, cut at the bottom and right to
+    multiples of `scale`. Then `augmentation` transforms the patch, and `degradation` turns it into the network's input.
+    The default degradation is the bicubic downsampling of the papers' benchmarks. `baselines` are kernels that enlarge
+    the input again, for comparison.
 
     An example has `hq`, the patch, and `lq`, the input, float32 `(3, height, width)` and `(3, height / scale, width /
     scale)` in [-1, 1] (v / 127.5 - 1), RGB; each baseline under its own name, of hq's size; `index`, an integer, and
     `name`, the path below the split's folder without suffix.
 
-    Raises ValueError for arguments out of range, UserError for a folder that is missing or has no images, and, when it
-    is read, for an image that cannot be.
+    Raises ValueError for arguments out of range, and UserError for a folder that is missing or has no images. An
+    unreadable image raises UserError when it is read.
     """
 
     names: ClassVar[tuple[str, ...]] = ("lq", "hq", "index", "name")
 
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return the names of an example, those of the baselines that the arguments ask for included."""
+        """Return the names in an example, including those of the baselines in the arguments."""
         return (*cls.names, *arguments.get("baselines", ()))
 
     def __init__(
@@ -81,17 +81,17 @@ class Patches(Examples):
         return len(self.paths)
 
     def group(self, index: int) -> Hashable:
-        """Patches of `size` share batches; whole images may have any size, and stay alone."""
+        """Patches of `size` share batches; whole images may have any size, so each has its own batch."""
         return index if self.size is None else None
 
     def example(self, index: int, random: np.random.Generator) -> Example:
-        """Example `index`; `random` chooses the place, the augmentation and the degradation."""
+        """Return example `index`; `random` draws the position, the augmentation and the degradation."""
         hq = self._patch(read_rgb(self.folder / self.paths[index]), random)
         lq = degraded(hq, self.degradation, self.scale, random)
         size = (hq.shape[0], hq.shape[1])
-        again: Example = {kernel: normalised(resample(lq, size, kernel)) for kernel in self.baselines}
+        baselines: Example = {kernel: normalised(resample(lq, size, kernel)) for kernel in self.baselines}
         name = self.paths[index].with_suffix("").as_posix()
-        return {"lq": normalised(lq), "hq": normalised(hq), **again, "index": index, "name": name}
+        return {"lq": normalised(lq), "hq": normalised(hq), **baselines, "index": index, "name": name}
 
     def _patch(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
         height, width = image.shape[:2]
@@ -120,7 +120,7 @@ def _folder(root: Path, split: str) -> Path:
 
 
 def padded(image: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """`image` (H, W, C) with at least `size` rows and columns: what lacks is mirrored at its end, its edge not repeated."""
+    """Pad (H, W, C) at the bottom and right by reflection, without repeating the edge, to at least `size` a side."""
     below, right = (max(0, size - side) for side in image.shape[:2])
     if not below and not right:
         return image
@@ -128,18 +128,18 @@ def padded(image: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
 
 
 def read_rgb(path: Path) -> NDArray[np.uint8]:
-    """An image file as uint8 RGB `(height, width, 3)`; 16 bits become 8, transparency and EXIF orientation are ignored.
+    """Read an image file as uint8 RGB `(height, width, 3)`; 16 bits become 8, alpha and EXIF orientation are ignored.
 
     Raises:
-        UserError: no such file, or none that OpenCV can read whole.
+        UserError: the file does not exist, or OpenCV cannot read it completely.
     """
     try:
         content = np.frombuffer(path.read_bytes(), np.uint8)
-        found = cv2.imdecode(content, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION) if len(content) else None
+        bgr = cv2.imdecode(content, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION) if len(content) else None
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     except cv2.error:  # larger than OpenCV's limit
-        found = None
-    if found is None:
+        bgr = None
+    if bgr is None:
         raise UserError(f"{path}: no readable image: it is empty, damaged, too large or of another kind; remove it")
-    return np.asarray(cv2.cvtColor(found, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+    return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), dtype=np.uint8)

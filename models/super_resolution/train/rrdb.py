@@ -1,4 +1,4 @@
-"""The generator: residual-in-residual dense blocks (Wang et al., *ESRGAN*, ECCVW 2018, section 3.1)."""
+"""The generator of residual-in-residual dense blocks, RRDB (Wang et al., *ESRGAN*, ECCVW 2018, section 3.1)."""
 
 from typing import ClassVar, Literal
 
@@ -11,12 +11,12 @@ from models.base.errors import UserError
 Upsampling = Literal["nearest", "pixel_shuffle"]
 
 SLOPE = 0.2  # of every leaky ReLU
-DENSE = 5  # convolutions of a dense block
-BLOCKS = 3  # dense blocks of a residual-in-residual one
+DENSE = 5  # convolutions in a dense block
+BLOCKS = 3  # dense blocks in an RRDB
 
 
 def convolution(inputs: int, outputs: int) -> nn.Conv2d:
-    """3 x 3, of the same size: (N, inputs, H, W) -> (N, outputs, H, W)."""
+    """Return a padded 3 x 3 convolution: (N, inputs, H, W) -> (N, outputs, H, W)."""
     return nn.Conv2d(inputs, outputs, 3, padding=1)
 
 
@@ -26,9 +26,9 @@ def activated(x: Tensor) -> Tensor:
 
 
 class DenseBlock(nn.Module):
-    """`x + scaling f(x)`: five convolutions, each of which reads x and all results before it (Zhang et al., CVPR 2018).
+    """`x + scaling f(x)`: five convolutions that each read x and all earlier outputs (Zhang et al., CVPR 2018).
 
-    The first four give `growth` channels each, activated, the last as many as x.
+    The first four have `growth` output channels and an activation, the last has as many channels as x.
     """
 
     def __init__(self, features: int, growth: int, scaling: float) -> None:
@@ -40,14 +40,14 @@ class DenseBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(N, features, H, W) -> the same."""
-        found = [x]
+        maps = [x]
         for layer in self.convolutions[:-1]:
-            found.append(activated(layer(torch.cat(found, dim=1))))
-        return torch.add(x, self.convolutions[-1](torch.cat(found, dim=1)), alpha=self.scaling)
+            maps.append(activated(layer(torch.cat(maps, dim=1))))
+        return torch.add(x, self.convolutions[-1](torch.cat(maps, dim=1)), alpha=self.scaling)
 
 
 class ResidualDenseBlocks(nn.Module):
-    """`x + scaling f(x)`, f three dense blocks in a row: the RRDB."""
+    """`x + scaling f(x)`, where f is three dense blocks in sequence: the RRDB."""
 
     def __init__(self, features: int, growth: int, scaling: float) -> None:
         super().__init__()
@@ -60,29 +60,29 @@ class ResidualDenseBlocks(nn.Module):
 
 
 class RRDBGenerator(nn.Module):
-    """From a small image to one `scale` times as large. Without `bicubic_skip` it is ESRGAN's network.
+    """Enlarges an image by `scale`. Without `bicubic_skip` it is ESRGAN's network.
 
-    A convolution to `features` channels, `blocks` RRDBs and a convolution under one skip connection, then for each
-    doubling an upsampling and a convolution, and two convolutions that paint; 16,697,987 parameters at the defaults. No
-    normalisation, and no function that limits the output. Fully convolutional: images may have any size.
+    A convolution to `features` channels is followed by `blocks` RRDBs and a convolution under one skip connection, an
+    upsampling and a convolution for each doubling, and two final convolutions. It has 16,697,987 parameters at the
+    defaults, no normalisation, and no output activation. It is fully convolutional: images may have any size.
 
     Args:
         scale: 1, 2 or 4.
-        in_channels: of the small image.
-        out_channels: of the large one.
+        in_channels: channels of the small image.
+        out_channels: channels of the large image.
         features: width.
-        blocks: how many RRDBs; 1 or more.
-        growth: what each convolution of a dense block adds.
-        scaling: of every residual, in (0, 1].
-        upsampling: `nearest` enlarges and convolves; `pixel_shuffle` convolves to four times the channels and makes
-            pixels of them (Shi et al., CVPR 2016).
-        bicubic_skip: the network learns what bicubic enlargement of its input lacks, and starts from exactly that: the
-            last convolution is 0 at first. `in_channels` and `out_channels` are then the same.
+        blocks: number of RRDBs, 1 or more.
+        growth: channels that each convolution of a dense block adds.
+        scaling: factor of every residual, in (0, 1].
+        upsampling: `nearest` enlarges and convolves; `pixel_shuffle` convolves to four times the channels and turns
+            them into pixels (Shi et al., CVPR 2016).
+        bicubic_skip: add the bicubic enlargement of the input to the output. The network starts as exactly that
+            enlargement, because its last convolution is initialised to 0. Needs `in_channels` equal to `out_channels`.
         initial_scale: factor on He's initialisation of the residual blocks (section 3.1: small values, here 0.1, make
-            deep networks stable; shallow ones learn faster from 1).
+            deep networks stable; shallow ones learn faster with 1).
 
     Raises:
-        ValueError: for arguments out of range.
+        ValueError: an argument is out of range.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("image",)
@@ -144,7 +144,7 @@ class RRDBGenerator(nn.Module):
         """(N, in_channels, H, W) in [-1, 1] -> `image` (N, out_channels, scale H, scale W), about [-1, 1].
 
         Raises:
-            UserError: for other channels.
+            UserError: the channels differ.
         """
         if x.shape[1] != self.in_channels:
             raise UserError(
@@ -166,7 +166,7 @@ class RRDBGenerator(nn.Module):
 
 
 def enlarged(x: Tensor, scale: int) -> Tensor:
-    """Bicubic enlargement of (N, C, H, W) by an integer: Keys' kernel with a = -0.75 (IEEE TASSP 29(6), 1981)."""
+    """Enlarge (N, C, H, W) bicubically by an integer: Keys' kernel with a = -0.75 (IEEE TASSP 29(6), 1981)."""
     if scale == 1:
         return x
     return F.interpolate(x, scale_factor=float(scale), mode="bicubic", align_corners=False)

@@ -1,4 +1,4 @@
-"""Whether a transfer wears the clothes it was shown."""
+"""Scores whether an appearance transfer keeps the colours of the clothes."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -6,31 +6,32 @@ from numpy.typing import NDArray
 from models.dump import Dump
 from models.report.interfaces import Bootstrap, Estimate, Score, Values
 
-SMALLEST = 12.0  # pixels of cloth below which a mean colour says little
+SMALLEST = 12.0  # pixels of cloth; a mean colour of fewer is unreliable
 PARTS = ("top", "bottom")
 
 
 def correlation(table: Values) -> NDArray[np.float64]:
-    """Pearson's r between generated and shown colours, averaged over the three channels.
+    """Return Pearson's r between generated and shown colours, averaged over the three channels.
 
     table (..., identities, 6): generated RGB, shown RGB -> (...).
     """
-    made, shown = (part - part.mean(axis=-2, keepdims=True) for part in (table[..., :3], table[..., 3:]))
-    scale = np.sqrt((made**2).sum(axis=-2) * (shown**2).sum(axis=-2))
-    return np.asarray(((made * shown).sum(axis=-2) / np.maximum(scale, 1e-12)).mean(axis=-1))
+    generated, shown = (part - part.mean(axis=-2, keepdims=True) for part in (table[..., :3], table[..., 3:]))
+    scale = np.sqrt((generated**2).sum(axis=-2) * (shown**2).sum(axis=-2))
+    return np.asarray(((generated * shown).sum(axis=-2) / np.maximum(scale, 1e-12)).mean(axis=-1))
 
 
 def mean_colour(image: NDArray[np.float32], mask: NDArray[np.float32]) -> NDArray[np.float64] | None:
-    """Mean of (3, H, W) over a mask (1, H, W) in [0, 1] -> (3,); None where the mask is smaller than `SMALLEST` pixels."""
+    """Mean of (3, H, W) over a mask (1, H, W) in [0, 1] -> (3,); None if the mask has fewer than `SMALLEST` pixels."""
     area = float(mask.sum())
     return None if area < SMALLEST else np.asarray((image * mask).sum(axis=(1, 2)) / area, dtype=np.float64)
 
 
 class ClothesColour(Score):
-    """Correlation, over identities, of the clothes' mean colour in a transfer with that in the shown appearance.
+    """Correlation over identities between the clothes' mean colour in a transfer and in the appearance image.
 
-    The dump holds the exact masks of the clothes in the target (`top`, `bottom`), which wears the same clothes in the
-    asked pose, and in the appearance (`appearance_top`, `appearance_bottom`). Colours are averaged an identity first.
+    The dump has the exact masks of the clothes in the target (`top`, `bottom`), which wears the same clothes in the
+    requested pose, and in the appearance image (`appearance_top`, `appearance_bottom`). Colours are first averaged
+    within each identity.
     """
 
     def __init__(self, mode: str, image: str, appearance: str, person: str) -> None:
@@ -41,14 +42,14 @@ class ClothesColour(Score):
         colours: dict[str, dict[int, list[NDArray[np.float64]]]] = {part: {} for part in PARTS}
         for row in rows:
             for part in PARTS:
-                made = mean_colour(row[self.image], row[part])
+                generated = mean_colour(row[self.image], row[part])
                 shown = mean_colour(row[self.appearance], row[f"appearance_{part}"])
-                if made is not None and shown is not None:
-                    colours[part].setdefault(row[self.person], []).append(np.concatenate([made, shown]))
-        found: dict[str, Estimate | float | int] = {}
+                if generated is not None and shown is not None:
+                    colours[part].setdefault(row[self.person], []).append(np.concatenate([generated, shown]))
+        metrics: dict[str, Estimate | float | int] = {}
         for part, people in colours.items():
-            found[f"{part}_identities"] = len(people)
+            metrics[f"{part}_identities"] = len(people)
             if len(people) >= 3:
                 means = np.stack([np.mean(values, axis=0) for values in people.values()])
-                found[f"{part}_r"] = bootstrap.estimate(means, correlation)
-        return found
+                metrics[f"{part}_r"] = bootstrap.estimate(means, correlation)
+        return metrics

@@ -1,4 +1,4 @@
-"""What VUNet is built of: convolutions, residual blocks, space to depth (Esser, Sutter and Ommer, CVPR 2018)."""
+"""Building blocks of VUNet: convolutions, residual blocks, space to depth (Esser, Sutter and Ommer, CVPR 2018)."""
 
 import math
 from collections.abc import Callable
@@ -15,8 +15,9 @@ from models.images.networks import winograd
 def space_to_depth(x: Tensor) -> Tensor:
     """Pixels of 2 x 2 blocks to channels, TensorFlow's order: (N, C, H, W) -> (N, 4C, H/2, W/2), H and W even.
 
-    `out[n, (2 i + j) C + k, y, x'] = x[n, k, 2 y + i, 2 x' + j]`. (`pixel_unshuffle` keeps 2 i + j fastest instead.)
-    The result is channels-last in memory, where this order moves whole runs of channels; so is `depth_to_space`'s.
+    `out[n, (2 i + j) C + k, y, x'] = x[n, k, 2 y + i, 2 x' + j]`. (In `pixel_unshuffle`, 2 i + j varies fastest.)
+    The results of this function and of `depth_to_space` are channels-last in memory: this order then moves whole runs
+    of channels.
     """
     n, c, h, w = x.shape
     blocks = x.permute(0, 2, 3, 1).reshape(n, h // 2, 2, w // 2, 2, c)
@@ -31,7 +32,7 @@ def depth_to_space(x: Tensor) -> Tensor:
 
 
 class _Activate(torch.autograd.Function):
-    """ELU of the concatenation, differentiated from its result: no input is kept, no second exp is taken."""
+    """ELU of a concatenation, differentiated from its output: saves no input, and needs no second exp."""
 
     @staticmethod
     def forward(ctx: Any, *parts: Tensor) -> Tensor:
@@ -67,7 +68,7 @@ class Convolution(nn.Conv2d):
         nn.init.zeros_(self.bias)
 
     def _conv_forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if x.shape[2:] == (1, 1):  # only the middle of the kernel meets the map
+        if x.shape[2:] == (1, 1):  # only the kernel's centre touches the map
             middle = weight.shape[-1] // 2
             return F.linear(x.flatten(1), weight[:, :, middle, middle], bias)[:, :, None, None]
         if bias is not None and self.kernel_size == (3, 3) and self.stride == (1, 1):
@@ -76,7 +77,7 @@ class Convolution(nn.Conv2d):
 
 
 class NormalisedConvolution(Convolution):
-    """`gamma * (conv(x; W) + bias) + beta` with `W_o = gain_o weight_o / ||weight_o||`, all five trained.
+    """`gamma * (conv(x; W) + bias) + beta` with `W_o = gain_o weight_o / ||weight_o||`; all five are trained.
 
     Weight normalisation (Salimans and Kingma, 2016) with a second affine map. `gain` has shape (outputs, 1, 1, 1),
     `gamma` and `beta` (1, outputs, 1, 1).
@@ -92,13 +93,13 @@ class NormalisedConvolution(Convolution):
         return torch.linalg.vector_norm(self.weight, dim=(1, 2, 3), keepdim=True)
 
     def initialise_fan_in(self, gain: float = 1.0) -> None:
-        """As the plain flavour's: the gains follow the drawn weights."""
+        """Like the plain convolution's; the gains are set to the norms of the drawn weights."""
         super().initialise_fan_in(gain)
         with torch.no_grad():
             self.gain.copy_(self._norm())
 
     def forward(self, x: Tensor) -> Tensor:
-        # The affine maps act on whole channels, so they are folded into the kernel instead of passing over the image.
+        # The affine maps act on whole channels: fold them into the kernel to save passes over the image.
         gamma = self.gamma.view(-1, 1, 1, 1)
         kernel = self.weight * (gamma * self.gain / self._norm())
         return self._conv_forward(x, kernel, self.gamma.flatten() * self.bias + self.beta.flatten())
@@ -121,7 +122,7 @@ class Residual(nn.Module):
 
 
 class SkipResidual(nn.Module):
-    """`x + conv(D(elu([x, skip(a)])))`: a second map `a`, of x's shape, joins through a 1 x 1 convolution."""
+    """`x + conv(D(elu([x, skip(a)])))`: a second map `a` of x's shape enters through a 1 x 1 convolution."""
 
     def __init__(self, convolve: Convolve, c: int, dropout: float) -> None:
         super().__init__()
@@ -135,7 +136,7 @@ class SkipResidual(nn.Module):
 
 
 class Up(nn.Module):
-    """Twice the size: `depth_to_space(conv(x))`, (N, a, H, W) -> (N, b, 2H, 2W)."""
+    """Upsampling by 2: `depth_to_space(conv(x))`, (N, a, H, W) -> (N, b, 2H, 2W)."""
 
     def __init__(self, convolve: Convolve, a: int, b: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""The divergence between VUNet's posterior and prior."""
+"""The KL divergence between VUNet's posterior and prior."""
 
 from typing import Literal
 
@@ -11,10 +11,10 @@ from models.interfaces import Loss
 class LatentKL(Loss):
     """KL divergence between Gaussians of unit covariance: half the squared distance of their means, in nats.
 
-    Esser, Sutter and Ommer (CVPR 2018), equation 4; symmetric, and gradients flow into both sides. `posterior` and
-    `prior` map the same latent names to means (N, c, 1, 1); all levels and channels are summed. With `unit`
-    "nats_per_element" the sum is divided by the C·H·W elements of `image` (N, C, H, W), which makes it commensurable
-    with losses that are means over elements; without an image that is a ValueError.
+    Esser, Sutter and Ommer (CVPR 2018), equation 4. It is symmetric, and gradients flow into both sides. `posterior`
+    and `prior` map the same latent names to means (N, c, 1, 1); the divergence is summed over all levels and channels.
+    With `unit` "nats_per_element" the sum is divided by the C·H·W elements of `image` (N, C, H, W), to be comparable
+    with losses that are means over elements. That unit without an image is a ValueError.
     """
 
     def __init__(self, *, unit: Literal["nats", "nats_per_element"] = "nats") -> None:
@@ -24,7 +24,7 @@ class LatentKL(Loss):
     def forward(  # type: ignore[override]
         self, *, posterior: dict[str, Tensor], prior: dict[str, Tensor], image: Tensor | None = None
     ) -> Tensor:
-        """Return nats (N,), float32 at least."""
+        """Return nats (N,), at least float32."""
         nats = sum(_half_square(posterior[name], prior[name]) for name in posterior)
         if not self.per_element:
             return torch.as_tensor(nats)

@@ -1,7 +1,7 @@
-"""VUNet: an image from a shape picture and an appearance picture (Esser, Sutter and Ommer, CVPR 2018).
+"""VUNet: generates an image from a shape image and an appearance image (Esser, Sutter and Ommer, CVPR 2018).
 
-Widths: stage s = 1..S works at P / 2^(s-1) pixels with `min(nf_start 2^(s-1), nf_max)` channels in the encoders and in
-the decoder alike. S is the top stage (1 x 1, width c_top), S-1 the lower one (2 x 2, width c_low); each carries a latent.
+Stage s = 1..S works at P / 2^(s-1) pixels with `min(nf_start 2^(s-1), nf_max)` channels, in the encoders and in the
+decoder. S is the top stage (1 x 1, width c_top), S-1 the lower one (2 x 2, width c_low); both have a latent.
 """
 
 from itertools import pairwise
@@ -22,11 +22,11 @@ from models.vunet.train.blocks import (
 )
 
 Mode = Literal["train", "appearance_transfer", "sample_appearance"]
-Features = list[tuple[Tensor, Tensor]]  # of each stage the outputs of its first and second block
+Features = list[tuple[Tensor, Tensor]]  # outputs of the first and second block of each stage
 
 
 class Encoder(nn.Module):
-    """(N, channels, P, P) -> for each stage the outputs of both its residual blocks."""
+    """(N, channels, P, P) -> the outputs of both residual blocks of each stage."""
 
     def __init__(self, convolve: Convolve, channels: int, widths: list[int], dropout: float) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Encoder(nn.Module):
 
 
 class Posterior(nn.Module):
-    """Appearance features to the means q_T (N, c_top, 1, 1) and q_L (N, 4 c_low, 1, 1), and latents drawn around them."""
+    """Maps appearance features to the means q_T (N, c_top, 1, 1) and q_L (N, 4 c_low, 1, 1), and draws latents."""
 
     def __init__(self, convolve: Convolve, c_top: int, c_low: int, dropout: float) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class Posterior(nn.Module):
         self.lower = SkipResidual(convolve, c_low, dropout)
 
     def forward(self, f: Features, noise_scale: float) -> tuple[list[Tensor], list[Tensor]]:
-        """Means and latents [top, lower], all 1 x 1. The lower mean depends on the upper latent."""
+        """Return means and latents [top, lower], all 1 x 1. The lower mean depends on the top latent."""
         top = self.top(self.stem(f[-1][1]), f[-1][0])
         z_top = perturb(top, noise_scale)
         h = self.merged(top, self.merge(torch.cat([f[-1][0], z_top], dim=1)))
@@ -66,10 +66,10 @@ class Posterior(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """Shape features and latents to the prior's means p_T (N, c_top, 1, 1), p_L (N, 4 c_low, 1, 1) and the decoder's start.
+    """Maps shape features and latents to the prior's means p_T (N, c_top, 1, 1), p_L (N, 4 c_low, 1, 1), and to a map.
 
-    The lower prior is autoregressive in four groups of `c_low` channels, which are the four pixels of the 2 x 2 latent:
-    the mean of group i depends on the groups before it.
+    The lower prior is autoregressive in four groups of `c_low` channels, the four pixels of the 2 x 2 latent: the mean
+    of group i depends on the groups before it.
     """
 
     def __init__(self, convolve: Convolve, c_top: int, c_low: int, dropout: float, *, port: bool) -> None:
@@ -88,7 +88,7 @@ class Bottleneck(nn.Module):
         self.merged_lower = SkipResidual(convolve, c_low, dropout)
 
     def forward(self, e: Features, latents: list[Tensor] | None, noise_scale: float) -> tuple[Tensor, list[Tensor]]:
-        """The map (N, c_low, 2, 2) and the means [top, lower]; without `latents` they are drawn from the prior."""
+        """Return the map (N, c_low, 2, 2) and the means [top, lower]; latents default to draws from the prior."""
         top = self.top(self.stem(e[-1][1]), e[-1][1])
         z_top = perturb(top, noise_scale) if latents is None else latents[0]
         h = self.merged_top(self.merge_top(torch.cat([top, z_top], dim=1)), e[-1][0])
@@ -98,14 +98,14 @@ class Bottleneck(nn.Module):
         return self.merged_lower(h, e[-2][0]), [top, lower]
 
     def _lower_prior(self, v: Tensor, latent: Tensor | None, noise_scale: float) -> tuple[Tensor, Tensor]:
-        """Means of the four groups and the latent (given or drawn), both (N, 4 c_low, 1, 1)."""
-        given = None if latent is None else latent.chunk(4, dim=1)
+        """Return the means of the four groups and the latent (the argument, or drawn), both (N, 4 c_low, 1, 1)."""
+        groups = None if latent is None else latent.chunk(4, dim=1)
         mean = self.auto_merge(space_to_depth(self.auto_first(v)))
         means: list[Tensor] = []
         drawn: list[Tensor] = []
         for i in range(4):
             means.append(mean)
-            drawn.append(perturb(mean, noise_scale) if given is None else given[i])
+            drawn.append(perturb(mean, noise_scale) if groups is None else groups[i])
             if i < 3:
                 mean = self._next_mean(i, mean, drawn[i])
         return torch.cat(means, dim=1), torch.cat(drawn, dim=1)
@@ -113,12 +113,12 @@ class Bottleneck(nn.Module):
     def _next_mean(self, i: int, mean: Tensor, group: Tensor) -> Tensor:
         if not self.port:
             return self.auto[i](mean, group)
-        # The port is one block behind: its first block has no skip, so group 0 is lost, and the last never runs.
+        # The port is off by one block: its first block has no skip, so group 0 is ignored; its last one never runs.
         return self.auto_first(mean) if i == 0 else self.auto[i - 1](mean, group)
 
 
 class Decoder(nn.Module):
-    """The bottleneck's map and the shape encoder's skips to an image, stage by stage from S-2 to 1."""
+    """Maps the bottleneck's output and the shape encoder's skips to an image, stage by stage from S-2 to 1."""
 
     def __init__(self, convolve: Convolve, widths: list[int], channels: int, dropout: float) -> None:
         super().__init__()
@@ -135,19 +135,19 @@ class Decoder(nn.Module):
 
 
 def perturb(mean: Tensor, scale: float) -> Tensor:
-    """A draw from the normal distribution around `mean` with standard deviation `scale`; the mean itself for 0."""
+    """Draw from the normal distribution around `mean` with standard deviation `scale`; return `mean` itself for 0."""
     return mean + scale * torch.randn_like(mean) if scale else mean
 
 
 class VUNet(nn.Module):
     """p(image | shape, appearance) with Gaussian latents of unit covariance at 1 x 1 and 2 x 2 pixels.
 
-    `image_size` P is a power of two, at least 4 (ValueError otherwise); widths double from `nf_start` per stage up to
-    `nf_max`. `convolution` is "plain" or "normalised" (see `NormalisedConvolution`). `autoregression` "port" is the
-    off-by-one wiring of the PyTorch port, whose last block gets no gradient: for comparison only. `initialisation`
-    "default" is PyTorch's, uniform within 1/sqrt(fan_in); "fan_in" draws the weights of all convolutions outside
-    residual blocks from a normal distribution of variance 1/fan_in, with zero bias, and then multiplies those of the
-    output convolution by 0.3.
+    `image_size` P is a power of two, at least 4 (ValueError otherwise). Widths double with each stage from `nf_start`
+    to `nf_max`. `convolution` is "plain" or "normalised" (see `NormalisedConvolution`). `autoregression` "port" is the
+    off-by-one wiring of the PyTorch port, whose last block gets no gradient; it is for comparison only.
+    `initialisation` "default" is PyTorch's, uniform within 1/sqrt(fan_in). "fan_in" draws the weights of all
+    convolutions outside residual blocks from a normal distribution of variance 1/fan_in, with zero bias, and multiplies
+    the output convolution's weights by 0.3.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("image", "q_means", "p_means")
@@ -188,15 +188,15 @@ class VUNet(nn.Module):
     def forward(
         self, pose: Tensor, appearance: Tensor | None = None, mode: Mode = "train", noise_scale: float = 1.0
     ) -> dict[str, Any]:
-        """Pose (N, pose_channels, P, P) and appearance (N, appearance_channels, P, P), in [-1, 1], to
+        """Map pose (N, pose_channels, P, P) and appearance (N, appearance_channels, P, P) in [-1, 1] to an image.
 
-        `image` (N, image_channels, P, P), in [-1, 1] after tanh, and the means of posterior and prior, `q_means` and
-        `p_means`: for the names of the two latents (of P = 64: s7, s6) tensors (N, c_top, 1, 1) and (N, 4 c_low, 1, 1).
+        Returns `image` (N, image_channels, P, P), in [-1, 1] with tanh, and the means of posterior and prior, `q_means`
+        and `p_means`: maps of the latents' names (for P = 64: s7, s6) to (N, c_top, 1, 1) and (N, 4 c_low, 1, 1).
 
-        "train" draws the latents around the posterior's means, "appearance_transfer" takes the means themselves (the
-        lower one given the upper one: deterministic), "sample_appearance" draws from the prior, needs no appearance
-        and returns None for `q_means`. `noise_scale` multiplies the standard deviation of all draws, which the model
-        states as 1. Another mode, or a missing appearance, is a ValueError.
+        Mode "train" draws the latents around the posterior's means. "appearance_transfer" uses the means themselves and
+        is deterministic. "sample_appearance" draws from the prior, needs no appearance, and returns None for `q_means`.
+        `noise_scale` multiplies the standard deviation of all draws, which is 1 in the model. An unknown mode, or a
+        missing appearance, is a ValueError.
         """
         if mode not in get_args(Mode):
             raise ValueError(f"mode is {mode!r}, expected one of {', '.join(get_args(Mode))}")
