@@ -1,1 +1,1 @@
-"""Benchmarks: `python -m bench.<name>` prints a table; nothing here is a test."""
+"""Benchmarks, not tests: `python -m bench.<name>` prints a table."""

@@ -1,13 +1,13 @@
-"""What memory settings pay on a CPU: a forward pass and training steps under several allocators.
+"""Speed of a forward pass and of training steps on a CPU under several memory allocators.
 
-Each cell is a new process, as the settings must stand before it starts; rounds go through all settings in turn. `launch.py` are
-the thresholds that stages/launch sets. Libraries are preloaded where they are installed (Debian: libjemalloc2,
-libtcmalloc-minimal4); `keeping` tells them to give nothing back to the system either. `huge` asks for pages of 2 MiB for
-large tensors, which the kernel must allow (/sys/kernel/mm/transparent_hugepage/enabled).
+Each cell is a new process, because the settings must be in place before it starts; each round measures all settings in
+turn. `launch.py` are the thresholds that stages/launch sets. Libraries are preloaded where they are installed (Debian:
+libjemalloc2, libtcmalloc-minimal4); `keeping` tells them to return no memory to the system. `huge` asks for pages of
+2 MiB for large tensors, which the kernel must allow (/sys/kernel/mm/transparent_hugepage/enabled).
 
-Columns: medians over rounds of wall and CPU time a step, their ratios default / setting in the same round, faults (pages that the system
-had to map) a step, peak resident memory, and whether the numbers after some steps are those of the default, bit for bit.
-CPU time counts all threads. On a machine that others use, take `--threads 1`: threads that wait for a preempted one spin.
+Columns: medians over rounds of wall and CPU time for a step; their ratios default / setting in the same round; page
+faults for a step; peak resident memory; and whether the numbers after some steps equal those of the default bit for
+bit. CPU time counts all threads. On a shared machine use `--threads 1`: threads that wait for a preempted one spin.
 
 `python -m bench.allocator [--rounds 5] [--seconds 5] [--threads 2]`, after `dvc repro prepare@people prepare@pairs`.
 """
@@ -41,7 +41,7 @@ FORWARD, SIDE, BACKBONE = "forward 385 px", 385, "shufflenetv2k16"
 WORKS = (FORWARD, *RECIPES)
 DEFAULT = "glibc default"
 WARM_UP = 3  # steps that are not timed
-# settings of allocators that may be there from outside
+# allocator settings that the environment may already contain
 CLEARED = (*ALLOCATOR, "LD_PRELOAD", "MALLOC_CONF", "TCMALLOC_RELEASE_RATE", "GLIBC_TUNABLES", "THP_MEM_ALLOC_ENABLE")
 Made = tuple[Callable[[], object], Callable[[], Iterable[torch.Tensor]]]  # a step, and what it results in
 FOLDERS = ("/usr/lib", "/usr/lib64", "/usr/local/lib", f"/usr/lib/{os.uname().machine}-linux-gnu")
@@ -76,7 +76,7 @@ def settings() -> tuple[dict[str, dict[str, str]], list[str]]:
 
 
 def forward() -> Made:
-    """Return a forward pass of recipes/pose.yaml's network at OpenPifPaf's size, one picture, and what gives its fields."""
+    """Return a forward pass of recipes/pose.yaml's network on one image at OpenPifPaf's size, and its outputs."""
     path = Path("recipes/pose.yaml")
     content: dict[str, Any] = read_yaml(path)
     content["networks"]["network"]["backbone"] = {"name": BACKBONE}
@@ -89,7 +89,7 @@ def forward() -> Made:
 
 
 def training(name: str, folder: Path) -> Made:
-    """Return an iteration of a recipe's training, and what gives the parameters."""
+    """Return a training iteration of a recipe, and a function that returns the parameters."""
     work = start(name, folder)
     return work.step, work.results
 
@@ -100,7 +100,7 @@ def _without_gradients(network: Callable[[torch.Tensor], object], image: torch.T
 
 
 def measure(name: str, seconds: float) -> dict[str, float | str]:
-    """Return the figures of one work in this process, times in seconds."""
+    """Return the measurements of one workload in this process, times in seconds."""
     with tempfile.TemporaryDirectory() as folder:
         step, results = forward() if name == FORWARD else training(name, Path(folder))
         for _ in range(WARM_UP):
@@ -120,7 +120,7 @@ def measure(name: str, seconds: float) -> dict[str, float | str]:
 
 
 def cell(name: str, variables: Mapping[str, str], seconds: float, threads: int) -> dict[str, Any]:
-    """Measure one work in a new process with these environment variables."""
+    """Measure one workload in a new process with these environment variables."""
     environment = {key: value for key, value in os.environ.items() if key not in CLEARED} | dict(variables)
     environment["CUDA_VISIBLE_DEVICES"] = ""  # allocators of the CPU, whatever else there is
     command = [
@@ -139,7 +139,7 @@ def cell(name: str, variables: Mapping[str, str], seconds: float, threads: int) 
 
 
 def row(name: str, setting: str, found: list[dict[str, Any]], base: list[dict[str, Any]]) -> list[object]:
-    """Return a row of the table from the rounds of a setting and those of the default."""
+    """Return a table row from a setting's rounds and the default's."""
     middle = {key: statistics.median(one[key] for one in found) for key in ("wall", "cpu", "faults", "peak")}
     faster = [statistics.median(b[key] / f[key] for f, b in zip(found, base, strict=True)) for key in ("wall", "cpu")]
     same = all(f["digest"] == b["digest"] for f, b in zip(found, base, strict=True))
@@ -148,17 +148,17 @@ def row(name: str, setting: str, found: list[dict[str, Any]], base: list[dict[st
 
 
 def main() -> None:
-    """Print the table, work by work."""
+    """Print the table, workload by workload."""
     parser = argparse.ArgumentParser(prog="python -m bench.allocator")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=5.0, help="CPU time measured in each cell")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--works", nargs="+", default=list(WORKS), choices=WORKS)
     parser.add_argument("--cell", choices=WORKS, help="measure one work in this process, print JSON")
-    given = parser.parse_args()
-    if given.cell:
-        torch.set_num_threads(given.threads)
-        print(json.dumps(measure(given.cell, given.seconds)))
+    args = parser.parse_args()
+    if args.cell:
+        torch.set_num_threads(args.threads)
+        print(json.dumps(measure(args.cell, args.seconds)))
         return
     chosen, missing = settings()
     head: list[object] = [
@@ -173,11 +173,11 @@ def main() -> None:
         "same numbers",
     ]
     rows = [head]
-    for name in given.works:
+    for name in args.works:
         found: dict[str, list[dict[str, Any]]] = {setting: [] for setting in chosen}
-        for turn in range(given.rounds):
+        for turn in range(args.rounds):
             for setting in list(chosen)[:: 1 if turn % 2 == 0 else -1]:
-                found[setting].append(cell(name, chosen[setting], given.seconds, given.threads))
+                found[setting].append(cell(name, chosen[setting], args.seconds, args.threads))
                 now = ", ".join(f"{key} {value:.4g}" for key, value in found[setting][-1].items() if key != "digest")
                 print(f"{name}, {setting}: {now}", file=sys.stderr, flush=True)
         rows += [row(name, setting, rounds, found[DEFAULT]) for setting, rounds in found.items()]

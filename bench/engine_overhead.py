@@ -1,7 +1,7 @@
-"""What the engine costs over a bare PyTorch loop that does the same work: the step of params.yaml on fixed batches.
+"""The engine's overhead over a bare PyTorch loop with the same work: the step of params.yaml on fixed batches.
 
-Both run in one process, in turns, on the same network, losses, optimizer, clipping, schedule and moving average; the
-engine also records, counts and checks what is finite. `python -m bench.engine_overhead`
+Both run alternately in one process, with the same network, losses, optimizer, clipping, schedule and moving average;
+the engine also records losses, counts, and checks for non-finite values. `python -m bench.engine_overhead`
 """
 
 import statistics
@@ -60,7 +60,7 @@ def bare() -> Callable[[dict[str, Any]], None]:
 
 
 def engine(folder: Path, recipe: Recipe) -> Callable[[dict[str, Any]], None]:
-    """Return one iteration of a recipe through the engine, hooks and records included."""
+    """Return one iteration of a recipe through the engine, including hooks and records."""
     trainer = Trainer(recipe, folder)
 
     class Quiet:

@@ -1,10 +1,10 @@
-"""What watching costs: iterations of recipes/pix2pix.yaml with its trackers, log and sample sheets, and without them.
+"""The cost of watching: recipes/pix2pix.yaml with its trackers, log and sample sheets, and without them.
 
-Both train from the start to the same step in this process, evaluations included, a few rounds in turn; what differs is
-`runtime`: `log_every`, `trackers` and `samples` as the recipe has them, or logging once, no tracker and no samples. With
-`tensorboard` the default tracker is joined by TensorBoard. The budget is 3 %.
+Both train from the start to the same step in this process, including evaluations, in alternating rounds. They differ in
+`runtime`: `log_every`, `trackers` and `samples` of the recipe, or one log line, no tracker and no samples. The row
+`tensorboard` adds TensorBoard to the default tracker. The budget is 3 %.
 
-CPU seconds tell on a machine that others use, too.
+CPU seconds are also meaningful on a shared machine.
 
 `python -m bench.live_view [--steps 200] [--rounds 3] [--threads 2]`, after `dvc repro prepare@pairs`.
 """
@@ -34,7 +34,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def trained(changes: dict[str, Any], steps: int) -> tuple[float, float]:
-    """Return the wall and CPU seconds of a training of so many steps."""
+    """Return the wall and CPU seconds of a training of `steps` steps."""
     AcceleratorState._reset_state(reset_partial_state=True)
     content = read_yaml(RECIPE)
     content["train"]["steps"] = steps
@@ -52,12 +52,12 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in VARIANTS}
-    for turn in range(given.rounds + 1):
+    for turn in range(args.rounds + 1):
         for name, changes in VARIANTS.items():
-            seconds = trained(changes, given.steps if turn else 10)
+            seconds = trained(changes, args.steps if turn else 10)
             if turn:  # the first round warms up
                 times[name].append(seconds)
     rows: list[list[object]] = [["", "s", "CPU s", "s to nothing", "CPU s to nothing"]]

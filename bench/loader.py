@@ -1,4 +1,4 @@
-"""Can the loader keep up with the step: examples a second from data/prepared/people by number of workers, against the step.
+"""Can the loader keep up? Examples per second from data/prepared/people by number of workers, beside the training step.
 
 Needs `dvc repro prepare@people`. `python -m bench.loader`
 """

@@ -1,6 +1,6 @@
-"""Peak memory of each stage from 100 to 10,000 scenes: it must not grow with their number. Takes some minutes.
+"""Peak memory of each stage for 100 to 10,000 scenes, which must not grow with their number. Takes some minutes.
 
-Each stage runs as a process of its own in a temporary folder, with few training steps. `python -m bench.memory`
+Each stage runs as a new process in a temporary folder, with few training steps. `python -m bench.memory`
 """
 
 import os
@@ -37,7 +37,7 @@ def peak_mebibytes(stage: str, arguments: list[str], folder: Path) -> float:
 
 
 def tiny(folder: Path, scenes: int) -> None:
-    """Write params for so many scenes (a tenth of them for validation) and 30 training steps."""
+    """Write params for `scenes` training scenes, a tenth as many for validation, and 30 training steps."""
     yaml = YAML()
     data = yaml.load(ROOT / "data/params.yaml")
     data["datasets"]["people"]["source"] = str(ROOT / "data/synthetic")

@@ -1,4 +1,4 @@
-"""How long `dvc repro` takes when there is nothing to do: budget 2 s. `python -m bench.noop_repro`"""
+"""The time of `dvc repro` when nothing has changed; the budget is 2 s. `python -m bench.noop_repro`"""
 
 import subprocess
 

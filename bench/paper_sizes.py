@@ -1,4 +1,4 @@
-"""The recipes at the sizes of their papers, as keys to change: widths, batches, optimizers; and small ones of the same form."""
+"""The keys that bring each recipe to its paper's size (widths, batches, optimizers), and to a small one."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +68,8 @@ CASES = {
         [
             *of_both("scenes.size", 128), *of_both("scenes.scale", 4), "data.batch_size=16",
             "networks.generator.scale=4", "networks.generator.features=64", "networks.generator.blocks=23",
-            "networks.generator.growth=32", "networks.generator.bicubic_skip=false", "networks.generator.initial_scale=0.1",
+            "networks.generator.growth=32", "networks.generator.bicubic_skip=false",
+            "networks.generator.initial_scale=0.1",
             "networks.discriminator={type: super_resolution.VGGDiscriminator, image_size: 128}",
             "losses.G_pixel.weight=0.01", "losses.G_feature.weight=1.0", "losses.G_feature.layers={relu5_2: 1.0}",
             *(f"losses.G_{name}.after=0" for name in ("feature", "fake", "real")),

@@ -1,16 +1,16 @@
 """One training iteration of pix2pix (U-Net, 70 x 70 PatchGAN, instance norm), float32, 2 threads.
 
-`plain` is the same pair of networks as the specification writes the reference: torch.nn layers on padded tensors, a
-hand-written loop that gathers the discriminator's gradients in the generator's step as well, Adam unfused. `peer-like` has
-the choices of the best-known peer that matter to time: zero padding, batch norm, the discriminator frozen in the
-generator's step. `ours` is the package's networks driven by the engine from recipes/pix2pix.yaml, Adam fused; `fake twice`
-is the same with the generator called again in the second step. Each cell runs in a process of its own, with glibc's
-default memory thresholds and with those of stages/launch.
+`plain` has the networks in NectarGAN's style: torch.nn layers on padded tensors, a hand-written loop that also computes
+the discriminator's gradients in the generator's step, unfused Adam. `peer-like` makes the choices of
+pytorch-CycleGAN-and-pix2pix that matter for speed: zero padding, batch norm, the discriminator frozen in the
+generator's step. `ours` are the package's networks driven by the engine from recipes/pix2pix.yaml, with fused Adam;
+`fake twice` calls the generator again in the second step. Each cell runs in its own process, with glibc's default
+memory thresholds and with those of stages/launch.
 
-`to ours` is time over ours. The specification states 0.56 and 0.29 s for the reference, 0.49 and 0.22 s for the peer, on a
-machine it does not name; `stated/s` is that over ours. `share` is of this machine's fastest plain convolution, measured in
-the same run: multiply-adds that direct convolutions would need (each network three times its forward where it is trained,
-twice where only its input's gradient is asked for) over time. `forwards` counts the generator's in one iteration.
+`to ours` is time over ours. On another machine NectarGAN took 0.56 and 0.29 s, the peer 0.49 and 0.22 s; `stated/s` is
+that over ours. `share` is the speed relative to this machine's fastest plain convolution, measured in the same run:
+multiply-adds that direct convolutions would need (three times the forward pass of a trained network, twice that of one
+that only passes gradients to its input) over time. `forwards` counts the generator's forward passes in one iteration.
 
 `python -m bench.pix2pix_step [--sizes 64 256] [--profile]`
 """
@@ -66,7 +66,7 @@ class Noise(Examples):
 
 @dataclass(frozen=True)
 class Style:
-    """What differs between the reference and its peer as far as time goes."""
+    """The differences between NectarGAN and its peer that matter for speed."""
 
     norm: type[nn.Module]
     padding: Literal["zeros", "reflect"]
@@ -142,7 +142,7 @@ def adversarial(logits: Tensor, real: bool) -> Tensor:
 
 
 def plain(size: int, style: Style) -> tuple[nn.Module, nn.Module, Step]:
-    """Return generator, discriminator and an iteration of the specification's section 5."""
+    """Return generator, discriminator and a hand-written iteration."""
     batch, n_downs, *_ = SETTINGS[size]
     generator, judge = PlainGenerator(style, n_downs), PlainDiscriminator(style)
     of_generator, of_judge = (torch.optim.Adam(n.parameters(), 2e-4, (0.5, 0.999)) for n in (generator, judge))
@@ -165,7 +165,7 @@ def plain(size: int, style: Style) -> tuple[nn.Module, nn.Module, Step]:
 
 
 def recipe(size: int, twice: bool) -> dict[str, Any]:
-    """Return the content of recipes/pix2pix.yaml with Adam, at this size; `twice` calls the generator again in G's step."""
+    """Return recipes/pix2pix.yaml's content with Adam, at this size; `twice` calls the generator again in G's step."""
     batch, n_downs, *_ = SETTINGS[size]
     content = read_yaml(Path("recipes/pix2pix.yaml"))
     noise = {"noise": {"type": "bench.pix2pix_step.Noise", "length": 2 * batch, "size": size}}
@@ -195,7 +195,7 @@ def ours(size: int, folder: Path, twice: bool) -> tuple[nn.Module, nn.Module, St
 
 
 def cost(network: nn.Module, images: tuple[Tensor, ...]) -> float:
-    """Return the multiply-adds of a network's convolutions in one forward."""
+    """Return the multiply-adds of a network's convolutions in one forward pass."""
     madds = 0
 
     def count(layer: nn.Module, inputs: tuple[Tensor], output: Tensor) -> None:
@@ -214,7 +214,7 @@ def cost(network: nn.Module, images: tuple[Tensor, ...]) -> float:
 
 
 def measure(size: int, kind: str) -> dict[str, float]:
-    """Return the figures of one size in this process."""
+    """Return the measurements of one size in this process."""
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     forwards = 0
@@ -236,7 +236,7 @@ def measure(size: int, kind: str) -> dict[str, float]:
 
 
 def profile(size: int) -> None:
-    """Print where the time of an iteration goes, by operation."""
+    """Print the time of an iteration by operation."""
     torch.set_num_threads(THREADS)
     with tempfile.TemporaryDirectory() as folder:
         *_, iteration = ours(size, Path(folder), twice=False)
@@ -255,24 +255,24 @@ def cell(size: int, kind: str, variables: dict[str, str]) -> dict[str, float]:
 
 
 def main() -> None:
-    """Print the table; with --profile also where the time goes."""
+    """Print the table; with --profile also the time by operation."""
     parser = argparse.ArgumentParser(prog="python -m bench.pix2pix_step")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SETTINGS), choices=list(SETTINGS))
     parser.add_argument("--profile", action="store_true", help="of the first size only, and nothing else")
     parser.add_argument(
         "--cell", nargs=2, metavar=("SIZE", "KIND"), help="measure one size in this process, print JSON"
     )
-    given = parser.parse_args()
-    if given.cell:
-        print(json.dumps(measure(int(given.cell[0]), given.cell[1])))
+    args = parser.parse_args()
+    if args.cell:
+        print(json.dumps(measure(int(args.cell[0]), args.cell[1])))
         return
-    if given.profile:
-        profile(given.sizes[0])
+    if args.profile:
+        profile(args.sizes[0])
         return
     rows: list[list[object]] = [
         ["px", "batch", "allocator", "", "s", "to ours", "stated s", "stated/s", "share", "forwards"]
     ]
-    for size in given.sizes:
+    for size in args.sizes:
         batch, _, reference, peer = SETTINGS[size]
         stated = {"plain": reference, "peer-like": peer}
         for name, variables in (("glibc default", {}), ("launch.py", ALLOCATOR)):

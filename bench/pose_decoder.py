@@ -1,8 +1,8 @@
-"""Milliseconds to find the people in fields of an image of 385 x 385 pixels; one core. `python -m bench.pose_decoder`
+"""Milliseconds to decode the people in the fields of a 385 x 385 image, on one core. `python -m bench.pose_decoder`
 
-The fields are those of drawn people: confidence 0.9 where the encoders say so, 0.05 elsewhere, all with a little noise.
-Beside them: what the reference's compiled decoder needs for such fields of stride 16, and the share of it we need.
-The last row is a new process with its machine code on disk: milliseconds until modules are imported, until the first
+The fields are those of drawn people: confidence 0.9 in the encoders' cells, 0.05 elsewhere, with a little noise. Beside
+them are the time of OpenPifPaf's compiled decoder for such fields of stride 16, and our time relative to it. The last
+row is a new process with machine code cached on disk: milliseconds until modules are imported, and until the first
 image is decoded.
 """
 
@@ -36,7 +36,7 @@ print(imported - begin, time.perf_counter() - begin_decoding)
 
 
 def people(count: int) -> Annotations:
-    """Standing persons of a fifth to a half of the image's height, all over it."""
+    """Return standing persons, a fifth to half as high as the image, all over it."""
     generator = np.random.default_rng(0)
     unit = SIDE * generator.uniform(0.2, 0.5, (count, 1, 1)) / np.ptp(COCO.standing_pose[:, 1])
     joints = (COCO.standing_pose - COCO.standing_pose.mean(axis=0)) * (1, -1) * unit
@@ -52,7 +52,7 @@ def people(count: int) -> Annotations:
 
 
 def decoded(target: NDArray[np.float32], vectors: int, scales: int) -> NDArray[np.float32]:
-    """Fields as a decoder gets them, of a target (F, 1 + 2 `vectors` + `vectors` + `scales`, rows, columns)."""
+    """Return a decoder's input fields from a target (F, 1 + 2 `vectors` + `vectors` + `scales`, rows, columns)."""
     generator = np.random.default_rng(1)
     rows, columns = np.indices(target.shape[2:])
     fields = np.zeros((len(target), 2 + 2 * vectors + scales, *target.shape[2:]), dtype=np.float32)
@@ -66,7 +66,7 @@ def decoded(target: NDArray[np.float32], vectors: int, scales: int) -> NDArray[n
 
 
 def fields(count: int, stride: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The fields of joints and connections of so many people."""
+    """Return the joint and connection fields of several people."""
     scene, area = people(count), (0.0, 0.0, SIDE - 1.0, SIDE - 1.0)
     cif = Cif(COCO, stride, suppress_hidden=None).encode(scene, (SIDE, SIDE), area)
     caf = Caf(COCO, stride, suppress_hidden=None).encode(scene, (SIDE, SIDE), area)

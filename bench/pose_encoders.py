@@ -1,4 +1,4 @@
-"""Milliseconds to encode the targets of an image: joints, limbs, boxes; one core. `python -m bench.pose_encoders`
+"""Milliseconds to encode an image's targets (joints, limbs, boxes) on one core. `python -m bench.pose_encoders`
 
 The stride is 8. The budget is 2 ms for joints and limbs together, 5 persons, 193 pixels.
 """
@@ -15,7 +15,7 @@ CATEGORIES = 91
 
 
 def crowd_scene(persons: int, side: int) -> Annotations:
-    """Standing persons of half the image's height all over it, a fifth of the joints hidden; and a crowd region."""
+    """Return standing persons, half as high as the image, with a fifth of the joints hidden, and a crowd region."""
     generator = np.random.default_rng(0)
     upright = COCO.standing_pose * (1, -1) * (side / 2 / np.ptp(COCO.standing_pose[:, 1]))
     keypoints = np.full((persons + 1, len(upright), 3), 2.0, dtype=np.float32)

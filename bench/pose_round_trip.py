@@ -1,12 +1,11 @@
-"""What fields can hold and decoders get out of them: targets of annotated images, taken as predictions and decoded.
+"""Encodes annotated people and decodes the targets as if they were predictions: how many people survive?
 
 Usage: python -m bench.pose_round_trip ROOT SPLIT [--side 641] [--all]
 
-ROOT is a prepared people dataset. Nothing is trained: the targets of `cif` and `caf` become fields of confidence 0.9 where
-they are 1, and 0 elsewhere. A person can be represented if cells point to each of its labelled joints, and association
-cells hold these together; the others are counted by what stands against it, and ignored. Prints COCO's figures for
-persons that can be represented and for all, and each person that is lost all the same and each
-false result (with `--all` of all persons).
+ROOT is a prepared people dataset. Nothing is trained: the targets of `cif` and `caf` become fields with confidence 0.9
+where the target is 1, and 0 elsewhere. A person is representable if cells point to each of its labelled joints and
+association cells connect these; other persons are counted by reason and ignored. Prints COCO's metrics for
+representable persons and for all, and lists each lost person and each false result (with `--all` of all persons).
 """
 
 import argparse
@@ -30,10 +29,10 @@ from models.pose.train.scenes import Scenes
 from stages.command import run
 
 CONFIDENCE = 0.9
-UNKNOWN_SCALE = 1.0  # cells, of persons with too few joints to tell
+UNKNOWN_SCALE = 1.0  # cells; for persons with too few joints to know their scale
 STRIDE = 8
-COMPLETED = 0.01  # confidence up to which a joint is only put there to complete a pose
-NEAR = 2.0  # pixels of the file within which a joint is where it was put
+COMPLETED = 0.01  # joints of at most this confidence only complete a pose
+NEAR = 2.0  # a joint is correct within this many pixels of the file
 LOST = 0.9  # OKS below which a person counts as lost
 FINE = "can be represented"
 Fields = NDArray[np.float32]
@@ -41,7 +40,7 @@ Fields = NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class RoundTrip:
-    """What went in and came out.
+    """The annotations and the decoded results.
 
     `truth` are COCO's annotations, `found` COCO's results, `reasons` says of each person with labelled joints, by
     annotation id, whether it can be represented.
@@ -104,8 +103,8 @@ def fields_of(target: Fields, ends: int) -> Fields:
 
 
 def reasons(people: Annotations, cif: Fields, caf: Fields) -> dict[int, str]:
-    """Say of each person with labelled joints, by id, whether the fields hold all of it, and if not, what is missing."""
-    found = {}
+    """Return, by id of each person with labelled joints, whether the fields contain all of it, or what is missing."""
+    verdicts = {}
     for keypoints, crowd, number in zip(people.keypoints, people.crowd, people.ids, strict=True):
         labelled = np.flatnonzero(keypoints[:, 2] > 0)
         if crowd or not len(labelled):
@@ -115,12 +114,12 @@ def reasons(people: Annotations, cif: Fields, caf: Fields) -> dict[int, str]:
         held = [joint for joint in labelled if _points(cif[joint], places[[joint]]).any()]
         inside = ((places[labelled] >= 0) & (places[labelled] <= (width - 1, height - 1))).all()
         if len(held) < len(labelled):
-            found[int(number)] = "a joint has no cell of its own" if inside else "a joint lies outside the image"
+            verdicts[int(number)] = "a joint has no cell of its own" if inside else "a joint lies outside the image"
         elif not _joined(labelled.tolist(), places, caf):
-            found[int(number)] = "its joints are not connected"
+            verdicts[int(number)] = "its joints are not connected"
         else:
-            found[int(number)] = FINE
-    return found
+            verdicts[int(number)] = FINE
+    return verdicts
 
 
 def _is_piece(result: dict[str, Any], person: dict[str, Any]) -> bool:
@@ -159,8 +158,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("split", nargs="+", help="such as train validation")
     parser.add_argument("--side", type=int, default=641, help="pixels of the longer side")
     parser.add_argument("--all", action="store_true", help="list what is lost and false of all persons")
-    given = parser.parse_args(arguments)
-    trip = round_trip(given.root, given.split, given.side)
+    args = parser.parse_args(arguments)
+    trip = round_trip(args.root, args.split, args.side)
     for reason, count in Counter(trip.reasons.values()).most_common():
         print(f"{count:5d} persons: {reason}")
     judged = {"can be represented": trip.evaluation(True), "all persons": trip.evaluation(False)}
@@ -169,14 +168,13 @@ def main(arguments: list[str]) -> None:
         ["persons", *names],
         *([name, *(round(one.values()[figure], 4) for figure in names)] for name, one in judged.items()),
     ])  # fmt: skip
-    evaluation = judged["all persons" if given.all else "can be represented"]
+    evaluation = judged["all persons" if args.all else "can be represented"]
     for found in evaluation.matches():
         for place, overlap in zip(found.truth, found.overlaps, strict=True):
             record = evaluation.truth[place]
             if overlap < LOST:
-                print(
-                    f"image {record['image_id']}, {record['num_keypoints']} joints, box {record['bbox']}: OKS {overlap:.2f}"
-                )
+                person = f"{record['num_keypoints']} joints, box {record['bbox']}"
+                print(f"image {record['image_id']}, {person}: OKS {overlap:.2f}")
         for place in found.false:
             result = evaluation.results[place]
             print(f"image {result['image_id']}, false: score {result['score']:.3f}, box {result['bbox']}")

@@ -1,8 +1,8 @@
-"""One training step of recipes/pose.yaml, with its data pipeline and without: images a second, share of the convolution peak.
+"""One training step of recipes/pose.yaml with and without its data pipeline: images per second, share of the peak.
 
-`step` runs on one batch again and again, `with data` reads, warps and encodes each batch in the same process, as the recipe's
-`workers: 0` does. Multiply-adds are three times those of a forward; the peak is this machine's fastest plain convolution,
-measured in the same process.
+`step` repeats one batch; `with data` reads, warps and encodes each batch in the same process, like the recipe's
+`workers: 0`. Multiply-adds are three times those of a forward pass; the peak is this machine's fastest plain
+convolution, measured in the same process.
 
 `python -m bench.pose_step [--threads 2] [--backbone small] [--side 161]`, after `dvc repro prepare@people`.
 """
@@ -25,7 +25,7 @@ RECIPE = Path("recipes/pose.yaml")
 
 
 def multiply_adds(network: nn.Module, image: Tensor) -> float:
-    """Return the multiply-adds of a network's convolutions in one forward."""
+    """Return the multiply-adds of a network's convolutions in one forward pass."""
     total = 0
 
     def count(layer: nn.Module, _: object, output: Tensor) -> None:
@@ -47,12 +47,12 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--backbone", default="small")
     parser.add_argument("--side", type=int, default=161)
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
     content: dict[str, Any] = read_yaml(RECIPE)
-    content["networks"]["network"]["backbone"] = {"name": given.backbone}
+    content["networks"]["network"]["backbone"] = {"name": args.backbone}
     for split in ("train", "validation"):
-        content["data"][split]["scenes"]["side"] = given.side
+        content["data"][split]["scenes"]["side"] = args.side
     content["runtime"] |= {"trackers": [], "progress": False}
     with tempfile.TemporaryDirectory() as folder:
         trainer = Trainer(check_recipe(content, RECIPE), Path(folder))

@@ -1,16 +1,16 @@
-"""A training step of each recipe at its paper's size in float32, bfloat16 and float16: time, memory, and what it learns.
+"""A training step of each recipe at its paper's size in float32, bfloat16 and float16: time, memory, and losses.
 
-Sizes, widths, batches and optimizers are the papers', put into the recipes by keys; weights of losses and augmentation stay
-the recipes'. Perceptual losses are on where papers have them, of random weights: time and memory are the same. Each cell
-runs in a process of its own: the curves' training first (`--steps`, the first batches of the data, the same for all
-precisions), which also finds the scales of float16; then steps on one batch, timed without the data pipeline. `skipped` are
-updates left out in search of a scale; `loss` is the weighted total over the last tenth of the training, over that of
-float32. Memory is the allocator's peak on a GPU, resident on a CPU. Convolutions in float32 are those of PyTorch's
-defaults, on a GPU TF32 in cuDNN.
+Sizes, widths, batches and optimizers are the papers', set in the recipes by keys; loss weights and augmentation are the
+recipes'. Perceptual losses are on where the papers have them, with random weights, which cost the same time and memory.
+Each cell runs in its own process. It first trains for the curves (`--steps`, the first batches of the data, the same
+for all precisions), which also finds float16's loss scales; then it times steps on one batch, without the data
+pipeline. `skipped` are updates skipped in search of a scale. `loss` is the weighted total over the last tenth of the
+training, relative to float32. Memory is the allocator's peak on a GPU, resident on a CPU. Float32 convolutions use
+PyTorch's defaults, which is TF32 in cuDNN on a GPU.
 
 `python -m bench.precision [--cases vunet pose] [--precisions no bf16 fp16] [--steps 200] [--curves FILE.png]`, after
-`dvc repro prepare@people prepare@pairs`. Without a GPU: `--small`, tiny networks and no fp16; its figures mean nothing but
-that the bench works.
+`dvc repro prepare@people prepare@pairs`. Without a GPU use `--small`, tiny networks and no fp16, which only shows that
+the benchmark works.
 """
 
 import argparse
@@ -40,7 +40,7 @@ SECTIONS = tuple(Recipe.model_fields)
 
 
 def recipe(case: Case, precision: str, steps: int, *, small: bool) -> Recipe:
-    """Return a case's recipe for a training of so many steps without records of anything but its losses."""
+    """Return a case's recipe for a training of `steps` steps that records only its losses."""
     asked = [
         *case.paper, *(case.small if small else []), f'train.precision="{precision}"', f"train.steps={steps}",
         f"train.evaluate_every={steps}", "train.record_every=1", "runtime.trackers=[]", "runtime.progress=false",
@@ -78,7 +78,7 @@ def measure(name: str, precision: str, steps: int, folder: Path, *, small: bool)
     }
 
 
-def cell(name: str, precision: str, given: argparse.Namespace, folder: Path) -> dict[str, Any]:
+def cell(name: str, precision: str, args: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Measure in a new process."""
     command = [
         sys.executable,
@@ -89,16 +89,16 @@ def cell(name: str, precision: str, given: argparse.Namespace, folder: Path) -> 
         precision,
         str(folder),
         "--steps",
-        str(given.steps),
+        str(args.steps),
     ]
     done = subprocess.run(
-        [*command, *(["--small"] if given.small else [])], stdout=subprocess.PIPE, text=True, check=True
+        [*command, *(["--small"] if args.small else [])], stdout=subprocess.PIPE, text=True, check=True
     )
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def draw(folders: dict[tuple[str, str], Path], path: Path) -> None:
-    """Draw the losses of all cases, a line for each precision."""
+    """Plot the losses of all cases, a line for each precision."""
     runs: dict[str, pd.DataFrame] = {}
     for (name, precision), folder in folders.items():
         history = pd.read_csv(folder / "history/train.csv")
@@ -110,7 +110,7 @@ def draw(folders: dict[tuple[str, str], Path], path: Path) -> None:
 
 
 def main() -> None:
-    """Print the table; with --curves also draw."""
+    """Print the table; with --curves also plot the losses."""
     parser = argparse.ArgumentParser(prog="python -m bench.precision")
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))
     parser.add_argument("--precisions", nargs="+", default=list(PRECISIONS), choices=list(PRECISIONS))
@@ -120,21 +120,21 @@ def main() -> None:
     )
     parser.add_argument("--curves", type=Path, metavar="FILE")
     parser.add_argument("--cell", nargs=3, metavar=("CASE", "PRECISION", "FOLDER"), help="measure one, print JSON")
-    given = parser.parse_args()
-    if given.cell:
-        name, precision, folder = given.cell
-        print(json.dumps(measure(name, precision, given.steps, Path(folder), small=given.small)))
+    args = parser.parse_args()
+    if args.cell:
+        name, precision, folder = args.cell
+        print(json.dumps(measure(name, precision, args.steps, Path(folder), small=args.small)))
         return
-    precisions = [p for p in given.precisions if p != "fp16" or torch.accelerator.is_available()]
+    precisions = [p for p in args.precisions if p != "fp16" or torch.accelerator.is_available()]
     head = ["batch", "precision", "ms/step", "images/s", "to no", "MiB", "to no", "skipped", "loss to no", "device"]
     rows: list[list[object]] = [["", *head]]
     folders: dict[tuple[str, str], Path] = {}
     with tempfile.TemporaryDirectory() as temporary:
-        for number, name in enumerate(given.cases):
+        for number, name in enumerate(args.cases):
             base: dict[str, Any] = {}
             for precision in precisions:
                 folders[name, precision] = Path(temporary) / f"{number}-{precision}"
-                found = cell(name, precision, given, folders[name, precision])
+                found = cell(name, precision, args, folders[name, precision])
                 base = base or found
                 fast, memory = base["seconds"] / found["seconds"], found["peak"] / base["peak"]
                 measured = [
@@ -146,8 +146,8 @@ def main() -> None:
                 ]
                 learned = [found["skipped"], found["loss"] / base["loss"], found["device"]]
                 rows.append([name, found["batch"], precision, *measured, *learned])
-        if given.curves:
-            draw(folders, given.curves)
+        if args.curves:
+            draw(folders, args.curves)
     show(rows)
 
 

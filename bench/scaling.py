@@ -1,19 +1,21 @@
-"""Strong scaling of a training step, and what processes say to each other in it; or an estimate for up to 64 GPUs.
+"""Strong scaling of a training step and its communication; or an estimate for up to 64 GPUs.
 
-Each recipe trains on one fixed batch of its size, of which every process has its share, by the engine: with shared batch
-normalisation, checks and records. `speed-up` is to one process with all threads, `to one` to one with as many as each of
-several has. Rounds go through all rows in turn; medians. CPU time is that of all processes and threads. On a machine that
-others use, only rows with one thread each tell something: threads that wait for a preempted one spin.
+The engine trains each recipe on one fixed batch of its size, sharded over the ranks, with synchronised batch
+normalisation, checks and records. `speed-up` is relative to one process with all threads, `to one` to one process with
+as many threads as each rank has. Rounds measure all rows in turn; values are medians. CPU time is summed over all
+processes and threads. On a shared machine only rows with one thread each are meaningful: threads that wait for a
+preempted one spin.
 
-`calls` and `MB` are the collectives of a step and what one process hands over in them. They are timed in further steps,
-after a barrier: `wait` is the time in barriers (the slowest process, and the barrier itself), `move` that in the
-collectives, `share` is move over the step without barriers. `average` is `step.average` alone, copies included, on
+`calls` and `MB` are the collectives of a step and the bytes that one rank sends in them. They are timed in further
+steps, after a barrier: `wait` is the time in barriers (the slowest rank, and the barrier itself), `move` the time in
+the collectives, `share` is move over the step without barriers. `average` is `step.average` alone, including copies, on
 the gradients of all steps, and GB/s their bytes over that.
 
-Without GPUs processes are joined by gloo. With GPUs the same command uses one a process and nccl; that was not run yet.
+Without GPUs the ranks use gloo. With GPUs the same command uses one GPU for each rank and nccl; that was not run yet.
 
 `python -m bench.scaling [--processes 2] [--rounds 3] [--steps 10]`, after `dvc repro prepare@people prepare@pairs`.
-`python -m bench.scaling --estimate [--step-ms pose=120 'pix2pix, batch 1=9']`: bench/scaling_estimate.py, docs/scaling.md.
+`python -m bench.scaling --estimate [--step-ms pose=120 'pix2pix, batch 1=9']`: see bench/scaling_estimate.py and
+docs/scaling.md.
 """
 
 import argparse
@@ -51,23 +53,23 @@ RECIPES = {
 }
 COLLECTIVES = ("all_reduce", "broadcast", "all_gather", "all_gather_into_tensor")
 WARM_UP = 3  # steps that are not timed
-Cell = tuple[int, int]  # processes, threads of each
+Cell = tuple[int, int]  # processes, threads in each
 
 
 @dataclass(frozen=True)
 class Work:
-    """A training on one fixed batch: `step` takes an iteration, `trainer` is what does it."""
+    """A training on one fixed batch; `step` runs one iteration of `trainer`."""
 
     trainer: Trainer
     step: Callable[[], object]
 
     def results(self) -> Iterable[Tensor]:
-        """Return the parameters of all networks, each (...)."""
+        """Return the parameters of all networks."""
         return [p for network in self.trainer.networks.live.values() for p in network.parameters()]
 
 
 class Quiet:
-    """Stands in for the progress bar."""
+    """Replaces the progress bar."""
 
     def advance(self) -> None:
         """Called after each iteration."""
@@ -83,14 +85,14 @@ class Meter:
     bytes: int = 0
 
     def timed(self, collective: Callable[..., Any]) -> Callable[..., Any]:
-        """Return a collective that starts where all processes have come to it, and is noted."""
+        """Wrap a collective: it starts after a barrier, and its time and bytes are recorded."""
 
         def call(*arguments: Any, **keywords: Any) -> Any:
             times = [now()]
             dist.barrier()
             times.append(now())
             work = collective(*arguments, **keywords)
-            if work is not None:  # one that was to run by itself
+            if work is not None:  # an asynchronous call
                 work.wait()
             times.append(now())
             self.waits += times[1] - times[0]
@@ -103,7 +105,7 @@ class Meter:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Inside, collectives are noted."""
+        """Record the collectives inside the block."""
         with ExitStack() as stack:
             for name in COLLECTIVES:
                 stack.enter_context(patch.object(dist, name, self.timed(getattr(dist, name))))
@@ -111,14 +113,14 @@ class Meter:
 
 
 def now() -> float:
-    """Return the time in seconds, once a GPU has done what it was given."""
+    """Return the time in seconds, after a GPU has finished all its work."""
     if torch.accelerator.is_available():
         torch.accelerator.synchronize()
     return time.perf_counter()
 
 
 def start(name: str, folder: Path) -> Work:
-    """Return the training of a recipe in its last quarter, where every step runs; it writes into `folder`."""
+    """Return a recipe's training in its last quarter, where every step runs; it writes into `folder`."""
     content = read_yaml(RECIPES[name])
     content["runtime"] |= {"trackers": [], "progress": False, "workers": 0}
     trainer = Trainer(check_recipe(content, RECIPES[name]), folder)
@@ -140,7 +142,7 @@ def repeated(call: Callable[[], object], times: int) -> tuple[float, float]:
 
 
 def measure(name: str, steps: int, folder: Path) -> dict[str, float]:
-    """Return the figures of a step of a recipe, as process 0 sees them: seconds, bytes, calls."""
+    """Return rank 0's measurements of a recipe's step: seconds, bytes, calls."""
     work = start(name, folder)
     repeated(work.step, WARM_UP)
     wall, cpu = repeated(work.step, steps)
@@ -167,7 +169,7 @@ def measure(name: str, steps: int, folder: Path) -> dict[str, float]:
 
 
 def run_cell(names: list[str], steps: int) -> None:
-    """Measure recipes in this process, one of several or alone; the first prints JSON."""
+    """Measure recipes in this process, as one rank of several or alone; rank 0 prints JSON."""
     found = {}
     for name in names:
         with tempfile.TemporaryDirectory() as folder:
@@ -179,7 +181,7 @@ def run_cell(names: list[str], steps: int) -> None:
 
 
 def cell(place: Cell, names: list[str], steps: int) -> dict[str, dict[str, float]]:
-    """Measure recipes by new processes."""
+    """Measure recipes in new processes."""
     processes, threads = place
     joined = ["torch.distributed.run", "--standalone", "--nproc_per_node", f"{processes}", "-m"]
     command = [
@@ -224,24 +226,24 @@ def main() -> None:
     parser.add_argument(
         "--step-ms", nargs="*", default=[], metavar="RECIPE=MS", help="measured on one GPU, paper's size"
     )
-    given = parser.parse_args()
-    if given.cell:
-        run_cell(given.recipes, given.steps)
+    args = parser.parse_args()
+    if args.cell:
+        run_cell(args.recipes, args.steps)
         return
-    if given.estimate:
-        measured = {name: float(ms) / 1e3 for name, ms in (one.rsplit("=", 1) for one in given.step_ms)}
+    if args.estimate:
+        measured = {name: float(ms) / 1e3 for name, ms in (one.rsplit("=", 1) for one in args.step_ms)}
         scaling_estimate.main(measured)
         return
     cores = len(os.sched_getaffinity(0))
-    each = max(1, cores // given.processes)
-    places: list[Cell] = list(dict.fromkeys([(1, cores), (1, each), (given.processes, each)]))
+    each = max(1, cores // args.processes)
+    places: list[Cell] = list(dict.fromkeys([(1, cores), (1, each), (args.processes, each)]))
     found: dict[Cell, list[dict[str, dict[str, float]]]] = {place: [] for place in places}
-    for turn in range(given.rounds):
+    for turn in range(args.rounds):
         for place in places[:: 1 if turn % 2 == 0 else -1]:
-            found[place].append(cell(place, given.recipes, given.steps))
+            found[place].append(cell(place, args.recipes, args.steps))
     head = ["recipe", "processes", "threads", "ms/step", "CPU ms", "speed-up", "to one", "calls", "MB", "wait ms"]
     rows: list[list[object]] = [[*head, "move ms", "share", "average ms", "GB/s"]]
-    for name in given.recipes:
+    for name in args.recipes:
         rows += rows_of(name, {place: [one[name] for one in rounds] for place, rounds in found.items()})
     show(rows)
 

@@ -1,19 +1,21 @@
-"""What training at the papers' sizes (bench/paper_sizes.py) would take on 8 to 64 GPUs: computed from FLOPs, bytes and link speeds, not measured.
+"""Estimates the time of training at the papers' sizes (bench/paper_sizes.py) on 8 to 64 GPUs.
 
-A step on n GPUs, b examples on each:
+The times are computed from FLOPs, bytes and link speeds, and not measured. A step on n GPUs, with b examples on each:
 
     T(n, b) = compute(b) + sum over gradients B of (6 B / HBM + ring(B, n)) + small * ring(0, n)
     compute(b) = max(kernels * LAUNCH, b * FLOP an example / (PEAK * UTILISATION))
     ring(B, n) = 2 (m - 1) / m * B / NVLINK + 2 (k - 1) / k * B / network + 2 log2(m) * HOP + 2 log2(k) * FAR_HOP
 
-n GPUs are k machines of m: a ring inside each machine, another between machines (Patarasuk and Yuan, *Bandwidth optimal
-all-reduce algorithms*, J. Parallel Distrib. Comput. 2009); the latency is that of a tree, which nccl takes for few numbers. 6 B are the copies of `step.average`: joined, cloned,
-divided, each read and written. `small` are the collectives of a few numbers: one a step that says whether all is
-finite, and two a batch normalisation. The optimizer, elementwise work and reading are left out. FLOPs, kernels (operations
-other than views), calls of batch normalisation and bytes come from a dry run (tools/describe/dry_run.py).
+n GPUs are k machines of m: one ring inside each machine, another between machines (Patarasuk and Yuan, *Bandwidth
+optimal all-reduce algorithms*, J. Parallel Distrib. Comput. 2009); the latency is that of a tree, which nccl uses for
+few numbers. 6 B are the copies in `step.average`: concatenation, clone and division, each read and written. `small` are
+the collectives of a few numbers: one for each step that checks for non-finite values, and two for each batch
+normalisation. The optimizer, elementwise work and reading data are left out. FLOPs, kernels (operations other than
+views), calls of batch normalisation and bytes come from a dry run (tools/describe/dry_run.py).
 
-Speeds are those of data sheets, a direction: H100 SXM 494.7 TFLOP/s (TF32, dense), 3.35 TB/s, NVLink 4 450 GB/s; one network
-port a machine, 100 GbE 12.5, InfiniBand HDR 25, NDR 50 GB/s. UTILISATION, LAUNCH and hops are assumptions.
+Speeds are from data sheets, in one direction: H100 SXM 494.7 TFLOP/s (TF32, dense), 3.35 TB/s, NVLink 4 450 GB/s; one
+network port in each machine, 100 GbE 12.5, InfiniBand HDR 25, NDR 50 GB/s. UTILISATION, LAUNCH and hops are
+assumptions.
 """
 
 from collections.abc import Mapping
@@ -32,18 +34,18 @@ from tools.describe.dry_run import meta_networks, run_training
 from tools.describe.footprint import size_of
 
 MACHINE = 8  # GPUs
-PEAK, UTILISATION, LAUNCH = 494.7e12, 0.2, 10e-6  # FLOP/s, share of it, seconds a kernel
+PEAK, UTILISATION, LAUNCH = 494.7e12, 0.2, 10e-6  # FLOP/s, fraction of it, seconds for a kernel
 HBM, NVLINK = 3.35e12, 450e9  # bytes a second
 HOP, FAR_HOP = 3e-6, 10e-6  # seconds
 NETWORKS = {"100GbE": 12.5e9, "HDR": 25e9, "NDR": 50e9}  # bytes a second of a machine
 GPUS = (8, 16, 32, 64)
 TOGETHER = 64  # examples a step in strong scaling
-BACKWARD = 2 / 3  # of a step's computation: what communication could hide behind
+BACKWARD = 2 / 3  # fraction of a step's computation that communication can overlap
 
 
 @dataclass(frozen=True)
 class Job:
-    """What a step of a recipe asks for: `batch` the paper's, `gradients` the bytes that each of its steps averages."""
+    """The work of a recipe's iteration: `batch` is the paper's, `gradients` the bytes that each step averages."""
 
     batch: int
     flops: float  # an example
@@ -53,7 +55,7 @@ class Job:
     measured: float | None = None  # seconds of a step at `batch`, on one GPU
 
     def compute(self, examples: float) -> float:
-        """Return the seconds that a GPU computes."""
+        """Return the seconds of computation on a GPU."""
         launches = self.kernels * LAUNCH
         if self.measured is None:
             return max(launches, examples * self.flops / (PEAK * UTILISATION))
@@ -80,7 +82,7 @@ class Job:
 
 
 def ring(size: int, gpus: int, network: float) -> float:
-    """Return the seconds in which `gpus` sum `size` bytes, machines joined by `network` bytes a second."""
+    """Return the seconds for `gpus` to sum `size` bytes, with `network` bytes a second between machines."""
     inside = min(gpus, MACHINE)
     machines = gpus // inside
     near = 2 * (inside - 1) / inside * size / NVLINK + 2 * log2(inside) * HOP
@@ -100,7 +102,7 @@ class Kernels(TorchDispatchMode):
 
 
 def job(case: str, measured: float | None) -> Job:
-    """Return what a recipe asks for at its paper's size, from a dry run, which needs one prepared example."""
+    """Return the work of a recipe at its paper's size, from a dry run, which needs one prepared example."""
     asked = recipe(CASES[case], "no", 200, small=False)
     networks = meta_networks(asked)
     normalised = 0
@@ -124,7 +126,7 @@ def job(case: str, measured: float | None) -> Job:
 
 
 def main(measured: Mapping[str, float]) -> None:
-    """Print what goes in, and the efficiencies that come out."""
+    """Print the inputs of the estimate and the resulting efficiencies."""
     if unknown := measured.keys() - CASES.keys():
         raise SystemExit(f"--step-ms: no {', '.join(unknown)}; there are {', '.join(CASES)}")
     jobs = {name: job(name, measured.get(name)) for name in CASES}

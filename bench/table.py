@@ -1,4 +1,4 @@
-"""Timing a function, and printing rows as a table."""
+"""Times functions, and prints rows as a table."""
 
 import statistics
 import time

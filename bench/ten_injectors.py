@@ -1,8 +1,9 @@
-"""What injectors cost: the step of params.yaml with ten identities before it, in a recipe and written by hand.
+"""The overhead of injectors: the step of params.yaml after ten identities, in a recipe and written by hand.
 
-Each identity is a `Sum` of one term of weight 1, which multiplies a picture by 1 and adds a name; the loop written by hand
-multiplies as often. Both run in one process, in turns, each first in every other round. The budget is 3 %. The last row is what one
-injector costs: the recipe with ten against the same with none. CPU seconds tell on a machine that others use, too.
+Each identity is a `Sum` of one term of weight 1, which multiplies an image by 1 and adds a name; the hand-written loop
+multiplies as often. Both run alternately in one process, and take turns in being first. The budget is 3 %. The last row
+is the cost of one injector: the recipe with ten against the recipe with none. CPU seconds are also meaningful on a
+shared machine.
 
 `python -m bench.ten_injectors [--rounds 12] [--steps 20] [--threads 2]`
 """
@@ -28,7 +29,7 @@ Iteration = Callable[[dict[str, Any]], None]
 
 
 def recipe(injectors: int) -> Recipe:
-    """Return params.yaml with so many identities in a chain before the network reads `pose`."""
+    """Return params.yaml with a chain of identities before the network reads `pose`."""
     content = read_yaml(Path("params.yaml"))
     step = content["steps"]["generator"]
     names = ["pose", *(f"pose_{place}" for place in range(injectors))]
@@ -42,7 +43,7 @@ def recipe(injectors: int) -> Recipe:
 
 
 def by_hand(injectors: int) -> Iteration:
-    """Return the same, written by hand."""
+    """Return the same iteration, written by hand."""
     train = bare()
 
     def iteration(batch: dict[str, Any]) -> None:
@@ -60,8 +61,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--threads", type=int, default=2)
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
+    args = parser.parse_args()
+    torch.set_num_threads(args.threads)
     random = torch.Generator().manual_seed(0)
     batch = {n: torch.rand(4, 3, 64, 64, generator=random) * 2 - 1 for n in ("pose", "appearance", "target")}
     batch["mask"] = (torch.rand(4, 1, 64, 64, generator=random) > 0.5).float()
@@ -71,7 +72,7 @@ def main() -> None:
             f"recipe, {INJECTORS} injectors": engine(Path(folder) / "ten", recipe(INJECTORS)),
             "recipe, none": engine(Path(folder) / "none", recipe(0)),
         }
-        times = measured(iterations, batch, given.rounds, given.steps)
+        times = measured(iterations, batch, args.rounds, args.steps)
     rows: list[list[object]] = [["", "ms/step", "CPU ms/step", "ratio to by hand", "CPU ratio"]]
     for name, found in times.items():
         middle = [statistics.median(one[k] for one in found) * 1e3 for k in (0, 1)]
@@ -85,7 +86,7 @@ def main() -> None:
 def measured(
     iterations: dict[str, Iteration], batch: dict[str, Any], rounds: int, steps: int
 ) -> dict[str, list[tuple[float, float]]]:
-    """Return wall and CPU seconds of an iteration, a pair a round; the first round warms up."""
+    """Return the wall and CPU seconds of an iteration for each round; the first round warms up."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in iterations}
     for turn in range(rounds + 1):
         for name in list(iterations)[:: 1 if turn % 2 else -1]:
@@ -98,7 +99,7 @@ def measured(
 
 
 def ratio(found: list[tuple[float, float]], base: list[tuple[float, float]], which: int) -> float:
-    """Return the median over rounds of one time over the other."""
+    """Return the median over rounds of the ratio of two times."""
     return statistics.median(a[which] / b[which] for a, b in zip(found, base, strict=True))
 
 

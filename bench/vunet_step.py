@@ -1,12 +1,12 @@
 """One training step of VUNet at the reference's widths (64/128, batch 4), float32, no perceptual loss, 2 threads.
 
-`plain` is the same network as the specification writes it, in the same run: direct convolutions on contiguous tensors, ELU
-of an explicit concatenation, latent noise through a full covariance matrix, Adam unfused. `ours` is what the package does:
-tiles for wide 3x3 convolutions, channels-last, activations rebuilt from their result, plain noise, fused Adam. Each cell
-runs in a process of its own, with glibc's default memory thresholds and with those of stages/launch. The specification
-gives 0.34, 1.28 and 6.4 s for the reference itself on a machine it does not name. The last columns set the step against
-this machine's own fastest plain convolution, measured in the same process: multiply-adds of forward and backward (three
-times the forward's, as direct convolutions would need) over time; tiles need fewer, so `ours` may pass 1.
+`plain` computes the same network, in the same run, like the PyTorch port of VUNet: direct convolutions on contiguous
+tensors, ELU of an explicit concatenation, latent noise through a full covariance matrix, unfused Adam. `ours` is the
+package: tiles for wide 3 x 3 convolutions, channels-last, activations differentiated from their output, plain noise,
+fused Adam. Each cell runs in its own process, with glibc's default memory thresholds and with those of stages/launch.
+On another machine the port itself took 0.34, 1.28 and 6.4 s. The last columns compare the step with this machine's
+fastest plain convolution, measured in the same process: multiply-adds of forward and backward (three times the
+forward's, as direct convolutions would need) over time; tiles need fewer, so `ours` may exceed 1.
 
 `python -m bench.vunet_step [--sizes 64 128] [--profile]`
 """
@@ -35,7 +35,7 @@ BATCH, THREADS = 4, 2
 
 
 def full_covariance_noise(mean: Tensor, scale: float) -> Tensor:
-    """Draw around `mean` as the reference does: by factorising an identity matrix of the latent's size."""
+    """Draw around `mean` like the PyTorch port: by factorising an identity matrix of the latent's size."""
     flat = mean.flatten(1)
     normal = torch.distributions.MultivariateNormal(torch.zeros_like(flat), torch.eye(flat.shape[1]))
     return mean + scale * normal.sample().view_as(mean)
@@ -47,13 +47,13 @@ def concatenated_elu(*parts: Tensor) -> Tensor:
 
 
 def shuffled(x: Tensor) -> Tensor:
-    """Depth to space by way of `pixel_shuffle`, contiguous."""
+    """Depth to space with `pixel_shuffle`, contiguous."""
     n, c, h, w = x.shape
     return functional.pixel_shuffle(x.view(n, 4, c // 4, h, w).transpose(1, 2).reshape(n, c, h, w), 2)
 
 
 def make_plain() -> None:
-    """Replace, in this process, what the package does for speed by what the specification says."""
+    """Replace, in this process, the package's optimisations by plain operations."""
     networks.perturb = full_covariance_noise
     blocks.activate = concatenated_elu
     blocks.depth_to_space = networks.depth_to_space = shuffled
@@ -82,7 +82,7 @@ def step_of(size: int, plain: bool) -> tuple[VUNet, Callable[[], None]]:
 
 
 def peak() -> float:
-    """Return the multiply-adds a second of the fastest plain convolution, forward and backward alike."""
+    """Return the multiply-adds per second of the fastest plain convolution, over forward and backward."""
     best = 0.0
     for channels, side in ((64, 64), (128, 64), (128, 32), (256, 32)):
         image, kernel = torch.rand(BATCH, channels, side, side), torch.rand(channels, channels, 3, 3)
@@ -92,7 +92,7 @@ def peak() -> float:
 
 
 def measure(size: int, plain: bool) -> dict[str, float]:
-    """Return the figures of one size in this process."""
+    """Return the measurements of one size in this process."""
     torch.set_num_threads(THREADS)
     network, step = step_of(size, plain)
     layers = [layer for layer in network.modules() if isinstance(layer, nn.Conv2d)]
@@ -112,7 +112,7 @@ def measure(size: int, plain: bool) -> dict[str, float]:
 
 
 def profile(size: int) -> None:
-    """Print where the time of a step goes, by operation."""
+    """Print the time of a step by operation."""
     torch.set_num_threads(THREADS)
     _, step = step_of(size, plain=False)
     step()
@@ -122,16 +122,16 @@ def profile(size: int) -> None:
 
 
 def main() -> None:
-    """Print the table; with --profile also where the time goes at 64 px."""
+    """Print the table; with --profile also the time by operation at 64 px."""
     parser = argparse.ArgumentParser(prog="python -m bench.vunet_step")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(REFERENCE), choices=list(REFERENCE))
     parser.add_argument("--profile", action="store_true")
     parser.add_argument(
         "--cell", nargs=2, metavar=("SIZE", "KIND"), help="measure one size in this process, print JSON"
     )
-    given = parser.parse_args()
-    if given.cell:
-        print(json.dumps(measure(int(given.cell[0]), plain=given.cell[1] == "plain")))
+    args = parser.parse_args()
+    if args.cell:
+        print(json.dumps(measure(int(args.cell[0]), plain=args.cell[1] == "plain")))
         return
     head: list[object] = [
         "px",
@@ -146,7 +146,7 @@ def main() -> None:
         "share",
     ]
     rows: list[list[object]] = [head]
-    for size in given.sizes:
+    for size in args.sizes:
         for name, variables in (("glibc default", {}), ("launch.py", ALLOCATOR)):
             plain, ours = (cell(size, kind, variables) for kind in ("plain", "ours"))
             rate = ours["madds"] / ours["seconds"] / 1e9
@@ -154,7 +154,7 @@ def main() -> None:
             times: list[object] = [plain["seconds"], ours["seconds"], plain["seconds"] / ours["seconds"]]
             rows.append([size, name, *times, stated, stated / ours["seconds"], rate, peak_rate, rate / peak_rate])
     show(rows)
-    if given.profile:
+    if args.profile:
         profile(64)
 
 
