@@ -2,8 +2,9 @@
 
 Data, networks and losses are those of RUN/model/recipe.yaml; RECIPE says how to evaluate them.
 
-The options are for use outside of the DAG and write to `--output`: `--checkpoint FOLDER` evaluates another model folder,
-such as RUN/checkpoints/step-000500, `--split NAME` takes another split. `python -m tools.watch` evaluates all checkpoints.
+The options are for use outside of the DAG and write to `--output`: `--checkpoint FOLDER` evaluates another model
+folder, such as RUN/checkpoints/step-000500, `--split NAME` takes another split. `python -m tools.watch` evaluates all
+checkpoints.
 """
 
 import argparse

@@ -1,4 +1,6 @@
-"""Evaluate each checkpoint once, also as it appears: `python -m tools.watch RECIPE CHECKPOINTS OUTPUT [--every SECONDS]`.
+"""Evaluate each checkpoint once, also as it appears.
+
+Usage: python -m tools.watch RECIPE CHECKPOINTS OUTPUT [--every SECONDS]
 
 RECIPE says how to evaluate and which metrics to compute; CHECKPOINTS is a folder of model folders, such as
 runs/vunet/checkpoints (see `runtime.checkpoint_every`). Without `--every` the command ends when all are evaluated; with
