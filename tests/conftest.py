@@ -3,7 +3,8 @@ import os
 # Tests compare bits, and start more processes than a machine may have GPUs; before PyTorch looks for them.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -15,17 +16,12 @@ from models.training import provenance
 
 @pytest.fixture(scope="session", autouse=True)
 def one_code_version() -> Iterator[None]:
-    """Whoever edits `models` while the tests run changes no comparison of two runs; a recipe's files are read once."""
-    read, versions = provenance.code_version, dict[frozenset[str], str]()
-
-    def remembered(modules: Iterable[str]) -> str:
-        key = frozenset(modules)
-        if key not in versions:
-            versions[key] = read(key)
-        return versions[key]
-
+    """Edits while the tests run change no comparison of two runs; a recipe's files, and git, are read once."""
+    code, real_git = cache(provenance.code_version), provenance._git
+    git = cache(lambda folder, *arguments: real_git(*arguments))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(provenance, "code_version", remembered)
+        patch.setattr(provenance, "code_version", lambda modules: code(frozenset(modules)))
+        patch.setattr(provenance, "_git", lambda *arguments: git(Path.cwd(), *arguments))
         yield
 
 

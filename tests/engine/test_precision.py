@@ -293,7 +293,7 @@ def test_resume_goes_on_with_every_scale(run, tmp_path, with_scalers):
     with_scalers(init_scale=2.0**10, growth_interval=3)
     content = toy.gan()
     content["steps"]["painter"]["injectors"] |= {"overflow": {**OVERFLOW, "at": [1, 6]}}
-    content["losses"]["distance"]["inputs"]["image"] = "given"
+    content["losses"]["distance"]["inputs"]["image"] = "passed"
     recipe = toy.checked(QUIET, content)
     whole = Stopping(recipe, tmp_path / "whole")
     whole.fit()
@@ -525,7 +525,7 @@ TORCHAO, GPU = (
 
 
 @pytest.mark.parametrize(
-    ("given", "asked", "said"),
+    ("passed", "asked", "said"),
     [
         ((None,), "no", None),
         ((None,), "bf16", None),
