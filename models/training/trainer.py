@@ -8,7 +8,6 @@ from typing import Any, NoReturn
 
 import torch
 from accelerate import Accelerator
-from accelerate.utils import gather_object
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor
 
@@ -28,17 +27,17 @@ from models.engine.build import (
 from models.engine.rank_invariant_rng import rank_invariant_noise
 from models.engine.signals import StopRequest
 from models.engine.stopwatch import Stopwatch
-from models.engine.weights import digest, to_device
+from models.engine.weights import to_device
 from models.interfaces import Callback, Listener, Networks, Row, State, StepReport, batch_size, cuts, split_batch
 from models.recipe.schema import Recipe
 from models.recipe.types import batch_names
-from models.training.checkpoints import Checkpoints, write_model
 from models.training.divergence import Rollback
 from models.training.hooks import by_parameter_names
 from models.training.loss_log import LossLog, live_scalars, mean_losses, weights_line
 from models.training.provenance import dirty, process_record, provenance
 from models.training.reporter import Reporter
-from models.training.resume import ResumePoint, ResumePoints, TrainState
+from models.training.resume import ResumePoints, TrainState
+from models.training.run_folder import RunFolder
 from models.training.sanity_check import sanity_check
 from models.training.validation import Validation
 from models.training.warnings import warnings
@@ -103,12 +102,12 @@ class Trainer:
         self.loss_log = LossLog(log_file, tags, recipe.train.record_every)
         modules = [type(self).__module__, *(hook.__module__ for hook in hooks.values() if hasattr(hook, "__module__"))]
         self.provenance = provenance(recipe, modules)
-        self.checkpoints = Checkpoints(run / "checkpoints")
         self.rollback = Rollback(recipe.train, self._state(), ResumePoints(run / "resume", self.provenance))
+        self.folder = RunFolder(
+            run, recipe, self.accelerator, self.networks, self.loss_log, self.rollback, self.provenance
+        )
         self.stopwatch, self.stop_request = Stopwatch(recipe.runtime.timing), StopRequest()
         self.iteration = 0
-        self._resumable = 0  # the iteration of the last resume point
-        self._resumed_from: Path | None = None
         self._printed: int | None = None  # the last iteration in which `on_epoch_start` printed
 
     def _wrap_hooks(
@@ -183,7 +182,9 @@ class Trainer:
 
     def fit(self) -> None:
         """Train to the end, from the resume point of a killed run if there is one; then write the outputs."""
-        self._resume()
+        self.iteration = self.folder.resume(self.resume_anyway)
+        self._follow_restored_state()
+        self.rollback.take_snapshot(self.iteration)
         if self.iteration == 0:
             self._sanity_check()
         self._start_reporting()
@@ -196,12 +197,11 @@ class Trainer:
                 except RuntimeError as error:
                     if not self.recipe.train.find_batch_size or not should_reduce_batch_size(error):
                         raise
-                    out_of_memory = error.with_traceback(
-                        None
-                    )  # the traceback's frames hold the tensors that fill the memory
+                    # the traceback's frames hold the tensors that fill the memory
+                    out_of_memory = error.with_traceback(None)
                 clear_device_cache(garbage_collection=True)
                 self._accumulate_more(out_of_memory)
-            self._write()
+            self.folder.write_outputs(self.iteration)
             agreed = True
         except Interrupted:
             agreed = True
@@ -210,7 +210,7 @@ class Trainer:
             if agreed:  # if only this rank failed, a GPU may wait for the others for ever
                 self.loss_log.flush()
             self.reporter.close(agreed)
-        self.rollback.points.clear(self._resumed_from)
+        self.folder.finish()
 
     def _loop(self) -> None:
         batches = self._batches()
@@ -389,7 +389,7 @@ class Trainer:
             networks = [*map(self.accelerator.unwrap_model, self.networks.live.values()), *self.networks.ema.values()]
             broadcast_(buffer for network in networks for buffer in network.buffers())
 
-    # rollback, resume, outputs
+    # rollback, saving, stopping
 
     def _accumulate_more(self, error: RuntimeError) -> None:
         """Go back after memory ran out, and cut batches into more parts (`train.find_batch_size`)."""
@@ -427,89 +427,15 @@ class Trainer:
         runtime = self.recipe.runtime
         self.rollback.take_snapshot(self.iteration)
         if runtime.checkpoint_every and self._due(runtime.checkpoint_every):
-            # before the resume point: a resumed run does not revisit this iteration
-            if self.accelerator.is_main_process:
-                self.checkpoints.save(self.iteration, self._write_model)
-            self.accelerator.wait_for_everyone()
+            self.folder.write_checkpoint(self.iteration)  # first: a resumed run does not revisit this iteration
         if self._due(runtime.resume_every) and self.iteration < self.last:
-            self._write_resume_point()
-
-    def _write_resume_point(self) -> None:
-        self.loss_log.flush()
-        self._refuse_different_ranks()
-        if self.accelerator.is_main_process:
-            self.rollback.save(self.iteration)
-        self.accelerator.wait_for_everyone()
-        self._resumable = self.iteration
+            self.folder.write_resume_point(self.iteration)
 
     def _stop(self) -> NoReturn:
         """Stop on request, with a resume point after the last iteration."""
-        if self.iteration != self._resumable:
-            self._write_resume_point()
+        if self.iteration != self.folder.resumable:
+            self.folder.write_resume_point(self.iteration)
         raise Interrupted(
             f"{self.stop_request.cause()}; stopped after iteration {self.iteration} of {self.last}, where the next "
             "`dvc repro` goes on"
         )
-
-    def _resume(self) -> None:
-        points = self.rollback.points
-        point = points.latest(self.resume_anyway)
-        everywhere = gather_object([None if point is None else (point.iteration, point.differs)])
-        if len(set(everywhere)) > 1:
-            raise UserError(
-                f"{points.folder}: ranks read {', '.join(map(str, everywhere))}; the folder that machines share "
-                "shows them different files; run `dvc repro` again"
-            )
-        if point is not None and (self.resume_anyway or not point.differs):
-            self.iteration = self._resumable = self.rollback.restore(point)
-            made = f", made by another {', '.join(point.differs)}: taken anyway" if point.differs else ""
-            self._print(f"resumed after iteration {self.iteration}{made}")
-            self._resumed_from = point.folder
-        self.accelerator.wait_for_everyone()  # no rank moves a state that another still reads
-        if self.accelerator.is_main_process:
-            self._tidy(point)
-        self._follow_restored_state()
-        self.rollback.take_snapshot(self.iteration)
-
-    def _tidy(self, point: ResumePoint | None) -> None:
-        """Move a refused resume point aside; remove what an earlier training left, unless this one resumed from it."""
-        if self.iteration > 0:
-            self.checkpoints.tidy()
-            return
-        if point is not None:
-            place = self.rollback.points.refuse(point)
-            self._print(
-                f"not resumed, training starts afresh: the state of iteration {point.iteration} was made by another "
-                f"{', '.join(point.differs)}. It is kept in {place}; to go on from it anyway, stop this training and "
-                "run `FIGURA_RESUME_ANYWAY=1 dvc repro`"
-            )
-        self.checkpoints.clear()
-
-    def _print(self, text: str) -> None:
-        if self.accelerator.is_main_process:  # `accelerator.print` would print once a machine
-            print(text, flush=True)
-
-    def _refuse_different_ranks(self) -> None:
-        """Raise UserError if ranks no longer have the same weights."""
-        if self.accelerator.num_processes == 1:
-            return
-        own = {name: digest(self.accelerator.unwrap_model(one)) for name, one in self.networks.live.items()}
-        digests: list[dict[str, str]] = gather_object([own])
-        for rank, theirs in enumerate(digests):
-            if different := [name for name in own if theirs[name] != digests[0][name]]:
-                raise UserError(
-                    f"after iteration {self.iteration}, rank {rank} has other weights than rank 0: network"
-                    f" {', '.join(different)}; code of yours that updates weights must do the same on all ranks"
-                )
-
-    def _write(self) -> None:
-        """Write the outputs that DVC tracks: weights (averages, if any), the resolved recipe, provenance, history."""
-        self._refuse_different_ranks()
-        if self.accelerator.is_main_process:
-            self._write_model(self.run / "model")
-            self.loss_log.write(self.run / "history")
-        self.accelerator.wait_for_everyone()
-
-    def _write_model(self, folder: Path) -> None:
-        resumed = {"resumed": self.rollback.resumed} if self.rollback.resumed else {}
-        write_model(folder, self.networks.ema, self.recipe, self.provenance | resumed)
