@@ -200,7 +200,8 @@ def loading(stage: dict) -> str:
 
 SERVER = """
 import json, os, sys
-import accelerate, cv2, matplotlib.pyplot, numba, pandas, pycocotools.cocoeval, pydantic, safetensors.torch, torchmetrics
+import accelerate, cv2, matplotlib.pyplot, numba, pandas, pycocotools.cocoeval, pydantic
+import safetensors.torch, torchmetrics
 import torch.distributed.launcher.api
 for line in sys.stdin:
     name, code = json.loads(line)
@@ -219,7 +220,7 @@ for line in sys.stdin:
 
 @pytest.fixture(scope="module")
 def loaded() -> dict[str, set[str]]:
-    """Our files that each stage loads; one fresh interpreter has the installed packages, and each stage a fork of it."""
+    """Our files that each stage loads, in a fork of one fresh interpreter that has loaded the installed packages."""
     asked = "".join(json.dumps([name, loading(stage)]) + "\n" for name, stage in stages().items())
     done = subprocess.run(
         [sys.executable, "-c", SERVER], input=asked, cwd=ROOT, check=True, capture_output=True, text=True
@@ -241,7 +242,7 @@ def is_docstring(file: str) -> bool:
 
 
 def test_deps_cover_what_a_stage_loads(loaded: dict[str, set[str]]) -> None:
-    """DVC does not follow imports: a module that is missing from `deps` means a stale result that claims to be fresh."""
+    """DVC does not follow imports: a module missing from `deps` means a stale result that claims to be fresh."""
     uncovered = []
     for name, stage in stages().items():
         without_effect = WITHOUT_EFFECT.get(name.split("@")[0], "nothing")

@@ -525,7 +525,7 @@ TORCHAO, GPU = (
 
 
 @pytest.mark.parametrize(
-    ("passed", "asked", "said"),
+    ("given", "asked", "said"),
     [
         ((None,), "no", None),
         ((None,), "bf16", None),

@@ -28,7 +28,7 @@ STEPS = np.arange(0, 60)
     ("step", "value"),
     [(0, 0.0), (1999, 0.0), (2000, 0.0), (2001, 1 / 1500), (2750, 0.5), (3499, 1499 / 1500), (3500, 1.0), (3501, 1.0)],
 )
-def test_kl_ramp_of_the_specification(step, value):
+def test_the_ramp_of_kl(step, value):
     assert Linear(start=2000, end=3500, from_=0.0, to=1.0)(step) == pytest.approx(value, abs=1e-9)
 
 

@@ -37,17 +37,17 @@ def names(run):
 
 
 def test_what_would_be_evaluated_then(tmp_path):
-    fit(tmp_path / "kept", {"runtime.checkpoint_every": 5})
+    fit(tmp_path / "saved", {"runtime.checkpoint_every": 5})
     fit(tmp_path / "plain", {})
     fit(tmp_path / "short", {"train.steps": 5})
-    assert names(tmp_path / "kept") == ["step-000005", "step-000010", "step-000012"]
+    assert names(tmp_path / "saved") == ["step-000005", "step-000010", "step-000012"]
     assert not (tmp_path / "plain/checkpoints").exists()
     for folder in ("model", "history"):  # training does not notice
-        assert contents(tmp_path / "kept" / folder) == contents(tmp_path / "plain" / folder)
-    at_five = contents(tmp_path / "kept/checkpoints/step-000005")
+        assert contents(tmp_path / "saved" / folder) == contents(tmp_path / "plain" / folder)
+    at_five = contents(tmp_path / "saved/checkpoints/step-000005")
     assert at_five["painter.safetensors"] == contents(tmp_path / "short/model")["painter.safetensors"]
-    assert contents(tmp_path / "kept/checkpoints/step-000012") == contents(tmp_path / "kept/model")
-    assert at_five["recipe.yaml"] == contents(tmp_path / "kept/model")["recipe.yaml"]
+    assert contents(tmp_path / "saved/checkpoints/step-000012") == contents(tmp_path / "saved/model")
+    assert at_five["recipe.yaml"] == contents(tmp_path / "saved/model")["recipe.yaml"]
 
 
 def test_a_resumed_training_keeps_them_and_a_new_one_does_not(run):
@@ -78,16 +78,16 @@ def test_a_snapshot_is_there_whole_or_not_at_all(tmp_path):
     assert models_in(tmp_path / "checkpoints") == []
     for text in ("whole", "again"):
         snapshots.save(7, lambda folder, text=text: (folder / "second").write_text(text))
-        (found,) = (tmp_path / "checkpoints").iterdir()
-        assert (found.name, [path.name for path in found.iterdir()]) == ("step-000007", ["second"])
-        assert (found / "second").read_text() == text
+        (folder,) = (tmp_path / "checkpoints").iterdir()
+        assert (folder.name, [path.name for path in folder.iterdir()]) == ("step-000007", ["second"])
+        assert (folder / "second").read_text() == text
 
 
 def test_order_is_that_of_the_iterations(tmp_path):
     for name in ("step-1000000", "step-000900", "final", ".step-000001.partial", "step-001000"):
         (tmp_path / name).mkdir()
     (tmp_path / "step-000001").touch()  # a file
-    found = [path.name for path in models_in(tmp_path)]
-    assert found == ["step-000900", "step-001000", "step-1000000", "final"]
-    assert [step_of(name) for name in found] == [900, 1000, 1000000, None]
+    names = [path.name for path in models_in(tmp_path)]
+    assert names == ["step-000900", "step-001000", "step-1000000", "final"]
+    assert [step_of(name) for name in names] == [900, 1000, 1000000, None]
     assert models_in(tmp_path / "missing") == []

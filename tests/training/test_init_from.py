@@ -30,15 +30,15 @@ def start(run, folder, networks=None, **changes):
 
 def test_all_networks(run, earlier):
     folder, expected = earlier
-    found = weights(start(run, folder))
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    started = weights(start(run, folder))
+    assert all(torch.equal(started[name], expected[name]) for name in expected)
 
 
 def test_a_named_network_and_no_other(run, earlier, tmp_path):
     folder, expected = earlier
-    found = weights(start(run, folder, ["painter"]))
+    started = weights(start(run, folder, ["painter"]))
     fresh = weights(Trainer(toy.checked(QUIET, toy.gan()), tmp_path / "fresh"))
-    for name, value in found.items():
+    for name, value in started.items():
         assert torch.equal(value, (expected if name.startswith("painter.") else fresh)[name])
 
 
@@ -56,8 +56,8 @@ def test_shapes_that_do_not_fit_are_listed(run, earlier):
         start(run, folder, **{"networks.painter.width": 3})
     said = str(caught.value)
     assert "network 'painter'" in said
-    for key, found, own in (("layer.weight", [2, 1, 3, 3], [3, 1, 3, 3]), ("last.weight", [1, 2, 1, 1], [1, 3, 1, 1])):
-        assert f"{key} has shape {found}, the network {own}" in said
+    for key, stored, own in (("layer.weight", [2, 1, 3, 3], [3, 1, 3, 3]), ("last.weight", [1, 2, 1, 1], [1, 3, 1, 1])):
+        assert f"{key} has shape {stored}, the network {own}" in said
 
 
 def test_a_run_that_is_not_there(run, tmp_path):

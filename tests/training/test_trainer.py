@@ -86,8 +86,8 @@ def bare_painter(count):
 def test_equals_a_bare_loop_bit_for_bit(run):
     trainer = trained(run, kind=Recording)
     steps = list(bare_painter(12))
-    for found, (expected, _) in zip([*trainer.snapshots[1:], weights(trainer)], steps, strict=True):
-        assert_same(found, expected, **EXACT)
+    for own, (expected, _) in zip([*trainer.snapshots[1:], weights(trainer)], steps, strict=True):
+        assert_same(own, expected, **EXACT)
     rows = history(run)
     assert [row["step"] for row in rows] == [3, 6, 9, 12]
     for place, row in enumerate(rows):
@@ -151,8 +151,8 @@ GAN = {"steps.painter.clip": None, "train.steps": 9}
 
 def test_two_networks_that_share_a_forward_equal_a_bare_loop(run):
     trainer = trained(run, GAN, toy.gan(), kind=Recording)
-    for found, expected in zip([*trainer.snapshots[1:], weights(trainer)], bare_gan(9), strict=True):
-        assert_same(found, expected, rtol=0, atol=1e-7)
+    for own, expected in zip([*trainer.snapshots[1:], weights(trainer)], bare_gan(9), strict=True):
+        assert_same(own, expected, rtol=0, atol=1e-7)
 
 
 def test_a_step_that_paused_changes_nothing(run):
@@ -316,9 +316,9 @@ def test_outputs_are_these(reference):
 @pytest.mark.parametrize("every", [1, 4, None])
 def test_evaluations_change_no_weights(run, reference, every):
     trained(run, {"train.evaluate_every": every})
-    found = outputs(run)
+    own = outputs(run)
     for name in ("model/painter.safetensors", "history/train.csv"):
-        assert found[name] == reference[name]
+        assert own[name] == reference[name]
     steps = {1: list(range(1, 13)), 4: [4, 8, 12], None: [5, 10, 12]}  # an epoch has 5 batches
     assert [row["step"] for row in history(run, "validation")] == steps[every]
 
@@ -519,9 +519,9 @@ def test_bf16(run):
     trainer = trained(run, {"train.precision": "bf16"})
     plain = [losses["distance"] for _, losses in bare_painter(12)]
     rows = history(run)
-    found = [row["distance.raw"] for row in rows]
-    assert found == pytest.approx([np.mean(plain[i : i + 3]) for i in range(0, 12, 3)], rel=0.05)
-    assert found[0] != np.mean(plain[:3])  # it was another arithmetic
+    losses = [row["distance.raw"] for row in rows]
+    assert losses == pytest.approx([np.mean(plain[i : i + 3]) for i in range(0, 12, 3)], rel=0.05)
+    assert losses[0] != np.mean(plain[:3])  # it was another arithmetic
     assert all(value.dtype == torch.float32 for value in weights(trainer).values())
 
 
@@ -547,8 +547,8 @@ def test_a_network_that_is_loaded_and_not_trained_stays_as_it_is(run, tmp_path):
     trainer = trained(run, {"train.steps": 3, "train.ema": {"decay": 0.5}}, content)
     expected = {f"critic.{key}": value for key, value in critic.state_dict().items()}
     for networks in ("live", "ema"):
-        found = {name: value for name, value in weights(trainer, networks).items() if name.startswith("critic.")}
-        assert_same(found, expected, **EXACT)
+        own = {name: value for name, value in weights(trainer, networks).items() if name.startswith("critic.")}
+        assert_same(own, expected, **EXACT)
 
 
 def test_a_batch_that_processes_cannot_share():

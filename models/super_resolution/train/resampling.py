@@ -23,7 +23,7 @@ FILTERS: dict[Kernel, Image.Resampling] = {
     "bicubic": Image.Resampling.BICUBIC,
     "lanczos": Image.Resampling.LANCZOS,
 }
-"""Pillow's names. Its NEAREST sums up places from pixel to pixel, and misses by one where they are near whole numbers."""
+"""Pillow's names. Its NEAREST adds up places from pixel to pixel, and misses by one near whole numbers."""
 
 
 def resample(image: NDArray[np.uint8], size: tuple[int, int], kernel: Kernel) -> NDArray[np.uint8]:
