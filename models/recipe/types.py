@@ -74,12 +74,13 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
     if not modules:
         errors.add(key, f"{slot.what} {name!r}: there is no module {package!r}, in models or elsewhere")
         return None
-    for module in modules:
-        for kind in _classes(module, attribute):
-            if _fits(kind, slot):
-                return kind
-            errors.add(key, f"{name!r} is no {slot.what} (it is no {slot.base.__name__})")
-            return None
+    kinds = [kind for module in modules for kind in _classes(module, attribute)]
+    for kind in kinds:
+        if _fits(kind, slot):
+            return kind
+    if kinds:
+        errors.add(key, f"{name!r} is no {slot.what} (it is no {slot.base.__name__})")
+        return None
     prefix = f"{package}." if package else ""
     known = {prefix + kind.__name__ for module in modules for kind in _classes(module) if _fits(kind, slot)}
     errors.add_unknown(key, name, known, slot.what)

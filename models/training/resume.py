@@ -159,7 +159,7 @@ class ResumePoints:
 
     def _read(self, folder: Path) -> ResumePoint:
         tree = json.loads((folder / TREE).read_text(encoding="utf-8"))
-        differs = tuple(key for key, value in self.provenance.items() if tree["provenance"].get(key) != value)
+        differs = tuple(key for key, value in self.provenance.items() if tree.get("provenance", {}).get(key) != value)
         return ResumePoint(folder, tree["iteration"], differs)
 
     def _complete(self, folder: Path) -> list[Path]:
