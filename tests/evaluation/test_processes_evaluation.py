@@ -34,7 +34,7 @@ from models.training.trainer import Trainer
 from tools.watch import CheckpointWatch
 
 ROOT = Path(__file__).parents[2]
-PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/engine")))
+PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/evaluation")))
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
 JUDGE = {"type": "Forward", "network": "critic", "inputs": {"image": "image"}, "outputs": {"score": "score"}}
 NOISY = {**PAINT, "args": {"noise": 0.5}}
