@@ -66,7 +66,7 @@ class Project:
             for key in path:
                 place = place.setdefault(key, {})
             if value is ...:
-                del place[last]
+                place.pop(last, None)
             else:
                 place[last] = value
         yaml.dump(content, self.folder / file)
