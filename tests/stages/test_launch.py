@@ -35,7 +35,7 @@ class Slow(toy.Ramps):
     """Ramps that take their time, so that a signal finds a training at work."""
 
     def example(self, index, random):
-        time.sleep(0.015)
+        time.sleep(0.008)
         return super().example(index, random)
 
 
