@@ -12,7 +12,7 @@ from models.base.files import write_text
 from models.dump import Dump
 from models.recipe.load import load_recipe
 from models.report.curves import draw_curves, write_curves
-from models.report.metrics import build_pictures, compute_metrics
+from models.report.metrics import compute_metrics, draw_pictures
 from stages.command import run
 
 
@@ -28,8 +28,7 @@ def main(arguments: list[str]) -> None:
     dump = Dump(args.run / "dump")
     metrics = json.dumps(compute_metrics(recipe, dump), indent=2)
     shutil.rmtree(args.plots, ignore_errors=True)
-    for name, picture in build_pictures(recipe).items():
-        picture(dump, args.plots / "pictures" / f"{name}.png")
+    draw_pictures(recipe, dump, args.plots / "pictures")
     train, validation = (pd.read_csv(args.run / "history" / f"{split}.csv") for split in ("train", "validation"))
     write_curves(train, validation, args.plots / "curves")
     draw_curves(train, validation, args.plots / "pictures" / "losses.png")

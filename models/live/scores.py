@@ -88,7 +88,7 @@ class OnlineScores(Listener):
         dump = Dump(self.folder)
         for name, score in self.scores.items():
             try:
-                metrics |= flattened(compute_metrics(self.recipe, dump, {name: score}))
+                metrics |= flattened(compute_metrics(self.recipe, dump, {name: score}, self.reporter.say))
             except UserError as error:
                 self._warn(iteration, error)
         self._clear()

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from models.base.errors import UserError
 from models.dump import Dump
 
 Estimate = dict[str, float]
@@ -33,11 +34,18 @@ class Bootstrap:
         return {"value": float(compute(table)), "low": float(low), "high": float(high)}
 
 
+class NotApplicableError(UserError):
+    """The data have nothing for a score or picture to judge; the message is a sentence that says what they lack.
+
+    `stages.metrics` prints it and leaves the score or picture out. Faults of a recipe or dump are a plain `UserError`.
+    """
+
+
 class Score:
     """The base of every `metrics.scores` entry."""
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        """Return metrics by name, computed only from the dump."""
+        """Return metrics by name, computed only from the dump; raise NotApplicableError if it has nothing to judge."""
         raise TypeError(f"{type(self).__name__} scores nothing")
 
 
@@ -47,5 +55,5 @@ class Picture:
     suffix: ClassVar[str] = ".png"
 
     def __call__(self, dump: Dump, path: Path) -> None:
-        """Draw to `path`."""
+        """Draw to `path`; raise NotApplicableError if there is nothing to draw."""
         raise TypeError(f"{type(self).__name__} draws nothing")

@@ -1,12 +1,13 @@
 """Computes a recipe's metrics from a dump."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from models.dump import Dump
 from models.recipe.schema import Recipe
 from models.recipe.types import PICTURE, SCORE, build
-from models.report.interfaces import Bootstrap, Picture, Score
+from models.report.interfaces import Bootstrap, NotApplicableError, Picture, Score
 
 Metrics = dict[str, dict[str, Any]]
 """By score and metric: a number, or `{value, low, high}`."""
@@ -22,11 +23,30 @@ def build_pictures(recipe: Recipe) -> dict[str, Picture]:
     return {n: build(entry, PICTURE, f"metrics.pictures.{n}") for n, entry in recipe.metrics.pictures.items()}
 
 
-def compute_metrics(recipe: Recipe, dump: Dump, scores: Mapping[str, Score] | None = None) -> Metrics:
-    """Apply `scores` (by default all of `metrics.scores`) to a dump, with the bootstrap of `metrics`."""
+def compute_metrics(
+    recipe: Recipe, dump: Dump, scores: Mapping[str, Score] | None = None, say: Callable[[str], object] = print
+) -> Metrics:
+    """Apply `scores` (by default all of `metrics.scores`) to a dump, with the bootstrap of `metrics`.
+
+    A score that does not apply to the data is left out, and `say` gets a line with the reason.
+    """
     bootstrap = Bootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
-    chosen = build_scores(recipe) if scores is None else scores
-    return {name: score(dump, bootstrap) for name, score in chosen.items()}
+    metrics: Metrics = {}
+    for name, score in (build_scores(recipe) if scores is None else scores).items():
+        try:
+            metrics[name] = score(dump, bootstrap)
+        except NotApplicableError as error:
+            say(f"metrics.scores.{name}: left out: {error}")
+    return metrics
+
+
+def draw_pictures(recipe: Recipe, dump: Dump, folder: Path, say: Callable[[str], object] = print) -> None:
+    """Draw all of `metrics.pictures` into `folder`, but those that do not apply to the data, as `compute_metrics`."""
+    for name, picture in build_pictures(recipe).items():
+        try:
+            picture(dump, folder / f"{name}.png")
+        except NotApplicableError as error:
+            say(f"metrics.pictures.{name}: left out: {error}")
 
 
 def flattened(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
