@@ -38,7 +38,8 @@ class Raw:
     """One annotation file and its images.
 
     No image path may leave the folder `root`. `splits` are the splits that the file feeds; `split_of` maps an image id
-    to one of them. With `in_place` the images already lie in their final place and keep their names.
+    to one of them. With `in_place` the images already lie in their final place and keep their names. `name` stands for
+    the annotation file in `rejected.csv` and at progress bars; default: its path below `root`.
     """
 
     annotations: Path
@@ -47,6 +48,12 @@ class Raw:
     splits: tuple[str, ...]
     split_of: Callable[[object], str]
     in_place: bool = False
+    name: str = ""
+
+    @property
+    def title(self) -> str:
+        """The name, or the annotation file's path below `root`."""
+        return self.name or self.annotations.relative_to(self.root).as_posix()
 
 
 def hashed_split(seed: int, validation_share: float) -> Callable[[object], str]:
@@ -151,14 +158,13 @@ class Preparation:
 
     def _watched(self, raw: Raw, section: str, count: int) -> Iterator[Any]:
         records = read_records(raw.annotations, section)
-        return iter(tqdm(records, f"{raw.annotations.name}: {section}", count, disable=not self.progress))
+        return iter(tqdm(records, f"{raw.title}: {section}", count, disable=not self.progress))
 
     def _reject(self, raw: Raw, kind: str, record: Any, fault: UnusableError) -> None:
         known = record if isinstance(record, dict) else {}
         split = raw.split_of(known.get("id" if kind == "image" else "image_id"))
         self.statistics[split].rejected[fault.reason] += 1
-        file = raw.annotations.relative_to(raw.root).as_posix()
-        self.rejected.append(Rejected(file, kind, str(known.get("id", ""))[:80], fault.reason, fault.detail))
+        self.rejected.append(Rejected(raw.title, kind, str(known.get("id", ""))[:80], fault.reason, fault.detail))
 
     def finish(self) -> None:
         """Write `statistics.json`, `plots/`, `rejected.csv` and `manifest.json` beside the splits."""
