@@ -187,9 +187,10 @@ class Decay(Schedule):
 
 
 class WarmUp(Schedule):
-    """`then(t)` times a factor that rises to 1; it is exactly 1 from step `steps - 1` on.
+    """`then(t)` times a factor that rises to 1.
 
-    `linear`: `(t + 1) / steps`, with `from` as its floor; `exponential`: `from^(1 - (t + 1) / steps)`.
+    `linear`: `(t + 1) / steps`, with `from` as its floor; 1 from step `steps - 1` on. No update has a factor of 0.
+    `exponential`: `from^(1 - t / steps)`, so `from` at step 0 and 1 from step `steps` on (OpenPifPaf's warm-up).
     """
 
     def __init__(
@@ -206,10 +207,28 @@ class WarmUp(Schedule):
         self.steps, self.then, self.from_, self.shape = steps, then or Constant(), from_, shape
 
     def __call__(self, step: int) -> float:
-        share = min(1.0, (step + 1) / self.steps)
-        factor = max(self.from_, share) if self.shape == "linear" else self.from_ ** (1 - share)
+        if self.shape == "linear":
+            factor = max(self.from_, min(1.0, (step + 1) / self.steps))
+        else:
+            factor = self.from_ ** (1 - min(1.0, step / self.steps))
         return factor * self.then(step)
 
     @property
     def last(self) -> int:
         return max(self.steps, self.then.last)
+
+
+class Product(Schedule):
+    """The product of the schedules in `of`, each under a name of your choice: `{warm_up: {...}, decay: {...}}`."""
+
+    def __init__(self, of: dict[str, Schedule]) -> None:
+        if not of:
+            raise ValueError("of {}: at least one schedule is needed")
+        self.of = of
+
+    def __call__(self, step: int) -> float:
+        return math.prod(schedule(step) for schedule in self.of.values())
+
+    @property
+    def last(self) -> int:
+        return max(schedule.last for schedule in self.of.values())

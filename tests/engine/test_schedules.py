@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import toy
@@ -14,6 +16,7 @@ from models.schedules import (
     Exponential,
     Linear,
     Polynomial,
+    Product,
     Schedule,
     Sine,
     Step,
@@ -61,7 +64,11 @@ def share(start, end):
         (Step([10, 30], [1.0, 0.1, 0.01]), np.select([STEPS < 10, STEPS < 30], [1.0, 0.1], 0.01)),
         (WarmUp(8), np.minimum(1, (STEPS + 1) / 8)),
         (WarmUp(8, from_=0.5), np.clip((STEPS + 1) / 8, 0.5, 1)),
-        (WarmUp(8, from_=0.01, shape="exponential"), 10.0 ** (-2 * (1 - np.minimum(1, (STEPS + 1) / 8)))),
+        (WarmUp(8, from_=0.01, shape="exponential"), 10.0 ** (-2 * (1 - np.minimum(1, STEPS / 8)))),
+        (
+            Product({"ramp": Linear(0, 40, 1.0, 0.0), "decay": Decay([10, 30], 0.5, over=0)}),
+            np.interp(STEPS, [0, 40], [1.0, 0.0]) * np.select([STEPS < 10, STEPS < 30], [1.0, 0.5], 0.25),
+        ),
         (
             WarmUp(20, then=Linear(0, 40, 1.0, 0.0)),
             np.minimum(1, (STEPS + 1) / 20) * np.interp(STEPS, [0, 40], [1.0, 0.0]),
@@ -89,12 +96,47 @@ def test_ends_are_exact_and_last_is_where_change_ends(schedule):
     assert schedule(schedule.last - 1) != schedule(schedule.last) == schedule(schedule.last + 1)
 
 
-@pytest.mark.parametrize("shape", ["linear", "exponential"])
+@pytest.mark.parametrize(("shape", "one_from"), [("linear", -1), ("exponential", 0)])
 @pytest.mark.parametrize("steps", [1, 3, 7, 30])
-def test_warm_up_reaches_exactly_one(steps, shape):
+def test_warm_up_reaches_exactly_one(steps, shape, one_from):
     schedule = WarmUp(steps, from_=0.1, shape=shape)
-    assert schedule(steps - 1) == schedule(steps) == 1.0
-    assert all(schedule(step) < 1 for step in range(steps - 1))
+    assert schedule(steps + one_from) == schedule(steps + 1) == 1.0
+    assert all(schedule(step) < 1 for step in range(steps + one_from))
+
+
+# OpenPifPaf's factors for 100 batches an epoch, warm-up 1 epoch from 0.001, decay at epochs 220 and 240 over 10
+OPENPIFPAF = {
+    0: 0.001, 1: 10 ** -2.97, 50: 0.0316228, 99: 0.9332543, 100: 1.0, 22000: 1.0, 22500: 0.316228, 23000: 0.1,
+    24000: 0.1, 24500: 0.0316228, 25000: 0.01,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "declared",
+    [
+        {
+            "type": "Product",
+            "of": {
+                "warm_up": {"type": "WarmUp", "steps": 100, "from": 0.001, "shape": "exponential"},
+                "decay": {"type": "Decay", "at": [22000, 24000], "factor": 0.1, "over": 1000},
+            },
+        },
+        {
+            "type": "WarmUp", "steps": 100, "from": 0.001, "shape": "exponential",
+            "then": {"type": "Decay", "at": [22000, 24000], "factor": 0.1, "over": 1000},
+        },
+    ],
+    ids=["Product", "then"],
+)  # fmt: skip
+def test_the_learning_rate_of_openpifpaf(declared):
+    schedule = toy.checked({"steps.painter.lr_schedule": declared, "train.steps": 25000}).steps["painter"].lr_schedule
+    built = build_schedule(schedule, "lr_schedule", ErrorCollector(Path()))
+    assert [built(step) for step in OPENPIFPAF] == pytest.approx(list(OPENPIFPAF.values()), rel=1e-6)
+    assert built.last == 25000
+    steps = np.arange(0, 25100, dtype=np.float64)
+    warm_up = np.exp(np.log(1e-3) * (1 - np.clip(steps / 100, 0, 1)))
+    decay = [np.exp(np.log(0.1) * np.clip((steps - start) / 1000, 0, 1)) for start in (22000, 24000)]
+    np.testing.assert_allclose([built(int(step)) for step in steps], warm_up * decay[0] * decay[1], rtol=1e-12)
 
 
 @pytest.mark.parametrize("kind", [Linear, Cosine, Exponential])
@@ -122,6 +164,7 @@ def test_a_ramp_of_no_width_jumps_at_its_end(kind):
         lambda: WarmUp(0),
         lambda: WarmUp(3, from_=1.5),
         lambda: WarmUp(3, shape="exponential"),
+        lambda: Product({}),
     ],
 )
 def test_bad_arguments_are_refused(make):
