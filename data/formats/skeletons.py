@@ -1,5 +1,6 @@
 """Skeletons: joints and their connections. COCO's person, and others that a recipe describes."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,6 +67,23 @@ class Skeleton:
             if len({frozenset(pair) for pair in pairs}) < len(pairs):
                 raise ValueError(f"{name} {pairs}: each pair may stand once")
 
+    def settings(self) -> dict[str, Any]:
+        """Return all attributes as plain values with joints by name, from which `skeleton_from` builds an equal one."""
+
+        def named(pairs: Connections) -> list[list[str]]:
+            return [[self.keypoints[a], self.keypoints[b]] for a, b in pairs]
+
+        return {
+            "keypoints": list(self.keypoints),
+            "sigmas": self.sigmas.tolist(),
+            "flip": {self.keypoints[a]: self.keypoints[b] for a, b in enumerate(self.flip) if a < b},
+            "connections": named(self.connections),
+            "dense_connections": named(self.dense_connections),
+            "kinematic_tree": named(self.kinematic_tree),
+            "score_weights": self.score_weights.tolist(),
+            "standing_pose": self.standing_pose.tolist(),
+        }
+
 
 def _from_one(pairs: Sequence[tuple[int, int]]) -> Connections:
     return tuple((a - 1, b - 1) for a, b in pairs)
@@ -118,7 +136,7 @@ def skeleton_from(settings: Mapping[str, Any]) -> Skeleton:
     """Build a skeleton from a recipe's plain values: the attributes of `Skeleton`, with joints by name.
 
     `keypoints`, `sigmas`, `connections` ([[left_hip, left_knee], ...]) and `standing_pose` are required. `flip` maps
-    joints to those that they change places with, in one direction; by default `left_x` and `right_x` do.
+    joints to those that they change places with, in one direction; by default the pairs of `mirrored_names`.
     `score_weights` are 1 by default.
 
     Raises:
@@ -141,7 +159,7 @@ def skeleton_from(settings: Mapping[str, Any]) -> Skeleton:
         return tuple((a, b) for a, b in (joints(key, names) for names in named))
 
     flip = list(range(len(checked.keypoints)))
-    for one, other in (_mirrored(checked.keypoints) if checked.flip is None else checked.flip).items():
+    for one, other in (mirrored_names(checked.keypoints) if checked.flip is None else checked.flip).items():
         a, b = joints("flip", (one, other))
         flip[a], flip[b] = b, a
     return Skeleton(
@@ -156,7 +174,25 @@ def skeleton_from(settings: Mapping[str, Any]) -> Skeleton:
     )
 
 
-def _mirrored(names: Sequence[str]) -> dict[str, str]:
-    """Return `left_x` -> `right_x` if both exist."""
-    others = {name: f"right_{name.removeprefix('left_')}" for name in names if name.startswith("left_")}
-    return {name: other for name, other in others.items() if other in names}
+_OTHER_SIDE = {"left": "right", "Left": "Right", "LEFT": "RIGHT", "l": "r", "L": "R"}
+_BETWEEN_WORDS = re.compile(r"([_\-. ]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]))")
+
+
+def mirrored_names(names: Sequence[str]) -> dict[str, str]:
+    """Return the pairs of names that differ in one word for the side, left -> right.
+
+    The words are `left`, `Left`, `LEFT`, `l` and `L`, anywhere in a name: `left_eye`, `eye_left`, `LeftEye`, `l-eye`,
+    `LEye`. A name that could belong to two others, such as `l_arm_l` beside `r_arm_l` and `l_arm_r`, has no partner.
+    """
+    known, partners = set(names), dict[str, str]()
+    for name in names:
+        words = _BETWEEN_WORDS.split(name)
+        others = {
+            "".join((*words[:place], _OTHER_SIDE[word], *words[place + 1 :]))
+            for place, word in enumerate(words)
+            if word in _OTHER_SIDE
+        } & known
+        if len(others) == 1:
+            partners[name] = others.pop()
+    taken = list(partners.values())
+    return {name: other for name, other in partners.items() if taken.count(other) == 1 and other not in partners}

@@ -1,0 +1,36 @@
+"""The facts of a prepared dataset, `data/prepared/<name>/facts.json`.
+
+Keys of a people dataset:
+    skeleton: the joints, as `data.formats.skeletons.skeleton_from` takes them; null where nobody has joints.
+    categories: `[{"id": 1, "name": "person"}, ...]`, sorted by id; a detection field is a position in this list.
+    people: the name of the category with joints; null if there is none. Its annotations are the persons.
+    annotated: split -> counts of `images`, `persons` (no crowd regions), persons `with_joints`, `boxes` (annotations of
+        all categories, no crowd regions), `identities` (different values of `person_id`), `identities_seen_twice` (those
+        of two persons or more); and `annotated`, false for a split whose source has no annotations.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from models.base.errors import UserError
+
+FACTS = "facts.json"
+
+
+def read_facts(root: Path) -> dict[str, Any]:
+    """Return the facts of the prepared dataset in the folder `root`; `{}` if it has no `facts.json`.
+
+    Raises:
+        UserError: the file is not a JSON object.
+    """
+    path = root / FACTS
+    try:
+        facts = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read: {error}; run `dvc repro prepare@{root.name}`") from error
+    if not isinstance(facts, dict):
+        raise UserError(f"{path}: found {str(facts)[:80]!r}; expected a map; run `dvc repro prepare@{root.name}`")
+    return facts
