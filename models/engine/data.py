@@ -3,6 +3,8 @@
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, Sampler
 from torch.utils.data._utils.collate import collate, default_collate_fn_map
 
@@ -66,11 +68,16 @@ class TrainBatches(Sampler[list[Key]]):
     def __iter__(self) -> Iterator[list[Key]]:
         epoch, skipped = divmod(self.start, len(self.plan))
         while True:
-            orders = {n: generator(self.seed, "order", n, epoch).permutation(size) for n, size in self.lengths.items()}
+            orders = {name: epoch_order(self.seed, name, epoch, length) for name, length in self.lengths.items()}
             for name, first in self.plan[skipped:]:
                 batch = orders[name][first : first + self.batch_size]
                 yield [(name, epoch, int(index)) for index in batch[self.shard]]
             epoch, skipped = epoch + 1, 0
+
+
+def epoch_order(seed: int, dataset: str, epoch: int, length: int) -> NDArray[np.int64]:
+    """Return the order in which an epoch takes the `length` examples of a training dataset."""
+    return generator(seed, "order", dataset, epoch).permutation(length)
 
 
 class ValidationBatches(Sampler[list[Key]]):
