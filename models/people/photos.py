@@ -8,13 +8,14 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from data.formats.coco import KEYPOINTS, person_category, read_head, read_records
+from data.formats.coco import read_head, read_records
+from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import UserError
 from models.interfaces import Example
 from models.people.data.crops import square
-from models.people.data.pairs import channels_first
-from models.people.data.persons import Texts, decode_mask, is_usable
-from models.people.data.stickman import coco_to_openpose18, draw_stickman
+from models.people.data.pairs import IMAGE_SIZE, MARGIN, channels_first
+from models.people.data.persons import Texts, decode_mask, is_usable, joints_needed, people_category
+from models.people.data.stickman import pose_picture
 from models.prediction.inputs import Photo, PhotoExamples
 
 PERSON = 1
@@ -22,6 +23,9 @@ PERSON = 1
 
 class PersonPhotos(PhotoExamples):
     """Square crops of the persons in photos, prepared as `people.PersonPairs` prepares those of a dataset.
+
+    By default, `image_size`, `margin`, `background`, `min_keypoints` and the skeleton (K joints; COCO's 17 if None) are
+    those of the training data.
 
     The persons come from `<name>.people.json`, COCO results in pixels of the photo. `tools.predict` writes these files
     with a pose recipe. They lie in the folder `people` (its `--output`, for the same inputs), or beside the photo if
@@ -42,15 +46,17 @@ class PersonPhotos(PhotoExamples):
     """
 
     names: ClassVar[tuple[str, ...]] = ("pose", "appearance", "target", "mask", "name")
+    from_data: ClassVar[tuple[str, ...]] = ("image_size", "margin", "background", "min_keypoints", "skeleton")
 
     def __init__(
         self,
         *,
-        image_size: int,
-        margin: float,
-        min_keypoints: int,
-        min_height: int,
-        background: float | None,
+        min_height: float,
+        image_size: int = IMAGE_SIZE,
+        margin: float = MARGIN,
+        min_keypoints: float = 1,
+        background: float | None = None,
+        skeleton: Mapping[str, Any] | None = None,
         min_confidence: float = 0.0,
         min_score: float = 0.0,
         padding: float = 0.0,
@@ -68,10 +74,11 @@ class PersonPhotos(PhotoExamples):
         if people is not None and annotations is not None:
             raise ValueError(f"people {people!r} and annotations {annotations!r}: one of them is needed")
         self.image_size, self.margin, self.background = image_size, margin, background
-        self.min_keypoints, self.min_height = min_keypoints, min_height
+        self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)
+        self.min_keypoints, self.min_height = joints_needed(min_keypoints, self.skeleton), min_height
         self.min_confidence, self.min_score, self.padding = min_confidence, min_score, padding
         self.people = None if people is None else Path(people)
-        self.annotations = None if annotations is None else _Annotations(Path(annotations))
+        self.annotations = None if annotations is None else _Annotations(Path(annotations), self.skeleton)
 
     def examples(self, photo: Photo) -> list[Example]:
         """Return the usable persons of the photo, in the order of the records; possibly none."""
@@ -82,7 +89,7 @@ class PersonPhotos(PhotoExamples):
             records, person = self.annotations.of(photo.path, pixels.shape[:2]), self.annotations.person
         examples: list[Example] = []
         for record in records:
-            joints = np.array(record.get("keypoints") or np.zeros(3 * len(KEYPOINTS)), dtype=np.float64).reshape(-1, 3)
+            joints = np.array(record.get("keypoints") or np.zeros(self._numbers), dtype=np.float64).reshape(-1, 3)
             joints[joints[:, 2] < self.min_confidence] = 0.0
             record = {**record, "keypoints": joints.ravel().tolist()}
             if record.get("score", 1.0) < self.min_score:
@@ -91,6 +98,10 @@ class PersonPhotos(PhotoExamples):
                 name = f"{photo.name}-{len(examples) + 1}"
                 examples.append({**self._views(pixels, record, joints), "name": name})
         return examples
+
+    @property
+    def _numbers(self) -> int:
+        return 3 * len(self.skeleton.keypoints)
 
     def _predicted(self, photo: Photo) -> list[dict[str, Any]]:
         if self.people is not None:
@@ -102,10 +113,8 @@ class PersonPhotos(PhotoExamples):
             records: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
             for record in records:
                 sizes = len(record["keypoints"]), len(record["bbox"])
-                if sizes != (3 * len(KEYPOINTS), 4) or not isinstance(record["category_id"], int):
-                    raise ValueError(
-                        f"category_id, keypoints and bbox: 1, {3 * len(KEYPOINTS)} and 4 numbers are needed"
-                    )
+                if sizes != (self._numbers, 4) or not isinstance(record["category_id"], int):
+                    raise ValueError(f"category_id, keypoints and bbox: 1, {self._numbers} and 4 numbers are needed")
                 record["bbox"] = _padded(record["bbox"], self.padding)
         except OSError as error:
             raise UserError(
@@ -132,7 +141,7 @@ class PersonPhotos(PhotoExamples):
         picture = pixels[inside] * np.float32(2 / 255) - 1
         fill, shown = (0.0, None) if self.background is None else (self.background, person)
         image = np.clip(channels_first(crop.resized(picture, height, width, fill, shown)), -1, 1)
-        stickman = draw_stickman(coco_to_openpose18(crop.joints(joints)), self.image_size)
+        stickman = pose_picture(crop.joints(joints), self.skeleton, self.image_size)
         return {
             "pose": channels_first(stickman.astype(np.float32) / 127.5 - 1),
             "target": image,
@@ -150,9 +159,9 @@ def _padded(box: list[float], padding: float) -> list[float]:
 class _Annotations:
     """The annotations of a COCO file by image, in one block of text."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, skeleton: Skeleton) -> None:
         self.path = path
-        self.person = person_category(path, read_head(path)[0]["categories"])
+        self.person = people_category(path, read_head(path)[0]["categories"], skeleton)
         self._images: dict[str, list[dict[str, Any]]] = {}  # by the last part of the file name
         for image in read_records(path, "images"):
             self._images.setdefault(Path(image["file_name"]).name, []).append(image)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from models.base.errors import UserError
+from models.base.errors import UserError, nearest
 from models.dump import Dump
 
 Estimate = dict[str, float]
@@ -39,6 +39,25 @@ class NotApplicableError(UserError):
 
     `stages.metrics` prints it and leaves the score or picture out. Faults of a recipe or dump are a plain `UserError`.
     """
+
+
+def rows_where(rows: Dump, mode: str, where: str | None) -> Dump:
+    """Return the rows of a mode whose number named `where` is not 0; all rows if `where` is None.
+
+    Raises:
+        NotApplicableError: there is no such row.
+        UserError: the dump has no such column.
+    """
+    if where is None:
+        return rows
+    if where not in rows.table:
+        raise UserError(
+            f"{rows.folder}: where: mode {mode!r} has no number {where!r}{nearest(where, map(str, rows.table))}"
+        )
+    chosen = rows.table[rows.table[where].fillna(0) != 0]
+    if chosen.empty:
+        raise NotApplicableError(f"{where} holds for none of the {len(rows)} examples of mode {mode!r}")
+    return Dump(rows.folder, chosen, rows.part)
 
 
 class Score:

@@ -12,6 +12,7 @@ from torch import Tensor
 from models.base.files import replacing
 
 Pixels = NDArray[np.uint8]
+BAR = 18  # pixels of a line of text
 
 
 def as_pixels(images: Tensor) -> Pixels:
@@ -21,8 +22,10 @@ def as_pixels(images: Tensor) -> Pixels:
     return np.repeat(pixels, 3, axis=3) if pixels.shape[3] == 1 else pixels
 
 
-def side_by_side(rows: Sequence[Sequence[Any]], titles: Sequence[str], gap: int = 2, cell: int = 96) -> Pixels:
-    """Lay images (H, W, 3) out in rows under column titles.
+def side_by_side(
+    rows: Sequence[Sequence[Any]], titles: Sequence[str], gap: int = 2, cell: int = 96, labels: Sequence[str] = ()
+) -> Pixels:
+    """Lay images (H, W, 3) out in rows under column titles, each row under its label if there are labels.
 
     All cells have the largest image's size, or the smallest multiple of it that is at least `cell` pixels high. Each
     image is enlarged by the largest integer with which it fits.
@@ -31,17 +34,26 @@ def side_by_side(rows: Sequence[Sequence[Any]], titles: Sequence[str], gap: int 
     height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
     factor = max(1, -(-cell // height))
     height, width = height * factor, width * factor
-    bar = 18
-    sheet = np.full((bar + len(rows) * (height + gap), len(titles) * (width + gap), 3), 255, np.uint8)
+    label_bar = BAR if labels else 0
+    sheet = np.full((BAR + len(rows) * (label_bar + height + gap), len(titles) * (width + gap), 3), 255, np.uint8)
     for column, title in enumerate(titles):
-        x = column * (width + gap)
-        cv2.putText(sheet, title[: width // 8], (x + 2, 13), cv2.FONT_HERSHEY_SIMPLEX, 0.42, (0, 0, 0), 1, cv2.LINE_AA)
-        for row, cells in enumerate(rows):
-            y = bar + row * (height + gap)
-            enlargement = min(height // cells[column].shape[0], width // cells[column].shape[1])
-            image = np.repeat(np.repeat(cells[column], enlargement, axis=0), enlargement, axis=1)
-            sheet[y : y + image.shape[0], x : x + image.shape[1]] = image
+        _write(sheet, title, column * (width + gap), 0, width)
+    for row, cells in enumerate(rows):
+        y = BAR + row * (label_bar + height + gap)
+        if labels:
+            _write(sheet, labels[row], 0, y, sheet.shape[1])
+        for column, image in enumerate(cells):
+            enlargement = min(height // image.shape[0], width // image.shape[1])
+            large = np.repeat(np.repeat(image, enlargement, axis=0), enlargement, axis=1)
+            x, top = column * (width + gap), y + label_bar
+            sheet[top : top + large.shape[0], x : x + large.shape[1]] = large
     return sheet
+
+
+def _write(sheet: Pixels, text: str, x: int, y: int, width: int) -> None:
+    """Write as much of a text as fits into a bar of `width` pixels whose upper left corner is (x, y)."""
+    fitting = text[: width // 8]
+    cv2.putText(sheet, fitting, (x + 2, y + 13), cv2.FONT_HERSHEY_SIMPLEX, 0.42, (0, 0, 0), 1, cv2.LINE_AA)
 
 
 def save_picture(path: Path, pixels: Pixels) -> None:

@@ -117,7 +117,7 @@ def test_form_of_examples(folder, parts, foreign):
         example = draw(dataset, index)
         assert set(example) == set(dataset.names)
         for name, value in example.items():
-            if name == "index" or name.endswith("_id"):
+            if name in ("index", "has_other_view") or name.endswith("_id"):
                 assert type(value) is int
                 continue
             picture = name in ("pose", "appearance", "target", "foreign")
@@ -249,7 +249,11 @@ def test_exif_orientation_is_ignored(tmp_path):
     ("changes", "message"),
     [
         ({"split": "test"}, r"test\.json: no such file; run `dvc repro prepare@people`"),
-        ({"min_height": 100}, r"train\.json: no person has 1 labelled keypoints and a height of 100"),
+        (
+            {"min_height": 100},
+            r"train\.json: none of its 8 persons has 1 labelled keypoints and a height of 100 pixels: 6 have so many "
+            r"keypoints \(of 17\), 0 are so high; half of both, min_keypoints 1 and min_height 50, would leave 1$",
+        ),
         ({"appearance": "other_veiw"}, "appearance: found 'other_veiw'.*did you mean 'other_view'"),
         ({"background": 1.5}, "background: found 1.5"),
         ({"image_size": 0}, "image_size: found 0"),

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from models.base.errors import UserError
 from models.dump import Array, Dump
-from models.report.interfaces import Bootstrap, Estimate, Score, Values
+from models.report.interfaces import Bootstrap, Estimate, Score, Values, rows_where
 
 MS_SSIM_EXPONENTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
 WINDOW = 11
@@ -95,7 +95,8 @@ class Fidelity(Score):
 
     `image` names the images to judge. For a baseline, `image` may name an input (anything under `evaluate.inputs`), or
     `average` a training mean. Super-resolution papers crop `crop_border` pixels along each side and judge only the
-    luma, `channel: y`; the metrics are then called `psnr_y` and so on.
+    luma, `channel: y`; the metrics are then called `psnr_y` and so on. With `where`, only the examples whose number of
+    this name is not 0 are judged; the score is left out if there are none.
     """
 
     def __init__(
@@ -107,6 +108,7 @@ class Fidelity(Score):
         mask: str | None = None,
         crop_border: int = 0,
         channel: Literal["rgb", "y"] = "rgb",
+        where: str | None = None,
     ) -> None:
         if (image is None) == (average is None):
             raise ValueError("write either image or average")
@@ -115,10 +117,10 @@ class Fidelity(Score):
         if channel not in ("rgb", "y"):
             raise ValueError(f"channel {channel!r}: write rgb or y")
         self.mode, self.target, self.image, self.average, self.mask = mode, target, image, average, mask
-        self.crop_border, self.channel = crop_border, channel
+        self.crop_border, self.channel, self.where = crop_border, channel, where
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        rows = dump.mode(self.mode)
+        rows = rows_where(dump.mode(self.mode), self.mode, self.where)
         names = [name for name in (self.target, self.image, self.mask) if name is not None]
         parts = [self._batch(rows, dict(zip(names, batch, strict=True))) for batch in stacks(rows, names, BATCH)]
         values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

@@ -9,7 +9,7 @@ import torch
 
 from models.base.sampling import evenly_spaced
 from models.dump import Array, Dump
-from models.report.interfaces import Picture
+from models.report.interfaces import Picture, rows_where
 from models.report.sheets import Pixels, as_pixels, save_picture, side_by_side
 
 
@@ -17,23 +17,42 @@ def _pixels(array: Array) -> Pixels:
     return as_pixels(torch.from_numpy(array)[None])[0]
 
 
-def _sheet(rows: Dump, places: Sequence[int], columns: Sequence[str], path: Path) -> None:
-    save_picture(path, side_by_side([[_pixels(rows.value(p, c)) for c in columns] for p in places], columns))
+def _sheet(rows: Dump, places: Sequence[int], columns: Sequence[str], path: Path, by: str | None = None) -> None:
+    cells = [[_pixels(rows.value(p, c)) for c in columns] for p in places]
+    save_picture(path, side_by_side(cells, columns, labels=[row_label(rows, p, by) for p in places]))
+
+
+def row_label(rows: Dump, place: int, by: str | None = None) -> str:
+    """Return the value in the column `by`, then what identifies a row: index, dataset, name and numbers called `*id`.
+
+    A dataset is named where there are several.
+    """
+    row = rows.table.iloc[place]
+    several = "dataset" in row and rows.table["dataset"].nunique() > 1
+    names = ["index", *(["dataset"] if several else []), "name", *(c for c in row.index if str(c).endswith("_id"))]
+    shown = [] if by is None else [f"{by.removeprefix('loss.')} {float(row[by]):.4g}"]
+    return "  ".join([*shown, *(f"{name} {row[name]}" for name in names if name in row)])
 
 
 class Sheet(Picture):
-    """Examples evenly spaced over the split, one in each row, the named images side by side."""
+    """Examples evenly spaced over the split, one in each row, the named images side by side, with index and name.
 
-    def __init__(self, mode: str, columns: list[str], count: int) -> None:
-        self.mode, self.columns, self.count = mode, columns, count
+    With `where`, only the examples whose number of this name is not 0.
+    """
+
+    def __init__(self, mode: str, columns: list[str], count: int, where: str | None = None) -> None:
+        self.mode, self.columns, self.count, self.where = mode, columns, count, where
 
     def __call__(self, dump: Dump, path: Path) -> None:
-        rows = dump.mode(self.mode)
+        rows = rows_where(dump.mode(self.mode), self.mode, self.where)
         _sheet(rows, evenly_spaced(len(rows), self.count), self.columns, path)
 
 
 class Extremes(Picture):
-    """The examples with the largest or smallest value in a column of the dump, the most extreme first."""
+    """The examples with the largest or smallest value in a column of the dump, the most extreme first.
+
+    Each row carries the value, index and name of its example.
+    """
 
     def __init__(self, mode: str, by: str, columns: list[str], count: int, largest: bool) -> None:
         self.mode, self.by, self.columns, self.count, self.largest = mode, by, columns, count, largest
@@ -41,7 +60,7 @@ class Extremes(Picture):
     def __call__(self, dump: Dump, path: Path) -> None:
         rows = dump.mode(self.mode)
         order = rows.table[self.by].sort_values(ascending=not self.largest, kind="stable").index[: self.count]
-        _sheet(rows, [int(place) for place in order], self.columns, path)
+        _sheet(rows, [int(place) for place in order], self.columns, path, self.by)
 
 
 class Draws(Picture):
@@ -57,7 +76,8 @@ class Draws(Picture):
         sheet = [
             [_pixels(rows.value(p[0], self.first)), *(_pixels(rows.value(i, self.image)) for i in p)] for p in chosen
         ]
-        save_picture(path, side_by_side(sheet, [self.first, *(f"draw {draw}" for draw in range(len(chosen[0])))]))
+        titles = [self.first, *(f"draw {draw}" for draw in range(len(chosen[0])))]
+        save_picture(path, side_by_side(sheet, titles, labels=[row_label(rows, int(p[0])) for p in chosen]))
 
 
 class Grid(Picture):

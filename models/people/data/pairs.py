@@ -7,15 +7,17 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from data.formats.facts import read_facts
 from models.base.errors import UserError, nearest
 from models.interfaces import Example, Examples
 from models.people.data.crops import Crop, square
 from models.people.data.persons import Persons
-from models.people.data.stickman import coco_to_openpose18, draw_stickman
+from models.people.data.stickman import pose_picture
 
-Appearance = Literal["other_view", "self"]
+Appearance = Literal["other_view", "self", "pairs"]
 
 PARTS = ("top", "bottom")
+IMAGE_SIZE, MARGIN = 64, 0.1
 
 _MID_GRAY = 0.0
 
@@ -23,17 +25,26 @@ _MID_GRAY = 0.0
 class PersonPairs(Examples):
     """Square crops of persons from a prepared people dataset (`root/<split>.json`, `root/images`), by annotation id.
 
-    The dataset uses persons (not crowd regions) with at least `min_keypoints` labelled joints and a box at least
-    `min_height` pixels high. The crop is the square around the box, plus `margin` of the longer side on each side.
-    `appearance` is the crop of another annotation of the same `person_id` in the split, if there is one ("other_view"),
-    or the target itself ("self"). `background` in [-1, 1] replaces the pixels outside the person's mask in all crops;
-    None keeps them, with mid-gray outside the image.
+    The dataset uses persons (not crowd regions) with at least `min_keypoints` labelled joints (below 1: a share of the
+    joints of the dataset's skeleton) and a box at least `min_height` pixels high. The crop is the square around the
+    box, plus `margin` of the longer side on each side. `background` in [-1, 1] replaces the pixels outside the person's
+    mask in all crops; None keeps them, with mid-gray outside the image. The mask of an annotation without one is its
+    box: of pictures that show one person each, such as Market-1501's, everything is then the person.
+
+    `appearance` says where the appearance comes from:
+        self: it is the target.
+        other_view: the crop of another annotation of the same `person_id` in the split; the target if there is none.
+        pairs: `root/<split>.pairs.csv`, whose columns `appearance_id` and `annotation_id` (the target) name
+            annotations. The examples are its rows, in their order, but for rows with a person that the settings above
+            leave out. That is the protocol of papers, which publish such lists.
 
     An example has, with P = `image_size`: `pose`, `appearance`, `target` float32 `(3, P, P)` RGB in [-1, 1]; `mask` of
-    the target float32 `(1, P, P)` in [0, 1]; the integers `index`, `annotation_id`, `appearance_id`, `person_id`.
+    the target float32 `(1, P, P)` in [0, 1]; the integers `index`, `annotation_id`, `appearance_id`, `person_id`, and
+    `has_other_view`, 1 if the appearance is another picture than the target, else 0: only such examples tell how well
+    an appearance is transferred. The pose is `stickman.pose_picture` of the dataset's skeleton.
     `parts` adds `top`, `bottom`, `appearance_top`, `appearance_bottom`: masks of clothes like `mask`, zeros if unknown.
     `foreign` adds `foreign` and `foreign_id`: the crop of a different person (with `parts`, also `foreign_top` and
-    `foreign_bottom`).
+    `foreign_bottom`). Annotations without `person_id` each count as a different person.
 
     Raises UserError for settings out of range, missing or damaged prepared files, and a split without usable persons.
     """
@@ -47,6 +58,7 @@ class PersonPairs(Examples):
         "annotation_id",
         "appearance_id",
         "person_id",
+        "has_other_view",
     )
 
     def __init__(
@@ -54,12 +66,12 @@ class PersonPairs(Examples):
         *,
         root: str,
         split: str,
-        min_keypoints: int,
-        min_height: int,
+        min_keypoints: float,
+        min_height: float,
         appearance: Appearance,
         background: float | None,
-        image_size: int = 64,
-        margin: float = 0.1,
+        image_size: int = IMAGE_SIZE,
+        margin: float = MARGIN,
         parts: bool = False,
         foreign: bool = False,
     ) -> None:
@@ -71,11 +83,8 @@ class PersonPairs(Examples):
         # an object can provide more names than its class promises
         self.names = self.provides({"parts": parts, "foreign": foreign})  # type: ignore[misc]
         self.persons = Persons(Path(root), split, min_keypoints=min_keypoints, min_height=min_height)
-        if not len(self.persons):
-            raise UserError(
-                f"{self.persons.path}: no person has {min_keypoints} labelled keypoints and a height of {min_height} "
-                "pixels; lower min_keypoints or min_height, or bring more data"
-            )
+        everybody = np.arange(len(self.persons))
+        self._targets, self._appearances = self._listed() if appearance == "pairs" else (everybody, everybody)
         self._group()
 
     @classmethod
@@ -85,6 +94,27 @@ class PersonPairs(Examples):
         prefixes = ("", "appearance_", "foreign_") if foreign else ("", "appearance_")
         parts = PARTS if arguments.get("parts") else ()
         return (*cls.names, *foreign, *(prefix + part for prefix in prefixes for part in parts))
+
+    @classmethod
+    def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what makes pictures of persons fit this dataset: sizes, background, and its skeleton if it has one."""
+        defaults = {"image_size": IMAGE_SIZE, "margin": MARGIN}
+        own = {key: arguments[key] for key in ("background", "min_keypoints") if key in arguments}
+        skeleton = read_facts(Path(str(arguments.get("root")))).get("skeleton")
+        joints = {} if skeleton is None else {"skeleton": skeleton}
+        return {key: arguments.get(key, default) for key, default in defaults.items()} | own | joints
+
+    def _listed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the places of targets and appearances in the split's list of pairs, usable ones only."""
+        path = self.persons.path.with_suffix(".pairs.csv")
+        listed = read_pairs(path, self.persons.annotated)
+        usable = np.isin(listed, self.persons.ids).all(axis=1)
+        if not usable.any():
+            raise UserError(
+                f"{path}: in none of its {len(listed)} pairs both persons have min_keypoints and min_height; lower them"
+            )
+        appearances, targets = np.searchsorted(self.persons.ids, listed[usable]).T
+        return targets, appearances
 
     def _group(self) -> None:
         """Sort annotations by person; store each one's position there, and its person's first position and count."""
@@ -99,44 +129,47 @@ class PersonPairs(Examples):
             raise UserError(f"{self.persons.path}: all usable annotations show one person, so none is foreign to it")
 
     def __len__(self) -> int:
-        return len(self.persons)
+        return len(self._targets)
 
     def example(self, index: int, random: np.random.Generator) -> Example:
         """Return example `index`; `random` chooses the other view and the foreign person uniformly."""
-        other = self._other_view(index, random) if self.appearance == "other_view" else index
-        crop = square(self.persons.boxes[index], self.margin, self.image_size)
-        pose = draw_stickman(coco_to_openpose18(crop.joints(self.persons.keypoints[index])), self.image_size)
-        target, masks = self._view(index)
-        appearance, other_masks = (target, masks) if other == index else self._view(other)
+        own, other = int(self._targets[index]), int(self._appearances[index])
+        if self.appearance == "other_view":
+            other = self._other_view(own, random)
+        crop = square(self.persons.boxes[own], self.margin, self.image_size)
+        pose = pose_picture(crop.joints(self.persons.keypoints[own]), self.persons.skeleton, self.image_size)
+        target, masks = self._view(own)
+        appearance, other_masks = (target, masks) if other == own else self._view(other)
         example = {
             "pose": channels_first(pose.astype(np.float32) / 127.5 - 1),
             "appearance": appearance,
             "target": target,
             "mask": masks["mask"],
             "index": index,
-            "annotation_id": int(self.persons.ids[index]),
+            "annotation_id": int(self.persons.ids[own]),
             "appearance_id": int(self.persons.ids[other]),
-            "person_id": int(self.persons.person_ids[index]),
+            "person_id": int(self.persons.person_ids[own]),
+            "has_other_view": int(other != own),
         }
         example |= {part: masks[part] for part in self.parts}
         example |= {f"appearance_{part}": other_masks[part] for part in self.parts}
         if self.foreign:
-            stranger = self._stranger(index, random)
+            stranger = self._stranger(own, random)
             example["foreign"], masks = self._view(stranger)
             example["foreign_id"] = int(self.persons.ids[stranger])
             example |= {f"foreign_{part}": masks[part] for part in self.parts}
         return example
 
-    def _other_view(self, index: int, random: np.random.Generator) -> int:
-        others = int(self._length[index]) - 1
+    def _other_view(self, person: int, random: np.random.Generator) -> int:
+        others = int(self._length[person]) - 1
         if not others:
-            return index
-        place = self._first[index] + random.integers(others)
-        return int(self._order[place + (place >= self._place[index])])
+            return person
+        place = self._first[person] + random.integers(others)
+        return int(self._order[place + (place >= self._place[person])])
 
-    def _stranger(self, index: int, random: np.random.Generator) -> int:
-        place = random.integers(len(self) - self._length[index])
-        return int(self._order[place + self._length[index] * (place >= self._first[index])])
+    def _stranger(self, person: int, random: np.random.Generator) -> int:
+        place = random.integers(len(self.persons) - self._length[person])
+        return int(self._order[place + self._length[person] * (place >= self._first[person])])
 
     def _view(self, index: int) -> tuple[NDArray[np.float32], dict[str, NDArray[np.float32]]]:
         """Return the crop `(3, P, P)` and the masks `(1, P, P)`: `mask` and those of the parts."""
@@ -153,6 +186,33 @@ class PersonPairs(Examples):
             masks[part] = _mask(crop, self.persons.part(index, part)[inside], height, width)
         image = channels_first(blue_first[..., ::-1])
         return np.clip(image, -1, 1, out=image), masks
+
+
+def read_pairs(path: Path, annotated: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Read a list of pairs, (n, 2) annotation ids: appearance, target; both are among the sorted ids `annotated`.
+
+    Raises:
+        UserError: the file is missing or damaged, or names an annotation that is not there.
+    """
+    header = "appearance_id,annotation_id"
+    try:
+        head, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {error}; `appearance: pairs` needs this list, {header}") from error
+    if head.replace(" ", "") != header:
+        raise UserError(f"{path}: line 1: found {head[:80]!r}; expected {header}")
+    pairs = np.zeros((len(lines), 2), dtype=np.int64)
+    for row, line in enumerate(lines):
+        try:
+            pairs[row] = [int(cell) for cell in line.split(",")]
+        except ValueError:
+            raise UserError(f"{path}: line {row + 2}: found {line[:80]!r}; expected two annotation ids") from None
+    if (unknown := ~np.isin(pairs, annotated)).any():
+        row, column = np.argwhere(unknown)[0]
+        raise UserError(
+            f"{path}: line {row + 2}: {header.split(',')[column]} {pairs[row, column]} is no person of the split"
+        )
+    return pairs
 
 
 def channels_first(image: NDArray[np.float32]) -> NDArray[np.float32]:

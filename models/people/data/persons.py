@@ -1,17 +1,24 @@
-"""The usable persons of a prepared split, in a few flat arrays."""
+"""The usable persons of a prepared split, in a few flat arrays.
+
+Persons are the annotations of the category with joints, whatever it is called: the `people` of the dataset's
+facts.json. Without that file they are those of `person`, with COCO's 17 joints.
+"""
 
 import json
+import math
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 from pycocotools import mask as run_lengths
 
-from data.formats.coco import KEYPOINTS, person_category, read_head, read_records
+from data.formats.coco import KEYPOINTS, read_head, read_records
+from data.formats.facts import read_facts
+from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import UserError
 
 
@@ -34,46 +41,103 @@ class Texts:
         return self._block[self._ends[index] : self._ends[index + 1]].decode()
 
 
-def is_usable(record: Mapping[str, Any], *, person: int, min_keypoints: int, min_height: float) -> bool:
+def is_usable(record: Mapping[str, Any], *, person: int, min_keypoints: float, min_height: float) -> bool:
     """Tell whether an annotation is a person, not a crowd, with enough labelled joints and a box high enough."""
     return (
         record["category_id"] == person
         and not record.get("iscrowd", 0)
-        and sum(flag > 0 for flag in record.get("keypoints", ())[2::3]) >= min_keypoints
+        and labelled_joints(record) >= min_keypoints
         and record["bbox"][3] >= min_height
     )
 
 
-class Persons:
-    """The usable persons of `<root>/<split>.json`, sorted by annotation id.
+def labelled_joints(record: Mapping[str, Any]) -> int:
+    """Count the joints of an annotation with a flag above zero."""
+    return sum(flag > 0 for flag in (record.get("keypoints") or ())[2::3])
 
+
+def joints_needed(min_keypoints: float, skeleton: Skeleton) -> float:
+    """Return a number of joints: `min_keypoints` itself from 1 on; below, it is a share of the skeleton's joints."""
+    return min_keypoints if min_keypoints >= 1 else min_keypoints * len(skeleton.keypoints)
+
+
+def people_category(path: Path, categories: Sequence[Any], skeleton: Skeleton, name: str | None = None) -> int:
+    """Return the id of the category called `name`, or by default of the only one with the joints of a skeleton.
+
+    COCO's joints are those of a category `person` that lists none. `path` is the COCO file, for errors.
+
+    Raises:
+        UserError: there is no such category, or it has other joints.
+    """
+    listed = {str(one.get("name")): one.get("keypoints") for one in categories}
+    if skeleton.keypoints == KEYPOINTS and "person" in listed:
+        listed["person"] = listed["person"] or KEYPOINTS
+    fitting = [one for one in listed if tuple(listed[one] or ()) == skeleton.keypoints and name in (None, one)]
+    if len(fitting) != 1:
+        called = "" if name is None else f" {name!r}"
+        raise UserError(
+            f"{path}: categories: found {', '.join(sorted(listed)) or 'none'}; one{called} with the "
+            f"{len(skeleton.keypoints)} joints {', '.join(skeleton.keypoints[:3])}, ... is needed"
+        )
+    return int(next(one["id"] for one in categories if str(one.get("name")) == fitting[0]))
+
+
+class Persons:
+    """The usable persons of `<root>/<split>.json`, sorted by annotation id, with the K joints of `skeleton`.
+
+    `min_keypoints` is a number of joints, or below 1 a share of the K.
     Arrays with one row per person: `ids` and `person_ids` int64 (the annotation id if there is no `person_id`), `boxes`
-    float32 `(n, 4)` (x, y, width, height), `keypoints` float32 `(n, 17, 3)`.
-    Raises UserError for prepared files that are missing or not in the format of `prepare`.
+    float32 `(n, 4)` (x, y, width, height), `keypoints` float32 `(n, K, 3)`. `annotated` has the ids of all persons,
+    usable or not, without crowd regions.
+    Raises UserError for prepared files that are missing or not in the format of `prepare`, and if nobody is usable.
     """
 
-    def __init__(self, root: Path, split: str, *, min_keypoints: int, min_height: float) -> None:
+    def __init__(self, root: Path, split: str, *, min_keypoints: float, min_height: float) -> None:
         self.root, self.path = root, root / f"{split}.json"
         self.remedy = f"run `dvc repro prepare@{root.name}`"
         if not self.path.is_file():
             raise UserError(f"{self.path}: no such file; {self.remedy}")
-        person = person_category(self.path, read_head(self.path)[0]["categories"])
+        facts = read_facts(root)
+        self.skeleton = skeleton_from(facts["skeleton"]) if facts.get("skeleton") else COCO
+        joints, enough = len(self.skeleton.keypoints), joints_needed(min_keypoints, self.skeleton)
+        person = people_category(self.path, read_head(self.path)[0]["categories"], self.skeleton, facts.get("people"))
         places = self._read_images()
         ids, person_ids, images, boxes, keypoints = array("q"), array("q"), array("q"), array("f"), array("f")
+        annotated, labelled, heights = array("q"), array("i"), array("f")
         self._masks, self._parts = Texts(), Texts()
         for record in self._in_order("annotations"):
-            if not is_usable(record, person=person, min_keypoints=min_keypoints, min_height=min_height):
+            if is_usable(record, person=person, min_keypoints=0, min_height=0):
+                annotated.append(record["id"])
+                labelled.append(labelled_joints(record))
+                heights.append(record["bbox"][3])
+            if not is_usable(record, person=person, min_keypoints=enough, min_height=min_height):
                 continue
             ids.append(record["id"])
             person_ids.append(record.get("person_id", record["id"]))
             images.append(places[record["image_id"]])
             boxes.extend(record["bbox"])
-            keypoints.extend(record.get("keypoints") or [0.0] * 3 * len(KEYPOINTS))
+            keypoints.extend(record.get("keypoints") or [0.0] * 3 * joints)
             self._masks.append(json.dumps(record.get("segmentation")))
             self._parts.append(json.dumps(record.get("parts", {})))
+        if not ids:
+            self._refuse(np.array(labelled), np.array(heights), enough, min_height)
+        self.annotated = np.array(annotated, dtype=np.int64)
         self.ids, self.person_ids, self._images = (np.array(one, dtype=np.int64) for one in (ids, person_ids, images))
         self.boxes = np.array(boxes, dtype=np.float32).reshape(-1, 4)
-        self.keypoints = np.array(keypoints, dtype=np.float32).reshape(-1, len(KEYPOINTS), 3)
+        self.keypoints = np.array(keypoints, dtype=np.float32).reshape(-1, joints, 3)
+
+    def _refuse(
+        self, labelled: NDArray[np.signedinteger], heights: NDArray[np.floating], joints: float, height: float
+    ) -> NoReturn:
+        """Raise UserError that says how many persons other settings would leave."""
+        lower = math.ceil(joints / 2), height / 2
+        left = int(((labelled >= lower[0]) & (heights >= lower[1])).sum())
+        raise UserError(
+            f"{self.path}: none of its {len(labelled)} persons has {joints:g} labelled keypoints and a height of "
+            f"{height:g} pixels: {int((labelled >= joints).sum())} have so many keypoints (of "
+            f"{len(self.skeleton.keypoints)}), {int((heights >= height).sum())} are so high; half of both, "
+            f"min_keypoints {lower[0]} and min_height {lower[1]:g}, would leave {left}"
+        )
 
     def __len__(self) -> int:
         return len(self.ids)

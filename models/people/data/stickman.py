@@ -1,8 +1,23 @@
-"""The stickman of VUNet: a pose as a picture of coloured strokes (as edflow's VUNet port draws it)."""
+"""The stickman of VUNet: a pose as a picture of coloured strokes.
+
+COCO's 17 joints are drawn as edflow's VUNet port draws them: converted to OpenPose's 18, in three colours. Of any other
+skeleton, each connection is a line in a colour of its own, whose hue is spaced evenly: a third of the colour circle
+around red for the right side, around green for the middle, around blue for the left; the whole circle if the skeleton
+has no sides. Joints are dots in the colour of their first connection; one without connections has a colour of its own.
+"""
+
+import colorsys
+import re
+from functools import lru_cache
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from data.formats.coco import KEYPOINTS
+from data.formats.skeletons import Skeleton
+
+Colour = tuple[int, int, int]
 
 RIGHT, HEAD, LEFT = (255, 0, 0), (0, 255, 0), (0, 0, 255)
 """RGB of the person's right side, of head and torso, and of the person's left side."""
@@ -24,6 +39,11 @@ _REFERENCE_SIZE = 256
 _LINE_WIDTH = 4
 _DOT_RADIUS = 3
 
+_HUES = {"right": 0.0, "middle": 120.0, "left": 240.0}
+"""The hue in the middle of each side's colours, degrees."""
+
+_SIDES = {"left": "left", "l": "left", "right": "right", "r": "right"}
+
 _FRACTION_BITS = 4
 _FARTHEST = 2**20  # pixels; OpenCV computes in integers, so farther joints are not drawn
 
@@ -44,6 +64,13 @@ def present(keypoints: NDArray[np.floating]) -> NDArray[np.bool_]:
     return (keypoints[:, 2] > 0) & np.isfinite(keypoints[:, :2]).all(axis=1)
 
 
+def pose_picture(keypoints: NDArray[np.floating], skeleton: Skeleton, size: int) -> NDArray[np.uint8]:
+    """Draw the joints `(K, 3)` (x, y, v; pixels of the canvas) of a skeleton on black: RGB uint8 `(size, size, 3)`."""
+    if skeleton.keypoints == KEYPOINTS:
+        return draw_stickman(coco_to_openpose18(keypoints), size)
+    return draw_skeleton(keypoints, skeleton, size)
+
+
 def draw_stickman(keypoints: NDArray[np.floating], size: int) -> NDArray[np.uint8]:
     """Draw OpenPose's 18 joints `(18, 3)` (x, y, v; pixels of the canvas, 0 = centre of the first) on black.
 
@@ -51,10 +78,7 @@ def draw_stickman(keypoints: NDArray[np.floating], size: int) -> NDArray[np.uint
     smoothed. The order is torso, lines, dots; within these right, head, left. A line needs both its joints, the torso
     three corners. Width and radius scale with `size`, down to one pixel. Joints may lie off the canvas.
     """
-    points = np.asarray(keypoints[:, :2], dtype=np.float64)
-    drawable = present(keypoints) & (np.abs(np.nan_to_num(points)) < _FARTHEST).all(axis=1)
-    width = max(1.0, _LINE_WIDTH * size / _REFERENCE_SIZE)
-    radius = max(1, round(_DOT_RADIUS * size / _REFERENCE_SIZE))
+    points, drawable = _drawable(keypoints)
     canvas = np.zeros((size, size, 3), dtype=np.uint8)
     corners = [joint for joint in TORSO if drawable[joint]]
     if len(corners) > 2:
@@ -62,25 +86,88 @@ def draw_stickman(keypoints: NDArray[np.floating], size: int) -> NDArray[np.uint
     for colour, pairs in LINES.items():
         for start, end in pairs:
             if drawable[start] and drawable[end]:
-                _line(canvas, points[start], points[end], width, colour)
+                _line(canvas, points[start], points[end], colour)
     for colour, joints in DOTS.items():
-        for x, y in np.rint(points[[joint for joint in joints if drawable[joint]]]).astype(int).tolist():
-            cv2.circle(canvas, (x, y), radius, colour, cv2.FILLED)
+        for joint in joints:
+            if drawable[joint]:
+                _dot(canvas, points[joint], colour)
     return canvas
+
+
+def draw_skeleton(keypoints: NDArray[np.floating], skeleton: Skeleton, size: int) -> NDArray[np.uint8]:
+    """Draw joints `(K, 3)` like `draw_stickman`, with the connections and colours of a skeleton: lines, then dots."""
+    points, drawable = _drawable(keypoints)
+    canvas = np.zeros((size, size, 3), dtype=np.uint8)
+    lines, dots = skeleton_colours(skeleton)
+    for (start, end), colour in zip(skeleton.connections, lines, strict=True):
+        if drawable[start] and drawable[end]:
+            _line(canvas, points[start], points[end], colour)
+    for joint, colour in enumerate(dots):
+        if drawable[joint]:
+            _dot(canvas, points[joint], colour)
+    return canvas
+
+
+@lru_cache(maxsize=16)
+def skeleton_colours(skeleton: Skeleton) -> tuple[list[Colour], list[Colour]]:
+    """Return RGB of a skeleton's connections and of its joints."""
+    connected = {joint for pair in skeleton.connections for joint in pair}
+    alone = [joint for joint in range(len(skeleton.keypoints)) if joint not in connected]
+    strokes = [*skeleton.connections, *((joint,) for joint in alone)]
+    sides = joint_sides(skeleton)
+    of_stroke = ["middle" if len(both := {sides[j] for j in joints}) > 1 else both.pop() for joints in strokes]
+    span = 360.0 / (3 if set(sides) & {"left", "right"} else 1)
+    colours: list[Colour] = []
+    for place, side in enumerate(of_stroke):
+        share = (of_stroke[:place].count(side) + 0.5) / of_stroke.count(side)
+        colours.append(_pure(_HUES[side] + span * (share - 0.5)))
+    dots = [next(c for joints, c in zip(strokes, colours, strict=True) if j in joints) for j in range(len(sides))]
+    return colours[: len(skeleton.connections)], dots
+
+
+def joint_sides(skeleton: Skeleton) -> list[str]:
+    """Return `left`, `right` or `middle` for each joint: joints that mirroring swaps have sides.
+
+    A word `left`, `l`, `right` or `r` in one of the two names decides; without it, the first of the two is left.
+    """
+    sides = ["middle"] * len(skeleton.keypoints)
+    for joint, other in enumerate(skeleton.flip):
+        if joint < other:
+            words = [_side_of(skeleton.keypoints[place]) for place in (joint, other)]
+            right_first = words[0] == "right" or (words[0] is None and words[1] == "left")
+            sides[joint], sides[other] = ("right", "left") if right_first else ("left", "right")
+    return sides
+
+
+def _side_of(name: str) -> str | None:
+    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
+    return next((_SIDES[word] for word in re.split(r"[^a-z]+", spaced.lower()) if word in _SIDES), None)
+
+
+def _pure(hue: float) -> Colour:
+    red, green, blue = (round(255 * part) for part in colorsys.hsv_to_rgb(hue / 360 % 1, 1.0, 1.0))
+    return red, green, blue
+
+
+def _drawable(keypoints: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return the places (K, 2) of joints, and which of them are drawn (K,)."""
+    points = np.asarray(keypoints[:, :2], dtype=np.float64)
+    return points, present(keypoints) & (np.abs(np.nan_to_num(points)) < _FARTHEST).all(axis=1)
+
+
+def _dot(canvas: NDArray[np.uint8], centre: NDArray[np.float64], colour: Colour) -> None:
+    radius = max(1, round(_DOT_RADIUS * len(canvas) / _REFERENCE_SIZE))
+    x, y = np.rint(centre).astype(int).tolist()
+    cv2.circle(canvas, (x, y), radius, colour, cv2.FILLED)
 
 
 def _fixed(points: NDArray[np.float64]) -> NDArray[np.int32]:
     return np.rint(points * (1 << _FRACTION_BITS)).astype(np.int32)
 
 
-def _line(
-    canvas: NDArray[np.uint8],
-    start: NDArray[np.float64],
-    end: NDArray[np.float64],
-    width: float,
-    colour: tuple[int, ...],
-) -> None:
+def _line(canvas: NDArray[np.uint8], start: NDArray[np.float64], end: NDArray[np.float64], colour: Colour) -> None:
     """Draw a line as a filled rectangle, because OpenCV's lines are one pixel wider than asked for."""
+    width = max(1.0, _LINE_WIDTH * len(canvas) / _REFERENCE_SIZE)
     along = end - start
     # A filled polygon covers its border pixels too, which makes it one pixel wider than its corners say.
     aside = np.array([-along[1], along[0]]) * (width - 1) / 2 / max(np.hypot(*along), 1e-9)

@@ -4,9 +4,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.dump import Dump
-from models.report.interfaces import Bootstrap, Estimate, Score, Values
+from models.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score, Values, rows_where
 
 SMALLEST = 12.0  # pixels of cloth; a mean colour of fewer is unreliable
+FEWEST = 3  # identities; of two, a correlation is always 1 or -1
 PARTS = ("top", "bottom")
 
 
@@ -31,14 +32,15 @@ class ClothesColour(Score):
 
     The dump has the exact masks of the clothes in the target (`top`, `bottom`), which wears the same clothes in the
     requested pose, and in the appearance image (`appearance_top`, `appearance_bottom`). Colours are first averaged
-    within each identity.
+    within each identity. With `where`, only the examples whose number of this name is not 0 count. The score is left
+    out if fewer than three identities have masks.
     """
 
-    def __init__(self, mode: str, image: str, appearance: str, person: str) -> None:
-        self.mode, self.image, self.appearance, self.person = mode, image, appearance, person
+    def __init__(self, mode: str, image: str, appearance: str, person: str, where: str | None = None) -> None:
+        self.mode, self.image, self.appearance, self.person, self.where = mode, image, appearance, person, where
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        rows = dump.mode(self.mode)
+        rows = rows_where(dump.mode(self.mode), self.mode, self.where)
         colours: dict[str, dict[int, list[NDArray[np.float64]]]] = {part: {} for part in PARTS}
         for row in rows:
             for part in PARTS:
@@ -46,10 +48,15 @@ class ClothesColour(Score):
                 shown = mean_colour(row[self.appearance], row[f"appearance_{part}"])
                 if generated is not None and shown is not None:
                     colours[part].setdefault(row[self.person], []).append(np.concatenate([generated, shown]))
+        if not any(len(people) >= FEWEST for people in colours.values()):
+            counts = " and ".join(f"{len(people)} with a {part}" for part, people in colours.items())
+            raise NotApplicableError(
+                f"masks of clothes of {FEWEST} identities are needed, in both pictures; mode {self.mode!r} has {counts}"
+            )
         metrics: dict[str, Estimate | float | int] = {}
         for part, people in colours.items():
             metrics[f"{part}_identities"] = len(people)
-            if len(people) >= 3:
+            if len(people) >= FEWEST:
                 means = np.stack([np.mean(values, axis=0) for values in people.values()])
                 metrics[f"{part}_r"] = bootstrap.estimate(means, correlation)
         return metrics
