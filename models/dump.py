@@ -4,6 +4,7 @@
                       numbers, `loss.<name>`, and `file.<name>` paths relative to the dump; written last, so a dump
                       that has it is complete
     grids.csv         one row for each pair of a grid: `grid`, `row`, `column` (indices of examples), `file.<name>`
+    facts.json        what the training data told the recipe (`interfaces.Examples.facts`)
     averages/         means over training examples, float32 .npy
     inputs/ <mode>/   the files
 
@@ -31,6 +32,7 @@ from models.recipe.schema import Format
 
 Array = NDArray[np.float32]
 EXAMPLES = "examples.csv"
+FACTS = "facts.json"
 SUFFIX: dict[Format, str] = {"image": ".image.png", "mask": ".mask.png", "array": ".npy"}
 
 
@@ -152,6 +154,13 @@ class Dump(Dataset[dict[str, Any]]):
                 f"{path}: no grid {name!r}; there are {', '.join(map(str, sorted(set(table['grid'])))) or 'none'}"
             )
         return Dump(self.folder, table[table["grid"] == name], name)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """Facts of the training data by name; empty if the dump holds none."""
+        path = self.folder / FACTS
+        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return facts
 
     def average(self, name: str) -> Array:
         """Return a mean over training examples, float32, channel first."""

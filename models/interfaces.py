@@ -29,15 +29,27 @@ class Examples(Dataset[Example]):
 
     An example maps names to arrays or tensors of fixed shape (stacked to a batch, which becomes the `State`), to plain
     numbers and strings (collected in a tensor or a list), or to `Records`. `names` and `provides` list the names, so
-    that a recipe can be checked before any file is opened.
+    that a recipe can be checked before any file is opened. `drawing` names the class that draws examples for people, a
+    `models.show.drawing.ExampleDrawing`, where names are no pictures in [-1, 1] or [0, 1]: `mypackage.MyDrawing`.
     """
 
     names: ClassVar[tuple[str, ...]]
+    drawing: ClassVar[str | None] = None
 
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names in an example of a dataset with these arguments; override it if some are optional."""
         return cls.names
+
+    @classmethod
+    def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a dataset with these arguments tells the rest of the recipe, as plain values by name.
+
+        A class that a recipe declares gets those it names in `from_data` as constructor arguments, where the recipe
+        leaves them out: the joints of a skeleton, the size of a picture. Leave out what cannot be known without
+        prepared data; opening the dataset reports that they are missing.
+        """
+        return {}
 
     def __len__(self) -> int:
         raise TypeError(f"{type(self).__name__} has no length")

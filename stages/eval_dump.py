@@ -1,10 +1,10 @@
-"""Dump what trained networks give for the validation split: `python -m stages.eval_dump RECIPE RUN` writes RUN/dump.
+"""Dump what trained networks give for `evaluate.data`: `python -m stages.eval_dump RECIPE RUN` writes RUN/dump.
 
-Data, networks and losses are those of RUN/model/recipe.yaml; RECIPE says how to evaluate them.
+Networks and losses are those of RUN/model/recipe.yaml; RECIPE says how to evaluate them, and on which data.
 
 The options are for use outside of the DAG and write to `--output`: `--checkpoint FOLDER` evaluates another model
-folder, such as RUN/checkpoints/step-000500, `--split NAME` takes another split. `python -m tools.watch` evaluates all
-checkpoints.
+folder, such as RUN/checkpoints/step-000500, `--split NAME` takes another split, `--set evaluate.data.scenes.side=641`
+changes a value of `evaluate`. `python -m tools.watch` evaluates all checkpoints.
 """
 
 import argparse
@@ -12,8 +12,17 @@ import sys
 from pathlib import Path
 
 from models.base.errors import UserError
-from models.evaluation.trained import load_trained, refuse_foreign, with_split, write_dump
-from models.recipe.load import load_recipe
+from models.base.yaml12 import read_yaml
+from models.evaluation.trained import (
+    ignored_settings,
+    load_trained,
+    refuse_foreign,
+    trained_facts,
+    with_split,
+    write_dump,
+)
+from models.recipe.load import check_recipe
+from models.recipe.overrides import overridden
 from stages.command import run
 
 
@@ -24,11 +33,16 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet")
     parser.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="model folder; default: RUN/model")
     parser.add_argument("--split", metavar="NAME", help="split of the validation datasets; default: the recipe's")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of evaluate")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="folder to write; the other options need it")
     args = parser.parse_args(arguments)
     check_options(args)
-    recipe = load_recipe(args.recipe, ["evaluate"])
-    trained, networks = load_trained(args.checkpoint or args.run / "model", recipe)
+    model = args.checkpoint or args.run / "model"
+    content = overridden(read_yaml(args.recipe), args.set, ("evaluate",))
+    recipe = check_recipe(content, args.recipe, ["evaluate"], trained_facts(model))
+    trained, networks = load_trained(model, recipe)
+    for line in ignored_settings(recipe, trained):
+        print(f"{args.recipe}: {line}")
     write_dump(
         trained if args.split is None else with_split(trained, args.split), networks, args.output or args.run / "dump"
     )
@@ -37,7 +51,7 @@ def main(arguments: list[str]) -> None:
 def check_options(args: argparse.Namespace) -> None:
     """Refuse options that do not go together. Raises UserError."""
     if args.output is None:
-        if (args.checkpoint, args.split) != (None, None):
+        if (args.checkpoint, args.split, args.set) != (None, None, []):
             raise UserError(f"--output: missing; the other options need it, because {args.run / 'dump'} is DVC's")
         return
     if args.output.resolve() == (args.run / "dump").resolve():

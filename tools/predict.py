@@ -20,7 +20,7 @@ from pathlib import Path
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
 from models.engine.build import make_accelerator
-from models.evaluation.trained import load_trained
+from models.evaluation.trained import load_trained, trained_facts
 from models.prediction.inputs import find_files
 from models.prediction.prediction import Prediction
 from models.recipe.load import check_recipe
@@ -45,7 +45,8 @@ def main(arguments: list[str]) -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of evaluate or predict"
     )
     args = parser.parse_intermixed_args(arguments)
-    recipe = check_recipe(overridden(read_yaml(args.recipe), args.set, ("evaluate", "predict")), args.recipe)
+    content = overridden(read_yaml(args.recipe), args.set, ("evaluate", "predict"))
+    recipe = check_recipe(content, args.recipe, ["evaluate", "predict"], trained_facts(args.run / "model"))
     if recipe.predict is None:
         raise UserError(
             f"{args.recipe}: predict: missing; it says how photos become examples (models/recipe/schema.py)"

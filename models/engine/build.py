@@ -16,6 +16,7 @@ from models.base.error_collector import ErrorCollector
 from models.base.errors import UserError
 from models.base.seeding import seed_here
 from models.engine.batch_norm import share_batch_norms
+from models.engine.checkpointing import checkpoint_modules
 from models.engine.data import Loaders
 from models.engine.precision import (
     check_precision,
@@ -27,7 +28,7 @@ from models.engine.precision import (
 from models.engine.step import GatedInjector, Step, WeightedLoss
 from models.engine.weights import load_start
 from models.interfaces import Callback, Examples, Injector, Networks
-from models.recipe.schema import Declaration, Group, Recipe
+from models.recipe.schema import Declaration, Ema, Group, Recipe
 from models.recipe.types import (
     CALLBACK,
     DATASET,
@@ -42,17 +43,24 @@ from models.recipe.types import (
 
 
 def build_datasets(recipe: Recipe, split: str) -> dict[str, Examples]:
-    """Open the datasets of `data.<split>`, by name."""
+    """Open the datasets of `data.train`, `data.validation` or, for `evaluation`, `evaluate.data`, by name."""
+    if split == "evaluation":
+        return {n: build(entry, DATASET, f"evaluate.data.{n}") for n, entry in recipe.evaluate.data.items()}
     entries = recipe.data.train if split == "train" else recipe.data.validation
     return {n: build(entry, DATASET, f"data.{split}.{n}") for n, entry in entries.items()}
 
 
 def build_networks(recipe: Recipe) -> dict[str, nn.Module]:
-    """Construct and initialise the networks, by name. Each has its own seed: adding one does not change the others."""
+    """Construct and initialise the networks, by name. Each has its own seed: adding one does not change the others.
+
+    Raises:
+        UserError: a faulty argument, or a module to checkpoint that does not exist.
+    """
     networks = {}
     for name, entry in recipe.networks.items():
         seed_here(recipe.seed, "network", name)
         networks[name] = build(entry, NETWORK, f"networks.{name}")
+        checkpoint_modules(networks[name], entry.checkpointing, f"networks.{name}.checkpointing")
     return networks
 
 
@@ -192,7 +200,7 @@ def start_networks(recipe: Recipe, accelerator: Accelerator) -> tuple[Networks, 
     if accelerator.num_processes > 1:  # in case libraries or machines differ
         broadcast_(value for network in networks.values() for value in network.state_dict().values())
     averages = (
-        {name: _average(network, recipe.train.ema.decay) for name, network in networks.items()}
+        {name: _average(network, recipe.train.ema) for name, network in networks.items()}
         if recipe.train.ema
         else {}
     )
@@ -207,5 +215,9 @@ def broadcast_(values: Iterable[Tensor]) -> None:
         value.copy_(broadcast(value.clone(), from_process=0))
 
 
-def _average(network: nn.Module, decay: float) -> AveragedModel:
-    return AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(decay), use_buffers=False)
+def _average(network: nn.Module, ema: Ema) -> AveragedModel:
+    def update(averages: Any, weights: Any, count: Tensor) -> None:
+        get_ema_multi_avg_fn(ema.decay_at(int(count)))(averages, weights, count)
+
+    update_all = update if ema.warmup else get_ema_multi_avg_fn(ema.decay)  # `int(count)` waits for a GPU
+    return AveragedModel(network, multi_avg_fn=update_all, use_buffers=False)

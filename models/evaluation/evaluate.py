@@ -1,4 +1,4 @@
-"""Runs trained networks over the validation split in the modes, grids and averages of `evaluate`, into a dump."""
+"""Runs trained networks over `evaluate.data` in the modes, grids and averages of `evaluate`, into a dump."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,7 +40,7 @@ class Evaluation:
         networks: the trained networks by name; they are moved to the accelerator's device.
         folder: where to write.
         accelerator: of all ranks.
-        data: the validation datasets, if they are open already.
+        data: the datasets to run on, if they are open already; default: those of `evaluate.data`.
         limit: dump at most this many examples, evenly spaced.
     """
 
@@ -51,7 +51,7 @@ class Evaluation:
         self.recipe, self.folder, self.accelerator, self.limit = recipe, folder, accelerator, limit
         moved = {name: network.to(accelerator.device) for name, network in networks.items()}
         self.networks = Networks(moved, moved)
-        self.data = build_datasets(recipe, "validation") if data is None else data
+        self.data = build_datasets(recipe, "evaluation") if data is None else data
         # `index` counts through all datasets: these are the indices of their first examples
         self._firsts = dict(zip(self.data, accumulate(map(len, self.data.values()), initial=0), strict=False))
         self.losses: dict[str, WeightedLoss] = {}

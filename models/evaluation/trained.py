@@ -1,18 +1,36 @@
 """Loads a trained model folder, and evaluates it as a recipe asks."""
 
+import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
 from models.base.errors import UserError
+from models.base.files import write_text
 from models.base.yaml12 import read_yaml
-from models.dump import EXAMPLES, unfinished
+from models.dump import EXAMPLES, FACTS, unfinished
 from models.engine.build import build_networks, make_accelerator
 from models.engine.weights import load_weights
 from models.evaluation.evaluate import Evaluation
 from models.recipe.load import check_recipe
 from models.recipe.schema import Recipe
+
+
+def trained_facts(model: Path) -> dict[str, Any]:
+    """Return the facts of the data that a model was trained on (`interfaces.Examples.facts`).
+
+    Raises:
+        UserError: the folder has no readable recipe.
+    """
+    return _content(model)[1]
+
+
+def _content(model: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the recipe beside the weights and its facts."""
+    content = read_yaml(model / "recipe.yaml")
+    return content, content.pop("facts", {})
 
 
 def load_trained(model: Path, evaluation: Recipe) -> tuple[Recipe, dict[str, nn.Module]]:
@@ -21,25 +39,47 @@ def load_trained(model: Path, evaluation: Recipe) -> tuple[Recipe, dict[str, nn.
     Raises:
         UserError: a file is missing, truncated, or does not fit, which also happens while the folder is being written.
     """
-    path = model / "recipe.yaml"
     sections = evaluation.model_dump(include={"evaluate", "metrics", "runtime"}, by_alias=True)
-    recipe = check_recipe(read_yaml(path) | sections, path, ["evaluate"])
+    content, facts = _content(model)
+    recipe = check_recipe(content | sections, model / "recipe.yaml", ["evaluate"], facts)
     networks = build_networks(recipe)
     for name, network in networks.items():
         load_weights(network, model / f"{name}.safetensors")
     return recipe, networks
 
 
+def ignored_settings(asked: Recipe, trained: Recipe) -> list[str]:
+    """Return a line for each setting of training in which the asked recipe differs from the one that trained.
+
+    Evaluation uses those of the trained one.
+    """
+    sections = ("seed", "data", "networks", "losses", "steps", "train")
+    wanted, used = (_leaves(recipe.model_dump(include=set(sections))) for recipe in (asked, trained))
+    written = _leaves(asked.model_dump(include=set(sections), exclude_unset=True))
+    return [
+        f"{key} is {wanted[key]!r} in the recipe; the model was trained with {used.get(key)!r}, which counts here"
+        for key in written
+        if not key.startswith("data.validation.") and wanted[key] != used.get(key)
+    ]
+
+
+def _leaves(value: Any, key: str = "") -> dict[str, Any]:
+    """Return the plain values inside nested maps, by dotted key."""
+    if not isinstance(value, dict):
+        return {key: value}
+    return {k: leaf for name, part in value.items() for k, leaf in _leaves(part, f"{key}.{name}".strip(".")).items()}
+
+
 def with_split(recipe: Recipe, split: str) -> Recipe:
-    """Return the recipe with `split: <split>` in every dataset of `data.validation`.
+    """Return the recipe with `split: <split>` in every dataset of `evaluate.data`.
 
     Raises:
         UserError: a dataset has no such argument.
     """
     content = recipe.model_dump(by_alias=True)
-    for entry in content["data"]["validation"].values():
+    for entry in content["evaluate"]["data"].values():
         entry["split"] = split
-    return check_recipe(content, Path(f"--split {split}"), ["evaluate"])
+    return check_recipe(content, Path(f"--split {split}"), ["evaluate"], recipe.facts)
 
 
 def refuse_foreign(folder: Path) -> None:
@@ -59,6 +99,8 @@ def write_dump(recipe: Recipe, networks: dict[str, nn.Module], folder: Path) -> 
     if accelerator.is_main_process:
         shutil.rmtree(folder, ignore_errors=True)
     evaluation = Evaluation(recipe, networks, folder, accelerator)
+    if accelerator.is_main_process and recipe.facts:
+        write_text(folder / FACTS, json.dumps(recipe.facts, indent=1) + "\n")
     evaluation.write()
     accelerator.end_training()
     if accelerator.is_main_process:  # `accelerator.print` would print once on every machine

@@ -45,10 +45,14 @@ class RecipeCheck:
             kind = self._declared(network, NETWORK, f"networks.{name}")
             if kind is not None:
                 self.networks[name] = kind
-        train, validation = self._provided("train"), self._provided("validation")
+        data, judged = self.recipe.data, self.recipe.evaluate.data
+        train = self._provided(data.train, "data.train")
+        validation = self._provided(data.validation, "data.validation")
         if "train" in parts:
             self._train(train, validation)
         if "evaluate" in parts:
+            if judged not in ({}, data.validation):
+                validation = self._provided(judged, "evaluate.data")
             self._evaluation(set[str].intersection(*validation) if validation else set[str]())
         if "predict" in parts and self.recipe.predict is not None:
             self._prediction(self.recipe.predict)
@@ -68,11 +72,11 @@ class RecipeCheck:
     def _declared(self, entry: Declaration, slot: Slot, key: str, supplied: tuple[str, ...] = ()) -> Any:
         return check_declaration(entry, slot, key, self.errors, supplied)
 
-    def _provided(self, split: str) -> list[set[str]]:
-        """Return the names that each dataset of a split provides."""
+    def _provided(self, entries: Mapping[str, Declaration], key: str) -> list[set[str]]:
+        """Return the names that each of these datasets provides."""
         provided: list[set[str]] = []
-        for name, entry in getattr(self.recipe.data, split).items():
-            kind = self._declared(entry, DATASET, f"data.{split}.{name}")
+        for name, entry in entries.items():
+            kind = self._declared(entry, DATASET, f"{key}.{name}")
             if kind is None:
                 self.names.on = False
             else:

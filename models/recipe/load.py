@@ -1,39 +1,46 @@
 """Reads a recipe and checks all of it before the first batch."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from models.base.annotations import with_stand_ins
 from models.base.error_collector import ErrorCollector, validated
-from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
 from models.recipe.check_metrics import check_metrics
+from models.recipe.completion import facts_of, with_data, with_facts
 from models.recipe.schema import Recipe
 
 PARTS = ("train", "evaluate", "predict", "metrics")
 """Parts to check. A stage looks up, and so imports, only the types of its own part; the train stage checks all."""
 
 
-def load_recipe(path: Path, parts: Collection[str] = PARTS) -> Recipe:
+def load_recipe(path: Path, parts: Collection[str] = PARTS, facts: Mapping[str, Any] | None = None) -> Recipe:
     """Read a recipe and check `parts` of it; the schema of all sections is always checked.
+
+    `facts` are those of a trained model; by default they come from the training data (`completion.facts_of`).
 
     Raises:
         UserError: all errors, a line each.
     """
-    return check_recipe(read_yaml(path), path, parts)
+    return check_recipe(read_yaml(path), path, parts, facts)
 
 
-def check_recipe(content: dict[str, Any], path: Path, parts: Collection[str] = PARTS) -> Recipe:
-    """Check the content of a recipe; `path` is named in the messages. Raises as `load_recipe`."""
+def check_recipe(
+    content: dict[str, Any], path: Path, parts: Collection[str] = PARTS, facts: Mapping[str, Any] | None = None
+) -> Recipe:
+    """Complete and check the content of a recipe; `path` is named in the messages. Otherwise as `load_recipe`."""
     errors = ErrorCollector(path)
-    recipe = validated(Recipe, content, errors)
-    if recipe is not None and not {"train", "evaluate", "predict"}.isdisjoint(parts):
+    content = with_data(content, errors)
+    if facts is None:
+        facts = facts_of(content)
+    content = with_facts(content, facts, parts)
+    recipe: Recipe = validated(Recipe, content, errors) or with_stand_ins(Recipe, content)
+    if not {"train", "evaluate", "predict"}.isdisjoint(parts):
         from models.recipe.check import RecipeCheck  # imports injectors, which `metrics` does not need
 
         RecipeCheck(recipe, errors).run(parts)
-    if recipe is not None and "metrics" in parts:
+    if "metrics" in parts:
         check_metrics(recipe, errors)
     errors.raise_any()
-    if recipe is None:
-        raise UserError(f"{path}: not a recipe")
-    return recipe
+    return recipe.with_facts(facts).read_from(path)

@@ -8,5 +8,6 @@ RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "call
 
 
 def resolved(recipe: Recipe) -> str:
-    """Return the sections that training depends on as YAML, with all defaults filled in."""
-    return to_yaml(recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True))
+    """Return the sections that training depends on as YAML, with all defaults filled in, and the facts of its data."""
+    content = recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)
+    return to_yaml(content | ({"facts": recipe.facts} if recipe.facts else {}))

@@ -4,9 +4,11 @@
 where DVC tracks them. A key with a default may be left out because the feature is then off.
 """
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from models.recipe.gates import Gate
 
@@ -46,17 +48,50 @@ class DatasetEntry(Declaration):
 
 
 class Data(Section):
-    """Where examples come from; `batch_size` is that of all ranks together."""
+    """Where examples come from; `batch_size` is that of all ranks together.
+
+    `common`, a map of arguments that all entries share, may stand beside them (`completion.py` distributes it).
+    """
 
     train: Annotated[dict[Name, DatasetEntry], Field(min_length=1)]
     validation: Annotated[dict[Name, DatasetEntry], Field(min_length=1)]
     batch_size: Count
 
 
+class Frozen(Section):
+    """Before iteration `until`, a network stays as it is, running statistics included; or only its `modules`.
+
+    `modules` are names such as `base_net`, or patterns (`engine/module_names.py`).
+    """
+
+    until: Count
+    modules: Annotated[list[str], Field(min_length=1)] | None = None
+
+
+class BatchNormFreeze(Section):
+    """From iteration `after` on, BatchNorms use their running statistics and leave them; gain and offset still train."""
+
+    after: Position
+
+
 class NetworkEntry(Declaration):
-    """One network; `weights` is a safetensors file to start from."""
+    """One network; `weights` is a safetensors file to start from.
+
+    `checkpointing` saves memory: its blocks (true) or the modules of these names or patterns are computed again in the
+    backward pass instead of being stored. Results stay the same (`engine/checkpointing.py`).
+    """
 
     weights: str | None = None
+    frozen: Frozen | None = None
+    freeze_batch_norm: BatchNormFreeze | None = None
+    checkpointing: bool | list[str] = False
+
+    @field_validator("freeze_batch_norm", mode="before")
+    @classmethod
+    def _from_an_iteration_on(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("a map {after: N} is needed; true of earlier versions is now {after: 0}")
+        return value
 
 
 class Gated(Section):
@@ -135,9 +170,18 @@ class StepEntry(Gated):
 
 
 class Ema(Section):
-    """Exponential moving average of the weights; evaluations and outputs then use the averages."""
+    """Exponential moving average of the weights; evaluations and outputs then use the averages.
+
+    With `warmup`, update t of the average (0, which copies the weights, then 1, ...) decays by at most
+    (1 + t) / (10 + t), as in TensorFlow's ExponentialMovingAverage, so that the first weights are soon forgotten.
+    """
 
     decay: Annotated[float, Field(gt=0, lt=1)]
+    warmup: bool = False
+
+    def decay_at(self, update: int) -> float:
+        """Return the decay of an update of the average."""
+        return min(self.decay, (1 + update) / (10 + update)) if self.warmup else self.decay
 
 
 class InitFrom(Section):
@@ -196,6 +240,7 @@ class Train(Section):
     sync_batch_norm: bool = True
     find_batch_size: bool = False
     evaluate_every: Count | None = Field(default=None, description="iterations; left out: after each epoch")
+    evaluate_limit: Count | None = Field(default=None, description="evenly spaced examples; left out: all")
     record_every: Count
     max_nonfinite: Count = Field(description="stop after this many skipped updates in a row")
     rollback: RollbackRule | None = None
@@ -241,10 +286,13 @@ class Average(Section):
 class Evaluate(Section):
     """What eval-dump writes: `inputs` of the examples themselves, `modes`, `grids` and `averages`.
 
+    `data` are the datasets to run on, by default `data.validation`; an entry of a name there inherits its keys, so that
+    `{scenes: {side: 641}}` is enough to judge at another size (`completion.py`).
     `timing` adds `ms.<injector>` (milliseconds an example) to the rows; the hash of the dump then differs every run.
     """
 
     renamed = {"crosses": "grids"}
+    data: dict[Name, DatasetEntry] = {}
     batch_size: Count
     timing: bool = False
     inputs: dict[Name, Format]
@@ -257,7 +305,8 @@ class Predict(Section):
     """How pictures from anywhere become predictions: `data` makes examples of them, a mode of `evaluate` runs on these.
 
     Of the mode's injectors, only those run that `save` needs; then `injectors` run. `save` says what to write for each
-    example; `grid` names one of `evaluate.grids` to draw.
+    example; `grid` names one of `evaluate.grids` to draw. `compare` judges saved pictures, by name, against the true
+    ones, and shows both, where the photos know them.
     """
 
     renamed = {"cross": "grid"}
@@ -266,6 +315,7 @@ class Predict(Section):
     injectors: dict[Name, Declaration] = {}
     save: Annotated[dict[Name, Literal["image", "mask", "array", "records"]], Field(min_length=1)]
     grid: Name | None = None
+    compare: dict[Name, Declaration] = {}
 
 
 class Metrics(Section):
@@ -278,10 +328,16 @@ class Metrics(Section):
 
 
 class Samples(Section):
-    """Sample pictures at each evaluation during training: `count` validation examples, these names side by side."""
+    """Sample pictures during training: `count` examples of a `split`, these names side by side.
+
+    Drawn every `every` iterations (default: at each evaluation). Of validation they are always the same examples; of
+    training, the first ones of the iteration's batch, as the networks got it.
+    """
 
     names: Annotated[list[Name], Field(min_length=1)]
     count: Count
+    every: Count | None = None
+    split: Literal["validation", "train", "both"] = "validation"
 
 
 class Scores(Section):
@@ -331,6 +387,30 @@ class Recipe(Section):
     predict: Predict | None = None
     metrics: Metrics
     runtime: Runtime
+    _facts: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _path: Path = PrivateAttr(default=Path("recipe"))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the training data, or the trained model, told this recipe by name; `completion.py` used it."""
+        return self._facts
+
+    def with_facts(self, facts: Mapping[str, Any]) -> "Recipe":
+        """Return the recipe with these facts."""
+        recipe = self.model_copy()
+        recipe._facts = dict(facts)
+        return recipe
+
+    @property
+    def path(self) -> Path:
+        """The file that it was read from, as messages name it."""
+        return self._path
+
+    def read_from(self, path: Path) -> "Recipe":
+        """Return the recipe with the file that it was read from."""
+        recipe = self.model_copy()
+        recipe._path = path
+        return recipe
 
     def loss_step(self, loss: str) -> str:
         """Return the step that a loss belongs to: the one it names, or the only one."""

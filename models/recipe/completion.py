@@ -1,0 +1,129 @@
+"""Completes a recipe before it is checked, so that it says each thing once.
+
+1. `data.common` holds arguments of all entries of `data.train` and `data.validation`; an entry's own keys win.
+2. `evaluate.data` says what eval-dump runs on. An entry named like one of `data.validation` inherits its keys; without
+   `evaluate.data`, evaluation uses `data.validation`.
+3. Facts of the training data, such as its skeleton, are arguments of what declares them in `from_data`: a network's
+   number of fields, the joints of a decoder. A value in the recipe wins.
+
+Everything works on plain values, as YAML gives them, and passes over what is malformed: the check reports it.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from models.base.error_collector import ErrorCollector
+from models.recipe.types import (
+    DATASET,
+    INJECTOR,
+    LOSS,
+    NETWORK,
+    PHOTOS,
+    PICTURE,
+    SCORE,
+    Slot,
+    check_arguments,
+    find_type,
+)
+
+Content = dict[str, Any]
+BESIDE = ("type", "weight")  # keys of an entry of `data` that are no arguments
+
+
+def with_data(content: Content, errors: ErrorCollector) -> Content:
+    """Return the content with `data.common` in every dataset, and with a whole `evaluate.data`."""
+    data = content.get("data")
+    if not isinstance(data, dict):
+        return content
+    common = data.get("common") or {}
+    if not isinstance(common, dict):
+        errors.add("data.common", f"found {common!r}; expected a map of arguments that all datasets share")
+        common = {}
+    splits = {split: _inheriting(data[split], {}, common) for split in ("train", "validation") if split in data}
+    content = {**content, "data": {key: value for key, value in data.items() if key != "common"} | splits}
+    evaluate = content.get("evaluate")
+    if isinstance(evaluate, dict) and "validation" in splits:
+        validation = splits["validation"]
+        own = evaluate.get("data")
+        judged = validation if own is None else _inheriting(own, _map(validation), common)
+        content["evaluate"] = {**evaluate, "data": judged}
+    return content
+
+
+def facts_of(content: Content) -> Content:
+    """Return the facts of the training datasets by name; of several datasets, the first that has a fact."""
+    facts: Content = {}
+    for entry in _map(_map(content.get("data")).get("train")).values():
+        kind: Any = _kind(entry, DATASET)
+        if kind is None:
+            continue
+        arguments, errors = {key: value for key, value in entry.items() if key not in BESIDE}, ErrorCollector(Path())
+        check_arguments(kind, arguments, "", errors)
+        if not errors.lines:
+            facts = kind.facts(arguments) | facts
+    return facts
+
+
+def with_facts(content: Content, facts: Mapping[str, Any], parts: Collection[str]) -> Content:
+    """Return the content with the facts that the declarations of `parts` (`load.PARTS`) take from the data."""
+    for path, slot in _places(content, parts):
+        content = _at(content, path, slot, facts)
+    return content
+
+
+def _places(content: Content, parts: Collection[str]) -> Iterator[tuple[tuple[str, ...], Slot]]:
+    """Yield the path of each map of declarations, with their slot; `*` stands for any key."""
+    if not {"train", "evaluate", "predict"}.isdisjoint(parts):
+        yield ("networks",), NETWORK
+        yield ("data", "validation"), DATASET
+        yield ("evaluate", "data"), DATASET
+        yield ("losses",), LOSS
+        yield ("evaluate", "modes", "*", "injectors"), INJECTOR
+        yield ("evaluate", "grids", "*", "injectors"), INJECTOR
+    if "train" in parts:
+        yield ("steps", "*", "injectors"), INJECTOR
+    if "predict" in parts:
+        yield ("predict", "injectors"), INJECTOR
+        if "predict" in content:
+            yield ("predict",), PHOTOS
+    if "metrics" in parts:
+        yield ("metrics", "scores"), SCORE
+        yield ("metrics", "pictures"), PICTURE
+
+
+def _at(value: Any, path: tuple[str, ...], slot: Slot, facts: Mapping[str, Any]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if not path:
+        return {name: _filled(entry, slot, facts) for name, entry in value.items()}
+    first, *rest = path
+    names = value.keys() if first == "*" else value.keys() & {first}
+    return {**value, **{name: _at(value[name], tuple(rest), slot, facts) for name in names}}
+
+
+def _filled(entry: Any, slot: Slot, facts: Mapping[str, Any]) -> Any:
+    kind = _kind(entry, slot)
+    wanted = {name: facts[name] for name in getattr(kind, "from_data", ()) if name in facts}
+    return {**entry, **{name: fact for name, fact in wanted.items() if name not in entry}} if wanted else entry
+
+
+def _kind(entry: Any, slot: Slot) -> type | None:
+    """Return the class that an entry declares; None if it declares none that exists."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
+        return None
+    return find_type(entry["type"], slot, "", ErrorCollector(Path()))
+
+
+def _inheriting(entries: Any, parents: Content, common: Content) -> Any:
+    """Return each entry with the keys of its parent, the one of the same name, or of `common` without a parent."""
+    if not isinstance(entries, dict):
+        return entries
+    return {
+        name: {**_map(parents.get(name, common)), **entry} if isinstance(entry, dict) else entry
+        for name, entry in entries.items()
+    }
+
+
+def _map(value: Any) -> Content:
+    return value if isinstance(value, dict) else {}
