@@ -108,7 +108,7 @@ class VGGDiscriminator(nn.Module):
     parameters at 128 pixels.
 
     Args:
-        image_size: side in pixels; a power of 2, 8 or more.
+        image_size: side in pixels; a power of 2, 8 or more. A recipe takes it from the training data.
         in_channels: channels of the images.
         features: width at full size.
         norm: `batch` is ESRGAN's, after all convolutions but the first; logits then depend on the rest of the batch.
@@ -119,9 +119,10 @@ class VGGDiscriminator(nn.Module):
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("logits", "fake_logits")
+    from_data: ClassVar[tuple[str, ...]] = ("image_size",)
 
     def __init__(
-        self, *, image_size: int, in_channels: int = 3, features: int = 64, norm: Normalisation = "batch"
+        self, *, image_size: int = 128, in_channels: int = 3, features: int = 64, norm: Normalisation = "batch"
     ) -> None:
         super().__init__()
         if image_size < 2 * SMALLEST or image_size & (image_size - 1):

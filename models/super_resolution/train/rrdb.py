@@ -67,7 +67,7 @@ class RRDBGenerator(nn.Module):
     defaults, no normalisation, and no output activation. It is fully convolutional: images may have any size.
 
     Args:
-        scale: 1, 2 or 4.
+        scale: 1, 2 or 4. A recipe takes it from the training data.
         in_channels: channels of the small image.
         out_channels: channels of the large image.
         features: width.
@@ -86,6 +86,7 @@ class RRDBGenerator(nn.Module):
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("image",)
+    from_data: ClassVar[tuple[str, ...]] = ("scale",)
 
     def __init__(
         self,

@@ -142,22 +142,23 @@ def perturb(mean: Tensor, scale: float) -> Tensor:
 class VUNet(nn.Module):
     """p(image | shape, appearance) with Gaussian latents of unit covariance at 1 x 1 and 2 x 2 pixels.
 
-    `image_size` P is a power of two, at least 4 (ValueError otherwise). Widths double with each stage from `nf_start`
-    to `nf_max`. `convolution` is "plain" or "normalised" (see `NormalisedConvolution`). `autoregression` "port" is the
-    off-by-one wiring of the PyTorch port, whose last block gets no gradient; it is for comparison only.
-    `initialisation` "default" is PyTorch's, uniform within 1/sqrt(fan_in). "fan_in" draws the weights of all
-    convolutions outside residual blocks from a normal distribution of variance 1/fan_in, with zero bias, and multiplies
-    the output convolution's weights by 0.3.
+    `image_size` P is a power of two, at least 4 (ValueError otherwise); a recipe takes it from the training data.
+    Widths double with each stage from `nf_start` to `nf_max`. `convolution` is "plain" or "normalised" (see
+    `NormalisedConvolution`). `autoregression` "port" is the off-by-one wiring of the PyTorch port, whose last block
+    gets no gradient; it is for comparison only. `initialisation` "default" is PyTorch's, uniform within
+    1/sqrt(fan_in). "fan_in" draws the weights of all convolutions outside residual blocks from a normal distribution of
+    variance 1/fan_in, with zero bias, and multiplies the output convolution's weights by 0.3.
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("image", "q_means", "p_means")
+    from_data: ClassVar[tuple[str, ...]] = ("image_size",)
 
     def __init__(
         self,
         *,
-        image_size: int,
         nf_start: int,
         nf_max: int,
+        image_size: int = 256,
         image_channels: int = 3,
         pose_channels: int = 3,
         appearance_channels: int = 3,
