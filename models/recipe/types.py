@@ -53,6 +53,7 @@ SCHEDULE = Slot("schedule", "models.interfaces.Schedule", home="models.schedules
 INJECTOR = Slot("injector", "models.interfaces.Injector", home="models.ops")
 DATASET = Slot("dataset", "models.interfaces.Examples")
 PHOTOS = Slot("photos", "models.prediction.inputs.PhotoExamples")
+COMPARISON = Slot("comparison", "models.prediction.comparison.Comparison")
 NETWORK = Slot("network", "torch.nn.Module")
 LOSS = Slot("loss", "models.interfaces.Loss")
 OPTIMIZER = Slot("optimizer", "torch.optim.Optimizer", home="models.optimizers")
