@@ -15,6 +15,7 @@ from models.recipe.name_check import NameCheck
 from models.recipe.schema import Declaration, Group, Predict, Recipe
 from models.recipe.types import (
     CALLBACK,
+    COMPARISON,
     DATASET,
     INJECTOR,
     LOSS,
@@ -225,6 +226,7 @@ class RecipeCheck:
             names |= set(injector.adds)
         names = self._chain(predict.injectors, names, "predict.injectors")
         self.names.known(predict.save, names, "predict.save")
+        self._comparisons(predict, {*provided, *kind.optional})
         if predict.grid is None:
             return
         if predict.grid not in evaluate.grids:
@@ -234,6 +236,17 @@ class RecipeCheck:
             self.names.known(
                 [*grid.rows, *grid.columns], provided, f"predict.grid: rows and columns of {predict.grid!r}"
             )
+
+
+    def _comparisons(self, predict: Predict, names: set[str]) -> None:
+        pictures = [name for name, form in predict.save.items() if form == "image"]
+        for name, entry in predict.compare.items():
+            key = f"predict.compare.{name}"
+            if name not in pictures:
+                self.errors.add_unknown(key, name, pictures, "image of predict.save")
+            comparison = construct(entry.type, entry.arguments, COMPARISON, key, self.errors)
+            if comparison is not None:
+                self.names.known([comparison.target, *comparison.inputs], names, key)
 
 
 def objection(kind: type[torch.optim.Optimizer]) -> str | None:

@@ -108,6 +108,7 @@ class Trainer:
         )
         self.stopwatch, self.stop_request = Stopwatch(recipe.runtime.timing), StopRequest()
         self.iteration = 0
+        self.batch: dict[str, Any] = {}  # of the last iteration, this rank's shard
         self._printed: int | None = None  # the last iteration in which `on_epoch_start` printed
 
     def _wrap_hooks(
@@ -237,6 +238,7 @@ class Trainer:
         """Run and record one iteration on a batch, `index` within its epoch; return why to roll back, or None."""
         with self._shard_of_batch(batch, self.rollback.seed(self.recipe.seed)):
             reports = self._train_step(batch | {"batch": batch, "index": index}) or {}
+        self.batch = batch
         self.iteration += 1
         self.update_averages(reports)
         if why := self.rollback.reason(self.iteration, reports):

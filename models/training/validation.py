@@ -1,4 +1,4 @@
-"""The validation split during training: single batches, mean losses over the split, sample pictures."""
+"""The validation split during training: single batches, mean losses over the split."""
 
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
@@ -57,12 +57,3 @@ class Validation:
                 sums[name] = sums.get(name, 0.0) + total
                 counts[name] = counts.get(name, 0) + examples
         return {name: total / counts[name] for name, total in sums.items()}
-
-    def samples(self, state: Callable[[Batch], Mapping[str, Any]]) -> dict[str, Tensor]:
-        """Return the tensors of `runtime.samples` for the first examples; empty if the recipe asks for none."""
-        samples = self.recipe.runtime.samples
-        if samples is None:
-            return {}
-        seed_here(self.recipe.seed, "samples")
-        values = state(to_device(next(iter(self.loaders.validation(0, size=samples.count))), self.device))
-        return {name: values[name] for name in samples.names if name in values}
