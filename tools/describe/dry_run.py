@@ -17,7 +17,6 @@ from weakref import WeakSet
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from models.base.errors import UserError
 from models.base.modes import evaluating
@@ -28,6 +27,7 @@ from models.interfaces import Injector, Networks, State
 from models.recipe.schema import Recipe
 from models.recipe.types import partial_names
 from tools.describe.activation_memory import SavedTensor, record_saved, storage_of, storages
+from tools.describe.flops import flop_counter
 from tools.describe.meta_tensors import NetworksNeeded, OnCPU, linked, resized, shape_lines
 
 META, CPU = torch.device("meta"), torch.device("cpu")
@@ -186,7 +186,7 @@ class _Run:
         if not self.complete:
             return
         differentiable = [loss for loss in self.losses if loss.requires_grad]
-        with FlopCounterMode(display=False) as counter:
+        with flop_counter() as counter:
             if differentiable:
                 torch.autograd.grad(torch.stack(differentiable).sum(), parameters, allow_unused=True)
         costs.backward[self.step] = round((counter.get_total_flops() + self.scaled_backward) * self.scale)
@@ -203,7 +203,7 @@ class _Run:
             return {}
         saved: dict[int, int] = {}
         try:
-            with record_saved(saved, self.alive), FlopCounterMode(display=False) as counter:
+            with record_saved(saved, self.alive), flop_counter() as counter:
                 outputs = call(State(self.view), self.networks)
         except Exception:  # noqa: BLE001  # users' losses and injectors may raise anything
             return self._run_on_cpu(key, tuple(reads), real_call)
@@ -221,7 +221,7 @@ class _Run:
         )
         saved: dict[int, int] = {}
         try:
-            with record_saved(saved), FlopCounterMode(display=False) as counter:
+            with record_saved(saved), flop_counter() as counter:
                 outputs = call(state, Networks(self.real, self.real))
                 forward = counter.get_total_flops()
                 self._backward(state, reads, outputs)
