@@ -1,7 +1,7 @@
 """Collects all errors of a file, so that people see them at once."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,36 +9,111 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from models.base.annotations import Place, locate
 from models.base.errors import UserError, nearest
 
 Model = TypeVar("Model", bound=BaseModel)
+LONGEST = 80  # characters of a value in a message
 
 PHRASES = {
     "String should match pattern '^[A-Za-z_][A-Za-z0-9_]*$'": "a name of letters, digits and underscores",
     "List should have": "a list of",
+    "Tuple should have": "a list of",
     "Dictionary should have": "a map of",
     " after validation": "",
     "Field required": "one value more",
     "an object": "a map",
     "a dictionary": "a map",
+    "an array": "a list",
+    "a list or a tuple": "a list",
 }
 
 
 @dataclass
 class ErrorCollector:
-    """The errors of one file, a line each: dotted key, what was found, what is allowed."""
+    """The errors of one file, a line each: dotted key, what was found, what is allowed.
+
+    `hints` say what a key or a type of another system is called here: by what it is (`key`, `schedule`), then by name.
+    """
 
     file: Path
     lines: list[str] = field(default_factory=list)
+    hints: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    _unread: set[str] = field(default_factory=set)
 
     def add(self, key: str, message: str) -> None:
-        """Add an error at the dotted `key`."""
-        self.lines.append(f"{self.file}: {key}: {message}")
+        """Add an error at the dotted `key`, except below a key whose value is known to be wrong."""
+        if not self.unread(key):
+            self.lines.append(f"{self.file}: {key}: {message}")
 
     def add_unknown(self, key: str, word: str, allowed: Iterable[str], what: str) -> None:
-        """Add that `word` is none of the `allowed`, with the nearest spelling."""
+        """Add that `word` is none of the `allowed`, with what it is called here, or the nearest spelling."""
+        names = self.hints.get("key" if what.startswith("argument of ") else what, {})
+        if (hint := names.get(word.rpartition(".")[2])) is not None:
+            self.add(key, f"unknown {what} {word!r}; here it is {hint}")
+            return
         choices = sorted(allowed)
         self.add(key, f"unknown {what} {word!r}{nearest(word, choices)}; allowed: {', '.join(choices) or 'none'}")
+
+    def add_below(self, key: str, inner: "ErrorCollector") -> None:
+        """Add the errors of a map inside `key`, whose keys are relative to it."""
+        self.lines += [f"{self.file}: {key}.{line.removeprefix(f'{inner.file}: ')}" for line in inner.lines]
+
+    def add_invalid(self, error: ValidationError, annotation: Any, prefix: str = "") -> None:
+        """Add what pydantic found wrong about a value at `prefix`, a line for each key.
+
+        Of a union, only the member that fits best is reported. Below these keys, nothing more is added.
+        """
+        faults = _of_best_branches(
+            [(locate(annotation, one["loc"]), one) for one in error.errors(include_url=False)]
+        )
+        told = _misspelt(faults)
+        said: dict[str, list[tuple[Place, ErrorDetails]]] = {}
+        for place, detail in faults:
+            last = 1 if detail["type"] == "missing" and isinstance(detail["loc"][-1], int) else 0  # a tuple too short
+            key = ".".join([*([prefix] if prefix else []), *place.key[: len(place.key) - last]])
+            if detail["type"] != "extra_forbidden" or place.key not in told.values():
+                said.setdefault(key, []).append((place, detail))
+        for key, same in said.items():
+            self._add_fault(key or "the file", same, told.get(same[0][0].key))
+        known = ("value_error", "extra_forbidden")
+        self._unread |= {key for key, same in said.items() if same[0][1]["type"] not in known}
+        self._unread |= {".".join(([prefix] if prefix else []) + list(key)) for key in told.values()}
+
+    def _add_fault(self, key: str, same: Sequence[tuple[Place, ErrorDetails]], instead: tuple[str, ...] | None) -> None:
+        """Add the faults of one key; `instead` is the misspelt key that stands in its place."""
+        (place, detail), name = same[0], same[0][0].key[-1] if same[0][0].key else ""
+        renamed = _renamed(place.schemas)
+        if detail["type"] == "extra_forbidden" and name in renamed:
+            self.add(key, f"this key is now called {renamed[name]!r}")
+        elif detail["type"] == "extra_forbidden":
+            self.add_unknown(key, name, _keys(place.schemas), "key")
+        elif detail["type"] == "missing" and place.schemas:
+            if instead is None:
+                before = "".join(f"; it was called {old!r} before" for old, new in renamed.items() if new == name)
+                self.add(key, f"missing; it has no default{before}")
+            elif renamed.get(instead[-1]) == name:
+                self.add(key, f"missing; found {instead[-1]!r}, which is now called {name!r}")
+            else:
+                self.add(key, f"missing; found {instead[-1]!r} (did you mean {name!r}?)")
+        elif detail["type"] == "value_error":
+            self.add(key, str(detail["ctx"]["error"]))
+        else:
+            expected = dict.fromkeys(expectation(one["msg"]) for _, one in same)
+            if len(expected) > 1:
+                expected.pop(OTHER, None)
+            self.add(key, f"found {shown(detail['input'])}; expected {' or '.join(sorted(expected))}")
+
+    def unread(self, key: str) -> bool:
+        """Whether the value at `key` is unknown because it, or a map that it lies in, is wrong or missing.
+
+        `*` stands for any key: is any of these values unknown?
+        """
+        parts = key.split(".")
+        return any(
+            len(wrong) <= len(parts) and all(b in (a, "*") for a, b in zip(wrong, parts, strict=False))
+            for wrong in (one.split(".") for one in self._unread)
+        )
 
     def raise_any(self) -> None:
         """Raise one UserError with all lines, if there are any."""
@@ -46,85 +121,80 @@ class ErrorCollector:
             raise UserError("\n".join(self.lines))
 
 
+class NestedErrors(ValueError):
+    """Errors of a map among the arguments of a declaration; their keys are relative to the declaration's."""
+
+    def __init__(self, errors: ErrorCollector) -> None:
+        super().__init__("; ".join(line.removeprefix(f"{errors.file}: ") for line in errors.lines))
+        self.errors = errors
+
+
 def validated(model: type[Model], content: dict[str, Any], errors: ErrorCollector, prefix: str = "") -> Model | None:
     """Check plain values against a schema, strictly: no text becomes a number, no number a boolean.
 
-    Errors go to `errors`. If all of them are unknown keys, the other keys are still returned, so that later checks can
-    add more errors; otherwise None.
+    Errors go to `errors`; the result is then None.
     """
     try:
         return model.model_validate_json(json.dumps(content, default=str), strict=True)
     except ValidationError as error:
-        details = error.errors(include_url=False)
-    for detail in details:
-        _report(detail, content, model, errors, prefix)
-    if any(detail["type"] != "extra_forbidden" for detail in details):
+        errors.add_invalid(error, model, prefix)
         return None
-    for detail in details:
-        content = _without(content, detail["loc"])
-    return validated(model, content, errors, prefix)
 
 
-def _report(detail: ErrorDetails, content: Any, model: type[BaseModel], errors: ErrorCollector, prefix: str) -> None:
-    location = [str(part) for part in detail["loc"] if part != "[key]"]
-    key = ".".join(([prefix] if prefix else []) + location) or "the file"
-    sections = _sections(model, detail["loc"][:-1])
-    renamed = {old: new for section in sections for old, new in getattr(section, "renamed", {}).items()}
-    if detail["type"] == "extra_forbidden" and location[-1] in renamed:
-        errors.add(key, f"this key is now called {renamed[location[-1]]!r}")
-    elif detail["type"] == "extra_forbidden":
-        errors.add_unknown(key, location[-1], _keys(sections), "key")
-    elif detail["type"] == "missing":
-        before = [old for old, new in renamed.items() if new == location[-1]]
-        errors.add(key, "missing; it has no default" + "".join(f"; it was called {old!r} before" for old in before))
-    elif detail["type"] == "value_error":
-        errors.add(key, str(detail["ctx"]["error"]))
-    else:
-        errors.add(key, f"found {detail['input']!r}; expected {expectation(detail['msg'])}")
+def shown(value: Any) -> str:
+    """Return a value as a message shows it: its beginning, if it is long."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+OTHER = "another form"
 
 
 def expectation(message: str) -> str:
     """Return what pydantic's `message` asks for, in our words."""
-    if "JsonOrPython" in message:  # a class that no YAML value can be
-        return "another form"
+    if "JsonOrPython" in message or "instance of" in message:  # a class that no YAML value can be
+        return OTHER
     allowed = message.removeprefix("Input should be ").replace("a valid", "a").replace("a integer", "an integer")
+    allowed = allowed.replace("a array", "an array")
     for phrase, ours in PHRASES.items():
         allowed = allowed.replace(phrase, ours)
     return allowed
 
 
-def _sections(model: Any, location: Sequence[int | str]) -> list[type[BaseModel]]:
-    """Return the schemas at `location`, following fields, maps and unions."""
-    candidates = [model]
-    for part in location:
-        candidates = [one for candidate in candidates for one in _below(candidate, part)]
-    return [one for one in candidates if isinstance(one, type) and issubclass(one, BaseModel)]
+def _of_best_branches(faults: list[tuple[Place, ErrorDetails]]) -> list[tuple[Place, ErrorDetails]]:
+    """Leave out the faults of members of a union that fit worse than another.
+
+    A member that has the form of the value, and is wrong about something in it, fits better than one of another form;
+    among these, the one with the fewest faults. If no member has the form, all are left, with the same key.
+    """
+    for union in dict.fromkeys(union for place, _ in faults for union, _ in place.branches):
+        members: dict[str, list[bool]] = {}  # whether each fault of a member lies below the union itself
+        for place, _ in faults:
+            if (tag := dict(place.branches).get(union)) is not None:
+                members.setdefault(tag, []).append(len(place.key) > len(union))
+        inside = {tag: len(below) for tag, below in members.items() if any(below)}
+        if inside:
+            best = min(inside, key=lambda tag: inside[tag])
+            faults = [one for one in faults if dict(one[0].branches).get(union, best) == best]
+    return faults
 
 
-def _keys(sections: Iterable[type[BaseModel]]) -> list[str]:
-    return [info.alias or name for section in sections for name, info in section.model_fields.items()]
+def _misspelt(faults: Iterable[tuple[Place, ErrorDetails]]) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """Return for each missing key the unknown one beside it that was probably meant."""
+    found = {}
+    for place, detail in faults:
+        if detail["type"] == "missing" and place.schemas and isinstance(detail["input"], dict):
+            name, renamed = place.key[-1], _renamed(place.schemas)
+            others = [str(key) for key in detail["input"] if key not in _keys(place.schemas)]
+            meant = [key for key in others if renamed.get(key) == name or nearest(key, [name])]
+            if meant:
+                found[place.key] = (*place.key[:-1], meant[0])
+    return found
 
 
-def _below(annotation: Any, part: int | str) -> list[Any]:
-    arguments = getattr(annotation, "__args__", ())
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        fields = {info.alias or name: info for name, info in annotation.model_fields.items()}
-        return _expanded(fields[str(part)].annotation) if str(part) in fields else []
-    return [one for argument in arguments[-1:] for one in _expanded(argument)]
+def _renamed(schemas: Iterable[type[BaseModel]]) -> dict[str, str]:
+    return {old: new for schema in schemas for old, new in getattr(schema, "renamed", {}).items()}
 
 
-def _expanded(annotation: Any) -> list[Any]:
-    if getattr(annotation, "__origin__", None) is None and hasattr(annotation, "__args__"):  # X | None
-        return [one for argument in annotation.__args__ for one in _expanded(argument)]
-    return [annotation]
-
-
-def _without(content: Any, location: Sequence[int | str]) -> Any:
-    first, *rest = location
-    if isinstance(content, list):
-        return [_without(value, rest) if place == first and rest else value for place, value in enumerate(content)]
-    if first not in content:
-        return content
-    if not rest:
-        return {key: value for key, value in content.items() if key != first}
-    return {**content, first: _without(content[first], rest)}
+def _keys(schemas: Iterable[type[BaseModel]]) -> list[str]:
+    return [info.alias or name for schema in schemas for name, info in schema.model_fields.items()]

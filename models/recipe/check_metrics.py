@@ -14,7 +14,7 @@ def check_metrics(recipe: Recipe, errors: ErrorCollector) -> None:
         check_declaration(picture, PICTURE, f"metrics.pictures.{name}", errors)
         _of_dump(recipe, picture, f"metrics.pictures.{name}", errors)
     for name in recipe.runtime.scores.names if recipe.runtime.scores else ():
-        if name not in recipe.metrics.scores:
+        if name not in recipe.metrics.scores and not errors.unread("metrics.scores"):
             errors.add_unknown("runtime.scores.names", name, recipe.metrics.scores, "score")
 
 
@@ -24,5 +24,5 @@ def _of_dump(recipe: Recipe, entry: Declaration, key: str, errors: ErrorCollecto
     known = {"mode": list(evaluate.modes), "grid": list(evaluate.grids), "average": list(evaluate.averages)}
     for what, names in known.items():
         named = entry.arguments.get(what)
-        if isinstance(named, str) and named not in names:
+        if isinstance(named, str) and named not in names and not errors.unread(f"evaluate.{what}s"):
             errors.add_unknown(f"{key}.{what}", named, names, what)

@@ -74,10 +74,11 @@ class NameCheck:
         for step, entry in recipe.steps.items():
             gates |= {f"steps.{step}.injectors.{n}": (step, one.gate) for n, one in entry.injectors.items()}
         for key, (step, gate) in gates.items():
-            if step in recipe.steps and not ever((recipe.steps[step].gate, gate)):
+            outer = (recipe.steps[step].gate,) if step in recipe.steps else ()
+            if ever(outer) and not ever((*outer, gate)):
                 self.errors.add(
                     key,
-                    f"{words((gate,))}: it would never run, its step {step!r} runs {words((recipe.steps[step].gate,))}",
+                    f"{words((gate,))}: it would never run, its step {step!r} runs {words(outer)}",
                 )
 
     def twice(self, names: Iterable[str], key: str) -> None:

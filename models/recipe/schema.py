@@ -414,7 +414,7 @@ class Recipe(Section):
 
     def loss_step(self, loss: str) -> str:
         """Return the step that a loss belongs to: the one it names, or the only one."""
-        return self.losses[loss].step or next(iter(self.steps))
+        return self.losses[loss].step or next(iter(self.steps), "")
 
     def parts(self, step: str) -> int:
         """Return the number of parts that a step cuts its batch into."""

@@ -265,7 +265,7 @@ def test_resolved_is_a_recipe_again(tmp_path):
     assert content["train"]["precision"] == "no"
     rest = {section: toy.recipe()[section] for section in ("evaluate", "metrics", "runtime")}
     again = check_recipe(content | rest, path)
-    assert again == recipe
+    assert again.read_from(recipe.path) == recipe
     assert resolved(again) == text
 
 
