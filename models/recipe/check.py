@@ -30,6 +30,13 @@ from models.recipe.types import (
 )
 
 
+ADDING_NAMES = (
+    "data.train.*", "data.validation.*", "evaluate.data.*", "steps.*.injectors.*", "evaluate.modes.*.injectors.*",
+    "evaluate.grids.*.injectors.*", "predict.injectors.*",
+)  # fmt: skip
+"""Keys of what adds names to the state; `*` stands for any key."""
+
+
 class RecipeCheck:
     """Runs all checks; each adds its errors to `errors` and goes on."""
 
@@ -39,6 +46,7 @@ class RecipeCheck:
         self.forms: dict[str, str] = {}  # form of a name of the state, if the network that outputs it declares one
         self.training_only: set[str] = set()  # losses
         self.names = NameCheck(errors)
+        self.names.on = not any(map(errors.unread, ADDING_NAMES))
 
     def run(self, parts: Collection[str]) -> None:
         """Check `parts` (`load.PARTS`), except `metrics`."""
@@ -70,6 +78,10 @@ class RecipeCheck:
         for name, callback in self.recipe.callbacks.items():
             construct(callback.type, callback.arguments, CALLBACK, f"callbacks.{name}", self.errors)
 
+    def _read(self, *keys: str) -> bool:
+        """Whether the values at all these keys are known, so that references to them can be judged."""
+        return not any(map(self.errors.unread, keys))
+
     def _declared(self, entry: Declaration, slot: Slot, key: str, supplied: tuple[str, ...] = ()) -> Any:
         return check_declaration(entry, slot, key, self.errors, supplied)
 
@@ -87,7 +99,7 @@ class RecipeCheck:
     def _training(self) -> None:
         trained = {name for step in self.recipe.steps.values() for name in step.trains}
         for name, step in self.recipe.steps.items():
-            for network in set(step.trains) - self.recipe.networks.keys():
+            for network in set(step.trains) - self.recipe.networks.keys() if self._read("networks") else ():
                 self.errors.add_unknown(f"steps.{name}.trains", network, self.recipe.networks, "network")
             optimizer = self._declared(step.optimizer, OPTIMIZER, f"steps.{name}.optimizer", ("params",))
             if optimizer is not None and (why := objection(optimizer)):
@@ -96,7 +108,8 @@ class RecipeCheck:
                 self._group(optimizer, options, f"steps.{name}.groups.{group}")
             build_schedule(step.lr_schedule, f"steps.{name}.lr_schedule", self.errors)
         for name in self.recipe.networks:
-            if name not in trained and name not in self.recipe.starts_from():
+            idle = name not in trained and name not in self.recipe.starts_from()
+            if idle and self._read("steps.*.trains", f"networks.{name}.weights", "train.init_from.networks"):
                 self.errors.add(f"networks.{name}", "no step trains it and it loads no weights")
         self._start()
 
@@ -114,7 +127,7 @@ class RecipeCheck:
     def _start(self) -> None:
         start = self.recipe.train.init_from
         for name in start.networks or () if start else ():
-            if name not in self.recipe.networks:
+            if name not in self.recipe.networks and self._read("networks"):
                 self.errors.add_unknown("train.init_from.networks", name, self.recipe.networks, "network")
         for name, entry in self.recipe.networks.items():
             if entry.weights is not None and start and name in (start.networks or self.recipe.networks):
@@ -126,7 +139,7 @@ class RecipeCheck:
             key = f"losses.{name}"
             if loss.step is None and several:
                 self.errors.add(f"{key}.step", f"missing; there are several steps: {', '.join(self.recipe.steps)}")
-            elif loss.step is not None and loss.step not in self.recipe.steps:
+            elif loss.step is not None and loss.step not in self.recipe.steps and self._read("steps"):
                 self.errors.add_unknown(f"{key}.step", loss.step, self.recipe.steps, "step")
             build_schedule(loss.schedule, f"{key}.schedule", self.errors)
             beside = tuple(type(loss).model_fields)
@@ -137,7 +150,7 @@ class RecipeCheck:
                 self.training_only |= {name} if built.training_only else set()
         for name in self.recipe.steps:
             belonging = [loss for key, loss in self.recipe.losses.items() if self.recipe.loss_step(key) == name]
-            if not any(loss.weight for loss in belonging):
+            if not any(loss.weight for loss in belonging) and self._read("losses.*.weight", "losses.*.step"):
                 what = "every loss that belongs to it has weight 0" if belonging else "no loss belongs to it"
                 self.errors.add(f"steps.{name}", f"{what}: it would train nothing")
 
@@ -172,7 +185,8 @@ class RecipeCheck:
 
     def _forward(self, injector: Forward, key: str) -> None:
         if injector.network not in self.recipe.networks:
-            self.errors.add_unknown(f"{key}.network", injector.network, self.recipe.networks, "network")
+            if self._read("networks"):
+                self.errors.add_unknown(f"{key}.network", injector.network, self.recipe.networks, "network")
         elif kind := self.networks.get(injector.network):
             self._roles(kind, {**injector.inputs, **injector.args}, key, "input")
             for both in injector.inputs.keys() & injector.args.keys():
@@ -214,7 +228,8 @@ class RecipeCheck:
             return
         provided, evaluate = set(kind.provides(predict.data.arguments)), self.recipe.evaluate
         if predict.mode not in evaluate.modes:
-            self.errors.add_unknown("predict.mode", predict.mode, evaluate.modes, "mode")
+            if self._read("evaluate.modes"):
+                self.errors.add_unknown("predict.mode", predict.mode, evaluate.modes, "mode")
             return
         names = set(provided)
         for name, entry in evaluate.modes[predict.mode].injectors.items():
@@ -227,7 +242,7 @@ class RecipeCheck:
         names = self._chain(predict.injectors, names, "predict.injectors")
         self.names.known(predict.save, names, "predict.save")
         self._comparisons(predict, {*provided, *kind.optional})
-        if predict.grid is None:
+        if predict.grid is None or not self._read("evaluate.grids"):
             return
         if predict.grid not in evaluate.grids:
             self.errors.add_unknown("predict.grid", predict.grid, evaluate.grids, "grid")
