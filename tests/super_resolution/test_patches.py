@@ -1,3 +1,5 @@
+import contextlib
+
 import cv2
 import numpy as np
 import pytest
@@ -79,21 +81,42 @@ def test_random_places_turns_and_their_small_selves(tmp_path):
 def test_whole_images(tmp_path):
     image = noise(13, 11)
     write(tmp_path / "train/one.png", image)
+    write(tmp_path / "train/three.png", noise(15, 9))
     write(tmp_path / "train/two.png", noise(6, 6))
     dataset = patches(tmp_path, size=None, scale=4)
     found = example(dataset)
     assert (bytes_of(found["hq"]) == image[:12, :8]).all()
     assert found["lq"].shape == (3, 3, 2)
-    assert dataset.group(0) != dataset.group(1)  # they share no batch
-    assert patches(tmp_path).group(0) == patches(tmp_path).group(1)
+    assert dataset.group(0) == dataset.group(1) != dataset.group(2)  # 12 x 8 of both; 4 x 4
+    assert example(dataset, 1)["hq"].shape == found["hq"].shape
+    assert patches(tmp_path, size=4).group(0) == patches(tmp_path, size=4).group(2)
 
 
-def test_images_smaller_than_a_patch_are_mirrored(tmp_path):
-    image = noise(3, 9)
-    write(tmp_path / "train/one.png", image)
-    hq = bytes_of(example(patches(tmp_path))["hq"])
-    rows = [0, 1, 2, 1, 0, 1, 2, 1]
-    assert (hq == image[rows][:, :8]).all()
+@pytest.mark.parametrize(("size", "left"), [(8, ["large"]), (4, ["large", "wide"]), (None, ["large", "thin", "wide"])])
+def test_images_smaller_than_a_patch_are_left_out(size, left, tmp_path):
+    for name, sides in {"large": (8, 9), "thin": (3, 9), "wide": (7, 30)}.items():
+        write(tmp_path / f"train/{name}.png", noise(*sides))
+    few = f"{3 - len(left)} of 3 images are smaller than {size} x {size} pixels"
+    with pytest.warns(UserWarning, match=few) if len(left) < 3 else contextlib.nullcontext():
+        dataset = patches(tmp_path, size=size)
+    assert [path.stem for path in dataset.paths] == left
+    for index in range(len(dataset)):
+        assert size is None or example(dataset, index)["hq"].shape == (3, size, size)
+
+
+def test_no_image_is_large_enough(tmp_path):
+    write(tmp_path / "train/one.png", noise(30, 9))
+    write(tmp_path / "train/two.png", noise(12, 14))
+    with pytest.raises(
+        UserError, match="all 2 images are smaller than 16 x 16 pixels, a patch; the largest has 14 x 12"
+    ):
+        patches(tmp_path, size=16)
+
+
+def test_facts():
+    arguments = {"root": "nowhere", "split": "train", "scale": 4, "size": 128}
+    assert Patches.facts(arguments) == {"scale": 4, "image_size": 128}
+    assert Patches.facts(arguments | {"size": None}) == {"scale": 4}
 
 
 def test_without_degradation_it_is_the_papers_bicubic(tmp_path):
@@ -129,8 +152,8 @@ def test_folders_and_files_that_cannot_be_used(tmp_path):
     with pytest.raises(UserError, match=r"one\.png: no readable image"):
         example(patches(tmp_path))
     write(tmp_path / "validation/thin.png", noise(1, 9))
-    with pytest.raises(UserError, match="9 x 1 pixels cannot be reduced by 2"):
-        example(patches(tmp_path, size=None, split="validation"))
+    with pytest.raises(UserError, match="all 1 images are smaller than 2 x 2 pixels"):
+        patches(tmp_path, size=None, split="validation")
 
 
 def test_a_photo_is_taken_pixel_for_pixel(tmp_path):

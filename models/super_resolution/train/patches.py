@@ -1,5 +1,6 @@
 """The dataset of image patches and their degraded, smaller versions, read from a folder of images."""
 
+import warnings
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -7,6 +8,7 @@ from typing import Any, ClassVar, Literal, get_args
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from data.formats.pair_files import SUFFIXES
 from models.base.errors import UserError
@@ -22,18 +24,18 @@ from models.super_resolution.train.resampling import Kernel, resample
 class Patches(Examples):
     """One patch of each image below `root/<split>`, or `root/images/<split>` of a prepared dataset, sorted by path.
 
-    A patch is a square of `size` pixels, a multiple of `scale`, at a `random` position or in the `centre`; smaller
-    images are padded by reflection. Without `size` the patch is the whole image, cut at the bottom and right to
-    multiples of `scale`. Then `augmentation` transforms the patch, and `degradation` turns it into the network's input.
-    The default degradation is the bicubic downsampling of the papers' benchmarks. `baselines` are kernels that enlarge
-    the input again, for comparison.
+    A patch is a square of `size` pixels, a multiple of `scale`, at a `random` position or in the `centre`. Without
+    `size` the patch is the whole image, cut at the bottom and right to multiples of `scale`. Images smaller than a
+    patch are left out, with a warning that counts them. Then `augmentation` transforms the patch, and `degradation`
+    turns it into the network's input. The default degradation is the bicubic downsampling of the papers' benchmarks.
+    `baselines` are kernels that enlarge the input again, for comparison.
 
     An example has `hq`, the patch, and `lq`, the input, float32 `(3, height, width)` and `(3, height / scale, width /
     scale)` in [-1, 1] (v / 127.5 - 1), RGB; each baseline under its own name, of hq's size; `index`, an integer, and
     `name`, the path below the split's folder without suffix.
 
-    Raises ValueError for arguments out of range, and UserError for a folder that is missing or has no images. An
-    unreadable image raises UserError when it is read.
+    Raises ValueError for arguments out of range, and UserError for a folder that is missing or has no image as large as
+    a patch. An unreadable image raises UserError when it is read.
     """
 
     names: ClassVar[tuple[str, ...]] = ("lq", "hq", "index", "name")
@@ -42,6 +44,12 @@ class Patches(Examples):
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names in an example, including those of the baselines in the arguments."""
         return (*cls.names, *arguments.get("baselines", ()))
+
+    @classmethod
+    def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `scale`, and the side of patches as `image_size`."""
+        size = arguments.get("size")
+        return {"scale": arguments["scale"]} | ({} if size is None else {"image_size": size})
 
     def __init__(
         self,
@@ -69,20 +77,39 @@ class Patches(Examples):
         self.degradation = degradation or Degradation(kernels={"bicubic": 1.0})
         self.augmentation = None if augmentation is None else Augmentation(both=augmentation)
         self.folder = _folder(Path(root), split)
-        self.paths = sorted(
+        paths = sorted(
             path.relative_to(self.folder)
             for path in self.folder.rglob("*")
             if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
         )
-        if not self.paths:
+        if not paths:
             raise UserError(f"{self.folder}: has no images ({', '.join(SUFFIXES)})")
+        sizes = [_size(self.folder / path) for path in paths]
+        least = size or scale
+        kept = [place for place, one in enumerate(sizes) if one is None or min(one) >= least]
+        if not kept:
+            largest = max((one for one in sizes if one is not None), key=min)
+            raise UserError(
+                f"{self.folder}: all {len(paths)} images are smaller than {least} x {least} pixels, a patch; the "
+                f"largest has {largest[1]} x {largest[0]}"
+            )
+        if len(kept) < len(paths):
+            warnings.warn(
+                f"{self.folder}: {len(paths) - len(kept)} of {len(paths)} images are smaller than {least} x {least} "
+                "pixels, a patch, and are left out",
+                stacklevel=2,
+            )
+        self.paths, self.sizes = [paths[place] for place in kept], [sizes[place] for place in kept]
 
     def __len__(self) -> int:
         return len(self.paths)
 
     def group(self, index: int) -> Hashable:
-        """Patches of `size` share batches; whole images may have any size, so each has its own batch."""
-        return index if self.size is None else None
+        """Patches of `size` share batches; so do whole images of the same size."""
+        if self.size is not None:
+            return None
+        size = self.sizes[index]
+        return index if size is None else tuple(side // self.scale for side in size)
 
     def example(self, index: int, random: np.random.Generator) -> Example:
         """Return example `index`; `random` draws the position, the augmentation and the degradation."""
@@ -97,15 +124,20 @@ class Patches(Examples):
         height, width = image.shape[:2]
         if self.size is None:
             image = image[: height - height % self.scale, : width - width % self.scale]
-        else:
-            image = padded(image, self.size)
-            if self.crop == "centre":
-                top, left = ((side - self.size) // 2 for side in image.shape[:2])
-                image = image[top : top + self.size, left : left + self.size]
-        if min(image.shape[:2]) < 1:
-            raise UserError(f"{self.folder}: an image of {width} x {height} pixels cannot be reduced by {self.scale}")
+        elif self.crop == "centre":
+            top, left = (height - self.size) // 2, (width - self.size) // 2
+            image = image[top : top + self.size, left : left + self.size]
         crop = (image.shape[0], image.shape[1]) if self.size is None else (self.size, self.size)
         return augment(image, image, self.augmentation, crop, random, ())[0]
+
+
+def _size(path: Path) -> tuple[int, int] | None:
+    """Return height and width as the file's head says; None if it says nothing (reading the image reports why)."""
+    try:
+        with Image.open(path) as image:
+            return image.height, image.width
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+        return None
 
 
 def _folder(root: Path, split: str) -> Path:
@@ -117,14 +149,6 @@ def _folder(root: Path, split: str) -> Path:
             "name a folder of images"
         )
     return folder
-
-
-def padded(image: NDArray[np.uint8], size: int) -> NDArray[np.uint8]:
-    """Pad (H, W, C) at the bottom and right by reflection, without repeating the edge, to at least `size` a side."""
-    below, right = (max(0, size - side) for side in image.shape[:2])
-    if not below and not right:
-        return image
-    return np.asarray(cv2.copyMakeBorder(image, 0, below, 0, right, cv2.BORDER_REFLECT_101), dtype=np.uint8)
 
 
 def read_rgb(path: Path) -> NDArray[np.uint8]:
