@@ -1,8 +1,8 @@
 """Prepare a dataset: draw or read it, drop unusable records, write images, records, statistics and plots.
 
-People are written as images with canonical COCO JSON. Image pairs keep their layout: each split is a folder of A|B
-images, or of folders a and b. Usage: python -m stages.prepare <dataset>, where <dataset> is one of `datasets` in
-data/params.yaml; writes data/prepared/<dataset>.
+People and plain pictures are written as images with canonical COCO JSON. Image pairs keep their layout: each split is a
+folder of A|B images, or of folders a and b. Usage: python -m stages.prepare <dataset>, where <dataset> is one of
+`datasets` in data/params.yaml; writes data/prepared/<dataset>.
 """
 
 import argparse
@@ -10,28 +10,34 @@ import json
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data.preparation.people import Preparation, Raw, hashed_split
-from data.preparation.validation import UnusableError, inside
+from data.preparation.people import Preparation, Raw
+from data.preparation.settings import Coco, DeepFashion, Folders, Market1501
+from data.preparation.splits import TRAIN, VALIDATION
 from models.base.errors import UserError
 from stages.command import run
-from stages.datasets import PARAMS, SPLITS, Dataset, read_dataset
+from stages.datasets import PARAMS, Dataset, dataset_names, read_dataset
 
 if TYPE_CHECKING:
     from data.preparation.pairs import PairPreparation
+    from data.preparation.sources import Source
 
 PREPARED = Path("data/prepared")
+DRAWN = (TRAIN, VALIDATION)
+"""The splits of drawn datasets."""
 
 
 def main(argv: list[str]) -> None:
     """Prepare the dataset that the command line names; the current folder is the project's root."""
     parser = argparse.ArgumentParser(prog="python -m stages.prepare", description=__doc__.splitlines()[0])
-    parser.add_argument("dataset", help=f"one of `datasets` in {PARAMS}")
+    parser.add_argument("dataset", nargs="?", help=f"one of `datasets` in {PARAMS}")
     name = parser.parse_args(argv).dataset
+    if name is None:
+        raise UserError(f"which dataset? {PARAMS} has {', '.join(dataset_names())}")
     folder = prepare(read_dataset(name), name, Path(), progress=True)
     manifest = json.loads((folder / "manifest.json").read_text())
     print(f"{folder}: {manifest['files']} files, sha256 {manifest['sha256']}")
@@ -49,104 +55,87 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
     final = root / PREPARED / name
     with _replacing_folder(final) as folder:
         preparation: Preparation | PairPreparation
-        if entry.kind in ("synthetic", "coco"):
-            preparation = Preparation(folder, progress)
-            for raw in _drawn(entry, folder, progress) if entry.kind == "synthetic" else _files(entry, name, root):
-                preparation.add(raw)
+        lines: list[str] = []
+        if entry.kind == "synthetic":
+            preparation = _drawn_people(entry, folder, progress)
+        elif entry.kind == "catalogue":
+            preparation = _drawn_pairs(entry, folder, progress)
         else:
-            preparation = _pairs(entry, name, root, folder, progress)
+            preparation, lines = _read(entry, _source(entry, name, root), folder, progress)
         _check_rejected(preparation, entry, name, final.with_name(f"{name}.rejected.csv"))
         preparation.finish()
-    print("\n".join(preparation.lines()))
+    print("\n".join([*preparation.lines(), *lines]))
     return final
 
 
-def _drawn(entry: Dataset, folder: Path, progress: bool) -> Iterator[Raw]:
+def _drawn_people(entry: Dataset, folder: Path, progress: bool) -> Preparation:
+    from data.preparation.sources import always
     from data.synthetic import write_synthetic
 
     assert entry.synthetic is not None  # `Dataset` holds it
+    preparation = Preparation(folder, progress)
     write_synthetic(entry.synthetic, entry.seed, folder, progress)
-    for split in SPLITS:
-        yield Raw(
-            annotations=folder / f"{split}.json",
-            images=folder / "images",
-            root=folder,
-            splits=(split,),
-            split_of=_always(split),
-            in_place=True,
+    for split in DRAWN:
+        preparation.add(
+            Raw(
+                annotations=folder / f"{split}.json",
+                images=folder / "images",
+                root=folder,
+                splits=(split,),
+                split_of=always(split),
+                in_place=True,
+            )
         )
+    return preparation
 
 
-def _always(split: str) -> Callable[[object], str]:
-    return lambda _: split
+def _drawn_pairs(entry: Dataset, folder: Path, progress: bool) -> "PairPreparation":
+    from data.preparation.pairs import PairPreparation
+    from data.preparation.sources import always
+    from data.synthetic.catalogue import write_catalogue
+
+    assert entry.catalogue is not None  # `Dataset` holds it
+    preparation = PairPreparation(folder, progress)
+    write_catalogue(entry.catalogue, entry.seed, folder, progress)
+    for split in DRAWN:
+        preparation.add((split,), folder / split, folder, always(split))
+    return preparation
 
 
-def _files(entry: Dataset, name: str, root: Path) -> Iterator[Raw]:
-    coco = entry.coco
-    assert coco is not None  # `Dataset` holds it
-    source = _source(entry, name, root)
+def _source(entry: Dataset, name: str, root: Path) -> "Source":
+    from data.preparation.sources import Source
 
-    def below(key: str, path: str) -> Path:
-        return _below(source, path, f"datasets.{name}.coco.{key}")
-
-    if coco.validation_share is not None:
-        yield Raw(
-            annotations=below("annotations", coco.annotations.train),
-            images=below("images", coco.images.train),
-            root=source.resolve(),
-            splits=SPLITS,
-            split_of=hashed_split(entry.seed, coco.validation_share),
-        )
-        return
-    for split in SPLITS:
-        yield Raw(
-            annotations=below("annotations", coco.annotations[split]),
-            images=below("images", coco.images[split]),
-            root=source.resolve(),
-            splits=(split,),
-            split_of=_always(split),
-        )
-
-
-def _source(entry: Dataset, name: str, root: Path) -> Path:
-    source = root / entry.source
-    if not source.is_dir():
+    folder = root / entry.source
+    if not folder.is_dir():
         raise UserError(
-            f"{PARAMS}: datasets.{name}.source: no folder {source}; bring the raw data there (see README.md)"
+            f"{PARAMS}: datasets.{name}.source: no folder {folder}; bring the raw data there (see data/raw/README.md)"
         )
-    return source
+    return Source(folder, f"{PARAMS}: datasets.{name}.{entry.kind}", entry.seed)
 
 
-def _below(source: Path, path: str, key: str) -> Path:
-    try:
-        return inside(source, path, source)
-    except UnusableError as fault:
-        raise UserError(f"{PARAMS}: {key}: {path} leaves the source {source}") from fault
-
-
-def _pairs(entry: Dataset, name: str, root: Path, folder: Path, progress: bool) -> "PairPreparation":
-    from data.formats.pair_files import LAYOUTS
+def _read(
+    entry: Dataset, source: "Source", folder: Path, progress: bool
+) -> "tuple[Preparation | PairPreparation, list[str]]":
+    """Read the source; also return lines to print."""
+    from data.preparation import sources
     from data.preparation.pairs import PairPreparation
 
-    preparation = PairPreparation(folder, progress)
-    if entry.kind == "catalogue":
-        from data.synthetic.catalogue import write_catalogue
-
-        assert entry.catalogue is not None  # `Dataset` holds it
-        write_catalogue(entry.catalogue, entry.seed, folder, progress)
-        for split in SPLITS:
-            preparation.add(split, folder / split, folder)
-        return preparation
-    paired = entry.paired
-    assert paired is not None  # `Dataset` holds it
-    source = _source(entry, name, root)
-    for split in SPLITS:
-        key = f"datasets.{name}.paired.{split}"
-        pairs = _below(source, paired[split], key)
-        if not pairs.is_dir():
-            raise UserError(f"{PARAMS}: {key}: no folder {pairs}; it may hold {LAYOUTS}")
-        preparation.add(split, pairs, source)
-    return preparation
+    if entry.kind == "paired":
+        assert entry.paired is not None  # `Dataset` holds it
+        pairs = PairPreparation(folder, progress)
+        sources.add_pairs(pairs, entry.paired, source)
+        return pairs, []
+    preparation, lines = Preparation(folder, progress), list[str]()
+    match entry.section:
+        case Coco() as coco:
+            sources.add_coco(preparation, coco, source)
+        case Market1501() as market:
+            lines = sources.add_market1501(preparation, market, source)
+        case DeepFashion() as fashion:
+            lines = sources.add_deepfashion(preparation, fashion, source)
+        case Folders() as images:
+            sources.add_images(preparation, images, source)
+    return preparation, lines
 
 
 def _check_rejected(preparation: "Preparation | PairPreparation", entry: Dataset, name: str, listing: Path) -> None:
@@ -165,7 +154,8 @@ def _check_rejected(preparation: "Preparation | PairPreparation", entry: Dataset
     for split, images in preparation.images.items():
         if not images:
             raise UserError(
-                f"{PARAMS}: datasets.{name}: the split {split!r} has no image; it has {records} records in all"
+                f"{PARAMS}: datasets.{name}: the split {split!r} has no image; the splits are "
+                f"{', '.join(f'{one} ({count})' for one, count in preparation.images.items())}, of {records} records"
             )
 
 

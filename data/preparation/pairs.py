@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -110,26 +110,32 @@ class PairPreparation:
         """Split -> number of usable pairs."""
         return {split: one.pairs for split, one in self.statistics.items()}
 
-    def add(self, split: str, source: Path, root: Path) -> None:
+    def add(self, splits: tuple[str, ...], source: Path, root: Path, split_of: Callable[[str], str]) -> None:
         """Read every pair of the folder `source` once, and copy the usable ones byte by byte.
 
-        No file may lie outside `root`. Copies nothing if `source` is already the split's folder.
+        `split_of` maps the name of a pair to one of `splits`. No file may lie outside `root`. Copies nothing if
+        `source` is already the split's folder.
         """
         pairs, faults = find_pairs(source, root)
         self.records += len(pairs) + len(faults)
-        self.statistics[split] = PairStatistics()
+        self.statistics |= {split: PairStatistics() for split in splits}
         for fault in faults:
-            self._reject(split, fault)
-        place = None if source == self.folder / split else self.folder / split
-        watched = iter(tqdm(pairs, f"read {split}", unit="pair", disable=not self.progress))
+            self._reject(split_of(Path(fault.file).stem), fault)
+        watched = iter(tqdm(pairs, f"read {' and '.join(splits)}", unit="pair", disable=not self.progress))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             while batch := list(islice(watched, _AT_ONCE)):
-                outcomes = pool.map(partial(_bring, source, place), batch)
+                places = [self._place(source, split_of(pair.name)) for pair in batch]
+                outcomes = pool.map(partial(_bring, source), places, batch)
                 for pair, outcome in zip(batch, outcomes, strict=True):
+                    split = split_of(pair.name)
                     if isinstance(outcome, Fault):
                         self._reject(split, outcome)
                     else:
                         self.statistics[split].add(pair.name, outcome)
+
+    def _place(self, source: Path, split: str) -> Path | None:
+        place = self.folder / split
+        return None if source == place else place
 
     def _reject(self, split: str, fault: Fault) -> None:
         self.statistics[split].rejected[fault.reason] += 1

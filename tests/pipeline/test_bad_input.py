@@ -107,7 +107,7 @@ def raw(change: Callable[[dict, Path], None]) -> Callable[[Project], None]:
             "source": "data/raw/real",
             "seed": 1,
             "max_rejected": 0.0,
-            "coco": {"images": "validation", "annotations": "annotations.json", "validation_share": 0.5},
+            "coco": {"images": "validation", "annotations": "annotations.json", "shares": {"validation": 0.5}},
         }
         project.set("data/params.yaml", {"datasets.real": entry})
 

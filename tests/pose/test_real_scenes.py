@@ -29,7 +29,7 @@ HEADS = {
 def prepared(tmp_path_factory):
     """The folder that the stage writes for the sample."""
     folder = tmp_path_factory.mktemp("real")
-    coco = {"images": "images", "annotations": "annotations.json", "validation_share": 0.3}
+    coco = {"images": "images", "annotations": "annotations.json", "shares": {"validation": 0.3}}
     entry = {"kind": "coco", "source": str(REAL), "seed": 1, "max_rejected": 0.0, "coco": coco}
     (folder / "data").mkdir()
     (folder / "data/params.yaml").write_text(to_yaml({"datasets": {"real": entry}}))

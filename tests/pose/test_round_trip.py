@@ -19,7 +19,7 @@ REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real"
 
 @pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {REAL}")
 def test_people_that_fields_can_represent_come_back(tmp_path, monkeypatch):
-    coco = {"images": "images", "annotations": "annotations.json", "validation_share": 0.3}
+    coco = {"images": "images", "annotations": "annotations.json", "shares": {"validation": 0.3}}
     entry = {"kind": "coco", "source": str(REAL), "seed": 1, "max_rejected": 0.0, "coco": coco}
     (tmp_path / "data").mkdir()
     (tmp_path / "data/params.yaml").write_text(to_yaml({"datasets": {"real": entry}}))

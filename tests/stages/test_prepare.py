@@ -20,7 +20,7 @@ needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {R
 pytestmark = pytest.mark.usefixtures("project")
 
 PREPARED = Path("data/prepared/people")
-COCO_SECTION = {"images": "images", "annotations": "annotations.json", "validation_share": 0.3}
+COCO_SECTION = {"images": "images", "annotations": "annotations.json", "shares": {"validation": 0.3}}
 SYNTHETIC_SECTION = {
     "image_size": 64, "jpeg_quality": 90, "scenes": {"train": 5, "validation": 2},
     "identities": {"train": 6, "validation": 3}, "people_per_scene": {1: 0.5, 2: 0.5}, "objects_per_scene": {1: 1.0},
@@ -284,7 +284,6 @@ def test_ready_splits():
         coco={
             "images": {"train": "a/images", "validation": "b/images"},
             "annotations": {"train": "a/annotations.json", "validation": "b/other.json"},
-            "validation_share": None,
         }
     )
     assert run(main, ["people"]) == 0
@@ -321,31 +320,61 @@ def test_drawn_people():
             {"sed": 7, "seed": "seven", "max_rejected": 1.5, "coco": COCO_SECTION | {"image": "x"}},
             [
                 "data/params.yaml: datasets.people.seed: found 'seven'; expected an integer",
-                "datasets.people.sed: unknown key 'sed' (did you mean 'seed'?); allowed: catalogue, coco, kind, max_",
+                "datasets.people.sed: unknown key 'sed' (did you mean 'seed'?); allowed: catalogue, coco, deepf",
                 "datasets.people.max_rejected: found 1.5; expected less than or equal to 1",
                 "datasets.people.coco.image: unknown key 'image' (did you mean 'images'?); allowed: annotations, im",
             ],
         ),
         (
             {"kind": "cocoa"},
-            ["datasets.people.kind: found 'cocoa'; expected 'synthetic', 'coco', 'catalogue' or 'paired'"],
+            ["datasets.people.kind: found 'cocoa'; expected 'synthetic', 'coco', 'market1501', 'deepfashion', 'cat"],
         ),
         ({"kind": "synthetic"}, ["datasets.people: kind is 'synthetic', so there must be a section 'synthetic'"]),
         ({"seed": True}, ["datasets.people.seed: found True"]),
-        ({"coco": {"images": "images"}}, ["people.coco.annotations: missing", "coco.validation_share: missing"]),
-        ({"coco": COCO_SECTION | {"validation_share": None}}, ["datasets.people.coco: validation_share must be null"]),
-        ({"coco": COCO_SECTION | {"validation_share": math.nan}}, ["datasets.people.coco.validation_share: found"]),
+        ({"coco": {"images": "images"}}, ["people.coco.annotations: missing; it has no default"]),
         (
-            {"coco": COCO_SECTION | {"annotations": {"train": "a", "val": "b"}, "validation_share": None}},
-            ["coco.annotations.validation: missing", "coco.annotations.val: unknown key", "allowed: train"],
+            {"coco": COCO_SECTION | {"validation_share": 0.2}},
+            ["people.coco.validation_share: this key is now called 'shares: {validation: SHARE}'"],
+        ),
+        ({"coco": COCO_SECTION | {"shares": {}}}, ["coco: the split 'validation' is missing; annotations names train"]),
+        (
+            {"coco": COCO_SECTION | {"shares": {"validation": math.nan}}},
+            ["datasets.people.coco.shares.validation: found"],
+        ),
+        (
+            {"coco": COCO_SECTION | {"shares": {"validation": 0.5, "test": 0.5}}},
+            ["datasets.people.coco: shares: the sum is 1; it must be below 1, the rest is 'train'"],
+        ),
+        (
+            {"coco": COCO_SECTION | {"shares": {"validation": 0.5, "Test": 0.1}}},
+            ["datasets.people.coco.shares.Test: 'Test' cannot name a split; allowed are a-z, 0-9, - and _"],
+        ),
+        (
+            {"coco": COCO_SECTION | {"annotations": {"train": "a", "val": "b"}, "shares": {}}},
+            [
+                "datasets.people.coco: the split 'validation' is missing",
+                "names train, val (did you mean 'validation'?)",
+            ],
+        ),
+        (
+            {"coco": COCO_SECTION | {"annotations": {"train": "a", "validation": "b"}}},
+            ["coco: shares.validation: annotations names train, validation; shares split other names off"],
+        ),
+        (
+            {"coco": {"images": "i", "annotations": {"train": "a", "validation": "./a"}}},
+            ["datasets.people.coco: train and validation are both 'a'; each needs a file of its own"],
+        ),
+        (
+            {"coco": {"images": {"train": "i"}, "annotations": {"train": "a", "validation": "b"}}},
+            ["datasets.people.coco: images names train, annotations train, validation; each annotation file needs"],
         ),
         (
             {"synthetic": SYNTHETIC_SECTION | {"cluter": 1}},
             ["synthetic.cluter: unknown key 'cluter' (did you mean 'clutter'?)"],
         ),
         ({"source": "nowhere"}, ["datasets.people.source: no folder nowhere"]),
-        ({"coco": COCO_SECTION | {"images": "../elsewhere"}}, ["datasets.people.coco.images: ../elsewhere leaves"]),
-        ({"coco": COCO_SECTION | {"annotations": "/etc/passwd"}}, ["people.coco.annotations: /etc/passwd leaves"]),
+        ({"coco": COCO_SECTION | {"images": "../elsewhere"}}, ["people.coco.images.train: ../elsewhere leaves"]),
+        ({"coco": COCO_SECTION | {"annotations": "/etc/passwd"}}, ["coco.annotations.train: /etc/passwd leaves"]),
         ({"coco": COCO_SECTION | {"annotations": "none.json"}}, ["none.json: cannot be read: No such file"]),
     ],
 )
@@ -363,6 +392,11 @@ def test_faulty_entries(changes, messages, capsys):
 def test_unknown_dataset(capsys):
     assert run(main, ["peopel"]) == 1
     assert "datasets.peopel: no such dataset (did you mean 'people'?); there are people" in capsys.readouterr().err
+
+
+def test_without_a_name_the_datasets_are_listed(capsys):
+    assert run(main, []) == 1
+    assert capsys.readouterr().err == "error: which dataset? data/params.yaml has people\n"
 
 
 @pytest.mark.parametrize("text", ["datasets: [", "datasets: 5", "", "datasets: {../x: {}}"])

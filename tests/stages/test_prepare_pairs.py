@@ -206,9 +206,15 @@ def test_drawn_pairs():
     [
         ({"paired": None}, "datasets.pairs: kind is 'paired', so there must be a section 'paired'"),
         ({"kind": "catalogue"}, "datasets.pairs: kind is 'catalogue', so there must be a section 'catalogue'"),
-        ({"paired": {"train": "train"}}, "datasets.pairs.paired.validation: missing"),
+        (
+            {"paired": {"train": "train"}},
+            "datasets.pairs.paired: the split 'validation' is missing; this section names ",
+        ),
+        ({"paired": {"validation": "val"}}, "datasets.pairs.paired.train: missing; it has no default"),
         ({"paired": {"train": "a", "validation": "a/"}}, "datasets.pairs.paired: train and validation are both 'a'"),
-        ({"paired": PAIRED | {"test": "t"}}, "datasets.pairs.paired.test: unknown key 'test'; allowed: train, valid"),
+        ({"paired": PAIRED | {"test": "t"}}, "datasets.pairs.paired.test: no folder "),
+        ({"paired": PAIRED | {"test": 3}}, "datasets.pairs.paired.test: found 3; expected a string"),
+        ({"paired": PAIRED | {"plots": "t"}}, "datasets.pairs.paired: 'plots' cannot name a split; allowed are a-z, 0"),
         ({"paired": PAIRED | {"train": "../other"}}, "datasets.pairs.paired.train: ../other leaves the source raw"),
         ({"paired": PAIRED | {"train": "tain"}}, "datasets.pairs.paired.train: no folder "),
         ({"source": "nowhere"}, "datasets.pairs.source: no folder nowhere"),
@@ -231,7 +237,7 @@ def test_missing_sections_are_allowed_for_another_kind():
     write_params(catalogue=CATALOGUE)
     assert read_dataset("pairs").kind == "paired"
     write_params(kind="people")
-    with pytest.raises(UserError, match=re.escape("'synthetic', 'coco', 'catalogue' or 'paired'")):
+    with pytest.raises(UserError, match=re.escape("'catalogue', 'paired' or 'images'")):
         read_dataset("pairs")
 
 

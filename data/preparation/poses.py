@@ -1,0 +1,135 @@
+"""Joints for pictures of one person: from a COCO file, or from `<name>.people.json`, as `tools.predict` writes them."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from data.formats.coco import KEYPOINTS, PERSON, SKELETON, read_head, read_records
+from data.preparation.validation import Size
+from models.base.errors import UserError
+
+
+class Poses:
+    """The joints of pictures. `category` is that of the person, with the names of its joints, and the id 1."""
+
+    category: dict[str, Any]
+    pictures = 0
+    """How many pictures were found."""
+
+    def of(self, file: str, size: Size) -> dict[str, Any] | None:
+        """Return `keypoints`, and other keys of an annotation, of the person in a picture; None if there is none."""
+        raise NotImplementedError
+
+
+class PredictedPoses(Poses):
+    """The people that a pose network found in pictures, a file of records for each picture.
+
+    A picture's file is called after the end of its path: `Img/img/WOMEN/a/02_1_front.jpg` belongs to
+    `img/WOMEN/a/02_1_front.people.json` below `folder`, or to `a/02_1_front.people.json`, and so on. Of several people
+    the one of the highest score counts. A joint counts if its confidence is at least `min_confidence` and above 0, and
+    if it lies in the picture.
+    """
+
+    def __init__(self, folder: Path, images: Path, min_confidence: float) -> None:
+        self.folder, self.images, self.min_confidence = folder, images, min_confidence
+        joints = [list(pair) for pair in SKELETON]
+        self.category = {"id": 1, "name": PERSON, "keypoints": list(KEYPOINTS), "skeleton": joints}
+        self._pictures: dict[Path, str] = {}  # by file of records
+
+    def of(self, file: str, size: Size) -> dict[str, Any] | None:
+        """Return `keypoints` and `num_keypoints`; raises UserError for a file of another form."""
+        path = next((path for path in self._candidates(file) if path.is_file()), None)
+        if path is None:
+            return None
+        if (other := self._pictures.setdefault(path, file)) != file:
+            raise UserError(f"{path}: stands for {other} and for {file}; predict all pictures in one call")
+        self.pictures += 1
+        people = _people(path)
+        if not people:
+            return None
+        best = max(people, key=lambda one: (one["score"], one["bbox"][2] * one["bbox"][3]))
+        keypoints: list[float] = []
+        for x, y, confidence in zip(*(best["keypoints"][axis::3] for axis in range(3)), strict=True):
+            inside = 0 <= x <= size.width and 0 <= y <= size.height
+            labelled = inside and confidence > 0 and confidence >= self.min_confidence
+            keypoints += [x, y, 2] if labelled else [0, 0, 0]
+        return {"keypoints": keypoints, "num_keypoints": sum(flag > 0 for flag in keypoints[2::3])}
+
+    def _candidates(self, file: str) -> Iterator[Path]:
+        parts = (*self.images.parts, *PurePosixPath(file).with_suffix("").parts)
+        for first in range(len(parts)):
+            yield self.folder.joinpath(*parts[first:]).with_name(f"{parts[-1]}.people.json")
+
+
+def _people(path: Path) -> list[dict[str, Any]]:
+    try:
+        people: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        for one in people:
+            if len(one["keypoints"]) != 3 * len(KEYPOINTS) or len(one["bbox"]) != 4:
+                raise ValueError(
+                    f"keypoints and bbox have {len(one['keypoints'])} and {len(one['bbox'])} numbers; needed are "
+                    f"{3 * len(KEYPOINTS)} and 4"
+                )
+            if not all(isinstance(number, int | float) for number in (*one["keypoints"], *one["bbox"], one["score"])):
+                raise ValueError("keypoints, bbox and score are numbers")
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(f"{path}: no records of people as `tools.predict` writes them: {error}") from None
+    return people
+
+
+class AnnotatedPoses(Poses):
+    """The persons of a COCO file. A picture is the image whose `file_name` ends its path, or that its path ends.
+
+    Of several persons the one of the largest box counts. Raises UserError for a file without keypoints.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with_joints = [one for one in read_head(path)[0]["categories"] if one.get("keypoints")]
+        if not with_joints:
+            raise UserError(f"{path}: categories: none has keypoints; poses need the names of the joints")
+        chosen = next((one for one in with_joints if one.get("name") == PERSON), with_joints[0])
+        self.category = {**chosen, "id": 1, "name": PERSON}
+        self._images: dict[str, list[dict[str, Any]]] = {}  # by the last part of the file name
+        for image in read_records(path, "images"):
+            self._images.setdefault(PurePosixPath(image["file_name"]).name, []).append(image)
+        self._persons: dict[int, dict[str, Any]] = {}  # by image
+        for record in read_records(path, "annotations"):
+            if record["category_id"] == chosen["id"] and not record.get("iscrowd") and record.get("keypoints"):
+                before = self._persons.setdefault(record["image_id"], record)
+                if _area(record) > _area(before):
+                    self._persons[record["image_id"]] = record
+
+    def of(self, file: str, size: Size) -> dict[str, Any] | None:
+        """Return `keypoints`, `num_keypoints` and `segmentation`; raises UserError for an image of another size."""
+        image = self._image(PurePosixPath(file))
+        if image is None:
+            return None
+        self.pictures += 1
+        declared = Size(image["width"], image["height"])
+        if declared != size and size != Size(1, 1):
+            raise UserError(
+                f"{self.path}: {image['file_name']} is {declared.width} x {declared.height} pixels there, but {file} "
+                f"is {size.width} x {size.height}; poses are in pixels of the pictures"
+            )
+        person = self._persons.get(image["id"], {})
+        keys = ("keypoints", "num_keypoints", "segmentation")
+        return {key: person[key] for key in keys if key in person} or None
+
+    def _image(self, file: PurePosixPath) -> dict[str, Any] | None:
+        def fits(image: dict[str, Any]) -> bool:
+            one, other = file.parts, PurePosixPath(image["file_name"]).parts
+            common = min(len(one), len(other))
+            return one[-common:] == other[-common:]
+
+        images = [image for image in self._images.get(file.name, ()) if fits(image)]
+        if len(images) > 1:
+            names = ", ".join(str(image["file_name"]) for image in images[:3])
+            raise UserError(f"{self.path}: {len(images)} images have a file_name that fits {file}: {names}")
+        return images[0] if images else None
+
+
+def _area(record: dict[str, Any]) -> float:
+    box = record.get("bbox") or [0, 0, 0, 0]
+    return float(box[2] * box[3])

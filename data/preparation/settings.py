@@ -1,0 +1,174 @@
+"""Settings of datasets that are read from files: sections of an entry of `data/params.yaml`."""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from data.preparation.splits import TRAIN, VALIDATION
+from models.base.errors import nearest
+
+RESERVED = ("facts", "images", "manifest", "plots", "rejected", "shares", "statistics")
+"""Names of other files and folders of a prepared dataset, and of keys beside the splits."""
+
+
+def _split_name(name: str) -> str:
+    if not re.fullmatch(r"[a-z0-9_-]+", name) or name in RESERVED:
+        raise ValueError(
+            f"{name!r} cannot name a split; allowed are a-z, 0-9, - and _, and any name but {', '.join(RESERVED)}"
+        )
+    return name
+
+
+Split = Annotated[str, AfterValidator(_split_name)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+
+
+def _check_splits(named: Mapping[str, Any], shares: Mapping[str, float], where: str) -> None:
+    """Raise ValueError unless there are train and validation, once each, and the shares leave something to train."""
+    if TRAIN not in named:
+        raise ValueError(f"the split 'train' is missing{nearest(TRAIN, named)}; {where} names {', '.join(named)}")
+    if VALIDATION not in {*named, *shares}:
+        close = "(did you mean 'validation'?) " if any(name.startswith("val") for name in named) else ""
+        raise ValueError(
+            f"the split 'validation' is missing; {where} names {', '.join(named)} {close}and shares "
+            f"{', '.join(shares) or 'none'}; name it in one of them, as in `shares: {{validation: 0.2}}`"
+        )
+    if twice := [name for name in shares if name in named]:
+        raise ValueError(
+            f"shares.{twice[0]}: {where} names {', '.join(named)}; shares split other names off the split 'train'"
+        )
+    if sum(shares.values()) >= 1:
+        raise ValueError(f"shares: the sum is {sum(shares.values()):g}; it must be below 1, the rest is 'train'")
+
+
+def _check_apart(places: Mapping[str, str], what: str) -> None:
+    seen: dict[Path, str] = {}
+    for split, place in places.items():
+        other = seen.setdefault(Path(place), split)
+        if other != split:
+            raise ValueError(f"{other} and {split} are both {places[other]!r}; each needs a {what} of its own")
+
+
+class Section(BaseModel):
+    """A closed set of keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Coco(Section):
+    """Annotation files in COCO's form and the folders of their images, by split.
+
+    A single annotation file is that of `train`. `shares` split other names off `train`, at random: by identity where
+    annotations have a `person_id`, by image otherwise. A single image folder is that of all splits.
+    """
+
+    renamed: ClassVar[dict[str, str]] = {"validation_share": "shares: {validation: SHARE}"}
+
+    images: dict[Split, str]
+    annotations: dict[Split, str]
+    shares: dict[Split, Share] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_split(cls, content: Any) -> Any:
+        if isinstance(content, dict):
+            content = dict(content)
+            if isinstance(content.get("annotations"), str):
+                content["annotations"] = {TRAIN: content["annotations"]}
+            if isinstance(content.get("images"), str) and isinstance(content.get("annotations"), dict):
+                content["images"] = dict.fromkeys(content["annotations"], content["images"])
+        return content
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Coco":
+        _check_splits(self.annotations, self.shares, "annotations")
+        _check_apart(self.annotations, "file")
+        if set(self.images) != set(self.annotations):
+            raise ValueError(
+                f"images names {', '.join(self.images)}, annotations {', '.join(self.annotations)}; each annotation "
+                "file needs its folder of images, or images is one folder for all"
+            )
+        return self
+
+
+class Folders(Section):
+    """One folder for each split, relative to the entry's source; `shares` split other names off `train`, by file."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    __pydantic_extra__: dict[str, str]
+
+    train: str
+    shares: dict[Split, Share] = {}
+
+    @property
+    def splits(self) -> dict[str, str]:
+        """Split -> folder."""
+        return {TRAIN: self.train, **self.__pydantic_extra__}
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Folders":
+        for name in self.splits:
+            _split_name(name)
+        _check_splits(self.splits, self.shares, "this section")
+        _check_apart(self.splits, "folder")
+        return self
+
+
+class Identities(Section):
+    """What datasets of persons with identities share.
+
+    `shares` split other names off `train`, by identity. `poses` is a COCO file with keypoints whose `file_name`s match,
+    or a folder of `<name>.people.json`, which `tools.predict` writes; of these, joints count from `min_confidence` on.
+    `pairs` are CSV files by split with the columns `from` and `to`, file names of an appearance and of a target.
+    """
+
+    shares: dict[Split, Share] = {}
+    poses: str | None = None
+    min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
+    pairs: dict[Split, str] = {}
+
+    def _check(self, named: Mapping[str, tuple[str, ...]], where: str) -> None:
+        _check_splits(named, self.shares, where)
+        every = {*named, *self.shares}
+        if unknown := [name for name in self.pairs if name not in every]:
+            raise ValueError(f"pairs.{unknown[0]}: no such split; there are {', '.join(sorted(every))}")
+        seen: dict[str, str] = {}
+        for split, one in ((split, one) for split, several in named.items() for one in several):
+            if one in seen:
+                raise ValueError(f"{where}: {one!r} stands in {seen[one]} and {split}")
+            seen[one] = split
+
+
+class Market1501(Identities):
+    """The folders of Market-1501 by split, as published."""
+
+    folders: dict[Split, tuple[str, ...]] = {"train": ("bounding_box_train",), "test": ("bounding_box_test", "query")}
+
+    @model_validator(mode="after")
+    def _complete(self) -> "Market1501":
+        self._check(self.folders, "folders")
+        return self
+
+
+class DeepFashion(Identities):
+    """DeepFashion In-shop Clothes Retrieval as published: a folder of images, and the list of its partition.
+
+    `partition` says the evaluation status of each image; `statuses` are those of each split. A person is an `item` in
+    all its colours, or one `variant` of it: the first number in the file name.
+    """
+
+    images: str = "Img/img"
+    partition: str = "Eval/list_eval_partition.txt"
+    statuses: dict[Split, tuple[Literal["train", "query", "gallery"], ...]] = {
+        "train": ("train",),
+        "test": ("query", "gallery"),
+    }
+    identity: Literal["item", "variant"] = "variant"
+
+    @model_validator(mode="after")
+    def _complete(self) -> "DeepFashion":
+        self._check(self.statuses, "statuses")
+        return self

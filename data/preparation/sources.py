@@ -1,0 +1,202 @@
+"""From a dataset's settings to raw files: one function for each kind of dataset that is read from a folder."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from data.formats.coco import read_head, read_records
+from data.formats.pair_files import LAYOUTS
+from data.preparation.deepfashion import read_deepfashion
+from data.preparation.market1501 import read_market1501
+from data.preparation.pair_list import write_pair_list
+from data.preparation.pairs import PairPreparation
+from data.preparation.people import Preparation, Raw
+from data.preparation.pictures import Picture, Reading, picture_files, write_records
+from data.preparation.poses import AnnotatedPoses, Poses, PredictedPoses
+from data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501
+from data.preparation.splits import TRAIN, VALIDATION, drawn_split, grouped_split, identity_groups
+from data.preparation.validation import UnusableError, inside
+from models.base.errors import UserError
+
+
+@dataclass(frozen=True)
+class Source:
+    """The folder of raw data of a dataset. `key` says where its settings stand, as errors name it."""
+
+    folder: Path
+    key: str
+    seed: int
+
+    def path(self, path: str, key: str) -> Path:
+        """Return a path below the folder, with links resolved; raises UserError if it leaves the folder."""
+        try:
+            return inside(self.folder, path, self.folder)
+        except UnusableError as fault:
+            raise UserError(f"{self.key}.{key}: {path} leaves the source {self.folder}") from fault
+
+    def directory(self, path: str, key: str, content: str = "") -> Path:
+        """Return a folder below the folder; raises UserError if there is none, and says what it may hold."""
+        folder = self.path(path, key)
+        if not folder.is_dir():
+            raise UserError(f"{self.key}.{key}: no folder {folder}{content}")
+        return folder
+
+
+def always(split: str) -> Callable[[object], str]:
+    """Return the split of files that have one for all records."""
+    return lambda _: split
+
+
+def in_order(splits: Iterable[str]) -> list[str]:
+    """Return train, validation, then the others as they are named."""
+    first = {TRAIN: 0, VALIDATION: 1}
+    return sorted(dict.fromkeys(splits), key=lambda split: first.get(split, 2))
+
+
+def add_coco(preparation: Preparation, coco: Coco, source: Source) -> None:
+    """Add annotation files in COCO's form, with their images."""
+    for split in in_order(coco.annotations):
+        annotations = source.path(coco.annotations[split], f"annotations.{split}")
+        shares = coco.shares if split == TRAIN else {}
+        preparation.add(
+            Raw(
+                annotations=annotations,
+                images=source.path(coco.images[split], f"images.{split}"),
+                root=source.folder.resolve(),
+                splits=(split, *shares),
+                split_of=_by_identity(annotations, source.seed, shares) if shares else always(split),
+            )
+        )
+
+
+def _by_identity(annotations: Path, seed: int, shares: Mapping[str, float]) -> Callable[[object], str]:
+    """Return the split by image id; images that share a `person_id` are of one split."""
+    has_records = read_head(annotations)[1].get("annotations")
+    groups = identity_groups(read_records(annotations, "annotations")) if has_records else {}
+    return partial(grouped_split, seed, shares, groups)
+
+
+def add_pairs(preparation: PairPreparation, folders: Folders, source: Source) -> None:
+    """Add folders of image pairs."""
+    for split in in_order(folders.splits):
+        pairs = source.directory(folders.splits[split], split, f"; it may hold {LAYOUTS}")
+        shares = folders.shares if split == TRAIN else {}
+        split_of = partial(drawn_split, source.seed, shares) if shares else always(split)
+        preparation.add((split, *shares), pairs, source.folder, split_of)
+
+
+def add_images(preparation: Preparation, folders: Folders, source: Source) -> None:
+    """Add folders of pictures without annotations."""
+    count = 0
+    for split in in_order(folders.splits):
+        folder = source.directory(folders.splits[split], split)
+        shares = folders.shares if split == TRAIN else {}
+        splits = partial(drawn_split, source.seed, shares) if shares else always(split)
+        pictures = [Picture(file, splits(file)) for file in picture_files(folder)]
+        _add_pictures(preparation, pictures, (split, *shares), folder, source, count)
+        count += len(pictures)
+
+
+def _add_pictures(
+    preparation: Preparation,
+    pictures: Iterable[Picture],
+    splits: Iterable[str],
+    images: Path,
+    source: Source,
+    count: int = 0,
+    poses: Poses | None = None,
+) -> None:
+    """Add pictures below `images`, split by split, numbered after the first `count`."""
+    by_split: dict[str, list[Picture]] = {split: [] for split in in_order(splits)}
+    for one in pictures:
+        by_split[one.split].append(one)
+    for split, these in by_split.items():
+        records = preparation.folder / f".{split}.json"
+        write_records(records, images, these, count + 1, poses, preparation.progress)
+        count += len(these)
+        root = source.folder.resolve()
+        preparation.add(
+            Raw(
+                annotations=records,
+                images=images,
+                root=root,
+                splits=(split,),
+                split_of=always(split),
+                name=images.relative_to(root).as_posix(),
+            )
+        )
+        records.unlink()
+
+
+def add_market1501(preparation: Preparation, market: Market1501, source: Source) -> list[str]:
+    """Add Market-1501; return lines to print."""
+    for split, folders in market.folders.items():
+        for folder in folders:
+            source.directory(folder, f"folders.{split}")
+    reading = read_market1501(source.folder, market.folders)
+    return _add_identities(preparation, market, reading, source.folder.resolve(), tuple(market.folders), source)
+
+
+def add_deepfashion(preparation: Preparation, fashion: DeepFashion, source: Source) -> list[str]:
+    """Add DeepFashion In-shop; return lines to print."""
+    images = source.directory(fashion.images, "images")
+    partition = source.path(fashion.partition, "partition")
+    if not partition.is_file():
+        raise UserError(f"{source.key}.partition: no file {partition}")
+    reading = read_deepfashion(partition, fashion.statuses, fashion.identity)
+    return _add_identities(preparation, fashion, reading, images, tuple(fashion.statuses), source)
+
+
+def _add_identities(
+    preparation: Preparation,
+    settings: Identities,
+    reading: Reading,
+    images: Path,
+    splits: tuple[str, ...],
+    source: Source,
+) -> list[str]:
+    shares = settings.shares
+    pictures = [
+        replace(one, split=drawn_split(source.seed, shares, f"person {one.person.group}"))
+        if one.split == TRAIN and one.person and shares
+        else one
+        for one in reading.pictures
+    ]
+    poses = _poses(settings, images, source)
+    _add_pictures(preparation, pictures, (*splits, *shares), images, source, poses=poses)
+    preparation.rejected += reading.faults
+    preparation.records += len(reading.faults)
+    left_out = [f"{count} {reason}" for reason, count in sorted(reading.left_out.items())]
+    lines = [f"left out: {', '.join(left_out)}"] if left_out else []
+    if poses is not None:
+        if not poses.pictures:
+            raise UserError(f"{source.key}.poses: nothing in {settings.poses} belongs to any picture")
+        lines.append(f"poses: {settings.poses} has {poses.pictures} of {len(pictures)} pictures")
+    return lines + _add_pair_lists(preparation, settings.pairs, source)
+
+
+def _poses(settings: Identities, images: Path, source: Source) -> Poses | None:
+    if settings.poses is None:
+        return None
+    path = source.path(settings.poses, "poses")
+    if path.is_dir():
+        below = images.relative_to(source.folder.resolve())
+        return PredictedPoses(path, below, settings.min_confidence)
+    if not path.is_file():
+        raise UserError(f"{source.key}.poses: no {path}; it is a COCO file, or a folder of *.people.json")
+    return AnnotatedPoses(path)
+
+
+def _add_pair_lists(preparation: Preparation, pairs: Mapping[str, str], source: Source) -> list[str]:
+    lines = []
+    for split, listing in pairs.items():
+        path = source.path(listing, f"pairs.{split}")
+        count, faults = write_pair_list(path, preparation.folder, split)
+        if not count:
+            detail = f"; {faults[0].reason}: {faults[0].detail}" if faults else ""
+            raise UserError(f"{source.key}.pairs.{split}: {path} has no pair of images of this split{detail}")
+        preparation.rejected += faults
+        preparation.records += count + len(faults)
+        lines.append(f"{split}: {count} pairs of {listing}, {len(faults)} rejected")
+    return lines

@@ -1,0 +1,57 @@
+"""Which split a record goes to at random: decided by a hash, so that it depends on no other record."""
+
+import hashlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+TRAIN, VALIDATION = "train", "validation"
+
+
+def drawn_split(seed: int, shares: Mapping[str, float], key: object) -> str:
+    """Return the split of `key`, a name or a number.
+
+    The SHA-256 of seed and key is a fraction from 0 to 1. The first share takes the fractions from 0 to its size, the
+    next one those that follow; what is left is `train`. So a share that is added at the end moves keys from `train`
+    alone.
+    """
+    digest = hashlib.sha256(f"{seed}:{key}".encode(errors="surrogateescape")).digest()
+    end = 0.0
+    for split, share in shares.items():
+        end += share
+        if int.from_bytes(digest[:8]) < end * 2**64:
+            return split
+    return TRAIN
+
+
+def identity_groups(annotations: Iterable[Any]) -> dict[int, int]:
+    """Return image id -> group, for the images of annotations that have a `person_id`.
+
+    Images that share a person are of one group, and so are those that are connected through others (the connected
+    components of images and persons). A group is called after its smallest `person_id`.
+    """
+    parents: dict[int, int] = {}  # of persons; the root of a component is its smallest person
+
+    def root(person: int) -> int:
+        while parents[person] != person:
+            parents[person] = parents[parents[person]]
+            person = parents[person]
+        return person
+
+    persons: dict[int, int] = {}  # one person of each image
+    for record in annotations:
+        if not isinstance(record, dict):
+            continue
+        image, person = record.get("image_id"), record.get("person_id")
+        if type(image) is not int or type(person) is not int:
+            continue
+        parents.setdefault(person, person)
+        low, high = sorted((root(person), root(persons.setdefault(image, person))))
+        parents[high] = low
+    return {image: root(person) for image, person in persons.items()}
+
+
+def grouped_split(seed: int, shares: Mapping[str, float], groups: Mapping[int, int], image: object) -> str:
+    """Return the split of an image id: that of its group, or its own."""
+    if isinstance(image, int) and image in groups:
+        return drawn_split(seed, shares, f"person {groups[image]}")
+    return drawn_split(seed, shares, image)
