@@ -68,7 +68,7 @@ class RoundTrip:
 def round_trip(root: Path, splits: list[str], side: int) -> RoundTrip:
     """Encode and decode every image of some splits, at its own aspect, the longer side of `side` pixels."""
     heads = {kind: {"kind": kind, "stride": STRIDE} for kind in ("cif", "caf")}
-    find = FindPeople("cif", "caf", STRIDE, "people", decoder={"force_complete": True})
+    find = FindPeople("cif", "caf", "people", STRIDE, decoder={"force_complete": True})
     trip = RoundTrip([], [], [], {})
     for split in splits:
         data = Scenes(

@@ -9,6 +9,7 @@ from data.formats.skeletons import COCO, skeleton_from
 from models.interfaces import Example, Injector, Networks, State
 from models.people.data.affine import MEAN_COLOUR, snug
 from models.pose.decode.overlays import OverlayStyle, connections_of, named, overlay
+from models.pose.train.categories import categories_from
 from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD
 from models.prediction.inputs import Photo, PhotoExamples
 
@@ -16,8 +17,8 @@ from models.prediction.inputs import Photo, PhotoExamples
 class Photos(PhotoExamples):
     """Whole photos, prepared as `pose.Scenes` with `multiple` prepares the images of a dataset.
 
-    The longer side becomes `side` pixels (0 keeps the size). The picture lies in the middle of the smallest canvas
-    whose sides are a multiple of `multiple` plus one.
+    The longer side becomes `side` pixels (0 keeps the size; default: that of the training data). The picture lies in
+    the middle of the smallest canvas whose sides are a multiple of `multiple` plus one.
 
     An example has `image` float32 (3, rows, columns) RGB, (v / 255 - mean) / std; `photo`, for `pose.PhotoOverlays`;
     its `name`; the integers `image_id` and `index`, which number the photos from 1 and from 0, and its `width` and
@@ -26,6 +27,7 @@ class Photos(PhotoExamples):
     Raises ValueError for arguments out of range.
     """
 
+    from_data: ClassVar[tuple[str, ...]] = ("side",)
     names: ClassVar[tuple[str, ...]] = (
         "image",
         "photo",
@@ -41,11 +43,15 @@ class Photos(PhotoExamples):
     def __init__(
         self,
         *,
-        side: int,
         multiple: int,
+        side: int | None = None,
         mean: tuple[float, float, float] = IMAGENET_MEAN,
         std: tuple[float, float, float] = IMAGENET_STD,
     ) -> None:
+        if side is None:
+            raise ValueError(
+                "side: missing, and the training data have none; write pixels, or 0 for photos as they are"
+            )
         if side < 0 or side == 1:
             raise ValueError(f"side {side}: a whole number of pixels from 2 is needed, or 0 for photos as they are")
         if multiple < 1:
@@ -90,10 +96,12 @@ class PhotoOverlays(Injector):
         output: name of the pictures, a list of uint8 (3, rows, columns).
         people: name of the records of `FindPeople`; `people` or `objects` is needed.
         objects: name of the records of `FindObjects`.
-        categories: names of the objects by COCO id, from 1; labels of other objects have only a score.
+        categories: as for the dataset, a list of `{id, name}`; labels of other objects have only a score.
         skeleton: as for the dataset; default COCO's.
         style: entries of `models.pose.decode.overlays.OverlayStyle`.
     """
+
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton", "categories")
 
     def __init__(
         self,
@@ -101,13 +109,14 @@ class PhotoOverlays(Injector):
         output: str,
         people: str | None = None,
         objects: str | None = None,
-        categories: tuple[str, ...] = (),
+        categories: list[dict[str, Any]] | None = None,
         skeleton: dict[str, Any] | None = None,
         style: OverlayStyle | None = None,
     ) -> None:
         if people is None and objects is None:
             raise ValueError("people and objects are both left out: at least one is needed")
-        self.photo, self.people, self.objects, self.output, self.categories = photo, people, objects, output, categories
+        self.photo, self.people, self.objects, self.output = photo, people, objects, output
+        self.names = categories_from(categories).by_id
         self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)
         self.style = style or OverlayStyle()
         connections_of(self.skeleton, self.style)
@@ -119,7 +128,7 @@ class PhotoOverlays(Injector):
         people, objects = (nothing if name is None else state[name] for name in (self.people, self.objects))
         pictures = []
         for photo, persons, things in zip(photos, people, objects, strict=True):
-            things = named(things, self.categories)
+            things = named(things, self.names)
             picture = overlay(photo.pixels(), persons, things, self.skeleton, self.style)
             pictures.append(torch.from_numpy(picture).permute(2, 0, 1))
         state.add(self.output, pictures)

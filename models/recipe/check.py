@@ -231,14 +231,22 @@ class RecipeCheck:
             if self._read("evaluate.modes"):
                 self.errors.add_unknown("predict.mode", predict.mode, evaluate.modes, "mode")
             return
-        names = set(provided)
-        for name, entry in evaluate.modes[predict.mode].injectors.items():
-            elsewhere = ErrorCollector(self.errors.file)  # `_evaluation` reports errors of the injectors themselves
+        names, mode = set(provided), evaluate.modes[predict.mode].injectors
+        built: list[tuple[str, Injector]] = []
+        for name, entry in (*mode.items(), *predict.injectors.items()):
+            elsewhere = ErrorCollector(self.errors.file)  # `_evaluation` reports errors of the mode's injectors
             injector = construct(entry.type, entry.arguments, INJECTOR, name, elsewhere)
             if injector is None:
+                self._injectors(predict.injectors, "predict.injectors")
                 return
-            self.names.known(injector.reads, names, f"predict.mode: injector {name!r} of mode {predict.mode!r}")
-            names |= set(injector.adds)
+            built.append((name, injector))
+        wanted = set(predict.save)
+        for _, injector in reversed(built):  # only what `save` needs runs
+            wanted |= set(injector.reads) if wanted & set(injector.adds) else set()
+        for name, injector in built[: len(mode)]:
+            if wanted & set(injector.adds):
+                self.names.known(injector.reads, names, f"predict.mode: injector {name!r} of mode {predict.mode!r}")
+                names |= set(injector.adds)
         names = self._chain(predict.injectors, names, "predict.injectors")
         self.names.known(predict.save, names, "predict.save")
         self._comparisons(predict, {*provided, *kind.optional})

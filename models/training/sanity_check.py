@@ -8,6 +8,7 @@ random states and leaves no gradients.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from typing import Any
 
 import torch
@@ -54,16 +55,18 @@ class _SanityCheck:
 
     def run(self, train: Mapping[str, Examples], validation: Mapping[str, Examples]) -> None:
         for name in train:
-            if (batch := self._batch(train, name, f"data.train.{name}")) is not None:
+            if (batch := self._batch(train, name, f"data.train.{name}", _first)) is not None:
                 self._steps(batch)
         with evaluating(*self.networks.live.values()):
             for name in validation:
-                if (batch := self._batch(validation, name, f"data.validation.{name}")) is not None:
+                if (batch := self._batch(validation, name, f"data.validation.{name}", _of_one_group)) is not None:
                     self._evaluation(batch)
 
-    def _batch(self, datasets: Mapping[str, Examples], name: str, key: str) -> Values | None:
-        mixture, count = Mixture(dict(datasets), self.recipe.seed), len(datasets[name])
-        batch = self._tried(key, lambda: collated([mixture[(name, 0, index % count)] for index in range(EXAMPLES)]), {})
+    def _batch(
+        self, datasets: Mapping[str, Examples], name: str, key: str, chosen: Callable[[Examples], Sequence[int]]
+    ) -> Values | None:
+        mixture = Mixture(dict(datasets), self.recipe.seed)
+        batch = self._tried(key, lambda: collated([mixture[(name, 0, index)] for index in chosen(datasets[name])]), {})
         return None if batch is None else _moved(batch, self.device)
 
     def _steps(self, batch: Values) -> None:
@@ -174,6 +177,18 @@ def _reaches(loss: Tensor, parameters: Sequence[Tensor]) -> bool:
         return False
     gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
     return any(gradient is not None for gradient in gradients)
+
+
+def _first(data: Examples) -> list[int]:
+    """Return the first examples; the only one, several times."""
+    return [index % len(data) for index in range(EXAMPLES)]
+
+
+def _of_one_group(data: Examples) -> list[int]:
+    """Return the first examples of the first example's group, which may share a batch; the only one, several times."""
+    group = data.group(0)
+    same = list(islice((index for index in range(len(data)) if data.group(index) == group), EXAMPLES))
+    return [same[place % len(same)] for place in range(EXAMPLES)]
 
 
 def _moved(value: Any, device: torch.device) -> Any:

@@ -56,7 +56,7 @@ def state_of(annotations, **more):
 
 def test_people_in_pixels_of_the_file():
     state = state_of(scene(2))
-    FindPeople("cif", "caf", STRIDE, "people", decoder={"force_complete": True})(state, NOWHERE, 0)
+    FindPeople("cif", "caf", "people", STRIDE, decoder={"force_complete": True})(state, NOWHERE, 0)
     first, second = state["people"][0]
     assert first.keys() == {"image_id", "category_id", "keypoints", "bbox", "score"}
     assert (first["image_id"], first["category_id"]) == (IMAGE, 1)
@@ -75,7 +75,7 @@ def test_people_in_pixels_of_the_file():
 
 def test_the_box_holds_joints_and_their_scales():
     state = state_of(scene())
-    FindPeople("cif", "caf", STRIDE, "people")(state, NOWHERE, 0)
+    FindPeople("cif", "caf", "people", STRIDE)(state, NOWHERE, 0)
     (person,) = state["people"][0]
     scales = 93.2266 * COCO.sigmas * 2  # OpenPifPaf's value, in pixels of the file
     places = POSE * 2 - (20, 40)
@@ -87,7 +87,7 @@ def test_a_joint_that_was_not_found_is_zeros():
     annotations = scene()
     annotations.keypoints[0, [7, 9], 2] = 0  # left elbow and wrist
     state = state_of(annotations)
-    FindPeople("cif", "caf", STRIDE, "people")(state, NOWHERE, 0)
+    FindPeople("cif", "caf", "people", STRIDE)(state, NOWHERE, 0)
     joints = np.reshape(state["people"][0][0]["keypoints"], (17, 3))
     assert (joints[[7, 9]] == 0).all()
     assert (joints[8] != 0).all()
@@ -96,14 +96,14 @@ def test_a_joint_that_was_not_found_is_zeros():
 def test_at_most_so_many_and_no_less_than_so_good():
     for options in ({"maximum": 1}, {"least_score": 0.99}):
         state = state_of(scene(2))
-        FindPeople("cif", "caf", STRIDE, "people", **options)(state, NOWHERE, 0)
+        FindPeople("cif", "caf", "people", STRIDE, **options)(state, NOWHERE, 0)
         assert len(state["people"][0]) == (1 if "maximum" in options else 0)
     assert state["people_score"].tolist() == [0.0]
 
 
 def test_objects_in_pixels_of_the_file():
     state = state_of(scene(2))
-    FindObjects("cifdet", STRIDE, "objects")(state, NOWHERE, 0)
+    FindObjects("cifdet", "objects", STRIDE)(state, NOWHERE, 0)
     found = {one["category_id"]: one for one in state["objects"][0]}
     assert set(found) == {1, 2}
     for category, box in zip((1, 2), scene(2).boxes, strict=True):
@@ -115,8 +115,8 @@ def test_objects_in_pixels_of_the_file():
 
 def test_overlays_lie_where_the_people_are():
     state = state_of(scene())
-    FindPeople("cif", "caf", STRIDE, "people")(state, NOWHERE, 0)
-    FindObjects("cifdet", STRIDE, "objects")(state, NOWHERE, 0)
+    FindPeople("cif", "caf", "people", STRIDE)(state, NOWHERE, 0)
+    FindObjects("cifdet", "objects", STRIDE)(state, NOWHERE, 0)
     for options, output in (({"people": "people"}, "people_drawn"), ({"objects": "objects"}, "objects_drawn")):
         Overlays("image", output, **options)(state, NOWHERE, 0)
     zoom = state["people_drawn"].shape[2] // SIZE[0]
@@ -133,8 +133,8 @@ def test_overlays_lie_where_the_people_are():
 
 def test_wrong_arguments():
     with pytest.raises(ValueError, match=r"decoder\.seed_treshold.*did you mean 'seed_threshold'"):
-        FindPeople("cif", "caf", STRIDE, "people", decoder={"seed_treshold": 0.3})
+        FindPeople("cif", "caf", "people", STRIDE, decoder={"seed_treshold": 0.3})
     with pytest.raises(ValueError, match=r"seed_threshold 1\.5"):
-        FindPeople("cif", "caf", STRIDE, "people", decoder={"seed_threshold": 1.5})
+        FindPeople("cif", "caf", "people", STRIDE, decoder={"seed_threshold": 1.5})
     with pytest.raises(ValueError, match="at least one is needed"):
         Overlays("image", "drawn")

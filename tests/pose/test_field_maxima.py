@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 import torch
-from torch import Tensor
+from people_by_hand import SKELETON
 
-from models.base.errors import UserError
 from models.dump import Dump, Table, write_value
 from models.pose.report.field_scores import FieldMaxima, maxima
-from models.report.interfaces import Bootstrap
+from models.report.interfaces import Bootstrap, NotApplicableError
 
 STRIDE = 8
 
@@ -40,7 +39,7 @@ def dump(folder, images):
     return Dump(folder)
 
 
-SCORE = FieldMaxima("fields", "cif", "joints", "height", STRIDE, 0.3)
+SCORE = FieldMaxima("fields", "cif", "joints", "height", 0.3, STRIDE)
 
 
 def test_distances_in_heights(tmp_path):
@@ -58,13 +57,13 @@ def test_distances_in_heights(tmp_path):
 
 def test_no_image_with_one_person(tmp_path):
     empty = np.zeros((2, 3), np.float32)
-    with pytest.raises(UserError, match="no image shows exactly one person"):
+    with pytest.raises(NotApplicableError, match="no image shows exactly one person"):
         SCORE(dump(tmp_path, [(np.stack([field({})] * 2), empty, 0.0)]), Bootstrap(20, 0.9, 0))
 
 
 def test_field_pictures_show_target_and_prediction():
     from models.interfaces import Networks, State
-    from models.pose.decode.injectors import FieldPictures
+    from models.pose.decode.injectors import FieldPictures, HeadFields
 
     target = np.full((1, 1, 5, 6, 7), np.nan, np.float32)
     target[:, :, 0] = 0
@@ -73,25 +72,59 @@ def test_field_pictures_show_target_and_prediction():
     state = State(
         {
             "index": torch.tensor([40]),
+            "images": torch.tensor([100]),
             "image_id": torch.tensor([7]),
             "image": torch.zeros(1, 3, 41, 49),
             "cif": torch.from_numpy(prediction),
-            "t": torch.from_numpy(target),
+            "cif_target": torch.from_numpy(target),
         }
     )
-    FieldPictures("image", "cif", "t", "cif", 0, STRIDE, "picture", zoom=2)(state, Networks({}, {}), 0)
-    picture: Tensor = state["picture"]
+
+    def drawn(output, **options):
+        heads = {"cif": HeadFields(fields=["head"])}
+        FieldPictures("image", heads, output, STRIDE, skeleton=SKELETON, **options)(state, Networks({}, {}), 0)
+        return state[output]
+
+    picture = drawn("picture", zoom=2)
     assert picture.shape == (1, 3, 82, 4 * 98)
     assert picture.abs().max() <= 1
     confidence = picture[0, :, :, : 2 * 98].unflatten(2, (2, 98))
-    blank = confidence[:, 5, :, 5]
+    blank = confidence[:, 70, :, 5]
     for place in range(2):  # the cell at (24, 16) px is coloured in both, a corner in neither
         assert (confidence[:, 32, place, 48] - blank[:, place]).abs().max() > 0.3
-    FieldPictures("image", "cif", "t", "cif", 0, STRIDE, "grey", every=20)(state, Networks({}, {}), 0)
-    assert torch.equal(state["grey"], state["picture"])
-    FieldPictures("image", "cif", "t", "cif", 0, STRIDE, "none", every=50)(state, Networks({}, {}), 0)
-    assert state["none"].unique().numel() == 1
-    FieldPictures("image", "cif", "t", "cif", 0, STRIDE, "asked", every=50, image_ids=(7,))(state, Networks({}, {}), 0)
-    assert torch.equal(state["asked"], state["picture"])
-    FieldPictures("image", "cif", "t", "cif", 0, STRIDE, "other", image_ids=(8,))(state, Networks({}, {}), 0)
-    assert torch.equal(state["other"], state["none"])
+    # 100 examples: of 5 evenly spaced ones, 40 is one; of 3, which are 0, 33 and 66, it is none
+    assert torch.equal(drawn("few", count=5), picture)
+    assert drawn("fewer", count=3).unique().numel() == 1
+    assert torch.equal(drawn("asked", count=3, image_ids=(7,)), picture)
+    assert torch.equal(drawn("other", image_ids=(8,)), state["fewer"])
+    assert [state[f"{name}_drawn"].item() for name in ("few", "fewer", "asked", "other")] == [1, 0, 1, 0]
+
+
+def test_fields_of_any_skeleton_are_shown_by_name():
+    """Rows for two of three joints, one of two pairs (in either direction), and a category."""
+    from models.pose.decode.injectors import FieldPictures, HeadFields
+
+    body = {
+        "keypoints": ["tip", "left_end", "right_end"],
+        "sigmas": [0.1, 0.1, 0.1],
+        "connections": [["tip", "left_end"], ["tip", "right_end"]],
+        "standing_pose": [[0, 1], [-1, 0], [1, 0]],
+    }
+    things = [{"id": 7, "name": "star"}, {"id": 90, "name": "moon"}]
+
+    def shown(**heads):
+        settings = {name: HeadFields(**one) for name, one in heads.items()}
+        injector = FieldPictures("image", settings, "picture", 8, skeleton=body, categories=things)
+        return [(kind, field, title) for _, kind, field, title in injector.shown]
+
+    assert shown(cif={}, caf={}, cifdet={}) == [
+        ("cif", 0, "tip"), ("cif", 1, "left_end"), ("caf", 0, "tip to left_end"), ("cifdet", 0, "star"),
+    ]  # fmt: skip
+    assert shown(links={"kind": "caf", "fields": [("right_end", "tip")]}) == [("caf", 1, "tip to right_end")]
+    assert shown(cifdet={"fields": ["moon"]}) == [("cifdet", 1, "moon")]
+    with pytest.raises(ValueError, match=r"heads\.cif\.fields: no field 'left_en' \(did you mean 'left_end'"):
+        shown(cif={"fields": ["left_en"]})
+    with pytest.raises(ValueError, match=r"heads\.links\.kind 'links'"):
+        shown(links={})
+    with pytest.raises(ValueError, match="stride: missing"):
+        FieldPictures("image", {"cif": HeadFields()}, "picture")

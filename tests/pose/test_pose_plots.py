@@ -11,6 +11,7 @@ from models.base.errors import UserError
 from models.pose.report import plots as pose_plots
 from models.pose.report.coco_evaluation import ImageMatches
 from models.pose.report.plots import OKSHistogram, PrecisionRecall, WorstImages, image_score, sheet
+from models.report.interfaces import NotApplicableError
 
 
 @pytest.fixture
@@ -60,11 +61,18 @@ def test_overlaps_of_found_and_missed(tmp_path, figures):
     assert labels == [f"found: 1, mean OKS {oks(10):.3f}", "missed: 2, 1 of them with nobody near"]
 
 
-def test_nothing_to_find_is_said(tmp_path, figures):
-    rows = dump(tmp_path, [1], [], [pose(1, 30, 0.9)])
-    for kind in (PrecisionRecall, OKSHistogram):
-        kind("poses", "people", "truth", skeleton=SKELETON)(rows, tmp_path / "plot.png")
-        assert "to be found" in figures[-1].axes[0].texts[0].get_text()
+def test_nothing_to_find_is_no_picture(tmp_path):
+    rows = dump(tmp_path, [1], [], [pose(1, 30, 0.9)], images=[plain([0.0] * 3, 20, 20)])
+    for picture in (
+        PrecisionRecall("poses", "people", "truth", skeleton=SKELETON),
+        OKSHistogram("poses", "people", "truth", skeleton=SKELETON),
+        WorstImages("poses", "people", "truth", "overlay", 1, skeleton=SKELETON),
+    ):
+        with pytest.raises(NotApplicableError, match="no annotated person has a labelled keypoint"):
+            picture(rows, tmp_path / "plot.png")
+    with pytest.raises(NotApplicableError, match="no annotation has a box"):
+        PrecisionRecall("poses", "people", "truth", kind="bbox")(rows, tmp_path / "plot.png")
+    assert not (tmp_path / "plot.png").exists()
 
 
 def found(overlaps, false):

@@ -17,7 +17,7 @@ from models.pose.report.coco_scores import (
     occlusion_ranges,
 )
 from models.pose.report.dump_evaluation import draw_images, estimate
-from models.report.interfaces import Bootstrap
+from models.report.interfaces import Bootstrap, NotApplicableError
 
 DATA = Path(__file__).parents[2] / "../shared/data/coco_eval_reference"
 with_reference = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is missing")
@@ -36,7 +36,7 @@ def test_the_stage_gives_the_figures_of_the_reference(tmp_path):
     truth, results = (json.loads((DATA / f"keypoints_{name}.json").read_text()) for name in ("gt", "dt"))
     ids = [image["id"] for image in truth["images"]]
     rows = dump(tmp_path, ids, truth["annotations"], results, size=(640, 480))
-    figures = KeypointAP("poses", "people", "truth")(rows, Bootstrap(500, 0.95, 0))
+    figures = KeypointAP("poses", "people", "truth", heights=(0.5, 0.7))(rows, Bootstrap(500, 0.95, 0))
     found = numbers(figures)
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-9, rel=0)
     assert all(figures[name]["low"] < found[name] < figures[name]["high"] for name in expected)
@@ -70,7 +70,7 @@ def test_by_height_and_by_occlusion(tmp_path):
         person(2, 150, flags=(0, 0), number=4),
     ]
     results = [pose(1, 30, 0.9), pose(2, 30, 0.8), pose(2, 900, 0.95)]
-    score = KeypointAP("poses", "people", "truth", skeleton=SKELETON)
+    score = KeypointAP("poses", "people", "truth", heights=(0.5, 0.7), skeleton=SKELETON)
     found = numbers(score(dump(tmp_path, [1, 2], truth, results), BOOTSTRAP))
     # Three people, two found, after one false result: precision 2/3 up to a recall of 2/3 (67 of 101).
     assert found["AP50"] == pytest.approx(2 / 3 * 67 / 101)
@@ -87,6 +87,21 @@ def test_by_height_and_by_occlusion(tmp_path):
     counts = {name.removeprefix("persons_"): one for name, one in found.items() if name.startswith("persons")}
     assert counts == {"persons": 3, "height_below_50": 1, "height_50_to_70": 2, "height_from_70": 0,
                       "hidden_none": 1, "hidden_some": 0, "hidden_much": 2}  # fmt: skip
+
+
+def test_thirds_of_the_people_by_height(tmp_path):
+    """Heights 0.1 to 0.6 of the image's: thirds of two each, bounds at 1/3 and 2/3 of the way (NumPy's quantiles)."""
+    box = {place: [30.0 + 100 * place, 20.0, 50.0, 20.0 * (place + 1)] for place in range(6)}
+    truth = [person(1, 30 + 100 * p, number=p + 1, bbox=one) for p, one in box.items()]
+    truth.append(person(1, 900, number=7, flags=(0, 0), bbox=[900.0, 20.0, 50.0, 190.0]))  # has no joints: not judged
+    results = [pose(1, 30 + 100 * p, 0.9, bbox=one) for p, one in box.items() if p > 1]
+    figures = numbers(
+        KeypointAP("poses", "people", "truth", skeleton=SKELETON)(dump(tmp_path, [1], truth, results), BOOTSTRAP)
+    )
+    assert figures["height_middle_from"] == pytest.approx(0.1 + 0.5 / 3)
+    assert figures["height_high_from"] == pytest.approx(0.1 + 1.0 / 3)
+    assert [figures[f"persons_height_{name}"] for name in ("low", "middle", "high")] == [2, 2, 2]
+    assert [figures[f"AR_height_{name}"] for name in ("low", "middle", "high")] == [0, 1, 1]
 
 
 def test_ranges_meet_without_overlap():
@@ -149,9 +164,11 @@ def test_nobody_found_and_nobody_there(tmp_path):
     found = numbers(errors(alone, BOOTSTRAP))
     assert (found["recall"], found["PCK_5"], found["found"]) == (0, 0, 0)
     assert "error" not in found
-    assert numbers(errors(nobody, BOOTSTRAP)) == {"persons": 0, "found": 0}
-    assert {name for name in ap(nobody, BOOTSTRAP) if not name.startswith("persons")} == {"images"}
-    assert numbers(BoxAP("poses", "people", "truth")(nobody, BOOTSTRAP)) == {"objects": 0, "images": 2}
+    for score in (ap, errors):
+        with pytest.raises(NotApplicableError, match="no annotated person has a labelled keypoint"):
+            score(nobody, BOOTSTRAP)
+    with pytest.raises(NotApplicableError, match="no annotation has a box"):
+        BoxAP("poses", "people", "truth")(nobody, BOOTSTRAP)
 
 
 def test_images_are_drawn_as_by_the_bootstrap():

@@ -187,7 +187,7 @@ def test_examples_follow_the_random_state(make):
         (
             [annotation(77, 1, category=2)],
             {"d": {"kind": "cifdet", "categories": 1, "stride": 8}},
-            ["category_id 2", "1 to 1"],
+            ["category_id 2", "detection fields for [1]"],
         ),
         ([annotation(77, 1, (5, 5, 0, 10))], CIF, ["[5, 5, 0, 10]", "no area"]),
         ([annotation(77, 1, (5, 5, 10))], CIF, ["[5, 5, 10]", "four numbers"]),

@@ -1,16 +1,19 @@
 """Injectors that decode fields into people and objects, in pixels of the image file."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from data.formats.skeletons import COCO, skeleton_from
+from models.base.errors import UserError
 from models.interfaces import Injector, Networks, Records, State
 from models.pose.decode.cifcaf import CifCafDecoder, Poses
 from models.pose.decode.cifdet import Boxes, CifDetDecoder
+from models.pose.decode.injectors import stride_of
+from models.pose.train.categories import categories_from
 from models.recipe.types import checked_call
 
 Floats = NDArray[np.floating]
@@ -26,25 +29,27 @@ class FindPeople(Injector):
     Args:
         cif: name of the decoded fields of joints, (N, K, 5, rows, columns).
         caf: name of the decoded fields of connections, (N, C, 8, rows, columns).
-        stride: of the fields, pixels.
         output: name of the records.
+        stride: of the fields, pixels.
         dense: name of the decoded fields of the skeleton's dense connections, if there is a head for them. The
             decoder's `dense_weight` is 1 then by default.
         skeleton: as for the dataset; default COCO's.
         decoder: arguments of `models.pose.decode.cifcaf.CifCafDecoder`.
         maximum: greatest number of people per image; COCO counts 20.
         least_score: of the people to return; `force_complete` leaves duplicates with a score near 0.
-        category: COCO's category id of people.
+        category: the dataset's category id of people.
         image_id: name of the ids.
         to_original: name of the maps from the network's pixels to the file's, float32 (N, 2, 3).
     """
+
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton", "stride", "category")
 
     def __init__(
         self,
         cif: str,
         caf: str,
-        stride: int,
         output: str,
+        stride: int | None = None,
         dense: str | None = None,
         skeleton: dict[str, Any] | None = None,
         decoder: dict[str, Any] | None = None,
@@ -59,7 +64,7 @@ class FindPeople(Injector):
         self.image_id, self.to_original, self.output = image_id, to_original, output
         body = COCO if skeleton is None else skeleton_from(skeleton)
         settings = ({} if dense is None else {"dense_weight": 1.0}) | (decoder or {})
-        self.decode = checked_call(CifCafDecoder, settings, "decoder", stride=stride, skeleton=body)
+        self.decode = checked_call(CifCafDecoder, settings, "decoder", stride=stride_of(stride), skeleton=body)
         self.reads = (cif, *self.caf, image_id, to_original)
         self.adds = (output, f"{output}_count", f"{output}_score")
 
@@ -102,33 +107,44 @@ class FindObjects(Injector):
 
     Args:
         cifdet: name of the decoded fields, (N, categories, 6, rows, columns).
-        stride: of the fields, pixels.
         output: name of the records.
+        stride: of the fields, pixels.
+        categories: as for the dataset, a list of `{id, name}` in the order of the fields, whose ids the records get;
+            without it, ids count the fields from 1.
         decoder: arguments of `models.pose.decode.cifdet.CifDetDecoder`.
         maximum: greatest number of objects per image; COCO counts 100.
+        least_score: of the objects to return.
         image_id: name of the ids.
         to_original: name of the maps from the network's pixels to the file's, float32 (N, 2, 3).
     """
 
+    from_data: ClassVar[tuple[str, ...]] = ("stride", "categories")
+
     def __init__(
         self,
         cifdet: str,
-        stride: int,
         output: str,
+        stride: int | None = None,
+        categories: list[dict[str, Any]] | None = None,
         decoder: dict[str, Any] | None = None,
         maximum: int = 100,
+        least_score: float = 0.0,
         image_id: str = "image_id",
         to_original: str = "to_original",
     ) -> None:
-        self.cifdet, self.maximum = cifdet, maximum
+        self.cifdet, self.maximum, self.least_score = cifdet, maximum, least_score
+        self.ids = categories_from(categories).ids
         self.image_id, self.to_original, self.output = image_id, to_original, output
-        self.decode = checked_call(CifDetDecoder, decoder or {}, "decoder", stride=stride)
+        self.decode = checked_call(CifDetDecoder, decoder or {}, "decoder", stride=stride_of(stride))
         self.reads = (cifdet, image_id, to_original)
         self.adds = (output, f"{output}_count", f"{output}_score")
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
         maps = _array(state[self.to_original])
-        boxes_of = self.decode.batch(_array(state[self.cifdet]), torch.get_num_threads())
+        fields = _array(state[self.cifdet])
+        if self.ids and fields.shape[1] != len(self.ids):
+            raise UserError(f"{self.cifdet} has {fields.shape[1]} fields, but there are {len(self.ids)} categories")
+        boxes_of = self.decode.batch(fields, torch.get_num_threads())
         _add(state, self.output, [
             self._records(boxes, matrix, int(number))
             for boxes, matrix, number in zip(boxes_of, maps, state[self.image_id], strict=True)
@@ -141,13 +157,14 @@ class FindObjects(Injector):
         return Records(
             {
                 "image_id": image_id,
-                "category_id": int(category) + 1,
+                "category_id": self.ids[category] if self.ids else int(category) + 1,
                 "bbox": [round(float(one), 2) for one in (*first, *(last - first))],
                 "score": round(float(score), 6),
             }
             for first, last, score, category in zip(
                 low[: self.maximum], high, boxes.scores, boxes.categories, strict=False
             )
+            if score >= self.least_score
         )
 
 

@@ -165,6 +165,14 @@ def enlarged(picture: Pixels, zoom: int) -> Pixels:
     return np.ascontiguousarray(cv2.resize(picture, size, interpolation=cv2.INTER_LINEAR), dtype=np.uint8)
 
 
+def write_title(canvas: Pixels, text: str) -> None:
+    """Write white on dark in the upper left corner, as much as fits."""
+    fitting = text[: max(canvas.shape[1] // 8 - 1, 0)]
+    (width, height), below = cv2.getTextSize(fitting, cv2.FONT_HERSHEY_SIMPLEX, 0.4, 1)
+    canvas[: height + below + 4, : width + 6] //= 4
+    cv2.putText(canvas, fitting, (3, height + 3), cv2.FONT_HERSHEY_SIMPLEX, 0.4, WHITE, 1, cv2.LINE_AA)
+
+
 def _at(point: Floats, zoom: int) -> tuple[int, int]:
     """Map a point of the picture to OpenCV's fixed-point coordinates of the canvas, clipped to their range."""
     place = np.clip(((point + 0.5) * zoom - 0.5) * (1 << _FRACTION), -(2**20), 2**20)

@@ -1,13 +1,16 @@
 """Injectors that draw fields and decoded people and objects, so that a mode of `evaluate` can save the pictures."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from pydantic import Field
 
-from data.formats.skeletons import COCO, skeleton_from
+from data.formats.skeletons import COCO, Skeleton, skeleton_from
+from models.base.errors import nearest
+from models.base.sampling import evenly_spaced
 from models.interfaces import Injector, Networks, State
 from models.pose.decode.field_images import (
     Kind,
@@ -16,66 +19,144 @@ from models.pose.decode.field_images import (
     predicted_field,
     target_field,
     vectors_picture,
+    write_title,
 )
 from models.pose.decode.overlays import OverlayStyle, connections_of, named, overlay
+from models.pose.train.categories import Categories, categories_from
+from models.pose.train.heads import LAYOUTS
 from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD
+from models.recipe.schema import Section
+
+
+class HeadFields(Section):
+    """Which fields of a head are shown. By name: joints, pairs of joints, or categories."""
+
+    kind: Kind | None = Field(default=None, description="by default the head's name")
+    connections: Literal["standard", "dense", "kinematic_tree"] = Field(
+        default="standard", description="those that the fields of a caf head stand for"
+    )
+    fields: list[str | tuple[str, str]] | None = Field(
+        default=None, description="left out: the first and the middle joint, the first pair, the first category"
+    )
 
 
 class FieldPictures(Injector):
-    """Adds a picture of one field per example: confidences of target and prediction, then vectors and scales of both.
+    """Adds a picture of some fields of each example, a row a field: confidences, then vectors and scales.
+
+    A row has four columns: confidences of target and prediction, vectors of target and prediction. `<output>_drawn`
+    float32 (N,) is 1 for the examples that are drawn; the others' pictures are grey, as few pictures are looked at.
 
     Args:
         image: name of the normalised images (N, 3, H, W).
-        fields: name of the decoded predictions of a head.
-        target: name of the head's targets.
-        kind: cif, caf or cifdet.
-        index: which field.
+        heads: name of the decoded predictions of a head -> which of its fields, `{}` for some of any head
+            (`HeadFields`); its targets have the name `<head>_target`.
+        output: name of the pictures, float32 (N, 3, rows zoom H, 4 zoom W) in [-1, 1].
         stride: of the fields, pixels.
-        output: name of the pictures, float32 (N, 3, zoom H, 4 zoom W) in [-1, 1].
+        skeleton: as for the dataset; default COCO's.
+        categories: as for the dataset, a list of `{id, name}`.
         zoom: enlargement.
         threshold: least confidence whose vector is drawn.
-        every: draw examples whose `index` is a multiple of this; the others stay grey, as few pictures are looked at.
+        count: draw at most this many examples of each dataset, evenly spaced.
         image_ids: draw these images instead.
         mean: of the images' normalisation, in [0, 1].
         std: of the same.
     """
 
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton", "categories", "stride")
+
     def __init__(
         self,
         image: str,
-        fields: str,
-        target: str,
-        kind: Kind,
-        index: int,
-        stride: int,
+        heads: dict[str, HeadFields],
         output: str,
+        stride: int | None = None,
+        skeleton: dict[str, Any] | None = None,
+        categories: list[dict[str, Any]] | None = None,
         zoom: int = 2,
         threshold: float = 0.3,
-        every: int = 1,
+        count: int = 5,
         image_ids: tuple[int, ...] = (),
         mean: tuple[float, float, float] = IMAGENET_MEAN,
         std: tuple[float, float, float] = IMAGENET_STD,
     ) -> None:
-        self.image, self.fields, self.target, self.output = image, fields, target, output
-        self.kind, self.index, self.stride, self.zoom, self.threshold = kind, index, stride, zoom, threshold
-        self.mean, self.std, self.every, self.image_ids = mean, std, every, image_ids
-        self.reads, self.adds = (image, fields, target, "index", "image_id"), (output,)
+        if not heads or count < 1:
+            raise ValueError(f"heads {heads}, count {count}: at least one head and one example are needed")
+        self.image, self.output, self.stride = image, output, stride_of(stride)
+        self.zoom, self.threshold, self.count, self.image_ids = zoom, threshold, count, image_ids
+        self.mean, self.std = mean, std
+        body = COCO if skeleton is None else skeleton_from(skeleton)
+        objects = categories_from(categories)
+        self.shown = [
+            (head, kind, field, title)
+            for head, chosen in heads.items()
+            for kind, field, title in _chosen(head, chosen, body, objects)
+        ]
+        targets = (f"{head}_target" for head in heads)
+        self.reads = (image, *heads, *targets, "index", "images", "image_id")
+        self.adds = (output, f"{output}_drawn")
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
-        arrays = [state[name].detach().float().cpu().numpy() for name in (self.image, self.fields, self.target)]
-        height, width = arrays[0].shape[2:]
-        pictures = np.full((len(arrays[0]), self.zoom * height, 4 * self.zoom * width, 3), 128, np.uint8)
-        for place, (index, number) in enumerate(zip(state["index"].tolist(), state["image_id"].tolist(), strict=True)):
-            if number in self.image_ids or (not self.image_ids and index % self.every == 0):
-                pictures[place] = self._picture(*(array[place] for array in arrays))
+        images = _array(state[self.image])
+        heads = {name: (_array(state[f"{name}_target"]), _array(state[name])) for name, *_ in self.shown}
+        height, width = images.shape[2:]
+        shape = (len(images), len(self.shown) * self.zoom * height, 4 * self.zoom * width, 3)
+        pictures, drawn = np.full(shape, 128, np.uint8), torch.zeros(len(images))
+        numbers = (state[name].tolist() for name in ("index", "images", "image_id"))
+        for place, (index, length, number) in enumerate(zip(*numbers, strict=True)):
+            if number in self.image_ids or (not self.image_ids and index in evenly_spaced(length, self.count)):
+                drawn[place] = 1
+                rows = [
+                    self._row(images[place], kind, [part[place, field] for part in heads[head]], title)
+                    for head, kind, field, title in self.shown
+                ]
+                pictures[place] = np.concatenate(rows)
         state.add(self.output, _as_images(pictures))
+        state.add(f"{self.output}_drawn", drawn)
 
-    def _picture(self, image: Any, fields: Any, target: Any) -> Any:
+    def _row(self, image: Any, kind: Kind, values: Sequence[Any], title: str) -> NDArray[np.uint8]:
         picture = picture_of(image, self.mean, self.std)
-        both = target_field(self.kind, target[self.index]), predicted_field(self.kind, fields[self.index])
+        both = target_field(kind, values[0]), predicted_field(kind, values[1])
         shown = [confidence_picture(picture, field, self.stride, self.zoom) for field in both]
         shown += [vectors_picture(picture, field, self.stride, self.zoom, self.threshold) for field in both]
+        for cell, what in zip(shown, ("target", "prediction", "target", "prediction"), strict=True):
+            write_title(cell, f"{title}: {what}")
         return np.concatenate(shown, axis=1)
+
+
+def _chosen(head: str, settings: HeadFields, skeleton: Skeleton, categories: Categories) -> list[tuple[Kind, int, str]]:
+    """Return kind, index and title of the fields to show."""
+    kind: Any = settings.kind or head
+    if kind not in LAYOUTS:
+        raise ValueError(f"heads.{head}.kind {kind!r}{nearest(kind, LAYOUTS)}: one of {', '.join(LAYOUTS)} is needed")
+    pairs = {
+        "standard": skeleton.connections,
+        "dense": skeleton.dense_connections,
+        "kinematic_tree": skeleton.kinematic_tree,
+    }[settings.connections]
+    joints = skeleton.keypoints
+    titles = {
+        "cif": list(joints),
+        "caf": [f"{joints[a]} to {joints[b]}" for a, b in pairs],
+        "cifdet": list(categories.names) or ["first category"],
+    }[kind]
+    if settings.fields is None:
+        return [(kind, field, titles[field]) for field in evenly_spaced(len(titles), 2 if kind == "cif" else 1)]
+    fields = []
+    for wanted in settings.fields:
+        title = wanted if isinstance(wanted, str) else " to ".join(wanted)
+        turned = title if isinstance(wanted, str) else " to ".join(reversed(wanted))
+        found = next((one for one in (title, turned) if one in titles), None)
+        if found is None:
+            raise ValueError(f"heads.{head}.fields: no field {title!r}{nearest(title, titles)}; there are {titles}")
+        fields.append((kind, titles.index(found), found))
+    return fields
+
+
+def stride_of(stride: int | None) -> int:
+    """Return a stride that a recipe or its data give; raises ValueError without one."""
+    if stride is None:
+        raise ValueError("stride: missing, and the heads of the training data share none; write that of the fields")
+    return stride
 
 
 class Overlays(Injector):
@@ -87,13 +168,15 @@ class Overlays(Injector):
         people: name of the records of `FindPeople`; `people` or `objects` is needed.
         objects: name of the records of `FindObjects`.
         truth: name of the annotations, drawn in grey below.
-        categories: names of the objects by COCO id, from 1; labels of other objects have only a score.
+        categories: as for the dataset, a list of `{id, name}`; labels of other objects have only a score.
         skeleton: as for the dataset; default COCO's.
         style: entries of `models.pose.decode.overlays.OverlayStyle`.
         to_original: name of the maps from the picture's pixels to the file's, float32 (N, 2, 3).
         mean: of the images' normalisation, in [0, 1].
         std: of the same.
     """
+
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton", "categories")
 
     def __init__(
         self,
@@ -102,7 +185,7 @@ class Overlays(Injector):
         people: str | None = None,
         objects: str | None = None,
         truth: str | None = None,
-        categories: tuple[str, ...] = (),
+        categories: list[dict[str, Any]] | None = None,
         skeleton: dict[str, Any] | None = None,
         style: OverlayStyle | None = None,
         to_original: str = "to_original",
@@ -112,7 +195,8 @@ class Overlays(Injector):
         if people is None and objects is None:
             raise ValueError("people and objects are both left out: at least one is needed")
         self.image, self.people, self.objects, self.truth, self.output = image, people, objects, truth, output
-        self.categories, self.to_original, self.mean, self.std = categories, to_original, mean, std
+        self.names = categories_from(categories).by_id
+        self.to_original, self.mean, self.std = to_original, mean, std
         self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)
         self.style = style or OverlayStyle()
         connections_of(self.skeleton, self.style)
@@ -130,7 +214,7 @@ class Overlays(Injector):
             matrix = np.linalg.inv(np.vstack([maps[place], [0, 0, 1]]))[:2]
             shown = [[self._placed(one, matrix) for one in records[place]] for records in (people, objects, truth)]
             picture = picture_of(image, self.mean, self.std)
-            things = named(shown[1], self.categories)
+            things = named(shown[1], self.names)
             pictures.append(overlay(picture, shown[0], things, self.skeleton, self.style, shown[2]))
         state.add(self.output, _as_images(np.stack(pictures)))
 
@@ -147,6 +231,10 @@ class Overlays(Injector):
         low, high = corners.min(axis=0), corners.max(axis=0)
         placed["bbox"] = [*low.tolist(), *(high - low).tolist()]
         return placed
+
+
+def _array(value: torch.Tensor) -> NDArray[np.float32]:
+    return np.asarray(value.detach().float().cpu().numpy())
 
 
 def _as_images(pictures: NDArray[np.uint8]) -> torch.Tensor:

@@ -82,7 +82,7 @@ def overlay(
     """Draw records over a picture, uint8 (height, width, 3) RGB; the result is `zoom_of` times as large.
 
     The first record lies on top. `truth`, annotations in COCO's format, lies below in light grey: lines to hidden
-    joints are dashed, boxes (with `style.boxes`) around crowds dotted.
+    joints are dashed, boxes (of annotations without joints, or with `style.boxes`) around crowds dotted.
 
     Raises:
         ValueError: for keypoints of another skeleton, and for a skeleton without the connections of the style.
@@ -106,10 +106,10 @@ def overlay(
     return canvas
 
 
-def named(records: Sequence[Record], categories: Sequence[str]) -> list[dict[str, Any]]:
-    """Add `category`, the name at the record's COCO id (from 1), to each record whose category has a name."""
+def named(records: Sequence[Record], names: Mapping[int, str]) -> list[dict[str, Any]]:
+    """Add `category`, the name of the record's category, to each record whose category id has one."""
     return [
-        {**one, "category": categories[one["category_id"] - 1]} if one["category_id"] <= len(categories) else dict(one)
+        {**one, "category": names[one["category_id"]]} if one.get("category_id") in names else dict(one)
         for one in records
     ]
 
@@ -154,8 +154,8 @@ class _Pen:
         self.labels: list[tuple[int, int, int, int]] = []
 
     def truth(self, record: Record) -> None:
-        """Draw an annotation, grey and thin."""
-        if self.style.boxes:
+        """Draw an annotation, grey and thin; of one without labelled joints, its box."""
+        if self.style.boxes or not any(record.get("keypoints", ())[2::3]):
             self.box(record, TRUTH, dotted=bool(record.get("iscrowd", 0)))
         # visibility 0, 1 (hidden) or 2 counts as a confidence of 0, 0.5 or 1
         joints = joints_of(record, self.skeleton) * (1.0, 1.0, 0.5)

@@ -2,18 +2,23 @@
 
 For one mode, a dump has one row per image (`image_id`, `width`, `height` in pixels of the file), the results as records
 in COCO's format, and the annotations of these images as records of the inputs. Metrics without any annotation are left
-out, because averages and plots would read COCO's -1 as a value. Intervals are over images.
+out, because averages and plots would read COCO's -1 as a value; a score without any does not apply. Intervals are over
+images.
 """
 
+from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from models.dump import Dump
 from models.pose.report.coco_evaluation import Ranges
 from models.pose.report.dump_evaluation import draw_images, estimate, estimates, evaluate, skeleton_of
-from models.report.interfaces import Bootstrap, Estimate, Score
+from models.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score
+
+NO_JOINTS = "no annotated person has a labelled keypoint"
+NO_BOXES = "no annotation has a box"
 
 
 def height_ranges(bounds: tuple[float, ...]) -> Ranges:
@@ -24,6 +29,21 @@ def height_ranges(bounds: tuple[float, ...]) -> Ranges:
     return {
         f"height_{n}": (low, float(np.nextafter(high, 0.0)))
         for n, (low, high) in zip(names, pairwise(edges), strict=True)
+    }
+
+
+def tertiles(heights: Sequence[float]) -> tuple[float, float]:
+    """Return the two bounds between the shorter, the middle and the taller third of these heights."""
+    low, high = np.quantile(np.asarray(heights, dtype=np.float64), [1 / 3, 2 / 3])
+    return float(low), float(high)
+
+
+def tertile_ranges(bounds: tuple[float, float]) -> Ranges:
+    """Return the ranges `height_low`, `height_middle` and `height_high`; they include their lower bound."""
+    edges = (0.0, *bounds, np.inf)
+    return {
+        f"height_{name}": (low, float(np.nextafter(high, 0.0)))
+        for name, (low, high) in zip(("low", "middle", "high"), pairwise(edges), strict=True)
     }
 
 
@@ -42,38 +62,41 @@ def hidden_share(flat: list[float]) -> float:
 class KeypointAP(Score):
     """COCO's ten metrics for people, then `AP_` and `AR_` by the person's height and by the share of hidden joints.
 
-    Heights are those of boxes as a share of the image's height: `height_below_50`, ... in per cent. People out of range
-    are ignored, and so are results that match nobody and are out of range. `hidden_none`, `_some` and `_much` are
-    ranges of the share of labelled joints that are hidden. A result that matches nobody has no such share, so it counts
-    as false in all three ranges. These AP therefore depend on the number of people in each range; AR does not.
-    `persons` counts the annotated people, also by range.
+    Heights are those of boxes as a share of the image's height: the thirds `height_low`, `_middle` and `_high` of the
+    annotated people, with the bounds `height_middle_from` and `height_high_from`, or between given `heights`
+    `height_below_50`, ... in per cent. People out of range are ignored, and so are results that match nobody and are out
+    of range. `hidden_none`, `_some` and `_much` are ranges of the share of labelled joints that are hidden. A result
+    that matches nobody has no such share, so it counts as false in all three ranges. These AP therefore depend on the
+    number of people in each range; AR does not. `persons` counts the annotated people, also by range.
 
     Args:
         mode: of the dump.
         results: records of people.
         truth: records of annotations.
-        heights: rising bounds of the ranges of heights, as shares.
+        heights: rising bounds of the ranges of heights, as shares; left out: thirds of the people.
         occlusion: least share of hidden joints of `hidden_much`.
         skeleton: as in `pose.Scenes`; COCO's unless given.
     """
+
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
 
     def __init__(
         self,
         mode: str,
         results: str,
         truth: str,
-        heights: tuple[float, ...] = (0.5, 0.7),
+        heights: tuple[float, ...] | None = None,
         occlusion: float = 0.5,
         skeleton: dict[str, Any] | None = None,
     ) -> None:
-        if not heights or sorted(set(heights)) != list(heights) or heights[0] <= 0:
+        if heights is not None and (not heights or sorted(set(heights)) != list(heights) or heights[0] <= 0):
             raise ValueError(
                 f"heights {list(heights)}: rising shares of the image's height are needed, such as 0.5, 0.7"
             )
         if not 0 < occlusion <= 1:
             raise ValueError(f"occlusion {occlusion}: a share above 0, at most 1, is needed")
         self.mode, self.results, self.truth = mode, results, truth
-        self.heights, self.occlusion, self.skeleton = height_ranges(heights), occlusion, skeleton_of(skeleton)
+        self.heights, self.occlusion, self.skeleton = heights, occlusion, skeleton_of(skeleton)
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = dump.mode(self.mode)
@@ -83,11 +106,17 @@ class KeypointAP(Score):
             [one["bbox"][3] / high[one["image_id"]] for one in records] for records in (whole.truth, whole.results)
         )
         hidden = [hidden_share(one["keypoints"]) for one in whole.truth]
-        metrics: dict[str, Estimate | float | int] = dict(estimates(whole, bootstrap))
         judged = np.concatenate([one.truth for one in whole.matches()])
+        if not len(judged):
+            raise NotApplicableError(NO_JOINTS)
+        metrics: dict[str, Estimate | float | int] = dict(estimates(whole, bootstrap))
+        bounds = tertiles([heights[place] for place in judged])
+        height_bins = tertile_ranges(bounds) if self.heights is None else height_ranges(self.heights)
+        if self.heights is None:
+            metrics |= dict(zip(("height_middle_from", "height_high_from"), bounds, strict=True))
         metrics |= {"persons": len(judged), "images": len(whole.image_ids)}
         for ranges, truth, results in (
-            (self.heights, heights, shares),
+            (height_bins, heights, shares),
             (occlusion_ranges(self.occlusion), hidden, [np.nan] * len(whole.results)),
         ):
             metrics |= estimates(whole.ranged(ranges, truth, results), bootstrap)
@@ -111,6 +140,8 @@ class BoxAP(Score):
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         evaluation = evaluate(dump.mode(self.mode), dump, self.results, self.truth, None)
         judged = sum(len(one.truth) for one in evaluation.matches())
+        if not judged:
+            raise NotApplicableError(NO_BOXES)
         return {**estimates(evaluation, bootstrap), "objects": judged, "images": len(evaluation.image_ids)}
 
 
@@ -131,6 +162,8 @@ class KeypointErrors(Score):
         skeleton: as in `pose.Scenes`; COCO's unless given.
     """
 
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+
     def __init__(
         self,
         mode: str,
@@ -147,6 +180,8 @@ class KeypointErrors(Score):
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         evaluation = evaluate(dump.mode(self.mode), dump, self.results, self.truth, self.skeleton)
         images = evaluation.matches()
+        if not any(len(one.truth) for one in images):
+            raise NotApplicableError(NO_JOINTS)
         shape = (len(images), len(self.skeleton.keypoints))
         persons, matched = np.zeros(shape[0]), np.zeros(shape[0])
         labelled, measured, distance = np.zeros(shape), np.zeros(shape), np.zeros(shape)

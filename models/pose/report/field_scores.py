@@ -1,12 +1,13 @@
 """A score without decoder: how near the maxima of confidence fields are to the joints."""
 
+from typing import ClassVar
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from models.base.errors import UserError
 from models.dump import Dump
-from models.report.interfaces import Bootstrap, Estimate, Score
+from models.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score
 
 Floats = NDArray[np.floating]
 
@@ -39,11 +40,17 @@ class FieldMaxima(Score):
         fields: decoded cif fields, an array (K, 5, rows, columns).
         joints: array (K, 3) of the only person, x, y in pixels and visibility; 0 in images with no person or several.
         height: column of the person's height, pixels.
-        stride: of the fields, pixels.
         confidence: least confidence of a maximum.
+        stride: of the fields, pixels.
     """
 
-    def __init__(self, mode: str, fields: str, joints: str, height: str, stride: int, confidence: float) -> None:
+    from_data: ClassVar[tuple[str, ...]] = ("stride",)
+
+    def __init__(
+        self, mode: str, fields: str, joints: str, height: str, confidence: float, stride: int | None = None
+    ) -> None:
+        if stride is None:
+            raise ValueError("stride: missing, and the heads of the training data share none; write that of the fields")
         self.mode, self.fields, self.joints, self.height = mode, fields, joints, height
         self.stride, self.confidence = stride, confidence
 
@@ -62,7 +69,7 @@ class FieldMaxima(Score):
             counted += len(visible)
             distances.append(float(np.mean(errors)))
         if not distances:
-            raise UserError(f"{dump.folder}: mode {self.mode!r}: no image shows exactly one person with visible joints")
+            raise NotApplicableError("no image shows exactly one person with visible joints")
         estimate = bootstrap.estimate(np.array(distances))
         return {"distance": estimate, "confident": confident / counted, "joints": counted, "images": len(distances)}
 

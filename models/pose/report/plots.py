@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import cv2
 import numpy as np
@@ -14,10 +14,11 @@ from matplotlib.ticker import MaxNLocator
 from models.base.errors import UserError
 from models.dump import Array, Dump
 from models.pose.report.average_precision import Kind
-from models.pose.report.coco_evaluation import LEAST_OVERLAP, ImageMatches
+from models.pose.report.coco_evaluation import LEAST_OVERLAP, Evaluation, ImageMatches
+from models.pose.report.coco_scores import NO_BOXES, NO_JOINTS
 from models.pose.report.dump_evaluation import evaluate, skeleton_of
 from models.report.curves import save_figure
-from models.report.interfaces import Picture
+from models.report.interfaces import NotApplicableError, Picture
 from models.report.sheets import Pixels, as_pixels, save_picture
 
 SHOWN_THRESHOLDS = (0.5, 0.75, 0.9)
@@ -37,6 +38,8 @@ class PrecisionRecall(Picture):
         skeleton: as in `pose.Scenes`, for keypoints; COCO's unless given.
     """
 
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+
     def __init__(
         self, mode: str, results: str, truth: str, kind: Kind = "keypoints", skeleton: dict[str, Any] | None = None
     ) -> None:
@@ -45,18 +48,16 @@ class PrecisionRecall(Picture):
 
     def __call__(self, dump: Dump, path: Path) -> None:
         evaluation = evaluate(dump.mode(self.mode), dump, self.results, self.truth, self.skeleton)
+        _check_truth(evaluation, self.kind)
         thresholds, recalls, precisions = evaluation.curves()
         figure, axis = _panel(f"recall ({len(evaluation.image_ids)} images)", "precision")
         overlap = OVERLAP[self.kind]
-        if np.isfinite(precisions).all():
-            for threshold in SHOWN_THRESHOLDS:
-                curve = precisions[np.isclose(thresholds, threshold)][0]
-                axis.plot(recalls, curve, label=f"{overlap} {threshold:g}: AP {curve.mean():.3f}", linewidth=1.5)
-            mean = precisions.mean(axis=0)
-            axis.plot(recalls, mean, "k--", label=f"mean of 0.5 to 0.95: AP {mean.mean():.3f}", linewidth=1.5)
-            axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
-        else:
-            _say(axis, "there is nothing to be found")
+        for threshold in SHOWN_THRESHOLDS:
+            curve = precisions[np.isclose(thresholds, threshold)][0]
+            axis.plot(recalls, curve, label=f"{overlap} {threshold:g}: AP {curve.mean():.3f}", linewidth=1.5)
+        mean = precisions.mean(axis=0)
+        axis.plot(recalls, mean, "k--", label=f"mean of 0.5 to 0.95: AP {mean.mean():.3f}", linewidth=1.5)
+        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
         axis.set(xlim=(0, 1), ylim=(0, 1.02))
         save_figure(figure, path)
 
@@ -68,31 +69,32 @@ class OKSHistogram(Picture):
     nearby: badly placed, or one of two. Takes the arguments of `PrecisionRecall`.
     """
 
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+
     def __init__(self, mode: str, results: str, truth: str, skeleton: dict[str, Any] | None = None) -> None:
         self.mode, self.results, self.truth, self.skeleton = mode, results, truth, skeleton_of(skeleton)
 
     def __call__(self, dump: Dump, path: Path) -> None:
-        images = evaluate(dump.mode(self.mode), dump, self.results, self.truth, self.skeleton).matches()
+        evaluation = evaluate(dump.mode(self.mode), dump, self.results, self.truth, self.skeleton)
+        _check_truth(evaluation, "keypoints")
+        images = evaluation.matches()
         overlaps, nearest = (np.concatenate([getattr(one, name) for one in images]) for name in ("overlaps", "nearest"))
         missed = overlaps < LEAST_OVERLAP
         figure, axis = _panel(f"OKS of {len(overlaps)} people", "people")
-        if len(overlaps):
-            groups = [overlaps[~missed], nearest[missed]]
-            labels = [f"found: {len(groups[0])}, mean OKS {groups[0].mean() if len(groups[0]) else 0:.3f}"]
-            labels.append(f"missed: {len(groups[1])}, {int((groups[1] < 0.05).sum())} of them with nobody near")
-            axis.hist(
-                groups,
-                np.linspace(0, 1, 21).tolist(),
-                stacked=True,
-                color=["tab:blue", "tab:red"],
-                label=labels,
-                rwidth=0.92,
-            )
-            axis.axvline(LEAST_OVERLAP, color="0.3", linewidth=1, linestyle="--")
-            axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=1, frameon=False)
-            axis.yaxis.set_major_locator(MaxNLocator(integer=True))
-        else:
-            _say(axis, "there is nobody to be found")
+        groups = [overlaps[~missed], nearest[missed]]
+        labels = [f"found: {len(groups[0])}, mean OKS {groups[0].mean() if len(groups[0]) else 0:.3f}"]
+        labels.append(f"missed: {len(groups[1])}, {int((groups[1] < 0.05).sum())} of them with nobody near")
+        axis.hist(
+            groups,
+            np.linspace(0, 1, 21).tolist(),
+            stacked=True,
+            color=["tab:blue", "tab:red"],
+            label=labels,
+            rwidth=0.92,
+        )
+        axis.axvline(LEAST_OVERLAP, color="0.3", linewidth=1, linestyle="--")
+        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=1, frameon=False)
+        axis.yaxis.set_major_locator(MaxNLocator(integer=True))
         axis.set_xlim(0, 1)
         save_figure(figure, path)
 
@@ -126,6 +128,8 @@ class WorstImages(Picture):
         skeleton: as in `pose.Scenes`, for keypoints; COCO's unless given.
     """
 
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+
     def __init__(
         self,
         mode: str,
@@ -141,12 +145,13 @@ class WorstImages(Picture):
         if count < 1 or cell < 32:
             raise ValueError(f"count {count}, cell {cell}: at least one image and 32 pixels are needed")
         self.mode, self.results, self.truth, self.image = mode, results, truth, image
-        self.least_score = least_score
+        self.least_score, self.kind = least_score, kind
         self.count, self.cell, self.skeleton = count, cell, None if kind == "bbox" else skeleton_of(skeleton)
 
     def __call__(self, dump: Dump, path: Path) -> None:
         rows = dump.mode(self.mode)
         evaluation = evaluate(rows, dump, self.results, self.truth, self.skeleton, self.least_score)
+        _check_truth(evaluation, self.kind)
         matches = dict(zip(evaluation.image_ids, evaluation.matches(), strict=True))
         column = f"file.{self.image}"
         if column not in rows.table or not rows.table[column].notna().any():
@@ -205,5 +210,7 @@ def _panel(x: str, y: str) -> tuple[Figure, Axes]:
     return figure, axis
 
 
-def _say(axis: Axes, text: str) -> None:
-    axis.text(0.5, 0.5, text, transform=axis.transAxes, ha="center", va="center", color="0.4")
+def _check_truth(evaluation: Evaluation, kind: Kind) -> None:
+    """Raise NotApplicableError without an annotation to judge by."""
+    if not any(len(one.truth) for one in evaluation.matches()):
+        raise NotApplicableError(NO_JOINTS if kind == "keypoints" else NO_BOXES)

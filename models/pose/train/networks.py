@@ -1,7 +1,7 @@
 """The pose network: one backbone and composite heads on its feature map."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -9,7 +9,9 @@ from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import UserError, nearest
+from models.pose.train.categories import categories_from
 from models.pose.train.heads import LAYOUTS, CompositeHead, form
 from models.pose.train.resnet import STAGES, ResNet, SmallResNet
 from models.pose.train.shufflenet import DEPTHS, ShuffleNetV2K
@@ -39,9 +41,12 @@ class PoseNetwork(nn.Module):
 
     Args:
         backbone: `name`, one of `BACKBONES`, and options of that class.
-        heads: name -> arguments of `CompositeHead`: `fields`, and optionally `upsample` (2), `dropout` (0),
-            `log_scales` (shared) and `scale_law` (softplus). `kind` (cif, caf or cifdet) is optional if the name is
-            a kind.
+        heads: name -> arguments of `CompositeHead`, each optional: `fields`, `upsample` (2), `dropout` (0),
+            `log_scales` (shared) and `scale_law` (softplus). `kind` (cif, caf or cifdet) is by default the name.
+            `fields` are by default the joints of `skeleton`, its connections (`connections`: standard, dense or
+            kinematic_tree), or the `categories`.
+        skeleton: as for the dataset; default COCO's.
+        categories: as for the dataset, a list of `{id, name}`.
         batch_norm_eps: least eps of every BatchNorm. Published networks assume 1e-3.
         freeze_batch_norm: every BatchNorm uses its running statistics in training too, and does not update them.
 
@@ -54,11 +59,15 @@ class PoseNetwork(nn.Module):
         UserError: for a package that is not installed.
     """
 
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton", "categories")
+
     def __init__(
         self,
         *,
         backbone: dict[str, Any],
         heads: dict[str, dict[str, Any]],
+        skeleton: dict[str, Any] | None = None,
+        categories: list[dict[str, Any]] | None = None,
         batch_norm_eps: float = BATCH_EPS,
         freeze_batch_norm: bool = False,
     ) -> None:
@@ -71,7 +80,13 @@ class PoseNetwork(nn.Module):
         self.base_net = _backbone(backbone)
         self.stride = grid_stride(self.base_net)
         channels = int(self.base_net.channels)  # type: ignore[arg-type]
-        self.head_nets = nn.ModuleDict({name: _head(name, heads[name], channels) for name in heads})
+        body, objects = COCO if skeleton is None else skeleton_from(skeleton), len(categories_from(categories))
+        self.head_nets = nn.ModuleDict(
+            {
+                name: _head(name, _with_fields(name, settings, body, objects), channels)
+                for name, settings in heads.items()
+            }
+        )
         self.head_strides: dict[str, int] = {}
         for name, head in self.head_nets.items():
             upsample = int(head.upsample)  # type: ignore[arg-type]
@@ -176,6 +191,26 @@ def _backbone(settings: Settings) -> nn.Module:
     kind, implied = BACKBONES[name]
     options = {key: value for key, value in settings.items() if key != "name"}
     return checked_call(kind, options, "backbone", **implied)
+
+
+def _with_fields(name: str, settings: Settings, skeleton: Skeleton, categories: int) -> dict[str, Any]:
+    """Return a head's settings with its number of fields, and without `connections`, which only chooses that number."""
+    kind, chosen = settings.get("kind", name), settings.get("connections", "standard")
+    options = {key: value for key, value in settings.items() if key != "connections"}
+    sets = {
+        "standard": skeleton.connections,
+        "dense": skeleton.dense_connections,
+        "kinematic_tree": skeleton.kinematic_tree,
+    }
+    if "connections" in settings and (kind != "caf" or chosen not in sets):
+        raise ValueError(f"heads.{name}.connections {chosen!r}: one of {', '.join(sets)}, for a caf head, is needed")
+    if "fields" in settings or kind not in LAYOUTS:
+        return options
+    fields = {"cif": len(skeleton.keypoints), "caf": len(sets[chosen]), "cifdet": categories}[str(kind)]
+    if not fields:
+        lacks = "no categories are known from the data" if kind == "cifdet" else f"the skeleton has no {chosen} ones"
+        raise ValueError(f"heads.{name}.fields: missing, and {lacks}; write their number")
+    return options | {"fields": fields}
 
 
 def _head(name: str, settings: Settings, channels: int) -> nn.Module:

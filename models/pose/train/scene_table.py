@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.formats.coco import read_head, read_records
+from data.formats.prepared import without_split
 from data.formats.skeletons import Skeleton
 from models.base.errors import UserError
 from models.interfaces import Records
 from models.people.data.persons import Texts
 from models.pose.train.annotations import Annotations
 
-PERSON = "person"
 FARTHEST = 1e6
 """Pixels from the corner of an image. Coordinates beyond are mistakes, and would overflow a grid's indices."""
 
@@ -24,32 +24,34 @@ FARTHEST = 1e6
 class SceneTable:
     """The images and annotations of `<root>/<split>.json` in flat arrays, both sorted by id.
 
-    Reads people if there is a `skeleton`. Reads objects of all categories if `categories` gives the number of fields
-    (field = category id - 1). `person_field` is the field of people.
+    Reads the annotations of the category named `people` if there is a `skeleton`. Reads objects of all categories if
+    `fields` maps category ids to detection fields. `person_field` is the field of people, -1 if they have none.
+
+    Raises:
+        UserError: names the file and the annotation that cannot be read.
     """
 
-    def __init__(self, root: Path, split: str, skeleton: Skeleton | None, categories: int | None) -> None:
+    def __init__(
+        self, root: Path, split: str, skeleton: Skeleton | None, people: str, fields: Mapping[int, int] | None
+    ) -> None:
         self.root, self.path, self.skeleton = root, root / f"{split}.json", skeleton
         self.joints = 0 if skeleton is None else len(skeleton.keypoints)
-        if not self.path.is_file():
-            raise UserError(
-                f"{self.path}: no such file; run `dvc repro prepare@{root.name}`, or correct root and split"
-            )
-        person, self._known = self._read_categories(read_head(self.path)[0]["categories"])
-        self.person_field = person - 1
-        self._read_annotations(self._read_images(), person, categories)
+        person, self._known = self._read_categories(people)
+        self.person_field = 0 if fields is None else fields.get(person, -1)
+        self._read_annotations(self._read_images(), person, fields)
 
-    def _read_categories(self, categories: list[dict[str, Any]]) -> tuple[int, set[int]]:
-        known = {one["id"]: one for one in categories}
-        person = next((number for number, one in known.items() if one.get("name") == PERSON), -1)
+    def _read_categories(self, people: str) -> tuple[int, set[int]]:
+        """Return the id of the category of people (-1 without one), and all ids."""
+        known = {one["id"]: one for one in read_categories(self.path)}
+        person = next((number for number, one in known.items() if one.get("name") == people), -1)
         if self.skeleton is not None:
             if person < 0:
-                names = sorted(str(one.get("name")) for one in categories)
-                raise UserError(f"{self.path}: categories: found {names}, but none is named {PERSON!r}")
+                names = sorted(str(one.get("name")) for one in known.values())
+                raise UserError(f"{self.path}: categories: found {names}, but none is named {people!r}")
             joints = tuple(known[person].get("keypoints", self.skeleton.keypoints))
             if joints != self.skeleton.keypoints:
                 raise UserError(
-                    f"{self.path}: categories: {PERSON} has {len(joints)} keypoints, {', '.join(joints)}; the skeleton "
+                    f"{self.path}: categories: {people} has {len(joints)} keypoints, {', '.join(joints)}; the skeleton "
                     f"has {self.joints}, {', '.join(self.skeleton.keypoints)}; give the dataset's own as `skeleton`"
                 )
         return person, set(known)
@@ -66,24 +68,24 @@ class SceneTable:
         self._sizes = np.array(sizes, dtype=np.int64).reshape(-1, 2)[order]
         return {int(number): row for row, number in enumerate(self.image_ids)}
 
-    def _read_annotations(self, places: Mapping[int, int], person: int, categories: int | None) -> None:
-        ids, rows, fields, crowd = array("q"), array("q"), array("q"), array("b")
+    def _read_annotations(self, places: Mapping[int, int], person: int, fields: Mapping[int, int] | None) -> None:
+        ids, rows, kinds, crowd = array("q"), array("q"), array("q"), array("b")
         boxes, areas = array("d"), array("d")
         keypoints, keypoint_rows, people = array("f"), array("q"), 0
         for record in read_records(self.path, "annotations"):
             where = f"{self.path}: annotation {record.get('id')}"
             kind = record.get("category_id")
-            if kind not in self._known or (categories is not None and not 1 <= kind <= categories):
-                limit = "" if categories is None else f", of which the head takes 1 to {categories}"
+            if kind not in self._known or (fields is not None and kind not in fields):
+                limit = "" if fields is None else f", and detection fields for {sorted(fields)}"
                 raise UserError(f"{where}: category_id {kind!r} is unknown; there are {sorted(self._known)}{limit}")
             is_person = self.skeleton is not None and kind == person
-            if not is_person and categories is None:
+            if not is_person and fields is None:
                 continue
             if record.get("image_id") not in places:
                 raise UserError(f"{where}: image_id {record.get('image_id')!r} is none of the file's images")
             ids.append(record["id"])
             rows.append(places[record["image_id"]])
-            fields.append(kind - 1)
+            kinds.append(kind)
             crowd.append(bool(record.get("iscrowd", 0)))
             boxes.extend(box := _box(record.get("bbox"), where))
             areas.append(record.get("area") or box[2] * box[3])
@@ -93,9 +95,11 @@ class SceneTable:
                 people += 1
         self._check_places(ids, np.array(keypoint_rows), boxes, np.array(keypoints, dtype=np.float64))
         order = np.lexsort((np.array(ids, dtype=np.int64), np.array(rows, dtype=np.int64)))
-        self._ids, self._fields, self._keypoint_rows = (
-            np.array(one, dtype=np.int64)[order] for one in (ids, fields, keypoint_rows)
+        self._ids, self._kinds, self._keypoint_rows = (
+            np.array(one, dtype=np.int64)[order] for one in (ids, kinds, keypoint_rows)
         )
+        own = {person: 0} if fields is None else fields
+        self._fields = np.array([own[kind] for kind in self._kinds.tolist()], dtype=np.int64)
         self._crowd = np.array(crowd, dtype=bool)[order]
         self._boxes = np.array(boxes, dtype=np.float64).reshape(-1, 4)[order]
         self._areas = np.array(areas, dtype=np.float64)[order]
@@ -139,7 +143,9 @@ class SceneTable:
         if not len(rows):
             raise UserError(
                 f"{self.path}: none of {int(chosen.sum())} images has an annotation that is no crowd region and "
-                f"{min_keypoints} persons with a labelled keypoint; lower min_keypoint_annotations, or bring more data"
+                f"{min_keypoints} persons with a labelled keypoint; lower min_keypoint_annotations, or bring more data "
+                "(pictures without annotations, as of a test set, need keep_empty: true and min_keypoint_annotations: "
+                "0)"
             )
         return rows
 
@@ -159,7 +165,7 @@ class SceneTable:
             record: dict[str, Any] = {
                 "id": int(self._ids[place]),
                 "image_id": image,
-                "category_id": int(self._fields[place]) + 1,
+                "category_id": int(self._kinds[place]),
             }
             record |= {"iscrowd": int(self._crowd[place]), "area": float(self._areas[place])}
             record["bbox"] = self._boxes[place].tolist()
@@ -187,6 +193,13 @@ class SceneTable:
             problem = "cannot be read" if image is None else f"is {image.shape[1]} x {image.shape[0]} pixels"
             raise UserError(f"{path}: {problem}, but {self.path} promises {width} x {height}")
         return np.asarray(image, dtype=np.uint8)
+
+
+def read_categories(path: Path) -> list[dict[str, Any]]:
+    """Return the categories of a prepared split, by id; raises UserError if there is no such file."""
+    if not path.is_file():
+        raise UserError(f"{path}: no such file; {without_split(path.parent, path.stem)}, or correct root and split")
+    return sorted(read_head(path)[0]["categories"], key=lambda one: int(one["id"]))
 
 
 def _box(box: Any, where: str) -> list[float]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from data.formats.facts import read_facts
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import nearest
 from models.images.data import augmentation as tones
@@ -20,10 +21,14 @@ from models.interfaces import Example, Examples
 from models.people.data.affine import MEAN_COLOUR, Placement, drawn, drawn_colour, fitted, snug
 from models.people.data.affine_settings import Geometry
 from models.pose.train.annotations import Annotations
+from models.pose.train.categories import categories_from
 from models.pose.train.encoders import Caf, Cif, CifDet
-from models.pose.train.scene_table import SceneTable
+from models.pose.train.scene_table import SceneTable, read_categories
 
 KINDS: dict[str, type[Cif] | type[Caf] | type[CifDet]] = {"cif": Cif, "caf": Caf, "cifdet": CifDet}
+
+PERSON = "person"
+"""The category of people in a dataset that was prepared without facts."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -59,12 +64,14 @@ class View(NamedTuple):
 class Scenes(Examples):
     """The images of a prepared people dataset (`root/<split>.json`, `root/images`), sorted by id, with their targets.
 
-    `heads` names the targets: `{cif: {kind: cif, stride: 8}, caf: {kind: caf, connections: standard, stride: 8},
-    cifdet: {kind: cifdet, categories: 5, stride: 8}}`. The entries beside `kind` are arguments of the encoder
-    (`models.pose.train.encoders`). `skeleton` (`data.formats.skeletons.skeleton_from`) is COCO's by default. Without
-    `augmentation`, the longer side becomes `side` pixels and the picture lies in the middle of a square; with
-    `multiple`, in the middle of the smallest canvas whose sides are a multiple of it plus one (16 for a backbone of
-    stride 16).
+    `heads` names the targets: `{cif: {stride: 8}, caf: {stride: 8}, caf25: {kind: caf, connections: dense, stride: 8},
+    cifdet: {stride: 8}}`. `kind` is the name unless given; the other entries are arguments of the encoder
+    (`models.pose.train.encoders`), except that `categories` of a cifdet head is by default the dataset's number of
+    categories. `skeleton` (a map for `data.formats.skeletons.skeleton_from`) and `categories` (a list of `{id, name}`;
+    field f detects the category at place f) are by default those of the prepared dataset; without facts about it,
+    COCO's skeleton, and the file's categories by id. Without `augmentation`, the longer side becomes `side` pixels and
+    the picture lies in the middle of a square; with `multiple`, in the middle of the smallest canvas whose sides are a
+    multiple of it plus one (16 for a backbone of stride 16).
 
     The dataset uses images with at least one annotation (not a crowd region) that a head can learn from, and with
     `min_keypoint_annotations` persons with a labelled keypoint (default 1; 0 without a keypoint head). `keep_empty`
@@ -72,16 +79,27 @@ class Scenes(Examples):
 
     An example has `image` float32 (3, side, side) RGB, (v / 255 - mean) / std; `<head>_target` for each head, from its
     encoder; `valid_area` float32 (4,) (x, y, width, height), the pixels that show the image; the integers `index`,
-    `image_id`, and `width` and `height` of the file; `to_original` float32 (2, 3), which maps pixels (x, y, 1) of the
-    picture to those of the file. `joints` adds `joints` float32 (K, 3), x, y and visibility of the only person in
-    pixels of the picture, and the `person_height` of its box; both are 0 for images with no person or several. `truth`
-    adds `truth`, the annotations in COCO's format, in pixels of the file.
+    `image_id`, `images` (how many the dataset has), and `width` and `height` of the file; `to_original` float32 (2, 3),
+    which maps pixels (x, y, 1) of the picture to those of the file. `joints` adds `joints` float32 (K, 3), x, y and
+    visibility of the only person in pixels of the picture, and the `person_height` of its box; both are 0 for images
+    with no person or several. `truth` adds `truth`, the annotations in COCO's format, in pixels of the file.
 
     Raises ValueError for arguments out of range. Raises UserError, with file and annotation id, for annotations that
     cannot be encoded, for missing files, and if no image is left.
     """
 
-    names: ClassVar[tuple[str, ...]] = ("image", "index", "image_id", "valid_area", "width", "height", "to_original")
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton", "categories")
+    drawing: ClassVar[str | None] = "pose.SceneDrawing"
+    names: ClassVar[tuple[str, ...]] = (
+        "image",
+        "index",
+        "image_id",
+        "images",
+        "valid_area",
+        "width",
+        "height",
+        "to_original",
+    )
 
     def __init__(
         self,
@@ -91,6 +109,7 @@ class Scenes(Examples):
         side: int,
         heads: dict[str, dict[str, Any]],
         skeleton: dict[str, Any] | None = None,
+        categories: list[dict[str, Any]] | None = None,
         augmentation: Augmentation | None = None,
         min_keypoint_annotations: int | None = None,
         keep_empty: bool = False,
@@ -116,18 +135,25 @@ class Scenes(Examples):
             joints,
             truth,
         )
+        known = read_facts(Path(root))
+        skeleton = skeleton or known.get("skeleton")
         self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)
-        self.encoders = {name: _encoder(name, settings, self.skeleton) for name, settings in heads.items()}
+        fields: dict[int, int] | None = None  # of category ids, if there is a detection head
+        if any(one.get("kind", name) == "cifdet" for name, one in heads.items()):
+            path = Path(root) / f"{split}.json"
+            fields = categories_from(categories or known.get("categories") or read_categories(path)).fields
+        self.encoders = {name: _encoder(name, one, self.skeleton, len(fields or ())) for name, one in heads.items()}
+        if fields is not None:
+            limit = min(one.fields for one in self.encoders.values() if isinstance(one, CifDet))
+            fields = {number: field for number, field in fields.items() if field < limit}
         # an object can provide more names than its class promises
         self.names = self.provides({"heads": heads, "joints": joints, "truth": truth})  # type: ignore[misc]
+        self.mean, self.std = mean, std
         self._gain = (1.0 / (255.0 * np.array(std))).astype(np.float32)[:, None, None]
         self._shift = (-np.array(mean) / np.array(std)).astype(np.float32)[:, None, None]
         needs_people = any(not isinstance(encoder, CifDet) for encoder in self.encoders.values())
         self.table = SceneTable(
-            Path(root),
-            split,
-            self.skeleton if needs_people else None,
-            min((int(one["categories"]) for one in heads.values() if one["kind"] == "cifdet"), default=None),
+            Path(root), split, self.skeleton if needs_people else None, known.get("people") or PERSON, fields
         )
         least = int(needs_people) if min_keypoint_annotations is None else min_keypoint_annotations
         self.rows = self.table.usable(least, keep_empty, image_ids)
@@ -139,6 +165,22 @@ class Scenes(Examples):
         targets = [f"{head}_target" for head in (heads if isinstance(heads, Mapping) else ())]
         joints = ("joints", "person_height") if arguments.get("joints") else ()
         return (*cls.names, *targets, *joints, *(("truth",) if arguments.get("truth") else ()))
+
+    @classmethod
+    def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `skeleton`, `categories`, `category` (people's id), `side`, and the `stride` that all heads share."""
+        known = read_facts(Path(arguments["root"]))
+        categories = arguments.get("categories") or known.get("categories")
+        strides = {one.get("stride") for one in arguments["heads"].values()}
+        people = known.get("people") or PERSON
+        facts = {
+            "skeleton": arguments.get("skeleton") or known.get("skeleton"),
+            "categories": categories,
+            "category": next((one["id"] for one in categories or () if one["name"] == people), None),
+            "side": arguments["side"],
+            "stride": strides.pop() if len(strides) == 1 else None,
+        }
+        return {name: fact for name, fact in facts.items() if fact is not None}
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -160,6 +202,7 @@ class Scenes(Examples):
             "image": image,
             "index": index,
             "image_id": int(self.table.image_ids[self.rows[index]]),
+            "images": len(self),
             "valid_area": view.placement.valid_area,
             "to_original": np.linalg.inv(view.placement.matrix)[:2].astype(np.float32),
         }
@@ -199,8 +242,8 @@ class Scenes(Examples):
         return View(picture, people, placed, placement)
 
 
-def _encoder(name: str, settings: Mapping[str, Any], skeleton: Skeleton) -> Cif | Caf | CifDet:
-    kind = settings.get("kind")
+def _encoder(name: str, settings: Mapping[str, Any], skeleton: Skeleton, categories: int) -> Cif | Caf | CifDet:
+    kind = settings.get("kind", name)
     if kind not in KINDS:
         near = nearest(str(kind), KINDS)
         raise ValueError(f"heads.{name}.kind {kind!r}{near}: one of {', '.join(KINDS)} is needed")
@@ -209,7 +252,9 @@ def _encoder(name: str, settings: Mapping[str, Any], skeleton: Skeleton) -> Cif 
     for key in arguments:
         if key not in allowed:
             raise ValueError(f"heads.{name}.{key}{nearest(key, allowed)}: one of kind, {', '.join(allowed)} is needed")
-    if kind != "cifdet":
+    if kind == "cifdet":
+        arguments.setdefault("categories", categories)
+    else:
         arguments["skeleton"] = skeleton
     try:
         return KINDS[kind](**arguments)
