@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from models.base.annotations import Place, locate
-from models.base.errors import UserError, nearest
+from models.base.errors import UserError, closest, nearest
 
 Model = TypeVar("Model", bound=BaseModel)
 LONGEST = 80  # characters of a value in a message
@@ -55,6 +55,11 @@ class ErrorCollector:
         choices = sorted(allowed)
         self.add(key, f"unknown {what} {word!r}{nearest(word, choices)}; allowed: {', '.join(choices) or 'none'}")
 
+    def add_misspelt(self, key: str, found: str, name: str, renamed: Mapping[str, str]) -> None:
+        """Add that the needed `name`, at `key`, is missing, and that a key beside it was probably meant."""
+        meant = f"which is now called {name!r}" if renamed.get(found) == name else f"did you mean {name!r}?"
+        self.add(key, f"missing; found {found!r}, {meant}")
+
     def add_below(self, key: str, inner: "ErrorCollector") -> None:
         """Add the errors of a map inside `key`, whose keys are relative to it."""
         self.lines += [f"{self.file}: {key}.{line.removeprefix(f'{inner.file}: ')}" for line in inner.lines]
@@ -64,9 +69,7 @@ class ErrorCollector:
 
         Of a union, only the member that fits best is reported. Below these keys, nothing more is added.
         """
-        faults = _of_best_branches(
-            [(locate(annotation, one["loc"]), one) for one in error.errors(include_url=False)]
-        )
+        faults = _of_best_branches([(locate(annotation, one["loc"]), one) for one in error.errors(include_url=False)])
         told = _misspelt(faults)
         said: dict[str, list[tuple[Place, ErrorDetails]]] = {}
         for place, detail in faults:
@@ -92,10 +95,8 @@ class ErrorCollector:
             if instead is None:
                 before = "".join(f"; it was called {old!r} before" for old, new in renamed.items() if new == name)
                 self.add(key, f"missing; it has no default{before}")
-            elif renamed.get(instead[-1]) == name:
-                self.add(key, f"missing; found {instead[-1]!r}, which is now called {name!r}")
             else:
-                self.add(key, f"missing; found {instead[-1]!r} (did you mean {name!r}?)")
+                self.add_misspelt(key, instead[-1], name, renamed)
         elif detail["type"] == "value_error":
             self.add(key, str(detail["ctx"]["error"]))
         else:
@@ -121,7 +122,7 @@ class ErrorCollector:
             raise UserError("\n".join(self.lines))
 
 
-class NestedErrors(ValueError):
+class NestedError(ValueError):
     """Errors of a map among the arguments of a declaration; their keys are relative to the declaration's."""
 
     def __init__(self, errors: ErrorCollector) -> None:
@@ -186,9 +187,9 @@ def _misspelt(faults: Iterable[tuple[Place, ErrorDetails]]) -> dict[tuple[str, .
         if detail["type"] == "missing" and place.schemas and isinstance(detail["input"], dict):
             name, renamed = place.key[-1], _renamed(place.schemas)
             others = [str(key) for key in detail["input"] if key not in _keys(place.schemas)]
-            meant = [key for key in others if renamed.get(key) == name or nearest(key, [name])]
-            if meant:
-                found[place.key] = (*place.key[:-1], meant[0])
+            before = next((key for key in others if renamed.get(key) == name), None)
+            if (meant := before or closest(name, others)) is not None:
+                found[place.key] = (*place.key[:-1], meant)
     return found
 
 

@@ -21,7 +21,13 @@ class Interrupted(BaseException):
     code: ClassVar = 75
 
 
+def closest(word: str, allowed: Iterable[str]) -> str | None:
+    """Return the nearest spelling among `allowed`, or None if none is near."""
+    close = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.6)
+    return close[0] if close else None
+
+
 def nearest(word: str, allowed: Iterable[str]) -> str:
     """Return ` (did you mean 'x'?)` for the nearest spelling among `allowed`, or an empty string."""
-    close = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.6)
-    return f" (did you mean {close[0]!r}?)" if close else ""
+    close = closest(word, allowed)
+    return "" if close is None else f" (did you mean {close!r}?)"

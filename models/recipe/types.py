@@ -17,11 +17,13 @@ from pydantic import (
     ConfigDict,
     PydanticSchemaGenerationError,
     PydanticUndefinedAnnotation,
+    PydanticUserError,
     TypeAdapter,
     ValidationError,
 )
 
-from models.base.error_collector import ErrorCollector, expectation
+from models.base.error_collector import ErrorCollector, NestedError, expectation
+from models.base.errors import closest
 from models.recipe.schema import Declaration, Recipe
 
 
@@ -149,13 +151,19 @@ def check_arguments(
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and name not in supplied
     }
     hints = typing.get_type_hints(kind.__init__)  # type: ignore[misc]
+    renamed: Mapping[str, str] = getattr(kind, "renamed", {})
+    needed = {n for n, parameter in parameters.items() if parameter.default is parameter.empty and n not in arguments}
     checked = {}
     for name, value in arguments.items():
-        if name not in parameters and name in getattr(kind, "renamed", {}):
-            errors.add(f"{key}.{name}", f"this key is now called {kind.renamed[name]!r}")  # type: ignore[attr-defined]
-            continue
         if name not in parameters:
-            errors.add_unknown(f"{key}.{name}", name, [*parameters, *beside], f"argument of {kind.__name__}")
+            meant = renamed.get(name) or closest(name, [*parameters, *beside])
+            if meant in needed:
+                errors.add_misspelt(f"{key}.{meant}", name, meant, renamed)
+                needed.remove(meant)
+            elif name in renamed:
+                errors.add(f"{key}.{name}", f"this key is now called {meant!r}")
+            else:
+                errors.add_unknown(f"{key}.{name}", name, [*parameters, *beside], f"argument of {kind.__name__}")
             continue
         hint = hints.get(parameters[name].name, Any)
         before = len(errors.lines)
@@ -165,8 +173,8 @@ def check_arguments(
         if len(errors.lines) == before:
             value = _conforming(value, hint, f"{key}.{name}", errors)
         checked[parameters[name].name] = value
-    for name, parameter in parameters.items():
-        if parameter.default is parameter.empty and name not in arguments:
+    for name in parameters:
+        if name in needed:
             errors.add(f"{key}.{name}", f"missing; {kind.__name__} needs it")
     return checked
 
@@ -206,20 +214,30 @@ def _conforming(value: Any, hint: Any, key: str, errors: ErrorCollector) -> Any:
     if _holds_constructed(value):  # constructed objects are checked already, the values beside them are not
         plain = {name: part for name, part in value.items() if not _is_constructed(part)}
         return {**value, **_conforming(plain, hint, key, errors)} if plain else value
-    try:
-        adapter = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
-    except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation):
-        return value  # an annotation of foreign code that pydantic cannot check
+    if (adapter := _adapter(hint)) is None:
+        return value
     constructed = _is_constructed(value)
     try:
         if constructed:
             return adapter.validate_python(value)
         return adapter.validate_json(json.dumps(value, default=str), strict=True)
     except ValidationError as error:
-        expected = {expectation(detail["msg"]) for detail in error.errors()}
-        shown = f"one {type(value).__name__}" if constructed else repr(value)
-        errors.add(key, f"found {shown}; expected {' or '.join(sorted(expected))}")
+        if constructed:
+            expected = {expectation(detail["msg"]) for detail in error.errors()}
+            errors.add(key, f"found one {type(value).__name__}; expected {' or '.join(sorted(expected))}")
+        else:
+            errors.add_invalid(error, hint, key)
         return value
+
+
+def _adapter(hint: Any) -> TypeAdapter[Any] | None:
+    """Return what checks an annotation; None for one of foreign code that pydantic cannot check."""
+    try:
+        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
+    except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation):
+        return None
+    except PydanticUserError:  # models, dataclasses and typed dictionaries have a configuration of their own
+        return TypeAdapter(hint)
 
 
 def _is_constructed(value: Any) -> bool:
@@ -254,6 +272,9 @@ def construct(
         return None
     try:
         return kind(**checked, **supplied)
+    except NestedError as error:
+        errors.add_below(key, error.errors)
+        return None
     except ValueError as error:
         errors.add(key, f"{name}: {error}")
         return None
@@ -275,12 +296,12 @@ def checked_call(kind: builtins.type, arguments: Mapping[str, Any], key: str, **
     """Call `kind` with arguments from a map inside a declaration, checked like those of a declaration.
 
     Raises:
-        ValueError: all errors, under `key`.
+        NestedError: all errors, under `key`.
     """
     errors = ErrorCollector(Path(kind.__name__))
     checked = check_arguments(kind, arguments, key, errors, tuple(supplied))
     if errors.lines:
-        raise ValueError("; ".join(line.removeprefix(f"{errors.file}: ") for line in errors.lines))
+        raise NestedError(errors)
     return kind(**checked, **supplied)
 
 

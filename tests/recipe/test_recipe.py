@@ -83,8 +83,8 @@ def test_the_toy_recipes_are_right():
         ({f"{PAINT}.args": {"noise": {**RAMP, "end": -1}}}, f"{PAINT}.args.noise", "0 <= start <= end is needed"),
         ({"steps.painter.optimizer.betas": [0.5]}, "steps.painter.optimizer.betas", "found [0.5]; expected"),
         (
-            {"steps.painter.optimizer.betas": ["a", 0.9]}, "steps.painter.optimizer.betas",
-            "found ['a', 0.9]; expected a number",
+            {"steps.painter.optimizer.betas": ["a", 0.9]}, "steps.painter.optimizer.betas.0",
+            "found 'a'; expected a number",
         ),
         (
             {"steps.painter.groups": {"biases": {"pattern": "bias", "weight_decai": 0.0}}}, f"{GROUP}.weight_decai",
