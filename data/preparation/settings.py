@@ -7,11 +7,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from data.formats.prepared import OTHERS
 from data.preparation.splits import TRAIN, VALIDATION
 from models.base.errors import nearest
 
-RESERVED = ("facts", "images", "manifest", "plots", "rejected", "shares", "statistics")
-"""Names of other files and folders of a prepared dataset, and of keys beside the splits."""
+RESERVED = (*OTHERS, "shares")
+"""Names of other files and folders of a prepared dataset, and of a key beside the splits."""
 
 
 def _split_name(name: str) -> str:

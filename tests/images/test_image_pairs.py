@@ -191,16 +191,17 @@ def make_link(root):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (make_no_folder, "no such folder; run `dvc repro prepare@pairs`, or let root and split name a folder of A|B"),
+        (make_no_folder, "no such folder; {root} has the splits val; bring 'train' to `datasets.pairs` in data/params"),
         (make_empty, "has no image pairs; it may hold A|B images (.bmp, .jpeg, .jpg, .png, .tif, .tiff, .webp), or"),
         (make_link, "1 pair cannot be used"),
     ],
 )
 def test_unusable_folders(make, message, tmp_path):
-    (tmp_path / "pairs").mkdir()
-    make(tmp_path / "pairs")
-    with pytest.raises(UserError, match=re.escape(f"{tmp_path / 'pairs/train'}: {message}")):
-        pairs(tmp_path / "pairs")
+    root = tmp_path / "pairs"
+    root.mkdir()
+    make(root)
+    with pytest.raises(UserError, match=re.escape(f"{root / 'train'}: {message.format(root=root)}")):
+        pairs(root)
 
 
 @pytest.mark.parametrize(("width", "message"), [(9, "odd width (9 x 4"), (None, "image file unreadable (damaged")])

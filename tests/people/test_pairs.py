@@ -248,7 +248,7 @@ def test_exif_orientation_is_ignored(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"split": "test"}, r"test\.json: no such file; run `dvc repro prepare@people`"),
+        ({"split": "test"}, r"test\.json: no such file; .*people has the splits train; bring 'test' to `datasets.people` in "),
         (
             {"min_height": 100},
             r"train\.json: none of its 8 persons has 1 labelled keypoints and a height of 100 pixels: 6 have so many "

@@ -18,6 +18,7 @@ from pycocotools import mask as run_lengths
 
 from data.formats.coco import KEYPOINTS, read_head, read_records
 from data.formats.facts import read_facts
+from data.formats.prepared import without_split
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import UserError
 
@@ -96,7 +97,7 @@ class Persons:
         self.root, self.path = root, root / f"{split}.json"
         self.remedy = f"run `dvc repro prepare@{root.name}`"
         if not self.path.is_file():
-            raise UserError(f"{self.path}: no such file; {self.remedy}")
+            raise UserError(f"{self.path}: no such file; {without_split(root, split)}")
         facts = read_facts(root)
         self.skeleton = skeleton_from(facts["skeleton"]) if facts.get("skeleton") else COCO
         joints, enough = len(self.skeleton.keypoints), joints_needed(min_keypoints, self.skeleton)

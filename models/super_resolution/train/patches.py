@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from data.formats.pair_files import SUFFIXES
+from data.formats.prepared import without_split
 from models.base.errors import UserError
 from models.images.data.augmentation import augment
 from models.images.data.augmentation_settings import Augmentation, Both
@@ -145,8 +146,8 @@ def _folder(root: Path, split: str) -> Path:
     folder = prepared if prepared.is_dir() else plain
     if not folder.is_dir():
         raise UserError(
-            f"{folder}: no such folder, and no {prepared}; run `dvc repro prepare@{root.name}`, or let root and split "
-            "name a folder of images"
+            f"{folder}: no such folder, and no {prepared}; {without_split(root, split)}, or let root and split name a "
+            "folder of images"
         )
     return folder
 
