@@ -34,17 +34,20 @@ class ErrorCollector:
     """The errors of one file, a line each: dotted key, what was found, what is allowed.
 
     `hints` say what a key or a type of another system is called here: by what it is (`key`, `schedule`), then by name.
+    `origins` say where values are written that stand at other keys too; their errors are reported there, once.
     """
 
     file: Path
     lines: list[str] = field(default_factory=list)
     hints: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    origins: dict[str, str] = field(default_factory=dict)
     _unread: set[str] = field(default_factory=set)
 
     def add(self, key: str, message: str) -> None:
         """Add an error at the dotted `key`, except below a key whose value is known to be wrong."""
-        if not self.unread(key):
-            self.lines.append(f"{self.file}: {key}: {message}")
+        line = f"{self.file}: {self._written(key)}: {message}"
+        if line not in self.lines and not self.unread(key):
+            self.lines.append(line)
 
     def add_unknown(self, key: str, word: str, allowed: Iterable[str], what: str) -> None:
         """Add that `word` is none of the `allowed`, with what it is called here, or the nearest spelling."""
@@ -62,7 +65,9 @@ class ErrorCollector:
 
     def add_below(self, key: str, inner: "ErrorCollector") -> None:
         """Add the errors of a map inside `key`, whose keys are relative to it."""
-        self.lines += [f"{self.file}: {key}.{line.removeprefix(f'{inner.file}: ')}" for line in inner.lines]
+        for line in inner.lines:
+            below, _, message = line.removeprefix(f"{inner.file}: ").partition(": ")
+            self.add(f"{key}.{below}", message)
 
     def add_invalid(self, error: ValidationError, annotation: Any, prefix: str = "") -> None:
         """Add what pydantic found wrong about a value at `prefix`, a line for each key.
@@ -115,6 +120,14 @@ class ErrorCollector:
             len(wrong) <= len(parts) and all(b in (a, "*") for a, b in zip(wrong, parts, strict=False))
             for wrong in (one.split(".") for one in self._unread)
         )
+
+    def _written(self, key: str) -> str:
+        """Return the key where the value at `key` is written."""
+        parts = key.split(".")
+        for end in range(len(parts), 0, -1):
+            if (origin := self.origins.get(".".join(parts[:end]))) is not None:
+                return self._written(".".join([origin, *parts[end:]]))
+        return key
 
     def raise_any(self) -> None:
         """Raise one UserError with all lines, if there are any."""

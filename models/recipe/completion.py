@@ -32,7 +32,10 @@ BESIDE = ("type", "weight")  # keys of an entry of `data` that are no arguments
 
 
 def with_data(content: Content, errors: ErrorCollector) -> Content:
-    """Return the content with `data.common` in every dataset, and with a whole `evaluate.data`."""
+    """Return the content with `data.common` in every dataset, and with a whole `evaluate.data`.
+
+    `errors` learns where each inherited value is written.
+    """
     data = content.get("data")
     if not isinstance(data, dict):
         return content
@@ -41,6 +44,8 @@ def with_data(content: Content, errors: ErrorCollector) -> Content:
         errors.add("data.common", f"found {common!r}; expected a map of arguments that all datasets share")
         common = {}
     splits = {split: _inheriting(data[split], {}, common) for split in ("train", "validation") if split in data}
+    for split in splits:
+        errors.origins.update(_origins(data[split], f"data.{split}", {}, common))
     content = {**content, "data": {key: value for key, value in data.items() if key != "common"} | splits}
     evaluate = content.get("evaluate")
     if isinstance(evaluate, dict) and "validation" in splits:
@@ -48,6 +53,8 @@ def with_data(content: Content, errors: ErrorCollector) -> Content:
         own = evaluate.get("data")
         judged = validation if own is None else _inheriting(own, _map(validation), common)
         content["evaluate"] = {**evaluate, "data": judged}
+        whole = {"evaluate.data": "data.validation"}
+        errors.origins.update(whole if own is None else _origins(own, "evaluate.data", _map(validation), common))
     return content
 
 
@@ -123,6 +130,16 @@ def _inheriting(entries: Any, parents: Content, common: Content) -> Any:
         name: {**_map(parents.get(name, common)), **entry} if isinstance(entry, dict) else entry
         for name, entry in entries.items()
     }
+
+
+def _origins(entries: Any, key: str, parents: Content, common: Content) -> dict[str, str]:
+    """Return for the key of each inherited value of `entries`, which stand at `key`, the key where it is written."""
+    inherited = {}
+    for name, entry in _map(entries).items():
+        source = f"data.validation.{name}" if name in parents else "data.common"
+        values = _map(parents.get(name, common)) if isinstance(entry, dict) else {}
+        inherited |= {f"{key}.{name}.{one}": f"{source}.{one}" for one in values if one not in entry}
+    return inherited
 
 
 def _map(value: Any) -> Content:
