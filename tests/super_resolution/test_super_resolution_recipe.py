@@ -33,8 +33,7 @@ def images(tmp_path_factory):
 def recipe(root, changes=None):
     after = {f"losses.{name}.after": START for name in ("G_feature", "G_fake", "G_real")}
     small = {
-        "data.train.scenes.root": str(root), "data.validation.scenes.root": str(root),
-        "data.train.scenes.size": 16, "data.validation.scenes.size": 16, "data.batch_size": 4,
+        "data.common.root": str(root), "data.common.size": 16, "data.batch_size": 4,
         "networks.generator.features": 8, "networks.generator.growth": 4, "networks.discriminator.features": 2,
         "losses.G_feature.layers": {"relu1_1": 1.0}, **after,
         "steps.G.injectors.judge.after": START, "steps.D.after": START,
