@@ -158,10 +158,15 @@ class Loaders:
         mixture = Mixture(self.train_data, seed)
         return load_batches(mixture, self._train_batches(start, seed), self.recipe.runtime.workers, self.pin)
 
-    def validation(self, workers: int, size: int | None = None, shard: slice = slice(None)) -> DataLoader[Any]:
-        """Return the sorted validation split in batches of `size` (default: that of training), or a `shard` of them."""
+    def validation(
+        self, workers: int, size: int | None = None, limit: int | None = None, shard: slice = slice(None)
+    ) -> DataLoader[Any]:
+        """Return the sorted validation split in batches of `size` (default: that of training), or a `shard` of them.
+
+        `limit` and `shard` are those of `ValidationBatches`.
+        """
         # not `evaluate.batch_size`: noise is drawn a batch at a time, and the train stage does not track that section
-        batches = ValidationBatches(self.validation_data, size or self.recipe.data.batch_size, shard=shard)
+        batches = ValidationBatches(self.validation_data, size or self.recipe.data.batch_size, limit, shard)
         return load_batches(Mixture(self.validation_data, self.recipe.seed), batches, workers)
 
 

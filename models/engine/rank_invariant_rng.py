@@ -10,7 +10,8 @@ dropout). Their noise differs between ranks.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -102,10 +103,33 @@ class RankInvariantNoise(TorchFunctionMode):
         mask = self._fill(mask.detach(), lambda whole, source: whole.bernoulli_(1 - p, generator=source)).div_(1 - p)
         return x.mul_(mask) if call["inplace"] else x * mask
 
+    def state(self) -> dict[torch.device, Tensor]:
+        """Return how far the noise has been drawn on each device."""
+        return {device: source.get_state() for device, source in self._generators.items()}
+
+    @contextmanager
+    def again_from(self, state: Mapping[torch.device, Tensor]) -> Iterator[None]:
+        """Inside, the noise drawn since `state` is drawn again, also in a thread that knows nothing of this object."""
+        now = self._generators
+        self._generators = {device: _generator_at(device, one) for device, one in state.items()}
+        try:
+            with nullcontext() if current_noise() is self else self:
+                yield
+        finally:
+            self._generators = now
+
     def _generator(self, device: torch.device) -> torch.Generator:
         if device not in self._generators:
             self._generators[device] = torch.Generator(device).manual_seed(self.seed)
         return self._generators[device]
+
+
+_NOISE: ContextVar[RankInvariantNoise | None] = ContextVar("noise", default=None)
+
+
+def current_noise() -> RankInvariantNoise | None:
+    """Return what intercepts the random functions of this thread inside `rank_invariant_noise`, else None."""
+    return _NOISE.get()
 
 
 @contextmanager
@@ -115,8 +139,18 @@ def rank_invariant_noise(seed: int, sizes: Collection[int]) -> Iterator[None]:
     if shard is None:
         yield
         return
-    with RankInvariantNoise(seed, shard, sizes):
-        yield
+    with RankInvariantNoise(seed, shard, sizes) as noise:
+        token = _NOISE.set(noise)
+        try:
+            yield
+        finally:
+            _NOISE.reset(token)
+
+
+def _generator_at(device: torch.device, state: Tensor) -> torch.Generator:
+    source = torch.Generator(device)
+    source.set_state(state)
+    return source
 
 
 def _like(own: Tensor, length: int) -> Tensor:

@@ -174,7 +174,8 @@ class Step:
         whole = {name: mean for name, mean in means.items() if loss_of(name) == name}
         total = sum((report.weights[name] * fraction * mean for name, mean in whole.items()), torch.zeros(()))
         # only into what this step trains: a discriminator that judges in a generator's step gathers no gradients
-        (total if self.scaler is None else self.scaler.scale(total)).backward(inputs=self.parameters)
+        trained = [parameter for parameter in self.parameters if parameter.requires_grad]  # without the frozen ones
+        (total if self.scaler is None else self.scaler.scale(total)).backward(inputs=trained)
         for name, mean in means.items():
             report.raw[name] = report.raw.get(name, 0) + fraction * mean.detach()
 

@@ -24,6 +24,7 @@ from models.engine.build import (
     make_accelerator,
     start_networks,
 )
+from models.engine.freezing import Freezing
 from models.engine.rank_invariant_rng import rank_invariant_noise
 from models.engine.signals import StopRequest
 from models.engine.stopwatch import Stopwatch
@@ -94,6 +95,8 @@ class Trainer:
         self.callbacks = build_callbacks(recipe, callbacks or {})
         self.networks, self.averages = start_networks(recipe, self.accelerator)
         self.steps = build_steps(recipe, dict(self.networks.live), self.accelerator)
+        unwrap = self.accelerator.unwrap_model
+        self.freezing = Freezing(recipe, {name: unwrap(network) for name, network in self.networks.live.items()})
         self.validation = Validation(recipe, self.loaders, self.accelerator.device)
         self.batches_per_epoch = self.loaders.batches_per_epoch
         self.last = recipe.train.steps or (recipe.train.epochs or 0) * self.batches_per_epoch
@@ -236,6 +239,7 @@ class Trainer:
 
     def iterate(self, batch: dict[str, Any], index: int) -> str | None:
         """Run and record one iteration on a batch, `index` within its epoch; return why to roll back, or None."""
+        self.freezing.apply(self.iteration)
         with self._shard_of_batch(batch, self.rollback.seed(self.recipe.seed)):
             reports = self._train_step(batch | {"batch": batch, "index": index}) or {}
         self.batch = batch

@@ -39,13 +39,15 @@ class Validation:
     def means(self, losses: Callable[[Batch], Mapping[str, Tensor]]) -> dict[str, float]:
         """Return the mean of each loss over the examples that have it; `losses` maps a batch to (batch,) values.
 
+        The examples are those of the split, or `train.evaluate_limit` evenly spaced ones.
         Batches are sharded over ranks, so `losses` must not wait for other ranks. If one rank fails,
         all ranks fail.
         """
         shard = self.loaders.shard
         own: list[tuple[int, dict[str, tuple[float, int]]]] = []
         with raise_on_all_ranks():
-            batches = self.loaders.validation(self.recipe.runtime.workers, shard=shard)
+            limit = self.recipe.train.evaluate_limit
+            batches = self.loaders.validation(self.recipe.runtime.workers, limit=limit, shard=shard)
             for place, batch in zip(count(shard.start, shard.step), batches, strict=False):
                 seed_here(self.recipe.seed, "evaluation", place)
                 values = losses(to_device(batch, self.device))
