@@ -1,12 +1,18 @@
-"""The COCO person-keypoint format: its names, and reading and writing its JSON record by record.
+"""The COCO keypoint format: its names, and reading and writing its JSON record by record.
 
-Source of names, order and skeleton: the `person` category of COCO 2017 (`person_keypoints_*.json`).
+Source of names, order and skeleton: the `person` category of COCO 2017 (`person_keypoints_*.json`). Files of other
+categories with `keypoints` and `skeleton` have the same form, with other joints.
+
+Beside COCO's own keys an annotation may have `person_id`, a whole number for the identity: persons with the same number
+in the images of a split are the same person in the same clothes. What needs a second picture of a person, such as
+judging the transfer of an appearance, uses it; a person without one is an identity of their own. `parts` maps names of
+clothes to masks.
 """
 
 import json
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -135,7 +141,11 @@ def _elements(reader: _Reader) -> Iterator[Any]:
 def read_head(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     """Read all of a COCO file but its records; also return their counts, `{"images": n, "annotations": m}`.
 
-    Raises UserError for a file that is no JSON object, is cut off, or lacks `images`, `annotations` or `categories`.
+    A file without annotations, as COCO publishes for its test sets (`image_info_*.json`), has no count of them.
+
+    Raises:
+        UserError: the file is no JSON object, is cut off, or lacks `images`; or it lacks `categories` though it has
+            annotations.
     """
     head: dict[str, Any] = {}
     counts: dict[str, int] = {}
@@ -147,8 +157,10 @@ def read_head(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     for key in (*RECORDS, "categories"):
         if key in head and not isinstance(head[key], list):
             raise UserError(f"{path}: {key}: must be a list, found {type(head[key]).__name__}")
-        if key not in head and key not in counts:
-            raise UserError(f"{path}: {key} is missing; a COCO file has images, annotations and categories")
+    if "images" not in counts:
+        raise UserError(f"{path}: images is missing; a COCO file has images, annotations and categories")
+    if "annotations" in counts and "categories" not in head:
+        raise UserError(f"{path}: categories is missing; a COCO file with annotations lists their categories")
     return head, counts
 
 
@@ -164,20 +176,48 @@ def read_records(path: Path, section: str) -> Iterator[Any]:
         raise UserError(f"{path}: {section}: must be a list of records")
 
 
-def person_category(path: Path, categories: Any) -> int:
-    """Return the id of the category `person`; raises UserError if there is none or its joints are not COCO's 17."""
-    ids: dict[int, str] = {}
+def categories_by_id(path: Path, categories: Any) -> dict[int, dict[str, Any]]:
+    """Return the categories of a COCO file by id.
+
+    Raises:
+        UserError: one is no map, has no whole number of its own as `id`, or has `keypoints` that are no list of
+            different names.
+    """
+    known: dict[int, dict[str, Any]] = {}
     for category in categories:
-        if not isinstance(category, dict) or type(category.get("id")) is not int or category["id"] in ids:
+        if not isinstance(category, dict) or type(category.get("id")) is not int or category["id"] in known:
             raise UserError(f"{path}: categories: each needs a whole number of its own as `id`, found {category!r}")
-        ids[category["id"]] = str(category.get("name"))
-        joints = category.get("keypoints", list(KEYPOINTS))
-        if category.get("name") == PERSON and joints != list(KEYPOINTS):
-            raise UserError(f"{path}: categories: person has the joints {joints}; allowed are COCO's: {KEYPOINTS}")
-    for number, name in ids.items():
-        if name == PERSON:
+        joints = category.get("keypoints", [])
+        names = isinstance(joints, list) and all(isinstance(one, str) for one in joints)
+        if not names or len(set(joints)) < len(joints) or len(joints) == 1:
+            raise UserError(
+                f"{path}: categories: {category.get('name')}: keypoints: found {str(joints)[:200]}; expected two or "
+                "more names, each once"
+            )
+        known[category["id"]] = category
+    return known
+
+
+def person_category(path: Path, categories: Any, joints: Sequence[str] = KEYPOINTS) -> int:
+    """Return the id of the category of people in a prepared file: the one with `keypoints`, or else `person`.
+
+    Raises:
+        UserError: there is none, or its joints are not `joints`.
+    """
+    known = categories_by_id(path, categories)
+    for number, category in known.items():
+        if category.get("keypoints"):
+            if list(category["keypoints"]) != list(joints):
+                raise UserError(
+                    f"{path}: categories: {category.get('name')} has the joints {category['keypoints']}; "
+                    f"allowed are {list(joints)}"
+                )
             return number
-    raise UserError(f"{path}: categories: found {sorted(ids.values())}, but none is named 'person'")
+    for number, category in known.items():
+        if category.get("name") == PERSON:
+            return number
+    names = sorted(str(one.get("name")) for one in known.values())
+    raise UserError(f"{path}: categories: found {names}, but none has keypoints or is named {PERSON!r}")
 
 
 def to_json(value: Any) -> str:

@@ -5,8 +5,8 @@ Keys of a people dataset:
     categories: `[{"id": 1, "name": "person"}, ...]`, sorted by id; a detection field is a position in this list.
     people: the name of the category with joints; null if there is none. Its annotations are the persons.
     annotated: split -> counts of `images`, `persons` (no crowd regions), persons `with_joints`, `boxes` (annotations of
-        all categories, no crowd regions), `identities` (different values of `person_id`), `identities_seen_twice` (those
-        of two persons or more); and `annotated`, false for a split whose source has no annotations.
+        all categories, no crowd regions), `identities` (different values of `person_id`) and `identities_seen_twice`
+        (those of two persons or more); and `annotated`, false for a split whose source has no annotations.
 """
 
 import json

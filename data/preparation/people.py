@@ -4,18 +4,25 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
-from data.formats.coco import Spool, person_category, read_head, read_records, to_json, write_coco
+from data.formats.coco import RECORDS, Spool, read_head, read_records, to_json, write_coco
+from data.formats.keypoint_sets import SETS
+from data.formats.skeletons import Skeleton
+from data.preparation.categories import People, choose_people, written_categories
+from data.preparation.facts import write_facts
+from data.preparation.keypoint_settings import KeypointSettings
 from data.preparation.manifest import write_manifest, write_rejected
+from data.preparation.people_sheet import Examples, write_people
+from data.preparation.skeletons import Poses, Source, build_skeleton
 from data.preparation.statistics import Statistics, write_plots
 from data.preparation.validation import (
     Categories,
@@ -27,7 +34,8 @@ from data.preparation.validation import (
     check_image_file,
     check_image_record,
 )
-from models.base.errors import UserError
+from data.preparation.wholebody import is_wholebody, join_wholebody
+from models.base.errors import UserError, nearest
 from models.base.files import write_text
 
 _AT_ONCE = 64
@@ -39,7 +47,8 @@ class Raw:
 
     No image path may leave the folder `root`. `splits` are the splits that the file feeds; `split_of` maps an image id
     to one of them. With `in_place` the images already lie in their final place and keep their names. `name` stands for
-    the annotation file in `rejected.csv` and at progress bars; default: its path below `root`.
+    the annotation file in `rejected.csv` and at progress bars; default: its path below `root`. With `plain` the split
+    train may do without annotations.
     """
 
     annotations: Path
@@ -49,6 +58,7 @@ class Raw:
     split_of: Callable[[object], str]
     in_place: bool = False
     name: str = ""
+    plain: bool = False
 
     @property
     def title(self) -> str:
@@ -70,11 +80,36 @@ def hashed_split(seed: int, validation_share: float) -> Callable[[object], str]:
 
 
 class Preparation:
-    """Turns raw files into `<split>.json` and `images/<split>/` below `folder`; collects statistics and rejections."""
+    """Turns raw files into `<split>.json` and `images/<split>/` below `folder`; collects statistics and rejections.
 
-    def __init__(self, folder: Path, progress: bool = False) -> None:
-        self.folder, self.progress = folder, progress
+    All splits have the same category of people and the same joints. The first file decides them, so add that of the
+    split train first.
+
+    Args:
+        folder: where to write.
+        progress: whether to show progress bars.
+        category: the category of people in the files, or several that become one (`choose_people`).
+        keypoints: what the settings tell of the joints, or the name of a published set.
+        key: the dotted key of the settings in messages; it has `category` and `keypoints`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        progress: bool = False,
+        category: str | Sequence[str] | None = None,
+        keypoints: KeypointSettings | str | None = None,
+        key: str = "coco",
+    ) -> None:
+        self.folder, self.progress, self.category, self.key = folder, progress, category, key
+        self.settings = _settings(keypoints, key)
+        self.people: People | None = None
+        self.skeleton: Skeleton | None = None
+        self.categories: dict[int, str] = {}
+        self.written: list[dict[str, Any]] = []
+        self.notes: list[str] = []
         self.statistics: dict[str, Statistics] = {}
+        self.examples: dict[str, Examples] = {}
         self.rejected: list[Rejected] = []
         self.records = 0
 
@@ -86,22 +121,73 @@ class Preparation:
     def add(self, raw: Raw) -> None:
         """Validate every record of a raw file and write its splits; raises UserError if the file itself is faulty."""
         head, counts = read_head(raw.annotations)
-        person = person_category(raw.annotations, head["categories"])
-        categories = Categories(frozenset(one["id"] for one in head["categories"]), person)
         try:
             to_json(head)
         except ValueError as error:
             raise UserError(f"{raw.annotations}: holds a number that JSON does not have: {error}") from error
+        if "annotations" not in counts and "train" in raw.splits and not raw.plain:
+            raise UserError(
+                f"{raw.annotations}: annotations is missing, as in COCO's image-info files; the split train needs "
+                "them, other splits may do without"
+            )
+        people = self._choose(raw, head, counts)
+        joints = people.keypoints if people else ()
         self.records += sum(counts.values())
-        self.statistics |= {split: Statistics(person) for split in raw.splits}
+        annotated = counts.get("annotations", 0) > 0
+        for split in raw.splits:
+            self.statistics[split] = Statistics(people.id if people else None, joints, annotated)
+            self.examples[split] = Examples()
         with ExitStack() as stack:
-            spools = {kind: {split: stack.enter_context(Spool(self.folder)) for split in raw.splits} for kind in counts}
+            spools = {
+                kind: {split: stack.enter_context(Spool(self.folder)) for split in raw.splits} for kind in RECORDS
+            }
             seen = Seen()
             self._images(raw, seen, spools["images"], counts["images"])
-            self._annotations(raw, seen, categories, spools["annotations"], counts["annotations"])
+            poses = Poses(len(joints))
+            if "annotations" in counts:
+                file = _File(raw, head["categories"], people, seen, poses)
+                self._annotations(file, spools["annotations"], counts["annotations"])
+            self._decide_skeleton(raw, people, poses)
+            head["categories"] = written_categories(head["categories"], people, self.skeleton)
+            self.written = self.written or head["categories"]
             for split in raw.splits:
-                lines = (spools[kind][split].lines() for kind in ("images", "annotations"))
+                lines = (spools[kind][split].lines() for kind in RECORDS)
                 write_coco(self.folder / f"{split}.json", head, *lines)
+
+    def _choose(self, raw: Raw, head: dict[str, Any], counts: Mapping[str, int]) -> People | None:
+        """Return the file's category of people, the same as in earlier files.
+
+        An image-info file gets the categories of the earlier files.
+        """
+        if "annotations" not in counts and (self.written or not head.get("categories")):
+            head["categories"] = self.written
+            return self.people
+        people = choose_people(raw.annotations, head["categories"], self.category, self.settings, self.key)
+        if people is not None and self.people is not None:
+            people = _agreeing(people, self.people, raw.annotations)
+        self._collect(raw, head["categories"], people)
+        self.people = self.people or people
+        return people
+
+    def _collect(self, raw: Raw, categories: Any, people: People | None) -> None:
+        """Add the names of the categories by id; raises UserError if an id has another name in an earlier file."""
+        for category in written_categories(categories, people, None):
+            number, name = category["id"], str(category.get("name"))
+            if self.categories.setdefault(number, name) != name:
+                raise UserError(
+                    f"{raw.annotations}: categories: id {number} is {name!r}, and {self.categories[number]!r} in the "
+                    "file of another split; a category has one id in all splits"
+                )
+
+    def _decide_skeleton(self, raw: Raw, people: People | None, poses: Poses) -> None:
+        """Build the skeleton of the first file that has joints."""
+        if people is None or not people.keypoints or self.skeleton is not None:
+            return
+        if not poses.count and not people.entry.get("keypoints") and self.settings == KeypointSettings():
+            return
+        source = Source(raw.annotations, people.entry, people.keypoints, poses, f"{self.key}.keypoints")
+        self.skeleton, notes = build_skeleton(source, self.settings)
+        self.notes += notes
 
     def _images(self, raw: Raw, seen: Seen, spools: dict[str, Spool], count: int) -> None:
         records = self._watched(raw, "images", count)
@@ -117,6 +203,7 @@ class Preparation:
                     seen.images[record["id"]] = size
                     spools[split].add(record)
                     self.statistics[split].add_image(record["id"])
+                    self.examples[split].add_image(record)
 
     def _declared(self, raw: Raw, record: Any, seen: Seen) -> Size | None:
         try:
@@ -142,10 +229,11 @@ class Preparation:
             shutil.copyfile(path, place)
         return None
 
-    def _annotations(self, raw: Raw, seen: Seen, categories: Categories, spools: dict[str, Spool], count: int) -> None:
+    def _annotations(self, file: "_File", spools: dict[str, Spool], count: int) -> None:
+        raw = file.raw
         for record in self._watched(raw, "annotations", count):
             try:
-                check_annotation(record, seen, categories)
+                name, is_person = file.check(record)
                 split = raw.split_of(record["image_id"])
                 spools[split].add(record)
             except UnusableError as fault:
@@ -153,8 +241,9 @@ class Preparation:
             except ValueError:  # the checks cover COCO's keys; other keys may hold anything
                 self._reject(raw, "annotation", record, UnusableError("number not finite"))
             else:
-                seen.annotations.add(record["id"])
-                self.statistics[split].add_annotation(record)
+                file.accept(record, is_person)
+                self.statistics[split].add_annotation(record, name)
+                self.examples[split].add_annotation(record, name, is_person)
 
     def _watched(self, raw: Raw, section: str, count: int) -> Iterator[Any]:
         records = read_records(raw.annotations, section)
@@ -167,22 +256,99 @@ class Preparation:
         self.rejected.append(Rejected(raw.title, kind, str(known.get("id", ""))[:80], fault.reason, fault.detail))
 
     def finish(self) -> None:
-        """Write `statistics.json`, `plots/`, `rejected.csv` and `manifest.json` beside the splits."""
+        """Write `facts.json`, `statistics.json`, `plots/`, `rejected.csv` and `manifest.json` beside the splits."""
+        write_facts(
+            self.folder,
+            skeleton=self.skeleton,
+            categories=self.categories,
+            people=self.people.name if self.people else None,
+            annotated={split: one.facts() for split, one in self.statistics.items()},
+        )
         summaries = {split: one.summary() for split, one in self.statistics.items()}
         write_text(self.folder / "statistics.json", json.dumps(summaries, indent=2) + "\n")
         write_plots(self.statistics, self.folder / "plots")
+        write_people(self.examples, self.folder / "images", self.skeleton, self.folder / "plots" / "people.png")
         self.list_rejected(self.folder / "rejected.csv")
         write_manifest(self.folder)
 
     def lines(self) -> Iterator[str]:
-        """Yield a summary of each split, one line each."""
+        """Yield the rules that the joints needed, one line each, and a summary of each split."""
+        yield from self.notes
+        if self.people is None:
+            names = ", ".join(self.categories.values()) or "none"
+            yield f"{self.key}.category: no category has keypoints, so there are boxes alone; categories: {names}"
+        elif len(self.people.members) > 1:
+            names = ", ".join(str(one.get("name")) for one in self.people.members.values())
+            yield f"{self.key}.category: {self.people.name} is {names}"
         for split, one in self.statistics.items():
-            yield (
-                f"{split}: {len(one.persons_of)} images, {len(one.heights)} persons ({one.with_keypoints} with "
-                f"keypoints), {one.crowds} crowd regions, {one.others} other objects, {one.rejected.total()} records "
-                "rejected"
-            )
+            yield f"{split}: {one.line()}"
 
     def list_rejected(self, path: Path) -> None:
         """Write every rejected record, with its reason, as CSV."""
         write_rejected(path, Rejected._fields, self.rejected)
+
+
+@dataclass
+class _File:
+    """The annotations of a raw file: checks them, and gives those of people the category and joints of the dataset."""
+
+    raw: Raw
+    categories: list[dict[str, Any]]
+    people: People | None
+    seen: Seen
+    poses: Poses
+
+    def __post_init__(self) -> None:
+        self.names = {one["id"]: str(one.get("name")) for one in self.categories}
+        members = frozenset(self.people.members) if self.people else frozenset[int]()
+        self.known = Categories(frozenset(self.names), members, self.people.keypoints if self.people else ())
+
+    def check(self, record: Any) -> tuple[str, bool]:
+        """Return the name of the category in the file, and whether it is one of people; change the record accordingly.
+
+        Raises:
+            UnusableError: the record cannot be used.
+        """
+        category = record.get("category_id") if isinstance(record, dict) else None
+        is_person = type(category) is int and category in self.known.people
+        if is_person and is_wholebody(record, self.known.joints):
+            image = record.get("image_id")
+            join_wholebody(record, self.seen.images.get(image) if type(image) is int else None)
+        check_annotation(record, self.seen, self.known)
+        name = self.names[record["category_id"]]
+        if is_person and self.people is not None and len(self.people.members) > 1:
+            record |= {"category_id": self.people.id, "source_category": name}
+        return name, is_person
+
+    def accept(self, record: dict[str, Any], is_person: bool) -> None:
+        """Note a usable record, and the joints of a person."""
+        self.seen.annotations.add(record["id"])
+        keypoints = record.get("keypoints", ())
+        if is_person and not record.get("iscrowd", 0) and any(keypoints[2::3]):
+            self.poses.add(record["bbox"], keypoints)
+
+
+def _settings(keypoints: KeypointSettings | str | None, key: str) -> KeypointSettings:
+    if isinstance(keypoints, KeypointSettings):
+        return keypoints
+    if keypoints is not None and keypoints not in SETS:
+        known = ", ".join(SETS)
+        raise UserError(f"{key}.keypoints: no set of joints {keypoints!r}{nearest(keypoints, SETS)}; there are {known}")
+    return KeypointSettings(set=keypoints)
+
+
+def _agreeing(people: People, first: People, path: Path) -> People:
+    """Return the category of people of a further file with the id of the first file's, if it is the same one."""
+    if len(first.members) > 1 or len(people.members) > 1:
+        people = replace(people, id=first.id, name=first.name)
+    if (people.id, people.name) != (first.id, first.name):
+        raise UserError(
+            f"{path}: categories: people are {people.name!r} with id {people.id}; in the file of another split they "
+            f"are {first.name!r} with id {first.id}; a category has one id and name in all splits"
+        )
+    if people.keypoints and first.keypoints and people.keypoints != first.keypoints:
+        raise UserError(
+            f"{path}: categories: {people.name} has the joints {', '.join(people.keypoints)}; in the file of another "
+            f"split it has {', '.join(first.keypoints)}"
+        )
+    return replace(people, keypoints=people.keypoints or first.keypoints)

@@ -1,4 +1,4 @@
-"""Checks of the records of a COCO person-keypoint file.
+"""Checks of the records of a COCO keypoint file.
 
 Each check raises `UnusableError` with a reason (a fixed phrase, for counting) and a detail.
 """
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from PIL import Image
 
-from data.formats.coco import KEYPOINTS, to_json
+from data.formats.coco import to_json
 
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP")
 """Formats that both Pillow and OpenCV read in process; for some other formats Pillow starts programs."""
@@ -45,10 +45,11 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class Categories:
-    """The category ids of a file, and the id of `person`."""
+    """The category ids of a file, those of people among them, and the names of people's joints."""
 
     ids: frozenset[int]
-    person: int
+    people: frozenset[int]
+    joints: tuple[str, ...]
 
 
 @dataclass
@@ -119,6 +120,7 @@ def check_annotation(record: Any, seen: Seen, categories: Categories) -> None:
     """Raise UnusableError unless the annotation fits the images and categories of its file.
 
     Persons without keypoints, crowd regions, objects of other categories and annotations without a mask are usable.
+    `person_id`, the identity, may be missing.
     """
     if check_id(record) in seen.annotations:
         raise UnusableError("id used twice")
@@ -128,15 +130,15 @@ def check_annotation(record: Any, seen: Seen, categories: Categories) -> None:
     if record.get("iscrowd", 0) not in (0, 1):
         raise UnusableError("iscrowd is neither 0 nor 1", repr(record["iscrowd"]))
     _check_box(record.get("bbox"), size)
-    if record["category_id"] == categories.person:
-        _check_keypoints(record, size)
+    if record["category_id"] in categories.people:
+        _check_keypoints(record, size, categories.joints)
     check_mask(record.get("segmentation"), size)
     parts = record.get("parts", {})
     if not isinstance(parts, dict):
         raise UnusableError("parts are not masks by name", repr(parts)[:80])
     for mask in parts.values():
         check_mask(mask, size)
-    if not _finite([record.get("area", 0)]) or record.get("area", 0) < 0:
+    if not is_finite([record.get("area", 0)]) or record.get("area", 0) < 0:
         raise UnusableError("area is not a number of at least 0", repr(record["area"]))
     if type(record.get("person_id", 0)) is not int or abs(record.get("person_id", 0)) > LARGEST_ID:
         raise UnusableError("person_id is not a whole number", repr(record["person_id"]))
@@ -151,7 +153,8 @@ def _image_size(image_id: Any, seen: Seen) -> Size:
     return size
 
 
-def _finite(numbers: Any) -> bool:
+def is_finite(numbers: Any) -> bool:
+    """Tell whether all are finite numbers."""
     return all(isinstance(one, int | float) and not isinstance(one, bool) and math.isfinite(one) for one in numbers)
 
 
@@ -161,7 +164,7 @@ def _far(x: float, y: float, size: Size) -> bool:
 
 
 def _check_box(box: Any, size: Size) -> None:
-    if not isinstance(box, list) or len(box) != 4 or not _finite(box):
+    if not isinstance(box, list) or len(box) != 4 or not is_finite(box):
         raise UnusableError("box is not four finite numbers", repr(box)[:80])
     x, y, width, height = box
     if width <= 0 or height <= 0:
@@ -171,15 +174,15 @@ def _check_box(box: Any, size: Size) -> None:
         raise UnusableError("box outside of the image", f"{box} in {size.width} x {size.height}")
 
 
-def _check_keypoints(record: dict[str, Any], size: Size) -> None:
-    keypoints = record.get("keypoints", [0] * 3 * len(KEYPOINTS))
-    if not isinstance(keypoints, list) or len(keypoints) != 3 * len(KEYPOINTS):
-        length = len(keypoints) if isinstance(keypoints, list) else repr(keypoints)[:80]
-        raise UnusableError("keypoints are not 51 numbers", length)
-    if not _finite(keypoints):
-        raise UnusableError("keypoint not finite", next(one for one in keypoints if not _finite([one])))
+def _check_keypoints(record: dict[str, Any], size: Size, joints: tuple[str, ...]) -> None:
+    keypoints = record.get("keypoints", [0] * 3 * len(joints))
+    if not isinstance(keypoints, list) or len(keypoints) != 3 * len(joints):
+        length = f"{len(keypoints)} numbers" if isinstance(keypoints, list) else repr(keypoints)[:80]
+        raise UnusableError(f"keypoints are not {len(joints)} x 3 numbers", length)
+    if not is_finite(keypoints):
+        raise UnusableError("keypoint not finite", next(one for one in keypoints if not is_finite([one])))
     labelled = 0
-    for joint, x, y, flag in zip(KEYPOINTS, keypoints[::3], keypoints[1::3], keypoints[2::3], strict=True):
+    for joint, x, y, flag in zip(joints, keypoints[::3], keypoints[1::3], keypoints[2::3], strict=True):
         if flag not in (0, 1, 2):
             raise UnusableError("visibility is not 0, 1 or 2", f"{joint}: {flag}")
         if flag and not (0 <= x <= size.width and 0 <= y <= size.height):
@@ -199,7 +202,7 @@ def check_mask(mask: Any, size: Size) -> None:
     if not isinstance(mask, list):
         raise UnusableError("mask is neither polygons nor run lengths", repr(mask)[:80])
     for polygon in mask:
-        if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2 or not _finite(polygon):
+        if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2 or not is_finite(polygon):
             raise UnusableError("polygon is not three or more finite points", repr(polygon)[:80])
         if any(_far(x, y, size) for x, y in zip(polygon[::2], polygon[1::2], strict=True)):
             raise UnusableError("polygon outside of the image", repr(polygon)[:80])

@@ -94,6 +94,7 @@ def test_every_cut_is_noticed(tmp_path):
         ('{"images": [], "annotations": [], "categories": []} x', "follows the closing brace"),
         ('{"images": [], "annotations": [1 2], "categories": []}', "not valid JSON"),
         ('{"images": [], "annotations": []}', "categories is missing"),
+        ("{}", "images is missing"),
         ('{"annotations": [], "categories": []}', "images is missing"),
         ('{"images": {}, "annotations": [], "categories": []}', "images: must be a list, found dict"),
         ('{"images": [], "annotations": [' + "[" * 100_000, "not valid JSON"),
@@ -116,11 +117,13 @@ def test_bytes_that_are_no_text(tmp_path):
 @pytest.mark.parametrize(
     ("categories", "message"),
     [
-        ([], "none is named 'person'"),
+        ([], "none has keypoints or is named 'person'"),
         ([{"id": 1, "name": "Person"}], r"\['Person'\]"),
         ([{"id": "1", "name": "person"}], "whole number"),
         ([{"id": 1, "name": "person"}, {"id": 1, "name": "ball"}], "whole number of its own"),
         ([{"id": 1, "name": "person", "keypoints": list(KEYPOINTS[::-1])}], "joints"),
+        ([{"id": 1, "name": "person", "keypoints": ["nose", "nose"]}], "each once"),
+        ([{"id": 1, "name": "person", "keypoints": "nose"}], "found nose; expected two or more names"),
     ],
 )
 def test_faulty_categories(categories, message):
@@ -148,7 +151,7 @@ def test_written_file_is_sorted_and_loads(tmp_path, capsys):
 # --- records ---
 
 SIZE = Size(width=40, height=30)
-CATEGORIES = Categories(frozenset({1, 2}), person=1)
+CATEGORIES = Categories(frozenset({1, 2}), people=frozenset({1}), joints=KEYPOINTS)
 KEYS = [10.0, 10.0, 2] * 5 + [40, 30, 1] + [0, 0, 0] * 11
 RLE = run_lengths.encode(np.asfortranarray(np.eye(30, 40, dtype=np.uint8)))["counts"].decode()
 
@@ -211,8 +214,8 @@ def test_usable_annotations(changes):
         ({"bbox": [1, 2, 0, 4]}, "box without extent"),
         ({"bbox": [40, 2, 5, 4]}, "box outside of the image"),
         ({"bbox": [0, 0, 1e9, 4]}, "box outside of the image"),
-        ({"keypoints": KEYS[:-1]}, "keypoints are not 51 numbers"),
-        ({"keypoints": None}, "keypoints are not 51 numbers"),
+        ({"keypoints": KEYS[:-1]}, "keypoints are not 17 x 3 numbers"),
+        ({"keypoints": None}, "keypoints are not 17 x 3 numbers"),
         ({"keypoints": keys(_0=math.nan)}, "keypoint not finite"),
         ({"keypoints": keys(_50=math.nan)}, "keypoint not finite"),
         ({"keypoints": keys(_1="1")}, "keypoint not finite"),

@@ -13,4 +13,5 @@ def project(tmp_path, monkeypatch, request):
     request.module.write_params()
     if "with_plots" not in request.fixturenames:  # they take most of the time
         monkeypatch.setattr("data.preparation.people.write_plots", lambda *_: None)
+        monkeypatch.setattr("data.preparation.people.write_people", lambda *_: None)
         monkeypatch.setattr("data.preparation.pairs.write_sheet", lambda *_: None)

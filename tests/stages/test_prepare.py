@@ -194,7 +194,7 @@ BROKEN = {
         broken_annotation(keypoints=[math.nan] + [0] * 50, num_keypoints=0),
         [("annotation", "2", "keypoint not finite")],
     ),
-    "length": (broken_annotation(keypoints=[0] * 34), [("annotation", "2", "keypoints are not 51 numbers")]),
+    "length": (broken_annotation(keypoints=[0] * 34), [("annotation", "2", "keypoints are not 17 x 3 numbers")]),
     "no image": (broken_annotation(image_id=99), [("annotation", "2", "annotation without image")]),
     "NaN elsewhere": (broken_annotation(mood=math.inf), [("annotation", "2", "number not finite")]),
 }

@@ -1,0 +1,152 @@
+"""The category of people among the categories of a COCO file."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data.formats.coco import KEYPOINTS, PERSON, categories_by_id
+from data.formats.keypoint_sets import SETS, set_of
+from data.formats.skeletons import Skeleton
+from data.preparation.keypoint_settings import KeypointSettings
+from models.base.errors import UserError, nearest
+
+Category = dict[str, Any]
+_OF_JOINTS = ("keypoints", "skeleton", "sigmas", "flip", "flip_pairs", "standing_pose")
+
+
+@dataclass(frozen=True)
+class People:
+    """The category of people of a file: the annotations of `members` become annotations of the category `id`.
+
+    Attributes:
+        id: the category's id.
+        name: its name.
+        members: the categories of the file that it consists of, by id.
+        keypoints: the names of its joints; empty if nobody tells them.
+    """
+
+    id: int
+    name: str
+    members: dict[int, Category]
+    keypoints: tuple[str, ...]
+
+    @property
+    def entry(self) -> Category:
+        """The first of the members, with the id and name of people."""
+        return {**next(iter(self.members.values())), "id": self.id, "name": self.name}
+
+
+def choose_people(
+    path: Path, categories: Any, wanted: str | Sequence[str] | None, settings: KeypointSettings, key: str
+) -> People | None:
+    """Return the category of people; None if no category has joints.
+
+    It is the one that `wanted` names; or `person`; or the only one with keypoints; or all with keypoints together, if
+    these are the same. Several categories become one: it has the smallest of their ids, and is called as such an
+    instance of the published set with these joints (`animal`), or by their common `supercategory`, or `instance`.
+    Joints of `person` without `keypoints` are COCO's.
+
+    Raises:
+        UserError: there is no such category, or several have different keypoints: then `category`, at the dotted `key`,
+            decides.
+    """
+    known = categories_by_id(path, categories)
+    if not known:
+        raise UserError(f"{path}: categories: the list is empty")
+    if wanted is not None:
+        members = _named(path, known, [wanted] if isinstance(wanted, str) else wanted, key)
+    else:
+        members = _found(path, known, settings, key)
+    if not members:
+        return None
+    _check_same(path, members, key)
+    stated = _stated(settings)
+    keypoints = stated or tuple(next(iter(members.values())).get("keypoints", ()))
+    if not keypoints and any(one.get("name") == PERSON for one in members.values()):
+        keypoints = KEYPOINTS
+    in_file = next(iter(members.values())).get("keypoints", ())
+    if settings.keypoints and in_file and len(in_file) != len(keypoints):
+        raise UserError(
+            f"{key}.keypoints.keypoints: found {len(keypoints)} names; {path} has {len(in_file)} keypoints: "
+            f"{', '.join(in_file)}"
+        )
+    return People(min(members), _name(members, keypoints), members, tuple(keypoints))
+
+
+def _stated(settings: KeypointSettings) -> tuple[str, ...]:
+    if settings.set is not None:
+        return SETS[settings.set].skeleton.keypoints
+    return tuple(settings.keypoints or ())
+
+
+def _listed(members: dict[int, Category]) -> str:
+    return ", ".join(f"{one.get('name')} ({len(one.get('keypoints', ()))} keypoints)" for one in members.values())
+
+
+def _named(path: Path, known: dict[int, Category], names: Sequence[str], key: str) -> dict[int, Category]:
+    there = [str(one.get("name")) for one in known.values()]
+    for name in names:
+        if name not in there:
+            raise UserError(
+                f"{key}.category: {path} has no category {name!r}{nearest(name, there)}; there are {_listed(known)}"
+            )
+    return {number: one for number, one in known.items() if one.get("name") in names}
+
+
+def _found(path: Path, known: dict[int, Category], settings: KeypointSettings, key: str) -> dict[int, Category]:
+    with_joints = {number: one for number, one in known.items() if one.get("keypoints")}
+    person = {number: one for number, one in known.items() if one.get("name") == PERSON}
+    if person and (not with_joints or any(number in with_joints for number in person)):
+        return person
+    if with_joints:
+        return with_joints
+    if not _stated(settings):
+        return {}
+    if len(known) > 1:
+        raise UserError(
+            f"{path}: categories: none has keypoints; write the one that the joints belong to to {key}.category: "
+            f"{_listed(known)}"
+        )
+    return known
+
+
+def _check_same(path: Path, members: dict[int, Category], key: str) -> None:
+    first = next(iter(members.values())).get("keypoints", [])
+    if any(one.get("keypoints", []) != first for one in members.values()):
+        names = [one.get("name") for one in members.values()]
+        raise UserError(
+            f"{path}: categories: {_listed(members)}: different joints cannot be one category; write the one to use, "
+            f"as in `category: {names[0]}`, to {key}.category"
+        )
+
+
+def _name(members: dict[int, Category], keypoints: Sequence[str]) -> str:
+    if len(members) == 1:
+        return str(next(iter(members.values())).get("name"))
+    published = set_of(keypoints)
+    above = {one.get("supercategory") for one in members.values()}
+    common = above.pop() if len(above) == 1 else None
+    return published.people if published else str(common or "instance")
+
+
+def written_categories(
+    categories: Sequence[Category], people: People | None, skeleton: Skeleton | None
+) -> list[Category]:
+    """Return the categories of a prepared file: that of people, with its joints, in place of its first member.
+
+    No other category has joints, so that this one is found by them.
+    """
+    if people is None:
+        return list(categories)
+    entry = {key: value for key, value in people.entry.items() if key not in _OF_JOINTS}
+    if skeleton is not None:
+        entry["keypoints"] = list(skeleton.keypoints)
+        entry["skeleton"] = [[a + 1, b + 1] for a, b in skeleton.connections]
+    written = []
+    for category in categories:
+        if category["id"] not in people.members:
+            written.append({key: value for key, value in category.items() if key not in _OF_JOINTS})
+        elif entry not in written:
+            written.append(entry)
+    return written

@@ -1,0 +1,28 @@
+"""Writing `facts.json`, what recipes and readers need to know of a people dataset."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from data.formats.facts import FACTS
+from data.formats.skeletons import Skeleton
+from models.base.files import write_text
+
+
+def write_facts(
+    folder: Path,
+    *,
+    skeleton: Skeleton | None,
+    categories: Mapping[int, str],
+    people: str | None,
+    annotated: Mapping[str, Mapping[str, Any]],
+) -> None:
+    """Write `facts.json`, whose keys `data.formats.facts` explains; `categories` are names by id."""
+    facts = {
+        "skeleton": None if skeleton is None else skeleton.settings(),
+        "categories": [{"id": number, "name": name} for number, name in sorted(categories.items())],
+        "people": people,
+        "annotated": annotated,
+    }
+    write_text(folder / FACTS, json.dumps(facts, indent=2, allow_nan=False) + "\n")

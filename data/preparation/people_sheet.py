@@ -1,0 +1,160 @@
+"""A picture of the first images of each split with their annotations."""
+
+import heapq
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
+from PIL import Image
+
+from data.formats.skeletons import Skeleton
+
+COLUMNS = 4
+SHOWN = 8
+"""Images of a split in the picture."""
+
+_CANDIDATES = 64
+_PANEL = 3.2  # inches
+_DPI = 100
+_LEFT, _RIGHT, _MIDDLE = "#ff9f1c", "#2ec4ff", "#7CFC00"
+_CROWD, _OTHER, _BOX = "#ff3fd0", "#d0d0d0", "#ffffff"
+
+
+@dataclass
+class Examples:
+    """The first images of a split by id, and what the picture needs of their annotations."""
+
+    images: dict[int, dict[str, Any]] = field(default_factory=dict)
+    annotations: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
+    _ids: list[int] = field(default_factory=list)
+
+    def add_image(self, record: Mapping[str, Any]) -> None:
+        """Keep the image if it is one of the first by id."""
+        number = record["id"]
+        heapq.heappush(self._ids, -number)
+        self.images[number] = {"file_name": record["file_name"]}
+        if len(self._ids) > _CANDIDATES:
+            del self.images[-heapq.heappop(self._ids)]
+
+    def add_annotation(self, record: Mapping[str, Any], label: str, is_person: bool) -> None:
+        """Keep the annotation if its image is one of the first; add annotations after all images."""
+        number = record["image_id"]
+        if number in self.images:
+            kept = {key: record[key] for key in ("id", "bbox", "keypoints", "iscrowd") if key in record}
+            self.annotations.setdefault(number, []).append({**kept, "label": label, "is_person": is_person})
+
+    def chosen(self) -> list[int]:
+        """Return the ids of the images to show: first those with joints, then those with annotations, then others."""
+
+        def rank(number: int) -> tuple[int, int]:
+            records = self.annotations.get(number, [])
+            joints = any(one["is_person"] and any(one.get("keypoints", ())[2::3]) for one in records)
+            return (0 if joints else 1 if records else 2), number
+
+        return sorted(sorted(self.images, key=rank)[:SHOWN])
+
+
+def write_people(splits: Mapping[str, Examples], folder: Path, skeleton: Skeleton | None, path: Path) -> None:
+    """Draw the first images of every split with boxes, joints and connections; same input, same bytes.
+
+    Args:
+        splits: the examples of each split.
+        folder: the folder of the images.
+        skeleton: the joints and connections of people; None if there are none.
+        path: the PNG file to write.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # ignore the user's matplotlibrc
+        chosen = {split: one.chosen() for split, one in splits.items()}
+        rows = {split: max(1, -(-len(numbers) // COLUMNS)) for split, numbers in chosen.items()}
+        heights = [count * (_PANEL + 0.25) + 0.45 for count in rows.values()]
+        figure = Figure(figsize=(COLUMNS * _PANEL, sum(heights) + 0.4), layout="constrained")
+        FigureCanvasAgg(figure)
+        bands = np.ravel(figure.subfigures(len(splits) + 1, 1, height_ratios=[*heights, 0.4], squeeze=False))
+        for band, (split, numbers) in zip(bands, chosen.items(), strict=False):
+            band.suptitle(split)
+            every = band.subplots(rows[split], COLUMNS, squeeze=False)
+            for axes in every.flat:
+                axes.set_axis_off()
+            for axes, number in zip(every.flat, numbers, strict=False):
+                _draw(axes, splits[split], number, folder, skeleton)
+        bands[-1].legend(handles=_legend(skeleton), loc="center", ncols=8, frameon=False, fontsize="small")
+        figure.savefig(path, dpi=_DPI, metadata={"Software": None})
+
+
+def _legend(skeleton: Skeleton | None) -> Iterable[Line2D | Patch]:
+    yield Patch(facecolor="none", edgecolor=_CROWD, hatch="//", label="crowd")
+    yield Patch(facecolor="none", edgecolor="0.6", label="other object")
+    if skeleton is not None:
+        for colour, label in ((_LEFT, "left"), (_RIGHT, "right"), (_MIDDLE, "both or neither")):
+            yield Line2D([], [], color=colour, linewidth=2, label=label)
+        for fill, label in (("0.2", "visible"), ("none", "hidden")):
+            yield Line2D([], [], linestyle="none", marker="o", color="0.2", markerfacecolor=fill, label=label)
+
+
+def _draw(axes: Axes, examples: Examples, number: int, folder: Path, skeleton: Skeleton | None) -> None:
+    name = examples.images[number]["file_name"]
+    with Image.open(folder / name) as image:
+        width, height = image.size
+        scale = _PANEL * _DPI / max(width, height)
+        size = (max(1, round(width * scale)), max(1, round(height * scale)))
+        image.draft("RGB", size)
+        pixels = np.asarray(image.convert("RGB").resize(size, Image.Resampling.LANCZOS))
+    axes.imshow(pixels, extent=(0, width, height, 0), interpolation="nearest")
+    axes.set_title(name if len(name) <= 36 else f"…{name[-35:]}", fontsize="small", parse_math=False)
+    for record in sorted(examples.annotations.get(number, []), key=lambda one: int(one["id"])):
+        x, y, wide, high = record["bbox"]
+        colour = _BOX if record["is_person"] else _OTHER
+        if record.get("iscrowd"):
+            style: dict[str, Any] = {"edgecolor": _CROWD, "hatch": "//", "linewidth": 1.0}
+        else:
+            style = {"edgecolor": colour, "linewidth": 1.0}
+        axes.add_patch(Rectangle((x, y), wide, high, facecolor="none", **style))
+        if not record["is_person"]:
+            text: dict[str, Any] = {"color": "black", "fontsize": 6, "parse_math": False, "clip_on": True}
+            back = {"facecolor": _OTHER, "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
+            axes.text(x, y, record["label"], verticalalignment="bottom", bbox=back, **text)
+        elif skeleton is not None and not record.get("iscrowd") and record.get("keypoints"):
+            _draw_joints(axes, np.array(record["keypoints"], dtype=np.float64).reshape(-1, 3), skeleton)
+    axes.set(xlim=(0, width), ylim=(height, 0))
+
+
+def _draw_joints(axes: Axes, joints: np.ndarray, skeleton: Skeleton) -> None:
+    colours = _colours(skeleton)
+    thin = len(skeleton.keypoints) > 40
+    for a, b in skeleton.connections:
+        if joints[a, 2] > 0 and joints[b, 2] > 0:
+            colour = colours[a] if colours[a] == colours[b] else _MIDDLE
+            axes.plot(joints[[a, b], 0], joints[[a, b], 1], color=colour, linewidth=0.7 if thin else 1.4)
+    for flag, fill in ((1, "none"), (2, None)):
+        for (x, y, label), colour in zip(joints, colours, strict=True):
+            if label == flag:
+                face = colour if fill is None else fill
+                size = 1.2 if thin else 3.0
+                edge = "black" if fill is None else colour
+                width = 0.2 if thin else 0.5
+                axes.plot(
+                    x, y, marker="o", markersize=size, markerfacecolor=face, markeredgecolor=edge, markeredgewidth=width
+                )
+
+
+def _colours(skeleton: Skeleton) -> list[str]:
+    """Return a colour for each joint: by the order in which a pair of mirrored joints stands, or by its name."""
+    colours = []
+    for joint, other in enumerate(skeleton.flip):
+        name = skeleton.keypoints[joint].lower()
+        if joint == other:
+            colours.append(_MIDDLE)
+        elif "left" in name or "right" in name:
+            colours.append(_LEFT if "left" in name else _RIGHT)
+        else:
+            colours.append(_LEFT if joint < other else _RIGHT)
+    return colours

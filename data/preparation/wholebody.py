@@ -1,0 +1,57 @@
+"""The layout of COCO-WholeBody's annotations: 133 joints in five keys.
+
+Source: https://github.com/jin-s13/COCO-WholeBody/blob/master/data_format.md.
+"""
+
+from typing import Any
+
+from data.formats.keypoint_sets import WHOLEBODY
+from data.preparation.validation import Size, UnusableError, is_finite
+
+PARTS = {
+    "keypoints": (17, None),
+    "foot_kpts": (6, "foot_valid"),
+    "face_kpts": (68, "face_valid"),
+    "lefthand_kpts": (21, "lefthand_valid"),
+    "righthand_kpts": (21, "righthand_valid"),
+}
+"""Key -> number of joints, and the key that tells whether they are annotated; in the order of the 133 joints."""
+
+
+def is_wholebody(record: Any, keypoints: tuple[str, ...]) -> bool:
+    """Tell whether an annotation has this layout, in a dataset with the joints `keypoints`."""
+    return (
+        keypoints == WHOLEBODY.keypoints
+        and isinstance(record, dict)
+        and any(key in record for key in PARTS if key != "keypoints")
+    )
+
+
+def join_wholebody(record: dict[str, Any], size: Size | None) -> None:
+    """Put the joints of all five keys into `keypoints`, and count them in `num_keypoints`; remove the other four keys.
+
+    Visibilities of feet, face and hands may be fractions: above 0 the joint is reliable and counts as visible (2).
+    Joints of a part that is not valid, and joints of feet, face and hands outside of an image of this `size`, become
+    unlabelled.
+
+    Raises:
+        UnusableError: a part has another length, or holds something else than finite numbers.
+    """
+    joined: list[float] = []
+    for key, (count, valid) in PARTS.items():
+        numbers = record.get(key, [0] * 3 * count)
+        if not isinstance(numbers, list) or len(numbers) != 3 * count:
+            length = f"{len(numbers)} numbers" if isinstance(numbers, list) else repr(numbers)[:80]
+            raise UnusableError(f"{key} are not {count} x 3 numbers", length)
+        if not is_finite(numbers):
+            raise UnusableError("keypoint not finite", key)
+        if valid is None:
+            joined += numbers
+            continue
+        for x, y, flag in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
+            inside = size is None or (0 <= x <= size.width and 0 <= y <= size.height)
+            labelled = flag > 0 and inside and record.get(valid, True)
+            joined += (x, y, flag if flag in (1, 2) else 2) if labelled else (0, 0, 0)
+    for key in PARTS:
+        record.pop(key, None)
+    record |= {"keypoints": joined, "num_keypoints": sum(flag > 0 for flag in joined[2::3])}
