@@ -34,8 +34,8 @@ def rectangle(left, top, right, bottom):
     return mask
 
 
-def person(number, image, box, *, joints=((30, 20),), **extra):
-    flat = [0] * 51
+def person(number, image, box, *, joints=((30, 20),), count=17, **extra):
+    flat = [0] * 3 * count
     for place, (x, y) in enumerate(joints):
         flat[3 * place : 3 * place + 3] = x, y, 2
     return {
@@ -43,15 +43,16 @@ def person(number, image, box, *, joints=((30, 20),), **extra):
     }  # fmt: skip
 
 
-def write(root, annotations, pictures, split="train"):
-    """A prepared folder by hand; `pictures` are RGB uint8 arrays, image ids count from 1."""
+def write(root, annotations, pictures, split="train", people=None):
+    """A prepared folder by hand; `pictures` are RGB uint8 arrays, image ids count from 1, `people` is a category."""
     (root / "images" / split).mkdir(parents=True)
     images = []
     for number, picture in enumerate(pictures, start=1):
         name = f"{split}/{number}.png"
         Image.fromarray(picture).save(root / "images" / name)
         images.append({"id": number, "file_name": name, "height": picture.shape[0], "width": picture.shape[1]})
-    categories = [{"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}, {"id": 2, "name": "ball"}]
+    person = {"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}
+    categories = [people or person, {"id": 2, "name": "ball"}]
     text = json.dumps({"categories": categories, "images": images, "annotations": annotations})
     (root / f"{split}.json").write_text(text)
     return root
@@ -215,6 +216,98 @@ def test_other_view_is_uniform_over_the_others(folder):
     np.testing.assert_array_equal(example["appearance"], twin["target"])
 
 
+def test_examples_know_whether_they_have_another_view(folder):
+    for appearance, expected in (("other_view", [1, 1, 1, 0, 0]), ("self", [0] * 5)):
+        rows = list(pairs(folder, appearance=appearance))
+        assert [row["has_other_view"] for row in rows] == expected
+        assert [row["appearance_id"] != row["annotation_id"] for row in rows] == [bool(one) for one in expected]
+        for row in rows:
+            assert row["has_other_view"] or np.array_equal(row["appearance"], row["target"])
+
+
+def test_a_list_of_pairs(folder):
+    (folder / "train.pairs.csv").write_text("appearance_id,annotation_id\n3,1\n1,3\n8,2\n5,5\n3,1\n")
+    dataset = pairs(folder, appearance="pairs", foreign=True)  # 8 is too small
+    rows = [draw(dataset, index) for index in range(len(dataset))]
+    assert [(row["appearance_id"], row["annotation_id"]) for row in rows] == [(3, 1), (1, 3), (5, 5), (3, 1)]
+    assert [row["index"] for row in rows] == [0, 1, 2, 3]
+    assert [row["has_other_view"] for row in rows] == [1, 1, 0, 1]
+    assert [row["person_id"] for row in rows] == [50, 50, 60, 50]
+    twins = pairs(folder, appearance="self")
+    np.testing.assert_array_equal(rows[0]["appearance"], draw(twins, 2)["target"])
+    np.testing.assert_array_equal(rows[0]["target"], draw(twins, 0)["target"])
+    np.testing.assert_array_equal(rows[0]["pose"], draw(twins, 0)["pose"])
+    assert all(row["foreign_id"] in (5, 6) for row in rows if row["person_id"] == 50)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            None,
+            r"train\.pairs\.csv: cannot be read: .*`appearance: pairs` needs this list, appearance_id,annotation_id",
+        ),
+        ("from,to\n1,2\n", r"line 1: found 'from,to'; expected appearance_id,annotation_id"),
+        ("appearance_id,annotation_id\n1,2\n1\n", "line 3: found '1'; expected two annotation ids"),
+        ("appearance_id,annotation_id\n1,2\n2,77\n", "line 3: annotation_id 77 is no person of the split"),
+        ("appearance_id,annotation_id\n8,9\n", "in none of its 1 pairs both persons have min_keypoints and min_height"),
+    ],
+)
+def test_lists_that_cannot_be_used(folder, text, message):
+    if text is not None:
+        (folder / "train.pairs.csv").write_text(text)
+    with pytest.raises(UserError, match=message):
+        pairs(folder, appearance="pairs")
+
+
+FIVE = {
+    "keypoints": ["head", "left_paw", "right_paw", "tail", "collar"],
+    "sigmas": [0.05] * 5,
+    "connections": [["head", "tail"], ["head", "left_paw"], ["head", "right_paw"]],
+    "standing_pose": [[0, 3], [-1, 0], [1, 0], [0, 1], [0, 2]],
+}
+
+
+@pytest.fixture
+def dogs(tmp_path):
+    """Two dogs with five joints; the first has three of them."""
+    category = {"id": 7, "name": "dog", "keypoints": FIVE["keypoints"], "skeleton": [[1, 4], [1, 2], [1, 3]]}
+    joints = [(40, 5), (30, 30), (50, 30), (40, 40), (40, 20)]
+    annotations = [
+        person(1, 1, (20, 0, 40, 48), joints=joints[:3], count=5, person_id=4) | {"category_id": 7},
+        person(2, 2, (20, 0, 40, 48), joints=joints, count=5, person_id=4) | {"category_id": 7},
+        person(3, 2, (20, 0, 40, 48), joints=joints[:2], count=5, person_id=4) | {"category_id": 7},
+    ]
+    folder = write(tmp_path / "dogs", annotations, [noise(1), noise(2)], people=category)
+    (folder / "facts.json").write_text(json.dumps({"people": "dog", "skeleton": FIVE, "categories": []}))
+    return folder
+
+
+def test_own_joints(dogs):
+    dataset = pairs(dogs, min_keypoints=0.6, margin=0.0, image_size=48)  # three of five, or more
+    assert dataset.persons.ids.tolist() == [1, 2]
+    assert dataset.persons.keypoints.shape == (2, 5, 3)
+    pose = (draw(dataset, 1)["pose"].transpose(1, 2, 0) + 1) * 127.5
+    assert pose[30, 30 - 16].argmax() == 2  # left: blue; the crop begins at x = 16
+    assert pose[30, 50 - 16].argmax() == 0  # right: red
+    assert pose[20:39, 40 - 16].any(axis=1).all()  # the line from head to tail
+    assert not (draw(dataset, 0)["pose"][:, 38:, 40 - 16] > -1).any()  # whose end the first dog lacks
+
+
+def test_facts(dogs, folder):
+    arguments = {"root": str(dogs), "split": "train", **BASIC}
+    expected = {"image_size": 64, "margin": 0.1, "background": None, "min_keypoints": 1}
+    assert PersonPairs.facts(arguments) == expected | {"skeleton": FIVE}
+    assert PersonPairs.facts(arguments | {"root": str(folder), "image_size": 32}) == expected | {"image_size": 32}
+    assert PersonPairs.facts(arguments | {"root": "nowhere"}) == expected
+
+
+def test_a_skeleton_that_no_category_has(dogs):
+    (dogs / "facts.json").write_text(json.dumps({"people": "cat", "skeleton": FIVE}))
+    with pytest.raises(UserError, match="categories: found ball, dog; one 'cat' with the 5 joints head, left_paw"):
+        pairs(dogs)
+
+
 def test_foreign_is_another_person(folder):
     dataset = pairs(folder, foreign=True)
     for index, others in ((0, (5, 6)), (3, (1, 2, 3, 6)), (4, (1, 2, 3, 5))):
@@ -244,16 +337,20 @@ def test_exif_orientation_is_ignored(tmp_path):
 
 # --- bad input ---
 
+TOO_HIGH = (
+    r"train\.json: none of its 8 persons has 1 labelled keypoints and a height of 100 pixels: 6 have so many keypoints "
+    r"\(of 17\), 0 are so high; half of both, min_keypoints 1 and min_height 50, would leave 1$"
+)
+
 
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"split": "test"}, r"test\.json: no such file; .*people has the splits train; bring 'test' to `datasets.people` in "),
         (
-            {"min_height": 100},
-            r"train\.json: none of its 8 persons has 1 labelled keypoints and a height of 100 pixels: 6 have so many "
-            r"keypoints \(of 17\), 0 are so high; half of both, min_keypoints 1 and min_height 50, would leave 1$",
+            {"split": "test"},
+            r"test\.json: no such file; .*people has the splits train; bring 'test' to `datasets.people` in ",
         ),
+        ({"min_height": 100}, TOO_HIGH),
         ({"appearance": "other_veiw"}, "appearance: found 'other_veiw'.*did you mean 'other_view'"),
         ({"background": 1.5}, "background: found 1.5"),
         ({"image_size": 0}, "image_size: found 0"),

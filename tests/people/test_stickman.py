@@ -2,7 +2,15 @@ import numpy as np
 import pytest
 
 from data.formats.coco import KEYPOINTS
-from models.people.data.stickman import coco_to_openpose18, draw_stickman
+from data.formats.skeletons import COCO, skeleton_from
+from models.people.data.stickman import (
+    coco_to_openpose18,
+    draw_skeleton,
+    draw_stickman,
+    joint_sides,
+    pose_picture,
+    skeleton_colours,
+)
 
 # a test figure with the counts and pixels of VUNet's stickman
 FIGURE = [
@@ -128,3 +136,64 @@ def test_no_neck_without_both_shoulders(shoulder, how):
     joints = np.full((17, 3), 2.0)
     joints[shoulder] = how
     assert not coco_to_openpose18(joints)[1].any()
+
+
+# --- other skeletons ---
+
+
+def skeleton(names, connections, flip=None):
+    places = [[float(place), 0.0] for place in range(len(names))]
+    flips = {} if flip is None else {"flip": flip}
+    content = {"keypoints": names, "sigmas": [0.1] * len(names), "connections": connections, "standing_pose": places}
+    return skeleton_from(content | flips)
+
+
+DOG = skeleton(
+    ["nose", "left_paw", "right_paw", "tail", "tag"],
+    [["nose", "left_paw"], ["nose", "right_paw"], ["nose", "tail"]],
+)
+
+
+def test_cocos_joints_are_drawn_as_published():
+    joints = np.random.default_rng(0).uniform(0, 128, (17, 3))
+    expected = draw_stickman(coco_to_openpose18(joints), 128)
+    assert np.array_equal(pose_picture(joints, COCO, 128), expected)
+
+
+def test_colours_of_other_skeletons():
+    lines, dots = skeleton_colours(DOG)
+    # a line on each side; in the middle, from hue 60 to 180, a line and a joint without one: 90 and 150 degrees
+    assert lines == [(0, 0, 255), (255, 0, 0), (128, 255, 0)]
+    assert dots == [lines[2], lines[0], lines[1], lines[2], (0, 255, 128)]
+    sided = skeleton(["left_a", "left_b", "right_a", "right_b", "x", "y"], [
+        ["left_a", "left_b"], ["right_a", "right_b"], ["x", "y"],
+    ])  # fmt: skip
+    assert skeleton_colours(sided)[0] == [(0, 0, 255), (255, 0, 0), (0, 255, 0)]  # as those of VUNet
+    chain = skeleton(["a", "b", "c", "d"], [["a", "b"], ["b", "c"], ["c", "d"]])
+    assert skeleton_colours(chain)[0] == [(255, 0, 0), (0, 255, 0), (0, 0, 255)]  # hues 0, 120, 240
+
+
+@pytest.mark.parametrize(
+    ("names", "flip", "sides"),
+    [
+        (["nose", "left_eye", "right_eye"], None, ["middle", "left", "right"]),
+        (["R_Eye", "L_Eye", "Nose"], {"R_Eye": "L_Eye"}, ["right", "left", "middle"]),
+        (["eyeRight", "eyeLeft"], {"eyeRight": "eyeLeft"}, ["right", "left"]),
+        (["ear1", "ear2", "left_over"], {"ear1": "ear2"}, ["left", "right", "middle"]),
+    ],
+)
+def test_sides(names, flip, sides):
+    assert joint_sides(skeleton(names, [[names[0], names[1]]], flip)) == sides
+
+
+def test_lines_and_dots_of_other_skeletons():
+    joints = np.array([(32, 10, 2), (10, 50, 2), (54, 50, 1), (32, 60, 0), (5, 5, 2)], dtype=float)
+    image = draw_skeleton(joints, DOG, 64)
+    lines, dots = skeleton_colours(DOG)
+    for joint in (0, 1, 2, 4):
+        x, y = joints[joint, :2].astype(int)
+        assert tuple(image[y, x]) == dots[joint]
+    assert tuple(image[30, 21]) == lines[0]  # the middle of the line to the left paw
+    assert tuple(image[30, 43]) == lines[1]
+    assert not image[40:, 32].any()  # no tail
+    assert {tuple(pixel) for pixel in image.reshape(-1, 3)} == {(0, 0, 0), *lines[:2], dots[0], dots[4]}

@@ -204,7 +204,8 @@ def read_pairs(path: Path, annotated: NDArray[np.int64]) -> NDArray[np.int64]:
     pairs = np.zeros((len(lines), 2), dtype=np.int64)
     for row, line in enumerate(lines):
         try:
-            pairs[row] = [int(cell) for cell in line.split(",")]
+            appearance, target = line.split(",")
+            pairs[row] = int(appearance), int(target)
         except ValueError:
             raise UserError(f"{path}: line {row + 2}: found {line[:80]!r}; expected two annotation ids") from None
     if (unknown := ~np.isin(pairs, annotated)).any():

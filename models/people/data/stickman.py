@@ -3,7 +3,8 @@
 COCO's 17 joints are drawn as edflow's VUNet port draws them: converted to OpenPose's 18, in three colours. Of any other
 skeleton, each connection is a line in a colour of its own, whose hue is spaced evenly: a third of the colour circle
 around red for the right side, around green for the middle, around blue for the left; the whole circle if the skeleton
-has no sides. Joints are dots in the colour of their first connection; one without connections has a colour of its own.
+has no sides. Joints are dots in the colour of their first connection, one of their own side if there is one; a joint
+without connections has a colour of its own.
 """
 
 import colorsys
@@ -115,14 +116,23 @@ def skeleton_colours(skeleton: Skeleton) -> tuple[list[Colour], list[Colour]]:
     alone = [joint for joint in range(len(skeleton.keypoints)) if joint not in connected]
     strokes = [*skeleton.connections, *((joint,) for joint in alone)]
     sides = joint_sides(skeleton)
-    of_stroke = ["middle" if len(both := {sides[j] for j in joints}) > 1 else both.pop() for joints in strokes]
+    of_stroke = [_side_of_stroke({sides[joint] for joint in joints}) for joints in strokes]
     span = 360.0 / (3 if set(sides) & {"left", "right"} else 1)
     colours: list[Colour] = []
     for place, side in enumerate(of_stroke):
         share = (of_stroke[:place].count(side) + 0.5) / of_stroke.count(side)
         colours.append(_pure(_HUES[side] + span * (share - 0.5)))
-    dots = [next(c for joints, c in zip(strokes, colours, strict=True) if j in joints) for j in range(len(sides))]
+    dots = []
+    for joint, side in enumerate(sides):
+        places = [place for place, joints in enumerate(strokes) if joint in joints]
+        dots.append(colours[next((place for place in places if of_stroke[place] == side), places[0])])
     return colours[: len(skeleton.connections)], dots
+
+
+def _side_of_stroke(sides: set[str]) -> str:
+    """Return the side of what connects joints of these sides; the middle if they have both or none."""
+    lateral = sides - {"middle"}
+    return lateral.pop() if len(lateral) == 1 else "middle"
 
 
 def joint_sides(skeleton: Skeleton) -> list[str]:
