@@ -29,7 +29,6 @@ from models.recipe.types import (
     construct,
 )
 
-
 ADDING_NAMES = (
     "data.train.*", "data.validation.*", "evaluate.data.*", "steps.*.injectors.*", "evaluate.modes.*.injectors.*",
     "evaluate.grids.*.injectors.*", "predict.injectors.*",
@@ -231,22 +230,9 @@ class RecipeCheck:
             if self._read("evaluate.modes"):
                 self.errors.add_unknown("predict.mode", predict.mode, evaluate.modes, "mode")
             return
-        names, mode = set(provided), evaluate.modes[predict.mode].injectors
-        built: list[tuple[str, Injector]] = []
-        for name, entry in (*mode.items(), *predict.injectors.items()):
-            elsewhere = ErrorCollector(self.errors.file)  # `_evaluation` reports errors of the mode's injectors
-            injector = construct(entry.type, entry.arguments, INJECTOR, name, elsewhere)
-            if injector is None:
-                self._injectors(predict.injectors, "predict.injectors")
-                return
-            built.append((name, injector))
-        wanted = set(predict.save)
-        for _, injector in reversed(built):  # only what `save` needs runs
-            wanted |= set(injector.reads) if wanted & set(injector.adds) else set()
-        for name, injector in built[: len(mode)]:
-            if wanted & set(injector.adds):
-                self.names.known(injector.reads, names, f"predict.mode: injector {name!r} of mode {predict.mode!r}")
-                names |= set(injector.adds)
+        names = self._of_mode(predict, provided)
+        if names is None:
+            return
         names = self._chain(predict.injectors, names, "predict.injectors")
         self.names.known(predict.save, names, "predict.save")
         self._comparisons(predict, {*provided, *kind.optional})
@@ -260,6 +246,30 @@ class RecipeCheck:
                 [*grid.rows, *grid.columns], provided, f"predict.grid: rows and columns of {predict.grid!r}"
             )
 
+    def _of_mode(self, predict: Predict, provided: set[str]) -> set[str] | None:
+        """Return `provided` and the names that injectors of the mode add; None if one of them cannot be built.
+
+        Only those that `save` and the predict section's own injectors need must be able to run.
+        """
+        names, mode = set(provided), self.recipe.evaluate.modes[predict.mode].injectors
+        built: list[tuple[str, Injector]] = []
+        for name, entry in (*mode.items(), *predict.injectors.items()):
+            elsewhere = ErrorCollector(self.errors.file)  # `_evaluation` reports errors of the mode's injectors
+            injector = construct(entry.type, entry.arguments, INJECTOR, name, elsewhere)
+            if injector is None:
+                self._injectors(predict.injectors, "predict.injectors")
+                return None
+            built.append((name, injector))
+        wanted = {*predict.save, *(read for _, injector in built[len(mode) :] for read in injector.reads)}
+        for _, injector in reversed(built):
+            wanted |= set(injector.reads) if wanted & set(injector.adds) else set()
+        for name, injector in built[: len(mode)]:
+            if wanted & set(injector.adds):
+                self.names.known(injector.reads, names, f"predict.mode: injector {name!r} of mode {predict.mode!r}")
+            elif not names.issuperset(injector.reads):
+                continue
+            names |= set(injector.adds)
+        return names
 
     def _comparisons(self, predict: Predict, names: set[str]) -> None:
         pictures = [name for name, form in predict.save.items() if form == "image"]
