@@ -86,7 +86,7 @@ def test_exactly_the_stages_that_read_a_key_are_stale_when_it_changes(project: P
     [
         ("metrics.bootstrap=30", {"metrics@vunet"}),
         (
-            "recipes/pose.yaml:evaluate.modes.fields.injectors.draw_nose.every=1",
+            "recipes/pose.yaml:evaluate.modes.fields.injectors.draw.count=1",
             {"eval-dump@pose", "metrics@pose"},
         ),
         ("runtime.log_every=7", set()),

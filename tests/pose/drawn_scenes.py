@@ -50,6 +50,8 @@ def write(root: Path, images: int = 4) -> None:
     content = {"images": records, "annotations": annotations, "categories": CATEGORIES}
     for split in ("train", "validation"):
         (root / f"{split}.json").write_text(json.dumps(content))
+    facts = {"skeleton": None, "categories": [{"id": 1, "name": "person"}, {"id": 2, "name": "ball"}]}
+    (root / "facts.json").write_text(json.dumps(facts | {"people": "person", "annotated": {}}))
     (root / "manifest.json").write_text(json.dumps({"sha256": "drawn"}))
 
 
@@ -60,7 +62,6 @@ def content(root: Path, changes: dict) -> dict:
         "data.train.scenes.augmentation": ...,
         "data.batch_size": 2,
         "networks.network.backbone": {"name": "small", "widths": [8, 8, 16, 16]},
-        "networks.network.heads.cifdet.fields": 2,
         "steps.network.lr_schedule": {"type": "Constant"},
         "evaluate": {
             "batch_size": 2,
@@ -75,9 +76,7 @@ def content(root: Path, changes: dict) -> dict:
         "runtime.progress": False,
         "runtime.trackers": [],
     }
-    for split in ("train", "validation"):
-        small |= {f"data.{split}.scenes.root": str(root), f"data.{split}.scenes.side": SIDE}
-        small |= {f"data.{split}.scenes.heads.cifdet.categories": 2}
+    small |= {"data.common.root": str(root), "data.common.side": SIDE}
     return toy.changed({**small, **changes}, recipe)
 
 

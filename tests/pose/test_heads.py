@@ -118,7 +118,6 @@ def test_layouts_count_their_components():
         ({"fields": 2, "upsample": 0}, "upsample 0"),
         ({"fields": 2, "dropout": 1.0}, "dropout"),
         ({"fields": 2, "upsample": 3}, "divisor of the backbone's stride 16"),
-        ({}, "fields: missing"),
         ({"fields": 2.5}, "expected an integer"),
         ({"fields": 2, "upsampel": 2}, "did you mean 'upsample'"),
         ({"fields": 2, "kind": "cfi"}, "kind: found 'cfi'"),
@@ -130,6 +129,36 @@ def test_layouts_count_their_components():
 def test_bad_heads_are_explained(settings, words):
     with pytest.raises(ValueError, match=words):
         PoseNetwork(backbone={"name": "small"}, heads={"cif": settings})
+
+
+def test_numbers_of_fields_are_those_of_the_data():
+    body = {
+        "keypoints": ["tip", "left_end", "right_end"],
+        "sigmas": [0.1, 0.1, 0.1],
+        "connections": [["tip", "left_end"], ["tip", "right_end"]],
+        "dense_connections": [["left_end", "right_end"]],
+        "standing_pose": [[0, 1], [-1, 0], [1, 0]],
+    }
+    things = [{"id": number, "name": f"thing {number}"} for number in (2, 5, 90, 91)]
+    heads = {
+        "cif": {},
+        "caf": {},
+        "far": {"kind": "caf", "connections": "dense"},
+        "cifdet": {},
+        "few": {"kind": "cif", "fields": 2},
+    }
+    network = PoseNetwork(backbone={"name": "small"}, heads=heads, skeleton=body, categories=things)
+    fields = {name: head.fields for name, head in network.head_nets.items()}
+    assert fields == {"cif": 3, "caf": 2, "far": 1, "cifdet": 4, "few": 2}
+    coco = PoseNetwork(backbone={"name": "small"}, heads={"cif": {}, "caf": {}})
+    assert {name: head.fields for name, head in coco.head_nets.items()} == {"cif": 17, "caf": 19}
+    for settings, words in (
+        ({"cifdet": {}}, r"heads\.cifdet\.fields: missing, and no categories are known from the data"),
+        ({"caf": {"connections": "kinematic_tree"}}, r"heads\.caf\.fields: missing, and the skeleton has no kinematic"),
+        ({"cif": {"connections": "dense"}}, r"heads\.cif\.connections 'dense'"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            PoseNetwork(backbone={"name": "small"}, heads=settings, skeleton=body)
 
 
 def test_heads_by_name_and_kind():

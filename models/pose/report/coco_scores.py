@@ -63,11 +63,11 @@ class KeypointAP(Score):
     """COCO's ten metrics for people, then `AP_` and `AR_` by the person's height and by the share of hidden joints.
 
     Heights are those of boxes as a share of the image's height: the thirds `height_low`, `_middle` and `_high` of the
-    annotated people, with the bounds `height_middle_from` and `height_high_from`, or between given `heights`
-    `height_below_50`, ... in per cent. People out of range are ignored, and so are results that match nobody and are out
-    of range. `hidden_none`, `_some` and `_much` are ranges of the share of labelled joints that are hidden. A result
-    that matches nobody has no such share, so it counts as false in all three ranges. These AP therefore depend on the
-    number of people in each range; AR does not. `persons` counts the annotated people, also by range.
+    annotated people, with the bounds `height_middle_from` and `height_high_from`, or, between the bounds of `heights`,
+    `height_below_50`, ... in per cent. People out of range are ignored, and so are results that match nobody and are
+    out of range. `hidden_none`, `_some` and `_much` are ranges of the share of labelled joints that are hidden. A
+    result that matches nobody has no such share, so it counts as false in all three ranges. These AP therefore depend
+    on the number of people in each range; AR does not. `persons` counts the annotated people, also by range.
 
     Args:
         mode: of the dump.
