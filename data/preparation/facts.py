@@ -25,4 +25,5 @@ def write_facts(
         "people": people,
         "annotated": annotated,
     }
-    write_text(folder / FACTS, json.dumps(facts, indent=2, allow_nan=False) + "\n")
+    lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in facts.items())
+    write_text(folder / FACTS, f"{{\n{lines}\n}}\n")

@@ -274,10 +274,10 @@ class Preparation:
     def lines(self) -> Iterator[str]:
         """Yield the rules that the joints needed, one line each, and a summary of each split."""
         yield from self.notes
-        if self.people is None:
-            names = ", ".join(self.categories.values()) or "none"
+        if self.people is None and self.categories:
+            names = ", ".join(self.categories.values())
             yield f"{self.key}.category: no category has keypoints, so there are boxes alone; categories: {names}"
-        elif len(self.people.members) > 1:
+        elif self.people is not None and len(self.people.members) > 1:
             names = ", ".join(str(one.get("name")) for one in self.people.members.values())
             yield f"{self.key}.category: {self.people.name} is {names}"
         for split, one in self.statistics.items():

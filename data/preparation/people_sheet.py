@@ -1,7 +1,7 @@
 """A picture of the first images of each split with their annotations."""
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ SHOWN = 8
 """Images of a split in the picture."""
 
 _CANDIDATES = 64
-_PANEL = 3.2  # inches
+_PANEL, _NAME, _TITLE = 3.2, 0.25, 0.45  # inches: the width of a picture, the heights of its name and of a heading
 _DPI = 100
 _LEFT, _RIGHT, _MIDDLE = "#ff9f1c", "#2ec4ff", "#7CFC00"
 _CROWD, _OTHER, _BOX = "#ff3fd0", "#d0d0d0", "#ffffff"
@@ -74,14 +74,15 @@ def write_people(splits: Mapping[str, Examples], folder: Path, skeleton: Skeleto
     path.parent.mkdir(parents=True, exist_ok=True)
     with matplotlib.rc_context(matplotlib.rcParamsDefault):  # ignore the user's matplotlibrc
         chosen = {split: one.chosen() for split, one in splits.items()}
-        rows = {split: max(1, -(-len(numbers) // COLUMNS)) for split, numbers in chosen.items()}
-        heights = [count * (_PANEL + 0.25) + 0.45 for count in rows.values()]
-        figure = Figure(figsize=(COLUMNS * _PANEL, sum(heights) + 0.4), layout="constrained")
+        rows = {split: _row_heights(splits[split], numbers, folder) for split, numbers in chosen.items()}
+        heights = [sum(one) + _TITLE for one in rows.values()]
+        figure = Figure(figsize=(COLUMNS * _PANEL, sum(heights) + _TITLE), layout="constrained")
         FigureCanvasAgg(figure)
-        bands = np.ravel(figure.subfigures(len(splits) + 1, 1, height_ratios=[*heights, 0.4], squeeze=False))
+        bands = np.ravel(figure.subfigures(len(splits) + 1, 1, height_ratios=[*heights, _TITLE], squeeze=False))
         for band, (split, numbers) in zip(bands, chosen.items(), strict=False):
             band.suptitle(split)
-            every = band.subplots(rows[split], COLUMNS, squeeze=False)
+            ratios = {"height_ratios": rows[split]}
+            every = band.subplots(len(rows[split]), COLUMNS, squeeze=False, gridspec_kw=ratios)
             for axes in every.flat:
                 axes.set_axis_off()
             for axes, number in zip(every.flat, numbers, strict=False):
@@ -90,14 +91,27 @@ def write_people(splits: Mapping[str, Examples], folder: Path, skeleton: Skeleto
         figure.savefig(path, dpi=_DPI, metadata={"Software": None})
 
 
-def _legend(skeleton: Skeleton | None) -> Iterable[Line2D | Patch]:
-    yield Patch(facecolor="none", edgecolor=_CROWD, hatch="//", label="crowd")
-    yield Patch(facecolor="none", edgecolor="0.6", label="other object")
+def _row_heights(examples: Examples, numbers: Sequence[int], folder: Path) -> list[float]:
+    """Return the height of each row of pictures, inches: that of the tallest at full width, but square at most."""
+    shapes = []
+    for number in numbers:
+        with Image.open(folder / examples.images[number]["file_name"]) as image:
+            shapes.append(min(1.0, image.height / image.width))
+    rows = [shapes[start : start + COLUMNS] for start in range(0, len(shapes), COLUMNS)]
+    return [max(row) * _PANEL + _NAME for row in rows] or [_PANEL]
+
+
+def _legend(skeleton: Skeleton | None) -> list[Line2D | Patch]:
+    entries: list[Line2D | Patch] = [
+        Patch(facecolor="none", edgecolor=_CROWD, hatch="//", label="crowd"),
+        Patch(facecolor="none", edgecolor="0.6", label="other object"),
+    ]
     if skeleton is not None:
         for colour, label in ((_LEFT, "left"), (_RIGHT, "right"), (_MIDDLE, "both or neither")):
-            yield Line2D([], [], color=colour, linewidth=2, label=label)
+            entries.append(Line2D([], [], color=colour, linewidth=2, label=label))
         for fill, label in (("0.2", "visible"), ("none", "hidden")):
-            yield Line2D([], [], linestyle="none", marker="o", color="0.2", markerfacecolor=fill, label=label)
+            entries.append(Line2D([], [], linestyle="none", marker="o", color="0.2", markerfacecolor=fill, label=label))
+    return entries
 
 
 def _draw(axes: Axes, examples: Examples, number: int, folder: Path, skeleton: Skeleton | None) -> None:
@@ -124,7 +138,7 @@ def _draw(axes: Axes, examples: Examples, number: int, folder: Path, skeleton: S
             axes.text(x, y, record["label"], verticalalignment="bottom", bbox=back, **text)
         elif skeleton is not None and not record.get("iscrowd") and record.get("keypoints"):
             _draw_joints(axes, np.array(record["keypoints"], dtype=np.float64).reshape(-1, 3), skeleton)
-    axes.set(xlim=(0, width), ylim=(height, 0))
+    axes.set(xlim=(0, width), ylim=(height, 0), anchor="N")
 
 
 def _draw_joints(axes: Axes, joints: np.ndarray, skeleton: Skeleton) -> None:

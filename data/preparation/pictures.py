@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from data.formats.coco import PERSON, to_json
 from data.formats.pair_files import SUFFIXES
-from data.preparation.poses import Poses
+from data.preparation.poses import PoseSource
 from data.preparation.validation import FORMATS, Rejected, Size
 from models.base.files import write_text
 
@@ -54,7 +54,7 @@ def picture_files(folder: Path) -> Iterator[str]:
 
 
 def write_records(
-    path: Path, images: Path, pictures: Sequence[Picture], first: int, poses: Poses | None, progress: bool
+    path: Path, images: Path, pictures: Sequence[Picture], first: int, poses: PoseSource | None, progress: bool
 ) -> None:
     """Write a COCO file of pictures below `images`, numbered from `first`; image and annotation have the same id.
 
@@ -76,7 +76,9 @@ def _images(numbered: Iterable[tuple[int, tuple[Picture, Size]]]) -> Iterator[di
         yield {"id": number, "file_name": picture.file, "width": size.width, "height": size.height}
 
 
-def _annotations(numbered: Iterable[tuple[int, tuple[Picture, Size]]], poses: Poses | None) -> Iterator[dict[str, Any]]:
+def _annotations(
+    numbered: Iterable[tuple[int, tuple[Picture, Size]]], poses: PoseSource | None
+) -> Iterator[dict[str, Any]]:
     for number, (picture, size) in numbered:
         if picture.person is not None:
             yield {

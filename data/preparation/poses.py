@@ -10,7 +10,7 @@ from data.preparation.validation import Size
 from models.base.errors import UserError
 
 
-class Poses:
+class PoseSource:
     """The joints of pictures. `category` is that of the person, with the names of its joints, and the id 1."""
 
     category: dict[str, Any]
@@ -22,7 +22,7 @@ class Poses:
         raise NotImplementedError
 
 
-class PredictedPoses(Poses):
+class PredictedPoses(PoseSource):
     """The people that a pose network found in pictures, a file of records for each picture.
 
     A picture's file is called after the end of its path: `Img/img/WOMEN/a/02_1_front.jpg` belongs to
@@ -78,7 +78,7 @@ def _people(path: Path) -> list[dict[str, Any]]:
     return people
 
 
-class AnnotatedPoses(Poses):
+class AnnotatedPoses(PoseSource):
     """The persons of a COCO file. A picture is the image whose `file_name` ends its path, or that its path ends.
 
     Of several persons the one of the largest box counts. Raises UserError for a file without keypoints.

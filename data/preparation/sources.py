@@ -13,15 +13,15 @@ from data.preparation.pair_list import write_pair_list
 from data.preparation.pairs import PairPreparation
 from data.preparation.people import Preparation, Raw
 from data.preparation.pictures import Picture, Reading, picture_files, write_records
-from data.preparation.poses import AnnotatedPoses, Poses, PredictedPoses
+from data.preparation.poses import AnnotatedPoses, PoseSource, PredictedPoses
 from data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501
-from data.preparation.splits import TRAIN, VALIDATION, drawn_split, grouped_split, identity_groups
+from data.preparation.splits import TRAIN, drawn_split, grouped_split, identity_groups, in_order
 from data.preparation.validation import UnusableError, inside
 from models.base.errors import UserError
 
 
 @dataclass(frozen=True)
-class Source:
+class RawFolder:
     """The folder of raw data of a dataset. `key` says where its settings stand, as errors name it."""
 
     folder: Path
@@ -48,13 +48,7 @@ def always(split: str) -> Callable[[object], str]:
     return lambda _: split
 
 
-def in_order(splits: Iterable[str]) -> list[str]:
-    """Return train, validation, then the others as they are named."""
-    first = {TRAIN: 0, VALIDATION: 1}
-    return sorted(dict.fromkeys(splits), key=lambda split: first.get(split, 2))
-
-
-def add_coco(preparation: Preparation, coco: Coco, source: Source) -> None:
+def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> None:
     """Add annotation files in COCO's form, with their images."""
     for split in in_order(coco.annotations):
         annotations = source.path(coco.annotations[split], f"annotations.{split}")
@@ -64,7 +58,7 @@ def add_coco(preparation: Preparation, coco: Coco, source: Source) -> None:
                 annotations=annotations,
                 images=source.path(coco.images[split], f"images.{split}"),
                 root=source.folder.resolve(),
-                splits=(split, *shares),
+                splits=(split, *in_order(shares)),
                 split_of=_by_identity(annotations, source.seed, shares) if shares else always(split),
             )
         )
@@ -77,16 +71,16 @@ def _by_identity(annotations: Path, seed: int, shares: Mapping[str, float]) -> C
     return partial(grouped_split, seed, shares, groups)
 
 
-def add_pairs(preparation: PairPreparation, folders: Folders, source: Source) -> None:
+def add_pairs(preparation: PairPreparation, folders: Folders, source: RawFolder) -> None:
     """Add folders of image pairs."""
     for split in in_order(folders.splits):
         pairs = source.directory(folders.splits[split], split, f"; it may hold {LAYOUTS}")
         shares = folders.shares if split == TRAIN else {}
         split_of = partial(drawn_split, source.seed, shares) if shares else always(split)
-        preparation.add((split, *shares), pairs, source.folder, split_of)
+        preparation.add((split, *in_order(shares)), pairs, source.folder, split_of)
 
 
-def add_images(preparation: Preparation, folders: Folders, source: Source) -> None:
+def add_images(preparation: Preparation, folders: Folders, source: RawFolder) -> None:
     """Add folders of pictures without annotations."""
     count = 0
     for split in in_order(folders.splits):
@@ -103,9 +97,9 @@ def _add_pictures(
     pictures: Iterable[Picture],
     splits: Iterable[str],
     images: Path,
-    source: Source,
+    source: RawFolder,
     count: int = 0,
-    poses: Poses | None = None,
+    poses: PoseSource | None = None,
 ) -> None:
     """Add pictures below `images`, split by split, numbered after the first `count`."""
     by_split: dict[str, list[Picture]] = {split: [] for split in in_order(splits)}
@@ -124,12 +118,13 @@ def _add_pictures(
                 splits=(split,),
                 split_of=always(split),
                 name=images.relative_to(root).as_posix(),
+                plain=not any(one.person for one in these),
             )
         )
         records.unlink()
 
 
-def add_market1501(preparation: Preparation, market: Market1501, source: Source) -> list[str]:
+def add_market1501(preparation: Preparation, market: Market1501, source: RawFolder) -> list[str]:
     """Add Market-1501; return lines to print."""
     for split, folders in market.folders.items():
         for folder in folders:
@@ -138,7 +133,7 @@ def add_market1501(preparation: Preparation, market: Market1501, source: Source)
     return _add_identities(preparation, market, reading, source.folder.resolve(), tuple(market.folders), source)
 
 
-def add_deepfashion(preparation: Preparation, fashion: DeepFashion, source: Source) -> list[str]:
+def add_deepfashion(preparation: Preparation, fashion: DeepFashion, source: RawFolder) -> list[str]:
     """Add DeepFashion In-shop; return lines to print."""
     images = source.directory(fashion.images, "images")
     partition = source.path(fashion.partition, "partition")
@@ -154,7 +149,7 @@ def _add_identities(
     reading: Reading,
     images: Path,
     splits: tuple[str, ...],
-    source: Source,
+    source: RawFolder,
 ) -> list[str]:
     shares = settings.shares
     pictures = [
@@ -176,7 +171,7 @@ def _add_identities(
     return lines + _add_pair_lists(preparation, settings.pairs, source)
 
 
-def _poses(settings: Identities, images: Path, source: Source) -> Poses | None:
+def _poses(settings: Identities, images: Path, source: RawFolder) -> PoseSource | None:
     if settings.poses is None:
         return None
     path = source.path(settings.poses, "poses")
@@ -188,7 +183,7 @@ def _poses(settings: Identities, images: Path, source: Source) -> Poses | None:
     return AnnotatedPoses(path)
 
 
-def _add_pair_lists(preparation: Preparation, pairs: Mapping[str, str], source: Source) -> list[str]:
+def _add_pair_lists(preparation: Preparation, pairs: Mapping[str, str], source: RawFolder) -> list[str]:
     lines = []
     for split, listing in pairs.items():
         path = source.path(listing, f"pairs.{split}")

@@ -7,17 +7,23 @@ from typing import Any
 TRAIN, VALIDATION = "train", "validation"
 
 
+def in_order(splits: Iterable[str]) -> list[str]:
+    """Return train, validation, then the others by name: the order in a file of settings does not matter."""
+    first = {TRAIN: 0, VALIDATION: 1}
+    return sorted({*splits}, key=lambda split: (first.get(split, 2), split))
+
+
 def drawn_split(seed: int, shares: Mapping[str, float], key: object) -> str:
     """Return the split of `key`, a name or a number.
 
-    The SHA-256 of seed and key is a fraction from 0 to 1. The first share takes the fractions from 0 to its size, the
-    next one those that follow; what is left is `train`. So a share that is added at the end moves keys from `train`
-    alone.
+    The SHA-256 of seed and key is a fraction from 0 to 1. The share of validation takes the fractions from 0 to its
+    size, the others, by name, those that follow; what is left is `train`. So a record's split depends on no other
+    record, and further shares leave validation as it is.
     """
     digest = hashlib.sha256(f"{seed}:{key}".encode(errors="surrogateescape")).digest()
     end = 0.0
-    for split, share in shares.items():
-        end += share
+    for split in in_order(shares):
+        end += shares[split]
         if int.from_bytes(digest[:8]) < end * 2**64:
             return split
     return TRAIN
