@@ -31,6 +31,7 @@ class Blobs(Examples):
 
 
 TINY: dict[str, Any] = {
+    "data.common": ...,
     "data.train": {"pairs": {"type": "toy_pairs.Blobs", "length": 16}},
     "data.validation": {"pairs": {"type": "toy_pairs.Blobs", "length": 6}},
     "data.batch_size": 4,

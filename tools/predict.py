@@ -1,8 +1,13 @@
 """Predict from pictures: `python -m tools.predict RECIPE RUN FILE [FILE ...] --output FOLDER`, for any trained recipe.
 
 A FILE is an image, a folder (all images below it), a quoted pattern such as 'photos/**/*.jpg', or a video. Networks and
-weights are those of RUN/model. RECIPE's section `predict` says which mode runs and what is written; `evaluate` defines
-the mode. Results are FOLDER/<name>.<what>.<suffix>: for poses, JSON (in pixels of the upright image) and overlays.
+weights are those of RUN/model, or of RUN itself if it is a model, such as runs/pose/checkpoints/step-000200. RECIPE's
+section `predict` says which mode runs and what is written; `evaluate` defines the mode. Results are
+FOLDER/<name>.<what>.<suffix>: for poses, JSON (in pixels of the upright image) and overlays.
+FOLDER/predictions.csv lists them: name, file, image_id (the number of the photo, as in COCO results), frame of a video.
+
+Pairs have a truth: `--set predict.data.layout=pairs` takes the half of A|B pictures that is the input (or the folder a
+or b), shows the true picture beside the predicted one, and adds L1, PSNR and SSIM to predictions.csv.
 
 `--set` changes a value of these two sections for one call: `--set evaluate.modes.poses.injectors.draw.style={boxes:
 true}` draws boxes, `--set predict.data.side=0` keeps the images at their own scale.
@@ -35,7 +40,7 @@ def main(arguments: list[str]) -> None:
         prog="python -m tools.predict", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
-    parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet")
+    parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet, or a model")
     parser.add_argument("files", nargs="+", metavar="FILE", help="images, folders, quoted glob patterns, videos")
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="folder to write")
     parser.add_argument("--batch-size", type=_count, metavar="N", help="default: evaluate.batch_size")
@@ -45,19 +50,32 @@ def main(arguments: list[str]) -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of evaluate or predict"
     )
     args = parser.parse_intermixed_args(arguments)
+    model = _model(args.run)
     content = overridden(read_yaml(args.recipe), args.set, ("evaluate", "predict"))
-    recipe = check_recipe(content, args.recipe, ["evaluate", "predict"], trained_facts(args.run / "model"))
+    recipe = check_recipe(content, args.recipe, ["evaluate", "predict"], trained_facts(model))
     if recipe.predict is None:
         raise UserError(
-            f"{args.recipe}: predict: missing; it says how photos become examples (models/recipe/schema.py)"
+            f"{args.recipe}: predict: missing; it says how photos become examples, which mode runs and what is saved, "
+            "such as {data: {type: images.Photos}, mode: translation, save: {fake: image}} in recipes/pix2pix.yaml"
         )
     files = find_files(args.files, args.output)
-    trained, networks = load_trained(args.run / "model", recipe)
+    trained, networks = load_trained(model, recipe)
     prediction = Prediction(
         trained, recipe.predict, networks, args.output, make_accelerator(trained),
         batch_size=args.batch_size or trained.evaluate.batch_size, workers=args.workers,
     )  # fmt: skip
     prediction.write(files, args.every)
+
+
+def _model(run: Path) -> Path:
+    """Return the model of a run, or the folder itself if it is a model; raises UserError if it is neither."""
+    if (run / "recipe.yaml").is_file():
+        return run
+    if (run / "model").is_dir():
+        return run / "model"
+    why = "no training has ended here: it has no folder model" if run.is_dir() else "no such folder"
+    others = ", ".join(str(path.parent) for path in sorted(run.parent.glob("*/model")))
+    raise UserError(f"{run}: {why}; {f'there are {others}' if others else 'dvc repro, or dvc pull, makes runs/*'}")
 
 
 def _whole(text: str, least: int = 0) -> int:

@@ -1,33 +1,135 @@
-"""Photos of any size as inputs of image translation."""
+"""Photos of any size as inputs of image translation, with the true picture where it is known."""
 
-from typing import ClassVar, Literal
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
-from data.formats.pair_files import with_channels
-from models.images.data.pairs import normalised, resized
+import numpy as np
+from numpy.typing import NDArray
+
+from data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
+from models.base.errors import UserError
+from models.images.data.pairs import Side, normalised, resized
 from models.interfaces import Example
 from models.prediction.inputs import Photo, PhotoExamples
 
+SIDES = ("a", "b")
+TWICE = (1.98, 2.02)  # times as wide, for its height, as the network's picture: A and B beside each other
+
 
 class Photos(PhotoExamples):
-    """A whole photo as the network input x, prepared like the x of `ImagePairs` without augmentation.
+    """A photo as the network input x, prepared like that of `ImagePairs` without augmentation.
 
-    `size` in pixels is a side or (height, width), equal to `load_size` in validation. `channels` is 3 for RGB, 1 for
-    grey. A `label_map` is resized by nearest neighbour.
+    With `layout: pairs` the photos are pairs: A|B pictures, of which `direction` says which half is x, or the files of
+    two folders `a` and `b` beside each other, of which those of the input's folder become examples. The other picture
+    is the truth `y`. With `layout: whole` a photo is all input. Without a layout it is too, but a picture that has the
+    shape of an A|B picture is refused, because it would be squeezed to half its width.
 
-    An example has `x`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), and the photo's `name`.
+    `image_size` in pixels is a side or (height, width), the size that the network was trained at. `x_channels` and
+    `y_channels` are 3 for RGB, 1 for grey. Those of `label_maps` are resized by nearest neighbour. By default all are
+    those of the training data, and so is `direction`.
 
-    Raises ValueError for a size below 1.
+    An example has `x`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), and the photo's `name`; with
+    `layout: pairs` also `y`, likewise.
+
+    Raises ValueError for a size below 1, and for pairs without a direction.
     """
 
     names: ClassVar[tuple[str, ...]] = ("x", "name")
+    optional: ClassVar[tuple[str, ...]] = ("y",)
+    renamed: ClassVar[dict[str, str]] = {"size": "image_size", "channels": "x_channels", "label_map": "label_maps"}
+    from_data: ClassVar[tuple[str, ...]] = ("image_size", "direction", "x_channels", "y_channels", "label_maps")
 
-    def __init__(self, *, size: int | tuple[int, int], channels: Literal[1, 3] = 3, label_map: bool = False) -> None:
-        self.size = (size, size) if isinstance(size, int) else size
+    def __init__(
+        self,
+        *,
+        image_size: int | tuple[int, int] | None = None,
+        layout: Literal["pairs", "whole"] | None = None,
+        direction: Literal["a_to_b", "b_to_a"] | None = None,
+        x_channels: Literal[1, 3] = 3,
+        y_channels: Literal[1, 3] = 3,
+        label_maps: tuple[Side, ...] = (),
+    ) -> None:
+        if image_size is None:
+            raise ValueError("image_size: missing, and the training data do not tell it")
+        self.size = (image_size, image_size) if isinstance(image_size, int) else image_size
         if min(self.size) < 1:
-            raise ValueError(f"size {size}: a whole number of at least 1, or two (height, width), is needed")
-        self.channels, self.label_map = channels, label_map
+            raise ValueError(f"image_size {image_size}: a whole number from 1 is needed, or two (height, width)")
+        if layout == "pairs" and direction is None:
+            raise ValueError(
+                "direction: a_to_b or b_to_a is needed with layout pairs; the training data do not tell it"
+            )
+        self.layout, self.direction = layout, direction
+        self.channels: dict[Side, Literal[1, 3]] = {"x": x_channels, "y": y_channels}
+        self.label_maps = frozenset(label_maps)
+
+    @classmethod
+    def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return `names`, and `y` for pairs."""
+        return (*cls.names, *(cls.optional if arguments.get("layout") == "pairs" else ()))
 
     def examples(self, photo: Photo) -> list[Example]:
-        """Return the photo as a single example."""
-        x = resized(with_channels(photo.pixels(), self.channels), self.size, nearest=self.label_map)
-        return [{"x": normalised(x), "name": photo.name}]
+        """Return the photo as one example; none for the true picture of a pair of folders."""
+        if self.layout == "pairs":
+            return self._pair(photo)
+        pixels = photo.pixels()
+        if self.layout is None and TWICE[0] < self._aspect(pixels) < TWICE[1]:
+            height, width = pixels.shape[:2]
+            half = "" if self.direction is None else f" (direction {self.direction}: {self._inputs.upper()})"
+            raise UserError(
+                f"{photo.path}: {width} x {height} pixels would be squeezed to {self.size[1]} x {self.size[0]}; is it "
+                f"an A|B picture? predict.data.layout=pairs takes the half that is the input{half}, layout=whole all "
+                "of it"
+            )
+        return [{"x": self._prepared(pixels, "x"), "name": photo.name}]
+
+    @property
+    def _inputs(self) -> str:
+        return "a" if self.direction == "a_to_b" else "b"
+
+    def _aspect(self, pixels: NDArray[np.uint8]) -> float:
+        """Return how many times as wide a picture is, for its height, as the network's."""
+        return pixels.shape[1] / pixels.shape[0] * self.size[0] / self.size[1]
+
+    def _prepared(self, pixels: NDArray[np.uint8], side: Side) -> NDArray[np.float32]:
+        return normalised(
+            resized(with_channels(pixels, self.channels[side]), self.size, nearest=side in self.label_maps)
+        )
+
+    def _pair(self, photo: Photo) -> list[Example]:
+        folder = photo.path.parent
+        if photo.frame is None and folder.name in SIDES and all((folder.parent / side).is_dir() for side in SIDES):
+            if folder.name != self._inputs:
+                return []
+            missing = Fault(photo.path.name, "no pair", "no image of this name in a and in b")
+            pair = _pairs_of(folder.parent).get(photo.path.stem, missing)
+            loaded = pair if isinstance(pair, Fault) else load_pair(folder.parent, pair)
+        elif photo.frame is None:
+            loaded = load_pair(folder, Pair(photo.name, (photo.path.name,)))
+            if isinstance(loaded, Loaded):
+                self._check_half(photo, loaded.a)
+        else:
+            middle = photo.frame.shape[1] // 2
+            loaded = Loaded(photo.frame[:, :middle], photo.frame[:, middle : 2 * middle], ())
+            self._check_half(photo, loaded.a)
+        if isinstance(loaded, Fault):
+            raise UserError(f"{photo.path}: {loaded.reason} ({loaded.detail}); predict.data.layout is pairs")
+        x, y = (loaded.a, loaded.b) if self._inputs == "a" else (loaded.b, loaded.a)
+        return [{"x": self._prepared(x, "x"), "y": self._prepared(y, "y"), "name": photo.name}]
+
+    def _check_half(self, photo: Photo, half: NDArray[np.uint8]) -> None:
+        """Refuse a picture whose half has half the width that it should have, while the whole fits."""
+        if TWICE[0] < 1 / self._aspect(half) < TWICE[1]:
+            height, width = half.shape[:2]
+            raise UserError(
+                f"{photo.path}: its half, {width} x {height} pixels, would be stretched to {self.size[1]} x "
+                f"{self.size[0]}; is it no A|B picture? predict.data.layout=whole takes all of it as the input"
+            )
+
+
+@cache
+def _pairs_of(folder: Path) -> dict[str, Pair | Fault]:
+    """Return the pairs of two folders `a` and `b` in `folder`, by name; also those that cannot be used."""
+    pairs, faults = find_pairs(folder, Path("/"))
+    return {pair.name: pair for pair in pairs} | {Path(fault.file).stem: fault for fault in faults}

@@ -13,7 +13,7 @@ def listeners(recipe: Recipe) -> list[Listener]:
     if recipe.runtime.samples:
         from models.live.samples import SampleSheets  # loads OpenCV
 
-        chosen.append(SampleSheets())
+        chosen.append(SampleSheets(recipe))
     if recipe.runtime.scores:
         from models.live.scores import OnlineScores  # loads all of evaluation
 

@@ -1,29 +1,91 @@
-"""Sample sheets of a training: the names of `runtime.samples`, of the same validation examples at each evaluation."""
+"""Sample sheets of a training: the names of `runtime.samples`, of validation examples or of the training batch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
-from models.interfaces import Listener
-from models.report.sheets import as_pixels, save_picture, side_by_side
+import numpy as np
+from torch import Tensor
+
+from models.base.seeding import seed_here
+from models.engine.weights import to_device
+from models.interfaces import Examples, Listener, State, batch_size
+from models.recipe.schema import Recipe
+from models.report.sheets import Pixels, save_picture, side_by_side
+from models.show.drawing import drawing_of, forms_of
+
+LABELS = ("name", "image_id", "annotation_id", "index")
+"""What labels a row: the first of these that its example has."""
 
 
 class SampleSheets(Listener):
-    """Writes `<run>/live/samples/<iteration>.png`, one row for each example, and logs it to the trackers."""
+    """Writes `<run>/live/samples/<iteration>.png`, a row for each example, and logs it to the trackers.
+
+    Sheets of training examples are `<iteration>-train.png`. The steps run on the examples as in an evaluation (averaged
+    weights if there are any, no dropout), without an update.
+
+    Args:
+        recipe: has `runtime.samples`.
+    """
+
+    def __init__(self, recipe: Recipe) -> None:
+        settings = recipe.runtime.samples
+        assert settings is not None
+        self.names, self.count, self.every = settings.names, settings.count, settings.every
+        self.splits = ("validation", "train") if settings.split == "both" else (settings.split,)
+        self.seed = recipe.seed
+        self.forms = dict.fromkeys(settings.names, "image") | forms_of(recipe)
 
     def on_iteration(self, training: Any, evaluated: bool) -> None:
-        """After an evaluation, run the steps on the examples and draw the names that the recipe asks for."""
-        if not evaluated:
+        """Draw every `every` iterations and at the end, or by default after each evaluation."""
+        due = training.iteration % self.every == 0 or training.iteration == training.last if self.every else evaluated
+        for split in self.splits if due else ():
+            batch, datasets = self._batch(training, split)
+            seed_here(self.seed, "samples")
+            state = training.log_op(batch)[0]
+            if training.accelerator.is_main_process:
+                self._write(training, split, self._sheet(state, batch, datasets))
+
+    def _batch(self, training: Any, split: str) -> tuple[dict[str, Any], Mapping[str, Examples]]:
+        """Return at most `count` examples, and the datasets that they may be from."""
+        loaders = training.loaders
+        if split == "train":
+            return {name: value[: self.count] for name, value in training.batch.items()}, loaders.train_data
+        first = next(iter(loaders.validation(0, size=self.count)))
+        return dict(to_device(first, training.accelerator.device)), loaders.validation_data
+
+    def _sheet(self, state: State, batch: Mapping[str, Any], datasets: Mapping[str, Examples]) -> Pixels | None:
+        """Return the sheet; None if no name is there in this iteration, or none has a picture."""
+        fitting = [one for one in datasets.values() if set(one.names) <= batch.keys()]
+        dataset = (fitting or list(datasets.values()))[0]
+        drawing = drawing_of(dataset, self.forms)
+        read = [name for name in dict.fromkeys((*self.names, *drawing.reads)) if name in state]
+        rows = [
+            drawing.pictures({name: _one(state[name], place) for name in read}) for place in range(batch_size(batch))
+        ]
+        titles = [title for title in rows[0] if title.partition(" ")[0] in self.names]
+        titles.sort(key=lambda title: self.names.index(title.partition(" ")[0]))
+        label = next((name for name in LABELS if name in batch), None)
+        labels = [] if label is None else [f"{label} {_one(batch[label], place)}" for place in range(len(rows))]
+        return side_by_side([[row[t] for t in titles] for row in rows], titles, labels=labels) if titles else None
+
+    def _write(self, training: Any, split: str, sheet: Pixels | None) -> None:
+        if sheet is None:
             return
-        columns = training.validation.samples(lambda batch: training.log_op(batch)[0])
-        if not columns or not training.accelerator.is_main_process:
-            return
-        rows: Sequence[Sequence[Any]] = list(zip(*(as_pixels(batch) for batch in columns.values()), strict=True))
-        sheet, step = side_by_side(rows, list(columns)), training.iteration
-        save_picture(training.run / "live" / "samples" / f"{step:08d}.png", sheet)
+        step, suffix = training.iteration, "-train" if split == "train" else ""
+        save_picture(training.run / "live" / "samples" / f"{step:08d}{suffix}.png", sheet)
+        title = f"samples{suffix}"
         for tracker in training.accelerator.trackers:
             if tracker.name == "dvclive":
-                tracker.tracker.log_image("samples.png", sheet)  # Accelerate's DVCLive tracker has no `log_images`
+                tracker.tracker.log_image(f"{title}.png", sheet)  # Accelerate's DVCLive tracker has no `log_images`
             elif tracker.name == "tensorboard":
-                tracker.log_images({"samples": sheet[None]}, step=step, dataformats="NHWC")
+                tracker.log_images({title: sheet[None]}, step=step, dataformats="NHWC")
             elif tracker.name == "wandb":
-                tracker.log_images({"samples": sheet[None]}, step=step)
+                tracker.log_images({title: sheet[None]}, step=step)
+
+
+def _one(values: Any, place: int) -> Any:
+    """Return the value of one example of a batch, as an array, number or text."""
+    if isinstance(values, Tensor):
+        value = values[place].detach().cpu()
+        return value.item() if value.ndim == 0 else np.asarray(value.float() if value.is_floating_point() else value)
+    return values[place]

@@ -35,12 +35,16 @@ class File(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Photo:
-    """One photo to predict from: an image file, or a frame of the video at `path`. `number` counts photos from 1."""
+    """One photo to predict from: an image file, or a frame of the video at `path`.
+
+    `number` counts photos from 1; `place` counts the frames of a video from 0.
+    """
 
     path: Path
     name: str
     number: int
     frame: Pixels | None = None
+    place: int | None = None
 
     def pixels(self) -> Pixels:
         """Return RGB pixels, uint8 (height, width, 3), rotated upright by the EXIF orientation.
@@ -58,14 +62,21 @@ class Photo:
         except cv2.error:  # more pixels than OpenCV takes
             bgr = None
         if bgr is None:
-            raise UserError(f"{self.path}: no readable image: it is empty, damaged, too large or of another kind")
+            kinds = "" if self.path.suffix.lower() in IMAGES else f"; images end in {', '.join(IMAGES)}"
+            raise UserError(
+                f"{self.path}: no readable image: it is empty, damaged, too large or of another kind{kinds}"
+            )
         return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), dtype=np.uint8)
 
 
 class PhotoExamples:
-    """Base class for `predict.data`: turns a photo without annotations into examples like those of a dataset."""
+    """Base class for `predict.data`: turns a photo without annotations into examples like those of a dataset.
+
+    `optional` are names that examples have with some arguments.
+    """
 
     names: ClassVar[tuple[str, ...]]
+    optional: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -96,7 +107,7 @@ def find_files(arguments: Sequence[str], results: Path) -> list[File]:
         path = Path(text)
         if path.is_dir():
             files = [(one, path) for one in _images_below(path) if not _within(one, results)]
-            fault = f"no images ({', '.join(IMAGES)}) in it"
+            fault = f"no images ({', '.join(IMAGES)}) in it{_videos_in(path)}"
         elif path.exists():
             files, fault = [(path, path.parent)], ""
         else:
@@ -120,6 +131,11 @@ def _images_below(folder: Path) -> Iterator[Path]:
         for name in sorted(files):
             if not name.startswith(".") and Path(name).suffix.lower() in IMAGES:
                 yield Path(parent, name)
+
+
+def _videos_in(folder: Path) -> str:
+    videos = [one for one in folder.rglob("*") if one.suffix.lower() in VIDEOS]
+    return f"; {len(videos)} videos: name them one by one, such as {videos[0]}" if videos else ""
 
 
 def _within(path: Path, folder: Path) -> bool:
@@ -178,7 +194,7 @@ def read_photos(files: Iterable[File], every: int, report: Callable[[str], None]
         last = number
         for place, frame in _frames(file.path, every):
             number += 1
-            yield Photo(file.path, f"{file.name}-{place:06d}", number, frame)
+            yield Photo(file.path, f"{file.name}-{place:06d}", number, frame, place)
         if number == last:
             report(f"{file.path}: no readable video: it is damaged, or its codec is unknown")
 

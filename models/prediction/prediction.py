@@ -2,19 +2,22 @@
 
 Results are `<name>.<saved name>.png`, `.npy`, or `.json` (a list of records, one on each line) for each example, and
 `<grid>.<saved name>.png` for a grid, which pairs the first examples with each other: every row with every column.
+`predictions.csv` has a row for each result. Where photos know what is true, `<name>.<saved name>.compared.png` shows
+both, and the table has the numbers of `predict.compare`.
 """
 
 import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from accelerate import Accelerator
-from torch import nn
+from torch import Tensor, nn
 from tqdm import tqdm
 
 from models.base.error_collector import ErrorCollector
@@ -26,10 +29,11 @@ from models.engine.data import collated
 from models.engine.inference import named_injectors, run_injectors
 from models.engine.weights import to_device
 from models.interfaces import Example, Injector, Networks, Records, State
+from models.prediction.comparison import Comparison, PredictionTable
 from models.prediction.inputs import File, Photo, PhotoExamples, count_photos, read_photos
 from models.prediction.streaming import batch_by_shape, collated_with_photos, prefetch
 from models.recipe.schema import Grid, Predict, Recipe
-from models.recipe.types import PHOTOS, construct
+from models.recipe.types import COMPARISON, PHOTOS, build, construct, find_type
 from models.report.sheets import Pixels, as_pixels, save_picture, side_by_side
 
 T = TypeVar("T")
@@ -58,8 +62,15 @@ class Prediction:
         self.grid: Grid | None = None if predict.grid is None else evaluate.grids[predict.grid]
         if self.grid is not None:
             self.reads |= {*self.grid.rows, *self.grid.columns}
+        self.comparisons = _comparisons(predict)
+        for comparison in self.comparisons.values():
+            self.reads |= {comparison.target, *comparison.inputs}
+        self.table = PredictionTable(
+            folder, [f"{name}.{one}" for name, comparison in self.comparisons.items() for one in comparison.names]
+        )
         self._grid_examples: list[Example] = []
         self._written: set[str] = set()
+        self._photos: dict[str, Photo] = {}  # of the examples that wait, by name
         self._faults, self._examples = 0, 0
         self._spent: dict[str, float] = defaultdict(float)  # seconds
 
@@ -77,18 +88,19 @@ class Prediction:
 
             def examples() -> Iterator[Example]:
                 nonlocal done
-                for result in prefetch(read_photos(files, every, self._report), self._read, self.workers):
+                for photo, result in prefetch(read_photos(files, every, self._report), self._read, self.workers):
                     progress.update()
                     if isinstance(result, UserError):
                         self._report(str(result))
                     else:
                         done += 1
-                        yield from (one for one in result if self._is_new(one))
+                        yield from (one for one in result if self._is_new(one, photo))
 
             for place, batch in enumerate(self._timed("read", batch_by_shape(examples(), self.batch_size))):
                 self._batch(batch, place)
             if self.grid is not None:
                 self._grid(self.grid)
+        self.table.close()
         self._summary(done, time.perf_counter() - start)
         if self._faults:
             raise UserError(f"{self._faults} of the inputs could not be used (see above); the others are done")
@@ -97,18 +109,20 @@ class Prediction:
         self._faults += 1
         tqdm.write(f"skipped: {message}", file=sys.stderr)
 
-    def _read(self, photo: Photo) -> list[Example] | UserError:
+    def _read(self, photo: Photo) -> tuple[Photo, list[Example] | UserError]:
         try:
-            return [{name: one[name] for name in one.keys() & self.reads} for one in self.photos.examples(photo)]
+            examples = self.photos.examples(photo)
         except UserError as error:
-            return error
+            return photo, error
+        return photo, [{name: one[name] for name in one.keys() & self.reads} for one in examples]
 
-    def _is_new(self, example: Example) -> bool:
+    def _is_new(self, example: Example, photo: Photo) -> bool:
         name = example["name"]
         if name in self._written:
             self._report(f"{name}: another input has results of this name already; rename one")
             return False
         self._written.add(name)
+        self._photos[name] = replace(photo, frame=None)
         return True
 
     def _timed(self, name: str, items: Iterable[T]) -> Iterator[T]:
@@ -133,7 +147,27 @@ class Prediction:
             for name, form in self.predict.save.items():
                 for label, value in zip(labels, state[name], strict=True):
                     write_result(self.folder / f"{label}.{name}", value, form)
+            numbers = self._compared(state, labels)
+            for row, (label, one) in enumerate(zip(labels, examples, strict=True)):
+                values = {name: float(column[row]) for name, column in numbers.items()}
+                self.table.add(label, self._photos[one["name"]], values)
             self._spent["write"] += time.perf_counter() - start
+        for one in examples:
+            del self._photos[one["name"]]
+
+    def _compared(self, state: State, labels: Sequence[str]) -> dict[str, Any]:
+        """Draw each prediction beside its truth; return the numbers of the comparisons, (N,) by column."""
+        numbers: dict[str, Any] = {}
+        for name, comparison in self.comparisons.items():
+            titles = [*comparison.inputs, name, comparison.target]
+            image, target = _picture(state, name), _picture(state, comparison.target)
+            if image.shape != target.shape:
+                sizes = f"{tuple(image.shape[1:])}, and {comparison.target!r} {tuple(target.shape[1:])}"
+                raise UserError(f"predict.compare.{name}: {name!r} is {sizes}; both must be of one shape")
+            numbers |= {f"{name}.{one}": values.tolist() for one, values in comparison(image, target).items()}
+            for label, *cells in zip(labels, *(as_pixels(state[title]) for title in titles), strict=True):
+                save_picture(self.folder / f"{label}.{name}.compared.png", side_by_side([cells], titles))
+        return numbers
 
     def _run(self, batch: Mapping[str, Any], injectors: Mapping[str, Injector], prefix: str = "") -> State:
         last = self.recipe.train.steps or 2**62
@@ -172,6 +206,28 @@ class Prediction:
         if photos:
             times = (f"{name} {1000 * spent / photos:.2f}" for name, spent in self._spent.items())
             print(f"ms an image: {', '.join(times)}")
+        if self.table.rows:
+            means = ", ".join(f"{name} {mean:.4g}" for name, mean in self.table.means().items())
+            print(f"{self.table.path}: {self.table.rows} results" + (f"; on average {means}" if means else ""))
+
+
+def _picture(state: State, name: str) -> Tensor:
+    value = state[name]
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        raise UserError(f"predict.compare: {name!r} is no picture in [-1, 1], and cannot be compared")
+    return value.float()
+
+
+def _comparisons(predict: Predict) -> dict[str, Comparison]:
+    """Return the comparisons whose true picture the photos know, by the saved picture that they judge."""
+    errors = ErrorCollector(Path("recipe"))
+    kind: Any = find_type(predict.data.type, PHOTOS, "predict.data.type", errors)
+    errors.raise_any()
+    provided = kind.provides(predict.data.arguments)
+    built: dict[str, Comparison] = {
+        name: build(entry, COMPARISON, f"predict.compare.{name}") for name, entry in predict.compare.items()
+    }
+    return {name: comparison for name, comparison in built.items() if comparison.target in provided}
 
 
 def _photos(predict: Predict) -> PhotoExamples:

@@ -222,7 +222,7 @@ def test_what_shows_only_when_read(width, message, tmp_path):
     [
         ({"load_size": 8, "crop_size": 9}, "crop_size 9: at most load_size, 8"),
         ({"load_size": (8, 10), "crop_size": (9, 8)}, "crop_size (9, 8): at most load_size, (8, 10)"),
-        ({"load_size": 0, "crop_size": 0}, "load_size 0: a whole number of at least 1"),
+        ({"load_size": 0, "crop_size": 1}, "load_size 0: a whole number of at least 1"),
         ({"crop_size": (8, -1)}, "crop_size (8, -1): a whole number of at least 1"),
         ({"direction": "AtoB"}, "direction 'AtoB': one of 'a_to_b', 'b_to_a'"),
         ({"x_channels": 4}, "x_channels 4: one of 1, 3"),
@@ -252,7 +252,7 @@ def test_a_recipe_can_write_every_argument():
     wrong = written | {"direction": "AtoB", "x_channels": 2, "load_size": "286", "label_maps": ["z"]}
     check_arguments(ImagePairs, wrong, "data.train.pairs", errors)
     keys = [line.split(": ")[1] for line in errors.lines]
-    assert keys == [f"data.train.pairs.{key}" for key in ("direction", "load_size", "x_channels", "label_maps")]
+    assert keys == [f"data.train.pairs.{key}" for key in ("direction", "load_size", "x_channels", "label_maps.0")]
 
 
 @pytest.mark.skipif(not FACADES.is_dir(), reason=f"no sample data at {FACADES}")

@@ -18,7 +18,7 @@ RECIPE = "recipes/pix2pix.yaml"
 
 def test_real_pairs_by_paths(project: Project) -> None:
     changes = [f"{ENTRY}.kind=paired", f"{ENTRY}.source={REAL}"]
-    changes += [f"{RECIPE}:data.{split}.pairs.direction=b_to_a" for split in ("train", "validation")]
+    changes += [f"{RECIPE}:data.common.direction=b_to_a"]
     changes += [f"{RECIPE}:train.steps=40", f"{RECIPE}:train.evaluate_every=20"]
     changes += [f"{RECIPE}:steps.{step}.lr_schedule.{k}" for step in "DG" for k in ("start=30", "end=40")]
     project.run("dvc", "exp", "run", *(word for change in changes for word in ("-S", change)))

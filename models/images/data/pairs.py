@@ -1,6 +1,7 @@
 """The dataset of image pairs, input x and target y, read from a folder."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -9,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.formats.pair_files import LAYOUTS, Fault, find_pairs, load_pair, with_channels
+from data.formats.prepared import without_split
 from models.base.errors import UserError
 from models.images.data.augmentation import Augmentation, augment
 from models.interfaces import Example, Examples
@@ -23,13 +25,14 @@ class ImagePairs(Examples):
 
     `direction` says which of A and B is the input x and which the target y. Each image is converted to `x_channels` or
     `y_channels` (1 is grey), resized to `load_size` and cropped to `crop_size`, both a side or (height, width) in
-    pixels. The crop is at a random position if the sizes differ, the same for x and y; then the transforms of
-    `augmentation` follow. Images shrink by area and grow bicubically. Those named in `label_maps` are resized by
-    nearest neighbour, which creates no new colours. A|B images are cut in halves first, so that neither bleeds into
-    the other.
+    pixels; `load_size` is by default the same. The crop is at a random position if the sizes differ, the same for x and
+    y; then the transforms of `augmentation` follow. Images shrink by area and grow bicubically. Those named in
+    `label_maps` are resized by nearest neighbour, which creates no new colours. A|B images are cut in halves first, so
+    that neither bleeds into the other.
 
     An example has `x` and `y`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), RGB or grey; `index`, an
-    integer; `name`, the file's name without suffix.
+    integer; `name`, the file's name without suffix. `facts` are `image_size` (`crop_size`), `direction`, `x_channels`,
+    `y_channels` and `label_maps`, as far as they are given.
 
     Raises ValueError for sizes out of range, and UserError for a folder that is missing, empty, or has files without a
     partner, with all faults at once. An unreadable file raises UserError when it is read; `prepare` finds it earlier.
@@ -43,15 +46,16 @@ class ImagePairs(Examples):
         root: str,
         split: str,
         direction: Literal["a_to_b", "b_to_a"],
-        load_size: int | tuple[int, int],
         crop_size: int | tuple[int, int],
+        load_size: int | tuple[int, int] | None = None,
         x_channels: Literal[1, 3] = 3,
         y_channels: Literal[1, 3] = 3,
         label_maps: tuple[Side, ...] = (),
         augmentation: Augmentation | None = None,
     ) -> None:
         self.direction = _one_of("direction", direction, ("a_to_b", "b_to_a"))
-        self.load_size, self.crop_size = _sides("load_size", load_size), _sides("crop_size", crop_size)
+        self.crop_size = _sides("crop_size", crop_size)
+        self.load_size = self.crop_size if load_size is None else _sides("load_size", load_size)
         if any(crop > load for crop, load in zip(self.crop_size, self.load_size, strict=True)):
             raise ValueError(f"crop_size {crop_size}: at most load_size, {load_size}, is needed in both directions")
         self.channels: dict[Side, Literal[1, 3]] = {
@@ -63,14 +67,22 @@ class ImagePairs(Examples):
         self.folder = Path(root, split)
         if not self.folder.is_dir():
             raise UserError(
-                f"{self.folder}: no such folder; run `dvc repro prepare@{Path(root).name}`, or let root and split "
-                f"name a folder of {LAYOUTS}"
+                f"{self.folder}: no such folder; {without_split(Path(root), split)}, or let root and split name a "
+                f"folder of {LAYOUTS}"
             )
         self.pairs, faults = find_pairs(self.folder, Path(root))
         if faults:
             raise UserError(_said(self.folder, faults))
         if not self.pairs:
             raise UserError(f"{self.folder}: has no image pairs; it may hold {LAYOUTS}")
+
+    @classmethod
+    def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `image_size`, which is `crop_size`, and `direction`, channels and `label_maps` as in the recipe."""
+        same = ("direction", "x_channels", "y_channels", "label_maps")
+        return {
+            "image_size": arguments["crop_size"], **{name: arguments[name] for name in same if name in arguments}
+        }  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.pairs)

@@ -30,7 +30,7 @@ class UNetGenerator(nn.Module):
 
     Args:
         image_size: (height, width), or one number for both; multiples of 2^(n_downs + 2). It only checks the training
-            size: the network is fully convolutional.
+            size, by default that of the training data: the network is fully convolutional.
         in_channels: channels of the input.
         out_channels: channels of the image.
         features: width of the first level.
@@ -48,11 +48,12 @@ class UNetGenerator(nn.Module):
     """
 
     outputs: ClassVar[tuple[str, ...]] = ("image",)
+    from_data: ClassVar[tuple[str, ...]] = ("image_size",)
 
     def __init__(
         self,
         *,
-        image_size: int | tuple[int, int],
+        image_size: int | tuple[int, int] | None = None,
         in_channels: int = 3,
         out_channels: int = 3,
         features: int = 64,
@@ -69,6 +70,8 @@ class UNetGenerator(nn.Module):
         if features < 1:
             raise ValueError(f"features {features}: at least 1 is needed")
         self.factor = 2 ** (n_downs + 2)
+        if image_size is None:
+            raise ValueError("image_size: missing, and the training data do not tell it")
         sides = (image_size, image_size) if isinstance(image_size, int) else image_size
         if n_downs < 3:
             raise ValueError(f"n_downs {n_downs}: at least 3 is needed (the bottleneck has 8 features channels)")

@@ -1,0 +1,120 @@
+"""Pictures of scenes: the network's input in its own colours, annotations, and the targets of the heads over it."""
+
+import colorsys
+from dataclasses import replace
+from typing import Any, ClassVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.formats.skeletons import Skeleton
+from models.interfaces import Example
+from models.pose.decode.field_images import (
+    Floats,
+    Kind,
+    Pixels,
+    annotations_picture,
+    enlarged,
+    picture_of,
+    target_field,
+    vectors_picture,
+)
+from models.pose.train.annotations import Annotations
+from models.pose.train.encoders import Caf, Cif, CifDet
+from models.pose.train.scenes import Scenes
+from models.show.drawing import ExampleDrawing
+
+SIDE = 384  # pixels that a drawing has at least, if whole multiples of the picture's side reach it
+IGNORED = (225, 30, 30)
+HATCH = 6  # pixels from line to line
+
+
+class SceneDrawing(ExampleDrawing):
+    """Draws `pose.Scenes`.
+
+    `annotated`: boxes and people as augmented, crowd regions dotted in red. `<head>_target` shows the greatest
+    confidence of all fields, one square a cell in the colour of that field; red lines hatch the cells that the losses
+    ignore, in all fields (dense) or in some (pale). `<head>_target vectors` shows an arrow from each confident cell to
+    its place, with the joint's scale or the box.
+    """
+
+    reads: ClassVar[tuple[str, ...]] = ("image",)
+    legend: ClassVar[str] = (
+        "red hatching: ignored by the losses (pale: in some fields); dotted red box: crowd or ignored; colours of "
+        "cells: fields; arrows: to joints or centres, circles: scales"
+    )
+
+    def pictures(self, example: Example) -> dict[str, Pixels]:
+        """Return `image`, and two pictures for each target that there is."""
+        scenes = cast(Scenes, self.dataset)
+        image = example.get("image")
+        if image is None:
+            return super().pictures(example)
+        picture = picture_of(np.asarray(image), scenes.mean, scenes.std)
+        zoom = zoom_of(picture)
+        others = {name: value for name, value in example.items() if name != "image" and not name.endswith("_target")}
+        drawn = {"image": picture}
+        for head, encoder in scenes.encoders.items():
+            name = f"{head}_target"
+            if name in example:
+                kind, target = kind_of(encoder), np.asarray(example[name])
+                drawn[name] = confidence_drawing(picture, target, encoder.stride, zoom)
+                field = target_field(kind, strongest(target))
+                drawn[f"{name} vectors"] = vectors_picture(picture, field, encoder.stride, zoom)
+        return drawn | super().pictures(others)
+
+    def annotated(self, index: int, random: np.random.Generator) -> dict[str, Pixels]:
+        """Return `annotated`, what the targets are made of."""
+        scenes = cast(Scenes, self.dataset)
+        view = scenes.view(index, random)
+        scene = with_joints(view.objects, scenes.skeleton)
+        return {"annotated": annotations_picture(view.picture, scene, scenes.skeleton, zoom_of(view.picture))}
+
+
+def zoom_of(picture: Pixels) -> int:
+    """Return how many times as large a drawing is as its picture."""
+    return max(1, -(-SIDE // max(picture.shape[:2])))
+
+
+def kind_of(encoder: Cif | Caf | CifDet) -> Kind:
+    """Return the kind of field that an encoder makes."""
+    kinds: dict[type[Any], Kind] = {Cif: "cif", Caf: "caf", CifDet: "cifdet"}
+    return kinds[type(encoder)]
+
+
+def with_joints(scene: Annotations, skeleton: Skeleton) -> Annotations:
+    """Return the annotations with unlabelled joints if they were read without joints."""
+    if scene.keypoints.shape[1]:
+        return scene
+    return replace(scene, keypoints=np.zeros((len(scene), len(skeleton.keypoints), 3), np.float32))
+
+
+def strongest(target: Floats) -> NDArray[np.floating]:
+    """Reduce a target (fields, components, rows, columns) to one field: in each cell, the one of most confidence.
+
+    Cells where that is 0 and some field is ignored are NaN.
+    """
+    confidence = target[:, 0]
+    ignored = np.isnan(confidence)
+    best = np.where(ignored, -1.0, confidence).argmax(axis=0)
+    field = np.take_along_axis(target, best[None, None], axis=0)[0].copy()
+    field[0] = np.where(ignored.any(axis=0) & ~(field[0] > 0), np.nan, field[0])
+    return field
+
+
+def confidence_drawing(picture: Pixels, target: Floats, stride: int, zoom: int) -> Pixels:
+    """Draw the greatest confidence of all fields, and hatch ignored cells as densely as fields ignore them."""
+    colours = np.array([colorsys.hsv_to_rgb(turn, 1.0, 1.0) for turn in np.linspace(0, 0.85, len(target))]) * 255
+    canvas = enlarged(picture, zoom).astype(np.float32)
+    rows, columns = (
+        np.clip(np.rint(((np.arange(length) + 0.5) / zoom - 0.5) / stride).astype(int), 0, count - 1)
+        for length, count in zip(canvas.shape[:2], target.shape[2:], strict=True)
+    )
+    share = np.isnan(target[:, 0]).mean(axis=0)[rows[:, None], columns]
+    known = np.nan_to_num(target[:, 0])
+    confidence, field = known.max(axis=0)[rows[:, None], columns], known.argmax(axis=0)[rows[:, None], columns]
+    canvas += (colours[field] - canvas) * (0.55 * np.clip(confidence, 0.0, 1.0))[..., None]
+    lines = (np.add.outer(np.arange(len(rows)), np.arange(len(columns))) % HATCH) < HATCH // 3
+    opacity = np.where(share > 0, np.where(lines, 0.35 + 0.65 * share, 0.25 * share), 0.0)
+    canvas += (np.array(IGNORED) - canvas) * opacity[..., None]
+    return np.rint(canvas).astype(np.uint8)

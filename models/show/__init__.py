@@ -1,0 +1,1 @@
+"""Examples as pictures: what the networks of a recipe get."""

@@ -1,0 +1,109 @@
+"""Chooses examples of a recipe's data and makes them exactly as training or validation gets them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from models.base.errors import UserError, nearest
+from models.base.seeding import generator
+from models.engine.data import Mixture, epoch_order
+from models.interfaces import Example
+from models.recipe.schema import DatasetEntry, Recipe
+from models.recipe.types import DATASET, build
+from models.show.drawing import Pixels, drawing_of, forms_of
+
+Split = Literal["train", "validation", "evaluate"]
+
+
+class DrawnExample(NamedTuple):
+    """Example `index` of a dataset in an `epoch`; `pictures` by title, those of the annotations first."""
+
+    index: int
+    epoch: int
+    example: Example
+    pictures: dict[str, Pixels]
+
+
+class DrawnDataset(NamedTuple):
+    """Examples of a dataset; `legend` says how to read their pictures, and may be empty."""
+
+    legend: str
+    examples: list[DrawnExample]
+
+
+def drawn_examples(
+    recipe: Recipe, split: Split, count: int, *, dataset: str | None = None, start: int = 0,
+    indices: Sequence[int] | None = None, epoch: int = 0,
+) -> dict[str, DrawnDataset]:  # fmt: skip
+    """Return `count` examples of each dataset of a split (or of one `dataset`), by its name, with their pictures.
+
+    Training examples come in the order in which `epoch` takes them, those of other splits in that of the dataset, both
+    from position `start` on; or those of `indices` are taken. Seeds are the engine's, so augmentation is that of
+    the training.
+
+    Raises:
+        UserError: no such dataset or index, or the data cannot be read.
+    """
+    datasets = {}
+    for name, entry in _entries(recipe, split, dataset).items():
+        data = build(entry, DATASET, f"{_section(split)}.{name}")
+        mixture, drawing = Mixture({name: data}, recipe.seed), drawing_of(data, forms_of(recipe))
+        examples = []
+        for index in _chosen(recipe, split, name, len(data), count, start, indices, epoch):
+            example = mixture[(name, epoch, index)]
+            annotated = drawing.annotated(index, generator(recipe.seed, "example", name, epoch, index))
+            examples.append(DrawnExample(index, epoch, example, annotated | drawing.pictures(example)))
+        datasets[name] = DrawnDataset(drawing.legend, examples)
+    return datasets
+
+
+def _section(split: Split) -> str:
+    return "evaluate.data" if split == "evaluate" else f"data.{split}"
+
+
+def _entries(recipe: Recipe, split: Split, dataset: str | None) -> Mapping[str, DatasetEntry]:
+    splits = {"train": recipe.data.train, "validation": recipe.data.validation, "evaluate": recipe.evaluate.data}
+    entries = splits[split]
+    if dataset is None:
+        return entries
+    if dataset not in entries:
+        near = nearest(dataset, entries)
+        raise UserError(f"{_section(split)}: no dataset {dataset!r}{near}; there are {', '.join(entries) or 'none'}")
+    return {dataset: entries[dataset]}
+
+
+def _chosen(
+    recipe: Recipe, split: Split, name: str, length: int, count: int, start: int, indices: Sequence[int] | None,
+    epoch: int,
+) -> list[int]:  # fmt: skip
+    key = f"{_section(split)}.{name}"
+    if indices is not None:
+        if wrong := [index for index in indices if not 0 <= index < length]:
+            raise UserError(f"{key}: no example {wrong[0]}; it has {length}, from 0 to {length - 1}")
+        return list(indices)
+    if start >= length:
+        raise UserError(f"{key}: nothing from position {start} on; it has {length} examples")
+    order = epoch_order(recipe.seed, name, epoch, length) if split == "train" else range(length)
+    return [int(index) for index in order[start : start + count]]
+
+
+def described(values: Sequence[Any]) -> dict[str, str]:
+    """Return `dtype`, `shape`, `min`, `max`, `mean` and `not finite` of one name of several examples, as texts."""
+    first = values[0]
+    if isinstance(first, (str, list, dict)):
+        lengths = sorted({len(value) for value in values})
+        kind = "records" if isinstance(first, list) else "text"
+        return {"dtype": kind, "shape": "" if kind == "text" else f"{lengths[0]} to {lengths[-1]}"}
+    arrays = [np.asarray(value) for value in values]
+    shapes = list(dict.fromkeys(str(array.shape) for array in arrays))
+    texts = {"dtype": str(arrays[0].dtype), "shape": shapes[0] if len(shapes) == 1 else f"{shapes[0]} and others"}
+    if not all(np.issubdtype(array.dtype, np.number) or array.dtype == bool for array in arrays):
+        return texts
+    flat = np.concatenate([array.ravel().astype(np.float64) for array in arrays])
+    finite = flat[np.isfinite(flat)]
+    if len(finite):
+        texts |= {"min": f"{finite.min():.4g}", "max": f"{finite.max():.4g}", "mean": f"{finite.mean():.4g}"}
+    if len(finite) < len(flat):
+        texts["not finite"] = f"{1 - len(finite) / len(flat):.1%}"
+    return texts
