@@ -8,7 +8,7 @@ import toy
 
 from models.base.errors import UserError
 from models.dump import Dump
-from models.report.interfaces import NotApplicableError, Picture, Score
+from models.report.interfaces import NotApplicableError, Picture, Score, rows_where
 from models.report.metrics import compute_metrics, draw_pictures
 
 LACK = "no person is seen twice"
@@ -66,3 +66,16 @@ def test_a_fault_is_a_fault(dump):
     with pytest.raises(UserError, match="damaged"):
         compute_metrics(toy.checked(CHANGES), dump, {"faulty": Faulty()})
     assert json.dumps(compute_metrics(toy.checked(CHANGES), dump, {})) == "{}"
+
+
+def test_rows_where_a_number_is_not_zero(tmp_path):
+    table = pd.DataFrame({"mode": "m", "index": range(5), "seen": [1, 0, None, 2, 0], "never": 0})
+    rows = Dump(tmp_path, table, "m")
+    assert rows_where(rows, "m", "seen").table["index"].tolist() == [0, 3]
+    assert rows_where(rows, "m", "seen").part == "m"
+    assert rows_where(rows, "m", None) is rows
+    with pytest.raises(NotApplicableError, match=r"^never holds for none of the 5 examples of mode 'm'$"):
+        rows_where(rows, "m", "never")
+    with pytest.raises(UserError, match=r"has no number 'sen' \(did you mean 'seen'\?\)") as raised:
+        rows_where(rows, "m", "sen")
+    assert not isinstance(raised.value, NotApplicableError)

@@ -43,3 +43,14 @@ def test_cells_stand_where_they_belong():
 def test_large_images_are_not_enlarged():
     sheet = side_by_side([[np.zeros((100, 30, 3), np.uint8)]], ["only"])
     assert sheet.shape == (18 + 102, 32, 3)
+
+
+def test_labels_stand_above_their_rows():
+    rows = [[np.full((32, 40, 3), 50 * row + 10 * column, np.uint8) for column in range(2)] for row in range(3)]
+    sheet = side_by_side(rows, ["a", "b"], gap=2, cell=96, labels=["first", "", "third"])
+    assert sheet.shape == (18 + 3 * (18 + 96 + 2), 2 * (120 + 2), 3)
+    for row, written in enumerate((True, False, True)):
+        y = 18 + row * 116
+        assert (sheet[y : y + 18] < 128).any() == written
+        for column in range(2):
+            assert (sheet[y + 18 : y + 114, column * 122 : column * 122 + 120] == 50 * row + 10 * column).all()

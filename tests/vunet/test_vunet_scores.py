@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from models.dump import Dump, write_value
-from models.report.interfaces import Bootstrap
+from models.report.interfaces import Bootstrap, NotApplicableError
 from models.vunet.report.scores import ClothesColour, correlation, mean_colour
 
 
@@ -60,3 +60,15 @@ def test_clothes_that_follow_the_appearance_correlate(
     found = score(dump_of(tmp_path, made, shown), Bootstrap(20, 0.9, seed=0))
     assert found["top_identities"] == found["bottom_identities"] == 12
     assert bounds[0] <= found["top_r"]["value"] <= bounds[1]
+
+
+def test_without_clothes_there_is_no_score(tmp_path: Path) -> None:
+    shown = np.random.default_rng(1).uniform(-1, 1, (12, 3))
+    dump = dump_of(tmp_path, shown, shown)
+    score = ClothesColour(mode="transfer", image="image", appearance="appearance", person="person_id", where="few")
+    dump.table["few"] = [1, 1] + [0] * 10
+    said = "clothes of 3 identities are needed, in both pictures; mode 'transfer' has 2 with a top and 2 with a bottom"
+    with pytest.raises(NotApplicableError, match=said):
+        score(dump, Bootstrap(20, 0.9, seed=0))
+    dump.table["few"] = [1] * 5 + [0] * 7
+    assert score(dump, Bootstrap(20, 0.9, seed=0))["top_identities"] == 5

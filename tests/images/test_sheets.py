@@ -1,0 +1,67 @@
+"""Sheets of a dump: which examples they show, and what their rows say."""
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from models.dump import Dump, write_value
+from models.images.report.sheets import Draws, Extremes, Sheet, row_label
+from models.report.interfaces import NotApplicableError
+
+SIDE = 96
+LEVELS = [0.5, -1.0, 1.0, 0.0]
+LOSSES = [0.25, 4.0, 0.125, 1.0]
+
+
+@pytest.fixture
+def dump(tmp_path):
+    """Four examples of a mode: pictures of one level each."""
+    rows = []
+    for index, (level, loss) in enumerate(zip(LEVELS, LOSSES, strict=True)):
+        write_value(tmp_path / f"{index}.image.png", torch.full((3, SIDE, SIDE), level))
+        rows.append({
+            "mode": "m", "index": 10 * index, "dataset": "people", "name": f"street/{index}", "person_id": 7 + index,
+            "seen": index % 2, "loss.l1": loss, "file.image": f"{index}.image.png",
+        })  # fmt: skip
+    pd.DataFrame(rows).to_csv(tmp_path / "examples.csv", index=False)
+    return Dump(tmp_path)
+
+
+def levels(path):
+    """The levels of the pictures in a sheet of one column, from above."""
+    sheet = cv2.imread(str(path))
+    assert (len(sheet) - 18) % (18 + SIDE + 2) == 0
+    tops = range(18 + 18, len(sheet), 18 + SIDE + 2)
+    return [float(sheet[y + SIDE // 2, SIDE // 2, 0]) / 127.5 - 1 for y in tops]
+
+
+def test_a_row_says_which_example_it_shows(dump):
+    rows = dump.mode("m")
+    assert row_label(rows, 2) == "index 20  name street/2  person_id 9"
+    assert row_label(rows, 1, "loss.l1") == "l1 4  index 10  name street/1  person_id 8"
+    rows.table["dataset"] = ["people", "people", "others", "people"]
+    assert row_label(rows, 2) == "index 20  dataset others  name street/2  person_id 9"
+
+
+@pytest.mark.parametrize(("largest", "places"), [(True, [1, 3, 0]), (False, [2, 0, 3])])
+def test_extremes(dump, tmp_path, largest, places):
+    Extremes("m", "loss.l1", ["image"], 3, largest)(dump, tmp_path / "sheet.png")
+    assert levels(tmp_path / "sheet.png") == pytest.approx([LEVELS[place] for place in places], abs=0.01)
+
+
+def test_a_sheet_of_some_examples(dump, tmp_path):
+    Sheet("m", ["image"], 8, where="seen")(dump, tmp_path / "sheet.png")
+    assert levels(tmp_path / "sheet.png") == pytest.approx([LEVELS[1], LEVELS[3]], abs=0.01)
+    dump.table["seen"] = 0
+    with pytest.raises(NotApplicableError, match="seen holds for none of the 4 examples of mode 'm'"):
+        Sheet("m", ["image"], 8, where="seen")(dump, tmp_path / "other.png")
+    assert not (tmp_path / "other.png").exists()
+
+
+def test_draws_name_their_example(dump, tmp_path):
+    table = pd.concat([dump.table.assign(draw=draw) for draw in range(2)])
+    Draws("m", "image", "image", 2)(Dump(dump.folder, table), tmp_path / "sheet.png")
+    assert levels(tmp_path / "sheet.png") == pytest.approx([LEVELS[0], LEVELS[2]], abs=0.01)
+    assert np.shape(cv2.imread(str(tmp_path / "sheet.png")))[1] == 3 * (SIDE + 2)
