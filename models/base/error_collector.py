@@ -35,16 +35,19 @@ class ErrorCollector:
 
     `hints` say what a key or a type of another system is called here: by what it is (`key`, `schedule`), then by name.
     `origins` say where values are written that stand at other keys too; their errors are reported there, once.
+    `count` is the number of errors, those included that another line tells already.
     """
 
     file: Path
     lines: list[str] = field(default_factory=list)
     hints: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     origins: dict[str, str] = field(default_factory=dict)
+    count: int = 0
     _unread: set[str] = field(default_factory=set)
 
     def add(self, key: str, message: str) -> None:
         """Add an error at the dotted `key`, except below a key whose value is known to be wrong."""
+        self.count += 1
         line = f"{self.file}: {self._written(key)}: {message}"
         if line not in self.lines and not self.unread(key):
             self.lines.append(line)

@@ -69,7 +69,7 @@ NESTED = (SCHEDULE, INJECTOR)  # may be declared inside the arguments of another
 def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builtins.type | None:
     """Return the class that `name` means in `slot`, or None after adding an error at `key`."""
     package, _, attribute = name.rpartition(".")
-    if not package and slot.home is None:
+    if not attribute or (not package and slot.home is None):
         errors.add(key, f"found {name!r}; expected a dotted name, such as 'images.L1' or 'mypackage.losses.Wing'")
         return None
     places = [f"models.{package}", package] if package else [str(slot.home)]
@@ -166,11 +166,11 @@ def check_arguments(
                 errors.add_unknown(f"{key}.{name}", name, [*parameters, *beside], f"argument of {kind.__name__}")
             continue
         hint = hints.get(parameters[name].name, Any)
-        before = len(errors.lines)
+        before = errors.count
         for slot in NESTED:
             if _may_hold(hint, slot):
                 value = _with_constructed(value, slot, f"{key}.{name}", errors)
-        if len(errors.lines) == before:
+        if errors.count == before:
             value = _conforming(value, hint, f"{key}.{name}", errors)
         checked[parameters[name].name] = value
     for name in parameters:
@@ -263,12 +263,12 @@ def construct(
     `supplied` are constructor arguments from the engine. A ValueError of the constructor is an error of the
     declaration, not of the program.
     """
-    before = len(errors.lines)
+    before = errors.count
     kind = find_type(name, slot, f"{key}.type", errors)
     if kind is None:
         return None
     checked = check_arguments(kind, arguments, key, errors, tuple(supplied), beside)
-    if len(errors.lines) > before:
+    if errors.count > before:
         return None
     try:
         return kind(**checked, **supplied)
