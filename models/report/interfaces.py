@@ -1,6 +1,6 @@
 """Base classes for the `metrics` section of a recipe: scores and pictures are functions of a dump."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,29 +9,72 @@ from numpy.typing import NDArray
 
 from models.base.errors import UserError, nearest
 from models.dump import Dump
+from models.report import intervals
+from models.report.intervals import bca, draw_groups, leave_out
 
 Estimate = dict[str, float]
 Values = NDArray[np.float64]
 
 
 class Bootstrap:
-    """Percentile bootstrap over examples (Efron and Tibshirani 1993, section 13.3), seeded."""
+    """Confidence intervals from `samples` resamples of the examples, seeded (`intervals.py`)."""
 
     def __init__(self, samples: int, confidence: float, seed: int) -> None:
         self.samples, self.confidence, self.seed = samples, confidence, seed
 
-    def estimate(self, values: Values, statistic: Callable[[Values], Any] | None = None) -> Estimate:
+    def draws(self, groups: int) -> Values:
+        """Return how often each resample draws each group, (samples, groups): the same for all metrics."""
+        return draw_groups(self.samples, groups, self.seed)
+
+    def estimate(
+        self,
+        values: Values,
+        statistic: Callable[[Values], Any] | None = None,
+        groups: Iterable[Hashable] | None = None,
+    ) -> Estimate:
         """Return `{value, low, high}` of a statistic of `values`, shape (examples, ...); the mean by default.
 
-        `statistic` maps (..., examples, columns) to (...); examples are resampled with replacement.
+        `statistic` maps (examples, columns) to a number. Examples with equal `groups`, such as pictures of one person,
+        are resampled together.
         """
-        compute = statistic or (lambda rows: rows.mean(axis=(-2, -1)))
         table = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
-        random = np.random.default_rng(self.seed)
-        draws = [compute(table[random.integers(len(table), size=len(table))]) for _ in range(self.samples)]
-        tail = (1 - self.confidence) / 2
-        low, high = np.quantile(draws, [tail, 1 - tail])
-        return {"value": float(compute(table)), "low": float(low), "high": float(high)}
+        owners = np.arange(len(table)) if groups is None else _numbered(groups)
+        count = int(owners.max()) + 1
+        if statistic is None:
+            above, below = (
+                np.bincount(owners, weights, count) for weights in (table.mean(axis=1), np.ones(len(table)))
+            )
+            return self.ratio(above, below)
+
+        def compute(draws: Values) -> Values:
+            chosen = (table[np.repeat(np.arange(len(table)), row[owners].astype(int))] for row in draws)
+            return np.array([statistic(one) for one in chosen])
+
+        return self.from_draws(float(statistic(table)), compute, count)
+
+    def ratio(self, above: Values, below: Values) -> Estimate:
+        """Return the estimate of sum(above) / sum(below), given both sums for each group, (groups,)."""
+        low, high = intervals.ratio(above, below, self.draws(len(above)), self.confidence)
+        return {"value": float(above.sum() / below.sum()), "low": low, "high": high}
+
+    def from_draws(self, value: float, compute: Callable[[Values], Values], groups: int) -> Estimate:
+        """Return the estimate of any statistic of `groups` groups.
+
+        `compute` maps draws (n, groups), how often each group counts, to the statistic's values (n,); NaN where a draw
+        has none.
+        """
+        samples, left_out = (
+            result[np.isfinite(result)]
+            for result in (compute(self.draws(groups)), compute(leave_out(groups, self.samples)))
+        )
+        low, high = bca(value, samples, left_out, self.confidence)
+        return {"value": value, "low": low, "high": high}
+
+
+def _numbered(groups: Iterable[Hashable]) -> NDArray[np.intp]:
+    """Return the number of each example's group, in the order of their first examples."""
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(group, len(numbers)) for group in groups], dtype=np.intp)
 
 
 class NotApplicableError(UserError):
@@ -58,6 +101,20 @@ def rows_where(rows: Dump, mode: str, where: str | None) -> Dump:
     if chosen.empty:
         raise NotApplicableError(f"{where} holds for none of the {len(rows)} examples of mode {mode!r}")
     return Dump(rows.folder, chosen, rows.part)
+
+
+def groups_of(rows: Dump, mode: str, column: str | None) -> NDArray[Any]:
+    """Return the group of each row of a mode: the values of a column, or a group of its own without one.
+
+    Raises:
+        UserError: the dump has no such column.
+    """
+    if column is None:
+        return np.arange(len(rows))
+    if column not in rows.table:
+        near = nearest(column, map(str, rows.table))
+        raise UserError(f"{rows.folder}: groups: mode {mode!r} has no column {column!r}{near}")
+    return rows.table[column].to_numpy()
 
 
 class Score:

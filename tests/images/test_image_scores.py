@@ -154,7 +154,7 @@ def test_fidelity_as_super_resolution_papers_have_it(tmp_path: Path) -> None:
     dump.table["file.bicubic"] = dump.table["file.image"]
     settings = {"mode": "m", "image": "bicubic", "target": "target", "mask": "mask", "crop_border": 4}
     found = Fidelity(**settings, channel="y")(dump, Bootstrap(20, 0.9, 0))  # type: ignore[arg-type]
-    assert found.keys() == {"l1_y", "psnr_y", "ssim_y", "ms_ssim_y", "l1_person_y", "images"}
+    assert found.keys() == {"l1_y", "psnr_y", "ssim_y", "ms_ssim_y", "ms_ssim_scales_y", "l1_person_y", "images"}
     levels = [
         [rgb2ycbcr((a.double().numpy() + 1) / 2, channel_axis=0)[0][4:-4, 4:-4] for a in x] for x in (image, target)
     ]

@@ -23,7 +23,7 @@ from models.dump import Dump
 from models.images.networks import vgg
 from models.images.networks.weight_files import WeightFile
 from models.images.report.scores import stacks
-from models.report.interfaces import Bootstrap, Estimate, Score
+from models.report.interfaces import Bootstrap, Estimate, Score, groups_of
 
 NETWORKS: dict[str, type[vgg.Stack]] = {"vgg16": vgg.VGG16, "vgg19": vgg.VGG19}
 BATCH = 8  # images in memory at a time, with their maps
@@ -62,7 +62,7 @@ class PerceptualDistance(Score):
 
     `image` names the images to judge. For a baseline, `image` may name an input (anything under `evaluate.inputs`), or
     `average` a training mean. `source`, `seed` and `sha256` select the network's weights, see `vgg.load_stack`.
-    `linear` is the safetensors file of LPIPS' weights for VGG16. Images need 16 px or more.
+    `linear` is the safetensors file of LPIPS' weights for VGG16. Images need 16 px or more. `groups` as in `Fidelity`.
     """
 
     def __init__(
@@ -76,6 +76,7 @@ class PerceptualDistance(Score):
         linear: str | None = None,
         seed: int = 0,
         sha256: str | None = None,
+        groups: str | None = None,
     ) -> None:
         if (image is None) == (average is None):
             raise ValueError("write either image or average")
@@ -85,7 +86,7 @@ class PerceptualDistance(Score):
             raise ValueError(f"linear {linear!r}: LPIPS' weights belong to vgg16 with ImageNet's; leave it out")
         self.mode, self.target, self.image, self.average = mode, target, image, average
         self.source, self.network, self.linear = source, network, linear
-        self.seed, self.sha256 = seed, sha256
+        self.seed, self.sha256, self.groups = seed, sha256, groups
 
     @torch.no_grad()
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
@@ -101,7 +102,9 @@ class PerceptualDistance(Score):
             distance = perceptual_distance([ours[n] for n in layers], [theirs[n] for n in layers], weights)
             distances.append(distance.double().numpy())
         kind = "lpips_" if self.linear else "random_" if self.source == "random" else ""
-        return {f"{kind}{self.network}": bootstrap.estimate(np.concatenate(distances)), "images": len(rows)}
+        owners = groups_of(rows, self.mode, self.groups)
+        estimate = bootstrap.estimate(np.concatenate(distances), groups=owners)
+        return {f"{kind}{self.network}": estimate, "images": len(rows)}
 
     def _weights(self, network: type[vgg.Stack]) -> list[Tensor]:
         channels = [network.layers[name][2] for name in last_layers(network)]

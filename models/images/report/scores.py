@@ -5,24 +5,27 @@
 - `ssim` (Wang et al. 2004): Gaussian window of sigma 1.5 and 11 px, population covariance, data range 2; the mean over
   colour channels and over positions where the window is inside the image. That is scikit-image's protocol, but for
   values in [-1, 1]: there black is 0, which changes the luminance term.
-- `ms_ssim` (Wang et al. 2003, by torchmetrics): as many of the five scales as fit into the image, their exponents
-  renormalised to sum 1, borders reflected.
+- `ms_ssim` (Wang, Simoncelli and Bovik 2003, equation 7): at every scale the mean over positions where the window is
+  inside; a scale is the mean of 2 x 2 pixels of the one before. Where not all five scales hold the window, exponents of
+  those that do are renormalised to sum 1, and `ms_ssim_scales` says how many there are: below 5, values are not those
+  of papers.
 - `psnr_y`, `ssim_y` and so on: of BT.601's luma only, with black at 0.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
-from typing import Literal
+from typing import Literal, cast
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 from models.base.errors import UserError
 from models.dump import Array, Dump
-from models.report.interfaces import Bootstrap, Estimate, Score, Values, rows_where
+from models.report.interfaces import Bootstrap, Estimate, Score, Values, groups_of, rows_where
 
 MS_SSIM_EXPONENTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
+SCALES = "ms_ssim_scales"
 WINDOW = 11
 BATCH = 64  # images in memory at a time
 LUMA = (65.481, 128.553, 24.966)  # of R, G, B in [0, 1]; with the offset, black is 16 and white 235 of 255
@@ -46,38 +49,47 @@ def psnr(image: Tensor, target: Tensor) -> Tensor:
 
 def ssim(image: Tensor, target: Tensor) -> Tensor:
     """Structural similarity; (N, C, H, W) in [-1, 1] -> (N,)."""
-    from torchmetrics.functional.image import structural_similarity_index_measure  # takes seconds to import
-
-    _, similarity = structural_similarity_index_measure(
-        image, target, sigma=1.5, kernel_size=WINDOW, data_range=2.0, reduction="none", return_full_image=True
-    )
+    similarity = _similarity(image, target, return_full_image=True)
     border = WINDOW // 2
     return similarity[..., border:-border, border:-border].mean(dim=(1, 2, 3))
 
 
-def scales_of(size: int) -> int:
-    """Return the number of MS-SSIM's scales for an image of `size` pixels: the window must fit into the smallest.
+def _similarity(image: Tensor, target: Tensor, **wanted: bool) -> Tensor:
+    """The second result of torchmetrics' SSIM: the map of similarities, or the mean contrast and structure inside."""
+    from torchmetrics.functional.image import structural_similarity_index_measure  # takes seconds to import
 
-    For four scales torchmetrics requires the window to fit into a ninth of the image instead of an eighth.
-    """
-    return max(1, sum(size // max(2**scale, scale**2) >= WINDOW for scale in range(len(MS_SSIM_EXPONENTS))))
+    results = structural_similarity_index_measure(
+        image, target, sigma=1.5, kernel_size=WINDOW, data_range=2.0, reduction="none", **wanted
+    )
+    return cast(Tensor, results[1])
+
+
+def scales_of(size: int) -> int:
+    """Return the number of MS-SSIM's five scales at which an image of `size` pixels still holds the window."""
+    return sum(size >= WINDOW * 2**scale for scale in range(len(MS_SSIM_EXPONENTS)))
 
 
 def ms_ssim(image: Tensor, target: Tensor) -> Tensor:
-    """Multi-scale structural similarity; (N, C, H, W) in [-1, 1] -> (N,)."""
-    from torchmetrics.functional.image import multiscale_structural_similarity_index_measure
+    """Multi-scale structural similarity; (N, C, H, W) in [-1, 1] -> (N,).
 
+    Negative contrasts, which have no real power, count as 0.
+    """
     exponents = MS_SSIM_EXPONENTS[: scales_of(min(image.shape[-2:]))]
-    betas = tuple(exponent / sum(exponents) for exponent in exponents)
-    compute = partial(
-        multiscale_structural_similarity_index_measure,
-        sigma=1.5,
-        kernel_size=WINDOW,
-        data_range=2.0,
-        betas=betas,
-        normalize="relu",
-    )
-    return compute(image, target, reduction="none").reshape(-1)
+    factors = []
+    for scale, exponent in enumerate(exponents, start=1):
+        if scale < len(exponents):
+            value = _similarity(image, target, return_contrast_sensitivity=True)
+            image, target = _halved(image), _halved(target)
+        else:
+            value = ssim(image, target)
+        factors.append(value.clamp_min(0) ** (exponent / sum(exponents)))
+    return torch.stack(factors).prod(dim=0)
+
+
+def _halved(images: Tensor) -> Tensor:
+    """Means of 2 x 2 pixels; odd sides repeat their last row or column, as in the authors' code."""
+    height, width = images.shape[-2:]
+    return F.avg_pool2d(F.pad(images, (0, width % 2, 0, height % 2), mode="replicate"), 2)
 
 
 def luma(images: Tensor) -> Tensor:
@@ -96,7 +108,10 @@ class Fidelity(Score):
     `image` names the images to judge. For a baseline, `image` may name an input (anything under `evaluate.inputs`), or
     `average` a training mean. Super-resolution papers crop `crop_border` pixels along each side and judge only the
     luma, `channel: y`; the metrics are then called `psnr_y` and so on. With `where`, only the examples whose number of
-    this name is not 0 are judged; the score is left out if there are none.
+    this name is not 0 are judged; the score is left out if there are none. `groups` names a column of the dump, such as
+    `person_id`: for intervals, examples of equal values belong together.
+
+    `ms_ssim_scales` stands beside the others if some image is too small for all five scales of MS-SSIM.
     """
 
     def __init__(
@@ -109,6 +124,7 @@ class Fidelity(Score):
         crop_border: int = 0,
         channel: Literal["rgb", "y"] = "rgb",
         where: str | None = None,
+        groups: str | None = None,
     ) -> None:
         if (image is None) == (average is None):
             raise ValueError("write either image or average")
@@ -117,17 +133,21 @@ class Fidelity(Score):
         if channel not in ("rgb", "y"):
             raise ValueError(f"channel {channel!r}: write rgb or y")
         self.mode, self.target, self.image, self.average, self.mask = mode, target, image, average, mask
-        self.crop_border, self.channel, self.where = crop_border, channel, where
+        self.crop_border, self.channel, self.where, self.groups = crop_border, channel, where, groups
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = rows_where(dump.mode(self.mode), self.mode, self.where)
         names = [name for name in (self.target, self.image, self.mask) if name is not None]
         parts = [self._batch(rows, dict(zip(names, batch, strict=True))) for batch in stacks(rows, names, BATCH)]
         values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        values = {name: column[np.isfinite(column)] for name, column in values.items()}
-        if empty := [name for name, column in values.items() if not len(column)]:
+        scales = {name: int(values.pop(name).min()) for name in list(values) if name.startswith(SCALES)}
+        finite = {name: np.isfinite(column) for name, column in values.items()}
+        if empty := [name for name, those in finite.items() if not those.any()]:
             raise UserError(f"{dump.folder}: mode {self.mode!r}: nothing to average for {', '.join(empty)}")
-        return {name: bootstrap.estimate(column) for name, column in values.items()} | {"images": len(rows)}
+        owners = groups_of(rows, self.mode, self.groups)
+        estimates = {n: bootstrap.estimate(column[finite[n]], groups=owners[finite[n]]) for n, column in values.items()}
+        fewer = {name: count for name, count in scales.items() if count < len(MS_SSIM_EXPONENTS)}
+        return estimates | fewer | {"images": len(rows)}
 
     def _batch(self, rows: Dump, files: dict[str, Tensor]) -> dict[str, Values]:
         target = files[self.target]
@@ -143,6 +163,7 @@ class Fidelity(Score):
             image, target = luma(image), luma(target)
         scores = {"l1": l1(image, target), "psnr": psnr(image, target)}
         scores |= {"ssim": ssim(image, target), "ms_ssim": ms_ssim(image, target)}
+        scores[SCALES] = torch.full((len(image),), scales_of(min(image.shape[-2:])))
         for mask in masks:
             scores["l1_person"] = l1_masked(image, target, mask)
         suffix = "" if self.channel == "rgb" else f"_{self.channel}"
@@ -154,14 +175,11 @@ class Fidelity(Score):
         if len(sizes) > 1:
             listed = " and ".join(f"{height} x {width}" for height, width in sorted(sizes))
             raise UserError(f"{where}: image and target are compared pixel by pixel; here they have {listed}")
-        if self.crop_border == 0:
-            return list(images)
         border, size = self.crop_border, min(images[0].shape[-2:])
         if size - 2 * border < WINDOW:
-            raise UserError(
-                f"{where}: {size} px without crop_border {border} on both sides are fewer than the {WINDOW} of SSIM"
-            )
-        return [image[..., border:-border, border:-border] for image in images]
+            cut = f" without crop_border {border} on both sides" if border else ""
+            raise UserError(f"{where}: {size} px{cut} are fewer than the {WINDOW} of SSIM's window")
+        return [image[..., border:-border, border:-border] if border else image for image in images]
 
 
 def stacks(
@@ -192,16 +210,21 @@ class MeanLosses(Score):
     """The mean of every loss and of its components over the examples of a mode, with bootstrap intervals.
 
     Losses are unweighted. Losses whose inputs the mode does not have are left out. Examples without a value (of
-    datasets that lack the loss's target) do not count.
+    datasets that lack the loss's target) do not count. `groups` as in `Fidelity`.
     """
 
-    def __init__(self, mode: str) -> None:
-        self.mode = mode
+    def __init__(self, mode: str, groups: str | None = None) -> None:
+        self.mode, self.groups = mode, groups
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        table = dump.mode(self.mode).table
-        losses = {str(c).removeprefix("loss."): table[c].dropna() for c in table if str(c).startswith("loss.")}
-        means = {name: bootstrap.estimate(values.to_numpy()) for name, values in losses.items() if len(values)}
+        rows = dump.mode(self.mode)
+        table, owners = rows.table, groups_of(rows, self.mode, self.groups)
+        losses = {str(c).removeprefix("loss."): table[c].notna() for c in table if str(c).startswith("loss.")}
+        means = {
+            name: bootstrap.estimate(table.loc[present, f"loss.{name}"].to_numpy(), groups=owners[present])
+            for name, present in losses.items()
+            if present.any()
+        }
         if not means:
             raise UserError(f"{dump.folder}: mode {self.mode!r} has the inputs of no loss")
         return {**means, "instances": len(table)}

@@ -1,0 +1,81 @@
+"""Confidence intervals, against formulas by hand and SciPy's bootstrap."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from models.report.interfaces import Bootstrap
+from models.report.intervals import bca, draw_groups, leave_out, ratio
+
+RANDOM = np.random.default_rng(5)
+
+
+def test_draws_have_the_size_of_the_data_and_repeat():
+    draws = draw_groups(50, 7, seed=3)
+    assert draws.shape == (50, 7)
+    assert (draws.sum(axis=1) == 7).all()
+    assert len(np.unique(draws, axis=0)) > 40
+    np.testing.assert_array_equal(draws, draw_groups(50, 7, seed=3))
+
+
+def test_each_group_is_left_out_once_in_at_most_so_many_blocks():
+    np.testing.assert_array_equal(leave_out(3, 10), 1 - np.eye(3))
+    blocks = leave_out(10, 4)
+    assert blocks.shape == (4, 10)
+    np.testing.assert_array_equal((1 - blocks).sum(axis=0), np.ones(10))
+
+
+def test_a_studentised_interval_by_hand():
+    values, draws = RANDOM.lognormal(size=12), draw_groups(400, 12, seed=1)
+    scores = []
+    for counts in draws.astype(int):
+        resample = np.repeat(values, counts)
+        error = resample.std() * np.sqrt(12 / 11) / np.sqrt(12)
+        scores.append((resample.mean() - values.mean()) / error)
+    low, high = np.quantile(scores, [0.05, 0.95])
+    error = values.std(ddof=1) / np.sqrt(12)
+    expected = values.mean() - high * error, values.mean() - low * error
+    assert ratio(values, np.ones(12), draws, 0.9) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_error_of_a_ratio_is_the_delta_methods():
+    below = RANDOM.integers(1, 9, 3000).astype(float)
+    above = 2.0 * below + RANDOM.normal(size=3000)
+    value = above.sum() / below.sum()
+    error = np.sqrt(((above - value * below) ** 2).sum()) / below.sum()  # of large samples
+    low, high = ratio(above, below, draw_groups(4000, 3000, seed=1), 0.9)
+    assert low == pytest.approx(value - 1.6449 * error, abs=0.08 * error)
+    assert high == pytest.approx(value + 1.6449 * error, abs=0.08 * error)
+
+
+def test_bca_is_scipys():
+    values = RANDOM.exponential(size=25)
+    theirs = stats.bootstrap(
+        (values,), np.var, confidence_level=0.9, n_resamples=20000, method="BCa", rng=np.random.default_rng(3)
+    ).confidence_interval
+    ours = Bootstrap(20000, 0.9, 4).estimate(values, np.var)
+    plain = np.quantile([np.var(RANDOM.choice(values, 25)) for _ in range(4000)], [0.05, 0.95])
+    width = theirs.high - theirs.low
+    assert ours["low"] == pytest.approx(theirs.low, abs=0.03 * width)
+    assert ours["high"] == pytest.approx(theirs.high, abs=0.03 * width)
+    assert plain[1] < ours["high"] - 0.1 * width  # the percentile interval is another
+
+
+def test_pictures_of_a_person_are_resampled_together():
+    person = RANDOM.normal(size=30)
+    together = Bootstrap(400, 0.9, 1).estimate(np.repeat(person, 4), groups=np.repeat(np.arange(30), 4).tolist())
+    assert together == pytest.approx(Bootstrap(400, 0.9, 1).estimate(person), rel=1e-9)
+    apart = Bootstrap(400, 0.9, 1).estimate(np.repeat(person, 4))
+    assert apart["high"] - apart["low"] < 0.6 * (together["high"] - together["low"])
+
+
+def test_nearly_equal_values_have_a_finite_interval():
+    values = np.zeros(40)
+    values[3] = 1.0  # a third of all resamples miss it, so their spread is 0
+    found = Bootstrap(300, 0.95, 1).estimate(values)
+    assert 0 <= found["low"] < found["value"] < found["high"] < 0.3
+    assert Bootstrap(300, 0.95, 1).estimate(np.ones(5)) == {"value": 1.0, "low": 1.0, "high": 1.0}
+
+
+def test_bca_without_spread_is_the_value():
+    assert bca(2.0, np.full(10, 2.0), np.full(3, 2.0), 0.9) == (2.0, 2.0)
