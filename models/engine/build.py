@@ -45,9 +45,10 @@ from models.recipe.types import (
 def build_datasets(recipe: Recipe, split: str) -> dict[str, Examples]:
     """Open the datasets of `data.train`, `data.validation` or, for `evaluation`, `evaluate.data`, by name."""
     if split == "evaluation":
-        return {n: build(entry, DATASET, f"evaluate.data.{n}") for n, entry in recipe.evaluate.data.items()}
-    entries = recipe.data.train if split == "train" else recipe.data.validation
-    return {n: build(entry, DATASET, f"data.{split}.{n}") for n, entry in entries.items()}
+        key, entries = "evaluate.data", recipe.evaluate.data
+    else:
+        key, entries = f"data.{split}", recipe.data.train if split == "train" else recipe.data.validation
+    return {n: build(entry, DATASET, f"{key}.{n}", recipe.path) for n, entry in entries.items()}
 
 
 def build_networks(recipe: Recipe) -> dict[str, nn.Module]:
@@ -59,7 +60,7 @@ def build_networks(recipe: Recipe) -> dict[str, nn.Module]:
     networks = {}
     for name, entry in recipe.networks.items():
         seed_here(recipe.seed, "network", name)
-        networks[name] = build(entry, NETWORK, f"networks.{name}")
+        networks[name] = build(entry, NETWORK, f"networks.{name}", recipe.path)
         checkpoint_modules(networks[name], entry.checkpointing, f"networks.{name}.checkpointing")
     return networks
 
@@ -69,7 +70,7 @@ def build_losses(recipe: Recipe, step: str, device: torch.device) -> dict[str, W
     partial = partial_names(recipe)
     return {
         name: WeightedLoss(
-            loss=build(entry, LOSS, f"losses.{name}").to(device),
+            loss=build(entry, LOSS, f"losses.{name}", recipe.path).to(device),
             inputs=entry.inputs,
             weight=entry.weight,
             schedule=build_schedule(entry.schedule, f"losses.{name}.schedule", ErrorCollector(Path())),
@@ -111,7 +112,7 @@ def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Acc
     steps = {}
     for name, entry in recipe.steps.items():
         trains = {network: networks[network] for network in entry.trains}
-        optimizer = build(entry.optimizer, OPTIMIZER, f"steps.{name}.optimizer",
+        optimizer = build(entry.optimizer, OPTIMIZER, f"steps.{name}.optimizer", recipe.path,
             params=parameter_groups(trains, entry.groups),
         )  # fmt: skip
         if (scaling := recipe.train.rate_scaling) is not None:
@@ -146,7 +147,7 @@ def build_callbacks(recipe: Recipe, further: Mapping[str, Callback]) -> dict[str
     """
     for name in recipe.callbacks.keys() & further.keys():
         raise UserError(f"callbacks: {name!r} is in the recipe already")
-    built = {n: build(entry, CALLBACK, f"callbacks.{n}") for n, entry in recipe.callbacks.items()}
+    built = {n: build(entry, CALLBACK, f"callbacks.{n}", recipe.path) for n, entry in recipe.callbacks.items()}
     return {**built, **further}
 
 
@@ -200,9 +201,7 @@ def start_networks(recipe: Recipe, accelerator: Accelerator) -> tuple[Networks, 
     if accelerator.num_processes > 1:  # in case libraries or machines differ
         broadcast_(value for network in networks.values() for value in network.state_dict().values())
     averages = (
-        {name: _average(network, recipe.train.ema) for name, network in networks.items()}
-        if recipe.train.ema
-        else {}
+        {name: _average(network, recipe.train.ema) for name, network in networks.items()} if recipe.train.ema else {}
     )
     evaluated = {name: averages[name].module if name in averages else networks[name] for name in networks}
     return Networks(live, evaluated), averages

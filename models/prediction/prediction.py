@@ -54,7 +54,7 @@ class Prediction:
         self.batch_size, self.workers = batch_size, workers
         moved = {name: network.to(accelerator.device) for name, network in networks.items()}
         self.networks = Networks(moved, moved)
-        self.photos = _photos(predict)
+        self.photos = _photos(predict, recipe.path)
         self.mode, evaluate = recipe.evaluate.modes[predict.mode], recipe.evaluate
         built = named_injectors(self.mode.injectors, f"evaluate.modes.{predict.mode}")
         built |= named_injectors(predict.injectors, "predict.injectors")
@@ -62,7 +62,7 @@ class Prediction:
         self.grid: Grid | None = None if predict.grid is None else evaluate.grids[predict.grid]
         if self.grid is not None:
             self.reads |= {*self.grid.rows, *self.grid.columns}
-        self.comparisons = _comparisons(predict)
+        self.comparisons = _comparisons(predict, recipe.path)
         for comparison in self.comparisons.values():
             self.reads |= {comparison.target, *comparison.inputs}
         self.table = PredictionTable(
@@ -218,20 +218,20 @@ def _picture(state: State, name: str) -> Tensor:
     return value.float()
 
 
-def _comparisons(predict: Predict) -> dict[str, Comparison]:
+def _comparisons(predict: Predict, file: Path) -> dict[str, Comparison]:
     """Return the comparisons whose true picture the photos know, by the saved picture that they judge."""
-    errors = ErrorCollector(Path("recipe"))
+    errors = ErrorCollector(file)
     kind: Any = find_type(predict.data.type, PHOTOS, "predict.data.type", errors)
     errors.raise_any()
     provided = kind.provides(predict.data.arguments)
     built: dict[str, Comparison] = {
-        name: build(entry, COMPARISON, f"predict.compare.{name}") for name, entry in predict.compare.items()
+        name: build(entry, COMPARISON, f"predict.compare.{name}", file) for name, entry in predict.compare.items()
     }
     return {name: comparison for name, comparison in built.items() if comparison.target in provided}
 
 
-def _photos(predict: Predict) -> PhotoExamples:
-    errors = ErrorCollector(Path("recipe"))
+def _photos(predict: Predict, file: Path) -> PhotoExamples:
+    errors = ErrorCollector(file)
     photos: PhotoExamples = construct(predict.data.type, predict.data.arguments, PHOTOS, "predict.data", errors)
     errors.raise_any()
     return photos

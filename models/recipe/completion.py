@@ -134,7 +134,7 @@ def _inheriting(entries: Any, parents: Content, common: Content) -> Any:
 
 def _origins(entries: Any, key: str, parents: Content, common: Content) -> dict[str, str]:
     """Return for the key of each inherited value of `entries`, which stand at `key`, the key where it is written."""
-    inherited = {}
+    inherited: dict[str, str] = {}
     for name, entry in _map(entries).items():
         source = f"data.validation.{name}" if name in parents else "data.common"
         values = _map(parents.get(name, common)) if isinstance(entry, dict) else {}

@@ -280,13 +280,15 @@ def construct(
         return None
 
 
-def build(entry: Declaration, slot: Slot, key: str, **supplied: Any) -> Any:
+def build(entry: Declaration, slot: Slot, key: str, file: Path = Path("recipe"), **supplied: Any) -> Any:
     """Return the object that a declaration of a checked recipe names; `supplied` as in `construct`.
+
+    `file` is the recipe's path, for messages.
 
     Raises:
         UserError: all its errors.
     """
-    errors = ErrorCollector(Path("recipe"))
+    errors = ErrorCollector(file)
     built = construct(entry.type, entry.arguments, slot, key, errors, **supplied)
     errors.raise_any()
     return built

@@ -15,12 +15,14 @@ Metrics = dict[str, dict[str, Any]]
 
 def build_scores(recipe: Recipe) -> dict[str, Score]:
     """Construct `metrics.scores`, by name."""
-    return {n: build(entry, SCORE, f"metrics.scores.{n}") for n, entry in recipe.metrics.scores.items()}
+    return {n: build(entry, SCORE, f"metrics.scores.{n}", recipe.path) for n, entry in recipe.metrics.scores.items()}
 
 
 def build_pictures(recipe: Recipe) -> dict[str, Picture]:
     """Construct `metrics.pictures`, by name."""
-    return {n: build(entry, PICTURE, f"metrics.pictures.{n}") for n, entry in recipe.metrics.pictures.items()}
+    return {
+        n: build(entry, PICTURE, f"metrics.pictures.{n}", recipe.path) for n, entry in recipe.metrics.pictures.items()
+    }
 
 
 def compute_metrics(

@@ -1,6 +1,7 @@
 """Chooses examples of a recipe's data and makes them exactly as training or validation gets them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,7 +17,8 @@ from models.show.drawing import Pixels, drawing_of, forms_of
 Split = Literal["train", "validation", "evaluate"]
 
 
-class DrawnExample(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class DrawnExample:
     """Example `index` of a dataset in an `epoch`; `pictures` by title, those of the annotations first."""
 
     index: int
@@ -47,7 +49,7 @@ def drawn_examples(
     """
     datasets = {}
     for name, entry in _entries(recipe, split, dataset).items():
-        data = build(entry, DATASET, f"{_section(split)}.{name}")
+        data = build(entry, DATASET, f"{_section(split)}.{name}", recipe.path)
         mixture, drawing = Mixture({name: data}, recipe.seed), drawing_of(data, forms_of(recipe))
         examples = []
         for index in _chosen(recipe, split, name, len(data), count, start, indices, epoch):

@@ -381,7 +381,7 @@ class Trainer:
         self.reporter.track(self.iteration, row, "validation")
 
     def _sanity_check(self) -> None:
-        errors = ErrorCollector(self.run / "recipe")
+        errors = ErrorCollector(self.recipe.path)
         networks = {name: self.accelerator.unwrap_model(network) for name, network in self.networks.live.items()}
         sanity_check(self.recipe, networks, self.loaders.train_data, self.loaders.validation_data, errors)
         errors.raise_any()
