@@ -8,7 +8,7 @@ from PIL import Image
 from prepared_files import content, rows, write_entry
 from pycocotools.coco import COCO
 
-from data.formats.coco import KEYPOINTS
+from data.formats.coco import KEYPOINTS, SKELETON
 from models.base.errors import UserError
 from stages.command import run
 from stages.datasets import read_dataset
@@ -85,7 +85,8 @@ def test_prepared_folder(capsys):
         assert sorted(records, key=lambda one: one["id"]) == sorted(document[key], key=lambda one: one["id"])
     for split, one in splits.items():
         assert one["info"] == document["info"]
-        assert one["categories"] == document["categories"]
+        person = {**document["categories"][0], "skeleton": [list(pair) for pair in SKELETON]}
+        assert one["categories"] == [person, *document["categories"][1:]]
         for key in ("images", "annotations"):
             numbers = [record["id"] for record in one[key]]
             assert numbers == sorted(numbers)
@@ -95,7 +96,7 @@ def test_prepared_folder(capsys):
     assert (PREPARED / "rejected.csv").read_text() == "file,kind,id,reason,detail\n"
     assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["people"]
     named = json.loads((PREPARED / "manifest.json").read_text())
-    assert named["files"] == 30 + 4
+    assert named["files"] == 30 + 5
     assert named["sha256"] in capsys.readouterr().out
 
 
@@ -106,7 +107,7 @@ def test_same_input_same_bytes():
     first = content(PREPARED)
     assert run(main, ["people"]) == 0
     assert content(PREPARED) == first
-    for name in ("persons_per_image", "person_height", "keypoint_visibility"):
+    for name in ("persons_per_image", "person_height", "keypoint_visibility", "people"):
         assert f"plots/{name}.png" in first
         assert b"matplotlib" not in first[f"plots/{name}.png"].lower()
 
@@ -322,7 +323,7 @@ def test_drawn_people():
                 "data/params.yaml: datasets.people.seed: found 'seven'; expected an integer",
                 "datasets.people.sed: unknown key 'sed' (did you mean 'seed'?); allowed: catalogue, coco, deepf",
                 "datasets.people.max_rejected: found 1.5; expected less than or equal to 1",
-                "datasets.people.coco.image: unknown key 'image' (did you mean 'images'?); allowed: annotations, im",
+                "datasets.people.coco.image: unknown key 'image' (did you mean 'images'?); allowed: annotations, cat",
             ],
         ),
         (

@@ -1,0 +1,126 @@
+"""Published sets of joints: against figures of their evaluations, and what must hold for any skeleton."""
+
+import numpy as np
+import pytest
+from pycocotools.cocoeval import Params
+
+from data.formats.keypoint_sets import AP10K, CROWDPOSE, SETS, WHOLEBODY, reordered, set_of
+from data.formats.skeletons import COCO, mirrored_names, skeleton_from
+
+OF_COCO = Params(iouType="keypoints").kpt_oks_sigmas
+EVERY = pytest.mark.parametrize("name", SETS)
+
+
+def edges(pairs):
+    return {frozenset(pair) for pair in pairs}
+
+
+@EVERY
+def test_a_set_has_its_joints_connected_and_mirrored(name):
+    skeleton = SETS[name].skeleton
+    count = len(skeleton.keypoints)
+    assert count == {"coco": 17, "crowdpose": 14, "wholebody": 133, "ap10k": 17}[name]
+    mirrored = edges((skeleton.flip[a], skeleton.flip[b]) for a, b in skeleton.connections)
+    assert mirrored == edges(skeleton.connections)
+    reached, front = {0}, [0]
+    while front:
+        joint = front.pop()
+        near = {b if a == joint else a for a, b in skeleton.connections if joint in (a, b)} - reached
+        reached |= near
+        front += near
+    assert reached == set(range(count))
+    assert np.allclose(skeleton.sigmas[list(skeleton.flip)], skeleton.sigmas, atol=0.03)
+
+
+@EVERY
+def test_plain_values_build_an_equal_skeleton(name):
+    skeleton = SETS[name].skeleton
+    again = skeleton_from(skeleton.settings())
+    assert again.settings() == skeleton.settings()
+    assert again.flip == skeleton.flip
+    assert again.connections == skeleton.connections
+    assert np.array_equal(again.sigmas, skeleton.sigmas)
+
+
+def test_crowdpose_has_the_sigmas_of_cocos_limbs():
+    # crowdposetools/cocoeval.py: shoulders, elbows, wrists, hips, knees, ankles as in COCO, head and neck 0.079
+    assert np.allclose(CROWDPOSE.sigmas, [*OF_COCO[5:], 0.079, 0.079])
+    assert CROWDPOSE.keypoints[-2:] == ("head", "neck")
+
+
+def test_wholebody_has_the_sigmas_of_its_evaluation():
+    assert np.allclose(WHOLEBODY.sigmas[:17], OF_COCO)
+    assert WHOLEBODY.sigmas[17:23].tolist() == [0.068, 0.066, 0.066, 0.092, 0.094, 0.094]
+    # sums over MMPose's copy of the list (coco_wholebody.py): the face's 68, a hand's 21
+    assert np.isclose(WHOLEBODY.sigmas[23:91].sum(), 1.137)
+    assert np.isclose(WHOLEBODY.sigmas[91:112].sum(), 0.553)
+    assert np.array_equal(WHOLEBODY.sigmas[91:112], WHOLEBODY.sigmas[112:])
+    assert WHOLEBODY.keypoints[:17] == COCO.keypoints
+    assert [WHOLEBODY.keypoints[place] for place in (17, 22, 23, 90, 91, 112, 132)] == [
+        "left_big_toe", "right_heel", "face-0", "face-67", "left_hand_root", "right_hand_root", "right_pinky_finger4",
+    ]  # fmt: skip
+
+
+def test_mirrored_joints_of_the_face():
+    # pairs of the 68 landmarks of iBUG 300-W, counted from 0
+    pairs = {
+        0: 16,
+        8: 8,
+        17: 26,
+        21: 22,
+        27: 27,
+        31: 35,
+        36: 45,
+        39: 42,
+        41: 46,
+        48: 54,
+        55: 59,
+        60: 64,
+        62: 62,
+        65: 67,
+    }
+    for one, other in pairs.items():
+        assert WHOLEBODY.flip[23 + one] == 23 + other
+    assert WHOLEBODY.flip[91] == 112
+    # a mirrored standing pose is the same pose, but for the arms and legs that COCO's has at different heights
+    mirrored = WHOLEBODY.standing_pose[list(WHOLEBODY.flip)] * (-1, 1)
+    assert np.allclose(mirrored[23:91], WHOLEBODY.standing_pose[23:91], atol=1e-9)
+
+
+def test_ap10k_has_the_sigmas_of_its_repository():
+    by_part = {"eye": 0.025, "nose": 0.026, "neck": 0.035, "tail": 0.035, "shoulder": 0.079, "elbow": 0.072,
+               "front_paw": 0.062, "hip": 0.107, "knee": 0.087, "back_paw": 0.089}  # fmt: skip
+    for name, sigma in zip(AP10K.keypoints, AP10K.sigmas, strict=True):
+        assert sigma == next(value for part, value in by_part.items() if name.endswith(part))
+
+
+def test_a_set_is_found_by_its_names_in_any_order():
+    names = AP10K.keypoints[::-1]
+    found = set_of(names)
+    assert found is not None
+    assert found.people == "animal"
+    assert found.skeleton.keypoints == names
+    assert found.skeleton.sigmas.tolist() == AP10K.sigmas[::-1].tolist()
+    assert edges(map(frozenset, found.skeleton.settings()["connections"])) == edges(AP10K.settings()["connections"])
+    assert found.skeleton.settings()["flip"].keys() | found.skeleton.settings()["flip"].values() == {
+        name for name in names if name.startswith(("left", "right"))
+    }
+    assert reordered(found.skeleton, AP10K.keypoints).settings() == AP10K.settings()
+    assert set_of(names[1:]) is None
+
+
+@pytest.mark.parametrize(
+    ("names", "pairs"),
+    [
+        (["nose", "left_eye", "right_eye"], {"left_eye": "right_eye"}),
+        (["eye_left", "eye_right", "leftover"], {"eye_left": "eye_right"}),
+        (["L_F_Paw", "R_F_Paw", "L_B_Paw"], {"L_F_Paw": "R_F_Paw"}),
+        (["LEye", "REye", "tailL", "tailR"], {"LEye": "REye", "tailL": "tailR"}),
+        (["LeftArm", "RightArm", "left-leg", "right-leg"], {"LeftArm": "RightArm", "left-leg": "right-leg"}),
+        (["l", "r", "lip", "rip"], {"l": "r"}),
+        (["l_arm_l", "r_arm_l", "l_arm_r"], {}),
+        (["left_eye", "rightEye"], {}),
+    ],
+)
+def test_mirrored_names(names, pairs):
+    assert mirrored_names(names) == pairs
