@@ -31,13 +31,13 @@ def scores(random: np.random.Generator, size: int) -> Floats:
 
 def persons(random: np.random.Generator, size: int) -> Floats:
     """Four pictures of each of `size` persons, of mean 0; half of the variance is the person's, (size, 4)."""
-    return random.normal(size=(size, 1)) + random.normal(size=(size, 4))
+    return np.repeat(random.normal(size=(size, 1)), 4, axis=1) + random.normal(size=(size, 4))
 
 
 def pairs(random: np.random.Generator, size: int) -> Floats:
     """Two columns of correlation 0.8, (size, 2)."""
-    one, other = random.normal(size=(2, size))
-    return np.stack([one, 0.8 * one + 0.6 * other], axis=1)
+    noise: Floats = random.normal(size=(size, 2))
+    return np.asarray(noise @ np.array([[1.0, 0.8], [0.0, 0.6]]))
 
 
 def correlation(values: Floats) -> float:

@@ -42,7 +42,8 @@ class Bootstrap:
         count = int(owners.max()) + 1
         if statistic is None:
             above, below = (
-                np.bincount(owners, weights, count) for weights in (table.mean(axis=1), np.ones(len(table)))
+                np.bincount(owners, weights, count).astype(np.float64)
+                for weights in (table.mean(axis=1), np.ones(len(table)))
             )
             return self.ratio(above, below)
 

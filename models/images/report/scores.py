@@ -145,9 +145,11 @@ class Fidelity(Score):
         if empty := [name for name, those in finite.items() if not those.any()]:
             raise UserError(f"{dump.folder}: mode {self.mode!r}: nothing to average for {', '.join(empty)}")
         owners = groups_of(rows, self.mode, self.groups)
-        estimates = {n: bootstrap.estimate(column[finite[n]], groups=owners[finite[n]]) for n, column in values.items()}
-        fewer = {name: count for name, count in scales.items() if count < len(MS_SSIM_EXPONENTS)}
-        return estimates | fewer | {"images": len(rows)}
+        metrics: dict[str, Estimate | float | int] = {}
+        for name, column in values.items():
+            metrics[name] = bootstrap.estimate(column[finite[name]], groups=owners[finite[name]])
+        metrics |= {name: count for name, count in scales.items() if count < len(MS_SSIM_EXPONENTS)}
+        return metrics | {"images": len(rows)}
 
     def _batch(self, rows: Dump, files: dict[str, Tensor]) -> dict[str, Values]:
         target = files[self.target]
