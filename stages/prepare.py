@@ -24,7 +24,7 @@ from stages.datasets import PARAMS, Dataset, dataset_names, read_dataset
 
 if TYPE_CHECKING:
     from data.preparation.pairs import PairPreparation
-    from data.preparation.sources import Source
+    from data.preparation.sources import RawFolder
 
 PREPARED = Path("data/prepared")
 DRAWN = (TRAIN, VALIDATION)
@@ -102,19 +102,19 @@ def _drawn_pairs(entry: Dataset, folder: Path, progress: bool) -> "PairPreparati
     return preparation
 
 
-def _source(entry: Dataset, name: str, root: Path) -> "Source":
-    from data.preparation.sources import Source
+def _source(entry: Dataset, name: str, root: Path) -> "RawFolder":
+    from data.preparation.sources import RawFolder
 
     folder = root / entry.source
     if not folder.is_dir():
         raise UserError(
             f"{PARAMS}: datasets.{name}.source: no folder {folder}; bring the raw data there (see data/raw/README.md)"
         )
-    return Source(folder, f"{PARAMS}: datasets.{name}.{entry.kind}", entry.seed)
+    return RawFolder(folder, f"{PARAMS}: datasets.{name}.{entry.kind}", entry.seed)
 
 
 def _read(
-    entry: Dataset, source: "Source", folder: Path, progress: bool
+    entry: Dataset, source: "RawFolder", folder: Path, progress: bool
 ) -> "tuple[Preparation | PairPreparation, list[str]]":
     """Read the source; also return lines to print."""
     from data.preparation import sources
@@ -128,6 +128,7 @@ def _read(
     preparation, lines = Preparation(folder, progress), list[str]()
     match entry.section:
         case Coco() as coco:
+            preparation = Preparation(folder, progress, coco.category, coco.keypoints, source.key)
             sources.add_coco(preparation, coco, source)
         case Market1501() as market:
             lines = sources.add_market1501(preparation, market, source)

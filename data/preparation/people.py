@@ -1,6 +1,5 @@
 """Preparing a people dataset from raw COCO files: usable records, one canonical JSON per split, statistics."""
 
-import hashlib
 import json
 import os
 import shutil
@@ -64,19 +63,6 @@ class Raw:
     def title(self) -> str:
         """The name, or the annotation file's path below `root`."""
         return self.name or self.annotations.relative_to(self.root).as_posix()
-
-
-def hashed_split(seed: int, validation_share: float) -> Callable[[object], str]:
-    """Return a split by image id: `validation` if the SHA-256 of seed and id, as a fraction, is below the share.
-
-    The split of an image does not depend on the other images.
-    """
-
-    def split_of(image_id: object) -> str:
-        digest = hashlib.sha256(f"{seed}:{image_id}".encode()).digest()
-        return "validation" if int.from_bytes(digest[:8]) < validation_share * 2**64 else "train"
-
-    return split_of
 
 
 class Preparation:

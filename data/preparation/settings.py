@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from data.formats.prepared import OTHERS
+from data.preparation.keypoint_settings import KeypointSettings
 from data.preparation.splits import TRAIN, VALIDATION
 from models.base.errors import nearest
 
@@ -64,6 +65,9 @@ class Coco(Section):
 
     A single annotation file is that of `train`. `shares` split other names off `train`, at random: by identity where
     annotations have a `person_id`, by image otherwise. A single image folder is that of all splits.
+
+    `category` names the category of people, or several that become one; `keypoints` tells what the files do not tell of
+    the joints. `Preparation` describes both.
     """
 
     renamed: ClassVar[dict[str, str]] = {"validation_share": "shares: {validation: SHARE}"}
@@ -71,6 +75,8 @@ class Coco(Section):
     images: dict[Split, str]
     annotations: dict[Split, str]
     shares: dict[Split, Share] = {}
+    category: str | list[str] | None = None
+    keypoints: KeypointSettings | None = None
 
     @model_validator(mode="before")
     @classmethod

@@ -1,0 +1,446 @@
+"""Datasets of persons with identities: Market-1501 and DeepFashion In-shop as published, poses, lists of pairs."""
+
+import csv
+import hashlib
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from prepared_files import rows, write_entry
+
+from data.formats.coco import KEYPOINTS
+from models.people.data.pairs import PersonPairs
+from stages.command import run
+from stages.prepare import main
+
+pytestmark = pytest.mark.usefixtures("project")
+
+PREPARED = Path("data/prepared/mine")
+MARKET = {
+    "bounding_box_train": ["0002_c1s1_000451_03", "0002_c2s3_000776_01", "0007_c1s1_001051_00", "0010_c3s1_008801_01"],
+    "bounding_box_test": [
+        "-1_c1s1_000401_03", "0000_c1s1_000151_01", "0000_c6s4_000152_02", "0001_c1s1_001051_01", "0003_c4s2_000152_02",
+    ],
+    "query": ["0001_c2s1_001976_00"],
+}  # fmt: skip
+FASHION = {
+    "img/WOMEN/Dresses/id_00000002/02_1_front.jpg": ("id_00000002", "train"),
+    "img/WOMEN/Dresses/id_00000002/02_2_side.jpg": ("id_00000002", "train"),
+    "img/WOMEN/Dresses/id_00000002/04_1_front.jpg": ("id_00000002", "train"),
+    "img/MEN/Denim/id_00000080/01_7_additional.jpg": ("id_00000080", "train"),
+    "img/WOMEN/Blouses_Shirts/id_00000001/02_1_front.jpg": ("id_00000001", "query"),
+    "img/WOMEN/Blouses_Shirts/id_00000001/02_3_back.jpg": ("id_00000001", "gallery"),
+}
+
+
+def write_params(kind="market1501", max_rejected=0.0, source="raw", **section):
+    entry = {"kind": kind, "source": source, "seed": 7, "max_rejected": max_rejected, kind: section}
+    write_entry("mine", entry)
+
+
+def write_picture(path, number):
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(number).integers(0, 256, (48, 24, 3), dtype=np.uint8)
+    assert cv2.imwrite(str(path), pixels)
+
+
+def write_market():
+    for folder, names in MARKET.items():
+        for number, name in enumerate(names):
+            write_picture(f"raw/{folder}/{name}.jpg", number)
+        Path(f"raw/{folder}/Thumbs.db").touch()
+
+
+def write_fashion(images="Img/img", listing="Eval/list_eval_partition.txt"):
+    for number, name in enumerate(FASHION):
+        write_picture(Path("raw", images, name.removeprefix("img/")), number)
+    lines = [f"{name}   {item} {status}" for name, (item, status) in FASHION.items()]
+    path = Path("raw", listing)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join([str(len(lines)), "image_name item_id evaluation_status", *lines]) + "\n")
+
+
+def load(split):
+    return json.loads((PREPARED / f"{split}.json").read_text())
+
+
+def persons(split):
+    """Return file name without the split -> annotation."""
+    content = load(split)
+    names = {one["id"]: one["file_name"].removeprefix(f"{split}/") for one in content["images"]}
+    return {names[one["image_id"]]: one for one in content["annotations"]}
+
+
+def is_drawn(person, share, seed=7):
+    """Tell whether the hash of a person is below a share."""
+    return int(hashlib.sha256(f"{seed}:person {person}".encode()).hexdigest()[:16], 16) / 2**64 < share
+
+
+# --- readers ---
+
+
+def test_market1501(capsys):
+    write_market()
+    write_params("market1501", folders={"train": ["bounding_box_train"], "validation": ["bounding_box_test", "query"]})
+    assert run(main, ["mine"]) == 0
+    train = persons("train")
+    assert {name: one["person_id"] for name, one in train.items()} == {
+        "bounding_box_train/0002_c1s1_000451_03.jpg": 2,
+        "bounding_box_train/0002_c2s3_000776_01.jpg": 2,
+        "bounding_box_train/0007_c1s1_001051_00.jpg": 7,
+        "bounding_box_train/0010_c3s1_008801_01.jpg": 10,
+    }
+    one = train["bounding_box_train/0002_c2s3_000776_01.jpg"]
+    assert (one["camera"], one["sequence"], one["frame"]) == (2, 3, 776)
+    assert (one["bbox"], one["area"], one["iscrowd"]) == ([0, 0, 24, 48], 24 * 48, 0)
+    assert {name: one["person_id"] for name, one in persons("validation").items()} == {
+        "bounding_box_test/0001_c1s1_001051_01.jpg": 1,
+        "bounding_box_test/0003_c4s2_000152_02.jpg": 3,
+        "query/0001_c2s1_001976_00.jpg": 1,
+    }
+    path = "bounding_box_train/0010_c3s1_008801_01.jpg"
+    assert (PREPARED / "images/train" / path).read_bytes() == Path("raw", path).read_bytes()
+    assert "left out: 2 distractors (0000), 1 junk (-1)" in capsys.readouterr().out
+    annotated = json.loads((PREPARED / "facts.json").read_text())["annotated"]
+    counts = {split: (one["identities"], one["identities_seen_twice"]) for split, one in annotated.items()}
+    assert counts == {"train": (3, 1), "validation": (2, 1)}
+    assert not list(PREPARED.glob(".*"))
+
+
+def test_market1501_by_shares_of_persons():
+    for number in range(1, 41):
+        for frame in range(3):
+            write_picture(f"raw/bounding_box_train/{number:04}_c1s1_{frame:06}_00.jpg", number)
+    for folder in ("bounding_box_test", "query"):
+        write_picture(f"raw/{folder}/1400_c1s1_000001_00.jpg", 0)
+    write_params("market1501", shares={"validation": 0.3})
+    assert run(main, ["mine"]) == 0
+    drawn = {one["person_id"] for one in persons("validation").values()}
+    assert drawn == {number for number in range(1, 41) if is_drawn(number, 0.3)}
+    assert len(persons("validation")) == 3 * len(drawn)
+    assert {one["person_id"] for one in persons("train").values()} == set(range(1, 41)) - drawn
+    assert [one["person_id"] for one in persons("test").values()] == [1400, 1400]
+
+
+def test_other_names_are_rejected_and_listed(capsys):
+    write_market()
+    write_picture("raw/bounding_box_train/photo.jpg", 0)
+    write_params("market1501", shares={"validation": 0.5})
+    assert run(main, ["mine"]) == 1
+    assert "1 name of another form. All are listed in " in capsys.readouterr().err
+    (listed,) = rows(Path("data/prepared/mine.rejected.csv"))
+    assert (listed["file"], listed["id"], listed["reason"]) == (
+        "bounding_box_train",
+        "photo.jpg",
+        "name of another form",
+    )
+
+
+@pytest.mark.parametrize("identity", ["variant", "item"])
+def test_deepfashion(identity):
+    write_fashion()
+    write_params(
+        "deepfashion", identity=identity, statuses={"train": ["train"], "validation": ["query"], "test": ["gallery"]}
+    )
+    assert run(main, ["mine"]) == 0
+    expected = {
+        "WOMEN/Dresses/id_00000002/02_1_front.jpg": {"variant": 202, "item": 2},
+        "WOMEN/Dresses/id_00000002/02_2_side.jpg": {"variant": 202, "item": 2},
+        "WOMEN/Dresses/id_00000002/04_1_front.jpg": {"variant": 204, "item": 2},
+        "MEN/Denim/id_00000080/01_7_additional.jpg": {"variant": 8001, "item": 80},
+    }
+    train = persons("train")
+    assert {name: one["person_id"] for name, one in train.items()} == {
+        name: one[identity] for name, one in expected.items()
+    }
+    one = train["WOMEN/Dresses/id_00000002/04_1_front.jpg"]
+    assert (one["item"], one["variant"], one["view"]) == (2, 4, "front")
+    assert list(persons("validation")) == ["WOMEN/Blouses_Shirts/id_00000001/02_1_front.jpg"]
+    assert list(persons("test")) == ["WOMEN/Blouses_Shirts/id_00000001/02_3_back.jpg"]
+
+
+def test_variants_of_an_item_stay_together():
+    write_fashion(images="img", listing="list_eval_partition.txt")
+    write_params("deepfashion", images="img", partition="list_eval_partition.txt", shares={"validation": 0.5})
+    assert is_drawn(80, 0.5) != is_drawn(2, 0.5)
+    assert run(main, ["mine"]) == 0
+    items = {split: {one["item"] for one in persons(split).values()} for split in ("train", "validation", "test")}
+    assert items == (
+        {"train": {2}, "validation": {80}} if is_drawn(80, 0.5) else {"train": {80}, "validation": {2}}
+    ) | {"test": {1}}
+
+
+def test_a_status_that_no_split_takes_is_counted(capsys):
+    write_fashion()
+    write_params("deepfashion", statuses={"train": ["train"], "validation": ["query"]})
+    assert run(main, ["mine"]) == 0
+    assert "left out: 1 status gallery" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "the first row is '', and 0 rows follow the second"),
+        (
+            "2\nimage_name item_id evaluation_status\nimg/a/id_00000001/01_1_front.jpg id_00000001 train\n",
+            "the first row is '2', and 1 rows",
+        ),
+        (
+            "1\nimage_name item_id evaluation_status\nimg/a.jpg id_00000001 val\n",
+            "row 3: found 'img/a.jpg id_00000001 val'",
+        ),
+    ],
+)
+def test_faulty_partitions(text, message, capsys):
+    write_fashion()
+    Path("raw/Eval/list_eval_partition.txt").write_text(text)
+    write_params("deepfashion", shares={"validation": 0.5})
+    assert run(main, ["mine"]) == 1
+    error = capsys.readouterr().err
+    assert f"list_eval_partition.txt: {message}" in error
+    assert "Traceback" not in error
+
+
+# --- poses ---
+
+
+def predicted(score, x, confidence=0.9):
+    """Return a record of `tools.predict`: shoulders, hips and knees from `x` on."""
+    joints = np.zeros((17, 3))
+    for joint, (dx, y) in {5: (0, 10), 6: (4, 10), 11: (0, 25), 12: (4, 25), 13: (0, 35), 14: (4, 35)}.items():
+        joints[joint] = x + dx, y, confidence
+    return {
+        "image_id": 1, "category_id": 1, "score": score, "bbox": [x, 10, 4, 25], "keypoints": joints.ravel().tolist(),
+    }  # fmt: skip
+
+
+def test_predicted_poses(capsys):
+    write_market()
+    poses = Path("raw/poses")
+    (poses / "bounding_box_train").mkdir(parents=True)
+    unsure = predicted(0.9, 8)
+    unsure["keypoints"][5 * 3 + 2] = 0.05
+    unsure["keypoints"][6 * 3] = 24.5  # beside the picture
+    first = poses / "bounding_box_train/0002_c1s1_000451_03.people.json"
+    first.write_text(json.dumps([predicted(0.4, 2), unsure]))
+    (poses / "0002_c2s3_000776_01.people.json").write_text(json.dumps([predicted(0.4, 2)]))
+    (poses / "0001_c1s1_001051_01.people.json").write_text("[]")
+    write_params(
+        "market1501", poses="poses", min_confidence=0.1,
+        folders={"train": ["bounding_box_train"], "validation": ["bounding_box_test"]},
+    )  # fmt: skip
+    assert run(main, ["mine"]) == 0
+    assert "poses: poses has 3 of 6 pictures" in capsys.readouterr().out
+    train = persons("train")
+    joints = np.array(train["bounding_box_train/0002_c1s1_000451_03.jpg"]["keypoints"]).reshape(17, 3)
+    expected = np.zeros((17, 3))
+    for joint, place in {11: (8, 25, 2), 12: (12, 25, 2), 13: (8, 35, 2), 14: (12, 35, 2)}.items():
+        expected[joint] = place
+    np.testing.assert_array_equal(joints, expected)
+    assert train["bounding_box_train/0002_c1s1_000451_03.jpg"]["num_keypoints"] == 4
+    assert not any(train["bounding_box_train/0007_c1s1_001051_00.jpg"].get("keypoints", []))
+    dataset = PersonPairs(
+        root=str(PREPARED), split="train", min_keypoints=4, min_height=1, appearance="other_view", background=None,
+        image_size=16,
+    )  # fmt: skip
+    example = dataset.example(0, np.random.default_rng(0))
+    assert (len(dataset), example["person_id"]) == (2, 2)
+    assert example["annotation_id"] != example["appearance_id"]
+
+
+def write_annotated_poses(names, size=(24, 48)):
+    """Write a COCO file with poses of pictures: of two persons the larger counts."""
+    keypoints = [5, 6, 2] * 16 + [0, 0, 0]
+    images = [
+        {"id": 70 + number, "file_name": name, "width": size[0], "height": size[1]} for number, name in enumerate(names)
+    ]
+    small = {"bbox": [1, 1, 3, 3], "keypoints": [2, 2, 1] * 17, "num_keypoints": 17}
+    large = {"bbox": [1, 1, 9, 9], "keypoints": keypoints, "num_keypoints": 16, "segmentation": [[1, 1, 9, 1, 9, 9]]}
+    records = [
+        {"image_id": one["id"], "category_id": 3, "id": 2 * one["id"] + extra, "area": 9, "iscrowd": 0, **person}
+        for one in images
+        for extra, person in enumerate((small, large))
+    ]
+    document = {
+        "images": images,
+        "annotations": records,
+        "categories": [{"id": 3, "name": "person", "keypoints": list(KEYPOINTS), "skeleton": [[1, 2]]}],
+    }
+    Path("raw/poses.json").write_text(json.dumps(document))
+
+
+def test_annotated_poses():
+    write_fashion()
+    write_annotated_poses(["id_00000002/02_1_front.jpg", "somewhere/img/MEN/Denim/id_00000080/01_7_additional.jpg"][:1])
+    write_params("deepfashion", poses="poses.json", statuses={"train": ["train"], "validation": ["query", "gallery"]})
+    assert run(main, ["mine"]) == 0
+    train = persons("train")
+    one = train["WOMEN/Dresses/id_00000002/02_1_front.jpg"]
+    assert one["keypoints"] == [5, 6, 2] * 16 + [0, 0, 0]
+    assert (one["num_keypoints"], one["segmentation"]) == (16, [[1, 1, 9, 1, 9, 9]])
+    assert (one["bbox"], one["person_id"], one["category_id"]) == ([0, 0, 24, 48], 202, 1)
+    assert not any(train["WOMEN/Dresses/id_00000002/02_2_side.jpg"].get("keypoints", []))
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        (lambda: write_annotated_poses(["elsewhere.jpg"]), "nothing in poses.json belongs to any picture"),
+        (lambda: write_annotated_poses(["id_00000002/02_1_front.jpg"], (8, 9)), "02_1_front.jpg is 8 x 9 pixels there"),
+        (lambda: None, "deepfashion.poses: no "),
+        (
+            lambda: Path("raw/poses.json").write_text('{"images": [], "annotations": [], "categories": []}'),
+            "none has key",
+        ),
+    ],
+)
+def test_faulty_poses(prepare, message, capsys):
+    write_fashion()
+    prepare()
+    write_params("deepfashion", poses="poses.json", shares={"validation": 0.5})
+    assert run(main, ["mine"]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+def test_a_file_of_poses_that_fits_two_pictures_is_refused(capsys):
+    write_fashion()
+    Path("raw/poses").mkdir()
+    Path("raw/poses/02_1_front.people.json").write_text(json.dumps([predicted(0.5, 2)]))
+    write_params("deepfashion", poses="poses", shares={"validation": 0.5})
+    assert run(main, ["mine"]) == 1
+    assert "stands for WOMEN/" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "text", ["{", '[{"keypoints": [1], "bbox": [1, 2, 3, 4], "score": 1}]', '[{"bbox": 1}]', "[3]"]
+)
+def test_faulty_predictions(text, capsys):
+    write_market()
+    Path("raw/poses").mkdir()
+    Path("raw/poses/0002_c1s1_000451_03.people.json").write_text(text)
+    write_params("market1501", poses="poses", shares={"validation": 0.5})
+    assert run(main, ["mine"]) == 1
+    error = capsys.readouterr().err
+    assert "0002_c1s1_000451_03.people.json: no records of people as `tools.predict` writes them" in error
+    assert "Traceback" not in error
+
+
+# --- lists of pairs ---
+
+
+def write_pairs(*pairs, header="from,to"):
+    Path("raw/pairs.csv").write_text("\n".join([header, *pairs]) + "\n")
+
+
+def test_a_published_list_of_pairs(capsys):
+    """The names of PATN's lists are paths in one word; a plain path and its end will do too."""
+    write_fashion()
+    write_pairs(
+        "fashionWOMENDressesid0000000202_1front.jpg,fashionWOMENDressesid0000000202_2side.jpg",
+        "img/WOMEN/Dresses/id_00000002/02_2_side.jpg,id_00000002/04_1_front.jpg",
+        "fashionWOMENDressesid0000009902_1front.jpg,fashionWOMENDressesid0000000202_2side.jpg",
+    )
+    write_params(
+        "deepfashion", max_rejected=0.1, pairs={"train": "pairs.csv"},
+        statuses={"train": ["train"], "validation": ["query", "gallery"]},
+    )  # fmt: skip
+    assert run(main, ["mine"]) == 0
+    ids = {name.partition("/id_")[2]: one["id"] for name, one in persons("train").items()}
+    front, side, other = (ids[f"00000002/{name}.jpg"] for name in ("02_1_front", "02_2_side", "04_1_front"))
+    with (PREPARED / "train.pairs.csv").open(newline="") as file:
+        listed = list(csv.reader(file))
+    assert listed == [["appearance_id", "annotation_id"], [str(front), str(side)], [str(side), str(other)]]
+    assert [(row["file"], row["kind"], row["id"]) for row in rows(PREPARED / "rejected.csv")] == [
+        ("pairs.csv", "pair", "row 4")
+    ]
+    assert "train: 2 pairs of pairs.csv, 1 rejected" in capsys.readouterr().out
+
+
+def test_names_of_market1501_in_a_list_of_pairs():
+    write_market()
+    write_pairs("0001_c1s1_001051_01.jpg,0001_c2s1_001976_00.jpg")
+    write_params("market1501", shares={"validation": 0.5}, pairs={"test": "pairs.csv"})
+    assert run(main, ["mine"]) == 0
+    ids = {Path(name).stem: one["id"] for name, one in persons("test").items()}
+    expected = f"appearance_id,annotation_id\n{ids['0001_c1s1_001051_01']},{ids['0001_c2s1_001976_00']}\n"
+    assert (PREPARED / "test.pairs.csv").read_text() == expected
+
+
+def test_a_name_of_several_pictures_is_rejected(capsys):
+    write_fashion()
+    write_pairs("02_1_front.jpg,02_2_side.jpg", "04_1_front.jpg,02_2_side.jpg")
+    FASHION_2 = "raw/Img/img/MEN/Denim/id_00000080/01_7_additional.jpg"
+    assert Path(FASHION_2).is_file()
+    write_params(
+        "deepfashion", max_rejected=0.5, pairs={"train": "pairs.csv"},
+        statuses={"train": ["train", "query"], "validation": ["gallery"]},
+    )  # fmt: skip
+    assert run(main, ["mine"]) == 0
+    assert [row["reason"] for row in rows(PREPARED / "rejected.csv")] == ["several images have this name"]
+
+
+@pytest.mark.parametrize(
+    ("header", "pairs", "message"),
+    [
+        ("a,b", ["x,y"], "pairs.csv: the columns are 'a, b'; needed are 'from' and 'to'"),
+        ("from,to", ["x.jpg,y.jpg"], "market1501.pairs.test: "),
+        (
+            "from,to",
+            ["0001_c1s1_001051_01.jpg"],
+            "has no pair of images of this split; image of the pair is not there: ",
+        ),
+    ],
+)
+def test_faulty_lists_of_pairs(header, pairs, message, capsys):
+    write_market()
+    write_pairs(*pairs, header=header)
+    write_params("market1501", shares={"validation": 0.5}, pairs={"test": "pairs.csv"})
+    assert run(main, ["mine"]) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+# --- the entry in data/params.yaml ---
+
+
+@pytest.mark.parametrize(
+    ("kind", "section", "message"),
+    [
+        ("market1501", {}, "market1501: the split 'validation' is missing; folders names train, test and shares none"),
+        (
+            "market1501",
+            {"folders": {"train": ["x"]}, "shares": {"validation": 0.5}},
+            "market1501.folders.train: no folder",
+        ),
+        (
+            "market1501",
+            {"folders": {"train": ["query"], "validation": ["query"]}},
+            "market1501: folders: 'query' stands in train and validation",
+        ),
+        (
+            "market1501",
+            {"shares": {"validation": 0.5}, "pairs": {"tst": "pairs.csv"}},
+            "market1501: pairs.tst: no such split; there are test, train, validation",
+        ),
+        ("deepfashion", {"shares": {"validation": 0.5}}, "deepfashion.images: no folder "),
+        (
+            "deepfashion",
+            {"statuses": {"train": ["val"]}},
+            "deepfashion.statuses.train.0: found 'val'; expected 'train', ",
+        ),
+        ("deepfashion", {"shares": {"validation": 0.5}, "images": "query"}, "deepfashion.partition: no file "),
+    ],
+)
+def test_faulty_entries(kind, section, message, capsys):
+    write_market()
+    write_params(kind, **section)
+    assert run(main, ["mine"]) == 1
+    error = capsys.readouterr().err
+    assert f"data/params.yaml: datasets.mine.{message}" in error
+    assert "Traceback" not in error

@@ -1,0 +1,224 @@
+"""Splits by name and at random: people, image pairs, plain pictures."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from prepared_files import content, rows, write_entry
+
+from data.formats.prepared import splits_of, without_split
+from data.preparation.splits import drawn_split, identity_groups
+from models.base.errors import UserError
+from models.images.data.pairs import ImagePairs
+from models.people.data.persons import Persons
+from models.super_resolution.train.patches import Patches
+from stages.command import run
+from stages.prepare import main
+
+pytestmark = pytest.mark.usefixtures("project")
+
+PREPARED = Path("data/prepared/mine")
+
+
+def write_params(kind="coco", max_rejected=0.0, **section):
+    entry = {"kind": kind, "source": "raw", "seed": 7, "max_rejected": max_rejected, kind: section}
+    write_entry("mine", entry)
+
+
+def write_picture(path, number, size=(32, 48)):
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(number).integers(0, 256, (*size, 3), dtype=np.uint8)
+    assert cv2.imwrite(str(path), pixels)
+
+
+def write_people(name, numbers, identities=None, annotated=True):
+    """Write a COCO file of images, each of which shows one person, or those of `identities`."""
+    for number in numbers:
+        write_picture(f"raw/images/{number:03}.png", number)
+    images = [{"id": number, "file_name": f"{number:03}.png", "width": 48, "height": 32} for number in numbers]
+    document = {"images": images, "categories": [{"id": 1, "name": "person"}]}
+    if annotated:
+        shown = [(number, person) for number in numbers for person in (identities or {}).get(number, [None])]
+        document["annotations"] = [
+            {
+                "id": 1000 + place, "image_id": number, "category_id": 1, "iscrowd": 0, "bbox": [5, 5, 20, 25],
+                "area": 400, "keypoints": [20, 10, 2] + [0] * 48, "num_keypoints": 1,
+                **({} if person is None else {"person_id": person}),
+            }
+            for place, (number, person) in enumerate(shown)
+        ]  # fmt: skip
+    Path(f"raw/{name}").write_text(json.dumps(document))
+
+
+def images_of(split):
+    """Return the ids of a split's images."""
+    return {one["id"] for one in json.loads((PREPARED / f"{split}.json").read_text())["images"]}
+
+
+def fraction(key, seed=7):
+    """Return the documented fraction of a key: its SHA-256 with the seed as a binary number from 0 to 1."""
+    return int(hashlib.sha256(f"{seed}:{key}".encode()).hexdigest()[:16], 16) / 2**64
+
+
+# --- people ---
+
+
+def test_people_with_a_file_for_each_split(capsys):
+    write_people("a.json", range(1, 5))
+    write_people("b.json", range(5, 8))
+    write_people("c.json", range(8, 10))
+    write_people("image_info.json", range(10, 14), annotated=False)
+    write_params(
+        images="images",
+        annotations={"test-dev": "image_info.json", "train": "a.json", "validation": "b.json", "test": "c.json"},
+    )
+    assert run(main, ["mine"]) == 0
+    expected = {"train": {1, 2, 3, 4}, "validation": {5, 6, 7}, "test": {8, 9}, "test-dev": {10, 11, 12, 13}}
+    assert {split: images_of(split) for split in expected} == expected
+    assert splits_of(PREPARED) == sorted(expected)
+    printed = [line.split(":")[0] for line in capsys.readouterr().out.splitlines()]
+    order = [printed.index(split) for split in ("train", "validation", "test", "test-dev")]
+    assert order == sorted(order)
+    files = {name.split("/")[1] for name in content(PREPARED / "images") for name in [f"images/{name}"]}
+    assert files == set(expected)
+    assert len(Persons(PREPARED, "test", min_keypoints=1, min_height=1)) == 2
+    with pytest.raises(UserError, match=r"has the splits test, test-dev, train, validation \(did you mean 'test'\?\)"):
+        Persons(PREPARED, "tests", min_keypoints=1, min_height=1)
+
+
+def test_shares_of_people_by_image():
+    write_people("all.json", range(1, 61))
+    write_params(images="images", annotations="all.json", shares={"validation": 0.3, "test": 0.2})
+    assert run(main, ["mine"]) == 0
+    chosen = {"validation": lambda f: f < 0.3, "test": lambda f: 0.3 <= f < 0.5, "train": lambda f: f >= 0.5}
+    for split, holds in chosen.items():
+        assert images_of(split) == {number for number in range(1, 61) if holds(fraction(number))}
+        assert len(images_of(split)) > 5
+
+
+def test_shares_are_of_the_training_file_alone():
+    write_people("a.json", range(1, 31))
+    write_people("b.json", range(31, 41))
+    write_params(images="images", annotations={"train": "a.json", "test": "b.json"}, shares={"validation": 0.3})
+    assert run(main, ["mine"]) == 0
+    assert images_of("test") == set(range(31, 41))
+    assert images_of("train") | images_of("validation") == set(range(1, 31))
+
+
+def test_images_that_share_a_person_belong_to_one_split():
+    """Person 1 is in images 1 and 2, person 2 in 2 and 3: so 1, 2 and 3 go together; the others in twos, or alone."""
+    identities = {1: [1], 2: [1, 2], 3: [2]}
+    identities |= {number: [100 + number // 2] for number in range(4, 44)}
+    write_people("all.json", range(1, 61), identities)
+    write_params(images="images", annotations="all.json", shares={"validation": 0.4})
+    assert run(main, ["mine"]) == 0
+    keys = {1: "person 1", 2: "person 1", 3: "person 1"}
+    keys |= {number: f"person {100 + number // 2}" for number in range(4, 44)} | {n: n for n in range(44, 61)}
+    assert images_of("validation") == {number for number, key in keys.items() if fraction(key) < 0.4}
+    facts = json.loads((PREPARED / "facts.json").read_text())["annotated"]
+    assert sum(one["identities_seen_twice"] for one in facts.values()) == 22
+
+
+def test_groups_of_identities():
+    shown = [(1, 5), (1, 9), (2, 9), (2, 3), (7, 8), (4, 8), (6, 1), (5, None)]
+    records = [{"image_id": image} | ({} if person is None else {"person_id": person}) for image, person in shown]
+    broken = [None, "text", {"image_id": "1", "person_id": 5}, {"image_id": 3, "person_id": 1.5}]
+    assert identity_groups([*records, *broken]) == {1: 3, 2: 3, 7: 8, 4: 8, 6: 1}
+
+
+def test_a_further_share_leaves_validation_as_it_is():
+    one, three = {"validation": 0.2}, {"extra": 0.3, "test": 0.1, "validation": 0.2}
+    names = [f"{number}.png" for number in range(2000)]
+    before, after = ([drawn_split(3, shares, name) for name in names] for shares in (one, three))
+    changed = {(one, other) for one, other in zip(before, after, strict=True) if one != other}
+    assert changed == {("train", "extra"), ("train", "test")}
+    for split, share in (three | {"train": 0.4}).items():
+        assert abs(after.count(split) / 2000 - share) < 0.05
+    backwards = dict(reversed(three.items()))
+    assert [drawn_split(3, backwards, name) for name in names] == after  # DVC does not see the order of keys
+
+
+def test_an_empty_split_is_told_with_the_others(capsys):
+    write_people("all.json", range(1, 4), {1: [1], 2: [1], 3: [1]})
+    write_params(images="images", annotations="all.json", shares={"validation": 0.3})
+    assert run(main, ["mine"]) == 1
+    assert "has no image; the splits are train (" in capsys.readouterr().err
+
+
+# --- image pairs ---
+
+
+def test_splits_of_pairs():
+    for split, count in {"train": 5, "val": 3, "test": 2}.items():
+        for number in range(count):
+            write_picture(f"raw/{split}/{number}.png", number)
+    write_params("paired", train="train", validation="val", test="test")
+    assert run(main, ["mine"]) == 0
+    for split, count in {"train": 5, "validation": 3, "test": 2}.items():
+        dataset = ImagePairs(root=str(PREPARED), split=split, direction="a_to_b", crop_size=8)
+        assert len(dataset) == count
+    assert splits_of(PREPARED) == ["test", "train", "validation"]
+    assert list(json.loads((PREPARED / "statistics.json").read_text())) == ["train", "validation", "test"]
+    assert "has the splits test, train, validation (did you mean 'test'?)" in without_split(PREPARED, "tests")
+
+
+def test_shares_of_pairs_by_name():
+    for number in range(40):
+        write_picture(f"raw/all/a/{number}.png", number)
+        write_picture(f"raw/all/b/{number}.jpg", number)
+    write_picture("raw/all/a/alone.png", 0)
+    write_params("paired", max_rejected=0.1, train="all", shares={"validation": 0.3, "test": 0.2})
+    assert run(main, ["mine"]) == 0
+    folders = {split: {path.stem for path in (PREPARED / split / "a").iterdir()} for split in splits_of(PREPARED)}
+    assert folders["validation"] == {str(number) for number in range(40) if fraction(number) < 0.3}
+    assert folders["test"] == {str(number) for number in range(40) if 0.3 <= fraction(number) < 0.5}
+    assert set().union(*folders.values()) == {str(number) for number in range(40)}
+    assert {path.stem for path in (PREPARED / "test/b").iterdir()} == folders["test"]
+    assert [(row["file"], row["reason"]) for row in rows(PREPARED / "rejected.csv")] == [
+        ("a/alone.png", "missing partner")
+    ]
+
+
+# --- plain pictures ---
+
+
+@pytest.mark.usefixtures("with_plots")
+def test_plain_pictures(capsys):
+    for number in range(6):
+        write_picture(f"raw/DIV2K_train_HR/{number:04}.png", number, (40 + number, 50))
+    for number in range(6, 9):
+        write_picture(f"raw/DIV2K_valid_HR/more/{number:04}.png", number)
+    Path("raw/DIV2K_train_HR/.hidden.png").touch()
+    Path("raw/DIV2K_train_HR/readme.txt").touch()
+    Path("raw/DIV2K_train_HR/9999.png").write_text("no picture")
+    write_params("images", max_rejected=0.2, train="DIV2K_train_HR", validation="DIV2K_valid_HR")
+    assert run(main, ["mine"]) == 0
+    train = json.loads((PREPARED / "train.json").read_text())
+    assert train["annotations"] == []
+    assert [(one["id"], one["file_name"], one["height"]) for one in train["images"]] == [
+        (number + 1, f"train/{number:04}.png", 40 + number) for number in range(6)
+    ]
+    assert (PREPARED / "images/train/0003.png").read_bytes() == Path("raw/DIV2K_train_HR/0003.png").read_bytes()
+    listed = rows(PREPARED / "rejected.csv")
+    assert [(row["file"], row["reason"]) for row in listed] == [("DIV2K_train_HR", "image file broken")]
+    assert "9999.png" in listed[0]["detail"]
+    assert not list(PREPARED.glob(".*"))
+    assert "train: 6 images" in capsys.readouterr().out
+    for split, count in {"train": 6, "validation": 3}.items():
+        patches = Patches(root=str(PREPARED), split=split, scale=4, size=16)
+        assert len(patches) == count
+        assert patches[0]["hq"].shape == (3, 16, 16)
+
+
+def test_shares_of_plain_pictures_by_name():
+    for number in range(30):
+        write_picture(f"raw/photos/{number}.png", number)
+    write_params("images", train="photos", shares={"validation": 0.3})
+    assert run(main, ["mine"]) == 0
+    names = {path.name for path in (PREPARED / "images/validation").iterdir()}
+    assert names == {f"{number}.png" for number in range(30) if fraction(f"{number}.png") < 0.3}
+    assert len(list((PREPARED / "images/train").iterdir())) == 30 - len(names)
