@@ -42,7 +42,7 @@ def pairs(random: np.random.Generator, size: int) -> Floats:
 
 def correlation(values: Floats) -> float:
     """Pearson's r of two columns."""
-    return float(np.corrcoef(values, rowvar=False)[0, 1])
+    return float(np.atleast_2d(np.corrcoef(values, rowvar=False))[0, 1])
 
 
 def mean(values: Floats) -> float:
