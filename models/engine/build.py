@@ -187,7 +187,9 @@ def build_loaders(recipe: Recipe, accelerator: Accelerator) -> Loaders:
 def start_networks(recipe: Recipe, accelerator: Accelerator) -> tuple[Networks, dict[str, AveragedModel]]:
     """Return the prepared networks at the start of a training, and the moving averages (none without `train.ema`)."""
     networks = build_networks(recipe)
-    load_start(networks, recipe)
+    for name, source in load_start(networks, recipe).items():
+        if accelerator.is_main_process:
+            print(f"network {name!r} starts from {source}", flush=True)
     for name in networks.keys() - {trained for step in recipe.steps.values() for trained in step.trains}:
         networks[name].eval().requires_grad_(False)  # frozen, running statistics included
     if accelerator.num_processes > 1 and recipe.train.sync_batch_norm:

@@ -41,13 +41,15 @@ def checkpoint_modules(network: nn.Module, names: bool | Sequence[str], key: str
 
 def blocks(network: nn.Module) -> dict[str, nn.Module]:
     """Return the entries of `Sequential` and `ModuleList` that have submodules and trainable parameters, outermost."""
-    return outermost({
-        f"{name}.{entry}".removeprefix("."): block
-        for name, module in network.named_modules()
-        if isinstance(module, nn.Sequential | nn.ModuleList)
-        for entry, block in module.named_children()
-        if any(True for _ in block.children()) and any(p.requires_grad for p in block.parameters())
-    })
+    return outermost(
+        {
+            f"{name}.{entry}".removeprefix("."): block
+            for name, module in network.named_modules()
+            if isinstance(module, nn.Sequential | nn.ModuleList)
+            for entry, block in module.named_children()
+            if any(True for _ in block.children()) and any(p.requires_grad for p in block.parameters())
+        }
+    )
 
 
 def _forward(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -67,7 +69,7 @@ class _Repetition(AbstractContextManager[None]):
     """Inside, a forward pass finds what it found when this object was made.
 
     Buffers are copies of the earlier ones, so that running statistics move once an iteration. Noise and the shard of a
-    batch over ranks are set again: backward may run in another thread, which has neither.
+    batch over ranks are set again: backward may run in another thread, and knows neither.
     """
 
     def __init__(self, module: nn.Module) -> None:

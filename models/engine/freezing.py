@@ -33,8 +33,8 @@ class Freezing:
             for key in ("frozen", "freeze_batch_norm"):
                 if getattr(entry, key) is not None and name not in trained:
                     raise UserError(f"networks.{name}.{key}: no step trains this network: all of it is frozen already")
-            if entry.frozen is not None:
-                self._freeze(networks[name], entry.frozen.until, entry.frozen.modules, f"networks.{name}.frozen.modules")
+            if (frozen := entry.frozen) is not None:
+                self._freeze(networks[name], frozen.until, frozen.modules, f"networks.{name}.frozen.modules")
             if entry.freeze_batch_norm is not None:
                 for norm in _norms(networks[name]):
                     self.norms[norm] = (self.norms.get(norm, (0, 0))[0], entry.freeze_batch_norm.after)

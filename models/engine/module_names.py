@@ -30,7 +30,5 @@ def modules_named(network: nn.Module, patterns: Sequence[str], key: str) -> dict
 def outermost(modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
     """Leave out the modules that lie inside another one."""
     return {
-        name: module
-        for name, module in modules.items()
-        if not any(name.startswith(f"{other}.") for other in modules)
+        name: module for name, module in modules.items() if not any(name.startswith(f"{other}.") for other in modules)
     }

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode_stack
 
 from models.base.distributed import Shard, current_shard
 
@@ -109,11 +109,12 @@ class RankInvariantNoise(TorchFunctionMode):
 
     @contextmanager
     def again_from(self, state: Mapping[torch.device, Tensor]) -> Iterator[None]:
-        """Inside, the noise drawn since `state` is drawn again, also in a thread that knows nothing of this object."""
+        """Inside, the noise drawn since `state` is drawn again, also inside `backward`, where no mode is active."""
         now = self._generators
         self._generators = {device: _generator_at(device, one) for device, one in state.items()}
         try:
-            with nullcontext() if current_noise() is self else self:
+            active = any(mode is self for mode in _get_current_function_mode_stack())
+            with nullcontext() if active else self:
                 yield
         finally:
             self._generators = now
