@@ -48,7 +48,6 @@ class PoseNetwork(nn.Module):
         skeleton: as for the dataset; default COCO's.
         categories: as for the dataset, a list of `{id, name}`.
         batch_norm_eps: least eps of every BatchNorm. Published networks assume 1e-3.
-        freeze_batch_norm: every BatchNorm uses its running statistics in training too, and does not update them.
 
     Attributes:
         stride: of the backbone in pixels, measured by a dry run.
@@ -69,14 +68,12 @@ class PoseNetwork(nn.Module):
         skeleton: dict[str, Any] | None = None,
         categories: list[dict[str, Any]] | None = None,
         batch_norm_eps: float = BATCH_EPS,
-        freeze_batch_norm: bool = False,
     ) -> None:
         super().__init__()
         if not heads:
             raise ValueError("heads {}: at least one is needed")
         if batch_norm_eps <= 0:
             raise ValueError(f"batch_norm_eps {batch_norm_eps}: a positive number is needed")
-        self.freeze_batch_norm = freeze_batch_norm
         self.base_net = _backbone(backbone)
         self.stride = grid_stride(self.base_net)
         channels = int(self.base_net.channels)  # type: ignore[arg-type]
@@ -116,13 +113,6 @@ class PoseNetwork(nn.Module):
         """
         if isinstance(self.base_net, ResNet | TimmBackbone):
             self.base_net.load_pretrained()
-
-    def train(self, mode: bool = True) -> "PoseNetwork":
-        """Set the mode as usual, but keep frozen BatchNorms in evaluation mode."""
-        super().train(mode)
-        if self.freeze_batch_norm:
-            freeze_batch_norms(self)
-        return self
 
     def forward(self, image: Tensor, decode: bool = False) -> dict[str, Tensor]:
         """Map normalised images (N, 3, H, W) to head -> (N, fields, components, (H - 1) // s + 1, (W - 1) // s + 1).
@@ -174,13 +164,6 @@ def settle_norms(network: nn.Module, batch_eps: float = BATCH_EPS) -> None:
             module.eps, module.momentum = max(module.eps, batch_eps), MOMENTUM
         elif isinstance(module, nn.GroupNorm | nn.LayerNorm):
             module.eps = OTHER_EPS
-
-
-def freeze_batch_norms(network: nn.Module) -> None:
-    """Make every BatchNorm use its running statistics without updating them; gain and offset still train."""
-    for module in network.modules():
-        if isinstance(module, _BatchNorm):
-            module.eval()
 
 
 def _backbone(settings: Settings) -> nn.Module:
