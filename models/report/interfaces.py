@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from models.base.errors import UserError, nearest
 from models.dump import Dump
 from models.report import intervals
-from models.report.intervals import bca, draw_groups, leave_out
+from models.report.intervals import draw_groups, leave_out
 
 Estimate = dict[str, float]
 Values = NDArray[np.float64]
@@ -64,11 +64,12 @@ class Bootstrap:
         `compute` maps draws (n, groups), how often each group counts, to the statistic's values (n,); NaN where a draw
         has none.
         """
-        samples, left_out = (
-            result[np.isfinite(result)]
-            for result in (compute(self.draws(groups)), compute(leave_out(groups, self.samples)))
-        )
-        low, high = bca(value, samples, left_out, self.confidence)
+        return self.bca(value, compute(self.draws(groups)), compute(leave_out(groups, self.samples)))
+
+    def bca(self, value: float, samples: Values, left_out: Values) -> Estimate:
+        """Return the estimate of a statistic from its values for `draws` and for `leave_out`; NaN do not count."""
+        samples, left_out = (part[np.isfinite(part)] for part in (samples, left_out))
+        low, high = intervals.bca(value, samples, left_out, self.confidence)
         return {"value": value, "low": low, "high": high}
 
 

@@ -37,11 +37,11 @@ def side_by_side(
     label_bar = BAR if labels else 0
     sheet = np.full((BAR + len(rows) * (label_bar + height + gap), len(titles) * (width + gap), 3), 255, np.uint8)
     for column, title in enumerate(titles):
-        _write(sheet, title, column * (width + gap), 0, width)
+        _write(sheet, title[: width // 8], column * (width + gap), 0)
     for row, cells in enumerate(rows):
         y = BAR + row * (label_bar + height + gap)
         if labels:
-            _write(sheet, labels[row], 0, y, sheet.shape[1])
+            _write(sheet, labels[row], 0, y)
         for column, image in enumerate(cells):
             enlargement = min(height // image.shape[0], width // image.shape[1])
             large = np.repeat(np.repeat(image, enlargement, axis=0), enlargement, axis=1)
@@ -50,10 +50,9 @@ def side_by_side(
     return sheet
 
 
-def _write(sheet: Pixels, text: str, x: int, y: int, width: int) -> None:
-    """Write as much of a text as fits into a bar of `width` pixels whose upper left corner is (x, y)."""
-    fitting = text[: width // 8]
-    cv2.putText(sheet, fitting, (x + 2, y + 13), cv2.FONT_HERSHEY_SIMPLEX, 0.42, (0, 0, 0), 1, cv2.LINE_AA)
+def _write(sheet: Pixels, text: str, x: int, y: int) -> None:
+    """Write a text into the bar whose upper left corner is (x, y), as far as the sheet goes."""
+    cv2.putText(sheet, text, (x + 2, y + 13), cv2.FONT_HERSHEY_SIMPLEX, 0.42, (0, 0, 0), 1, cv2.LINE_AA)
 
 
 def save_picture(path: Path, pixels: Pixels) -> None:

@@ -16,7 +16,6 @@ from models.pose.report.coco_scores import (
     hidden_share,
     occlusion_ranges,
 )
-from models.pose.report.dump_evaluation import draw_images, estimate
 from models.report.interfaces import Bootstrap, NotApplicableError
 
 DATA = Path(__file__).parents[2] / "../shared/data/coco_eval_reference"
@@ -169,13 +168,6 @@ def test_nobody_found_and_nobody_there(tmp_path):
             score(nobody, BOOTSTRAP)
     with pytest.raises(NotApplicableError, match="no annotation has a box"):
         BoxAP("poses", "people", "truth")(nobody, BOOTSTRAP)
-
-
-def test_images_are_drawn_as_by_the_bootstrap():
-    values = np.random.default_rng(0).normal(size=30)
-    weights = draw_images(BOOTSTRAP, 30)
-    ours = estimate(float(values.mean()), weights @ values / 30, BOOTSTRAP)
-    assert ours == pytest.approx(BOOTSTRAP.estimate(values), abs=1e-12)
 
 
 def test_wrong_arguments_and_dumps(tmp_path):

@@ -61,6 +61,12 @@ def test_bca_is_scipys():
     assert plain[1] < ours["high"] - 0.1 * width  # the percentile interval is another
 
 
+def test_weights_of_groups_and_resampled_rows_agree():
+    values, bootstrap = RANDOM.normal(size=30), Bootstrap(50, 0.9, 4)
+    weighted = bootstrap.from_draws(float(values.mean()), lambda draws: draws @ values / draws.sum(axis=1), 30)
+    assert weighted == pytest.approx(bootstrap.estimate(values, np.mean), abs=1e-12)
+
+
 def test_pictures_of_a_person_are_resampled_together():
     person = RANDOM.normal(size=30)
     together = Bootstrap(400, 0.9, 1).estimate(np.repeat(person, 4), groups=np.repeat(np.arange(30), 4).tolist())

@@ -14,7 +14,7 @@ import numpy as np
 
 from models.dump import Dump
 from models.pose.report.coco_evaluation import Ranges
-from models.pose.report.dump_evaluation import draw_images, estimate, estimates, evaluate, skeleton_of
+from models.pose.report.dump_evaluation import estimates, evaluate, skeleton_of
 from models.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score
 
 NO_JOINTS = "no annotated person has a labelled keypoint"
@@ -201,7 +201,6 @@ class KeypointErrors(Score):
                 distance[image] += np.where(both, away, 0.0)
                 for name, share in self.within.items():
                     near[name][image] += both & (away <= share)
-        weights = draw_images(bootstrap, shape[0])
         ratios = {
             "recall": (matched[:, None], persons[:, None]),
             "error": (distance, measured),
@@ -210,9 +209,7 @@ class KeypointErrors(Score):
         metrics: dict[str, Estimate | float | int] = {}
         for name, (above, below) in ratios.items():
             if below.any():
-                with np.errstate(invalid="ignore"):
-                    samples = (weights @ above.sum(axis=1)) / (weights @ below.sum(axis=1))
-                metrics[name] = estimate(float(above.sum() / below.sum()), samples, bootstrap)
+                metrics[name] = bootstrap.ratio(above.sum(axis=1), below.sum(axis=1))
         metrics |= {"persons": int(persons.sum()), "found": int(matched.sum())}
         for joint, keypoint in enumerate(self.skeleton.keypoints):
             own = {name: (a[:, joint].sum(), b[:, joint].sum()) for name, (a, b) in ratios.items() if name != "recall"}

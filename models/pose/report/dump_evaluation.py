@@ -10,6 +10,7 @@ from models.base.errors import UserError
 from models.dump import Dump
 from models.pose.report.coco_evaluation import Evaluation
 from models.report.interfaces import Bootstrap, Estimate
+from models.report.intervals import leave_out
 
 Floats = NDArray[np.float64]
 
@@ -41,27 +42,20 @@ def evaluate(
     return Evaluation(dump.records(truth), records, ids.tolist(), sigmas)
 
 
-def draw_images(bootstrap: Bootstrap, images: int) -> Floats:
-    """Return how often each bootstrap sample draws each image, (samples, images)."""
-    random = np.random.default_rng(bootstrap.seed)
-    draws = (random.integers(images, size=images) for _ in range(bootstrap.samples))
-    return np.stack([np.bincount(draw, minlength=images) for draw in draws]).astype(np.float64)
-
-
-def estimate(value: float, samples: Floats, bootstrap: Bootstrap) -> Estimate:
-    """Return a metric with its percentile interval over the samples that have it (not NaN)."""
-    tail = (1 - bootstrap.confidence) / 2
-    low, high = np.nanquantile(samples, [tail, 1 - tail]) if np.isfinite(samples).any() else (value, value)
-    return {"value": value, "low": float(low), "high": float(high)}
-
-
 def estimates(evaluation: Evaluation, bootstrap: Bootstrap) -> dict[str, Estimate]:
-    """Return the metrics of an evaluation that are not NaN, with intervals."""
-    weights = draw_images(bootstrap, len(evaluation.image_ids))
-    parts = np.array_split(weights, min(len(weights), 1 + weights.shape[0] * len(evaluation.results) // _AT_ONCE))
-    resampled = [evaluation.resampled(part) for part in parts]
+    """Return the metrics of an evaluation that are not NaN, with intervals over images."""
+    images = len(evaluation.image_ids)
+    samples = _resampled(evaluation, bootstrap.draws(images))
+    left_out = _resampled(evaluation, leave_out(images, bootstrap.samples))
     return {
-        name: estimate(value, np.concatenate([one[name] for one in resampled]), bootstrap)
+        name: bootstrap.bca(value, samples[name], left_out[name])
         for name, value in evaluation.values().items()
         if np.isfinite(value)
     }
+
+
+def _resampled(evaluation: Evaluation, weights: Floats) -> dict[str, Floats]:
+    """Return the metrics for each row of weights (n, images), a part of the rows at a time."""
+    parts = np.array_split(weights, min(len(weights), 1 + len(weights) * len(evaluation.results) // _AT_ONCE))
+    resampled = [evaluation.resampled(part) for part in parts]
+    return {name: np.concatenate([one[name] for one in resampled]) for name in resampled[0]}
