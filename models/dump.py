@@ -33,6 +33,8 @@ from models.recipe.schema import Format
 Array = NDArray[np.float32]
 EXAMPLES = "examples.csv"
 FACTS = "facts.json"
+TEXTS = {"name": str, "dataset": str}
+"""Columns of texts, which may look like numbers, such as the name of `000000000139.jpg`."""
 SUFFIX: dict[Format, str] = {"image": ".image.png", "mask": ".mask.png", "array": ".npy"}
 
 
@@ -135,7 +137,7 @@ class Dump(Dataset[dict[str, Any]]):
         self.folder, self.part = folder, part
         if table is None and not (folder / EXAMPLES).is_file():
             raise UserError(f"{folder / EXAMPLES}: no such file; run the eval-dump stage first")
-        self.table = pd.read_csv(folder / EXAMPLES) if table is None else table.reset_index(drop=True)
+        self.table = pd.read_csv(folder / EXAMPLES, dtype=TEXTS) if table is None else table.reset_index(drop=True)
 
     def mode(self, name: str) -> "Dump":
         """Return the rows of one mode."""
