@@ -220,5 +220,5 @@ def _average(network: nn.Module, ema: Ema) -> AveragedModel:
     def update(averages: Any, weights: Any, count: Tensor) -> None:
         get_ema_multi_avg_fn(ema.decay_at(int(count)))(averages, weights, count)
 
-    update_all = update if ema.warmup else get_ema_multi_avg_fn(ema.decay)  # `int(count)` waits for a GPU
+    update_all: Any = update if ema.warmup else get_ema_multi_avg_fn(ema.decay)  # `int(count)` waits for a GPU
     return AveragedModel(network, multi_avg_fn=update_all, use_buffers=False)

@@ -36,7 +36,7 @@ def checkpoint_modules(network: nn.Module, names: bool | Sequence[str], key: str
         chosen = modules_named(network, names, key)
     for module in chosen.values():
         # a bound method: a copy of the network (its average) gets one that is bound to the copied module
-        module.forward = MethodType(_forward, module)  # type: ignore[method-assign]
+        module.forward = MethodType(_forward, module)
 
 
 def blocks(network: nn.Module) -> dict[str, nn.Module]:
