@@ -31,8 +31,8 @@ def ratio(above: Floats, below: Floats, draws: Floats, confidence: float) -> tup
     """Return the studentised interval of sum(above) / sum(below), two sums for each group.
 
     The standard error is that of a ratio of sums over groups (Cochran 1977, equation 6.13), the interval that of Efron
-    and Tibshirani (1993, section 12.5). Where a resample has no spread (nearly all groups agree), it is the BCa
-    interval instead. Of fewer than two groups, nothing is known: both ends are the value.
+    and Tibshirani (1993, section 12.5). Where a resample has no spread, because nearly all groups agree, it is that of
+    plain percentiles. Of fewer than two groups, nothing is known: both ends are the value.
     """
     value = float(above.sum() / below.sum())
     if len(above) < 2:
@@ -42,11 +42,10 @@ def ratio(above: Floats, below: Floats, draws: Floats, confidence: float) -> tup
     (_,), (error,) = _shifts(away, below, np.ones((1, len(above))))
     usable = np.isfinite(shifts)
     shifts, errors = shifts[usable], errors[usable]
-    if error == 0 or not len(shifts) or (errors <= 1e-9 * error).any():
-        left, _ = _shifts(away, below, leave_out(len(above), len(draws)))
-        low, high = bca(0.0, shifts, left[np.isfinite(left)], confidence)
-        return value + low, value + high
     tail = (1 - confidence) / 2
+    if error == 0 or not len(shifts) or (errors <= 1e-9 * error).any():
+        low, high = np.quantile(shifts, [tail, 1 - tail]) if len(shifts) else (0.0, 0.0)
+        return value + float(low), value + float(high)
     low, high = np.quantile(shifts / errors, [tail, 1 - tail])
     return float(value - high * error), float(value - low * error)
 
