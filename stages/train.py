@@ -11,7 +11,6 @@ from pathlib import Path
 
 from models.live import listeners
 from models.recipe.load import load_recipe
-from models.recipe.resolved import resolved
 from models.training.trainer import Trainer
 from stages.command import run
 
@@ -25,8 +24,6 @@ def main(arguments: list[str]) -> None:
     recipe = load_recipe(args.recipe)
     anyway = os.environ.get("FIGURA_RESUME_ANYWAY") == "1"
     trainer = Trainer(recipe, args.run, listeners=listeners(recipe), resume_anyway=anyway)
-    if trainer.accelerator.is_main_process:  # once for all machines; `accelerator.print` would print once a machine
-        print(resolved(recipe))
     with trainer.stop_request.by_signals():
         trainer.fit()
 

@@ -66,21 +66,29 @@ def load_weights(network: nn.Module, path: Path) -> None:
     network.load_state_dict(tensors)
 
 
-def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> None:
+def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> dict[str, str]:
     """Load the weights that training starts from: the file that the recipe names, else a network's `Pretrained`.
+
+    Return where they came from, by network; those that keep their random weights are left out.
 
     Raises:
         UserError: as `load_weights` and `Pretrained.load_pretrained`.
     """
     files = recipe.starts_from()
+    sources: dict[str, str] = {}
     for name, network in networks.items():
         try:
             if name in files:
                 load_weights(network, Path(files[name]))
+                sources[name] = files[name]
             elif isinstance(network, Pretrained):
+                random = digest(network)
                 network.load_pretrained()
+                sources |= {name: "its published weights"} if digest(network) != random else {}
         except UserError as error:
-            raise UserError(f"network {name!r}: {error}") from None
+            key = "train.init_from" if name in files and recipe.networks[name].weights is None else f"networks.{name}"
+            raise UserError(f"{recipe.path}: {key}: network {name!r}: {error}") from None
+    return sources
 
 
 def to_device(tree: Any, device: torch.device) -> Any:

@@ -1,10 +1,26 @@
 """The sections that training reads, every default filled in: what is printed, and saved beside the weights."""
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 from models.base.yaml12 import to_yaml
 from models.recipe.schema import Recipe
 
 RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "callbacks")
 """The sections that training reads."""
+
+
+def settings(recipe: Recipe) -> dict[str, bool | int | float | str]:
+    """Return the settings that training depends on by dotted key, for trackers: lists and null become text."""
+    return dict(_leaves(recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)))
+
+
+def _leaves(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, bool | int | float | str]]:
+    for key, value in section.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value if isinstance(value, bool | int | float | str) else str(value)
 
 
 def resolved(recipe: Recipe) -> str:

@@ -10,20 +10,40 @@ from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
+from accelerate.tracking import get_available_trackers
 from tqdm import tqdm
 
+from models.base.error_collector import ErrorCollector
+from models.base.files import write_text
 from models.interfaces import Row
-from models.recipe.schema import Runtime
+from models.recipe.resolved import resolved, settings
+from models.recipe.schema import Recipe
+
+INSTALLED_BY = {
+    "dvclive": "pip install dvclive",
+    "tensorboard": "pip install -e '.[tensorboard]'",
+    "wandb": "pip install -e '.[wandb]'",
+}
+
+
+def check_trackers(recipe: Recipe) -> None:
+    """Raise UserError for each of `runtime.trackers` that is not installed, with the command that installs it."""
+    errors, installed = ErrorCollector(recipe.path), {str(tracker) for tracker in get_available_trackers()}
+    for place, tracker in enumerate(recipe.runtime.trackers):
+        if tracker not in installed:
+            errors.add(f"runtime.trackers.{place}", f"{tracker!r} is not installed; `{INSTALLED_BY[tracker]}`")
+    errors.raise_any()
 
 
 class Reporter:
-    """The progress bar, `<run>/live/log.jsonl`, `<run>/live/samples/`, and the trackers of `runtime`."""
+    """The progress bar, `<run>/live/log.jsonl`, `<run>/live/samples/`, and the trackers of `runtime`.
 
-    def __init__(
-        self, accelerator: Accelerator, runtime: Runtime, folder: Path, *, first: int, last: int, batch: int
-    ) -> None:
-        self.accelerator, self.runtime, self.folder, self.batch = accelerator, runtime, folder, batch
-        self.main = accelerator.is_main_process
+    `<run>/live/recipe.yaml` is the recipe with all defaults; trackers get it as their configuration.
+    """
+
+    def __init__(self, accelerator: Accelerator, recipe: Recipe, folder: Path, *, first: int, last: int) -> None:
+        self.accelerator, self.folder, self.batch = accelerator, folder, recipe.data.batch_size
+        self.main, runtime = accelerator.is_main_process, recipe.runtime
         self.bar = tqdm(
             initial=first, total=last, unit="step", disable=not (runtime.progress and self.main), dynamic_ncols=True,
             mininterval=0.5, desc="train",
@@ -31,8 +51,10 @@ class Reporter:
         self._since, self._from = time.perf_counter(), first
         if self.main:
             (folder / "samples").mkdir(parents=True, exist_ok=True)
+            write_text(folder / "recipe.yaml", resolved(recipe))
+            self.say(f"{recipe.path}: {last} steps of {self.batch} examples; with all defaults: {folder}/recipe.yaml")
         kwargs = {"dvclive": {"dir": str(folder / "dvclive"), "dvcyaml": None, "save_dvc_exp": False, "report": None}}
-        accelerator.init_trackers(folder.parent.name, init_kwargs=kwargs)
+        accelerator.init_trackers(folder.parent.name, config=settings(recipe), init_kwargs=kwargs)
 
     def record(self, values: Mapping[str, Any]) -> None:
         """Append a line to the live log."""

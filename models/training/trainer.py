@@ -36,7 +36,7 @@ from models.training.divergence import Rollback
 from models.training.hooks import by_parameter_names
 from models.training.loss_log import LossLog, live_scalars, mean_losses, weights_line
 from models.training.provenance import dirty, process_record, provenance
-from models.training.reporter import Reporter
+from models.training.reporter import Reporter, check_trackers
 from models.training.resume import ResumePoints, TrainState
 from models.training.run_folder import RunFolder
 from models.training.sanity_check import sanity_check
@@ -88,6 +88,8 @@ class Trainer:
         self.recipe, self.run, self.listeners, self.resume_anyway = recipe, run, listeners, resume_anyway
         hooks = {"on_epoch_start": on_epoch_start, "train_step": train_step, "on_epoch_end": on_epoch_end}
         self._wrap_hooks(hooks, hook_kwargs or callback_kwargs or {})
+        if accelerator is None:
+            check_trackers(recipe)
         self.accelerator = accelerator or make_accelerator(recipe, run)
         torch.use_deterministic_algorithms(True, warn_only=self.accelerator.device.type != "cpu")
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs 2 % of a step
@@ -349,10 +351,8 @@ class Trainer:
 
     def _start_reporting(self) -> None:
         self.loss_log.start(self.iteration)
-        self.reporter = Reporter(
-            self.accelerator, self.recipe.runtime, self.run / "live",
-            first=self.iteration, last=self.last, batch=self.recipe.data.batch_size,
-        )  # fmt: skip
+        live = self.run / "live"
+        self.reporter = Reporter(self.accelerator, self.recipe, live, first=self.iteration, last=self.last)
         for listener in self.listeners:
             with random_kept():
                 listener.on_start(self)

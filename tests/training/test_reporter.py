@@ -1,0 +1,101 @@
+"""What a training tells while it goes on: where its settings stand, what it starts from, and to which trackers."""
+
+from pathlib import Path
+
+import pytest
+import toy
+from accelerate.tracking import GeneralTracker
+from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from models.base.errors import UserError
+from models.base.yaml12 import read_yaml
+from models.recipe.resolved import settings
+from models.training import reporter
+from models.training.trainer import Trainer
+
+RUNTIME = toy.recipe()["runtime"]
+
+
+def test_the_settings_of_a_recipe_are_plain_values_by_dotted_key():
+    plain = settings(toy.checked({"steps.painter.optimizer.betas": [0.5, 0.9]}))
+    assert plain["losses.distance.weight"] == 2.0
+    assert plain["losses.square.schedule.end"] == 6
+    assert plain["steps.painter.optimizer.betas"] == "[0.5, 0.9]"
+    assert plain["train.rollback"] == "None"
+    assert not [key for key in plain if key.startswith(("runtime", "evaluate", "metrics"))]
+    assert {type(value) for value in plain.values()} <= {bool, int, float, str}
+
+
+def test_trackers_that_are_not_installed_are_refused_with_the_extra_that_has_them(run, monkeypatch):
+    monkeypatch.setattr(reporter, "get_available_trackers", lambda: ["dvclive"])
+    recipe = toy.checked({"runtime": RUNTIME | {"trackers": ["wandb", "dvclive", "tensorboard"]}})
+    with pytest.raises(UserError) as caught:
+        Trainer(recipe.read_from(Path("params.yaml")), run)
+    assert str(caught.value).splitlines() == [
+        "params.yaml: runtime.trackers.0: 'wandb' is not installed; `pip install -e '.[wandb]'`",
+        "params.yaml: runtime.trackers.2: 'tensorboard' is not installed; `pip install -e '.[tensorboard]'`",
+    ]
+    assert not run.exists()
+
+
+def test_the_extras_exist():
+    extras = Path(__file__).parents[2].joinpath("pyproject.toml").read_text()
+    for tracker in ("tensorboard", "wandb"):
+        assert f'\n{tracker} = ["{tracker}>=' in extras
+
+
+class Fake(GeneralTracker):
+    """Keeps what it is told."""
+
+    name, requires_logging_directory = "fake", False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.configuration: dict = {}
+
+    @property
+    def tracker(self):
+        return self
+
+    def store_init_configuration(self, values):
+        self.configuration |= values
+
+    def log(self, values, step, **kwargs):
+        pass
+
+
+def test_trackers_get_the_recipe_as_their_configuration(run):
+    recipe, fake = toy.checked(), Fake()
+    trainer = Trainer(recipe, run)
+    trainer.accelerator.log_with = [fake]
+    trainer.fit()
+    assert fake.configuration == settings(recipe)
+
+
+def test_tensorboard_takes_the_configuration(run):
+    Trainer(toy.checked({"runtime": RUNTIME | {"trackers": ["tensorboard"]}}), run).fit()
+    folders = {path.parent for path in (run / "live").rglob("events.out.tfevents.*")}
+    tags = {tag for one in folders for tag in EventAccumulator(str(one)).Reload().summary_metadata}
+    assert "_hparams_/session_start_info" in tags
+
+
+def test_dvclive_takes_the_configuration(run):
+    recipe = toy.checked({"runtime": RUNTIME | {"trackers": ["dvclive"]}})
+    Trainer(recipe, run).fit()
+    assert read_yaml(run / "live/dvclive/params.yaml")["losses.distance.weight"] == 2.0
+
+
+def test_a_training_says_where_all_its_settings_stand_and_what_it_starts_from(run, tmp_path, capsys):
+    recipe = toy.checked().read_from(Path("params.yaml"))
+    Trainer(recipe, run).fit()
+    said = capsys.readouterr().out
+    assert f"params.yaml: {recipe.train.steps} steps of {recipe.data.batch_size} examples" in said
+    assert f"with all defaults: {run}/live/recipe.yaml" in said
+    assert "starts from" not in said
+    assert read_yaml(run / "live/recipe.yaml") == read_yaml(run / "model/recipe.yaml")
+    again = toy.checked({"networks.painter.weights": str(run / "model/painter.safetensors")})
+    trainer = Trainer(again, tmp_path / "again")
+    assert capsys.readouterr().out == f"network 'painter' starts from {run}/model/painter.safetensors\n"
+    wanted = load_file(run / "model/painter.safetensors")
+    assert all((value == wanted[name]).all() for name, value in trainer.networks.live["painter"].state_dict().items())
