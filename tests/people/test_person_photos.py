@@ -70,6 +70,33 @@ def test_found_people(photo):
     )] == [1, 0, 3]  # fmt: skip
 
 
+FIVE = {
+    "keypoints": ["head", "left_paw", "right_paw", "tail", "collar"],
+    "sigmas": [0.05] * 5,
+    "connections": [["head", "tail"]],
+    "standing_pose": [[0, 3], [-1, 0], [1, 0], [0, 1], [0, 2]],
+}
+
+
+def test_own_joints(photo, tmp_path):
+    joints = [float(value) for joint in range(5) for value in (12 + joint, 10 + 5 * joint, 0.8)]
+    dog = person() | {"keypoints": joints}
+    beside(photo, [dog, dog | {"keypoints": joints[:6] + [0.0] * 9}])
+    settings = BASIC | {"skeleton": FIVE, "min_keypoints": 0.6}  # three of five, or more
+    (found,) = PersonPhotos(**settings).examples(photo)
+    assert found["pose"].shape == (3, 32, 32)
+    assert len(PersonPhotos(**settings | {"min_keypoints": 0.4}).examples(photo)) == 2
+    beside(photo, [person()])  # seventeen joints
+    with pytest.raises(UserError, match="keypoints and bbox: 1, 15 and 4 numbers are needed"):
+        PersonPhotos(**settings).examples(photo)
+    category = {"id": 7, "name": "dog", "keypoints": FIVE["keypoints"]}
+    image = {"id": 1, "file_name": "a.png", "width": 80, "height": 60}
+    annotation = {"id": 1, "image_id": 1, "category_id": 7, "bbox": [10, 5, 20, 40], "keypoints": joints}
+    content = {"categories": [{"id": 1, "name": "ball"}, category], "images": [image], "annotations": [annotation]}
+    (tmp_path / "dogs.json").write_text(json.dumps(content))
+    assert len(PersonPhotos(**settings, annotations=str(tmp_path / "dogs.json")).examples(photo)) == 1
+
+
 def test_a_found_box_is_padded_and_all_around_it_replaced(photo):
     beside(photo, [person(box=(12, 12, 20, 40))])
     (example,) = PersonPhotos(**BASIC | {"image_size": 48}, padding=0.1).examples(photo)
