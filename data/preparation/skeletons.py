@@ -162,7 +162,9 @@ def build_skeleton(source: Source, settings: KeypointSettings) -> tuple[Skeleton
             notes.append(note)
         skeleton = skeleton_from(values)
     except ValueError as error:
-        raise UserError(f"{source.key}: {error}") from error
+        name, colon, rest = str(error).partition(": ")
+        dotted = f".{name}: {rest}" if colon and name in KeypointSettings.model_fields else f": {error}"
+        raise UserError(f"{source.key}{dotted}") from error
     alone = sorted(set(range(len(keypoints))) - {joint for pair in skeleton.connections for joint in pair})
     if alone:
         names = ", ".join(keypoints[joint] for joint in alone)

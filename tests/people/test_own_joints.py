@@ -235,9 +235,9 @@ def test_settings_name_joints_that_the_category_does_not(tmp_path):
         (
             {},
             {"connections": [["nose", "tial"]]},
-            r"coco\.keypoints: connections: no keypoint 'tial' \(did you mean 'ta",
+            r"coco\.keypoints\.connections: no keypoint 'tial' \(did you mean 'ta",
         ),
-        ({}, {"flip": {"left_pow": "nose"}}, r"flip: no keypoint 'left_pow' \(did you mean 'left_paw'"),
+        ({}, {"flip": {"left_pow": "nose"}}, r"keypoints\.flip: no keypoint 'left_pow' \(did you mean 'left_paw'"),
         ({}, {"sigmas": [0.1]}, r"coco\.keypoints: sigmas of shape \(1,\): \(5,\) is needed"),
         ({}, {"keypoints": ["a", "b"]}, r"keypoints\.keypoints: found 2 names; .* has 5 keypoints: nose"),
         ({}, "crowdpos", r"coco\.keypoints: no set of joints 'crowdpos' \(did you mean 'crowdpose'"),
