@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from data.formats.prepared import OTHERS
 from data.preparation.keypoint_settings import KeypointSettings
@@ -26,6 +26,8 @@ def _split_name(name: str) -> str:
 
 Split = Annotated[str, AfterValidator(_split_name)]
 Share = Annotated[float, Field(gt=0, lt=1)]
+Shares = Annotated[dict[Split, Share], BeforeValidator(lambda shares: {} if shares is None else shares)]
+"""Split -> share of `train` that becomes it; null is none, so that `dvc exp run -S ...shares=null` takes them back."""
 
 
 def _check_splits(named: Mapping[str, Any], shares: Mapping[str, float], where: str) -> None:
@@ -74,7 +76,7 @@ class Coco(Section):
 
     images: dict[Split, str]
     annotations: dict[Split, str]
-    shares: dict[Split, Share] = {}
+    shares: Shares = {}
     category: str | list[str] | None = None
     keypoints: KeypointSettings | None = None
 
@@ -108,7 +110,7 @@ class Folders(Section):
     __pydantic_extra__: dict[str, str]
 
     train: str
-    shares: dict[Split, Share] = {}
+    shares: Shares = {}
 
     @property
     def splits(self) -> dict[str, str]:
@@ -132,7 +134,7 @@ class Identities(Section):
     `pairs` are CSV files by split with the columns `from` and `to`, file names of an appearance and of a target.
     """
 
-    shares: dict[Split, Share] = {}
+    shares: Shares = {}
     poses: str | None = None
     min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
     pairs: dict[Split, str] = {}

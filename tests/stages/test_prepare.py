@@ -285,6 +285,7 @@ def test_ready_splits():
         coco={
             "images": {"train": "a/images", "validation": "b/images"},
             "annotations": {"train": "a/annotations.json", "validation": "b/other.json"},
+            "shares": None,  # as `dvc exp run -S ...shares=null` leaves it
         }
     )
     assert run(main, ["people"]) == 0

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import re
+import textwrap
 from pathlib import Path
 
 import cv2
@@ -11,11 +13,14 @@ from prepared_files import content, rows, write_entry
 
 from data.formats.prepared import splits_of, without_split
 from data.preparation.splits import drawn_split, identity_groups
+from models.base.error_collector import ErrorCollector, validated
 from models.base.errors import UserError
+from models.base.yaml12 import parse_yaml
 from models.images.data.pairs import ImagePairs
 from models.people.data.persons import Persons
 from models.super_resolution.train.patches import Patches
 from stages.command import run
+from stages.datasets import Dataset
 from stages.prepare import main
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -222,3 +227,27 @@ def test_shares_of_plain_pictures_by_name():
     names = {path.name for path in (PREPARED / "images/validation").iterdir()}
     assert names == {f"{number}.png" for number in range(30) if fraction(f"{number}.png") < 0.3}
     assert len(list((PREPARED / "images/train").iterdir())) == 30 - len(names)
+
+
+# --- data/raw/README.md ---
+
+
+def test_the_examples_of_the_readme_are_valid():
+    page = (Path(__file__).parents[2] / "data/raw/README.md").read_text()
+    blocks = [
+        parse_yaml(textwrap.dedent(block), "README.md") for block in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
+    ]
+    errors = ErrorCollector(Path("README.md"))
+    for block in blocks:
+        if "annotations" in block:
+            block = {"mine": {"kind": "coco", "coco": block}}
+        if "paired" in block:
+            block = {"mine": {"kind": "paired", **block}}
+        for name, entry in block.items():
+            validated(Dataset, {"source": "x", "seed": 1, "max_rejected": 0.0, **entry}, errors, name)
+    errors.raise_any()
+    kinds = {
+        entry["kind"] for block in blocks for entry in block.values() if isinstance(entry, dict) and "kind" in entry
+    }
+    assert kinds == {"coco", "market1501", "deepfashion", "images"}
+    assert len(blocks) == 5
