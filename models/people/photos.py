@@ -18,19 +18,17 @@ from models.people.data.persons import Texts, decode_mask, is_usable, joints_nee
 from models.people.data.stickman import pose_picture
 from models.prediction.inputs import Photo, PhotoExamples
 
-PERSON = 1
-
 
 class PersonPhotos(PhotoExamples):
     """Square crops of the persons in photos, prepared as `people.PersonPairs` prepares those of a dataset.
 
-    By default, `image_size`, `margin`, `background`, `min_keypoints` and the skeleton (K joints; COCO's 17 if None) are
-    those of the training data.
+    By default, `image_size`, `margin`, `background`, `min_keypoints`, the skeleton (K joints; COCO's 17 if None) and
+    the category of people are those of the training data.
 
-    The persons come from `<name>.people.json`, COCO results in pixels of the photo. `tools.predict` writes these files
-    with a pose recipe. They lie in the folder `people` (its `--output`, for the same inputs), or beside the photo if
-    `people` is not set. Alternatively, `annotations` names a COCO file; a photo belongs to the image whose `file_name`
-    is the end of the photo's path.
+    The persons come from `<name>.people.json`, COCO results of this category in pixels of the photo. `tools.predict`
+    writes these files with a pose recipe. They lie in the folder `people` (its `--output`, for the same inputs), or
+    beside the photo if `people` is not set. Alternatively, `annotations` names a COCO file; a photo belongs to the
+    image whose `file_name` is the end of the photo's path.
 
     A predicted box encloses the joints, not the outline of the body, so `padding` of its longer side is added on each
     side. The examples are the persons with a score of at least `min_score` (annotated persons have 1), with
@@ -46,7 +44,9 @@ class PersonPhotos(PhotoExamples):
     """
 
     names: ClassVar[tuple[str, ...]] = ("pose", "appearance", "target", "mask", "name")
-    from_data: ClassVar[tuple[str, ...]] = ("image_size", "margin", "background", "min_keypoints", "skeleton")
+    from_data: ClassVar[tuple[str, ...]] = (
+        "image_size", "margin", "background", "min_keypoints", "skeleton", "category",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -57,6 +57,7 @@ class PersonPhotos(PhotoExamples):
         min_keypoints: float = 1,
         background: float | None = None,
         skeleton: Mapping[str, Any] | None = None,
+        category: int = 1,
         min_confidence: float = 0.0,
         min_score: float = 0.0,
         padding: float = 0.0,
@@ -74,6 +75,7 @@ class PersonPhotos(PhotoExamples):
         if people is not None and annotations is not None:
             raise ValueError(f"people {people!r} and annotations {annotations!r}: one of them is needed")
         self.image_size, self.margin, self.background = image_size, margin, background
+        self.category = category
         self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)
         self.min_keypoints, self.min_height = joints_needed(min_keypoints, self.skeleton), min_height
         self.min_confidence, self.min_score, self.padding = min_confidence, min_score, padding
@@ -84,7 +86,7 @@ class PersonPhotos(PhotoExamples):
         """Return the usable persons of the photo, in the order of the records; possibly none."""
         pixels = photo.pixels()
         if self.annotations is None:
-            records, person = self._predicted(photo), PERSON
+            records, person = self._predicted(photo), self.category
         else:
             records, person = self.annotations.of(photo.path, pixels.shape[:2]), self.annotations.person
         examples: list[Example] = []

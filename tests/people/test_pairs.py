@@ -260,6 +260,7 @@ def test_lists_that_cannot_be_used(folder, text, message):
         pairs(folder, appearance="pairs")
 
 
+CATEGORIES = [{"id": 2, "name": "ball"}, {"id": 7, "name": "dog"}]
 FIVE = {
     "keypoints": ["head", "left_paw", "right_paw", "tail", "collar"],
     "sigmas": [0.05] * 5,
@@ -279,7 +280,7 @@ def dogs(tmp_path):
         person(3, 2, (20, 0, 40, 48), joints=joints[:2], count=5, person_id=4) | {"category_id": 7},
     ]
     folder = write(tmp_path / "dogs", annotations, [noise(1), noise(2)], people=category)
-    (folder / "facts.json").write_text(json.dumps({"people": "dog", "skeleton": FIVE, "categories": []}))
+    (folder / "facts.json").write_text(json.dumps({"people": "dog", "skeleton": FIVE, "categories": CATEGORIES}))
     return folder
 
 
@@ -297,7 +298,7 @@ def test_own_joints(dogs):
 def test_facts(dogs, folder):
     arguments = {"root": str(dogs), "split": "train", **BASIC}
     expected = {"image_size": 64, "margin": 0.1, "background": None, "min_keypoints": 1}
-    assert PersonPairs.facts(arguments) == expected | {"skeleton": FIVE}
+    assert PersonPairs.facts(arguments) == expected | {"skeleton": FIVE, "category": 7}
     assert PersonPairs.facts(arguments | {"root": str(folder), "image_size": 32}) == expected | {"image_size": 32}
     assert PersonPairs.facts(arguments | {"root": "nowhere"}) == expected
 

@@ -97,12 +97,16 @@ class PersonPairs(Examples):
 
     @classmethod
     def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what makes pictures of persons fit this dataset: sizes, background, and its skeleton if it has one."""
-        defaults = {"image_size": IMAGE_SIZE, "margin": MARGIN}
-        own = {key: arguments[key] for key in ("background", "min_keypoints") if key in arguments}
-        skeleton = read_facts(Path(str(arguments.get("root")))).get("skeleton")
-        joints = {} if skeleton is None else {"skeleton": skeleton}
-        return {key: arguments.get(key, default) for key, default in defaults.items()} | own | joints
+        """Return what makes pictures of persons fit this dataset.
+
+        These are `image_size`, `margin`, `background`, `min_keypoints`, `skeleton`, and `category`, the id of people.
+        """
+        own = {key: arguments[key] for key in ("background", "min_keypoints")}
+        sizes = {"image_size": arguments.get("image_size", IMAGE_SIZE), "margin": arguments.get("margin", MARGIN)}
+        known = read_facts(Path(arguments["root"]))
+        ids = {one["name"]: one["id"] for one in known.get("categories", ())}
+        of_data = {"skeleton": known.get("skeleton"), "category": ids.get(known.get("people"))}
+        return sizes | own | {name: fact for name, fact in of_data.items() if fact is not None}
 
     def _listed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the places of targets and appearances in the split's list of pairs, usable ones only."""
