@@ -107,7 +107,7 @@ def _legend(skeleton: Skeleton | None) -> list[Line2D | Patch]:
         Patch(facecolor="none", edgecolor="0.6", label="other object"),
     ]
     if skeleton is not None:
-        for colour, label in ((_LEFT, "left"), (_RIGHT, "right"), (_MIDDLE, "both or neither")):
+        for colour, label in ((_LEFT, "left"), (_RIGHT, "right"), (_MIDDLE, "middle")):
             entries.append(Line2D([], [], color=colour, linewidth=2, label=label))
         for fill, label in (("0.2", "visible"), ("none", "hidden")):
             entries.append(Line2D([], [], linestyle="none", marker="o", color="0.2", markerfacecolor=fill, label=label))
@@ -146,7 +146,8 @@ def _draw_joints(axes: Axes, joints: np.ndarray, skeleton: Skeleton) -> None:
     thin = len(skeleton.keypoints) > 40
     for a, b in skeleton.connections:
         if joints[a, 2] > 0 and joints[b, 2] > 0:
-            colour = colours[a] if colours[a] == colours[b] else _MIDDLE
+            sides = {colours[a], colours[b]} - {_MIDDLE}
+            colour = sides.pop() if len(sides) == 1 else _MIDDLE
             axes.plot(joints[[a, b], 0], joints[[a, b], 1], color=colour, linewidth=0.7 if thin else 1.4)
     for flag, fill in ((1, "none"), (2, None)):
         for (x, y, label), colour in zip(joints, colours, strict=True):

@@ -18,21 +18,20 @@ PARTS = {
 """Key -> number of joints, and the key that tells whether they are annotated; in the order of the 133 joints."""
 
 
-def is_wholebody(record: Any, keypoints: tuple[str, ...]) -> bool:
-    """Tell whether an annotation has this layout, in a dataset with the joints `keypoints`."""
-    return (
-        keypoints == WHOLEBODY.keypoints
-        and isinstance(record, dict)
-        and any(key in record for key in PARTS if key != "keypoints")
-    )
+def is_wholebody(record: dict[str, Any], keypoints: tuple[str, ...]) -> bool:
+    """Tell whether an annotation has this layout, or COCO's 17 joints alone, though the dataset has all 133."""
+    if keypoints != WHOLEBODY.keypoints:
+        return False
+    body = record.get("keypoints")
+    return any(key in record for key in list(PARTS)[1:]) or (isinstance(body, list) and len(body) == 3 * 17)
 
 
 def join_wholebody(record: dict[str, Any], size: Size | None) -> None:
     """Put the joints of all five keys into `keypoints`, and count them in `num_keypoints`; remove the other four keys.
 
     Visibilities of feet, face and hands may be fractions: above 0 the joint is reliable and counts as visible (2).
-    Joints of a part that is not valid, and joints of feet, face and hands outside of an image of this `size`, become
-    unlabelled.
+    Joints of a part that is missing or not valid, and joints of feet, face and hands outside of an image of this
+    `size`, become unlabelled.
 
     Raises:
         UnusableError: a part has another length, or holds something else than finite numbers.

@@ -399,6 +399,12 @@ def test_wholebody_annotations_are_joined(tmp_path):
     assert skeleton_of(tmp_path).settings() == WHOLEBODY.settings()
 
 
+def test_a_body_alone_has_the_other_joints_unlabelled(tmp_path):
+    body = annotation(1, wholebody_record()["keypoints"], category=1)
+    _, content = prepared(tmp_path, [PERSON], [body], keypoints="wholebody")
+    assert content["annotations"] == [body | {"keypoints": body["keypoints"] + [0] * 3 * 116}]
+
+
 def test_wholebody_without_the_setting_keeps_the_body(tmp_path):
     record = wholebody_record()
     _, content = prepared(tmp_path, [PERSON], [record])
