@@ -1,7 +1,7 @@
 """Collects all errors of a file, so that people see them at once."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -33,14 +33,14 @@ PHRASES = {
 class ErrorCollector:
     """The errors of one file, a line each: dotted key, what was found, what is allowed.
 
-    `hints` say what a key or a type of another system is called here: by what it is (`key`, `schedule`), then by name.
+    `hint` says what a word of another system is here, given what it should be (`key`, `schedule`) and the word.
     `origins` say where values are written that stand at other keys too; their errors are reported there, once.
     `count` is the number of errors, those included that another line tells already.
     """
 
     file: Path
     lines: list[str] = field(default_factory=list)
-    hints: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    hint: Callable[[str, str], str | None] = lambda what, word: None
     origins: dict[str, str] = field(default_factory=dict)
     count: int = 0
     _unread: set[str] = field(default_factory=set)
@@ -54,9 +54,8 @@ class ErrorCollector:
 
     def add_unknown(self, key: str, word: str, allowed: Iterable[str], what: str) -> None:
         """Add that `word` is none of the `allowed`, with what it is called here, or the nearest spelling."""
-        names = self.hints.get("key" if what.startswith("argument of ") else what, {})
-        if (hint := names.get(word.rpartition(".")[2])) is not None:
-            self.add(key, f"unknown {what} {word!r}; here it is {hint}")
+        if (here := self.hint(what, word)) is not None:
+            self.add(key, f"unknown {what} {word!r}; here: {here}")
             return
         choices = sorted(allowed)
         self.add(key, f"unknown {what} {word!r}{nearest(word, choices)}; allowed: {', '.join(choices) or 'none'}")

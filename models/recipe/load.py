@@ -9,6 +9,7 @@ from models.base.error_collector import ErrorCollector, validated
 from models.base.yaml12 import read_yaml
 from models.recipe.check_metrics import check_metrics
 from models.recipe.completion import facts_of, with_data, with_facts
+from models.recipe.other_systems import called_here
 from models.recipe.schema import Recipe
 
 PARTS = ("train", "evaluate", "predict", "metrics")
@@ -30,7 +31,7 @@ def check_recipe(
     content: dict[str, Any], path: Path, parts: Collection[str] = PARTS, facts: Mapping[str, Any] | None = None
 ) -> Recipe:
     """Complete and check the content of a recipe; `path` is named in the messages. Otherwise as `load_recipe`."""
-    errors = ErrorCollector(path)
+    errors = ErrorCollector(path, hint=called_here)
     content = with_data(content, errors)
     if facts is None:
         facts = facts_of(content)

@@ -70,7 +70,8 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
     """Return the class that `name` means in `slot`, or None after adding an error at `key`."""
     package, _, attribute = name.rpartition(".")
     if not attribute or (not package and slot.home is None):
-        errors.add(key, f"found {name!r}; expected a dotted name, such as 'images.L1' or 'mypackage.losses.Wing'")
+        here = errors.hint(slot.what, name) or "a dotted name, such as 'images.L1' or 'mypackage.losses.Wing'"
+        errors.add(key, f"found {name!r}; expected {here}")
         return None
     places = [f"models.{package}", package] if package else [str(slot.home)]
     modules = [module for module in map(_import, places) if module is not None]
@@ -82,7 +83,9 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
         if _fits(kind, slot):
             return kind
     if kinds:
-        errors.add(key, f"{name!r} is no {slot.what} (it is no {slot.base.__name__})")
+        ours = errors.hint(slot.what, name)
+        why = f" (it is no {slot.base.__name__})" if ours is None else f"; here: {ours}"
+        errors.add(key, f"{name!r} is no {slot.what}{why}")
         return None
     prefix = f"{package}." if package else ""
     known = {prefix + kind.__name__ for module in modules for kind in _classes(module) if _fits(kind, slot)}

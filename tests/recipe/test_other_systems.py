@@ -1,0 +1,87 @@
+"""Words of other systems: each is answered by what exists here, and as docs/dl_art_school.md says."""
+
+import re
+from pathlib import Path
+
+import pytest
+import toy
+
+from models.base.annotations import locate
+from models.base.errors import UserError
+from models.recipe.load import check_recipe
+from models.recipe.other_systems import KEYS, TYPES, called_here
+from models.recipe.schema import Declaration, Recipe
+from models.recipe.types import find_class
+
+DOCS = (Path(__file__).parents[2] / "docs/dl_art_school.md").read_text()
+HINTS = {("key", word): hint for word, hint in KEYS.items()} | {
+    (what, word): hint for what, words in TYPES.items() for word, hint in words.items()
+}
+STEP = "steps.painter"
+
+
+def faults(changes):
+    with pytest.raises(UserError) as caught:
+        check_recipe(toy.changed(changes), Path("params.yaml"))
+    return str(caught.value).splitlines()
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        ({f"{STEP}.clip_grad_eps": 1.0}, f"{STEP}.clip_grad_eps: unknown key 'clip_grad_eps'; here: `clip: 1.0` of"),
+        (
+            {f"{STEP}.lr_schedule": {"type": "MultiStepLR"}},
+            f"{STEP}.lr_schedule.type: unknown schedule 'MultiStepLR'; here: `{{type: Decay, at: ",
+        ),
+        (
+            {f"{STEP}.lr_schedule": {"type": "torch.optim.lr_scheduler.StepLR"}},
+            f"{STEP}.lr_schedule.type: 'torch.optim.lr_scheduler.StepLR' is no schedule; here: `{{type: Decay, at: ",
+        ),
+        ({f"{STEP}.optimizer.beta1": 0.5}, f"{STEP}.optimizer.beta1: unknown argument of Adam 'beta1'; here: `betas:"),
+        ({f"{STEP}.optimizer.type": "adamw"}, f"{STEP}.optimizer.type: unknown optimizer 'adamw'; here: `torch.opt"),
+        ({"losses.square.type": "l2"}, "losses.square.type: found 'l2'; expected `images.L2`"),
+        ({"losses.square.type": "torch.nn.MSELoss"}, "losses.square.type: 'torch.nn.MSELoss' is no loss; here: `im"),
+        ({"train.niter": 9}, "train.niter: unknown key 'niter'; here: `train.steps` (iterations) or `train.epochs`"),
+        ({"train.lambda_l1": 9}, "train.lambda_l1: unknown key 'lambda_l1'; here: `weight` of an entry of `losses`"),
+        ({"manual_seed": 9}, "manual_seed: unknown key 'manual_seed'; here: `seed`, at the top of the recipe"),
+        ({"train.val-freq": 9}, "train.val-freq: unknown key 'val-freq'; here: `train.evaluate_every`, in iterations"),
+    ],
+    ids=lambda value: "" if isinstance(value, dict) else value.split(":")[0],
+)  # fmt: skip
+def test_a_word_of_another_system_is_answered_by_ours(changes, line):
+    (said,) = faults(changes)
+    assert said.startswith(f"params.yaml: {line}")
+
+
+def test_a_key_that_we_have_too_is_no_word_of_another_system():
+    assert called_here("key", "clip") is None
+    assert called_here("score", "l1") is None
+    assert called_here("loss", "images.Sobell") is None
+
+
+@pytest.mark.parametrize("hint", sorted(set(HINTS.values())))
+def test_what_a_hint_names_exists(hint):
+    quoted = re.findall(r"`([^`]+)`", hint)
+    for name in re.findall(r"type: ([\w.]+)", hint) + [one for one in quoted if re.match(r"(images|pose)\.\w+$", one)]:
+        assert find_class(name) is not None, name
+    for key in (re.split(r":| ", one)[0].split(".") for one in quoted):
+        if key[0] in Recipe.model_fields and key[-1]:
+            place = locate(Recipe, key)
+            fields = {name for schema in place.schemas for name in schema.model_fields}
+            own = any(issubclass(schema, Declaration) for schema in place.schemas)
+            assert len(key) == 1 or own or key[-1] in fields, key
+
+
+def test_docs_agree():
+    """A row of the page about one of these words says what the hint says."""
+    rows: dict[str, str] = {}
+    for row in re.findall(r"^\| (.+) \|$", DOCS, re.MULTILINE):
+        there, _, here = row.partition(" | ")
+        for word in re.findall(r"`([\w*]+)`", there):
+            rows[word] = rows.get(word, "") + here
+    both = {(word, hint) for (_, word), hint in HINTS.items() if word in rows}
+    assert len(both) > 25
+    for word, hint in both:
+        ours = set(re.findall(r"\w{3,}", " ".join(re.findall(r"`([^`]+)`", hint)))) - {"type", "steps", "images"}
+        assert not ours or ours & set(re.findall(r"\w{3,}", rows[word])), (word, hint, rows[word])
