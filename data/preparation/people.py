@@ -188,7 +188,7 @@ class Preparation:
                     split = raw.split_of(record["id"])
                     seen.images[record["id"]] = size
                     spools[split].add(record)
-                    self.statistics[split].add_image(record["id"])
+                    self.statistics[split].add_image(record)
                     self.examples[split].add_image(record)
 
     def _declared(self, raw: Raw, record: Any, seen: Seen) -> Size | None:

@@ -32,16 +32,18 @@ class Statistics:
     def __init__(self, people: int | None, joints: Sequence[str], annotated: bool = True) -> None:
         self.people, self.joints, self.annotated = people, tuple(joints), annotated
         self.persons_of: dict[int, int] = {}
-        self.heights = array("d")
+        self.widths, self.image_heights, self.heights = array("d"), array("d"), array("d")
         self.visibility = np.zeros((len(self.joints), len(VISIBILITY)), dtype=np.int64)
         self.crowds = self.others = self.with_keypoints = 0
         self.identities: Counter[int] = Counter()
         self.categories: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
 
-    def add_image(self, image_id: int) -> None:
+    def add_image(self, record: Mapping[str, Any]) -> None:
         """Count a usable image."""
-        self.persons_of[image_id] = 0
+        self.persons_of[record["id"]] = 0
+        self.widths.append(record["width"])
+        self.image_heights.append(record["height"])
 
     def add_annotation(self, record: Mapping[str, Any], category: str) -> None:
         """Count a usable annotation of an image that was added; `category` is the name in the source."""
@@ -82,8 +84,7 @@ class Statistics:
         }
 
     def summary(self) -> dict[str, Any]:
-        """Return all counts; heights of boxes in pixels; the visibility of joints over persons with keypoints."""
-        heights = np.quantile(self.heights, QUANTILES) if self.heights else np.zeros(0)
+        """Return all counts; sizes of images and boxes in pixels; visibility of joints over persons with keypoints."""
         return {
             "annotated": self.annotated,
             "images": len(self.persons_of),
@@ -99,9 +100,9 @@ class Statistics:
             "persons_per_image": {
                 str(persons): images for persons, images in sorted(Counter(self.persons_of.values()).items())
             },
-            "person_height_quantiles": {
-                f"{level:.2f}": round(float(height), 2) for level, height in zip(QUANTILES, heights, strict=False)
-            },
+            "image_width_quantiles": _quantiles(self.widths),
+            "image_height_quantiles": _quantiles(self.image_heights),
+            "person_height_quantiles": _quantiles(self.heights),
             "keypoint_visibility": {
                 joint: dict(zip(VISIBILITY, row, strict=True))
                 for joint, row in zip(self.joints, self.visibility.tolist(), strict=True)
@@ -127,6 +128,12 @@ class Statistics:
         if not self.seen_twice:
             return f"{seen}: transfer cannot be judged"
         return f"{len(self.identities)} identities, {seen} or more"
+
+
+def _quantiles(lengths: "array[float]") -> dict[str, float]:
+    """Return level -> quantile, two decimals; empty without lengths."""
+    values = np.quantile(lengths, QUANTILES) if lengths else np.zeros(0)
+    return {f"{level:.2f}": round(float(value), 2) for level, value in zip(QUANTILES, values, strict=False)}
 
 
 def write_plots(splits: Mapping[str, Statistics], folder: Path) -> None:

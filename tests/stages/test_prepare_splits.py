@@ -212,6 +212,8 @@ def test_plain_pictures(capsys):
     assert [(row["file"], row["reason"]) for row in listed] == [("DIV2K_train_HR", "image file broken")]
     assert "9999.png" in listed[0]["detail"]
     assert not list(PREPARED.glob(".*"))
+    heights = json.loads((PREPARED / "statistics.json").read_text())["train"]["image_height_quantiles"]
+    assert [heights[level] for level in ("0.00", "0.50", "1.00")] == [40, 42.5, 45]
     assert "train: 6 images" in capsys.readouterr().out
     for split, count in {"train": 6, "validation": 3}.items():
         patches = Patches(root=str(PREPARED), split=split, scale=4, size=16)
