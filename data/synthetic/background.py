@@ -4,6 +4,7 @@ import cv2
 import numpy as np
 
 from data.synthetic.canvas import CIRCLE
+from data.synthetic.resampling import cubic, enlarge, linear
 
 
 def draw_background(random: np.random.Generator, *, side: int, horizon: float, clutter: int) -> np.ndarray:
@@ -14,8 +15,7 @@ def draw_background(random: np.random.Generator, *, side: int, horizon: float, c
     for _ in range(random.integers(clutter + 1)):
         _strew(random, picture, horizon)
     rough = random.normal(0.0, 5.0, (24, 24, 1)) + random.normal(0.0, 2.0, (24, 24, 3))
-    shift = cv2.resize(rough.astype(np.float32), (side, side), interpolation=cv2.INTER_CUBIC)
-    return cv2.add(picture, shift, dtype=cv2.CV_8U)
+    return cv2.add(picture, enlarge(rough, side, side, cubic), dtype=cv2.CV_8U)
 
 
 def _tone(random: np.random.Generator, indoors: bool) -> np.ndarray:
@@ -28,8 +28,7 @@ def _gradients(random: np.random.Generator, side: int, row: int, far: np.ndarray
     picture = np.empty((side, side, 3), dtype=np.uint8)
     for top, bottom, tone in ((0, row, far), (row, side, near)):
         corners = tone + random.normal(0.0, 22.0, (2, 2, 1)) + random.normal(0.0, 7.0, (2, 2, 3))
-        corners = np.clip(corners, 0.0, 255.0).astype(np.float32)
-        picture[top:bottom] = cv2.resize(corners, (side, bottom - top), interpolation=cv2.INTER_LINEAR)
+        picture[top:bottom] = enlarge(np.clip(corners, 0.0, 255.0), bottom - top, side, linear)
     return picture
 
 

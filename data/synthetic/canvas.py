@@ -7,6 +7,8 @@ from enum import IntEnum
 import cv2
 import numpy as np
 
+from data.synthetic.resampling import sample
+
 SUB = 16  # positions are drawn to a sixteenth of a canvas pixel
 SHIFT = 4
 CIRCLE = np.stack([f(np.linspace(0.0, 2.0 * np.pi, 20, endpoint=False)) for f in (np.cos, np.sin)], axis=1)
@@ -93,16 +95,17 @@ class Canvas:
         mask = np.zeros(window.shape[:2], dtype=np.uint8)
         for outline in piece.hulls:
             cv2.fillConvexPoly(mask, np.rint((outline - (x0, y0)) * SUB).astype(np.int32), 1, cv2.LINE_8, SHIFT)
-        cv2.copyTo(_textured(piece, window.shape, (x0, y0)), mask, window)
-        np.copyto(self.labels[y0:y1, x0:x1], np.uint16(value), where=mask.view(bool))
+        inside = mask.view(bool)
+        if piece.frame is None or piece.texture.shape[:2] == (1, 1):
+            window[inside] = piece.texture[0, 0]
+        else:
+            window[inside] = sample(piece.texture, _lay(piece.texture, piece.frame, (x0, y0)), inside)
+        np.copyto(self.labels[y0:y1, x0:x1], np.uint16(value), where=inside)
 
 
-def _textured(piece: Piece, shape: tuple[int, ...], corner: tuple[int, int]) -> np.ndarray:
-    """Lay the piece's texture along its frame in a window (height, width, 3); without frame it is a single colour."""
-    if piece.frame is None or piece.texture.shape[:2] == (1, 1):
-        return np.full(shape, piece.texture[0, 0])
-    frame = piece.frame
-    height, width = piece.texture.shape[:2]
+def _lay(texture: np.ndarray, frame: Frame, corner: tuple[int, int]) -> np.ndarray:
+    """Lay a texture along a frame: return the matrix (2, 3) from pixels, counted from `corner`, to its texels."""
+    height, width = texture.shape[:2]
     length = max(float(np.hypot(*(frame.end - frame.start))), 1e-6)
     down = (frame.end - frame.start) / length
     # Light comes from the same side, whichever way a limb points.
@@ -110,9 +113,7 @@ def _textured(piece: Piece, shape: tuple[int, ...], corner: tuple[int, int]) -> 
     # A limb that points to the camera is short: its texture is cut off rather than squeezed.
     rows = np.stack([right * (width / (2.0 * frame.half)), down * (height / max(length, frame.half))])
     middle = np.array([0.5 * width - 0.5, -0.5]) - rows @ (frame.start - np.array(corner))
-    matrix = np.concatenate([rows, middle[:, None]], axis=1)
-    flags = cv2.INTER_LINEAR | cv2.WARP_INVERSE_MAP
-    return cv2.warpAffine(piece.texture, matrix, shape[1::-1], flags=flags, borderMode=cv2.BORDER_REPLICATE)
+    return np.concatenate([rows, middle[:, None]], axis=1)
 
 
 def label(instance: int, part: Part, cloth: Cloth) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 from data.synthetic.background import draw_background
 from data.synthetic.canvas import Canvas
 from data.synthetic.randomness import Split, Stream, generator
+from data.synthetic.resampling import enlarge, linear
 from data.synthetic.settings import SyntheticSettings
 from data.synthetic.staging import Actor, Stage, draw_actors
 from data.synthetic.visibility import see
@@ -80,8 +81,7 @@ def _expose(random: np.random.Generator, picture: np.ndarray) -> np.ndarray:
     side = len(picture)
     contrast, brightness = random.uniform(0.78, 1.15), random.uniform(-20.0, 20.0)
     tint = 1.0 + random.normal(0.0, 0.03, 3)
-    corners = (contrast * tint * random.uniform(0.82, 1.12, (2, 2, 1))).astype(np.float32)
-    gain = cv2.resize(corners, (side, side), interpolation=cv2.INTER_LINEAR)
+    gain = enlarge(contrast * tint * random.uniform(0.82, 1.12, (2, 2, 1)), side, side, linear)
     grain = random.integers(-3, 4, picture.shape, dtype=np.int8)
     exposed = (picture + np.float32((128.0 + brightness) / contrast - 128.0)) * gain
     return cv2.add(exposed, grain, dtype=cv2.CV_8U)

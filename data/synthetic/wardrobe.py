@@ -202,6 +202,6 @@ def _unlike(
 
 
 def _lab(colours: Sequence[Colour]) -> np.ndarray:
-    """CIELAB (n, 3) of colours."""
+    """CIELAB (n, 3) of colours, rounded: equal colours are equal on every processor, and the first of them is taken."""
     pixels = np.array(colours, dtype=np.float32)[None] / 255.0
-    return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2Lab)[0])
+    return np.asarray(cv2.cvtColor(pixels, cv2.COLOR_BGR2Lab)[0]).round(2)
