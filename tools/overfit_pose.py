@@ -20,7 +20,8 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from data.formats.skeletons import COCO
+from data.formats.skeletons import Skeleton
+from models.base.error_collector import ErrorCollector
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
 from models.dump import Dump
@@ -36,6 +37,7 @@ from models.pose.report.dump_evaluation import evaluate
 from models.pose.report.field_scores import VISIBLE
 from models.pose.report.plots import WorstImages
 from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD, Scenes
+from models.recipe.completion import with_data
 from models.recipe.load import check_recipe, load_recipe
 from models.recipe.schema import Recipe
 from models.report.curves import draw_curves
@@ -48,7 +50,7 @@ Array = NDArray[np.floating]
 CONFIDENT = 0.5
 LEAST_AP = 0.95
 ALL = 1 - 1e-6  # 1 up to rounding: AP is a mean of 101 precisions
-SHOWN = 0  # the field in fields.png: the nose
+SHOWN = 0  # the field in fields.png: that of the first joint
 
 
 def main(arguments: list[str]) -> None:
@@ -71,7 +73,7 @@ def main(arguments: list[str]) -> None:
     train, validation = (pd.read_csv(args.run / "history" / f"{split}.csv") for split in ("train", "validation"))
     draw_curves(train, validation, args.run / "losses.png")
     missed = judge(trainer.networks.ema["network"], data, args.run)
-    precision = decoded(trainer.recipe, trainer.networks.ema, args.run)
+    precision = decoded(trainer.recipe, trainer.networks.ema, data.skeleton, args.run)
     if missed:
         raise UserError(f"{missed} visible keypoints are not found within one stride; try more --steps")
     if precision["AP"] < LEAST_AP or precision["AP50"] < ALL:
@@ -82,7 +84,7 @@ def main(arguments: list[str]) -> None:
 
 def few_images(content: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
     """Return a recipe's content with the first images without crowd as both splits, and a matching schedule."""
-    (entry,) = content["data"]["train"].values()
+    (entry,) = with_data(content, ErrorCollector(args.recipe))["data"]["train"].values()
     entry = entry | {"root": args.root or entry["root"], "split": args.split, "side": args.side or entry["side"]}
     entry = {key: value for key, value in entry.items() if key not in ("weight", "augmentation")}
     whole = Scenes(**{key: value for key, value in entry.items() if key != "type"})
@@ -118,14 +120,26 @@ def distance(field: Array, keypoint: Array, stride: int) -> float:
     return float(np.linalg.norm(places - keypoint, axis=1).min(initial=np.inf))
 
 
-def decoded(recipe: Recipe, networks: Mapping[str, torch.nn.Module], folder: Path) -> dict[str, float]:
+def decoded(
+    recipe: Recipe, networks: Mapping[str, torch.nn.Module], skeleton: Skeleton, folder: Path
+) -> dict[str, float]:
     """Evaluate as the DAG does, draw the detected people; return COCO's keypoint metrics."""
     write_dump(recipe, dict(networks), folder / "dump")
     dump = Dump(folder / "dump")
-    metrics = evaluate(dump.mode("poses"), dump, "people", "truth", COCO).values()
+    metrics = evaluate(dump.mode("poses"), dump, "people", "truth", skeleton).values()
     print("keypoints: " + ", ".join(f"{name} {value:.3f}" for name, value in metrics.items() if np.isfinite(value)))
-    WorstImages("poses", "people", "truth", "overlay", len(dump.mode("poses")))(dump, folder / "people.png")
+    count = len(dump.mode("poses"))
+    sheet = WorstImages(
+        "poses", "people", "truth", "overlay", count, least_score=least_shown(recipe), skeleton=skeleton.settings()
+    )
+    sheet(dump, folder / "people.png")
     return metrics
+
+
+def least_shown(recipe: Recipe) -> float:
+    """Return the least score of a person that the overlays of the mode `poses` show."""
+    styles = (entry.arguments.get("style") for entry in recipe.evaluate.modes["poses"].injectors.values())
+    return float(next((style["least_score"] for style in styles if style and "least_score" in style), 0.0))
 
 
 @torch.no_grad()

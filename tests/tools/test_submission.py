@@ -139,3 +139,13 @@ def test_dumps_and_words_that_will_not_do(tmp_path, capsys):
     (good / "examples.csv").write_text("mode,index\nposes,0\n")
     assert "no column `image_id`" in refused(good)
     assert not (tmp_path / "out").exists()
+
+
+def test_joints_and_categories_that_are_not_coco_s(tmp_path, capsys):
+    dump = write_dump(tmp_path / "dump")
+    facts = {"skeleton": {"keypoints": ["snout", "left_paw", "right_paw"]}, "categories": [{"id": 18, "name": "gecko"}]}
+    (dump / "facts.json").write_text(json.dumps(facts))
+    assert submit(dump, tmp_path / "out") == 1
+    assert "the people have 3 joints, snout, left_paw, right_paw" in capsys.readouterr().err
+    assert submit(dump, tmp_path / "out", "--kind", "detections") == 0
+    assert "1 categories are not those of COCO's ids (in brackets): 18 gecko (dog)" in capsys.readouterr().out

@@ -169,8 +169,11 @@ class Scenes(Examples):
     @classmethod
     def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return `skeleton`, `categories`, `category` (people's id), `side`, and the `stride` that all heads share."""
-        known = read_facts(Path(arguments["root"]))
+        root = Path(arguments["root"])
+        known, file = read_facts(root), root / f"{arguments['split']}.json"
         categories = arguments.get("categories") or known.get("categories")
+        if categories is None and file.is_file():
+            categories = [{"id": one["id"], "name": str(one.get("name"))} for one in read_categories(file)]
         strides = {one.get("stride") for one in arguments["heads"].values()}
         people = known.get("people") or PERSON
         facts = {
