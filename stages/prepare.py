@@ -62,9 +62,11 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
             preparation = _drawn_pairs(entry, folder, progress)
         else:
             preparation, lines = _read(entry, _source(entry, name, root), folder, progress)
+        for line in lines:
+            print(line)
         _check_rejected(preparation, entry, name, final.with_name(f"{name}.rejected.csv"))
         preparation.finish()
-    print("\n".join([*preparation.lines(), *lines]))
+    print("\n".join(preparation.lines()))
     return final
 
 
@@ -125,11 +127,11 @@ def _read(
         pairs = PairPreparation(folder, progress)
         sources.add_pairs(pairs, entry.paired, source)
         return pairs, []
-    preparation, lines = Preparation(folder, progress), list[str]()
+    preparation, lines = Preparation(folder, progress, key=source.key), list[str]()
     match entry.section:
         case Coco() as coco:
             preparation = Preparation(folder, progress, coco.category, coco.keypoints, source.key)
-            sources.add_coco(preparation, coco, source)
+            lines = sources.add_coco(preparation, coco, source)
         case Market1501() as market:
             lines = sources.add_market1501(preparation, market, source)
         case DeepFashion() as fashion:

@@ -1,5 +1,6 @@
 """From a dataset's settings to raw files: one function for each kind of dataset that is read from a folder."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,27 +49,34 @@ def always(split: str) -> Callable[[object], str]:
     return lambda _: split
 
 
-def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> None:
-    """Add annotation files in COCO's form, with their images."""
+def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[str]:
+    """Add annotation files in COCO's form, with their images; return lines to print."""
+    groups: dict[int, int] = {}
     for split in in_order(coco.annotations):
         annotations = source.path(coco.annotations[split], f"annotations.{split}")
         shares = coco.shares if split == TRAIN else {}
+        if shares:
+            groups = _groups(annotations)
         preparation.add(
             Raw(
                 annotations=annotations,
                 images=source.path(coco.images[split], f"images.{split}"),
                 root=source.folder.resolve(),
                 splits=(split, *in_order(shares)),
-                split_of=_by_identity(annotations, source.seed, shares) if shares else always(split),
+                split_of=partial(grouped_split, source.seed, shares, groups) if shares else always(split),
             )
         )
+    if not groups:
+        return []
+    sizes = Counter(groups.values())
+    line = f"{len(groups)} images in {len(sizes)} groups, at most {max(sizes.values())} in one"
+    return [f"shares: images with a person_id in common go together: {line}"]
 
 
-def _by_identity(annotations: Path, seed: int, shares: Mapping[str, float]) -> Callable[[object], str]:
-    """Return the split by image id; images that share a `person_id` are of one split."""
+def _groups(annotations: Path) -> dict[int, int]:
+    """Return image id -> group, for the images of persons with a `person_id`."""
     has_records = read_head(annotations)[1].get("annotations")
-    groups = identity_groups(read_records(annotations, "annotations")) if has_records else {}
-    return partial(grouped_split, seed, shares, groups)
+    return identity_groups(read_records(annotations, "annotations")) if has_records else {}
 
 
 def add_pairs(preparation: PairPreparation, folders: Folders, source: RawFolder) -> None:
@@ -164,7 +172,9 @@ def _add_identities(
     preparation.records += len(reading.faults)
     left_out = [f"{count} {reason}" for reason, count in sorted(reading.left_out.items())]
     lines = [f"left out: {', '.join(left_out)}"] if left_out else []
-    if poses is not None:
+    if poses is None:
+        lines.append(f"nobody has joints; {source.key}.poses can bring them")
+    else:
         if not poses.pictures:
             raise UserError(f"{source.key}.poses: nothing in {settings.poses} belongs to any picture")
         lines.append(f"poses: {settings.poses} has {poses.pictures} of {len(pictures)} pictures")

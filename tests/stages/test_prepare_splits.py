@@ -114,7 +114,7 @@ def test_shares_are_of_the_training_file_alone():
     assert images_of("train") | images_of("validation") == set(range(1, 31))
 
 
-def test_images_that_share_a_person_belong_to_one_split():
+def test_images_that_share_a_person_belong_to_one_split(capsys):
     """Person 1 is in images 1 and 2, person 2 in 2 and 3: so 1, 2 and 3 go together; the others in twos, or alone."""
     identities = {1: [1], 2: [1, 2], 3: [2]}
     identities |= {number: [100 + number // 2] for number in range(4, 44)}
@@ -126,6 +126,7 @@ def test_images_that_share_a_person_belong_to_one_split():
     assert images_of("validation") == {number for number, key in keys.items() if fraction(key) < 0.4}
     facts = json.loads((PREPARED / "facts.json").read_text())["annotated"]
     assert sum(one["identities_seen_twice"] for one in facts.values()) == 22
+    assert "go together: 43 images in 21 groups, at most 3 in one" in capsys.readouterr().out
 
 
 def test_groups_of_identities():
@@ -151,7 +152,9 @@ def test_an_empty_split_is_told_with_the_others(capsys):
     write_people("all.json", range(1, 4), {1: [1], 2: [1], 3: [1]})
     write_params(images="images", annotations="all.json", shares={"validation": 0.3})
     assert run(main, ["mine"]) == 1
-    assert "has no image; the splits are train (" in capsys.readouterr().err
+    printed = capsys.readouterr()
+    assert "has no image; the splits are train (" in printed.err
+    assert "3 images in 1 groups, at most 3 in one" in printed.out
 
 
 # --- image pairs ---
