@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from data.formats.skeletons import COCO
+from models.base.errors import UserError
 from models.interfaces import Networks, State
 from models.pose.decode.decoding import FindObjects, FindPeople
 from models.pose.decode.injectors import Overlays
@@ -111,6 +112,22 @@ def test_objects_in_pixels_of_the_file():
         assert found[category]["image_id"] == IMAGE
         assert 0.5 < found[category]["score"] < 0.9
     assert state["objects_count"].tolist() == [2.0]
+
+
+def test_records_carry_the_ids_of_the_data():
+    things = [{"id": 18, "name": "dog"}, {"id": 90, "name": "toothbrush"}]
+    state = state_of(scene(2))
+    FindObjects("cifdet", "objects", STRIDE, categories=things)(state, NOWHERE, 0)
+    FindPeople("cif", "caf", "people", STRIDE, category=18)(state, NOWHERE, 0)
+    assert {one["category_id"] for one in state["objects"][0]} == {18, 90}
+    assert {one["category_id"] for one in state["people"][0]} == {18}
+    FindObjects("cifdet", "sure", STRIDE, least_score=0.95)(state, NOWHERE, 0)
+    assert state["sure"] == [[]]
+    with pytest.raises(UserError, match="cifdet has 2 fields, but there are 1 categories"):
+        FindObjects("cifdet", "more", STRIDE, categories=things[:1])(state, NOWHERE, 0)
+    for kind, names in ((FindPeople, ("cif", "caf")), (FindObjects, ("cifdet",))):
+        with pytest.raises(ValueError, match="stride: missing"):
+            kind(*names, "people")
 
 
 def test_overlays_lie_where_the_people_are():

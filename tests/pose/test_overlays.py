@@ -210,3 +210,20 @@ def test_wrong_arguments_are_refused():
             overlay(GREY, [], [], stick, OverlayStyle(skeleton=skeleton))
     with pytest.raises(ValidationError, match="whiten"):
         OverlayStyle(whiten=1.5)
+
+
+def test_truth_without_joints_is_a_grey_box():
+    """Crowds and annotations without labelled joints are boxes, dotted for crowds; people with joints have none."""
+    box = {"bbox": [40, 120, 200, 120]}
+    side = slice(122, 238)
+    drawn = {}
+    for name, record in (
+        ("object", box), ("unlabelled", box | {"keypoints": [0] * 51}), ("crowd", box | {"iscrowd": 1}),
+    ):  # fmt: skip
+        drawn[name] = changed(overlay(GREY, [], [], COCO, PLAIN, truth=[record]))[side, 38:43].any(axis=1)
+    assert drawn["object"].all()
+    assert drawn["unlabelled"].all()
+    assert drawn["crowd"].any()
+    assert not drawn["crowd"].all()
+    labelled = changed(overlay(GREY, [], [], COCO, PLAIN, truth=[person(ARM, 2) | box]))
+    assert not labelled[side, 38:43].any()

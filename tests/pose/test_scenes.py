@@ -41,7 +41,7 @@ ANNOTATIONS = [
 
 @pytest.fixture
 def make(tmp_path):
-    def make_dataset(annotations=ANNOTATIONS, *, heads=CIF, categories=CATEGORIES, side=SIDE, **arguments):
+    def make_dataset(annotations=ANNOTATIONS, *, heads=CIF, categories=CATEGORIES, side=SIDE, chosen=None, **arguments):
         (tmp_path / "images").mkdir(exist_ok=True)
         images = []
         for number in (5, 3, 1, 7, 8, 9):
@@ -50,7 +50,7 @@ def make(tmp_path):
             images.append({"id": number, "file_name": f"{number}.png", "height": HEIGHT, "width": WIDTH})
         content = {"images": images, "annotations": annotations, "categories": categories}
         (tmp_path / "train.json").write_text(json.dumps(content))
-        return Scenes(root=str(tmp_path), split="train", side=side, heads=heads, **arguments)
+        return Scenes(root=str(tmp_path), split="train", side=side, heads=heads, categories=chosen, **arguments)
 
     return make_dataset
 
@@ -342,3 +342,71 @@ def test_places_beyond_any_picture(make, joint, box):
         UserError, match="annotation 99: a box or keypoint is no finite number, or farther than 1,000,000"
     ):
         make([*ANNOTATIONS, bad])
+
+
+SPARSE = [
+    {"id": 1, "name": "person", "keypoints": list(KEYPOINTS)},
+    {"id": 18, "name": "dog"},
+    {"id": 90, "name": "toothbrush"},
+]
+
+
+def test_categories_with_gaps_between_their_ids(make):
+    """COCO's 80 categories have ids up to 90: a field is a place among the categories, and the truth keeps the ids."""
+    records = [
+        annotation(21, 3, joints=[(0, 30, 20, 2)]),
+        annotation(22, 3, (8, 8, 16, 16), category=90),
+        annotation(23, 3, (40, 30, 16, 16), category=18),
+    ]
+    dataset = make(records, heads={"cif": {"stride": 8}, "cifdet": {"stride": 8}}, categories=SPARSE, truth=True)
+    example = dataset[0]
+    assert example["cifdet_target"].shape[0] == 3
+    centres = [(30, 30), (48, 38), (16, 16)]  # by field: person, dog, toothbrush
+    for field, (x, y) in zip(example["cifdet_target"], centres, strict=True):
+        column, row = round(x * 80 / 79 / 8), round((y + 10) / 8)
+        assert field[0, row, column] == 1
+        assert (column + field[1, row, column]) * 8 == pytest.approx(x * 80 / 79, abs=1e-3)
+    assert {one["id"]: one["category_id"] for one in example["truth"]} == {21: 1, 22: 90, 23: 18}
+    fewer = {"cifdet": {"stride": 8, "categories": 2}}
+    with pytest.raises(UserError, match=r"annotation 22: category_id 90 .* detection fields for \[1, 18\]"):
+        make(records, heads=fewer, categories=SPARSE)
+
+
+def test_facts_of_the_prepared_data(tmp_path):
+    body = {
+        "keypoints": ["a", "b"],
+        "sigmas": [0.1, 0.1],
+        "connections": [["a", "b"]],
+        "standing_pose": [[0, 0], [0, 1]],
+    }
+    prepared = {
+        "skeleton": body,
+        "categories": [{"id": 3, "name": "ball"}, {"id": 7, "name": "gecko"}],
+        "people": "gecko",
+    }
+    (tmp_path / "facts.json").write_text(json.dumps(prepared))
+    heads = {"cif": {"stride": 8}, "cifdet": {"stride": 8}}
+    arguments = {"root": str(tmp_path), "split": "train", "side": 65, "heads": heads}
+    assert Scenes.facts(arguments) == {
+        "skeleton": body, "categories": prepared["categories"], "category": 7, "side": 65, "stride": 8,
+    }  # fmt: skip
+    others = {"skeleton": {"keypoints": []}, "categories": [{"id": 1, "name": "gecko"}]}
+    chosen = Scenes.facts(arguments | others | {"heads": {"cif": {"stride": 8}, "cifdet": {"stride": 16}}})
+    assert chosen == others | {"category": 1, "side": 65}
+    (tmp_path / "facts.json").write_text(json.dumps(prepared | {"skeleton": None, "people": None}))
+    assert Scenes.facts(arguments).keys() == {"categories", "side", "stride"}
+
+
+def test_a_picture_without_annotations_is_an_example_where_asked_for(make):
+    assert len(make([], keep_empty=True, min_keypoint_annotations=0, truth=True)) == 6
+    with pytest.raises(UserError, match="need keep_empty: true and min_keypoint_annotations: 0"):
+        make([])
+
+
+def test_categories_are_checked(make):
+    for wrong, words in (
+        ([{"id": "1", "name": "person"}], r"found \{'id': '1', 'name': 'person'\}"),
+        ([{"id": 1, "name": "person"}, {"id": 1, "name": "dog"}], "the id 1 occurs more than once"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            make(heads=DETECTION, chosen=wrong)
