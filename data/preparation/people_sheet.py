@@ -21,7 +21,7 @@ COLUMNS = 4
 SHOWN = 8
 """Images of a split in the picture."""
 
-_CANDIDATES = 64
+_CANDIDATES, _MOST = 64, 100  # images to choose from, annotations of each
 _PANEL, _NAME, _TITLE = 3.2, 0.25, 0.45  # inches: the width of a picture, the heights of its name and of a heading
 _DPI = 100
 _LEFT, _RIGHT, _MIDDLE = "#ff9f1c", "#2ec4ff", "#7CFC00"
@@ -45,11 +45,11 @@ class Examples:
             del self.images[-heapq.heappop(self._ids)]
 
     def add_annotation(self, record: Mapping[str, Any], label: str, is_person: bool) -> None:
-        """Keep the annotation if its image is one of the first; add annotations after all images."""
+        """Keep the annotation if its image is one of the first, and few are kept of it; add all images before."""
         number = record["image_id"]
-        if number in self.images:
+        if number in self.images and len(self.annotations.setdefault(number, [])) < _MOST:
             kept = {key: record[key] for key in ("id", "bbox", "keypoints", "iscrowd") if key in record}
-            self.annotations.setdefault(number, []).append({**kept, "label": label, "is_person": is_person})
+            self.annotations[number].append({**kept, "label": label, "is_person": is_person})
 
     def chosen(self) -> list[int]:
         """Return the ids of the images to show: first those with joints, then those with annotations, then others."""
@@ -87,7 +87,8 @@ def write_people(splits: Mapping[str, Examples], folder: Path, skeleton: Skeleto
                 axes.set_axis_off()
             for axes, number in zip(every.flat, numbers, strict=False):
                 _draw(axes, splits[split], number, folder, skeleton)
-        bands[-1].legend(handles=_legend(skeleton), loc="center", ncols=8, frameon=False, fontsize="small")
+        if any(one.annotations for one in splits.values()):
+            bands[-1].legend(handles=_legend(skeleton), loc="center", ncols=8, frameon=False, fontsize="small")
         figure.savefig(path, dpi=_DPI, metadata={"Software": None})
 
 

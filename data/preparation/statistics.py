@@ -120,14 +120,16 @@ class Statistics:
         more = f" and {len(self.categories) - _NAMED} more" if len(self.categories) > _NAMED else ""
         return (
             f"{images}, {persons}, {self.crowds} crowd regions, {self.others} other objects, {rejected}; "
-            f"{self._identities()}; categories: {named or 'none'}{more}"
+            f"{self._identities()}categories: {named or 'none'}{more}"
         )
 
     def _identities(self) -> str:
+        if not self.heights:
+            return ""
         seen = f"{sum(self.seen_twice)} of {len(self.heights)} people are seen twice"
         if not self.seen_twice:
-            return f"{seen}: transfer cannot be judged"
-        return f"{len(self.identities)} identities, {seen} or more"
+            return f"{seen}: transfer cannot be judged; "
+        return f"{len(self.identities)} identities, {seen} or more; "
 
 
 def _quantiles(lengths: "array[float]") -> dict[str, float]:
