@@ -135,7 +135,8 @@ class _SanityCheck:
             return call()
         except Exception as error:  # noqa: BLE001  # users' code may raise anything
             shapes = ", ".join(f"{name!r} {described(value)}" for name, value in read.items())
-            self._add(key, f"{error or type(error).__name__}{f'; it read {shapes}' if shapes else ''}")
+            said = " ".join(str(error).split()) or type(error).__name__
+            self._add(key, f"{said}{f'; it read {shapes}' if shapes else ''}")
             return None
 
     def _add(self, key: str, message: str) -> None:

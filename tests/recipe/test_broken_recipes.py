@@ -29,7 +29,7 @@ VUNET, PIX, POSE, SR = "params.yaml", "recipes/pix2pix.yaml", "recipes/pose.yaml
 SMALL: dict[str, dict[str, Any]] = {
     VUNET: {"networks.generator.nf_start": 4, "networks.generator.nf_max": 8},
     PIX: {"networks.generator.features": 4, "networks.discriminator.features": 4},
-    POSE: {"networks.network.backbone.widths": [4, 4, 8, 8]},
+    POSE: {"networks.network.backbone.widths": [4, 4, 8, 8], "networks.network.heads.cifdet.fields": 5},
     SR: {"networks.generator.features": 4, "networks.generator.growth": 4, "networks.discriminator.features": 4},
 }
 MAKE = "steps.generator.injectors.generate"
@@ -48,15 +48,20 @@ def check(file: str, edits: dict[str, Any]) -> Recipe:
 WORDS: list[tuple[str, dict[str, Any], str, str]] = [
     # datasets
     (VUNET, {f"{PEOPLE}.image_sise": 64}, f"{PEOPLE}.image_sise", "(did you mean 'image_size'?)"),
-    (VUNET, {f"{PEOPLE}.appearance": "slef"}, f"{PEOPLE}.appearance", "expected 'other_view' or 'self'"),
+    (VUNET, {f"{PEOPLE}.appearance": "slef"}, f"{PEOPLE}.appearance", "expected 'other_view', 'self' or 'pairs'"),
     (VUNET, {"data.validation.people.foreign": False}, "evaluate.inputs", "nobody provides 'foreign'"),
     (PIX, {f"{PAIRS}.direction": "c_to_d"}, f"{PAIRS}.direction", "expected 'a_to_b' or 'b_to_a'"),
     (
-        PIX, {f"{PAIRS}.augmentation": {"both": {"flip": {"chance": 0.5}}}}, f"{PAIRS}.augmentation",
-        "found {'both': {'flip'",
+        PIX, {f"{PAIRS}.augmentation": {"both": {"horizontal_flipp": {"chance": 0.5}}}},
+        f"{PAIRS}.augmentation.both.horizontal_flipp",
+        "unknown key 'horizontal_flipp' (did you mean 'horizontal_flip'?)",
     ),
-    (PIX, {f"{PAIRS}.crop_size": ...}, f"{PAIRS}.crop_size", "missing; ImagePairs needs it"),
-    (SR, {f"{SCENES}.degradation.blur.sigmas": [1, 2]}, f"{SCENES}.degradation", "'sigmas': [1, 2]"),
+    (PIX, {"data.common.crop_size": ...}, f"{PAIRS}.crop_size", "missing; ImagePairs needs it"),
+    (
+        SR, {f"{SCENES}.degradation": {"blur": {"sigma": [1, 2], "sigmas": [1, 2]}}},
+        f"{SCENES}.degradation.blur.sigmas",
+        "unknown key 'sigmas' (did you mean 'sigma'?)",
+    ),
     # networks
     (VUNET, {"networks.generator.type": "vunet.VUnet"}, "networks.generator.type", "(did you mean 'vunet.VUNet'?)"),
     (
@@ -135,8 +140,11 @@ WORDS: list[tuple[str, dict[str, Any], str, str]] = [
         VUNET, {"evaluate.averages.mean_target.of": "targets"}, "evaluate.averages.mean_target.of",
         "(did you mean 'target'?)",
     ),
-    (POSE, {f"{FIND}.decoder.seed_treshold": 0.2}, FIND, "(did you mean 'seed_threshold'?)"),
-    (POSE, {f"{FIND}.decoder.connection_method": "blnd"}, FIND, "expected 'blend' or 'max'"),
+    (POSE, {f"{FIND}.decoder.seed_treshold": 0.2}, f"{FIND}.decoder.seed_treshold", "(did you mean 'seed_threshold'?)"),
+    (
+        POSE, {f"{FIND}.decoder.connection_method": "blnd"}, f"{FIND}.decoder.connection_method",
+        "expected 'blend' or 'max'",
+    ),
     (POSE, {"evaluate.modes.poses.save.persons": "records"}, "evaluate.modes.poses.save", "nobody provides 'persons'"),
     # predict and metrics
     (PIX, {"predict.mode": "translate"}, "predict.mode", "(did you mean 'translation'?)"),
@@ -245,7 +253,14 @@ def fields(cells: int = 21) -> dict[str, Any]:
 
 
 PARTS = ("mask", "top", "bottom", "appearance_top", "appearance_bottom")
-RECORDED = {"image_id": 1, "to_original": (2, 3), "joints": (17, 3), "truth": Records(), "person_height": 1.0}
+RECORDED = {
+    "image_id": 1,
+    "images": 2,
+    "to_original": (2, 3),
+    "joints": (17, 3),
+    "truth": Records(),
+    "person_height": 1.0,
+}
 DATA: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     VUNET: (
         images("pose", "appearance", "target") | images("mask", channels=1),
@@ -285,7 +300,7 @@ RECONSTRUCT = "evaluate.modes.reconstruction"
         # the number of channels
         (
             VUNET, {f"{MAKE}.inputs.pose": "mask"}, {}, MAKE,
-            "to have 3 channels, but got 1 channels instead; it read 'mask' (2, 1, 64, 64)",
+            "pose for VUNet: found 1 channels and 64 x 64 pixels; needed are 3 channels (pose_channels)",
         ),
         (PIX, {}, images("x", channels=1), TRANSLATE, "found 1 channels"),
         (PIX, {"networks.discriminator.in_channels": 4}, {}, "steps.D.injectors.judge", "needed are 4 channels"),
@@ -294,7 +309,11 @@ RECONSTRUCT = "evaluate.modes.reconstruction"
             "'real_logits' (2, 1, 14, 14)",
         ),
         # too small or of another size
-        (VUNET, {}, images("pose", "appearance", "target", side=32), MAKE, "'pose' (2, 3, 32, 32)"),
+        (
+            VUNET, {}, images("pose", "appearance", "target", side=32), MAKE,
+            "found 3 channels and 32 x 32 pixels; needed are 3 channels (pose_channels) and sides that are multiples",
+        ),
+        (VUNET, {}, images("appearance", side=128), MAKE, "found 64 x 64 and 128 x 128 pixels; both need the same"),
         (PIX, {}, images("x", "y", side=60), TRANSLATE, "found 3 channels and 60 x 60 pixels"),
         (
             PIX, {"networks.discriminator.n_layers": 6}, {}, "steps.D.injectors.judge",
@@ -339,7 +358,7 @@ RECONSTRUCT = "evaluate.modes.reconstruction"
             {f"{RECONSTRUCT}.injectors.generate.inputs.appearance": "mask"},
             {},
             f"{RECONSTRUCT}.injectors.generate",
-            "but got 1 channels",
+            "appearance for VUNet: found 1 channels",
         ),
         (
             VUNET,
@@ -366,10 +385,10 @@ RECONSTRUCT = "evaluate.modes.reconstruction"
         (POSE, {f"{FIND}.caf": "cif"}, {}, FIND, "caf of shape (17, 5, 21, 21): (19, 8, rows, columns) is needed"),
         (
             POSE,
-            {"evaluate.modes.fields.injectors.draw_nose.index": 40},
+            {"evaluate.modes.fields.injectors.draw.heads": {"cif": {"kind": "caf"}}},
             {},
-            "evaluate.modes.fields.injectors.draw_nose",
-            "index 40",
+            "evaluate.modes.fields.injectors.draw",
+            "a caf field of shape (5, 21, 21): (9, rows, columns) is needed",
         ),
         (
             POSE, {"evaluate.modes.poses.save.people": "array"}, {}, "evaluate.modes.poses.save.people",

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from models.base.errors import UserError
 from models.vunet.train.blocks import (
     Convolution,
     Convolve,
@@ -173,6 +174,7 @@ class VUNet(nn.Module):
             raise ValueError(f"image_size is {image_size}, expected a power of two, at least 4")
         if nf_start < 1 or nf_max < 1:
             raise ValueError(f"nf_start {nf_start}, nf_max {nf_max}: at least 1 is needed of both")
+        self.image_size, self.pose_channels, self.appearance_channels = image_size, pose_channels, appearance_channels
         stages = image_size.bit_length()
         widths = [min(nf_start << stage, nf_max) for stage in range(stages)]
         convolve = NormalisedConvolution if convolution == "normalised" else Convolution
@@ -198,14 +200,22 @@ class VUNet(nn.Module):
         is deterministic. "sample_appearance" draws from the prior, needs no appearance, and returns None for `q_means`.
         `noise_scale` multiplies the standard deviation of all draws, which is 1 in the model. An unknown mode, or a
         missing appearance, is a ValueError.
+
+        Raises:
+            UserError: other channels, sides that are no multiples of P, or two inputs of different sizes.
         """
         if mode not in get_args(Mode):
             raise ValueError(f"mode is {mode!r}, expected one of {', '.join(get_args(Mode))}")
+        self._check_input("pose", pose, self.pose_channels)
         e = self.shape_encoder(pose.contiguous(memory_format=torch.channels_last))
         q, z = None, None
         if mode != "sample_appearance":
             if appearance is None:
                 raise ValueError(f"mode {mode!r} needs an appearance")
+            self._check_input("appearance", appearance, self.appearance_channels)
+            if appearance.shape[2:] != pose.shape[2:]:
+                sizes = " and ".join(f"{one.shape[2]} x {one.shape[3]}" for one in (pose, appearance))
+                raise UserError(f"pose and appearance for VUNet: found {sizes} pixels; both need the same size")
             f = self.appearance_encoder(appearance.contiguous(memory_format=torch.channels_last))
             q, z = self.posterior(f, noise_scale if mode == "train" else 0.0)
         h, p = self.bottleneck(e, z, noise_scale)
@@ -214,6 +224,14 @@ class VUNet(nn.Module):
             "q_means": None if q is None else dict(zip(self.latents, q, strict=True)),
             "p_means": dict(zip(self.latents, p, strict=True)),
         }
+
+    def _check_input(self, name: str, images: Tensor, channels: int) -> None:
+        if images.shape[1] != channels or images.shape[2] % self.image_size or images.shape[3] % self.image_size:
+            raise UserError(
+                f"{name} for VUNet: found {images.shape[1]} channels and {images.shape[2]} x {images.shape[3]} pixels; "
+                f"needed are {channels} channels ({name}_channels) and sides that are multiples of {self.image_size} "
+                "(image_size): give the network the `image_size` of the data"
+            )
 
     def _initialise_fan_in(self) -> None:
         inside = {c for block in self.modules() if isinstance(block, Residual | SkipResidual) for c in block.modules()}
