@@ -5,11 +5,13 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 import toy
 import toy_pairs
 import toy_photos
+from skimage.metrics import structural_similarity
 
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml, to_yaml
@@ -245,6 +247,112 @@ def test_pix2pix_from_pictures(tmp_path):
 def test_every_recipe_says_how_to_predict(file):
     content = read_yaml(Path(__file__).parents[2] / file)
     assert toy.checked(content=content).predict is not None
+
+
+@pytest.fixture
+def translator(tmp_path):
+    """A recipe of pairs of 32 pixels, B to A, and its untrained run."""
+    data = {"type": "images.ImagePairs", "root": str(tmp_path / "pairs"), "direction": "b_to_a", "crop_size": 32}
+    content = toy_pairs.content(
+        {
+            "data.common": data,
+            "data.train": {"pairs": {"split": "train"}},
+            "data.validation": {"pairs": {"split": "train"}},
+        }
+    )
+    recipe = toy.checked(content=content)
+    write_model(tmp_path / "run/model", build_networks(recipe), recipe, {})
+    (tmp_path / "recipe.yaml").write_text(to_yaml(content))
+    return str(tmp_path / "recipe.yaml"), str(tmp_path / "run")
+
+
+def test_pairs_are_shown_beside_their_truth_and_scored(translator, tmp_path, capsys):
+    random = np.random.default_rng(0)
+    truths = {name: random.integers(0, 256, (32, 32, 3), np.uint8) for name in ("one", "two")}
+    for name, a in truths.items():
+        (tmp_path / "val").mkdir(exist_ok=True)
+        b = random.integers(0, 256, (32, 32, 3), np.uint8)
+        cv2.imwrite(str(tmp_path / f"val/{name}.png"), np.hstack([a, b]))
+    assert predict(translator, tmp_path, tmp_path / "val", "--set", "predict.data.layout=pairs") == 0
+    assert names(tmp_path / "out") == {f"{name}.fake{more}.png" for name in truths for more in ("", ".compared")}
+    table = pd.read_csv(tmp_path / "out/predictions.csv").set_index("name")
+    assert list(table) == ["file", "image_id", "frame", "fake.l1", "fake.psnr", "fake.ssim"]
+    assert table["image_id"].to_dict() == {"one": 1, "two": 2}
+    assert [Path(file).name for file in table["file"]] == ["one.png", "two.png"]
+    assert table["frame"].isna().all()
+    for name, a in truths.items():
+        fake = cv2.imread(str(tmp_path / f"out/{name}.fake.png")).astype(np.float64)
+        off = (fake - a) / 127.5  # the PNG is rounded to half a level
+        assert table.loc[name, "fake.l1"] == pytest.approx(np.abs(off).mean(), abs=0.5 / 127.5)
+        assert table.loc[name, "fake.psnr"] == pytest.approx(10 * np.log10(4 / (off**2).mean()), abs=0.05)
+        sides = [
+            structural_similarity(
+                fake[..., c] / 127.5 - 1, a[..., c] / 127.5 - 1, gaussian_weights=True, sigma=1.5,
+                use_sample_covariance=False, data_range=2.0,
+            )
+            for c in range(3)
+        ]  # fmt: skip
+        assert table.loc[name, "fake.ssim"] == pytest.approx(np.mean(sides), abs=0.01)
+        beside = cv2.imread(str(tmp_path / f"out/{name}.fake.compared.png"))
+        assert np.array_equal(beside[18 : 18 + 96, 2 * 98 : 2 * 98 + 96][1::3, 1::3], a)  # three times as large
+    said = capsys.readouterr().out
+    mean = table["fake.l1"].mean()
+    assert f"predictions.csv: 2 results; on average fake.l1 {mean:.4g}, " in said
+
+
+def test_a_pair_without_a_layout_ends_the_prediction(translator, tmp_path, capsys):
+    for name in ("one", "two"):
+        paint(tmp_path / f"val/{name}.png", 10, (32, 64))
+    assert predict(translator, tmp_path, tmp_path / "val") == 1
+    said = capsys.readouterr().err
+    assert said.count("predict.data.layout=pairs takes the half that is the input (direction b_to_a: B)") == 1
+    assert not (tmp_path / "out").exists()
+    assert predict(translator, tmp_path, tmp_path / "val", "--set", "predict.data.layout=whole") == 0
+    assert names(tmp_path / "out") == {"one.fake.png", "two.fake.png"}  # nothing is true here
+
+
+def test_the_table_of_frames(toys, tmp_path):
+    video(tmp_path / "clip.avi", 4)
+    paint(tmp_path / "a,b.png", 50)
+    assert predict(toys, tmp_path, tmp_path / "clip.avi", tmp_path / "a,b.png", "--every", 2) == 0
+    table = pd.read_csv(tmp_path / "out/predictions.csv")
+    assert table["name"].tolist() == ["clip-000000", "clip-000002", "a,b"]
+    assert table["image_id"].tolist() == [1, 2, 3]
+    assert table["frame"].fillna(-1).tolist() == [0, 2, -1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"predict.compare.fake.target": "z"}, "predict.compare.fake: unknown name: nobody provides 'z'"),
+        ({"predict.compare.fake.type": "images.Fidelity"}, "'images.Fidelity' is no comparison"),
+        ({"predict.compare": {"x": {"type": "images.PictureComparison", "target": "y"}}}, "image of predict.save 'x'"),
+    ],
+)
+def test_wrong_comparisons(changes, message, translator, tmp_path, capsys):
+    Path(translator[0]).write_text(to_yaml(toy.changed(changes, read_yaml(Path(translator[0])))))
+    assert predict(translator, tmp_path, tmp_path) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_model_of_a_run_is_taken_and_other_folders_are_told(toys, tmp_path, capsys):
+    recipe, folder = toys
+    paint(tmp_path / "a.png", 1)
+    assert predict((recipe, f"{folder}/model"), tmp_path, tmp_path / "a.png") == 0
+    for wrong, message in {
+        "runn": f"{tmp_path / 'runn'}: no such folder; there are {folder}",
+        "out": f"{tmp_path / 'out'}: no training has ended here: it has no folder model; there are {folder}",
+    }.items():
+        assert predict((recipe, str(tmp_path / wrong)), tmp_path, tmp_path / "a.png") == 1
+        assert message in capsys.readouterr().err
+
+
+def test_the_recipe_of_another_run_is_told(toys, tmp_path, capsys):
+    other = Path(__file__).parents[2] / "recipes/pix2pix.yaml"
+    assert predict((str(other), toys[1]), tmp_path, tmp_path) == 1
+    said = capsys.readouterr().err
+    assert f"{other}: its networks are generator (pix2pix.UNetGenerator), discriminator " in said
+    assert "has painter (toy.Painter); name the recipe of this run" in said
 
 
 def test_unreadable_weights(toys, tmp_path, capsys):

@@ -78,7 +78,7 @@ class UNetGenerator(nn.Module):
         if any(side < 1 or side % self.factor for side in sides):
             raise ValueError(
                 f"image_size {image_size}: multiples of {self.factor} are needed, 2^(n_downs + 2) with n_downs "
-                f"{n_downs}"
+                f"{n_downs}; it is the crop_size of the training data unless the recipe says another"
             )
         if not 0 <= dropout < 1 or not 0 <= dropout_layers <= n_downs + 1:
             raise ValueError(
