@@ -16,7 +16,9 @@ from models.base.yaml12 import read_yaml
 from models.evaluation.trained import (
     ignored_settings,
     load_trained,
+    model_folder,
     refuse_foreign,
+    refuse_other_networks,
     trained_facts,
     with_split,
     write_dump,
@@ -37,8 +39,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="folder to write; the other options need it")
     args = parser.parse_args(arguments)
     check_options(args)
-    model = args.checkpoint or args.run / "model"
+    model = args.checkpoint or model_folder(args.run)
     content = overridden(read_yaml(args.recipe), args.set, ("evaluate",))
+    refuse_other_networks(args.recipe, content, model)
     recipe = check_recipe(content, args.recipe, ["evaluate"], trained_facts(model))
     trained, networks = load_trained(model, recipe)
     for line in ignored_settings(recipe, trained):

@@ -21,12 +21,11 @@ Unreadable files are reported and skipped; the exit status is then 1.
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
 from models.engine.build import make_accelerator
-from models.evaluation.trained import load_trained, trained_facts
+from models.evaluation.trained import load_trained, model_folder, refuse_other_networks, trained_facts
 from models.prediction.inputs import find_files
 from models.prediction.prediction import Prediction
 from models.recipe.load import check_recipe
@@ -51,9 +50,9 @@ def main(arguments: list[str]) -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of evaluate or predict"
     )
     args = parser.parse_intermixed_args(arguments)
-    model = _model(args.run)
+    model = model_folder(args.run)
     content = overridden(read_yaml(args.recipe), args.set, ("evaluate", "predict"))
-    _check_networks(args.recipe, content, model)
+    refuse_other_networks(args.recipe, content, model)
     recipe = check_recipe(content, args.recipe, ["evaluate", "predict"], trained_facts(model))
     if recipe.predict is None:
         raise UserError(
@@ -67,31 +66,6 @@ def main(arguments: list[str]) -> None:
         batch_size=args.batch_size or trained.evaluate.batch_size, workers=args.workers,
     )  # fmt: skip
     prediction.write(files, args.every)
-
-
-def _model(run: Path) -> Path:
-    """Return the model of a run, or the folder itself if it is a model; raises UserError if it is neither."""
-    if (run / "recipe.yaml").is_file():
-        return run
-    if (run / "model").is_dir():
-        return run / "model"
-    why = "no training has ended here: it has no folder model" if run.is_dir() else "no such folder"
-    others = ", ".join(str(path.parent) for path in sorted(run.parent.glob("*/model")))
-    raise UserError(f"{run}: {why}; {f'there are {others}' if others else 'dvc repro, or dvc pull, makes runs/*'}")
-
-
-def _check_networks(path: Path, content: dict[str, Any], model: Path) -> None:
-    """Refuse a recipe that has none of the model's networks; raises UserError."""
-    own, trained = (_types(one) for one in (content, read_yaml(model / "recipe.yaml")))
-    if own and trained and not own.items() & trained.items():
-        named, has = (", ".join(f"{name} ({kind})" for name, kind in one.items()) for one in (own, trained))
-        raise UserError(f"{path}: its networks are {named}, but {model} has {has}; name the recipe of this run")
-
-
-def _types(content: dict[str, Any]) -> dict[str, str]:
-    networks = content.get("networks")
-    entries = networks.items() if isinstance(networks, dict) else ()
-    return {name: str(entry.get("type")) for name, entry in entries if isinstance(entry, dict)}
 
 
 def _whole(text: str, least: int = 0) -> int:

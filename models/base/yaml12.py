@@ -67,11 +67,14 @@ def read_yaml(path: Path) -> dict[str, Any]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise UserError(f"{path}: found a folder, expected a YAML file") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 text (byte {error.start})") from None
     content = parse_yaml(text, str(path))
     if not isinstance(content, dict):
-        raise UserError(f"{path}: found {type(content).__name__}, expected a mapping of sections")
+        found = "nothing" if content is None else type(content).__name__
+        raise UserError(f"{path}: found {found}, expected a mapping of sections")
     return content
 
 

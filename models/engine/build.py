@@ -165,7 +165,10 @@ def make_accelerator(recipe: Recipe, run: Path | None = None) -> Accelerator:
     if run is None:
         precision = evaluation_precision(precision)
     else:
-        check_precision(precision)
+        try:
+            check_precision(precision)
+        except UserError as error:
+            raise UserError(f"{recipe.path}: {error}") from None
     return Accelerator(
         cpu=not torch.accelerator.is_available(),  # without a GPU, ranks find each other only if this is set
         mixed_precision=precision,
