@@ -79,7 +79,10 @@ class Evaluation:
         self.accelerator.wait_for_everyone()
 
     def _examples(self, output: Output) -> int:
-        """Run the modes over this rank's shard; return the number of examples in it."""
+        """Run the modes over this rank's shard; return the number of examples whose times count.
+
+        Of several batches the first does not count: it compiles.
+        """
         evaluate = self.recipe.evaluate
         sampler = ValidationBatches(self.data, evaluate.batch_size, self.limit, self.shard)
         loader = load_batches(Mixture(self.data, self.recipe.seed), sampler, self.recipe.runtime.workers)
@@ -91,6 +94,9 @@ class Evaluation:
                 if output.failed():
                     break
                 output.add((0, place), self._batch(place, keys, batch, injectors))
+                if place == sampler.places[0] and len(sampler) > 1:
+                    self._spent = {mode: Counter() for mode in evaluate.modes}
+                    images -= len(keys)
                 progress.update(len(keys))
         return images
 
