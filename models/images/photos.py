@@ -12,7 +12,7 @@ from data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, 
 from models.base.errors import UserError
 from models.images.data.pairs import Side, normalised, resized
 from models.interfaces import Example
-from models.prediction.inputs import Photo, PhotoExamples
+from models.prediction.inputs import Photo, PhotoExamples, SettingError
 
 SIDES = ("a", "b")
 TWICE = (1.98, 2.02)  # times as wide, for its height, as the network's picture: A and B beside each other
@@ -33,7 +33,8 @@ class Photos(PhotoExamples):
     An example has `x`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), and the photo's `name`; with
     `layout: pairs` also `y`, likewise.
 
-    Raises ValueError for a size below 1, and for pairs without a direction.
+    Raises ValueError for a size below 1, and for pairs without a direction; SettingError for a picture whose shape does
+    not fit the layout.
     """
 
     names: ClassVar[tuple[str, ...]] = ("x", "name")
@@ -77,7 +78,7 @@ class Photos(PhotoExamples):
         if self.layout is None and TWICE[0] < self._aspect(pixels) < TWICE[1]:
             height, width = pixels.shape[:2]
             half = "" if self.direction is None else f" (direction {self.direction}: {self._inputs.upper()})"
-            raise UserError(
+            raise SettingError(
                 f"{photo.path}: {width} x {height} pixels would be squeezed to {self.size[1]} x {self.size[0]}; is it "
                 f"an A|B picture? predict.data.layout=pairs takes the half that is the input{half}, layout=whole all "
                 "of it"
@@ -122,7 +123,7 @@ class Photos(PhotoExamples):
         """Refuse a picture whose half has half the width that it should have, while the whole fits."""
         if TWICE[0] < 1 / self._aspect(half) < TWICE[1]:
             height, width = half.shape[:2]
-            raise UserError(
+            raise SettingError(
                 f"{photo.path}: its half, {width} x {height} pixels, would be stretched to {self.size[1]} x "
                 f"{self.size[0]}; is it no A|B picture? predict.data.layout=whole takes all of it as the input"
             )

@@ -104,7 +104,7 @@ def strongest(target: Floats) -> NDArray[np.floating]:
 
 def confidence_drawing(picture: Pixels, target: Floats, stride: int, zoom: int) -> Pixels:
     """Draw the greatest confidence of all fields, and hatch ignored cells as densely as fields ignore them."""
-    colours = np.array([colorsys.hsv_to_rgb(turn, 1.0, 1.0) for turn in np.linspace(0, 0.85, len(target))]) * 255
+    colours = np.array([colorsys.hsv_to_rgb(turn, 1.0, 1.0) for turn in np.linspace(0.1, 0.88, len(target))]) * 255
     canvas = enlarged(picture, zoom).astype(np.float32)
     rows, columns = (
         np.clip(np.rint(((np.arange(length) + 0.5) / zoom - 0.5) / stride).astype(int), 0, count - 1)

@@ -21,6 +21,10 @@ VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
 Pixels = NDArray[np.uint8]
 
 
+class SettingError(UserError):
+    """A photo does not fit `predict.data`; another photo would not either, so the prediction ends."""
+
+
 class File(NamedTuple):
     """An input file. `name` is unique among the inputs: a relative path, without suffix if that is unique already."""
 
@@ -87,7 +91,7 @@ class PhotoExamples:
         """Return the examples of one photo, any number of them; called from several threads at once.
 
         Results are named after an example's `name`: the photo's name, with a suffix if there are several examples.
-        Raises UserError for an unusable photo.
+        Raises UserError for an unusable photo, which is then skipped, and SettingError to end the prediction.
         """
         raise TypeError(f"{type(self).__name__} gives no examples")
 

@@ -30,7 +30,7 @@ from models.engine.inference import named_injectors, run_injectors
 from models.engine.weights import to_device
 from models.interfaces import Example, Injector, Networks, Records, State
 from models.prediction.comparison import Comparison, PredictionTable
-from models.prediction.inputs import File, Photo, PhotoExamples, count_photos, read_photos
+from models.prediction.inputs import File, Photo, PhotoExamples, SettingError, count_photos, read_photos
 from models.prediction.streaming import batch_by_shape, collated_with_photos, prefetch
 from models.recipe.schema import Grid, Predict, Recipe
 from models.recipe.types import COMPARISON, PHOTOS, build, construct, find_type
@@ -112,6 +112,8 @@ class Prediction:
     def _read(self, photo: Photo) -> tuple[Photo, list[Example] | UserError]:
         try:
             examples = self.photos.examples(photo)
+        except SettingError:
+            raise
         except UserError as error:
             return photo, error
         return photo, [{name: one[name] for name in one.keys() & self.reads} for one in examples]

@@ -93,10 +93,11 @@ def _chosen(
 def described(values: Sequence[Any]) -> dict[str, str]:
     """Return `dtype`, `shape`, `min`, `max`, `mean` and `not finite` of one name of several examples, as texts."""
     first = values[0]
-    if isinstance(first, (str, list, dict)):
+    if isinstance(first, str):
+        return {"dtype": "text", "min": first}
+    if isinstance(first, (list, dict)):
         lengths = sorted({len(value) for value in values})
-        kind = "records" if isinstance(first, list) else "text"
-        return {"dtype": kind, "shape": "" if kind == "text" else f"{lengths[0]} to {lengths[-1]}"}
+        return {"dtype": "records", "shape": f"{lengths[0]} to {lengths[-1]}"}
     arrays = [np.asarray(value) for value in values]
     shapes = list(dict.fromkeys(str(array.shape) for array in arrays))
     texts = {"dtype": str(arrays[0].dtype), "shape": shapes[0] if len(shapes) == 1 else f"{shapes[0]} and others"}
@@ -105,7 +106,8 @@ def described(values: Sequence[Any]) -> dict[str, str]:
     flat = np.concatenate([array.ravel().astype(np.float64) for array in arrays])
     finite = flat[np.isfinite(flat)]
     if len(finite):
-        texts |= {"min": f"{finite.min():.4g}", "max": f"{finite.max():.4g}", "mean": f"{finite.mean():.4g}"}
+        ends = ".0f" if all(np.issubdtype(array.dtype, np.integer) for array in arrays) else ".4g"
+        texts |= {"min": f"{finite.min():{ends}}", "max": f"{finite.max():{ends}}", "mean": f"{finite.mean():.4g}"}
     if len(finite) < len(flat):
         texts["not finite"] = f"{1 - len(finite) / len(flat):.1%}"
     return texts
