@@ -1,0 +1,60 @@
+"""A validation pass on a part of the split."""
+
+import pytest
+import torch
+import toy
+from trainings import BASE, Stopping, fit, history, outputs
+from two_processes import run_in_two
+
+LIMITED = BASE | {"train.evaluate_limit": 4, "data.validation.ramps.length": 10}
+
+
+class Seeing(Stopping):
+    """Notes the examples of each validation pass."""
+
+    def eval_op(self, batch):
+        self.seen.append(batch["index"].tolist())
+        return super().eval_op(batch)
+
+
+def test_the_examples_are_evenly_spaced(run):
+    trainer = Seeing(toy.checked(LIMITED), run)
+    trainer.seen = []
+    trainer.fit()
+    passes = len(history(run, "validation"))
+    assert trainer.seen == [[0, 2, 5, 7]] * passes  # every 2.5th of 10
+
+
+def test_a_limit_above_the_length_changes_nothing(run, tmp_path):
+    fit(run, LIMITED | {"train.evaluate_limit": 10})
+    fit(tmp_path / "all", LIMITED | {"train.evaluate_limit": None})
+    names = [name for name in outputs(run) if "recipe" not in name]
+    assert [outputs(run)[name] for name in names] == [outputs(tmp_path / "all")[name] for name in names]
+
+
+def test_two_ranks_judge_the_same_examples(tmp_path):
+    run_in_two(lambda: fit(tmp_path / "two", LIMITED | {"networks.painter.dropout": 0.0}))
+    fit(tmp_path / "one", LIMITED | {"networks.painter.dropout": 0.0})
+    ours, theirs = (history(tmp_path / name, "validation") for name in ("one", "two"))
+    for row, other in zip(ours, theirs, strict=True):
+        assert row == pytest.approx(other, abs=1e-6)
+
+
+@pytest.mark.parametrize("warmup", [False, True])
+def test_the_average_of_the_weights(run, warmup):
+    """Update 0 copies the weights; update t then keeps min(decay, (1 + t) / (10 + t)) of the average."""
+    weights = []
+
+    class Noting(Stopping):
+        def after_update(self, step, report):
+            weights.append(self.networks.live["painter"].layer.weight.detach().double().clone())
+
+    trainer = Noting(toy.checked(BASE | {"train.ema": {"decay": 0.3, "warmup": warmup}}), run)
+    trainer.fit()
+    average = weights[0]
+    for t, weight in enumerate(weights[1:], 1):
+        kept = min(0.3, (1 + t) / (10 + t)) if warmup else 0.3
+        average = kept * average + (1 - kept) * weight
+    assert len(weights) == 12  # up to t = 11, where (1 + t) / (10 + t) is above 0.3 long since
+    found = trainer.networks.ema["painter"].layer.weight.detach()
+    torch.testing.assert_close(found.double(), average, rtol=1e-5, atol=1e-7)
