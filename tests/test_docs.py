@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from models.base.error_collector import ErrorCollector, validated
 from models.base.yaml12 import parse_yaml, read_yaml
+from models.recipe.completion import with_data
 from models.recipe.load import check_recipe
 from models.recipe.overrides import overridden
 from models.recipe.schema import Declaration, Recipe
@@ -122,11 +123,11 @@ SETTING = [(page, words) for page, words in ALL if "--set" in words]
 
 
 @pytest.mark.parametrize(("page", "words"), SETTING, ids=[f"{page}: {' '.join(words)}" for page, words in SETTING])
-def test_values_set_for_a_prediction_make_a_recipe(page, words):
+def test_values_set_for_a_tool_make_a_recipe(page, words):
     recipe = next(word for word in words if word.endswith(".yaml"))
     texts = [word for name, word in itertools.pairwise(words) if name == "--set"]
-    sections = ("evaluate", "predict")
-    check_recipe(overridden(content(recipe), texts, sections), Path(recipe), sections)
+    sections = ("data", "evaluate") if "tools.show" in words else ("evaluate", "predict")
+    check_recipe(overridden(content(recipe), texts, sections), Path(recipe), ("evaluate", "predict"))
 
 
 def merged(base: Any, change: Any) -> Any:
@@ -159,7 +160,8 @@ DECLARED = [
 def test_a_key_with_a_value_fits_the_schema(page, key, value):
     assert len(DECLARED) > 3
     errors = ErrorCollector(Path(page))
-    validated(Recipe, merged(content("params.yaml"), overridden({}, [f"{key}={value}"], [key.split(".")[0]])), errors)
+    changed = merged(content("params.yaml"), overridden({}, [f"{key}={value}"], [key.split(".")[0]]))
+    validated(Recipe, with_data(changed, errors), errors)
     assert errors.lines == []
 
 
