@@ -183,7 +183,7 @@ def loading(stage: dict) -> str:
     name = words[3] if words[2] == "stages.launch" else words[2].removeprefix("stages.")
     lines = [f"import stages.{name}"]
     if name == "prepare":  # imported when a dataset of this kind is drawn or read
-        lines += ["import data.preparation.pairs, data.synthetic.catalogue, data.synthetic"]
+        lines += ["import data.preparation.sources, data.synthetic.catalogue, data.synthetic"]
     else:
         part = {"train": "train", "eval_dump": "evaluate", "metrics": "metrics"}[name]
         recipe = next(word for word in words if word.endswith(".yaml"))
