@@ -24,4 +24,6 @@ def without_split(root: Path, split: str) -> str:
             f"{root} has the splits {', '.join(splits)}{nearest(split, splits)}; bring {split!r} to "
             f"`datasets.{root.name}` in data/params.yaml and run `dvc repro prepare@{root.name}`"
         )
-    return f"run `dvc repro prepare@{root.name}`"
+    others = sorted(path.name for path in root.parent.iterdir() if path.is_dir()) if root.parent.is_dir() else []
+    known = f"; {root.parent} has {', '.join(others)}{nearest(root.name, others)}" if others else ""
+    return f"run `dvc repro prepare@{root.name}`{known}"

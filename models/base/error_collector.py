@@ -112,6 +112,10 @@ class ErrorCollector:
                 expected.pop(OTHER, None)
             self.add(key, f"found {shown(detail['input'])}; expected {' or '.join(sorted(expected))}")
 
+    def mark_unread(self, key: str) -> None:
+        """Note that the value at a key is not known, for a reason that other errors tell."""
+        self._unread.add(key)
+
     def unread(self, key: str) -> bool:
         """Whether the value at `key` is unknown because it, or a map that it lies in, is wrong or missing.
 

@@ -16,6 +16,7 @@ from typing import Any
 from models.base.error_collector import ErrorCollector
 from models.recipe.types import (
     DATASET,
+    FACTS,
     INJECTOR,
     LOSS,
     NETWORK,
@@ -58,16 +59,24 @@ def with_data(content: Content, errors: ErrorCollector) -> Content:
     return content
 
 
-def facts_of(content: Content) -> Content:
-    """Return the facts of the training datasets by name; of several datasets, the first that has a fact."""
+def facts_of(content: Content, errors: ErrorCollector) -> Content:
+    """Return the facts of the training datasets by name; of several datasets, the first that has a fact.
+
+    `errors` learns that they are unknown if a dataset is declared wrongly, which the check reports.
+    """
     facts: Content = {}
-    for entry in _map(_map(content.get("data")).get("train")).values():
+    entries = _map(_map(content.get("data")).get("train"))
+    if not entries:
+        errors.mark_unread(FACTS)
+    for entry in entries.values():
         kind: Any = _kind(entry, DATASET)
-        if kind is None:
-            continue
-        arguments, errors = {key: value for key, value in entry.items() if key not in BESIDE}, ErrorCollector(Path())
-        check_arguments(kind, arguments, "", errors)
-        if not errors.lines:
+        own = ErrorCollector(Path())
+        if kind is not None:
+            arguments = {key: value for key, value in entry.items() if key not in BESIDE}
+            check_arguments(kind, arguments, "", own)
+        if kind is None or own.count:
+            errors.mark_unread(FACTS)
+        else:
             facts = kind.facts(arguments) | facts
     return facts
 

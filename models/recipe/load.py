@@ -34,7 +34,7 @@ def check_recipe(
     errors = ErrorCollector(path, hint=called_here)
     content = with_data(content, errors)
     if facts is None:
-        facts = facts_of(content)
+        facts = facts_of(content, errors)
     content = with_facts(content, facts, parts)
     recipe: Recipe = validated(Recipe, content, errors) or with_stand_ins(Recipe, content)
     if not {"train", "evaluate", "predict"}.isdisjoint(parts):

@@ -63,6 +63,7 @@ CALLBACK = Slot("callback", "models.interfaces.Callback")
 SCORE = Slot("score", "models.report.interfaces.Score")
 PICTURE = Slot("picture", "models.report.interfaces.Picture")
 ANY_NAME = r"[A-Za-z]\w*"
+FACTS = "facts of the training data"  # the key of what `from_data` takes, where an error made them unknown
 NESTED = (SCHEDULE, INJECTOR)  # may be declared inside the arguments of another declaration
 
 
@@ -279,7 +280,9 @@ def construct(
         errors.add_below(key, error.errors)
         return None
     except ValueError as error:
-        errors.add(key, f"{name}: {error}")
+        lacking = [one for one in getattr(kind, "from_data", ()) if one not in checked]
+        if not lacking or not errors.unread(FACTS):  # without the facts of the data, it may lack them
+            errors.add(key, f"{name}: {error}")
         return None
 
 

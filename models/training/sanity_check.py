@@ -52,6 +52,7 @@ class _SanityCheck:
         self.recipe, self.networks, self.errors = recipe, Networks(networks, networks), errors
         self.device = next((p.device for n in networks.values() for p in n.parameters()), torch.device("cpu"))
         self.last = (recipe.train.steps or 1) - 1
+        self.failed: dict[str, list[tuple[str, str]]] = {}  # by what an exception said: the keys, and what was read
 
     def run(self, train: Mapping[str, Examples], validation: Mapping[str, Examples]) -> None:
         for name in train:
@@ -61,6 +62,9 @@ class _SanityCheck:
             for name in validation:
                 if (batch := self._batch(validation, name, f"data.validation.{name}", _of_one_group)) is not None:
                     self._evaluation(batch)
+        for said, ((key, read), *others) in self.failed.items():
+            also = ", ".join(dict.fromkeys(other for other, _ in others if other != key))
+            self._add(key, f"{said}{read}{f'; also at {also}' if also else ''}")
 
     def _batch(
         self, datasets: Mapping[str, Examples], name: str, key: str, chosen: Callable[[Examples], Sequence[int]]
@@ -135,8 +139,8 @@ class _SanityCheck:
             return call()
         except Exception as error:  # noqa: BLE001  # users' code may raise anything
             shapes = ", ".join(f"{name!r} {described(value)}" for name, value in read.items())
-            said = " ".join(str(error).split()) or type(error).__name__
-            self._add(key, f"{said}{f'; it read {shapes}' if shapes else ''}")
+            said = "; ".join(line.strip() for line in str(error).splitlines() if line.strip()) or type(error).__name__
+            self.failed.setdefault(said, []).append((key, f"; it read {shapes}" if shapes else ""))
             return None
 
     def _add(self, key: str, message: str) -> None:

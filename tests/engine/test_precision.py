@@ -552,7 +552,7 @@ def test_what_a_precision_needs(given, asked, said, machine):
 @pytest.mark.parametrize("asked", ["fp16", "fp8"])
 def test_it_is_said_before_anything_is_built(asked, run, machine):
     machine(None)
-    with pytest.raises(UserError, match=rf"^train\.precision: found '{asked}'"):
+    with pytest.raises(UserError, match=rf"^toy\.yaml: train\.precision: found '{asked}'"):
         Trainer(toy.checked({"train.precision": asked}), run)
     assert not run.exists()
 
