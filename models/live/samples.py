@@ -33,6 +33,7 @@ class SampleSheets(Listener):
         self.names, self.count, self.every = settings.names, settings.count, settings.every
         self.splits = ("validation", "train") if settings.split == "both" else (settings.split,)
         self.seed = recipe.seed
+        self._warned: set[str] = set()
         self.forms = dict.fromkeys(settings.names, "image") | forms_of(recipe)
 
     def on_iteration(self, training: Any, evaluated: bool) -> None:
@@ -43,7 +44,11 @@ class SampleSheets(Listener):
             seed_here(self.seed, "samples")
             state = training.log_op(batch)[0]
             if training.accelerator.is_main_process:
-                self._write(training, split, self._sheet(state, batch, datasets))
+                sheet, undrawn = self._sheet(state, batch, datasets)
+                self._write(training, split, sheet)
+                for name in sorted(undrawn - self._warned):
+                    training.reporter.say(f"warning: runtime.samples.names: {name!r} has no picture, and is left out")
+                self._warned |= undrawn
 
     def _batch(self, training: Any, split: str) -> tuple[dict[str, Any], Mapping[str, Examples]]:
         """Return at most `count` examples, and the datasets that they may be from."""
@@ -53,8 +58,10 @@ class SampleSheets(Listener):
         first = next(iter(loaders.validation(0, size=self.count)))
         return dict(to_device(first, training.accelerator.device)), loaders.validation_data
 
-    def _sheet(self, state: State, batch: Mapping[str, Any], datasets: Mapping[str, Examples]) -> Pixels | None:
-        """Return the sheet; None if no name is there in this iteration, or none has a picture."""
+    def _sheet(
+        self, state: State, batch: Mapping[str, Any], datasets: Mapping[str, Examples]
+    ) -> tuple[Pixels | None, set[str]]:
+        """Return the sheet, None without any picture, and the names that are there and have none."""
         fitting = [one for one in datasets.values() if set(one.names) <= batch.keys()]
         dataset = (fitting or list(datasets.values()))[0]
         drawing = drawing_of(dataset, self.forms)
@@ -66,7 +73,10 @@ class SampleSheets(Listener):
         titles.sort(key=lambda title: self.names.index(title.partition(" ")[0]))
         label = next((name for name in LABELS if name in batch), None)
         labels = [] if label is None else [f"{label} {_one(batch[label], place)}" for place in range(len(rows))]
-        return side_by_side([[row[t] for t in titles] for row in rows], titles, labels=labels) if titles else None
+        undrawn = set(read) & set(self.names) - {title.partition(" ")[0] for title in titles}
+        if not titles:
+            return None, undrawn
+        return side_by_side([[row[title] for title in titles] for row in rows], titles, labels=labels), undrawn
 
     def _write(self, training: Any, split: str, sheet: Pixels | None) -> None:
         if sheet is None:

@@ -1,6 +1,7 @@
 """Real pairs, labels to photos of facades, by changing paths (and which half is the input)."""
 
 import json
+import sys
 
 import pandas as pd
 import pytest
@@ -32,3 +33,18 @@ def test_real_pairs_by_paths(project: Project) -> None:
     validation = pd.read_csv(project.folder / "runs/pix2pix/history/validation.csv")["G_L1.raw"]
     assert validation.iloc[-1] < validation.iloc[0]
     assert (project.folder / "plots/pix2pix/pictures/triptychs.png").is_file()
+    predicts_the_validation_pairs(project, metrics["translation"]["l1"]["value"])
+
+
+def predicts_the_validation_pairs(project: Project, l1: float) -> None:
+    """Which half is the input is known from the training; the mean over all pairs is that of the metrics."""
+    words = ("-m", "tools.predict", RECIPE, "runs/pix2pix", str(REAL / "val"), "--output", "predicted")
+    refused = project.run(sys.executable, *words, code=1)
+    assert "predict.data.layout=pairs takes the half that is the input (direction b_to_a: B)" in refused.stderr
+    done = project.run(sys.executable, *words, "--set", "predict.data.layout=pairs")
+    files = sorted(path.stem for path in (REAL / "val").glob("*.jpg"))
+    table = pd.read_csv(project.folder / "predicted/predictions.csv")
+    assert sorted(table["name"].astype(str)) == files
+    assert table["fake.l1"].mean() == pytest.approx(l1, abs=1e-4)
+    assert f"on average fake.l1 {table['fake.l1'].mean():.4g}" in done.stdout
+    assert len(list((project.folder / "predicted").glob("*.fake.compared.png"))) == len(files)
