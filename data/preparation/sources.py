@@ -118,6 +118,7 @@ def _add_pictures(
         write_records(records, images, these, count + 1, poses, preparation.progress)
         count += len(these)
         root = source.folder.resolve()
+        below = images.relative_to(root).as_posix()
         preparation.add(
             Raw(
                 annotations=records,
@@ -125,7 +126,7 @@ def _add_pictures(
                 root=root,
                 splits=(split,),
                 split_of=always(split),
-                name=images.relative_to(root).as_posix(),
+                name=split if below == "." else below,
                 plain=not any(one.person for one in these),
             )
         )
