@@ -135,7 +135,7 @@ def test_order_and_ids(folder):
     rows = [draw(dataset, index) for index in range(len(dataset))]
     assert [row["annotation_id"] for row in rows] == [1, 2, 3, 5, 6]
     assert [row["index"] for row in rows] == [0, 1, 2, 3, 4]
-    assert [row["person_id"] for row in rows] == [50, 50, 50, 60, 6]  # without the key: its own id
+    assert [row["person_id"] for row in rows] == [50, 50, 50, 60, -7]  # without the key: an own one
 
 
 def test_crop_is_the_mean_over_pixels(folder):

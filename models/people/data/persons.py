@@ -87,9 +87,9 @@ class Persons:
     """The usable persons of `<root>/<split>.json`, sorted by annotation id, with the K joints of `skeleton`.
 
     `min_keypoints` is a number of joints, or below 1 a share of the K.
-    Arrays with one row per person: `ids` and `person_ids` int64 (the annotation id if there is no `person_id`), `boxes`
-    float32 `(n, 4)` (x, y, width, height), `keypoints` float32 `(n, K, 3)`. `annotated` has the ids of all persons,
-    usable or not, without crowd regions.
+    Arrays with one row per person: `ids` and `person_ids` int64 (without `person_id`, an identity of its own: -1 minus
+    the annotation's id), `boxes` float32 `(n, 4)` (x, y, width, height), `keypoints` float32 `(n, K, 3)`. `annotated`
+    has the ids of all persons, usable or not, without crowd regions.
     Raises UserError for prepared files that are missing or not in the format of `prepare`, and if nobody is usable.
     """
 
@@ -114,7 +114,7 @@ class Persons:
             if not is_usable(record, person=person, min_keypoints=enough, min_height=min_height):
                 continue
             ids.append(record["id"])
-            person_ids.append(record.get("person_id", record["id"]))
+            person_ids.append(record.get("person_id", -1 - record["id"]))
             images.append(places[record["image_id"]])
             boxes.extend(record["bbox"])
             keypoints.extend(record.get("keypoints") or [0.0] * 3 * joints)

@@ -1,0 +1,147 @@
+"""The default recipe on people of whom some, or all, are seen once: what it judges, and what it leaves out."""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+import toy
+from accelerate import Accelerator
+
+from data.formats.coco import KEYPOINTS
+from models.base.yaml12 import read_yaml, to_yaml
+from models.dump import Dump
+from models.engine.build import build_networks
+from models.evaluation.evaluate import Evaluation
+from models.report.metrics import compute_metrics, draw_pictures
+from models.training.trainer import Trainer
+from stages.command import run as run_stage
+from stages.prepare import main
+
+ROOT = Path(__file__).parents[2]
+REAL = ROOT.parent / "shared/data/coco_keypoints_real"
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # by pycocotools
+NEED_IDENTITIES = ("transfer", "copy_appearance", "clothes")
+TINY = {
+    "data.common.image_size": 16, "data.batch_size": 2, "networks.generator.nf_start": 4,
+    "networks.generator.nf_max": 8, "train.steps": 2, "train.evaluate_every": 2, "evaluate.batch_size": 4,
+    "evaluate.grids.transfer.size": 2, "evaluate.averages.mean_target.examples": 4, "evaluate.modes.prior.repeat": 1,
+    "metrics.bootstrap": 10, "runtime.progress": False, "runtime.trackers": [], "runtime.samples": None,
+}  # fmt: skip
+
+
+def recipe(root, changes=None, file="params.yaml"):
+    return toy.checked(
+        {"data.common.root": str(root), **(TINY if changes is None else changes)}, read_yaml(ROOT / file)
+    )
+
+
+def prepared(root, owners):
+    """A prepared folder with a person on each picture; `owners` are their `person_id`s, None for no such key."""
+    random = np.random.default_rng(0)
+    images, annotations = [], []
+    for number, owner in enumerate(owners, start=1):
+        name = f"{number}.png"
+        (root / "images").mkdir(parents=True, exist_ok=True)
+        assert cv2.imwrite(str(root / "images" / name), random.integers(0, 256, (80, 60, 3), np.uint8))
+        images.append({"id": number, "file_name": name, "height": 80, "width": 60})
+        joints = [value for joint in range(17) for value in (10 + 2 * joint, 8 + 4 * joint, 2)]
+        known = {} if owner is None else {"person_id": owner}
+        annotations.append({
+            "id": number, "image_id": number, "category_id": 1, "bbox": [5, 5, 40, 70], "keypoints": joints, **known,
+        })  # fmt: skip
+    categories = [{"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}]
+    content = json.dumps({"categories": categories, "images": images, "annotations": annotations})
+    for split in ("train", "validation"):
+        (root / f"{split}.json").write_text(content)
+    (root / "manifest.json").write_text('{"sha256": "0"}')
+    return root
+
+
+def judged(recipe, folder):
+    """The dump of untrained networks, its metrics, and what was said."""
+    Evaluation(recipe, build_networks(recipe), folder, Accelerator()).write()
+    said: list[str] = []
+    dump = Dump(folder)
+    return dump, compute_metrics(recipe, dump, say=said.append), said
+
+
+def test_transfer_is_judged_where_there_is_another_view(tmp_path):
+    dump, metrics, said = judged(recipe(prepared(tmp_path / "people", [1, 1, 2, 6, 1, None])), tmp_path / "dump")
+    assert [line.split(":")[0] for line in said] == ["metrics.scores.clothes"]  # nobody has masks of clothes
+    assert {name: metrics[name]["images"] for name in ("reconstruction", "transfer", "copy_appearance")} == {
+        "reconstruction": 6, "transfer": 3, "copy_appearance": 3,
+    }  # fmt: skip
+    rows = dump.mode("transfer")
+    places = [place for place, person in enumerate(rows.table["person_id"]) if person == 1]
+    assert len(places) == 3
+    difference = [np.abs(rows.value(p, "appearance") - rows.value(p, "target")).mean() for p in places]
+    assert metrics["copy_appearance"]["l1"]["value"] == pytest.approx(np.mean(difference), rel=1e-5)
+    assert min(difference) > 0.05
+    draw_pictures(recipe(tmp_path / "people"), dump, tmp_path / "pictures", say=said.append)
+    assert (tmp_path / "pictures/transfers.png").is_file()
+
+
+def check_left_out(metrics, said, count):
+    reason = f"left out: has_other_view holds for none of the {count} examples of mode 'transfer'"
+    assert said == [f"metrics.scores.{name}: {reason}" for name in NEED_IDENTITIES]
+    assert not metrics.keys() & set(NEED_IDENTITIES)
+    assert metrics["reconstruction"]["images"] == metrics["foreign"]["images"] == count
+
+
+def test_without_identities_there_is_no_transfer(tmp_path):
+    _, metrics, said = judged(recipe(prepared(tmp_path / "people", [None] * 4)), tmp_path / "dump")
+    check_left_out(metrics, said, 4)
+
+
+# --- the sample of real people: nothing changed but the folder and small sizes ---
+
+real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample of real COCO people at {REAL}")
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """The sample, prepared by the stage."""
+    folder = tmp_path_factory.mktemp("real")
+    coco = {"images": "images", "annotations": "annotations.json", "shares": {"validation": 0.2}}
+    entry = {"kind": "coco", "source": str(REAL), "seed": 7, "max_rejected": 0.0, "coco": coco}
+    (folder / "data").mkdir()
+    (folder / "data/params.yaml").write_text(to_yaml({"datasets": {"people": entry}}))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        assert run_stage(main, ["people"]) == 0
+    return folder / "data/prepared/people"
+
+
+@real
+@pytest.mark.slow
+def test_vunet_on_real_people(root, run):
+    checked = recipe(root)
+    Trainer(checked, run).fit()
+    dump, metrics, said = judged(checked, run / "dump")
+    people = json.loads((root / "validation.json").read_text())["annotations"]
+    usable = [
+        one for one in people
+        if not one["iscrowd"] and sum(v > 0 for v in one["keypoints"][2::3]) >= 10 and one["bbox"][3] >= 60
+    ]  # fmt: skip
+    check_left_out(metrics, said, len(usable))
+    assert sorted(dump.mode("reconstruction").table["annotation_id"]) == sorted(one["id"] for one in usable)
+
+
+@real
+@pytest.mark.slow
+def test_super_resolution_of_real_pictures(root, run):
+    small = {
+        "data.common.size": 32, "networks.generator.features": 4, "networks.generator.growth": 4,
+        "networks.discriminator.features": 4, "train.steps": 2, "train.evaluate_every": 2,
+        "metrics.bootstrap": 10, "runtime.progress": False, "runtime.trackers": [], "runtime.samples": None,
+        "runtime.scores": None,
+    }  # fmt: skip
+    checked = recipe(root, small, "recipes/super_resolution.yaml")
+    Trainer(checked, run).fit()
+    assert len(pd.read_csv(run / "history/validation.csv")) > 0
+    _, metrics, said = judged(checked, run / "dump")
+    assert said == []
+    assert metrics["upscaling"]["images"] == len(list((root / "images/validation").iterdir()))
