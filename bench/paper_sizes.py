@@ -27,14 +27,14 @@ def pix2pix(batch: int) -> Case:
     return Case(
         Path("recipes/pix2pix.yaml"),
         [
-            "data.train.pairs.load_size=286", "data.validation.pairs.load_size=256", *of_both("pairs.crop_size", 256),
-            f"data.batch_size={batch}", "networks.generator.image_size=256", "networks.generator.features=64",
+            "data.train.pairs.load_size=286", "data.common.crop_size=256",
+            f"data.batch_size={batch}", "networks.generator.features=64",
             "networks.generator.n_downs=6", "networks.generator.dropout_layers=3", "networks.discriminator.features=64",
             "networks.discriminator.n_layers=4", f"steps.D.optimizer={adam}", f"steps.G.optimizer={adam}",
         ],
         [
-            "data.train.pairs.load_size=36", "data.validation.pairs.load_size=32", *of_both("pairs.crop_size", 32),
-            f"data.batch_size={min(batch, 2)}", "networks.generator.image_size=32", "networks.generator.features=8",
+            "data.train.pairs.load_size=36", "data.common.crop_size=32",
+            f"data.batch_size={min(batch, 2)}", "networks.generator.features=8",
             "networks.generator.n_downs=3", "networks.generator.dropout_layers=1", "networks.discriminator.features=8",
             "networks.discriminator.n_layers=2",
         ],
@@ -51,13 +51,13 @@ CASES = {
     "vunet": Case(
         Path("params.yaml"),
         [
-            *of_both("people.image_size", 256), "data.batch_size=8", "networks.generator.image_size=256",
-            "networks.generator.nf_start=64", "networks.generator.nf_max=128", "losses.perceptual.weight=1.0",
+            "data.common.image_size=256", "data.batch_size=8", "networks.generator.nf_start=64",
+            "networks.generator.nf_max=128", "losses.perceptual.weight=1.0",
             "steps.generator.optimizer={type: torch.optim.Adam, lr: 1.0e-3, betas: [0.5, 0.9], fused: true}",
         ],
         [
-            *of_both("people.image_size", 32), "data.batch_size=2", "networks.generator.image_size=32",
-            "networks.generator.nf_start=8", "networks.generator.nf_max=8", "losses.perceptual.weight=0.0",
+            "data.common.image_size=32", "data.batch_size=2", "networks.generator.nf_start=8",
+            "networks.generator.nf_max=8", "losses.perceptual.weight=0.0",
         ],
     ),
     "pix2pix, batch 1": pix2pix(1),
@@ -66,11 +66,10 @@ CASES = {
     "super_resolution": Case(
         Path("recipes/super_resolution.yaml"),
         [
-            *of_both("scenes.size", 128), *of_both("scenes.scale", 4), "data.batch_size=16",
-            "networks.generator.scale=4", "networks.generator.features=64", "networks.generator.blocks=23",
-            "networks.generator.growth=32", "networks.generator.bicubic_skip=false",
+            "data.common.size=128", "data.common.scale=4", "data.batch_size=16", "networks.generator.features=64",
+            "networks.generator.blocks=23", "networks.generator.growth=32", "networks.generator.bicubic_skip=false",
             "networks.generator.initial_scale=0.1",
-            "networks.discriminator={type: super_resolution.VGGDiscriminator, image_size: 128}",
+            "networks.discriminator={type: super_resolution.VGGDiscriminator}",
             "losses.G_pixel.weight=0.01", "losses.G_feature.weight=1.0", "losses.G_feature.layers={relu5_2: 1.0}",
             *(f"losses.G_{name}.after=0" for name in ("feature", "fake", "real")),
             "steps.G.injectors.judge.after=0", "steps.D.after=0",
@@ -80,9 +79,9 @@ CASES = {
             ),
         ],
         [
-            *of_both("scenes.size", 32), "data.batch_size=2", "networks.generator.features=8",
-            "networks.generator.blocks=1", "networks.generator.growth=4", "networks.discriminator.image_size=32",
-            "networks.discriminator.features=4", "losses.G_feature.weight=0.0",
+            "data.common.size=32", "data.batch_size=2", "networks.generator.features=8",
+            "networks.generator.blocks=1", "networks.generator.growth=4", "networks.discriminator.features=4",
+            "losses.G_feature.weight=0.0",
         ],
     ),
     # Kreiss, Bertoni and Alahi, 2021: 385 px, batch 32, fields at an eighth of the pixels
