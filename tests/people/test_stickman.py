@@ -162,9 +162,9 @@ def test_cocos_joints_are_drawn_as_published():
 
 def test_colours_of_other_skeletons():
     lines, dots = skeleton_colours(DOG)
-    # a line on each side; in the middle, from hue 60 to 180, a line and a joint without one: 90 and 150 degrees
-    assert lines == [(0, 0, 255), (255, 0, 0), (128, 255, 0)]
-    assert dots == [lines[2], lines[0], lines[1], lines[2], (0, 255, 128)]
+    # a line on each side; in the middle, from hue 75 to 165, a line and a joint without one: 97.5 and 142.5
+    assert lines == [(0, 0, 255), (255, 0, 0), (96, 255, 0)]
+    assert dots == [lines[2], lines[0], lines[1], lines[2], (0, 255, 96)]
     sided = skeleton(["left_a", "left_b", "right_a", "right_b", "x", "y"], [
         ["left_a", "left_b"], ["right_a", "right_b"], ["x", "y"],
     ])  # fmt: skip

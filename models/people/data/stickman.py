@@ -1,10 +1,10 @@
 """The stickman of VUNet: a pose as a picture of coloured strokes.
 
 COCO's 17 joints are drawn as edflow's VUNet port draws them: converted to OpenPose's 18, in three colours. Of any other
-skeleton, each connection is a line in a colour of its own, whose hue is spaced evenly: a third of the colour circle
-around red for the right side, around green for the middle, around blue for the left; the whole circle if the skeleton
-has no sides. Joints are dots in the colour of their first connection, one of their own side if there is one; a joint
-without connections has a colour of its own.
+skeleton, each connection is a line in a colour of its own, with evenly spaced hues: in a quarter of the colour circle
+around red for the right side, around green for the middle, around blue for the left; in the whole circle if the
+skeleton has no sides. Joints are dots in the colour of their first connection, one of their own side if there is one;
+a joint without connections has a colour of its own.
 """
 
 import colorsys
@@ -117,7 +117,7 @@ def skeleton_colours(skeleton: Skeleton) -> tuple[list[Colour], list[Colour]]:
     strokes = [*skeleton.connections, *((joint,) for joint in alone)]
     sides = joint_sides(skeleton)
     of_stroke = [_side_of_stroke({sides[joint] for joint in joints}) for joints in strokes]
-    span = 360.0 / (3 if set(sides) & {"left", "right"} else 1)
+    span = 360.0 / (4 if set(sides) & {"left", "right"} else 1)
     colours: list[Colour] = []
     for place, side in enumerate(of_stroke):
         share = (of_stroke[:place].count(side) + 0.5) / of_stroke.count(side)
