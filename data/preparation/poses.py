@@ -1,11 +1,11 @@
 """Joints for pictures of one person: from a COCO file, or from `<name>.people.json`, as `tools.predict` writes them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from data.formats.coco import KEYPOINTS, PERSON, SKELETON, read_head, read_records
+from data.formats.coco import KEYPOINTS, PERSON, SKELETON, categories_by_id, read_head, read_records
 from data.preparation.validation import Size
 from models.base.errors import UserError
 
@@ -86,16 +86,17 @@ class AnnotatedPoses(PoseSource):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with_joints = [one for one in read_head(path)[0]["categories"] if one.get("keypoints")]
+        categories = categories_by_id(path, read_head(path)[0].get("categories", []))
+        with_joints = [one for one in categories.values() if one.get("keypoints")]
         if not with_joints:
             raise UserError(f"{path}: categories: none has keypoints; poses need the names of the joints")
         chosen = next((one for one in with_joints if one.get("name") == PERSON), with_joints[0])
         self.category = {**chosen, "id": 1, "name": PERSON}
         self._images: dict[str, list[dict[str, Any]]] = {}  # by the last part of the file name
-        for image in read_records(path, "images"):
+        for image in _checked(path, "images", {"id": int, "file_name": str, "width": int, "height": int}):
             self._images.setdefault(PurePosixPath(image["file_name"]).name, []).append(image)
         self._persons: dict[int, dict[str, Any]] = {}  # by image
-        for record in read_records(path, "annotations"):
+        for record in _checked(path, "annotations", {"image_id": int, "category_id": int, "bbox": list}):
             if record["category_id"] == chosen["id"] and not record.get("iscrowd") and record.get("keypoints"):
                 before = self._persons.setdefault(record["image_id"], record)
                 if _area(record) > _area(before):
@@ -130,6 +131,14 @@ class AnnotatedPoses(PoseSource):
         return images[0] if images else None
 
 
+def _checked(path: Path, section: str, needed: Mapping[str, type]) -> Iterator[dict[str, Any]]:
+    """Yield the records of a section; raises UserError for one without a needed key, or with one of another type."""
+    for record in read_records(path, section):
+        if not isinstance(record, dict) or not all(isinstance(record.get(key), one) for key, one in needed.items()):
+            raise UserError(f"{path}: {section}: found {str(record)[:80]!r}; each needs {', '.join(needed)}")
+        yield record
+
+
 def _area(record: dict[str, Any]) -> float:
-    box = record.get("bbox") or [0, 0, 0, 0]
-    return float(box[2] * box[3])
+    box = record["bbox"]
+    return float(box[2] * box[3]) if len(box) == 4 and all(isinstance(one, int | float) for one in box) else 0.0

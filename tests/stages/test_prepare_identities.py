@@ -251,6 +251,13 @@ def test_predicted_poses(capsys):
     assert example["annotation_id"] != example["appearance_id"]
 
 
+JOINTS = {"categories": [{"id": 1, "name": "person", "keypoints": ["a", "b"]}]}
+
+
+def write_json(document):
+    Path("raw/poses.json").write_text(json.dumps(document))
+
+
 def write_annotated_poses(names, size=(24, 48)):
     """Write a COCO file with poses of pictures: of two persons the larger counts."""
     keypoints = [5, 6, 2] * 16 + [0, 0, 0]
@@ -269,12 +276,12 @@ def write_annotated_poses(names, size=(24, 48)):
         "annotations": records,
         "categories": [{"id": 3, "name": "person", "keypoints": list(KEYPOINTS), "skeleton": [[1, 2]]}],
     }
-    Path("raw/poses.json").write_text(json.dumps(document))
+    write_json(document)
 
 
 def test_annotated_poses():
     write_fashion()
-    write_annotated_poses(["id_00000002/02_1_front.jpg", "somewhere/img/MEN/Denim/id_00000080/01_7_additional.jpg"][:1])
+    write_annotated_poses(["id_00000002/02_1_front.jpg", "my/img/MEN/Denim/id_00000080/01_7_additional.jpg"])
     write_params("deepfashion", poses="poses.json", statuses={"train": ["train"], "validation": ["query", "gallery"]})
     assert run(main, ["mine"]) == 0
     train = persons("train")
@@ -282,6 +289,7 @@ def test_annotated_poses():
     assert one["keypoints"] == [5, 6, 2] * 16 + [0, 0, 0]
     assert (one["num_keypoints"], one["segmentation"]) == (16, [[1, 1, 9, 1, 9, 9]])
     assert (one["bbox"], one["person_id"], one["category_id"]) == ([0, 0, 24, 48], 202, 1)
+    assert train["MEN/Denim/id_00000080/01_7_additional.jpg"]["num_keypoints"] == 16
     assert not any(train["WOMEN/Dresses/id_00000002/02_2_side.jpg"].get("keypoints", []))
 
 
