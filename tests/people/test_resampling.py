@@ -5,6 +5,7 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -12,6 +13,7 @@ import pytest
 
 from data.synthetic.resampling import cubic, enlarge, linear, sample
 
+ROOT = Path(__file__).parents[2]
 NO_AVX = "glibc.cpu.hwcaps=-AVX2,-AVX,-FMA,-FMA4,-AVX512F,-AVX512VL,-AVX512BW,-AVX512DQ,-AVX512CD,-ERMS"
 PROCESSORS = {
     "OpenCV without AVX": {"OPENCV_CPU_DISABLE": "AVX512-SKX,AVX2,FMA3,FP16,AVX,SSE4.2,SSE4.1"},
@@ -23,18 +25,47 @@ PROCESSORS = {
     "glibc and libjpeg without AVX": {"GLIBC_TUNABLES": NO_AVX, "JSIMD_FORCENONE": "1"},
 }
 # Scenes and pairs of which OpenCV's own interpolation made other pictures under one of these settings.
-SCENES, PAIRS = (4, 9, 20, 32, 43), (163, 194)
+SCENES, PAIRS = (16, 20, 24, 36, 41, 81), (163, 194)
+LOOK = {
+    "views": {"front": 0.6, "back": 0.2, "side": 0.2},
+    "poses": {"standing": 0.25, "walking": 0.25, "waving": 0.2, "sitting": 0.1, "crouching": 0.1, "arms_up": 0.1},
+    "limb_thickness": 1.2,
+    "head_size": 1.2,
+}
+PEOPLE_SETTINGS = LOOK | {
+    "image_size": 192,
+    "jpeg_quality": 92,
+    "scenes": {"train": 1, "validation": 1},
+    "identities": {"train": 600, "validation": 60},
+    "people_per_scene": {"2": 0.5, "3": 0.5},
+    "objects_per_scene": {"1": 1.0},
+    "height_range": [0.5, 0.9],
+    "max_overlap": 0.3,
+    "cut_share": 0.06,
+    "crowd_share": 0.02,
+    "clutter": 12,
+}
+PAIR_SETTINGS = LOOK | {
+    "image_size": 80,
+    "pairs": {"train": 1, "validation": 1},
+    "tops": 8,
+    "bottoms": 6,
+    "skins": 6,
+    "hairs": 6,
+    "shoes": 3,
+    "height_range": [0.8, 0.95],
+}
 HASHES = f"""
-import hashlib, json
-from pathlib import Path
+import hashlib, json, sys
 import cv2, numpy as np
+from data.synthetic import SyntheticSettings
 from data.synthetic.annotation import annotations
-from data.synthetic.catalogue import draw_pair
+from data.synthetic.catalogue import CatalogueSettings, draw_pair
 from data.synthetic.scene import draw_scene
-from stages.datasets import read_dataset
 
 cv2.setNumThreads(1)
-people, pairs = read_dataset("people").synthetic, read_dataset("pairs").catalogue
+people = SyntheticSettings.model_validate_json(sys.argv[1])
+pairs = CatalogueSettings.model_validate_json(sys.argv[2])
 made = {{}}
 for index in {SCENES}:
     scene = draw_scene(people, seed=7, split="train", index=index)
@@ -48,8 +79,9 @@ print(json.dumps({{name: hashlib.sha256(content).hexdigest() for name, content i
 
 
 def hashes(variables: dict[str, str]) -> dict[str, str]:
+    command = [sys.executable, "-c", HASHES, json.dumps(PEOPLE_SETTINGS), json.dumps(PAIR_SETTINGS)]
     done = subprocess.run(
-        [sys.executable, "-c", HASHES], env=os.environ | variables, capture_output=True, text=True, check=True
+        command, cwd=ROOT, env=os.environ | variables, stdout=subprocess.PIPE, text=True, check=True, timeout=120
     )
     return json.loads(done.stdout)
 
