@@ -12,7 +12,7 @@ RATE = "`steps.<step>.optimizer.lr`"
 RATES = "`steps.<step>.lr_schedule`"
 SAVE = "`runtime.checkpoint_every`, in iterations; `runtime.resume_every` is for resume points"
 SEED = "`seed`, at the top of the recipe"
-SIDE = "`side` of a dataset of `pose.Scenes`"
+SIDE = "`side` of a dataset of scenes"
 START = "`train.init_from: {run: runs/earlier}`, or `weights` of a network; a killed training resumes by itself"
 STEPS = "`train.steps` (iterations) or `train.epochs`"
 WARM_UP = "`lr_schedule: {type: WarmUp, steps: 500}` of a step"
@@ -76,7 +76,7 @@ KEYS = {
     "amp": "`train.precision: fp16` or `bf16`",
     "ema_enabled": EMA,
     "ema_rate": EMA,
-    "auto_tune_mtl": "a network `pose.TaskWeights`",
+    "auto_tune_mtl": "a network of its own for the weights, `TaskWeights`",
     "fix_batch_norm": "`networks.<network>.freeze_batch_norm: {after: 0}`",
     "batch_size_optimizer": "`train.find_batch_size: true`, which cuts batches that do not fit",
     "checkpointing_enabled": "`networks.<network>.checkpointing: true`",
@@ -100,13 +100,13 @@ KEYS = {
     "cocokp_upsample": "`upsample` of a head of the network, and `stride` of the dataset's heads",
     "cocokp_extended_scale": "`augmentation.geometry.rescale: {relative: [0.25, 2.0]}` of the dataset",
     "cocokp_orientation_invariant": "`augmentation.geometry.orientation_invariant: {chance: 0.1}` of the dataset",
-    "cocokp_with_dense": "a head `{kind: caf, connections: dense}`, and `dense` of `pose.FindPeople`",
+    "cocokp_with_dense": "a head `{kind: caf, connections: dense}`, and `dense` of `FindPeople`",
     "h_flip_chance": FLIP,
     "use_flip": FLIP,
     "no_flip": "no `horizontal_flip` in `augmentation` of the dataset",
     "spatial_size": "`image_size` of the dataset",
     # networks and starts
-    "basenet": "`backbone: {name: shufflenetv2k16}` of `pose.PoseNetwork`",
+    "basenet": "`backbone: {name: shufflenetv2k16}` of the network",
     "input_nc": "`in_channels` of the network",
     "output_nc": "`out_channels` of the network",
     "ngf": "`features` of the generator",
