@@ -86,7 +86,7 @@ def test_overlays_of_nothing():
     wrong = {"photo": "photo", "output": "drawn", "people": "people", "style": {"colours": "rainbow"}}
     assert construct("pose.PhotoOverlays", wrong, INJECTOR, "draw", errors) is None
     (line,) = errors.lines
-    assert "draw.style: found {'colours': 'rainbow'}; expected 'connection' or 'instance'" in line
+    assert "draw.style.colours: found 'rainbow'; expected 'connection' or 'instance'" in line
 
 
 def test_upright_by_its_exif_tag(tmp_path):
