@@ -27,26 +27,33 @@ def side_by_side(
 ) -> Pixels:
     """Lay images (H, W, 3) out in rows under column titles, each row under its label if there are labels.
 
-    All cells have the largest image's size, or the smallest multiple of it that is at least `cell` pixels high. Each
-    image is enlarged by the largest integer with which it fits.
+    Cells have the largest image's size, or the smallest multiple of it that is at least `cell` pixels high. Each image
+    is enlarged by the largest integer with which it fits; a row is then as high as the highest of its images.
     """
     images = [image for row in rows for image in row]
     height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
     factor = max(1, -(-cell // height))
     height, width = height * factor, width * factor
-    label_bar = BAR if labels else 0
-    sheet = np.full((BAR + len(rows) * (label_bar + height + gap), len(titles) * (width + gap), 3), 255, np.uint8)
+    label_bar, enlarged = BAR if labels else 0, []
+    for cells in rows:
+        factors = [min(height // image.shape[0], width // image.shape[1]) for image in cells]
+        enlarged.append(
+            [
+                np.repeat(np.repeat(image, times, axis=0), times, axis=1)
+                for image, times in zip(cells, factors, strict=True)
+            ]
+        )
+    heights = [label_bar + max(image.shape[0] for image in cells) + gap for cells in enlarged]
+    sheet = np.full((BAR + sum(heights), len(titles) * (width + gap), 3), 255, np.uint8)
     for column, title in enumerate(titles):
         _write(sheet, title[: width // 8], column * (width + gap), 0)
-    for row, cells in enumerate(rows):
-        y = BAR + row * (label_bar + height + gap)
+    for row, cells in enumerate(enlarged):
+        y = BAR + sum(heights[:row])
         if labels:
             _write(sheet, labels[row], 0, y)
         for column, image in enumerate(cells):
-            enlargement = min(height // image.shape[0], width // image.shape[1])
-            large = np.repeat(np.repeat(image, enlargement, axis=0), enlargement, axis=1)
             x, top = column * (width + gap), y + label_bar
-            sheet[top : top + large.shape[0], x : x + large.shape[1]] = large
+            sheet[top : top + image.shape[0], x : x + image.shape[1]] = image
     return sheet
 
 

@@ -54,3 +54,11 @@ def test_labels_stand_above_their_rows():
         assert (sheet[y : y + 18] < 128).any() == written
         for column in range(2):
             assert (sheet[y + 18 : y + 114, column * 122 : column * 122 + 120] == 50 * row + 10 * column).all()
+
+
+def test_a_row_is_as_high_as_its_images():
+    wide, tall = np.zeros((40, 100, 3), np.uint8), np.zeros((100, 60, 3), np.uint8)
+    sheet = side_by_side([[wide, wide], [tall, tall]], ["a", "b"], gap=2)
+    assert sheet.shape == (18 + 40 + 2 + 100 + 2, 2 * 102, 3)
+    assert (sheet[18:58, :100] == 0).all()
+    assert (sheet[60:160, 102:162] == 0).all()
