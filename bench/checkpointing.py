@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import product
 
 import torch
@@ -36,7 +37,7 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Callable[[], dict[str, Tensor]]]
         lambda: {"pose": torch.rand(1, 3, 256, 256), "appearance": torch.rand(1, 3, 256, 256)},
     ),
     **{
-        f"{name}, 2 x 385 px": (lambda name=name: pose(name), lambda: {"image": torch.rand(2, 3, 385, 385)})
+        f"{name}, 2 x 385 px": (partial(pose, name), lambda: {"image": torch.rand(2, 3, 385, 385)})
         for name in ("shufflenetv2k16", "shufflenetv2k30", "resnet50")
     },
 }
