@@ -174,14 +174,14 @@ class Scenes(Examples):
         categories = arguments.get("categories") or known.get("categories")
         if categories is None and file.is_file():
             categories = [{"id": one["id"], "name": str(one.get("name"))} for one in read_categories(file)]
-        strides = {one.get("stride") for one in arguments["heads"].values()}
+        strides = [one.get("stride") for one in arguments["heads"].values() if isinstance(one, Mapping)]
         people = known.get("people") or PERSON
         facts = {
             "skeleton": arguments.get("skeleton") or known.get("skeleton"),
             "categories": categories,
             "category": next((one["id"] for one in categories or () if one["name"] == people), None),
             "side": arguments["side"],
-            "stride": strides.pop() if len(strides) == 1 else None,
+            "stride": strides[0] if strides and all(one == strides[0] for one in strides) else None,
         }
         return {name: fact for name, fact in facts.items() if fact is not None}
 
