@@ -16,7 +16,6 @@ from models.base.error_collector import ErrorCollector
 from models.base.errors import UserError
 from models.base.seeding import seed_here
 from models.engine.batch_norm import share_batch_norms
-from models.engine.checkpointing import checkpoint_modules
 from models.engine.data import Loaders
 from models.engine.precision import (
     check_precision,
@@ -52,16 +51,11 @@ def build_datasets(recipe: Recipe, split: str) -> dict[str, Examples]:
 
 
 def build_networks(recipe: Recipe) -> dict[str, nn.Module]:
-    """Construct and initialise the networks, by name. Each has its own seed: adding one does not change the others.
-
-    Raises:
-        UserError: a faulty argument, or a module to checkpoint that does not exist.
-    """
+    """Construct and initialise the networks, by name. Each has its own seed: adding one does not change the others."""
     networks = {}
     for name, entry in recipe.networks.items():
         seed_here(recipe.seed, "network", name)
         networks[name] = build(entry, NETWORK, f"networks.{name}", recipe.path)
-        checkpoint_modules(networks[name], entry.checkpointing, f"networks.{name}.checkpointing")
     return networks
 
 

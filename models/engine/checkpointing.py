@@ -4,7 +4,7 @@ It saves memory for the time of about one more forward pass of these modules (Ch
 sublinear memory cost*, 2016). Gradients, buffers and noise are those of a training without it, bit for bit on a CPU.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from functools import partial
 from types import MethodType
@@ -18,6 +18,13 @@ from models.base.distributed import current_shard, sharded
 from models.base.errors import UserError
 from models.engine.module_names import modules_named, outermost
 from models.engine.rank_invariant_rng import current_noise
+from models.recipe.schema import Recipe
+
+
+def checkpoint_networks(networks: Mapping[str, nn.Module], recipe: Recipe) -> None:
+    """Checkpoint, in place, what `networks.<name>.checkpointing` says; raises what `checkpoint_modules` raises."""
+    for name, entry in recipe.networks.items():
+        checkpoint_modules(networks[name], entry.checkpointing, f"networks.{name}.checkpointing")
 
 
 def checkpoint_modules(network: nn.Module, names: bool | Sequence[str], key: str) -> None:

@@ -24,6 +24,7 @@ from models.engine.build import (
     make_accelerator,
     start_networks,
 )
+from models.engine.checkpointing import checkpoint_networks
 from models.engine.freezing import Freezing
 from models.engine.rank_invariant_rng import rank_invariant_noise
 from models.engine.signals import StopRequest
@@ -98,7 +99,9 @@ class Trainer:
         self.networks, self.averages = start_networks(recipe, self.accelerator)
         self.steps = build_steps(recipe, dict(self.networks.live), self.accelerator)
         unwrap = self.accelerator.unwrap_model
-        self.freezing = Freezing(recipe, {name: unwrap(network) for name, network in self.networks.live.items()})
+        plain = {name: unwrap(network) for name, network in self.networks.live.items()}
+        checkpoint_networks(plain, recipe)
+        self.freezing = Freezing(recipe, plain)
         self.validation = Validation(recipe, self.loaders, self.accelerator.device)
         self.batches_per_epoch = self.loaders.batches_per_epoch
         self.last = recipe.train.steps or (recipe.train.epochs or 0) * self.batches_per_epoch

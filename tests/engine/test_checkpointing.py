@@ -10,11 +10,11 @@ from trainings import BASE, fit, outputs
 from two_processes import run_in_two
 
 from models.base.errors import UserError
-from models.engine.build import build_networks
 from models.engine.checkpointing import blocks, checkpoint_modules
 from models.pix2pix.train.generator import UNetGenerator
 from models.pose.train.networks import PoseNetwork
 from models.super_resolution.train.rrdb import RRDBGenerator
+from models.training.trainer import Trainer
 from models.vunet.train.networks import VUNet
 
 
@@ -183,8 +183,8 @@ def test_less_is_saved():
         ("toy.Painter", True, r"Painter has no list of blocks to choose from; write the names of modules"),
     ],
 )
-def test_errors(network, chosen, said):
+def test_errors(network, chosen, said, run):
     recipe = toy.checked({"networks": {"painter": {"type": network, "checkpointing": chosen}},
                           "steps.painter.injectors.paint.args": {}})  # fmt: skip
     with pytest.raises(UserError, match=said):
-        build_networks(recipe)
+        Trainer(recipe, run)

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from models.base.errors import UserError
 from models.base.modes import evaluating
 from models.engine.build import build_datasets, build_injectors, build_losses, build_networks
+from models.engine.checkpointing import checkpoint_networks
 from models.engine.data import Mixture, collated
 from models.engine.step import WeightedLoss
 from models.interfaces import Injector, Networks, State
@@ -73,6 +74,7 @@ def meta_networks(recipe: Recipe) -> dict[str, nn.Module]:
         networks = {name: network.to(META) for name, network in build_networks(recipe).items()}
     for name in networks.keys() - {trained for step in recipe.steps.values() for trained in step.trains}:
         networks[name].eval().requires_grad_(False)
+    checkpoint_networks(networks, recipe)
     return networks
 
 
