@@ -187,9 +187,10 @@ def loading(stage: dict) -> str:
     else:
         part = {"train": "train", "eval_dump": "evaluate", "metrics": "metrics"}[name]
         recipe = next(word for word in words if word.endswith(".yaml"))
+        facts = {"stride": 8} if name == "metrics" else None  # those of a dump; other stages read them from the data
         lines += [
             "from pathlib import Path; from models.recipe.load import load_recipe",
-            f"recipe = load_recipe(Path({recipe!r}), [{part!r}])",
+            f"recipe = load_recipe(Path({recipe!r}), [{part!r}], {facts})",
         ]
     if name == "eval_dump":
         lines += [

@@ -31,10 +31,15 @@ Shares = Annotated[dict[Split, Share], BeforeValidator(lambda shares: {} if shar
 
 
 def _check_splits(named: Mapping[str, Any], shares: Mapping[str, float], where: str) -> None:
-    """Raise ValueError unless there are train and validation, once each, and the shares leave something to train."""
-    if TRAIN not in named:
-        raise ValueError(f"the split 'train' is missing{nearest(TRAIN, named)}; {where} names {', '.join(named)}")
-    if VALIDATION not in {*named, *shares}:
+    """Raise ValueError unless the splits serve training or judging, and the shares leave something to train.
+
+    For training there are train and validation, once each. Data to judge trained models on need no train.
+    """
+    if TRAIN not in named and (shares or not named or nearest(TRAIN, named)):
+        raise ValueError(
+            f"the split 'train' is missing{nearest(TRAIN, named)}; {where} names {', '.join(named) or 'none'}"
+        )
+    if TRAIN in named and VALIDATION not in {*named, *shares}:
         close = "(did you mean 'validation'?) " if any(name.startswith("val") for name in named) else ""
         raise ValueError(
             f"the split 'validation' is missing; {where} names {', '.join(named)} {close}and shares "
@@ -109,13 +114,12 @@ class Folders(Section):
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, str]
 
-    train: str
     shares: Shares = {}
 
     @property
     def splits(self) -> dict[str, str]:
         """Split -> folder."""
-        return {TRAIN: self.train, **self.__pydantic_extra__}
+        return self.__pydantic_extra__
 
     @model_validator(mode="after")
     def _complete(self) -> "Folders":

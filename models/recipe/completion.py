@@ -93,12 +93,13 @@ def _places(content: Content, parts: Collection[str]) -> Iterator[tuple[tuple[st
     if not {"train", "evaluate", "predict"}.isdisjoint(parts):
         yield ("networks",), NETWORK
         yield ("data", "validation"), DATASET
-        yield ("evaluate", "data"), DATASET
+    if "train" in parts:
         yield ("losses",), LOSS
+        yield ("steps", "*", "injectors"), INJECTOR
+    if not {"evaluate", "predict"}.isdisjoint(parts):
+        yield ("evaluate", "data"), DATASET
         yield ("evaluate", "modes", "*", "injectors"), INJECTOR
         yield ("evaluate", "grids", "*", "injectors"), INJECTOR
-    if "train" in parts:
-        yield ("steps", "*", "injectors"), INJECTOR
     if "predict" in parts:
         yield ("predict", "injectors"), INJECTOR
         if "predict" in content:

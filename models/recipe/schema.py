@@ -69,7 +69,7 @@ class Frozen(Section):
 
 
 class BatchNormFreeze(Section):
-    """From iteration `after` on, BatchNorms use their running statistics and leave them; gain and offset still train."""
+    """From iteration `after` on, BatchNorms use their running statistics as they are; gain and offset train."""
 
     after: Position
 
@@ -90,7 +90,7 @@ class NetworkEntry(Declaration):
     @classmethod
     def _from_an_iteration_on(cls, value: Any) -> Any:
         if isinstance(value, bool):
-            raise ValueError("a map {after: N} is needed; true of earlier versions is now {after: 0}")
+            raise ValueError("a map {after: N} is needed; true of earlier versions is now {after: 0}")  # noqa: TRY004
         return value
 
 

@@ -210,7 +210,14 @@ def test_drawn_pairs():
             {"paired": {"train": "train"}},
             "datasets.pairs.paired: the split 'validation' is missing; this section names ",
         ),
-        ({"paired": {"validation": "val"}}, "datasets.pairs.paired.train: missing; it has no default"),
+        (
+            {"paired": {"trian": "train", "validation": "val"}},
+            "datasets.pairs.paired: the split 'train' is missing (did you mean 'trian'?)",
+        ),
+        (
+            {"paired": {"test": "val", "shares": {"validation": 0.2}}},
+            "datasets.pairs.paired: the split 'train' is missing; this section names test",
+        ),
         ({"paired": {"train": "a", "validation": "a/"}}, "datasets.pairs.paired: train and validation are both 'a'"),
         ({"paired": PAIRED | {"test": "t"}}, "datasets.pairs.paired.test: no folder "),
         ({"paired": PAIRED | {"test": 3}}, "datasets.pairs.paired.test: found 3; expected a string"),
@@ -231,6 +238,13 @@ def test_faulty_entries(changes, message, capsys):
     assert f"data/params.yaml: {message}" in error
     assert "Traceback" not in error
     assert not list(Path("data").glob("prepared/*"))
+
+
+def test_pairs_to_judge_trained_models_on_need_no_split_to_train_on():
+    write_raw()
+    write_params(paired={"test": "val"})
+    assert run(main, ["pairs"]) == 0
+    assert json.loads((PREPARED / "statistics.json").read_text()).keys() == {"test"}
 
 
 def test_missing_sections_are_allowed_for_another_kind():
