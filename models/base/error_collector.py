@@ -167,7 +167,7 @@ def shown(value: Any) -> str:
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
 
 
-OTHER = "another form"
+OTHER = "a declaration, {type: ...}"
 
 
 def expectation(message: str) -> str:

@@ -73,7 +73,7 @@ def test_a_wrong_weight_beside_a_schedule_is_found():
     ramp = {"type": "Linear", "start": 0, "end": 10, "from": 0.0, "to": 1.0}
     _, wrong = declared("Sum", output="s", terms={"a": ramp, "b": "much"})
     assert len(wrong) == 1
-    assert wrong[0].startswith(".terms: found {'b': 'much'}; expected")
+    assert wrong[0].startswith(".terms.b: found 'much'; expected a number")
 
 
 def test_a_wrong_schedule_is_found_under_its_own_key():

@@ -244,8 +244,8 @@ def test_faults_of_inner_declarations_stand_under_their_own_keys():
 @pytest.mark.parametrize(
     ("injectors", "message"),
     [
-        ({"a": 3}, ".injectors: found {'a': 3}; expected"),
-        ({"a": 3, "b": {"type": "Grey", "names": {"item": "result"}}}, ".injectors: found {'a': 3}; expected"),
+        ({"a": 3}, ".injectors.a: found 3; expected a declaration"),
+        ({"a": 3, "b": {"type": "Grey", "names": {"item": "result"}}}, ".injectors.a: found 3; expected a declaration"),
         ({"type": "Grey", "names": {"item": "result"}}, ".injectors: found one Grey; expected a map"),
         ("Grey", ".injectors: found 'Grey'; expected a map"),
     ],

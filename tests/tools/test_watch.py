@@ -188,7 +188,7 @@ def test_another_split(split_project, tmp_path, capsys):
 def test_a_dataset_without_splits(project, tmp_path, capsys):
     assert evaluate(project, "--split", "test", "--output", tmp_path / "out") == 1
     message = capsys.readouterr().err
-    assert "data.validation.ramps.split" in message
+    assert "evaluate.data.ramps.split" in message
     assert "Ramps" in message
     assert not (tmp_path / "out").exists()
 
