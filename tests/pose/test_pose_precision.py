@@ -74,6 +74,7 @@ def judge(rows, types, half, searching=0):
         assert confidence[-20:].mean() < confidence[:5].mean() / 2
 
 
+@pytest.mark.slow
 def test_bfloat16_by_the_recipe(root, run, seen):
     trainer = Trainer(drawn_scenes.checked(root, {"train.steps": STEPS, "train.precision": "bf16"}), run)
     watch_convolutions(trainer.networks.live["network"], seen)
@@ -81,6 +82,7 @@ def test_bfloat16_by_the_recipe(root, run, seen):
     judge(trainer.loss_log.train, seen, torch.bfloat16)
 
 
+@pytest.mark.slow
 def test_float16_with_a_scaler(root, run, seen, monkeypatch):
     """Recipes have no float16 on a CPU: autocast and the scaler are put in its place."""
     monkeypatch.setattr(assemble, "gradient_scaler", lambda accelerator: GradScaler("cpu"))

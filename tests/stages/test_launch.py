@@ -332,6 +332,7 @@ def test_ctrl_c_ends_processes_that_do_not_hear_it(code, tmp_path) -> None:
     wait_until_none_is_left(tmp_path)
 
 
+@pytest.mark.slow  # tests/training/test_resume.py has the same within one process
 def test_one_process_that_is_stopped_goes_on_to_the_same_bytes(start, tmp_path_factory) -> None:
     """Its processes that read data hear the signal too, as everything in a job of Slurm does."""
     whole, stopped = tmp_path_factory.mktemp("whole"), tmp_path_factory.mktemp("stopped")

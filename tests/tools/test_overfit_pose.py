@@ -43,6 +43,7 @@ def overfit(root, folder, steps, images=1):
     return run(main, words)
 
 
+@pytest.mark.slow
 def test_one_scene_by_heart(root, tmp_path, capsys):
     assert overfit(root, tmp_path / "run", steps=400) == 0
     lines = capsys.readouterr().out.splitlines()
