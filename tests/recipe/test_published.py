@@ -68,11 +68,9 @@ EVERY = [(file, None) for file in FILES] + [(file, name) for file in FILES for n
 QUICK = ("esrgan_x4_psnr", "openpifpaf_shufflenetv2k16", "pix2pix_facades", "vunet_deepfashion")  # one of each system
 
 
-def slow_but_quick(file: Path, *more: str | None) -> Any:
-    """A parameter of a test that is slow but for the files of QUICK as they are."""
-    quick = file.stem in QUICK and not any(more)
-    name = "-".join(filter(None, (file.stem, *more)))
-    return pytest.param(file, *more, id=name, marks=[] if quick else pytest.mark.slow)
+def slow_but_quick(file: Path) -> Any:
+    """A parameter of a test that is slow but for the files of QUICK."""
+    return pytest.param(file, id=file.stem, marks=[] if file.stem in QUICK else pytest.mark.slow)
 
 
 def recipe(file: Path, *changes: str, variant: str | None = None, offline: bool = True) -> Recipe:
@@ -161,8 +159,9 @@ def test_rates_of_openpifpaf_by_epochs(name):
     assert max(rate.of["decay"].at) + rate.of["decay"].over <= asked.train.steps
 
 
+@pytest.mark.slow
 @needs_data
-@pytest.mark.parametrize(("file", "variant"), [slow_but_quick(*one) for one in EVERY])
+@pytest.mark.parametrize(("file", "variant"), EVERY, ids=lambda one: getattr(one, "stem", one))
 def test_takes_a_step_when_it_is_small(file, variant, prepared, tmp_path, monkeypatch):
     if variant == "edge513":
         pytest.skip("it is its size")

@@ -210,6 +210,7 @@ def test_what_the_caller_set_stays(start, tmp_path) -> None:
     assert re.search(rf"^{thresholds}( LD_PRELOAD=\S+)?$", out, re.MULTILINE)  # tcmalloc, where it is installed
 
 
+@pytest.mark.slow
 def test_bad_input_is_said_once_by_several_processes(start, tmp_path) -> None:
     out = ended(start(tmp_path, changes={"train.steps": -3}, processes=2), 1)
     assert out.count("error:") == out.count("train.steps") == 1
@@ -217,6 +218,7 @@ def test_bad_input_is_said_once_by_several_processes(start, tmp_path) -> None:
     assert not (tmp_path / "interrupted").exists()
 
 
+@pytest.mark.slow
 def test_one_of_two_fails_alone(start, tmp_path) -> None:
     data = {"ramps": SLOW["data.train"]["ramps"] | {"type": "test_launch.Failing"}}
     began = time.monotonic()
@@ -237,6 +239,7 @@ def test_a_signal_that_comes_at_once_is_not_lost(start, tmp_path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_signal_that_dvc_ignores_reaches_its_stage(start, processes, tmp_path) -> None:
     """Where a container or a job is stopped, DVC has to wait for the stage; it passes on that it ignores the signal."""
