@@ -95,6 +95,7 @@ ENTRY = """
       tiny:
         params: recipes/tiny.yaml
         data: pairs
+        judged_on: pairs
         shared: models/images/data
         train: models/tiny
         evaluate: models/tiny
