@@ -3,23 +3,22 @@
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Protocol
 
 from data.formats.coco import KEYPOINTS, PERSON, SKELETON, categories_by_id, read_head, read_records
 from data.preparation.validation import Size
 from models.base.errors import UserError
 
 
-class PoseSource:
+class PoseSource(Protocol):
     """The joints of pictures. `category` is that of the person, with the names of its joints, and the id 1."""
 
     category: dict[str, Any]
-    pictures = 0
+    pictures: int = 0
     """How many pictures were found."""
 
     def of(self, file: str, size: Size) -> dict[str, Any] | None:
         """Return `keypoints`, and other keys of an annotation, of the person in a picture; None if there is none."""
-        raise NotImplementedError
 
 
 class PredictedPoses(PoseSource):
