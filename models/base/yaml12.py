@@ -58,7 +58,7 @@ class Refusal(yaml.MarkedYAMLError):
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """Read a mapping of plain values (no tags, no objects).
+    """Read a mapping of plain values (no tags, no objects); keys are texts.
 
     Raises:
         UserError: no such file, no mapping at the top, or `parse_yaml` refuses it.
@@ -71,27 +71,28 @@ def read_yaml(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}: found a folder, expected a YAML file") from None
     except UnicodeDecodeError as error:
         raise UserError(f"{path}: not UTF-8 text (byte {error.start})") from None
-    content = parse_yaml(text, str(path))
+    content = parse_yaml(text, str(path), text_keys=True)
     if not isinstance(content, dict):
         found = "nothing" if content is None else type(content).__name__
         raise UserError(f"{path}: found {found}, expected a mapping of sections")
     return content
 
 
-def parse_yaml(text: str, source: str, place: bool = True) -> Any:
+def parse_yaml(text: str, source: str, place: bool = True, text_keys: bool = False) -> Any:
     """Return the value of a YAML text; None if it is empty.
 
     Args:
         text: one document.
         source: where it comes from, such as a path; messages begin with it.
         place: whether messages include line and column.
+        text_keys: whether to refuse keys that are numbers, booleans, null or empty: DVC cannot read them in params.
 
     Raises:
-        UserError: not YAML, a duplicate key, a key that is not plain text, an alias inside its own anchor, or a
-            scalar that DVC reads differently from YAML 1.2.
+        UserError: not YAML, a duplicate key, a key that is not a scalar, an alias inside its own anchor, or a scalar
+            that DVC reads differently from YAML 1.2.
     """
     try:
-        return _value(text)
+        return _value(text, text_keys)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark if place else None
         where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark else source
@@ -110,7 +111,7 @@ def to_yaml(content: dict[str, Any]) -> str:
     return text
 
 
-def _value(text: str) -> Any:
+def _value(text: str, text_keys: bool) -> Any:
     _check_characters(text)
     openings = sum(text.count(opening) for opening in ("[", "{", "- ", "? "))
     loader = (StrictLoader if openings > OPENINGS or LAX.search(text) else FastLoader)(text)
@@ -118,7 +119,7 @@ def _value(text: str) -> Any:
         node = loader.get_single_node()
         if node is None:
             return None
-        _check_node(loader, node, set(), set())
+        _check_node(loader, node, text_keys, set(), set())
         return loader.construct_document(node)
     finally:
         loader.dispose()
@@ -137,8 +138,10 @@ def _check_characters(text: str) -> None:
     raise Refusal(problem=f"a character that cannot be read: write {escape}, in double quotes", problem_mark=mark)
 
 
-def _check_node(loader: yaml.SafeLoader, node: yaml.Node, nodes: set[yaml.Node], ancestors: set[yaml.Node]) -> None:
-    """Raise `Refusal` for a duplicate key, a key that is not a scalar, and an alias inside its own anchor.
+def _check_node(
+    loader: yaml.SafeLoader, node: yaml.Node, text_keys: bool, nodes: set[yaml.Node], ancestors: set[yaml.Node]
+) -> None:
+    """Raise `Refusal` for keys that `_check_keys` refuses, and for an alias inside its own anchor.
 
     `nodes` are the nodes visited so far: aliases lead to the same node again.
     """
@@ -149,16 +152,17 @@ def _check_node(loader: yaml.SafeLoader, node: yaml.Node, nodes: set[yaml.Node],
     nodes.add(node)
     values = node.value
     if isinstance(node, yaml.MappingNode):
-        _check_keys(loader, node)
+        _check_keys(loader, node, text_keys)
         values = [value for _, value in node.value]
     ancestors.add(node)
     for value in values:
-        _check_node(loader, value, nodes, ancestors)
+        _check_node(loader, value, text_keys, nodes, ancestors)
     ancestors.remove(node)
 
 
-def _check_keys(loader: yaml.SafeLoader, node: yaml.MappingNode) -> None:
-    names = set()
+def _check_keys(loader: yaml.SafeLoader, node: yaml.MappingNode, text_keys: bool) -> None:
+    """Raise `Refusal` for a duplicate key, a key that is not a scalar, and with `text_keys` one that is not a text."""
+    names, others = set(), list[yaml.ScalarNode]()
     for key, _ in node.value:
         if not isinstance(key, yaml.ScalarNode) or key.tag in (LIST, MAP):
             raise Refusal(problem="a key that is no plain text", problem_mark=key.start_mark)
@@ -166,6 +170,13 @@ def _check_keys(loader: yaml.SafeLoader, node: yaml.MappingNode) -> None:
         if name in names:
             raise Refusal(problem=f"a key stands twice: {key.value}", problem_mark=key.start_mark)
         names.add(name)
+        if not isinstance(name, str) or not name:
+            others.append(key)
+    if text_keys and others:
+        found, quoted = (", ".join(form.format(key.value) for key in others) for form in ("{}", "'{}'"))
+        advice = f"{found}: write {quoted} in quotes" if all(key.value for key in others) else "or empty: write a name"
+        problem = f"DVC cannot show params with keys that are not text, {advice}"
+        raise Refusal(problem=problem, problem_mark=others[0].start_mark)
 
 
 def _refuse(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Never:

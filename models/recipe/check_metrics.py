@@ -4,12 +4,19 @@ from models.base.error_collector import ErrorCollector
 from models.recipe.schema import Declaration, Recipe
 from models.recipe.types import PICTURE, SCORE, check_declaration
 
+ERROR_KEY = "error"
+"""DVC takes a file of metrics with this key, at any depth, for one that it failed to read."""
+
 
 def check_metrics(recipe: Recipe, errors: ErrorCollector) -> None:
     """Check `metrics.scores`, `metrics.pictures` and `runtime.scores`."""
     for name, score in recipe.metrics.scores.items():
         check_declaration(score, SCORE, f"metrics.scores.{name}", errors)
         _of_dump(recipe, score, f"metrics.scores.{name}", errors)
+        if name == ERROR_KEY:
+            errors.add(
+                f"metrics.scores.{name}", f"DVC takes metrics with a key {ERROR_KEY!r} for unreadable; use another name"
+            )
     for name, picture in recipe.metrics.pictures.items():
         check_declaration(picture, PICTURE, f"metrics.pictures.{name}", errors)
         _of_dump(recipe, picture, f"metrics.pictures.{name}", errors)

@@ -4,7 +4,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from models.base.error_collector import ErrorCollector
 from models.dump import Dump
+from models.recipe.check_metrics import ERROR_KEY
 from models.recipe.schema import Recipe
 from models.recipe.types import PICTURE, SCORE, build
 from models.report.interfaces import Bootstrap, NotApplicableError, Picture, Score
@@ -31,6 +33,9 @@ def compute_metrics(
     """Apply `scores` (by default all of `metrics.scores`) to a dump, with the bootstrap of `metrics`.
 
     A score that does not apply to the data is left out, and `say` gets a line with the reason.
+
+    Raises:
+        UserError: a score writes a key that DVC takes for a failure.
     """
     bootstrap = Bootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
     metrics: Metrics = {}
@@ -39,6 +44,16 @@ def compute_metrics(
             metrics[name] = score(dump, bootstrap)
         except NotApplicableError as error:
             say(f"metrics.scores.{name}: left out: {error}")
+    errors = ErrorCollector(recipe.path)
+    for key in flattened(metrics):
+        name, *inside = key.split(".")
+        if ERROR_KEY in inside:
+            what = f"it writes the metric {'.'.join(inside).removesuffix('.low').removesuffix('.high')!r}"
+            errors.add(
+                f"metrics.scores.{name}",
+                f"{what}; DVC takes metrics with a key {ERROR_KEY!r} for unreadable: rename it",
+            )
+    errors.raise_any()
     return metrics
 
 

@@ -7,11 +7,15 @@ import re
 import runpy
 import subprocess
 import warnings
+from contextlib import nullcontext
 from itertools import product
 from pathlib import Path
 
 import pytest
 import yaml
+from dpath.exceptions import InvalidKeyName
+from dvc.dependency.param import read_param_file
+from dvc.fs import LocalFileSystem
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
@@ -203,6 +207,13 @@ def test_a_structure_is_what_dvc_reads(text):
         ("a: !own 1", ":1:4: not valid YAML: could not determine a constructor for the tag '!own'"),
         ("? {a: 1}\n: 2", ":1:3: a key that is no plain text"),
         ("!!seq x: 2", ":1:1: a key that is no plain text"),
+        (
+            "a: {1: x, b: y, -2: z}",
+            ":1:5: DVC cannot show params with keys that are not text, 1, -2: write '1', '-2' in qu",
+        ),
+        ("a: [{true: x}]", ":1:6: DVC cannot show params with keys that are not text, true: write 'true' in quotes"),
+        ("a: {~: x}", ":1:5: DVC cannot show params with keys that are not text, ~: write '~' in quotes"),
+        ("a: {'': x}", ":1:5: DVC cannot show params with keys that are not text, or empty: write a name"),
         ("a: 1_0e999", ":1:4: DVC reads 1_0e999 as .inf, YAML 1.2 as text: write .inf, or '1_0e999' in quotes"),
         ("a: &x\n  b: [*x]", ":1:4: an alias inside what it stands for"),
         ("a: &x {<<: *x}", ":1:4: an alias inside what it stands for"),
@@ -276,3 +287,19 @@ def test_the_form_of_what_is_written():
         "rate: 1e-05\nscale: 0.0003\nlarge: 1e+16\nall: .inf\nprecision: no\ntext: '3e-4'\nnone: null\n"
         "sizes:\n- 1\n- 2\nempty: []\nnames:\n  z: é\n  a: ''\ndate: '2020-01-01'\nlines: \"a\\nb\"\non: true\n"
     )
+
+
+@pytest.mark.parametrize("key", ["1", "-1", "0", "true", "1.5", "~", "''"])
+def test_keys_are_refused_exactly_where_dvc_cannot_show_params(tmp_path, key):
+    """A params file of which a stage tracks a section, and another one a part of it: data/params.yaml."""
+    path = tmp_path / "p.yaml"
+    for text, fails in ((f"a: {{b: {{{key}: 1}}}}", True), (f"a: {{b: {{'k{key.strip(chr(39))}': 1}}}}", False)):
+        path.write_text(text)
+        for read_it, error in ((read_yaml, UserError), (shown_by_dvc, (AttributeError, TypeError, InvalidKeyName))):
+            with pytest.raises(error) if fails else nullcontext():
+                read_it(path)
+
+
+def shown_by_dvc(path):
+    """Read a params file as `dvc params diff` does."""
+    read_param_file(LocalFileSystem(), str(path), ["a", "a.b"])

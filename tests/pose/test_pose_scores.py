@@ -137,21 +137,21 @@ def test_distances_of_joints(tmp_path):
     figures = score(dump(tmp_path, [1, 2], truth, results), BOOTSTRAP)
     found = numbers(figures)
     assert found["recall"] == pytest.approx(2 / 3)
-    assert found["error"] == pytest.approx((0.04 + 0.04 + 0.06) / 3)
+    assert found["distance"] == pytest.approx((0.04 + 0.04 + 0.06) / 3)
     assert (found["PCK_5"], found["PCK_10"]) == pytest.approx((2 / 5, 3 / 5))
     assert (found["persons"], found["found"]) == (3, 2)
-    assert found["head"] == pytest.approx({"error": 0.05, "PCK_5": 1 / 3, "PCK_10": 2 / 3})
-    assert found["foot"] == pytest.approx({"error": 0.04, "PCK_5": 1 / 2, "PCK_10": 1 / 2})
-    # Drawn twice, image 2 has nobody found: no error there, and that sample is left out of its interval.
+    assert found["head"] == pytest.approx({"distance": 0.05, "PCK_5": 1 / 3, "PCK_10": 2 / 3})
+    assert found["foot"] == pytest.approx({"distance": 0.04, "PCK_5": 1 / 2, "PCK_10": 1 / 2})
+    # Drawn twice, image 2 has nobody found: no distance there, and that sample is left out of its interval.
     assert (figures["recall"]["low"], figures["recall"]["high"]) == (0, 1)
-    assert figures["error"]["low"] == figures["error"]["high"] == pytest.approx(found["error"])
+    assert figures["distance"]["low"] == figures["distance"]["high"] == pytest.approx(found["distance"])
 
 
 def test_a_joint_that_the_result_lacks_is_no_distance_but_a_miss(tmp_path):
     truth, results = [person(1, 30)], [pose(1, 30, 0.9, confidences=(0.9, 0.0))]
     score = KeypointErrors("poses", "people", "truth", skeleton=SKELETON)
     found = numbers(score(dump(tmp_path, [1], truth, results), BOOTSTRAP))
-    assert (found["error"], found["PCK_10"]) == (0, 0.5)
+    assert (found["distance"], found["PCK_10"]) == (0, 0.5)
     assert found["foot"] == {"PCK_5": 0, "PCK_10": 0}
 
 
@@ -162,7 +162,7 @@ def test_nobody_found_and_nobody_there(tmp_path):
     assert numbers(ap(alone, BOOTSTRAP))["AP"] == 0
     found = numbers(errors(alone, BOOTSTRAP))
     assert (found["recall"], found["PCK_5"], found["found"]) == (0, 0, 0)
-    assert "error" not in found
+    assert "distance" not in found
     for score in (ap, errors):
         with pytest.raises(NotApplicableError, match="no annotated person has a labelled keypoint"):
             score(nobody, BOOTSTRAP)

@@ -43,6 +43,11 @@ def test_the_toy_recipes_are_right():
         ({"data": None}, "data", "found None; expected a map"),
         ({"data.train.ramps.length": ...}, "data.train.ramps.length", "missing; Ramps needs it"),
         ({"metrics.scores.distance.column": ...}, "metrics.scores.distance.column", "missing; Mean needs it"),
+        (
+            {"metrics.scores.error": {"type": "toy.Mean", "column": "loss.distance"}},
+            "metrics.scores.error",
+            "DVC takes metrics with a key 'error' for unreadable; use another name",
+        ),
         ({"seed": "7"}, "seed", "found '7'; expected an integer"),
         ({"seed": -1}, "seed", "found -1; expected greater than or equal to 0"),
         ({"seed": True}, "seed", "found True; expected an integer"),

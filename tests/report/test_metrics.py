@@ -43,6 +43,11 @@ class Faulty(Score):
         raise UserError("the dump is damaged")
 
 
+class Wrong(Score):
+    def __call__(self, dump, bootstrap):
+        return {"head": {"error": 0.5, "errors": 1}, "error": {"value": 1.0, "low": 0.5, "high": 2.0}}
+
+
 @pytest.fixture
 def dump(tmp_path):
     pd.DataFrame([{"mode": "m", "index": 0}]).to_csv(tmp_path / "examples.csv", index=False)
@@ -66,6 +71,17 @@ def test_a_fault_is_a_fault(dump):
     with pytest.raises(UserError, match="damaged"):
         compute_metrics(toy.checked(CHANGES), dump, {"faulty": Faulty()})
     assert json.dumps(compute_metrics(toy.checked(CHANGES), dump, {})) == "{}"
+
+
+def test_a_key_with_which_dvc_takes_metrics_for_unreadable_is_refused(dump):
+    recipe = toy.checked(CHANGES)
+    with pytest.raises(UserError) as caught:
+        compute_metrics(recipe, dump, {"wrong": Wrong(), "plain": Rows()})
+    reason = "DVC takes metrics with a key 'error' for unreadable: rename it"
+    assert str(caught.value).splitlines() == [
+        f"{recipe.path}: metrics.scores.wrong: it writes the metric {metric!r}; {reason}"
+        for metric in ("head.error", "error")
+    ]
 
 
 def test_rows_where_a_number_is_not_zero(tmp_path):

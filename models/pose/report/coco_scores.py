@@ -148,11 +148,11 @@ class BoxAP(Score):
 class KeypointErrors(Score):
     """Distances of joints, as shares of the height of the person's annotated box.
 
-    A person counts as found if COCO's matching gives it a result with an OKS of 0.5 or more. `error` is the mean
-    distance over labelled joints of found people, if the result has the joint (confidence above 0). `PCK_10` is the
+    A person counts as found if COCO's matching gives it a result with an OKS of 0.5 or more. `distance` is the
+    mean over labelled joints of found people, if the result has the joint (confidence above 0). `PCK_10` is the
     share of all labelled joints, also of missed people, with a result within 10 per cent (percentage of correct
-    keypoints, Yang and Ramanan 2013, normalised by the height). `recall` is the share of people found. `error` and
-    `PCK_` then follow for each joint.
+    keypoints, Yang and Ramanan 2013, normalised by the height). `recall` is the share of people found. `distance`
+    and `PCK_` then follow for each joint.
 
     Args:
         mode: of the dump.
@@ -203,7 +203,7 @@ class KeypointErrors(Score):
                     near[name][image] += both & (away <= share)
         ratios = {
             "recall": (matched[:, None], persons[:, None]),
-            "error": (distance, measured),
+            "distance": (distance, measured),
             **{name: (hits, labelled) for name, hits in near.items()},
         }
         metrics: dict[str, Estimate | float | int] = {}
