@@ -9,13 +9,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from people_by_hand import AREA, SIGMAS, oks, person, pose
+from people_by_hand import AREA, SIGMAS, SKELETON, dump, oks, person, pose
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from data.formats.skeletons import COCO as COCO_PERSON
+from data.formats.skeletons import skeleton_from
 from models.base.errors import UserError
 from models.pose.report.coco_evaluation import Evaluation
+from models.pose.report.dump_evaluation import evaluate
 
 DATA = Path(__file__).parents[2] / "../shared/data/coco_eval_reference"
 with_reference = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is missing")
@@ -230,3 +232,14 @@ def test_ranges_of_another_measure():
 def test_keypoints_of_another_skeleton():
     with pytest.raises(UserError, match="6 numbers as keypoints; the skeleton's 17 keypoints need 51"):
         Evaluation([], [pose(7, 30, 0.9)], [7], COCO_PERSON.sigmas)
+
+
+def test_people_are_compared_whatever_their_category_ids(tmp_path):
+    """Results carry the id of the training data; in the data that they are judged on, people have another."""
+    ball = {"id": 9, "image_id": 1, "category_id": 7, "iscrowd": 0, "bbox": [0.0, 0.0, 9.0, 9.0], "area": 81.0}
+    rows = dump(tmp_path, [1], [person(1, 30, category_id=3), ball], [pose(1, 30, 0.9, category_id=7)])
+    people = evaluate(rows.mode("poses"), rows, "people", "truth", skeleton_from(SKELETON))
+    assert people.values()["AP"] == pytest.approx(1.0)
+    assert len(people.truth) == 1
+    boxes = evaluate(rows.mode("poses"), rows, "people", "truth", None)
+    assert boxes.values()["AP"] == 0.0

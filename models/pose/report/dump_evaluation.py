@@ -14,6 +14,9 @@ from models.report.intervals import leave_out
 
 Floats = NDArray[np.float64]
 
+PEOPLE = 1
+"""The category of people where only they are compared: data to judge on may have another id than the training data."""
+
 _AT_ONCE = 1 << 22
 """Results times samples whose weights are in memory at a time: 32 MiB."""
 
@@ -28,8 +31,8 @@ def evaluate(
 ) -> Evaluation:
     """Match the records `results` of a mode's images (`rows`) with the records `truth` of the inputs.
 
-    With a `skeleton`, compares people by keypoints, else all categories by boxes. Ignores results that score less than
-    `least_score`.
+    With a `skeleton`, compares people by keypoints, whatever their category ids; else all categories by boxes. Ignores
+    results that score less than `least_score`.
     """
     ids = rows.table["image_id"].astype(int)
     if ids.duplicated().any():
@@ -37,9 +40,14 @@ def evaluate(
             f"{rows.folder}: image_id {ids[ids.duplicated()].iloc[0]} occurs more than once; results are judged for "
             "one dataset, without draws"
         )
-    sigmas = None if skeleton is None else skeleton.sigmas
     records = [one for one in rows.records(results) if one["score"] >= least_score]
-    return Evaluation(dump.records(truth), records, ids.tolist(), sigmas)
+    annotations = dump.records(truth)
+    if skeleton is None:
+        return Evaluation(annotations, records, ids.tolist())
+    people = {one["category_id"] for one in annotations if one.get("keypoints")}
+    annotations = [{**one, "category_id": PEOPLE} for one in annotations if one["category_id"] in people]
+    records = [{**one, "category_id": PEOPLE} for one in records]
+    return Evaluation(annotations, records, ids.tolist(), skeleton.sigmas)
 
 
 def estimates(evaluation: Evaluation, bootstrap: Bootstrap) -> dict[str, Estimate]:
