@@ -1,8 +1,8 @@
 """Completes a recipe before it is checked, so that it says each thing once.
 
 1. `data.common` holds arguments of all entries of `data.train` and `data.validation`; an entry's own keys win.
-2. `evaluate.data` says what eval-dump runs on. An entry named like one of `data.validation` inherits its keys; without
-   `evaluate.data`, evaluation uses `data.validation`.
+2. `evaluate.data` says what eval-dump runs on. An entry named like one of `data.validation` inherits its keys; if
+   `evaluate.data` is missing or empty, evaluation uses `data.validation`.
 3. Facts of the training data, such as its skeleton, are arguments of what declares them in `from_data`: a network's
    number of fields, the joints of a decoder. A value in the recipe wins.
 
@@ -51,7 +51,7 @@ def with_data(content: Content, errors: ErrorCollector) -> Content:
     evaluate = content.get("evaluate")
     if isinstance(evaluate, dict) and "validation" in splits:
         validation = splits["validation"]
-        own = evaluate.get("data")
+        own = evaluate.get("data") or None
         judged = validation if own is None else _inheriting(own, _map(validation), common)
         content["evaluate"] = {**evaluate, "data": judged}
         whole = {"evaluate.data": "data.validation"}
