@@ -75,8 +75,9 @@ def _contexts(module: nn.Module) -> tuple[AbstractContextManager[None], Abstract
 class _Repetition(AbstractContextManager[None]):
     """Inside, a forward pass finds what it found when this object was made.
 
-    Buffers are copies of the earlier ones, so that running statistics move once an iteration. Noise and the shard of a
-    batch over ranks are set again: backward may run in another thread, and knows neither.
+    Buffers are copies of the earlier ones, so that running statistics move once an iteration. Each module has the mode
+    that it had: a `Forward` with a mode of its own has ended by then. Noise and the shard of a batch over ranks are set
+    again: backward may run in another thread, and knows neither.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -86,6 +87,7 @@ class _Repetition(AbstractContextManager[None]):
             for name, buffer in owner._buffers.items()
             if buffer is not None
         ]
+        self.modes = [(one, one.training) for one in module.modules()]
         self.shard, self.noise = current_shard(), current_noise()
         self.state = None if self.noise is None else self.noise.state()
         self.stack = ExitStack()
@@ -98,6 +100,9 @@ class _Repetition(AbstractContextManager[None]):
         for owner, name, earlier in self.buffers:
             self.stack.callback(owner._buffers.__setitem__, name, owner._buffers[name])
             owner._buffers[name] = earlier.clone()
+        for one, training in self.modes:
+            self.stack.callback(setattr, one, "training", one.training)
+            one.training = training
 
     def __exit__(self, *exception: object) -> None:
         self.stack.close()

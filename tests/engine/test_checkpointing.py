@@ -128,6 +128,15 @@ def test_a_training_ends_in_the_same_bytes(tmp_path, chosen):
     assert Unit.calls > once  # it did compute them again
 
 
+def test_a_call_in_evaluation_mode_ends_in_the_same_bytes(tmp_path):
+    paint = CHANGES["steps.painter.injectors.paint"] | {"mode": "eval"}
+    for name, checkpointing in (("plain", False), ("saving", True)):
+        changes = {"steps.painter.injectors.paint": paint, "networks.painter.checkpointing": checkpointing}
+        fit(tmp_path / name, CHANGES | changes)
+    weights = "model/painter.safetensors"
+    assert outputs(tmp_path / "plain")[weights] == outputs(tmp_path / "saving")[weights]
+
+
 def test_two_ranks_draw_the_same_noise_again(tmp_path):
     def trained():
         for name, changes in (("plain", {}), ("saving", {"networks.painter.checkpointing": True})):
