@@ -70,6 +70,10 @@ class RecipeCheck:
         injectors = {
             name: self._injectors(step.injectors, f"steps.{name}.injectors") for name, step in self.recipe.steps.items()
         }
+        for step, built in injectors.items():
+            for name, injector in built.items():
+                for where, call in forwards(injector, f"steps.{step}.injectors.{name}"):
+                    self._still(call, where)
         self._losses()
         names = self.names.steps(self.recipe, injectors, self.training_only, train, validation)
         if self.recipe.runtime.samples:
@@ -197,6 +201,14 @@ class RecipeCheck:
             for output in injector.outputs:
                 if output not in outputs:
                     self.errors.add_unknown(f"{key}.outputs", output, outputs, f"output of {kind.__name__}")
+
+    def _still(self, call: Forward, key: str) -> None:
+        """Check that a call of a step lets no BatchNorm follow its batches that `networks` keeps still."""
+        entry = self.recipe.networks.get(call.network)
+        for rule in ("frozen", "freeze_batch_norm"):
+            if entry is not None and getattr(entry, rule) is not None and call.mode == "train":
+                why = f"networks.{call.network}.{rule} keeps BatchNorms still, which this mode would move"
+                self.errors.add(f"{key}.mode", f"found 'train'; {why}; expected 'inherit', the default, or 'eval'")
 
     def _form(self, inputs: Mapping[str, str], wanted: Mapping[str, str], key: str) -> None:
         """Check that a loss reads the form that a network outputs, wherever both declare one."""

@@ -121,6 +121,16 @@ def test_a_network_that_nobody_trains_is_frozen_already(run, tmp_path):
         Trainer(toy.checked(CHANGES | {"networks": networks}), run)
 
 
+@pytest.mark.parametrize("rule", [FROZEN, STOPS])
+def test_a_step_does_not_undo_it(rule):
+    paint = CHANGES["steps.painter.injectors.paint"]
+    for mode in ("inherit", "eval"):
+        toy.checked(CHANGES | rule | {"steps.painter.injectors.paint": paint | {"mode": mode}})
+    (key,) = rule
+    with pytest.raises(UserError, match=rf"injectors.paint.mode: found 'train'; {key} keeps BatchNorms still"):
+        toy.checked(CHANGES | rule | {"steps.painter.injectors.paint": paint | {"mode": "train"}})
+
+
 def test_the_earlier_form_is_refused():
     with pytest.raises(UserError, match=r"networks.painter.freeze_batch_norm: .*is now \{after: 0\}"):
         toy.checked(CHANGES | {"networks.painter.freeze_batch_norm": True})
