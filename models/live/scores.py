@@ -1,7 +1,7 @@
 """Online scores: metrics of the networks during training, computed by the code of the stages eval-dump and metrics.
 
-The modes of `evaluate` that the chosen `metrics.scores` read run over a part of the validation split, with averaged
-weights if there are any, into a temporary dump; the scores then judge the dump. DVC's train stage does not track the
+The modes of `evaluate` that the chosen `metrics.scores` read run over a part of `evaluate.data`, with averaged weights
+if there are any, into a temporary dump; the scores then judge the dump. DVC's train stage does not track the
 sections `evaluate`, `metrics` and `runtime.scores`, so nothing that it tracks may depend on online scores: they change
 neither the weights, nor the history, nor the state of any random number generator. For the same reason the metrics go
 to `live/`, and a score that fails is a warning and does not end the training.
@@ -47,12 +47,15 @@ class OnlineScores(Listener):
         read = part_read(recipe.evaluate, self.scores.values(), declared)
         self.recipe = recipe.model_copy(update={"evaluate": read, "runtime": quiet})
         self.evaluation: Evaluation | None = None  # built on first use
+        self.said: set[str] = set()
 
     def on_start(self, training: Any) -> None:
         """Remove the rows of iterations that this training will repeat."""
         live = training.run / "live"
         self.table, self.folder = live / "scores.csv", live / "scored"
-        self.networks, self.data = training.networks.ema, training.loaders.validation_data
+        self.networks = training.networks.ema
+        open_already = self.recipe.evaluate.data == self.recipe.data.validation
+        self.data = training.loaders.validation_data if open_already else None
         self.accelerator, self.reporter = training.accelerator, training.reporter
         if self.accelerator.is_main_process:
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -88,11 +91,17 @@ class OnlineScores(Listener):
         dump = Dump(self.folder)
         for name, score in self.scores.items():
             try:
-                metrics |= flattened(compute_metrics(self.recipe, dump, {name: score}, self.reporter.say))
+                metrics |= flattened(compute_metrics(self.recipe, dump, {name: score}, self._say_once))
             except UserError as error:
                 self._warn(iteration, error)
         self._clear()
         return metrics
+
+    def _say_once(self, line: str) -> None:
+        """Print why a score is left out, which no evaluation changes."""
+        if line not in self.said:
+            self.said.add(line)
+            self.reporter.say(line)
 
     def _warn(self, iteration: int, error: UserError) -> None:
         self.reporter.say(f"warning: runtime.scores at step {iteration}: {error}")

@@ -259,7 +259,7 @@ class Train(Section):
 
 
 class Mode(Section):
-    """One way to run the trained networks over the validation split, `repeat` times for each example."""
+    """One way to run the trained networks over `evaluate.data`, `repeat` times for each example."""
 
     injectors: Annotated[dict[Name, Declaration], Field(min_length=1)]
     save: dict[Name, Format]
@@ -341,7 +341,7 @@ class Samples(Section):
 
 
 class Scores(Section):
-    """Scores during training: these `metrics.scores`, on at most `limit` evenly spaced validation examples.
+    """Scores during training: these `metrics.scores`, on at most `limit` evenly spaced examples of `evaluate.data`.
 
     Computed every `every` iterations (default: at each evaluation); see `models/live/scores.py`.
     """

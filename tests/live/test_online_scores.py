@@ -18,8 +18,8 @@ from models.engine.data import ValidationBatches
 from models.evaluation.trained import load_trained, write_dump
 from models.live import listeners
 from models.live.scores import part_read
-from models.report.interfaces import Score
-from models.report.metrics import compute_metrics, flattened
+from models.report.interfaces import NotApplicableError, Score
+from models.report.metrics import build_scores, compute_metrics, flattened
 from models.training.trainer import Trainer
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
@@ -32,13 +32,14 @@ CHANGES = {
     },
     "evaluate.averages": {"mean_y": {"of": "y", "examples": 5}},
     "metrics.scores": {
-        "error": {"type": "test_online_scores.Error", "mode": "noisy", "target": "y"},
+        "deviation": {"type": "test_online_scores.Error", "mode": "noisy", "target": "y"},
         "baseline": {"type": "test_online_scores.Error", "mode": "plain", "target": "y", "average": "mean_y"},
         "distance": {"type": "toy.Mean", "column": "loss.distance"},
         "broken": {"type": "test_online_scores.Broken", "mode": "plain"},
+        "absent": {"type": "test_online_scores.Absent", "mode": "plain"},
     },
 }
-ALL = ["error", "baseline", "distance"]
+ALL = ["deviation", "baseline", "distance"]
 
 
 class Error(Score):
@@ -60,6 +61,23 @@ class Broken(Score):
 
     def __call__(self, dump, bootstrap):
         raise UserError("there is nothing to judge")
+
+
+class Absent(Score):
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+
+    def __call__(self, dump, bootstrap):
+        raise NotApplicableError("nobody is in two pictures")
+
+
+class Marked(toy.Ramps):
+    """Ramps with a name that validation has not."""
+
+    names = (*toy.Ramps.names, "mark")
+
+    def example(self, index, random):
+        return super().example(index, random) | {"mark": np.float32(index)}
 
 
 def trained(run, names=None, content=None, **scores):
@@ -86,7 +104,7 @@ def test_training_ends_in_the_same_bytes_with_and_without(tmp_path):
 def test_with_two_ranks_one_scores_and_the_other_waits(tmp_path):
     run_in_two(lambda: trained(tmp_path / "with", ALL, every=4))
     assert [row["step"] for row in rows(tmp_path / "with")] == [4, 8, 12]
-    assert rows(tmp_path / "with")[0]["error.images"] == 12  # all of them, once
+    assert rows(tmp_path / "with")[0]["deviation.images"] == 12  # all of them, once
 
 
 def test_nothing_is_left_changed(run):
@@ -123,23 +141,42 @@ def test_figures_are_those_of_eval_dump_and_metrics(run):
     *_, last = rows(run)
     assert [row["step"] for row in rows(run)] == [5, 10, 12]
     assert last == {"step": 12, **expected}
-    assert last["error.images"] == 12
-    assert rows(run)[0]["error.l1"] != last["error.l1"]
+    assert last["deviation.images"] == 12
+    assert rows(run)[0]["deviation.l1"] != last["deviation.l1"]
     assert rows(run)[0]["baseline.l1"] == last["baseline.l1"]
 
 
+def test_scores_are_of_the_data_for_evaluation(run):
+    """Which have a name that validation lacks, and other examples."""
+    marked = {"type": "test_online_scores.Marked", "length": 3}
+    content = toy.changed({"evaluate.data": {"marked": marked}, "evaluate.inputs": {"y": "array", "mark": "number"}})
+    trainer = trained(run, ["deviation"], content)
+    recipe, networks = load_trained(run / "model", trainer.recipe)
+    write_dump(recipe, networks, run / "dump")
+    score = {"deviation": build_scores(recipe)["deviation"]}
+    *_, last = rows(run)
+    assert last == {"step": 12, **flattened(compute_metrics(recipe, Dump(run / "dump"), score))}
+    assert last["deviation.images"] == 6  # two draws of each
+
+
+def test_why_a_score_is_left_out_is_said_once(run, capsys):
+    trained(run, ["absent", "deviation"])
+    assert capsys.readouterr().out.count("metrics.scores.absent: left out: nobody is in two pictures") == 1
+    assert [row["step"] for row in rows(run)] == [5, 10, 12]
+
+
 def test_the_live_log_has_them(run):
-    trained(run, ["error"], every=6)
+    trained(run, ["deviation"], every=6)
     lines = [json.loads(line) for line in (run / "live" / "log.jsonl").read_text().splitlines()]
     lines = [line for line in lines if any(name.startswith("score.") for name in line)]
     assert [line["step"] for line in lines] == [6, 12]
-    assert lines[0].keys() == {"step", *(f"score.error.{name}" for name in ("l1", "l1.low", "l1.high", "images"))}
+    assert lines[0].keys() == {"step", *(f"score.deviation.{name}" for name in ("l1", "l1.low", "l1.high", "images"))}
     assert [{name.removeprefix("score."): value for name, value in line.items()} for line in lines] == rows(run)
 
 
 def test_a_limit_takes_instances_evenly(run):
-    trainer = trained(run, ["error"], limit=4)
-    assert rows(run)[-1]["error.images"] == 8  # two draws of each
+    trainer = trained(run, ["deviation"], limit=4)
+    assert rows(run)[-1]["deviation.images"] == 8  # two draws of each
     trainer.listeners[0].evaluation.write()
     assert sorted(set(Dump(run / "live/scored").table["index"])) == [0, 1, 3, 4]  # of 6
     data = {"first": toy.Ramps(4), "second": toy.Ramps(6)}
@@ -152,9 +189,9 @@ def test_a_limit_takes_instances_evenly(run):
 
 
 def test_a_score_that_fails_is_a_warning(run, capsys):
-    trained(run, ["broken", "error"])
+    trained(run, ["broken", "deviation"])
     assert [row["step"] for row in rows(run)] == [5, 10, 12]
-    assert rows(run)[0].keys() == {"step", "error.l1", "error.l1.low", "error.l1.high", "error.images"}
+    assert rows(run)[0].keys() == {"step", "deviation.l1", "deviation.l1.low", "deviation.l1.high", "deviation.images"}
     assert "warning: runtime.scores at step 5: there is nothing to judge" in capsys.readouterr().out
 
 
@@ -162,7 +199,7 @@ def test_rows_of_iterations_that_are_taken_again_are_cut_off(run):
     """An earlier training wrote rows; a new one begins without them."""
     (run / "live").mkdir(parents=True)
     (run / "live" / "scores.csv").write_text("step,old.figure\n0,1.0\n3,2.0\n7,3.0\n")
-    trainer = trained(run, ["error"])
+    trainer = trained(run, ["deviation"])
     assert [row["step"] for row in rows(run)] == [0, 5, 10, 12]  # `done` was 0
     trainer.listeners[0].score(10)  # training went back
     assert [row["step"] for row in rows(run)] == [0, 5, 10]
@@ -201,5 +238,5 @@ def test_what_a_score_names_is_run(arguments, modes, averages, grids):
 
 
 def test_unknown_scores_are_told(tmp_path):
-    with pytest.raises(UserError, match=r"runtime\.scores\.names.*'eror'.*error"):
-        toy.checked(CHANGES | {"runtime.scores": {"names": ["eror"]}})
+    with pytest.raises(UserError, match=r"runtime\.scores\.names.*'deviaton'.*'deviation'"):
+        toy.checked(CHANGES | {"runtime.scores": {"names": ["deviaton"]}})
