@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,8 @@ from models.base.error_collector import ErrorCollector, validated
 from models.base.errors import nearest
 
 Connections = tuple[tuple[int, int], ...]
+ConnectionSet = Literal["standard", "dense", "kinematic_tree"]
+Side = Literal["left", "right"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,6 +68,18 @@ class Skeleton:
                 raise ValueError(f"{name} {pairs}: pairs of two different joints from 0 to {count - 1} are needed")
             if len({frozenset(pair) for pair in pairs}) < len(pairs):
                 raise ValueError(f"{name} {pairs}: each pair may stand once")
+
+    def connection_set(self, name: ConnectionSet) -> Connections:
+        """Return `connections` (by the name `standard`), `dense_connections` (`dense`) or `kinematic_tree`.
+
+        Raises:
+            ValueError: for another name.
+        """
+        if name not in (allowed := get_args(ConnectionSet)):
+            raise ValueError(
+                f"connections {name!r}{nearest(str(name), allowed)}: one of {', '.join(allowed)} is needed"
+            )
+        return {"standard": self.connections, "dense": self.dense_connections}.get(name, self.kinematic_tree)
 
     def settings(self) -> dict[str, Any]:
         """Return all attributes as plain values with joints by name, from which `skeleton_from` builds an equal one."""
@@ -175,6 +189,10 @@ def skeleton_from(settings: Mapping[str, Any]) -> Skeleton:
 
 
 _OTHER_SIDE = {"left": "right", "Left": "Right", "LEFT": "RIGHT", "l": "r", "L": "R"}
+_SIDES: dict[str, Side] = {
+    **{word.lower(): "left" for word in _OTHER_SIDE},
+    **{word.lower(): "right" for word in _OTHER_SIDE.values()},
+}
 _BETWEEN_WORDS = re.compile(r"([_\-. ]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]))")
 
 
@@ -196,3 +214,9 @@ def mirrored_names(names: Sequence[str]) -> dict[str, str]:
             partners[name] = others.pop()
     taken = list(partners.values())
     return {name: other for name, other in partners.items() if taken.count(other) == 1 and other not in partners}
+
+
+def side_of(name: str) -> Side | None:
+    """Return the side that a name says by its first word for one (as in `mirrored_names`, in any case), or None."""
+    words = (part for word in _BETWEEN_WORDS.split(name) for part in re.split(r"[^a-z]+", word.lower()))
+    return next((_SIDES[word] for word in words if word in _SIDES), None)

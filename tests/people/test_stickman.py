@@ -179,6 +179,8 @@ def test_colours_of_other_skeletons():
         (["nose", "left_eye", "right_eye"], None, ["middle", "left", "right"]),
         (["R_Eye", "L_Eye", "Nose"], {"R_Eye": "L_Eye"}, ["right", "left", "middle"]),
         (["eyeRight", "eyeLeft"], {"eyeRight": "eyeLeft"}, ["right", "left"]),
+        (["Neck", "RShoulder", "LShoulder"], None, ["middle", "right", "left"]),  # OpenPose's names
+        (["right2", "left2"], {"right2": "left2"}, ["right", "left"]),
         (["ear1", "ear2", "left_over"], {"ear1": "ear2"}, ["left", "right", "middle"]),
     ],
 )

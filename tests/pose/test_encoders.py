@@ -271,7 +271,7 @@ def test_wrong_annotations_are_named():
     for arguments in ({"stride": 0}, {"stride": 8, "bmin": -1.0}, {"stride": 8, "suppress_hidden": -1.0}):
         with pytest.raises(ValueError, match="at least"):
             Cif(COCO, **arguments)
-    with pytest.raises(ValueError, match="connections 'sparse': standard, dense or"):
+    with pytest.raises(ValueError, match="connections 'sparse': one of standard, dense, k"):
         Caf(COCO, 8, connections="sparse")
 
 

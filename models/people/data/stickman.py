@@ -8,7 +8,6 @@ a joint without connections has a colour of its own.
 """
 
 import colorsys
-import re
 from functools import lru_cache
 
 import cv2
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.formats.coco import KEYPOINTS
-from data.formats.skeletons import Skeleton
+from data.formats.skeletons import Skeleton, side_of
 
 Colour = tuple[int, int, int]
 
@@ -42,8 +41,6 @@ _DOT_RADIUS = 3
 
 _HUES = {"right": 0.0, "middle": 120.0, "left": 240.0}
 """The hue in the middle of each side's colours, degrees."""
-
-_SIDES = {"left": "left", "l": "left", "right": "right", "r": "right"}
 
 _FRACTION_BITS = 4
 _FARTHEST = 2**20  # pixels; OpenCV computes in integers, so farther joints are not drawn
@@ -138,20 +135,15 @@ def _side_of_stroke(sides: set[str]) -> str:
 def joint_sides(skeleton: Skeleton) -> list[str]:
     """Return `left`, `right` or `middle` for each joint: joints that mirroring swaps have sides.
 
-    A word `left`, `l`, `right` or `r` in one of the two names decides; without it, the first of the two is left.
+    The side that one of the two names says decides; if none does, the first of the two is left.
     """
     sides = ["middle"] * len(skeleton.keypoints)
     for joint, other in enumerate(skeleton.flip):
         if joint < other:
-            words = [_side_of(skeleton.keypoints[place]) for place in (joint, other)]
+            words = [side_of(skeleton.keypoints[place]) for place in (joint, other)]
             right_first = words[0] == "right" or (words[0] is None and words[1] == "left")
             sides[joint], sides[other] = ("right", "left") if right_first else ("left", "right")
     return sides
-
-
-def _side_of(name: str) -> str | None:
-    spaced = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", name)
-    return next((_SIDES[word] for word in re.split(r"[^a-z]+", spaced.lower()) if word in _SIDES), None)
 
 
 def _pure(hue: float) -> Colour:

@@ -1,14 +1,14 @@
 """Injectors that draw fields and decoded people and objects, so that a mode of `evaluate` can save the pictures."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from data.formats.skeletons import COCO, Skeleton, skeleton_from
+from data.formats.skeletons import COCO, ConnectionSet, Skeleton, skeleton_from
 from models.base.errors import nearest
 from models.base.sampling import evenly_spaced
 from models.interfaces import Injector, Networks, State
@@ -32,9 +32,7 @@ class HeadFields(Section):
     """Which fields of a head are shown. By name: joints, pairs of joints, or categories."""
 
     kind: Kind | None = Field(default=None, description="by default the head's name")
-    connections: Literal["standard", "dense", "kinematic_tree"] = Field(
-        default="standard", description="those that the fields of a caf head stand for"
-    )
+    connections: ConnectionSet = Field(default="standard", description="those that the fields of a caf head stand for")
     fields: list[str | tuple[str, str]] | None = Field(
         default=None, description="left out: the first and the middle joint, the first pair, the first category"
     )
@@ -128,12 +126,7 @@ def _chosen(head: str, settings: HeadFields, skeleton: Skeleton, categories: Cat
     kind: Any = settings.kind or head
     if kind not in LAYOUTS:
         raise ValueError(f"heads.{head}.kind {kind!r}{nearest(kind, LAYOUTS)}: one of {', '.join(LAYOUTS)} is needed")
-    pairs = {
-        "standard": skeleton.connections,
-        "dense": skeleton.dense_connections,
-        "kinematic_tree": skeleton.kinematic_tree,
-    }[settings.connections]
-    joints = skeleton.keypoints
+    pairs, joints = skeleton.connection_set(settings.connections), skeleton.keypoints
     titles = {
         "cif": list(joints),
         "caf": [f"{joints[a]} to {joints[b]}" for a, b in pairs],
@@ -144,11 +137,11 @@ def _chosen(head: str, settings: HeadFields, skeleton: Skeleton, categories: Cat
     fields = []
     for wanted in settings.fields:
         title = wanted if isinstance(wanted, str) else " to ".join(wanted)
-        turned = title if isinstance(wanted, str) else " to ".join(reversed(wanted))
-        found = next((one for one in (title, turned) if one in titles), None)
-        if found is None:
+        reversed_title = title if isinstance(wanted, str) else " to ".join(reversed(wanted))
+        match = next((one for one in (title, reversed_title) if one in titles), None)
+        if match is None:
             raise ValueError(f"heads.{head}.fields: no field {title!r}{nearest(title, titles)}; there are {titles}")
-        fields.append((kind, titles.index(found), found))
+        fields.append((kind, titles.index(match), match))
     return fields
 
 

@@ -11,12 +11,12 @@ Association", T-ITS 2021, section III, as version 0.13 implements it in openpifp
 import math
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data.formats.skeletons import Connections
+from data.formats.skeletons import Connections, ConnectionSet
 from models.pose.train.annotations import Annotations
 from models.pose.train.joints import KeypointEncoder, at_least, spans
 from models.pose.train.target_rendering import background_outside, blank, draw_bands, draw_patches, grid, ignore
@@ -90,7 +90,7 @@ class Caf(KeypointEncoder):
     components: ClassVar[int] = 9
 
     _: KW_ONLY
-    connections: Literal["standard", "dense", "kinematic_tree"] = "standard"
+    connections: ConnectionSet = "standard"
     min_size: int = 3
     aspect_ratio: float = 0.0
     fixed_size: bool = False
@@ -103,19 +103,13 @@ class Caf(KeypointEncoder):
         at_least(self.aspect_ratio, "aspect_ratio", 0)
         if not self.dense_to_sparse_radius > 0:
             raise ValueError(f"dense_to_sparse_radius {self.dense_to_sparse_radius}: more than 0 is needed")
-        if self.connections not in ("standard", "dense", "kinematic_tree"):
-            raise ValueError(f"connections {self.connections!r}: standard, dense or kinematic_tree is needed")
         if not self.pairs:
             raise ValueError(f"connections {self.connections}: the skeleton has none, others are needed")
 
     @property
     def pairs(self) -> Connections:
         """The connected joints, one pair per field."""
-        return {
-            "standard": self.skeleton.connections,
-            "dense": self.skeleton.dense_connections,
-            "kinematic_tree": self.skeleton.kinematic_tree,
-        }[self.connections]
+        return self.skeleton.connection_set(self.connections)
 
     @property
     def fields(self) -> int:

@@ -180,19 +180,26 @@ def _with_fields(name: str, settings: Settings, skeleton: Skeleton, categories: 
     """Return a head's settings with its number of fields, and without `connections`, which only chooses that number."""
     kind, chosen = settings.get("kind", name), settings.get("connections", "standard")
     options = {key: value for key, value in settings.items() if key != "connections"}
-    sets = {
-        "standard": skeleton.connections,
-        "dense": skeleton.dense_connections,
-        "kinematic_tree": skeleton.kinematic_tree,
-    }
-    if "connections" in settings and (kind != "caf" or chosen not in sets):
-        raise ValueError(f"heads.{name}.connections {chosen!r}: one of {', '.join(sets)}, for a caf head, is needed")
-    if "fields" in settings or kind not in LAYOUTS:
+    if "connections" in settings and kind != "caf":
+        raise ValueError(f"heads.{name}.connections {chosen!r}: only the fields of a caf head stand for connections")
+    if "connections" in settings and "fields" in settings:
+        raise ValueError(
+            f"heads.{name}: connections {chosen!r} and fields {settings['fields']!r}: one of them is needed, because "
+            "the connections tell the number of fields"
+        )
+    if "fields" in settings or str(kind) not in LAYOUTS:
         return options
-    fields = {"cif": len(skeleton.keypoints), "caf": len(sets[chosen]), "cifdet": categories}[str(kind)]
+    try:
+        connections = skeleton.connection_set(chosen)
+    except ValueError as error:
+        raise ValueError(f"heads.{name}.{error}") from error
+    if kind == "caf" and not connections:
+        raise ValueError(
+            f"heads.{name}: the skeleton has no {chosen} connections; remove the head, or give the skeleton some"
+        )
+    fields = {"cif": len(skeleton.keypoints), "caf": len(connections), "cifdet": categories}[str(kind)]
     if not fields:
-        lacks = "no categories are known from the data" if kind == "cifdet" else f"the skeleton has no {chosen} ones"
-        raise ValueError(f"heads.{name}.fields: missing, and {lacks}; write their number")
+        raise ValueError(f"heads.{name}.fields: missing, and no categories are known from the data; write their number")
     return options | {"fields": fields}
 
 
