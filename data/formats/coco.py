@@ -12,7 +12,7 @@ clothes to masks.
 import json
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -196,28 +196,6 @@ def categories_by_id(path: Path, categories: Any) -> dict[int, dict[str, Any]]:
             )
         known[category["id"]] = category
     return known
-
-
-def person_category(path: Path, categories: Any, joints: Sequence[str] = KEYPOINTS) -> int:
-    """Return the id of the category of people in a prepared file: the one with `keypoints`, or else `person`.
-
-    Raises:
-        UserError: there is none, or its joints are not `joints`.
-    """
-    known = categories_by_id(path, categories)
-    for number, category in known.items():
-        if category.get("keypoints"):
-            if list(category["keypoints"]) != list(joints):
-                raise UserError(
-                    f"{path}: categories: {category.get('name')} has the joints {category['keypoints']}; "
-                    f"allowed are {list(joints)}"
-                )
-            return number
-    for number, category in known.items():
-        if category.get("name") == PERSON:
-            return number
-    names = sorted(str(one.get("name")) for one in known.values())
-    raise UserError(f"{path}: categories: found {names}, but none has keypoints or is named {PERSON!r}")
 
 
 def to_json(value: Any) -> str:

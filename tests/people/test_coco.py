@@ -11,7 +11,7 @@ from pycocotools import mask as run_lengths
 from pycocotools.coco import COCO
 
 from data.formats import coco
-from data.formats.coco import FLIP, KEYPOINTS, SKELETON, Spool, person_category, read_head, read_records, write_coco
+from data.formats.coco import FLIP, KEYPOINTS, SKELETON, Spool, categories_by_id, read_head, read_records, write_coco
 from data.preparation.validation import (
     Categories,
     Seen,
@@ -117,18 +117,15 @@ def test_bytes_that_are_no_text(tmp_path):
 @pytest.mark.parametrize(
     ("categories", "message"),
     [
-        ([], "none has keypoints or is named 'person'"),
-        ([{"id": 1, "name": "Person"}], r"\['Person'\]"),
         ([{"id": "1", "name": "person"}], "whole number"),
         ([{"id": 1, "name": "person"}, {"id": 1, "name": "ball"}], "whole number of its own"),
-        ([{"id": 1, "name": "person", "keypoints": list(KEYPOINTS[::-1])}], "joints"),
         ([{"id": 1, "name": "person", "keypoints": ["nose", "nose"]}], "each once"),
         ([{"id": 1, "name": "person", "keypoints": "nose"}], "found nose; expected two or more names"),
     ],
 )
 def test_faulty_categories(categories, message):
     with pytest.raises(UserError, match=message):
-        person_category(Path("a.json"), categories)
+        categories_by_id(Path("a.json"), categories)
 
 
 def test_written_file_is_sorted_and_loads(tmp_path, capsys):
@@ -300,12 +297,15 @@ def test_image_files(tmp_path):
     (tmp_path / "secret.jpg").write_bytes(jpeg())
     (images / "link.jpg").symlink_to(tmp_path / "secret.jpg")
     (images / "near.jpg").symlink_to(images / "good.jpg")
+    (images / "circle.jpg").symlink_to("circle.jpg")
+    Image.new("RGB", SIZE).save(images / "other.tif")
     for name in ("good.jpg", "near.jpg"):
         assert check_image_file(images, name, SIZE, root) == (images / "good.jpg").resolve()
     reasons = {
         "cut.jpg": "image file broken", "end.jpg": "image file broken", "head.jpg": "image file broken",
         "empty.jpg": "image file broken", "text.jpg": "image file broken", "nul\0.jpg": "image file broken",
-        "folder.jpg": "image file missing", "none.jpg": "image file missing",
+        "folder.jpg": "image file missing", "none.jpg": "image file missing", "circle.jpg": "image file missing",
+        "other.tif": "image format not read",
         "link.jpg": "path leaves the data root", "../../secret.jpg": "path leaves the data root",
         "../images/good.jpg": "path leaves the data root", str(tmp_path / "secret.jpg"): "path leaves the data root",
     }  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from data.formats.coco import KEYPOINTS, person_category, read_head
+from data.formats.coco import KEYPOINTS, read_head
 from data.formats.facts import read_facts
 from data.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
 from data.formats.skeletons import COCO, skeleton_from
@@ -17,6 +17,7 @@ from data.preparation.keypoint_settings import KeypointSettings
 from data.preparation.people import Preparation, Raw
 from data.preparation.skeletons import Poses, measured_pose, spanning_tree
 from models.base.errors import UserError
+from models.people.data.persons import people_category
 
 JOINTS = ["nose", "left_paw", "right_paw", "tail", "ear"]
 PLACES = np.array([(10, 40), (20, 70), (45, 70), (70, 45), (25, 25)])  # x, y (downwards)
@@ -119,7 +120,7 @@ def test_a_dog_with_five_joints(tmp_path):
     statistics = json.loads((tmp_path / "prepared/statistics.json").read_text())["train"]
     assert statistics["keypoint_visibility"]["left_paw"] == {"unlabelled": 1, "hidden": 0, "visible": 1}
     assert statistics["categories"] == {"ball": 1, "dog": 2}
-    assert person_category(tmp_path, content["categories"], JOINTS) == 18
+    assert people_category(tmp_path, content["categories"], skeleton) == 18
 
 
 def test_the_standing_pose_is_the_median(tmp_path):
@@ -240,21 +241,53 @@ def test_settings_name_joints_that_the_category_does_not(tmp_path):
         ({}, {"flip": {"left_pow": "nose"}}, r"keypoints\.flip: no keypoint 'left_pow' \(did you mean 'left_paw'"),
         ({}, {"sigmas": [0.1]}, r"coco\.keypoints: sigmas of shape \(1,\): \(5,\) is needed"),
         ({}, {"keypoints": ["a", "b"]}, r"keypoints\.keypoints: found 2 names; .* has 5 keypoints: nose"),
-        ({}, "crowdpos", r"coco\.keypoints: no set of joints 'crowdpos' \(did you mean 'crowdpose'"),
+        ({}, {"set": "ap10k"}, r"coco\.keypoints: the set 'ap10k' has 17 joints, left_eye.*a\.json has 5, nose, left"),
         ({"skeleton": [[0, 1]]}, {}, r"dog: skeleton: found \[0, 1\]; expected joints from 1 to 5"),
         ({"skeleton": [[1, 6]]}, {}, r"found \[1, 6\].*or write coco\.keypoints\.connections"),
         ({"skeleton": [[1, 1]]}, {}, r"expected pairs of two joints"),
         ({"sigmas": [0.1]}, {}, r"a\.json: categories: dog: sigmas of shape"),
-        ({"sigmas": 0.1}, {}, r"dog: sigmas: found '0\.1'; expected a list"),
+        (
+            {"sigmas": 0.1},
+            {},
+            r"dog: sigmas: found '0\.1'; expected a list; correct it, or write it to coco\.keypoints",
+        ),
         ({"flip_pairs": [["nose", "noose"]]}, {}, r"dog: flip_pairs: found \['nose', 'noose'\]"),
         ({"keypoints": ["nose", "nose"]}, {}, r"dog: keypoints: found .*each once"),
     ],
 )
 def test_faults_of_joints(tmp_path, change, settings, message):
-    keypoints = settings if isinstance(settings, str) else KeypointSettings(**settings)
+    keypoints = KeypointSettings(**settings)
     with pytest.raises(UserError, match=message) as caught:
         prepared(tmp_path, [DOG | change], [annotation(1, flat(PLACES))], keypoints=keypoints)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("told", "settings"),
+    [
+        ({"skeleton": [[0, 1]]}, {"connections": [["nose", "tail"]]}),
+        ({"flip_pairs": [["nose", "noose"]]}, {"flip": {"nose": "tail"}}),
+        ({"flip": {"nose": "noose"}}, {"flip": {"nose": "tail"}}),
+        ({"sigmas": [0.1]}, {"sigmas": 0.07}),
+        ({"standing_pose": [[0, 0]]}, {"standing_pose": PLACES.tolist()}),
+    ],
+)
+def test_settings_win_over_faults_of_the_category(tmp_path, told, settings):
+    prepared(tmp_path, [DOG | told], [annotation(1, flat(PLACES))], keypoints=KeypointSettings(**settings))
+    skeleton = skeleton_of(tmp_path)
+    shown = {
+        "connections": [[JOINTS[a], JOINTS[b]] for a, b in skeleton.connections],
+        "flip": {JOINTS[a]: JOINTS[b] for a, b in enumerate(skeleton.flip) if a < b},
+        "sigmas": skeleton.sigmas[0],
+        "standing_pose": skeleton.standing_pose.tolist(),
+    }
+    assert {name: shown[name] for name in settings} == settings
+
+
+def test_a_set_in_another_order_is_refused(tmp_path):
+    person = PERSON | {"keypoints": list(KEYPOINTS)[::-1]}
+    with pytest.raises(UserError, match=r"coco\.keypoints: the set 'coco' .*nose, left_eye.*right_ankle, left_ankle"):
+        prepared(tmp_path, [person], [], keypoints=KeypointSettings(set="coco"))
 
 
 @pytest.mark.parametrize(
@@ -279,6 +312,12 @@ def test_wrong_lengths_are_rejected(tmp_path):
         ("2", "keypoints are not 5 x 3 numbers", "51 numbers"),
         ("3", "keypoints are not 5 x 3 numbers", "14 numbers"),
     ]
+
+
+def test_joints_without_names_are_told(tmp_path):
+    category = {"id": 18, "name": "dog"}
+    preparation, _ = prepared(tmp_path, [category], [annotation(1, flat(PLACES))], category="dog")
+    assert [one.reason for one in preparation.rejected] == ["keypoints without names; write these to coco.keypoints"]
 
 
 # --- the category ---
@@ -338,6 +377,18 @@ def test_animals_of_several_species_become_one_category(tmp_path):
     assert "categories: fox 2, antelope 1, wolf 1" in lines[-1]
 
 
+def test_species_that_differ_are_told(tmp_path):
+    species = [DOG | {"sigmas": [0.1] * 5}, DOG | {"id": 19, "name": "cat", "sigmas": [0.2] * 5}]
+    preparation, _ = prepared(tmp_path / "a", species, [annotation(1, flat(PLACES))])
+    assert skeleton_of(tmp_path / "a").sigmas.tolist() == [0.1] * 5
+    told = [line for line in preparation.notes if "differ in" in line]
+    assert len(told) == 1
+    assert "a.json: categories: dog, cat differ in sigmas; that of dog counts" in told[0]
+    settings = KeypointSettings(sigmas=0.07)
+    preparation, _ = prepared(tmp_path / "b", species, [annotation(1, flat(PLACES))], keypoints=settings)
+    assert not any("differ in" in line for line in preparation.notes)
+
+
 def test_crowdpose_comes_with_the_skeleton_of_another_set(tmp_path):
     category = {"id": 1, "name": "person", "keypoints": list(CROWDPOSE.keypoints), "skeleton": [[16, 14], [14, 12]]}
     places = np.random.default_rng(2).integers(10, 70, (14, 2))
@@ -366,6 +417,8 @@ def test_boxes_of_people_alone_have_no_skeleton(tmp_path):
 
 # --- COCO-WholeBody ---
 
+WHOLE = KeypointSettings(set="wholebody")
+
 
 def wholebody_record(**changes):
     random = np.random.default_rng(5)
@@ -382,7 +435,7 @@ def test_wholebody_annotations_are_joined(tmp_path):
     record["foot_kpts"][2] = 0.4  # the visibility of the left big toe
     record["foot_kpts"][5] = 0.0
     record["lefthand_kpts"][0] = -3.0  # outside of the image
-    _, content = prepared(tmp_path, [PERSON], [record], keypoints="wholebody")
+    _, content = prepared(tmp_path, [PERSON], [record], keypoints=WHOLE)
     (written,) = content["annotations"]
     joints = np.array(written["keypoints"]).reshape(133, 3)
     assert joints[:17].ravel().tolist() == record["keypoints"]
@@ -401,7 +454,7 @@ def test_wholebody_annotations_are_joined(tmp_path):
 
 def test_a_body_alone_has_the_other_joints_unlabelled(tmp_path):
     body = annotation(1, wholebody_record()["keypoints"], category=1)
-    _, content = prepared(tmp_path, [PERSON], [body], keypoints="wholebody")
+    _, content = prepared(tmp_path, [PERSON], [body], keypoints=WHOLE)
     assert content["annotations"] == [body | {"keypoints": body["keypoints"] + [0] * 3 * 116}]
 
 
@@ -423,7 +476,7 @@ def test_wholebody_without_the_setting_keeps_the_body(tmp_path):
     ],
 )
 def test_faulty_wholebody_annotations(tmp_path, changes, reason):
-    preparation, content = prepared(tmp_path, [PERSON], [wholebody_record(**changes)], keypoints="wholebody")
+    preparation, content = prepared(tmp_path, [PERSON], [wholebody_record(**changes)], keypoints=WHOLE)
     assert [one.reason for one in preparation.rejected] == [reason]
     assert not content["annotations"]
 
@@ -478,13 +531,60 @@ def test_splits_must_agree(tmp_path, category, message):
         add(preparation, write_raw(tmp_path, [category], [], name="b.json"), "validation")
 
 
+CAT = DOG | {"id": 1, "name": "cat", "supercategory": "animal"}
+PUPPY = DOG | {"supercategory": "animal"}
+
+
+def of_validation(folder, train, validation):
+    """Prepare files of two splits, with an annotation for each category; return the content of the second."""
+    preparation = Preparation(folder)
+    for name, categories in (("train", train), ("validation", validation)):
+        records = [
+            annotation(number, flat(PLACES), category=one["id"]) for number, one in enumerate(categories, start=1)
+        ]
+        add(preparation, write_raw(folder / "raw", categories, records, name=f"{name}.json"), name)
+    preparation.finish()
+    return json.loads((folder / "validation.json").read_text())
+
+
+@pytest.mark.parametrize("alone", [CAT, PUPPY])
+def test_one_of_the_categories_that_became_one(tmp_path, alone):
+    content = of_validation(tmp_path, [CAT, PUPPY], [alone])
+    assert [(one["id"], one["name"]) for one in content["categories"]] == [(1, "animal")]
+    assert [(one["category_id"], one["source_category"]) for one in content["annotations"]] == [(1, alone["name"])]
+    assert read_facts(tmp_path)["annotated"]["validation"]["persons"] == 1
+
+
+def test_further_categories_with_the_same_joints_stay_apart(tmp_path):
+    content = of_validation(tmp_path, [PUPPY], [CAT, PUPPY])
+    assert [(one["id"], one["name"], "keypoints" in one) for one in content["categories"]] == [
+        (1, "cat", False),
+        (18, "dog", True),
+    ]
+    assert [one["category_id"] for one in content["annotations"]] == [1, 18]
+    facts = read_facts(tmp_path)
+    assert (facts["people"], facts["annotated"]["validation"]["persons"]) == ("dog", 1)
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ([PUPPY | {"id": 7, "name": "fox"}], r"validation\.json: .*cat, dog have joints; .* 'fox' .*in coco\.category"),
+        ([{"id": 18, "name": "dog"}], r"dog has keypoints, but not in the file of train; write .* to coco\.keypoints$"),
+    ],
+)
+def test_joints_of_validation_that_train_does_not_have(tmp_path, train, message):
+    with pytest.raises(UserError, match=message):
+        of_validation(tmp_path, train, [CAT, PUPPY] if "keypoints" in train[0] else [PUPPY])
+
+
 def test_people_that_are_seen_twice(tmp_path):
     records = [annotation(number, flat(PLACES), person_id=who) for number, who in enumerate((5, 5, 5, 6, 7, 7), 1)]
     records += [annotation(7, flat(PLACES)), annotation(8, [0] * 15, person_id=6, iscrowd=1)]
     preparation, _ = prepared(tmp_path, [DOG], records)
     counts = read_facts(tmp_path / "prepared")["annotated"]["train"]
     assert (counts["persons"], counts["identities"], counts["identities_seen_twice"]) == (7, 3, 2)
-    assert "3 identities, 5 of 7 people are seen twice or more" in list(preparation.lines())[-1]
+    assert "3 identities, 2 of them seen twice or more; categories: dog" in list(preparation.lines())[-1]
 
 
 # --- the picture ---

@@ -249,6 +249,11 @@ def test_a_list_of_pairs(folder):
         ),
         ("from,to\n1,2\n", r"line 1: found 'from,to'; expected appearance_id,annotation_id"),
         ("appearance_id,annotation_id\n1,2\n1\n", "line 3: found '1'; expected two annotation ids"),
+        (
+            "appearance_id,annotation_id\n1,12345678901234567890\n",
+            "line 2: found '1,12345678901234567890'; expected two",
+        ),
+        ("appearance_id,annotation_id\n", r"pairs\.csv: the list is empty"),
         ("appearance_id,annotation_id\n1,2\n2,77\n", "line 3: annotation_id 77 is no person of the split"),
         ("appearance_id,annotation_id\n8,9\n", "in none of its 1 pairs both persons have min_keypoints and min_height"),
     ],
@@ -352,6 +357,10 @@ TOO_HIGH = (
             r"test\.json: no such file; .*people has the splits train; bring 'test' to `datasets.people` in ",
         ),
         ({"min_height": 100}, TOO_HIGH),
+        (
+            {"min_keypoints": 0.55, "min_height": 100},
+            r"has 10 labelled keypoints .*: 0 have so many keypoints \(of 17\)",
+        ),
         ({"appearance": "other_veiw"}, "appearance: found 'other_veiw'.*did you mean 'other_view'"),
         ({"background": 1.5}, "background: found 1.5"),
         ({"image_size": 0}, "image_size: found 0"),
@@ -361,6 +370,11 @@ TOO_HIGH = (
 def test_bad_settings(folder, changes, message):
     with pytest.raises(UserError, match=message):
         pairs(folder, **changes)
+
+
+def test_a_split_without_annotations(tmp_path):
+    with pytest.raises(UserError, match=r"train\.json: it has no annotated persons"):
+        pairs(write(tmp_path / "people", [], [noise(1)]))
 
 
 def test_foreign_needs_two_persons(tmp_path):

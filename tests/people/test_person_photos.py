@@ -95,6 +95,10 @@ def test_own_joints(photo, tmp_path):
     content = {"categories": [{"id": 1, "name": "ball"}, category], "images": [image], "annotations": [annotation]}
     (tmp_path / "dogs.json").write_text(json.dumps(content))
     assert len(PersonPhotos(**settings, annotations=str(tmp_path / "dogs.json")).examples(photo)) == 1
+    content["categories"].append(category | {"id": 9, "name": "cat"})
+    (tmp_path / "pets.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=r"categories: 2 have the 5 joints head, left_paw.*: cat, dog; leave one"):
+        PersonPhotos(**settings, annotations=str(tmp_path / "pets.json"))
 
 
 def test_a_found_box_is_padded_and_all_around_it_replaced(photo):

@@ -225,6 +225,7 @@ def test_bad_files_and_filters_are_named(make, tmp_path):
     [
         ({"heads": {}}, "at least one"),
         ({"heads": {"a": {"kind": "cifs", "stride": 8}}}, r"heads\.a\.kind 'cifs' \(did you mean 'cif'\?\)"),
+        ({"heads": {"a": {"kind": ["cif"], "stride": 8}}}, r"heads\.a\.kind \['cif'\]"),
         ({"heads": {"a": {"kind": "cif", "strid": 8}}}, r"heads\.a\.strid \(did you mean 'stride'\?\)"),
         ({"heads": {"a": {"kind": "cif"}}}, r"heads\.a: .*stride"),
         ({"heads": {"a": {"kind": "caf", "stride": 8, "connections": "all"}}}, r"heads\.a: .*all"),

@@ -205,12 +205,14 @@ def read_pairs(path: Path, annotated: NDArray[np.int64]) -> NDArray[np.int64]:
         raise UserError(f"{path}: cannot be read: {error}; `appearance: pairs` needs this list, {header}") from error
     if head.replace(" ", "") != header:
         raise UserError(f"{path}: line 1: found {head[:80]!r}; expected {header}")
+    if not lines:
+        raise UserError(f"{path}: the list is empty: it has only the line {header}")
     pairs = np.zeros((len(lines), 2), dtype=np.int64)
     for row, line in enumerate(lines):
         try:
             appearance, target = line.split(",")
             pairs[row] = int(appearance), int(target)
-        except ValueError:
+        except (ValueError, OverflowError):  # of a number with more than 64 bits
             raise UserError(f"{path}: line {row + 2}: found {line[:80]!r}; expected two annotation ids") from None
     if (unknown := ~np.isin(pairs, annotated)).any():
         row, column = np.argwhere(unknown)[0]

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pycocotools import mask as run_lengths
 
-from data.formats.coco import KEYPOINTS, read_head, read_records
+from data.formats.coco import KEYPOINTS, PERSON, read_head, read_records
 from data.formats.facts import read_facts
 from data.formats.prepared import without_split
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
@@ -71,10 +71,16 @@ def people_category(path: Path, categories: Sequence[Any], skeleton: Skeleton, n
         UserError: there is no such category, or it has other joints.
     """
     listed = {str(one.get("name")): one.get("keypoints") for one in categories}
-    if skeleton.keypoints == KEYPOINTS and "person" in listed:
-        listed["person"] = listed["person"] or KEYPOINTS
+    if skeleton.keypoints == KEYPOINTS and PERSON in listed:
+        listed[PERSON] = listed[PERSON] or KEYPOINTS
     fitting = [one for one in listed if tuple(listed[one] or ()) == skeleton.keypoints and name in (None, one)]
-    if len(fitting) != 1:
+    if len(fitting) > 1:
+        raise UserError(
+            f"{path}: categories: {len(fitting)} have the {len(skeleton.keypoints)} joints "
+            f"{', '.join(skeleton.keypoints[:3])}, ...: {', '.join(sorted(fitting))}; leave one of them in the file, "
+            "or prepare it as a dataset, whose `coco.category` names one or joins several"
+        )
+    if not fitting:
         called = "" if name is None else f" {name!r}"
         raise UserError(
             f"{path}: categories: found {', '.join(sorted(listed)) or 'none'}; one{called} with the "
@@ -131,11 +137,13 @@ class Persons:
         self, labelled: NDArray[np.signedinteger], heights: NDArray[np.floating], joints: float, height: float
     ) -> NoReturn:
         """Raise UserError that says how many persons other settings would leave."""
+        if not len(labelled):
+            raise UserError(f"{self.path}: it has no annotated persons; bring annotations, or name another split")
         lower = math.ceil(joints / 2), height / 2
         left = int(((labelled >= lower[0]) & (heights >= lower[1])).sum())
         raise UserError(
-            f"{self.path}: none of its {len(labelled)} persons has {joints:g} labelled keypoints and a height of "
-            f"{height:g} pixels: {int((labelled >= joints).sum())} have so many keypoints (of "
+            f"{self.path}: none of its {len(labelled)} persons has {math.ceil(joints)} labelled keypoints and a height "
+            f"of {height:g} pixels: {int((labelled >= joints).sum())} have so many keypoints (of "
             f"{len(self.skeleton.keypoints)}), {int((heights >= height).sum())} are so high; half of both, "
             f"min_keypoints {lower[0]} and min_height {lower[1]:g}, would leave {left}"
         )

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from data.formats.coco import PERSON
 from data.formats.facts import read_facts
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import nearest
@@ -26,9 +27,6 @@ from models.pose.train.encoders import Caf, Cif, CifDet
 from models.pose.train.scene_table import SceneTable, read_categories
 
 KINDS: dict[str, type[Cif] | type[Caf] | type[CifDet]] = {"cif": Cif, "caf": Caf, "cifdet": CifDet}
-
-PERSON = "person"
-"""The category of people in a dataset that was prepared without facts."""
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
@@ -152,9 +150,7 @@ class Scenes(Examples):
         self._gain = (1.0 / (255.0 * np.array(std))).astype(np.float32)[:, None, None]
         self._shift = (-np.array(mean) / np.array(std)).astype(np.float32)[:, None, None]
         needs_people = any(not isinstance(encoder, CifDet) for encoder in self.encoders.values())
-        self.table = SceneTable(
-            Path(root), split, self.skeleton if needs_people else None, known.get("people") or PERSON, fields
-        )
+        self.table = SceneTable(Path(root), split, self.skeleton if needs_people else None, _people(known), fields)
         least = int(needs_people) if min_keypoint_annotations is None else min_keypoint_annotations
         self.rows = self.table.usable(least, keep_empty, image_ids)
 
@@ -245,9 +241,14 @@ class Scenes(Examples):
         return View(picture, people, placed, placement)
 
 
+def _people(known: Mapping[str, Any]) -> str:
+    """Return the name of the category of people; `known` are the facts of a dataset, {} of one prepared without."""
+    return known.get("people") or PERSON
+
+
 def _encoder(name: str, settings: Mapping[str, Any], skeleton: Skeleton, categories: int) -> Cif | Caf | CifDet:
     kind = settings.get("kind", name)
-    if kind not in KINDS:
+    if str(kind) not in KINDS:
         near = nearest(str(kind), KINDS)
         raise ValueError(f"heads.{name}.kind {kind!r}{near}: one of {', '.join(KINDS)} is needed")
     allowed = [one for one in inspect.signature(KINDS[kind]).parameters if one != "skeleton"]
