@@ -3,9 +3,10 @@
 Usage: python -m ci.change_report [--base HEAD] [--gate FILE] --output FOLDER
 
 Writes FOLDER/report.md with the table of the reproduction gate (FILE is the Markdown of ci.check_reproduction; the
-report says so if it is missing), the changes of params and metrics (`dvc params diff`, `dvc metrics diff`) and, from
-`dvc plots diff`, the new curves over those of the base and the new pictures beside those of the base. Unchanged plots
-are only counted. CI posts the report as a comment. Not part of the DAG.
+report says so if it is missing), the changes of params and metrics (`dvc params diff`, `dvc metrics diff`: the summary,
+and folded below it all figures of `metrics/full/`) and, from `dvc plots diff`, the new curves over those of the base
+and the new pictures beside those of the base. Unchanged plots are only counted. What DVC could not read is listed: its
+tables then lack rows. CI posts the report as a comment. Not part of the DAG.
 """
 
 import argparse
@@ -18,7 +19,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+from dvc.repo import Repo
+
 from ci.change_pictures import Curve, beside, draw_curves
+from ci.check_reproduction import METRICS
 from models.base.errors import UserError
 from models.base.files import write_text
 from stages.command import run
@@ -45,6 +49,9 @@ def main(arguments: list[str]) -> None:
         parts.append(f"## Reproduction gate\n\n{gate(args.gate)}")
     for kind, title in (("params", "Parameters"), ("metrics", "Metrics")):
         parts.append(f"## {title}\n\n{difference(kind, base)}")
+    full = [str(path) for path in sorted(METRICS.glob("*.json"))]
+    if full:
+        parts.append(folded("all figures", difference("metrics", base, "--targets", *full)))
     parts.append(f"## Plots\n\n{plots(base, args.output)}")
     write_text(args.output / "report.md", "\n\n".join(parts) + "\n")
     print(f"wrote {args.output / 'report.md'}")
@@ -70,17 +77,35 @@ def gate(path: Path) -> str:
     return shortened(path.read_text(encoding="utf-8").strip(), LIMITS["gate"])
 
 
-def difference(kind: str, base: str) -> str:
-    """Return the table of `dvc params diff` or `dvc metrics diff`, folded if it is long."""
-    done = dvc(kind, "diff", "--md", base)
+def difference(kind: str, base: str, *options: str) -> str:
+    """Return the table of `dvc params diff` or `dvc metrics diff`, folded if it is long, below what was not read."""
+    done = dvc(kind, "diff", "--md", base, *options)
     if done.returncode:
         return failure(done)
+    parts = [unread(done, unread_files(kind, base))] if done.stderr.strip() else []
     table = done.stdout.strip()
     rows = max(len(table.splitlines()) - 2, 0)
-    if not rows:
-        return "None changed."
-    table = shortened(table, LIMITS[kind])
-    return table if rows <= 10 else folded(f"{rows} changed", table)
+    if rows:
+        table = shortened(table, LIMITS[kind])
+        parts.append(table if rows <= 10 else folded(f"{rows} changed", table))
+    return "\n\n".join(parts) or "None changed."
+
+
+def unread_files(kind: str, base: str) -> list[str]:
+    """Return a line for each file of params or metrics that DVC cannot read, in the base or in the working tree."""
+    with Repo() as repo:
+        errors = getattr(repo, kind).diff(a_rev=base).get("errors", {})
+    return [
+        f"`{file}` of {revision}: `{type(error).__name__}: {error}`"
+        for revision, found in errors.items()
+        for file, error in (found if isinstance(found, dict) else {f"all {kind}": found}).items()
+    ]
+
+
+def unread(done: subprocess.CompletedProcess[str], lines: list[str]) -> str:
+    """Return Markdown that lists what DVC could not read, or without `lines` what the command said instead."""
+    listed = "\n".join(f"- {line}" for line in lines or [f"`{last_line(done)}`"])
+    return f"**`{command(done)}` could not read all, so this is incomplete:**\n\n{listed}"
 
 
 def plots(base: str, folder: Path) -> str:
@@ -90,11 +115,12 @@ def plots(base: str, folder: Path) -> str:
         done = dvc("plots", "diff", base, "--json", "--out", scratch)
         if done.returncode:
             return failure(done)
-        curves, pictures = read(json.loads(done.stdout)["data"])
-        changed = {name: curve for name, curve in curves.items() if curve.differs()}
+        content = json.loads(done.stdout)
+        curves, pictures = read(content.get("data", {}))
+        changed = {key: curve for key, curve in curves.items() if curve.differs()}
         shown: dict[str, list[str]] = defaultdict(list)
-        for recipe in sorted({recipe_of(name) for name in changed}):
-            its_curves = {Path(name).stem: curve for name, curve in changed.items() if recipe_of(name) == recipe}
+        for recipe in sorted({recipe_of(path) for path, _ in changed}):
+            its_curves = {name: curve for (path, name), curve in changed.items() if recipe_of(path) == recipe}
             draw_curves(its_curves, folder / f"{recipe}_curves.png")
             shown[recipe].append(picture(recipe, "curves", "gray: base, blue: rerun"))
         differing = 0
@@ -103,8 +129,14 @@ def plots(base: str, folder: Path) -> str:
             if beside(before, after, folder / f"{recipe}_{stem}.png"):
                 differing += 1
                 shown[recipe].append(picture(recipe, stem, SIDES[before is not None, after is not None]))
+    errors = [
+        f"`{one.get('source', one.get('name', 'all plots'))}` of {one['rev']}: `{one['type']}: {one['msg']}`"
+        for one in content.get("errors", [])
+    ]
+    parts = [unread(done, errors)] if errors or done.stderr.strip() else []
+    parts += [folded(recipe, "\n\n".join(lines)) for recipe, lines in sorted(shown.items())]
     same = f"{len(curves) - len(changed)} curves and {len(pictures) - differing} pictures are the same."
-    return "\n\n".join([*(folded(recipe, "\n\n".join(lines)) for recipe, lines in sorted(shown.items())), same])
+    return "\n\n".join([*parts, same])
 
 
 def recipe_of(name: str) -> str:
@@ -122,19 +154,24 @@ def folded(title: str, text: str) -> str:
     return f"<details><summary>{title}</summary>\n\n{text}\n\n</details>"
 
 
-def read(data: dict[str, list[dict[str, Any]]]) -> tuple[dict[str, Curve], dict[str, tuple[Path | None, Path | None]]]:
-    """Split the output of `dvc plots diff --json`: curves by path, and pictures (base, rerun; None if missing)."""
-    curves, pictures = {}, {}
+def read(
+    data: dict[str, list[dict[str, Any]]],
+) -> tuple[dict[tuple[str, str], Curve], dict[str, tuple[Path | None, Path | None]]]:
+    """Split the output of `dvc plots diff --json`: curves, and pictures by path (base, rerun; None if missing).
+
+    A table holds several curves, told apart by `name` and `series`; their keys are (path, "KL training").
+    """
+    curves: dict[tuple[str, str], Curve] = {}
+    pictures = {}
     for name, entries in data.items():
         if entries[0]["type"] == "image":
             paths = {WORKSPACE in entry["revisions"]: Path(entry["url"]) for entry in entries}
             pictures[name] = (paths.get(False), paths.get(True))
         else:
-            points = [point for entry in entries for point in entry["content"]["data"]["values"]]
-            curves[name] = Curve(
-                base=[point for point in points if point["rev"] != WORKSPACE],
-                rerun=[point for point in points if point["rev"] == WORKSPACE],
-            )
+            sides: dict[str, tuple[list[Any], list[Any]]] = defaultdict(lambda: ([], []))
+            for point in (point for entry in entries for point in entry["content"]["data"]["values"]):
+                sides[f"{point['name']} {point['series']}"][point["rev"] == WORKSPACE].append(point)
+            curves |= {(name, label): Curve(*both) for label, both in sides.items()}
     return curves, pictures
 
 
@@ -145,8 +182,17 @@ def dvc(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 def failure(done: subprocess.CompletedProcess[str]) -> str:
     """Return the last error line of a failed DVC command: a report with a gap is better than none."""
-    last = done.stderr.strip().splitlines()[-1:] or [f"exit code {done.returncode}"]
-    return f"`dvc {' '.join(done.args[3:5])}` failed: `{last[0]}`"
+    return f"`{command(done)}` failed: `{last_line(done)}`"
+
+
+def command(done: subprocess.CompletedProcess[str]) -> str:
+    """Return `dvc params diff`."""
+    return f"dvc {' '.join(done.args[3:5])}"
+
+
+def last_line(done: subprocess.CompletedProcess[str]) -> str:
+    """Return the last line that a command wrote to stderr, or its exit status."""
+    return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
 
 
 def shortened(text: str, limit: int) -> str:

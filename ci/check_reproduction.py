@@ -2,11 +2,12 @@
 
 Usage: python -m ci.check_reproduction [--revision HEAD] [--tolerances metrics/tolerances.yaml] [--markdown FILE]
 
-Every metric that the pipeline writes to `metrics/*.json` must be within its tolerance of the revision's value;
+Every metric that the pipeline writes to `metrics/full/*.json` must be within its tolerance of the revision's value;
 ci/tolerances.py describes the file of tolerances. Of a metric with a bootstrap interval only `value` is compared: the
 bounds follow from the same examples, and the interval's width can scale the tolerance. Outputs of the data stages
 (`prepare@...`) must have the same hash in `dvc.lock`. Exits with 1 if a metric is out of tolerance or missing, or if a
 hash differs. Metrics in a file that the pipeline no longer writes count as missing: the file may be the committed one.
+Below the table are the examples of the dumps, and the files of the data, that differ most behind what failed.
 """
 
 import argparse
@@ -20,13 +21,15 @@ from dvc.api import DVCFileSystem
 from dvc.exceptions import DvcException
 from dvc.repo import Repo
 
+from ci.instances import differing_examples, differing_files
 from ci.reproduction import FAILING, Results, Row, compare, outputs, read_results
 from ci.tolerances import read_tolerances
 from models.base.errors import UserError
 from models.base.files import write_text
 from stages.command import run
 
-METRICS = Path("metrics")
+METRICS = Path("metrics/full")
+TOLERANCES = Path("metrics/tolerances.yaml")
 LOCK = Path("dvc.lock")
 OTHERS = ("vanished", "identical", "within", "better", "new", "ignored")
 COLUMNS = [field.name for field in fields(Row)]
@@ -36,15 +39,16 @@ def main(arguments: list[str]) -> None:
     """Compare, print, and fail if anything is not reproduced."""
     parser = argparse.ArgumentParser(prog="python -m ci.check_reproduction", description=__doc__.splitlines()[0])
     parser.add_argument("--revision", default="HEAD", help="commit, branch or tag to compare with; default: HEAD")
-    parser.add_argument("--tolerances", type=Path, default=METRICS / "tolerances.yaml", help="default: %(default)s")
+    parser.add_argument("--tolerances", type=Path, default=TOLERANCES, help="default: %(default)s")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table to FILE, as Markdown")
     args = parser.parse_args(arguments)
     written = metric_files()
     rows = compare(committed(args.revision, written), reproduced(written), read_tolerances(args.tolerances))
-    print("\n".join([*as_text(rows), summary(rows, args.revision)]))
-    if args.markdown:
-        write_text(args.markdown, as_markdown(rows, args.revision))
     failing = [row.metric for row in rows if row.verdict in FAILING]
+    instances = differing_instances([row.metric for row in rows if row.verdict == "violated"], args.revision)
+    print("\n".join([*as_text(rows), summary(rows, args.revision), *instances]))
+    if args.markdown:
+        write_text(args.markdown, as_markdown(rows, args.revision, instances))
     if failing:
         raise UserError(f"not reproduced: {', '.join(failing[:10])}{', ...' if len(failing) > 10 else ''}")
 
@@ -53,7 +57,7 @@ def metric_files() -> set[str]:
     """Return the paths of the metrics files that the pipeline writes. Raises UserError if DVC cannot tell."""
     try:
         with Repo() as repo:
-            return {str(out) for stage in repo.index.stages for out in stage.outs if out.metric}
+            return {str(out) for stage in repo.index.stages for out in stage.outs if Path(str(out)).parent == METRICS}
     except DvcException as error:
         raise UserError(f"which metrics the pipeline makes: {error}") from None
 
@@ -85,6 +89,22 @@ def reproduced(written: Container[str]) -> Results:
         raise UserError(f"{METRICS}/*.json, {LOCK}: not UTF-8 text: {error}") from None
 
 
+def differing_instances(violated: Sequence[str], revision: str) -> list[str]:
+    """Return lines that name the instances behind violated rows: metrics by dotted name, or paths of data."""
+    if not violated:
+        return []
+    files = DVCFileSystem(rev=revision)
+    outs = outputs(files.read_text(str(LOCK)), f" of {revision}")
+    lines = [line for path in violated if path in outs for line in differing_files(files, path)]
+    scores: dict[str, list[str]] = {}
+    for recipe, score, *_ in (f"{name}.".split(".") for name in violated if name not in outs):
+        scores.setdefault(recipe, []).append(score)
+    for recipe, names in scores.items():
+        if f"runs/{recipe}/dump" in outs:
+            lines += differing_examples(files, recipe, names)
+    return lines
+
+
 def summary(rows: Sequence[Row], revision: str) -> str:
     """Return one line: how many values were compared, and how many have each verdict."""
     counts = Counter(row.verdict for row in rows)
@@ -107,13 +127,15 @@ def as_text(rows: Sequence[Row]) -> list[str]:
     ]
 
 
-def as_markdown(rows: Sequence[Row], revision: str) -> str:
-    """Return the summary and the tables: failing rows in sight, the rest folded."""
+def as_markdown(rows: Sequence[Row], revision: str, instances: Sequence[str] = ()) -> str:
+    """Return the summary and the tables: failing rows and what differs behind them in sight, the rest folded."""
     failing = [row for row in rows if row.verdict in FAILING]
     rest = [row for row in rows if row.verdict not in FAILING]
     parts = [f"**Reproduction: {'failed' if failing else 'passed'}**, {summary(rows, revision)}"]
     if failing:
         parts.append(_table(failing))
+    if instances:
+        parts.append("\n".join(["```", *instances, "```"]))
     if rest:
         parts.append(f"<details><summary>{len(rest)} other rows</summary>\n\n{_table(rest)}\n\n</details>")
     return "\n\n".join(parts) + "\n"

@@ -1,8 +1,8 @@
 """Reads the file of tolerances: how far a rerun's metric may be from the committed one, and in which direction.
 
 The file maps patterns of metric names to rules. A name is the metrics file without folder and suffix, then the keys,
-joined by dots: `vunet.reconstruction.l1` is `reconstruction.l1` in `metrics/vunet.json`. In a pattern, `*` matches any
-text, dots included. If several patterns match a name, only the one with the most other characters applies.
+joined by dots: `vunet.reconstruction.l1` is `reconstruction.l1` in `metrics/full/vunet.json`. In a pattern, `*` matches
+any text, dots included. If several patterns match a name, only the one with the most other characters applies.
 
 A rule is `exact`, `ignore`, or a map of
 

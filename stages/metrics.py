@@ -1,4 +1,8 @@
-"""Compute metrics and draw plots from a dump: `python -m stages.metrics RECIPE RUN METRICS PLOTS`."""
+"""Compute metrics and draw plots from a dump: `python -m stages.metrics RECIPE RUN METRICS PLOTS`.
+
+METRICS (`metrics/vunet.json`) gets the numbers of `metrics.summary`, and the file of the same name in the folder `full`
+beside it (`metrics/full/vunet.json`) all figures.
+"""
 
 import argparse
 import json
@@ -12,7 +16,7 @@ from models.base.files import write_text
 from models.dump import Dump
 from models.recipe.load import load_recipe
 from models.report.curves import draw_curves, write_curves
-from models.report.metrics import compute_metrics, draw_pictures
+from models.report.metrics import compute_metrics, draw_pictures, summarize
 from stages.command import run
 
 
@@ -21,19 +25,22 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m stages.metrics", description=__doc__.splitlines()[0])
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet")
-    parser.add_argument("metrics", type=Path, help="JSON file to write")
+    parser.add_argument("metrics", type=Path, help="JSON file to write, and its namesake in full/")
     parser.add_argument("plots", type=Path, help="folder to write")
     args = parser.parse_args(arguments)
     dump = Dump(args.run / "dump")
     recipe = load_recipe(args.recipe, ["metrics"], dump.facts)
-    metrics = json.dumps(compute_metrics(recipe, dump), indent=2)
+    metrics = compute_metrics(recipe, dump)
+    summary = summarize(recipe, metrics)
     shutil.rmtree(args.plots, ignore_errors=True)
     draw_pictures(recipe, dump, args.plots / "pictures")
     train, validation = (pd.read_csv(args.run / "history" / f"{split}.csv") for split in ("train", "validation"))
-    write_curves(train, validation, args.plots / "curves")
+    write_curves(train, validation, args.plots)
     draw_curves(train, validation, args.plots / "pictures" / "losses.png")
-    write_text(args.metrics, metrics + "\n")
-    print(metrics)
+    for path, content in ((args.metrics.parent / "full" / args.metrics.name, metrics), (args.metrics, summary)):
+        write_text(path, json.dumps(content, indent=2) + "\n")
+    for name, entry in summary.items():
+        print(f"{name}: " + ", ".join(f"{key} {number:.4g}" for key, number in entry.items()))
 
 
 if __name__ == "__main__":

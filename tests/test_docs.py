@@ -274,7 +274,7 @@ def test_results_are_those_of_the_metrics():
     assert sorted(row[0] for row in rows) == sorted(entry["params"] for entry in recipes.values())
     for file, key, *numbers in rows:
         name = next(name for name, entry in recipes.items() if entry["params"] == file)
-        metric = json.loads((ROOT / f"metrics/{name}.json").read_text())
+        metric = json.loads((ROOT / f"metrics/full/{name}.json").read_text())
         for part in key.split("."):
             metric = metric[part]
         width = metric["high"] - metric["low"]

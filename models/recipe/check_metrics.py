@@ -9,20 +9,35 @@ ERROR_KEY = "error"
 
 
 def check_metrics(recipe: Recipe, errors: ErrorCollector) -> None:
-    """Check `metrics.scores`, `metrics.pictures` and `runtime.scores`."""
+    """Check `metrics.scores`, `metrics.summary`, `metrics.pictures` and `runtime.scores`."""
     for name, score in recipe.metrics.scores.items():
         check_declaration(score, SCORE, f"metrics.scores.{name}", errors)
         _of_dump(recipe, score, f"metrics.scores.{name}", errors)
-        if name == ERROR_KEY:
+    for section, names in (("scores", recipe.metrics.scores), ("summary", recipe.metrics.summary)):
+        if ERROR_KEY in names:
             errors.add(
-                f"metrics.scores.{name}", f"DVC takes metrics with a key {ERROR_KEY!r} for unreadable; use another name"
+                f"metrics.{section}.{ERROR_KEY}",
+                f"DVC takes metrics with a key {ERROR_KEY!r} for unreadable; use another name",
             )
     for name, picture in recipe.metrics.pictures.items():
         check_declaration(picture, PICTURE, f"metrics.pictures.{name}", errors)
         _of_dump(recipe, picture, f"metrics.pictures.{name}", errors)
+    for name, headline in recipe.metrics.summary.items():
+        for key, metric in (("metric", headline.metric), ("beside", headline.beside)):
+            if metric is not None and not errors.unread("metrics.scores"):
+                _of_score(recipe, metric, f"metrics.summary.{name}.{key}", errors)
     for name in recipe.runtime.scores.names if recipe.runtime.scores else ():
         if name not in recipe.metrics.scores and not errors.unread("metrics.scores"):
             errors.add_unknown("runtime.scores.names", name, recipe.metrics.scores, "score")
+
+
+def _of_score(recipe: Recipe, metric: str, key: str, errors: ErrorCollector) -> None:
+    """Check that a dotted key begins with a score; only the score itself knows the rest."""
+    score, _, rest = metric.partition(".")
+    if score not in recipe.metrics.scores:
+        errors.add_unknown(key, score, recipe.metrics.scores, "score")
+    elif not rest:
+        errors.add(key, f"found {metric!r}; expected the score and its metric, such as '{metric}.l1'")
 
 
 def _of_dump(recipe: Recipe, entry: Declaration, key: str, errors: ErrorCollector) -> None:

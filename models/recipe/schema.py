@@ -318,11 +318,28 @@ class Predict(Section):
     compare: dict[Name, Declaration] = {}
 
 
+class Headline(Section):
+    """One entry of `metrics.summary`: a metric, what to see it `beside` (a baseline's metric), and which is `better`.
+
+    Both metrics are dotted keys of the full figures: a score of `metrics.scores`, then what it calls the metric, such
+    as `reconstruction.l1_person`.
+    """
+
+    metric: str
+    beside: str | None = None
+    better: Literal["lower", "higher"]
+
+
 class Metrics(Section):
-    """What to compute and draw from the dump alone; intervals come from `bootstrap` resamples of the examples."""
+    """What to compute and draw from the dump alone; intervals come from `bootstrap` resamples of the examples.
+
+    `summary` are the few numbers that the tables of DVC show (`metrics/<recipe>.json`), by a short name; left out, they
+    show none.
+    """
 
     bootstrap: Count
     confidence: Annotated[float, Field(gt=0, lt=1)]
+    summary: dict[Name, Headline] = {}
     scores: Annotated[dict[Name, Declaration], Field(min_length=1)]
     pictures: dict[Name, Declaration] = {}
 

@@ -28,11 +28,30 @@ def losses_of(history: pd.DataFrame) -> list[str]:
 
 
 def write_curves(train: pd.DataFrame, validation: pd.DataFrame, folder: Path) -> None:
-    """Write one CSV with columns `step` and `value` for each column of the histories."""
-    for history, prefix in ((train, ""), (validation, "validation.")):
-        for column in history.columns.drop("step"):
-            curve = history[["step", column]].dropna().rename(columns={column: "value"})
-            write_text(folder / f"{prefix}{column}.csv", curve.to_csv(index=False, lineterminator="\n"))
+    """Write the histories as three tables for DVC plots, with the columns `step`, `name`, `series` and `value`.
+
+    `losses.csv` has the series training, validation and (effective) weight of each loss, `contributions.csv` weight x
+    loss, `updates.csv` learning rate, gradient norm and skipped updates of each optimization step.
+    """
+    tables = {
+        "losses": [(train, "raw", "training"), (validation, "raw", "validation"), (train, "weight", "weight")],
+        "contributions": [(train, "weighted", "weight x loss")],
+        "updates": [
+            (train, "lr", "learning rate"),
+            (train, "grad_norm", "gradient norm"),
+            (train, "skipped", "skipped updates"),
+        ],
+    }
+    for table, columns in tables.items():
+        curves = pd.concat([_curves(*column) for column in columns])
+        write_text(folder / f"{table}.csv", curves.to_csv(index=False, lineterminator="\n"))
+
+
+def _curves(history: pd.DataFrame, ending: str, series: str) -> pd.DataFrame:
+    """Return the columns `<name>.<ending>` of a history below each other: step, name, series, value."""
+    names = {str(column): str(column).removesuffix(f".{ending}") for column in history.filter(regex=rf"\.{ending}$")}
+    long = history[["step", *names]].rename(columns=names).melt("step", var_name="name").dropna()
+    return long.assign(series=series)[["step", "name", "series", "value"]]
 
 
 def draw_curves(train: pd.DataFrame, validation: pd.DataFrame, path: Path) -> None:

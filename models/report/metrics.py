@@ -57,6 +57,43 @@ def compute_metrics(
     return metrics
 
 
+def summarize(recipe: Recipe, metrics: Metrics, say: Callable[[str], object] = print) -> dict[str, dict[str, Any]]:
+    """Return the numbers of `metrics.summary` by their short names: `{value, low, high, baseline}`.
+
+    Metrics without an interval have no `low` and `high`, entries without `beside` no `baseline`. An entry whose score
+    was left out is left out too, and `say` gets a line; a baseline's score that was left out gives no `baseline`.
+
+    Raises:
+        UserError: a score has no such metric; one line for each.
+    """
+    errors = ErrorCollector(recipe.path)
+    summary: dict[str, dict[str, Any]] = {}
+    for name, entry in recipe.metrics.summary.items():
+        key = f"metrics.summary.{name}"
+        estimate = _estimate(metrics, entry.metric, f"{key}.metric", errors)
+        baseline = {} if entry.beside is None else _estimate(metrics, entry.beside, f"{key}.beside", errors)
+        if estimate:
+            summary[name] = estimate | ({"baseline": baseline["value"]} if baseline else {})
+        elif entry.metric.partition(".")[0] not in metrics:
+            say(f"{key}: left out, as its score is")
+    errors.raise_any()
+    return summary
+
+
+def _estimate(metrics: Metrics, key: str, where: str, errors: ErrorCollector) -> dict[str, Any]:
+    """Return the metric at a dotted key, `{value}` or `{value, low, high}`; nothing if its score was left out."""
+    score, _, name = key.partition(".")
+    if score not in metrics:
+        return {}
+    known = flattened(metrics[score])
+    names = [one for one in known if not one.endswith((".low", ".high"))]
+    if name not in names:
+        errors.add_unknown(where, name, names, f"metric of {score!r}")
+        return {}
+    bounds = {end: known[f"{name}.{end}"] for end in ("low", "high") if f"{name}.{end}" in known}
+    return {"value": known[name], **bounds}
+
+
 def draw_pictures(recipe: Recipe, dump: Dump, folder: Path, say: Callable[[str], object] = print) -> None:
     """Draw all of `metrics.pictures` into `folder`, but those that do not apply to the data, as `compute_metrics`."""
     for name, picture in build_pictures(recipe).items():

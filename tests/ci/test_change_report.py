@@ -27,12 +27,22 @@ def test_pictures_stand_side_by_side_only_where_they_differ(tmp_path: Path) -> N
 
 
 def test_curves_are_sorted_by_side_and_drawn(tmp_path: Path) -> None:
-    points = [{"step": "1", "value": "0.5", "rev": "workspace"}, {"step": "1", "value": "0.25", "rev": "abc"}]
+    points = [
+        {"step": "1", "name": "KL", "series": series, "value": value, "rev": rev}
+        for series, value, rev in [
+            ("training", "0.5", "workspace"),
+            ("training", "0.25", "abc"),
+            ("weight", "2.0", "workspace"),
+        ]
+    ]
     entry = {"type": "vega", "revisions": ["workspace", "abc"], "content": {"data": {"values": points}}}
     image = {"type": "image", "revisions": ["workspace"], "url": "/x/worst.png"}
-    curves, pictures = read({"plots/vunet/curves/KL.csv": [entry], "plots/vunet/pictures/worst.png": [image]})
+    curves, pictures = read({"plots/vunet/losses.csv": [entry], "plots/vunet/pictures/worst.png": [image]})
     assert pictures == {"plots/vunet/pictures/worst.png": (None, Path("/x/worst.png"))}
-    curve = curves["plots/vunet/curves/KL.csv"]
+    assert curves.keys() == {("plots/vunet/losses.csv", "KL training"), ("plots/vunet/losses.csv", "KL weight")}
+    assert curves["plots/vunet/losses.csv", "KL weight"] == Curve([], points[2:])
+    curve = curves["plots/vunet/losses.csv", "KL training"]
+    assert curve == Curve(base=points[1:2], rerun=points[:1])
     assert curve.differs()
     assert not Curve(curve.base, curve.base).differs()
     draw_curves({"KL": curve, "new": Curve([], curve.rerun)}, tmp_path / "curves.png")

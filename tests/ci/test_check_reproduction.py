@@ -47,7 +47,7 @@ stages:
     outs: [{path: runs/toy, hash: md5, md5: 22222222bbbb.dir}]
   metrics@toy:
     cmd: measure
-    outs: [{path: metrics/toy.json, hash: md5, md5: 44444444cccc}]
+    outs: [{path: metrics/full/toy.json, hash: md5, md5: 44444444cccc}]
 """
 PIPELINE = """
 stages:
@@ -55,8 +55,8 @@ stages:
     foreach: [toy, second]
     do:
       cmd: measure
-      metrics:
-        - metrics/${item}.json:
+      outs:
+        - metrics/full/${item}.json:
             cache: false
 """
 
@@ -69,7 +69,7 @@ def git(*arguments: str) -> None:
 
 def write(metrics: dict) -> None:
     """Write the metrics of the recipe `toy`."""
-    Path("metrics/toy.json").write_text(json.dumps(metrics))
+    Path("metrics/full/toy.json").write_text(json.dumps(metrics))
 
 
 def altered(dotted: str, value: object) -> dict:
@@ -89,7 +89,7 @@ def altered(dotted: str, value: object) -> dict:
 def repository(tmp_path, monkeypatch) -> None:
     """The current folder, with one commit of metrics, tolerances and a lock."""
     monkeypatch.chdir(tmp_path)
-    Path("metrics").mkdir()
+    Path("metrics/full").mkdir(parents=True)
     write(METRICS)
     Path("metrics/tolerances.yaml").write_text(TOLERANCES)
     Path("dvc.lock").write_text(LOCK)
@@ -179,7 +179,7 @@ def test_a_metric_that_is_gone_fails(metric, capsys):
 
 
 def test_a_file_that_is_gone_fails(capsys):
-    Path("metrics/toy.json").unlink()
+    Path("metrics/full/toy.json").unlink()
     assert run(main, []) == 1
     assert "8 vanished, 1 identical" in capsys.readouterr().out.splitlines()[-1]
 
@@ -191,19 +191,19 @@ def test_a_file_that_the_pipeline_no_longer_makes_is_not_compared_with_itself(ca
 
 
 def test_a_commit_that_lost_a_file_is_no_measure(capsys):
-    Path("metrics/second.json").write_text('{"images": 3}')
-    git("rm", "-q", "--cached", "metrics/toy.json")
-    git("add", "metrics/second.json")
+    Path("metrics/full/second.json").write_text('{"images": 3}')
+    git("rm", "-q", "--cached", "metrics/full/toy.json")
+    git("add", "metrics/full/second.json")
     git("commit", "-qm", "lost")
     assert run(main, []) == 1
     assert capsys.readouterr().err == (
-        "error: --revision HEAD: dvc.lock names metrics/toy.json, and the commit has no such file\n"
+        "error: --revision HEAD: dvc.lock names metrics/full/toy.json, and the commit has no such file\n"
     )
 
 
 def test_a_new_metric_is_said_and_passes(capsys):
     write(altered("drawing.added", 3.0))
-    Path("metrics/second.json").write_text('{"l1": 0.5}')
+    Path("metrics/full/second.json").write_text('{"l1": 0.5}')
     assert run(main, []) == 0
     found = verdicts(capsys.readouterr().out)
     assert (found["toy.drawing.added"], found["second.l1"]) == ("new", "new")
@@ -294,9 +294,13 @@ def test_a_malformed_file_of_tolerances_is_refused(text, said, capsys):
         (lambda: None, ["--revision", "nowhere"], "--revision nowhere: unknown Git revision 'nowhere'"),
         (lambda: Path("dvc.lock").unlink(), [], "dvc.lock: no such file; `dvc repro` writes it"),
         (lambda: Path("dvc.lock").write_text("<<<<<<< HEAD"), [], "dvc.lock' validation failed"),
-        (lambda: Path("metrics/toy.json").write_text('{"a": '), [], "metrics/toy.json: not valid JSON"),
-        (lambda: Path("metrics/toy.json").write_text("[1]"), [], "metrics/toy.json: found list, expected a map"),
-        (lambda: Path("metrics/toy.json").write_bytes(b"\xff"), [], "not UTF-8 text"),
+        (lambda: Path("metrics/full/toy.json").write_text('{"a": '), [], "metrics/full/toy.json: not valid JSON"),
+        (
+            lambda: Path("metrics/full/toy.json").write_text("[1]"),
+            [],
+            "metrics/full/toy.json: found list, expected a map",
+        ),
+        (lambda: Path("metrics/full/toy.json").write_bytes(b"\xff"), [], "not UTF-8 text"),
     ],
 )
 def test_what_cannot_be_read_is_said(break_it, arguments, said, capsys):
@@ -309,12 +313,12 @@ def test_a_revision_without_results_is_said(capsys):
     git("rm", "-q", "--cached", "dvc.lock")
     git("commit", "-qm", "no lock")
     assert run(main, []) == 1
-    git("rm", "-q", "--cached", "metrics/toy.json")
+    git("rm", "-q", "--cached", "metrics/full/toy.json")
     git("commit", "-qm", "no metrics")
     assert run(main, []) == 1
     assert capsys.readouterr().err.splitlines() == [
         "error: --revision HEAD: it has no dvc.lock",
-        "error: --revision HEAD: it has no metrics/*.json",
+        "error: --revision HEAD: it has no metrics/full/*.json",
     ]
 
 
@@ -340,7 +344,7 @@ def test_outside_a_repository(tmp_path_factory, monkeypatch):
 
 
 def test_the_projects_own_file_fits_its_metrics():
-    files = {str(path): path.read_text() for path in sorted((ROOT / "metrics").glob("*.json"))}
+    files = {str(path): path.read_text() for path in sorted((ROOT / "metrics/full").glob("*.json"))}
     results = read_results(files, (ROOT / "dvc.lock").read_text(), "")
     tolerances = read_tolerances(ROOT / "metrics/tolerances.yaml")
     rows = {row.metric: row for row in compare(results, results, tolerances)}

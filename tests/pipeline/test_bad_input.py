@@ -33,7 +33,7 @@ def prepare_all(folder: Path) -> Project:
         for output in (
             f"runs/{name}/model/weights",
             f"runs/{name}/history/losses.csv",
-            f"plots/{name}/curves/loss.csv",
+            f"plots/{name}/losses.csv",
         ):
             (folder / output).parent.mkdir(parents=True)
             (folder / output).write_text("of an earlier run")

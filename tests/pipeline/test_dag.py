@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from bench.stale_stages import stages_with_changes
@@ -20,6 +21,7 @@ SAID_BY = {
     "pose": ({"joints", "boxes"}, {"fields", "worst", "precision_recall", "similarity"}),
     "super_resolution": ({"upscaling", "bicubic", "lanczos"}, {"enlarged", "worst"}),
 }  # metrics and pictures to look for
+PLOTS = {"losses", "contributions", "updates"}
 
 
 def ran(output: str) -> set[str]:
@@ -29,12 +31,14 @@ def ran(output: str) -> set[str]:
 
 def test_a_repro_writes_metrics_and_pictures_and_the_next_does_nothing(project: Project) -> None:
     for name in recipes():
-        metrics = json.loads((project.folder / f"metrics/{name}.json").read_text())
+        metrics = json.loads((project.folder / f"metrics/full/{name}.json").read_text())
+        summary = json.loads((project.folder / f"metrics/{name}.json").read_text())
+        assert 0 < sum(len(entry) for entry in summary.values()) <= 6
         pictures = {path.stem for path in (project.folder / f"plots/{name}/pictures").glob("*.png")}
         expected_metrics, expected_pictures = SAID_BY.get(name, (set(), set()))
         assert metrics.keys() >= expected_metrics
         assert pictures >= expected_pictures | {"losses"}
-        assert len(list((project.folder / f"plots/{name}/curves").glob("*.csv"))) > 0
+        assert {path.stem for path in (project.folder / f"plots/{name}").glob("*.csv")} == PLOTS
         for score in metrics.values():
             for value in score.values():
                 if isinstance(value, dict) and "low" in value:
@@ -107,16 +111,19 @@ def test_one_loss_weight_reruns_what_depends_on_it(project: Project) -> None:
     assert params["params.yaml"]["losses.KL.weight"] == {"old": 1.0, "new": 2, "diff": 1.0}
     metrics = json.loads(project.run("dvc", "metrics", "diff", "--json").stdout)
     changed = metrics["diff"]["metrics/vunet.json"] if "diff" in metrics else metrics["metrics/vunet.json"]
-    assert any(entry["diff"] for name, entry in changed.items() if name.startswith("reconstruction"))
+    assert changed.keys() <= {f"l1_person.{part}" for part in ("value", "low", "high")}
+    assert changed["l1_person.value"]["diff"]
 
 
 def test_a_loss_is_removed_and_added_from_the_command_line(project: Project) -> None:
     added = "+losses.second={type: images.L2, inputs: {image: image, target: target}, weight: 0.5}"
     done = project.run("dvc", "exp", "run", "-S", "~losses.KL", "-S", added)
     assert ran(done.stdout) == stages_of("vunet")
-    curves = {path.name for path in (project.folder / "plots/vunet/curves").glob("*.raw.csv")}
-    assert "KL.raw.csv" not in curves
-    assert "second.raw.csv" in curves
+    assert set(pd.read_csv(project.folder / "plots/vunet/losses.csv")["name"]) == {"color_L1", "color_L2", "second"}
+    shown = json.loads(project.run("dvc", "plots", "diff", "--json").stdout)["data"]["plots/vunet/losses.csv"][0]
+    points = shown["content"]["data"]["values"]
+    assert {point["rev"] for point in points} > {point["rev"] for point in points if point["name"] == "KL"} > set()
+    assert shown["content"]["title"]["text"] == "vunet: losses, and their effective weights"
     assert "loss.second" in (project.folder / "runs/vunet/dump/examples.csv").read_text().splitlines()[0]
 
 
@@ -133,9 +140,10 @@ def test_dvc_shows_what_there_is(project: Project) -> None:
     project.run("dvc", "plots", "show", "-o", "shown")
     page = (project.folder / "shown/index.html").read_text()
     assert "transfer_grid.png" in page
-    assert "KL.weight" in page
+    assert "vunet: losses, and their effective weights" in page
+    assert "<DVC_METRIC" not in page
     shown = project.run("dvc", "exp", "show", "--csv").stdout
-    assert "reconstruction.l1_person.value" in shown
+    assert "l1_person.value" in shown
     assert "losses.KL.weight" in shown
 
 

@@ -40,7 +40,7 @@ def test_real_people_by_paths(project: Project) -> None:
     rows = (project.folder / "runs/vunet/dump/examples.csv").read_text().splitlines()
     reconstructions = sum(row.startswith("reconstruction,") for row in rows)
     assert reconstructions == used_by_hand(prepared / "validation.json", keypoints=10, height=60)
-    metrics = json.loads((project.folder / "metrics/vunet.json").read_text())
+    metrics = json.loads((project.folder / "metrics/full/vunet.json").read_text())
     assert metrics["reconstruction"]["images"] == reconstructions
     pictures = project.folder / "plots/vunet/pictures"
     assert (pictures / "reconstructions.png").is_file()
@@ -50,5 +50,5 @@ def test_real_people_by_paths(project: Project) -> None:
         assert name not in metrics
     assert f"metrics.pictures.transfers: {reason}\n" in done.stdout
     assert not (pictures / "transfers.png").exists()
-    enlarged = json.loads((project.folder / "metrics/super_resolution.json").read_text())
+    enlarged = json.loads((project.folder / "metrics/full/super_resolution.json").read_text())
     assert enlarged["upscaling"]["images"] == statistics["validation"]["images"]

@@ -28,7 +28,7 @@ def test_real_pairs_by_paths(project: Project) -> None:
     for split, folder in (("train", "train"), ("validation", "val")):
         files = sorted(path.name for path in (REAL / folder).glob("*.jpg"))
         assert sorted(path.name for path in (prepared / split).glob("*.jpg")) == files
-    metrics = json.loads((project.folder / "metrics/pix2pix.json").read_text())
+    metrics = json.loads((project.folder / "metrics/full/pix2pix.json").read_text())
     assert metrics["translation"]["images"] == len(list((REAL / "val").glob("*.jpg")))
     validation = pd.read_csv(project.folder / "runs/pix2pix/history/validation.csv")["G_L1.raw"]
     assert validation.iloc[-1] < validation.iloc[0]

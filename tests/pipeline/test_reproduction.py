@@ -22,7 +22,7 @@ def test_an_honest_rerun_passes_and_an_altered_metric_fails(project: Project) ->
         path in "\n".join(table) for path in ("data/prepared/people", "data/prepared/pairs", "vunet.transfer.l1")
     )
 
-    file = project.folder / "metrics/pix2pix.json"
+    file = project.folder / "metrics/full/pix2pix.json"
     metrics = json.loads(file.read_text())
     l1 = metrics["translation"]["l1"]
     l1["value"] += l1["high"] - l1["low"]  # twice as far as the interval reaches to each side

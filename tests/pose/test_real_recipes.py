@@ -56,7 +56,7 @@ def test_real_people_by_paths(project, monkeypatch, name):
     Trainer(load_recipe(path), folder).fit()
     assert run(eval_dump.main, [str(path), str(folder)]) == 0
     assert run(metrics.main, [str(path), str(folder), f"{name}.json", f"plots/{name}"]) == 0
-    found = json.loads(Path(f"{name}.json").read_text())
+    found = json.loads(Path(f"full/{name}.json").read_text())
     assert {score: (key, found[score][key]) for score, (key, _) in SCORES[name].items()} == SCORES[name]
     facts = json.loads((folder / "dump/facts.json").read_text())
     assert facts["categories"] == [{"id": 1, "name": "person"}]

@@ -48,6 +48,26 @@ def test_the_toy_recipes_are_right():
             "metrics.scores.error",
             "DVC takes metrics with a key 'error' for unreadable; use another name",
         ),
+        (
+            {"metrics.summary": {"d": {"metric": "distence.mean", "better": "lower"}}},
+            "metrics.summary.d.metric",
+            "unknown score 'distence' (did you mean 'distance'?); allowed: distance",
+        ),
+        (
+            {"metrics.summary": {"d": {"metric": "distance", "better": "lower"}}},
+            "metrics.summary.d.metric",
+            "found 'distance'; expected the score and its metric, such as 'distance.l1'",
+        ),
+        (
+            {"metrics.summary": {"error": {"metric": "distance.mean", "better": "lower"}}},
+            "metrics.summary.error",
+            "DVC takes metrics with a key 'error' for unreadable; use another name",
+        ),
+        (
+            {"metrics.summary": {"d": {"metric": "distance.mean", "better": "smaller"}}},
+            "metrics.summary.d.better",
+            "found 'smaller'; expected 'lower' or 'higher'",
+        ),
         ({"seed": "7"}, "seed", "found '7'; expected an integer"),
         ({"seed": -1}, "seed", "found -1; expected greater than or equal to 0"),
         ({"seed": True}, "seed", "found True; expected an integer"),

@@ -23,14 +23,23 @@ def test_losses_are_named_by_their_raw_columns():
     assert losses_of(TRAIN) == ["a", "b"]
 
 
-def test_a_table_for_each_curve(tmp_path):
+def test_tables_for_dvc(tmp_path):
     write_curves(TRAIN, VALIDATION, tmp_path)
-    names = [f"{c}.csv" for c in TRAIN.columns.drop("step")] + ["validation.a.raw.csv"]
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names)
-    assert (tmp_path / "a.weight.csv").read_text() == "step,value\n2,0.0\n4,1.0\n6,2.0\n"
-    assert (tmp_path / "b.raw.csv").read_text() == "step,value\n4,3.0\n6,2.0\n"  # no row where there is no value
-    assert pd.read_csv(tmp_path / "a.raw.csv")["value"].tolist() == pytest.approx([1.0, 0.5, 1 / 3])
-    assert (tmp_path / "validation.a.raw.csv").read_text() == "step,value\n3,2.0\n6,1.0\n"
+    tables = {path.stem: pd.read_csv(path) for path in tmp_path.iterdir()}
+    assert tables.keys() == {"losses", "contributions", "updates"}
+    assert all(list(table) == ["step", "name", "series", "value"] for table in tables.values())
+    curves = tables["losses"].groupby(["name", "series"])[["step", "value"]].agg(list)
+    assert {key: (row["step"], row["value"]) for key, row in curves.iterrows()} == {
+        ("a", "training"): ([2, 4, 6], [1.0, 0.5, pytest.approx(1 / 3)]),
+        ("a", "validation"): ([3, 6], [2.0, 1.0]),
+        ("a", "weight"): ([2, 4, 6], [0.0, 1.0, 2.0]),
+        ("b", "training"): ([4, 6], [3.0, 2.0]),  # no row where there is no value
+        ("b", "weight"): ([4, 6], [1.0, 1.0]),
+    }
+    assert tables["contributions"].query("name == 'a'")["value"].tolist() == pytest.approx([0.0, 0.5, 2 / 3])
+    assert tables["updates"].to_numpy().tolist() == [
+        [step, "g", "learning rate", rate] for step, rate in ((2, 0.1), (4, 0.2), (6, 0.3))
+    ]
 
 
 @pytest.mark.parametrize("losses", [["a"], ["a", "b"]])

@@ -1,16 +1,19 @@
 """Scores and pictures that have nothing to judge are left out, with a line that says why."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
 import toy
 
 from models.base.errors import UserError
+from models.base.yaml12 import read_yaml
 from models.dump import Dump
 from models.report.interfaces import NotApplicableError, Picture, Score, rows_where
-from models.report.metrics import compute_metrics, draw_pictures
+from models.report.metrics import compute_metrics, draw_pictures, summarize
 
+ROOT = Path(__file__).parents[2]
 LACK = "no person is seen twice"
 CHANGES = {
     "metrics.scores": {"plain": {"type": "test_metrics.Rows"}, "pairs": {"type": "test_metrics.Pairs"}},
@@ -82,6 +85,57 @@ def test_a_key_with_which_dvc_takes_metrics_for_unreadable_is_refused(dump):
         f"{recipe.path}: metrics.scores.wrong: it writes the metric {metric!r}; {reason}"
         for metric in ("head.error", "error")
     ]
+
+
+FULL = {
+    "new": {"l1": {"value": 0.5, "low": 0.4, "high": 0.6}, "parts": {"nose": 2}, "count": 7},
+    "old": {"l1": {"value": 0.8, "low": 0.7, "high": 0.9}},
+}
+
+
+def summary_of(entries, metrics, say=print):
+    """Summarize by a recipe whose scores are `new`, `old` and `absent`."""
+    score = {"type": "toy.Mean", "column": "loss.distance"}
+    scores = dict.fromkeys(("distance", "new", "old", "absent"), score)
+    summary = {name: {"better": "lower", **entry} for name, entry in entries.items()}
+    return summarize(toy.checked({"metrics.scores": scores, "metrics.summary": summary}), metrics, say)
+
+
+def test_a_summary_has_few_numbers_and_what_they_are_beside():
+    entries = {
+        "l1": {"metric": "new.l1", "beside": "old.l1"},
+        "alone": {"metric": "new.l1"},
+        "nose": {"metric": "new.parts.nose", "beside": "new.count"},
+    }
+    assert summary_of(entries, FULL) == {
+        "l1": {"value": 0.5, "low": 0.4, "high": 0.6, "baseline": 0.8},
+        "alone": {"value": 0.5, "low": 0.4, "high": 0.6},
+        "nose": {"value": 2, "baseline": 7},
+    }
+
+
+def test_a_summary_lacks_what_does_not_apply():
+    said = []
+    entries = {"gone": {"metric": "absent.l1"}, "l1": {"metric": "new.l1", "beside": "absent.l1"}}
+    assert summary_of(entries, FULL, said.append) == {"l1": FULL["new"]["l1"]}
+    assert said == ["metrics.summary.gone: left out, as its score is"]
+
+
+def test_a_summary_names_metrics_that_exist():
+    with pytest.raises(UserError) as caught:
+        summary_of({"a": {"metric": "new.l2", "beside": "old.l1.low"}}, FULL)
+    first, second = str(caught.value).splitlines()
+    assert first.endswith("metrics.summary.a.metric: unknown metric of 'new' 'l2'; allowed: count, l1, parts.nose")
+    assert "metrics.summary.a.beside: unknown metric of 'old' 'l1.low'" in second
+
+
+def test_the_recipes_show_at_most_six_numbers_each():
+    files = [ROOT / "params.yaml", *sorted((ROOT / "recipes").rglob("*.yaml"))]
+    for file in files:
+        summary = read_yaml(file)["metrics"]["summary"]
+        plain = [entry["metric"].endswith(".value") for entry in summary.values()]  # a number without an interval
+        numbers = [(1 if one else 3) + ("beside" in e) for one, e in zip(plain, summary.values(), strict=True)]
+        assert 1 <= sum(numbers) <= 6, file
 
 
 def test_rows_where_a_number_is_not_zero(tmp_path):

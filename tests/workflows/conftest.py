@@ -51,7 +51,8 @@ def leave_one_recipe(project: Project, recipe: str) -> None:
     others = tuple(f"{name}." for name in entries if name != recipe)
     edit("metrics/tolerances.yaml", lambda rules: leave(rules, {one for one in rules if not one.startswith(others)}))
     for name in entries.keys() - {recipe}:
-        (project.folder / f"metrics/{name}.json").unlink()
+        for folder in ("metrics", "metrics/full"):
+            (project.folder / f"{folder}/{name}.json").unlink()
 
 
 @pytest.fixture
