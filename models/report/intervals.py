@@ -31,8 +31,9 @@ def ratio(above: Floats, below: Floats, draws: Floats, confidence: float) -> tup
     """Return the studentised interval of sum(above) / sum(below), two sums for each group.
 
     The standard error is that of a ratio of sums over groups (Cochran 1977, equation 6.13), the interval that of Efron
-    and Tibshirani (1993, section 12.5). Where a resample has no spread, because nearly all groups agree, it is that of
-    plain percentiles. Of fewer than two groups, nothing is known: both ends are the value.
+    and Tibshirani (1993, section 12.5). Resamples without spread, which draw one group alone, have no studentised value
+    and do not count. If they are more than a tail, because groups are three or nearly all agree, the interval is that
+    of plain percentiles, which is too narrow. Of fewer than two groups, nothing is known: both ends are the value.
     """
     value = float(above.sum() / below.sum())
     if len(above) < 2:
@@ -43,10 +44,11 @@ def ratio(above: Floats, below: Floats, draws: Floats, confidence: float) -> tup
     usable = np.isfinite(shifts)
     shifts, errors = shifts[usable], errors[usable]
     tail = (1 - confidence) / 2
-    if error == 0 or not len(shifts) or (errors <= 1e-9 * error).any():
+    flat = errors <= 1e-6 * error  # roots of differences that are 0 up to rounding
+    if error == 0 or not len(shifts) or flat.mean() > tail:
         low, high = np.quantile(shifts, [tail, 1 - tail]) if len(shifts) else (0.0, 0.0)
         return value + float(low), value + float(high)
-    low, high = np.quantile(shifts / errors, [tail, 1 - tail])
+    low, high = np.quantile(shifts[~flat] / errors[~flat], [tail, 1 - tail])
     return float(value - high * error), float(value - low * error)
 
 

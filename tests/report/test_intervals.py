@@ -25,17 +25,27 @@ def test_each_group_is_left_out_once_in_at_most_so_many_blocks():
     np.testing.assert_array_equal((1 - blocks).sum(axis=0), np.ones(10))
 
 
-def test_a_studentised_interval_by_hand():
-    values, draws = RANDOM.lognormal(size=12), draw_groups(400, 12, seed=1)
+@pytest.mark.parametrize("size", [4, 5, 12])
+def test_a_studentised_interval_by_hand(size):
+    """Of 400 resamples of 4 or 5 groups, some draw one group alone: they have no error to divide by."""
+    values, draws = RANDOM.lognormal(size=size), draw_groups(400, size, seed=1)
+    assert (draws.max(axis=1) == size).any() == (size < 12)
     scores = []
-    for counts in draws.astype(int):
+    for counts in draws[draws.max(axis=1) < size].astype(int):
         resample = np.repeat(values, counts)
-        error = resample.std() * np.sqrt(12 / 11) / np.sqrt(12)
+        error = resample.std(ddof=1) / np.sqrt(size)
         scores.append((resample.mean() - values.mean()) / error)
     low, high = np.quantile(scores, [0.05, 0.95])
-    error = values.std(ddof=1) / np.sqrt(12)
+    error = values.std(ddof=1) / np.sqrt(size)
     expected = values.mean() - high * error, values.mean() - low * error
-    assert ratio(values, np.ones(12), draws, 0.9) == pytest.approx(expected, rel=1e-9)
+    assert ratio(values, np.ones(size), draws, 0.9) == pytest.approx(expected, rel=1e-9)
+
+
+def test_three_groups_have_plain_percentiles():
+    """A ninth of their resamples draws one group alone, more than a tail."""
+    values, draws = np.array([1.0, 2.0, 4.0]), draw_groups(400, 3, seed=1)
+    expected = np.quantile(draws @ values / 3, [0.025, 0.975])
+    assert ratio(values, np.ones(3), draws, 0.95) == pytest.approx(expected)
 
 
 def test_the_error_of_a_ratio_is_the_delta_methods():
