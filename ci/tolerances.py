@@ -6,7 +6,8 @@ any text, dots included. If several patterns match a name, only the one with the
 
 A rule is `exact`, `ignore`, or a map of
 
-- `interval`: a multiple of the half-width of the committed bootstrap interval, (`high` - `low`) / 2,
+- `interval`: a multiple of the half-width of the committed bootstrap interval, (`high` - `low`) / 2; where all examples
+  agree, the interval has no width, and 0.0001 of the value is left for rounding on another processor,
 - `relative`: a multiple of the committed value's magnitude,
 - `absolute`: in the metric's own unit,
 - `direction`: `both` (the default), `higher_is_better` or `lower_is_better`; the latter two limit only changes for the
@@ -29,6 +30,7 @@ from models.base.error_collector import ErrorCollector, validated
 from models.base.errors import UserError, nearest
 from models.base.yaml12 import read_yaml
 
+ROUNDING = 1e-4  # relative
 Width = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
@@ -58,10 +60,14 @@ class Tolerance(BaseModel):
         widths = [
             self.absolute,
             None if self.relative is None else self.relative * abs(value),
-            None if self.interval is None or half_width is None else self.interval * half_width,
+            None if self.interval is None or half_width is None else self._of_interval(value, half_width),
         ]
         known = [width for width in widths if width is not None and math.isfinite(width)]
         return max(known, default=0.0 if isinstance(value, int) else None)
+
+    def _of_interval(self, value: float, half_width: float) -> float:
+        assert self.interval is not None
+        return max(self.interval * half_width, ROUNDING * abs(value) if self.interval else 0.0)
 
     def forgives(self, difference: float) -> bool:
         """Whether a change (reproduced - committed) is for the better under a one-sided rule."""

@@ -329,6 +329,14 @@ def test_a_count_is_exact_where_only_an_interval_is_given(capsys):
     assert capsys.readouterr().err == "error: not reproduced: toy.drawing.images\n"
 
 
+@pytest.mark.parametrize(("value", "status"), [(0.50004, 0), (0.5 + 1e-12, 0), (0.5001, 1)])
+def test_an_interval_without_width_leaves_room_for_rounding(value, status, capsys):
+    write(altered("drawing.ssim", {"value": 0.5, "low": 0.5, "high": 0.5}))
+    git("commit", "-qam", "all examples agree")
+    write(altered("drawing.ssim", {"value": value, "low": 0.5, "high": 0.5}))
+    assert run(main, []) == status
+
+
 def test_bounds_that_are_no_numbers_are_no_scale(capsys):
     write(altered("drawing.ssim.low", None))
     assert run(main, []) == 0

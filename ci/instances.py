@@ -1,0 +1,106 @@
+"""Names what differs most behind the failing rows of the gate: examples of a dump, files of prepared data."""
+
+import hashlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import pandas as pd
+from dvc.api import DVCFileSystem
+from dvc.exceptions import DvcException
+
+from models.base.yaml12 import read_yaml
+from models.dump import EXAMPLES, TEXTS
+
+SHOWN = 5  # examples, or files
+KEY = ("mode", "draw", "dataset", "index", "name")
+
+
+def differing_files(files: DVCFileSystem, folder: str) -> list[str]:
+    """Return a line for each of the first files of a folder that differ from those of the revision of `files`."""
+    try:
+        listed = files.find(folder, detail=True)
+    except (DvcException, OSError) as error:
+        return [not_in_cache(folder, error)]
+    before = {path: info.get("md5") for path, info in listed.items()}
+    now = {str(path): _md5(path) for path in Path(folder).rglob("*") if path.is_file()}
+    differing = [path for path in sorted({*before, *now}) if before.get(path) != now.get(path)]
+    lines = [f"{folder}: {len(differing)} of {len({*before, *now})} files differ"]
+    for path in differing[:SHOWN]:
+        lines.append(f"  {path}{'' if path in now else ': missing'}{'' if path in before else ': new'}")
+    return lines
+
+
+def differing_examples(files: DVCFileSystem, recipe: str, scores: Iterable[str]) -> list[str]:
+    """Return lines with the examples of a recipe's dump that differ most from those of the revision of `files`.
+
+    Of each score's mode, or of all modes where its declaration names none.
+    """
+    folder = f"runs/{recipe}/dump"
+    table = Path(folder) / EXAMPLES
+    if not table.is_file():
+        return [f"{table}: no such file; `dvc repro eval-dump@{recipe}` writes it"]
+    try:
+        with files.open(f"{folder}/{EXAMPLES}") as file:
+            before = pd.read_csv(file, dtype=TEXTS)
+    except (DvcException, OSError) as error:
+        return [not_in_cache(folder, error)]
+    now = pd.read_csv(table, dtype=TEXTS)
+    modes = {mode for score in scores for mode in modes_of(recipe, score)}
+    chosen = [mode for mode in before["mode"].unique() if mode in (modes or set(before["mode"]))]
+    return [
+        line
+        for mode in chosen
+        for line in compare_examples(before[before["mode"] == mode], now[now["mode"] == mode], f"{folder}, mode {mode}")
+    ]
+
+
+def modes_of(recipe: str, score: str) -> list[str]:
+    """Return the mode that a score of a recipe of `dvc.yaml` reads; nothing if it names none."""
+    recipes = [one["recipes"] for one in read_yaml(Path("dvc.yaml")).get("vars", []) if "recipes" in one]
+    entry = next((known[recipe] for known in recipes if recipe in known), None)
+    scores = read_yaml(Path(entry["params"]))["metrics"]["scores"] if entry else {}
+    mode = scores.get(score, {}).get("mode")
+    return [mode] if isinstance(mode, str) else []
+
+
+def compare_examples(before: pd.DataFrame, now: pd.DataFrame, where: str) -> list[str]:
+    """Return a line with the number of rows that differ, and one for each of those that differ most.
+
+    Rows match by mode, draw, dataset, index and name. Differences of a column are compared in standard deviations of
+    its values in `before`; times (`ms.`) do not count.
+    """
+    key = [column for column in KEY if column in before and column in now]
+    old, new = (table.set_index(key) for table in (before, now))
+    common = old.index.intersection(new.index)
+    numbers = [
+        column
+        for column in old.select_dtypes("number").columns.intersection(new.select_dtypes("number").columns)
+        if not column.startswith("ms.") and not column.endswith("_id")
+    ]
+    first, second = old.loc[common, numbers], new.loc[common, numbers]
+    spread = old[numbers].std().where(lambda one: one > 0, 1.0)  # of a constant column: its own unit
+    away = ((second - first).abs() / spread).fillna(0.0).max(axis="columns").sort_values(ascending=False, kind="stable")
+    differing = away[away > 0]
+    lines = [f"{where}: {len(differing)} of {len(old)} examples differ"]
+    if len(old) != len(common) or len(new) != len(common):
+        lines[0] += f"; {len(old) - len(common)} are missing, {len(new) - len(common)} are new"
+    if len(differing) == 0 and len(old) == len(common) == len(new):
+        return [f"{lines[0]}: the dump is the same, and metrics are computed from it differently"]
+    ids = [column for column in old if str(column).endswith("_id")]
+    for place in differing.index[:SHOWN]:
+        names = [f"{column} {value}" for column, value in zip(key, place, strict=True) if column in ("index", "name")]
+        names += [f"{column} {old.loc[place, column]:g}" for column in ids]
+        column = ((second.loc[place] - first.loc[place]).abs() / spread).idxmax()
+        a, b = first.loc[place, column], second.loc[place, column]
+        lines.append(f"  {', '.join(names)}: {column} {a:.4g} -> {b:.4g}, {abs(b - a) / spread[column]:.2g} sd")
+    return lines
+
+
+def not_in_cache(path: str, error: Exception) -> str:
+    """Return a line that says why instances of a folder are not named."""
+    return f"{path}: not in DVC's cache as it was ({error}), so nothing is named; `dvc fetch --all-commits` may have it"
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "md5").hexdigest()
