@@ -1,8 +1,9 @@
-"""Provenance of a result: recipe, code, packages and data, as text that is equal if and only if the inputs are."""
+"""Provenance of a result: recipe, code, packages, data, environment; as text, which is equal exactly if these are."""
 
 import ast
 import hashlib
 import json
+import os
 import platform
 import subprocess
 import sys
@@ -20,12 +21,22 @@ from models.recipe.schema import Recipe
 from models.recipe.types import find_class
 
 PACKAGES = ("accelerate", "numba", "numpy", "opencv-python-headless", "pillow", "pycocotools", "torch")
+ARITHMETIC = (
+    "ATEN_CPU_CAPABILITY", "DNNL_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA", "GLIBC_TUNABLES",
+    "MKL_CBWR", "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_NUM_THREADS", "NPY_DISABLE_CPU_FEATURES",
+    "NPY_ENABLE_CPU_FEATURES", "NUMBA_CPU_FEATURES", "NUMBA_CPU_NAME", "NUMBA_DISABLE_JIT", "NVIDIA_TF32_OVERRIDE",
+    "ONEDNN_DEFAULT_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS",
+    "OPENCV_CPU_DISABLE", "OPENCV_IPP", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+)  # fmt: skip
+"""Environment variables with which the same code rounds differently. Those that the launcher sets by the number of
+processes and GPUs are not among them (`OMP_NUM_THREADS`): a training may go on in another number."""
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
 INSTALLED = {"site-packages", "dist-packages"}  # names of folders
 
 
 def provenance(recipe: Recipe, modules: Iterable[str]) -> dict[str, str]:
-    """Return what the state of a training depends on, as text: recipe, code, packages, data, initial weights.
+    """Return what the state of a training depends on, as text: recipe, code, packages, data, initial weights, and
+    environment variables that change arithmetic.
 
     The state does not depend on the number of ranks. `modules` are those of the trainer and its hooks.
     """
@@ -34,7 +45,7 @@ def provenance(recipe: Recipe, modules: Iterable[str]) -> dict[str, str]:
     return {
         "recipe": resolved(recipe), "code": code_version([*modules, *named_modules(recipe)]),
         "packages": str(package_versions()), "data": data_version(roots),
-        "start": file_versions(recipe.starts_from().values()),
+        "start": file_versions(recipe.starts_from().values()), "environment": json.dumps(arithmetic_variables()),
     }  # fmt: skip
 
 
@@ -132,8 +143,14 @@ def package_versions() -> dict[str, str]:
     return {"python": platform.python_version()} | {package: version(package) for package in PACKAGES}
 
 
+def arithmetic_variables() -> dict[str, str]:
+    """Return the environment variables of `ARITHMETIC` that are set."""
+    return {name: os.environ[name] for name in ARITHMETIC if name in os.environ}
+
+
 def process_record() -> dict[str, Any]:
-    """Return how this process was started: command, host, package versions, commit, and files that differ from it.
+    """Return how this process was started: command, host, package versions, variables that change arithmetic, commit,
+    and files that differ from it.
 
     `commit` is None outside a git repository.
     """
@@ -141,7 +158,7 @@ def process_record() -> dict[str, Any]:
     changed = (_git("status", "--porcelain", "--untracked-files=no") or "").splitlines()
     return {
         "command": [sys.executable, *sys.orig_argv[1:]], "host": platform.node(), "packages": package_versions(),
-        "commit": commit, "changed_files": [line[3:] for line in changed],
+        "environment": arithmetic_variables(), "commit": commit, "changed_files": [line[3:] for line in changed],
     }  # fmt: skip
 
 

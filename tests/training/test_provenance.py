@@ -155,6 +155,18 @@ def test_packages():
     assert versions["python"] == python_version()
 
 
+def test_variables_that_change_arithmetic_are_recorded_and_no_others(monkeypatch):
+    for name in provenance.ARITHMETIC:
+        monkeypatch.delenv(name, raising=False)
+    assert provenance.provenance(toy.checked(), ())["environment"] == "{}"
+    monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "default")
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")  # set by the launcher; a training goes on in another number of processes
+    variables = {"ATEN_CPU_CAPABILITY": "default", "OPENBLAS_CORETYPE": "Haswell"}
+    assert json.loads(provenance.provenance(toy.checked(), ())["environment"]) == variables
+    assert provenance.process_record()["environment"] == variables
+
+
 def test_data_version_follows_the_manifests(tmp_path):
     for name in ("a", "b"):
         (tmp_path / name).mkdir()

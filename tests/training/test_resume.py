@@ -155,12 +155,14 @@ def change(what, changes, data, monkeypatch):
         monkeypatch.setattr(provenance, "code_version", lambda modules: "changed")
     elif what == "packages":
         monkeypatch.setattr(provenance, "package_versions", lambda: {"torch": "0.1"})
+    elif what == "environment":
+        monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
     elif what == "data":
         stored(data, "2")
     return changes
 
 
-@pytest.mark.parametrize("what", ["recipe", "code", "packages", "data"])
+@pytest.mark.parametrize("what", ["recipe", "code", "packages", "data", "environment"])
 def test_refused_after_a_change_set_aside_and_begun_again(what, run, tmp_path, monkeypatch, capsys):
     changes = stored(tmp_path / "data")
     with pytest.raises(Killed):

@@ -310,7 +310,7 @@ def test_outputs_are_these(reference):
         "history/train.csv", "history/validation.csv", "model/painter.safetensors", "model/provenance.json",
         "model/recipe.yaml",
     ]  # fmt: skip
-    assert set(json.loads(reference["model/provenance.json"])) == {"data", "packages", "start"}
+    assert set(json.loads(reference["model/provenance.json"])) == {"data", "environment", "packages", "start"}
 
 
 @pytest.mark.parametrize("every", [1, 4, None])
