@@ -5,6 +5,7 @@ beside it (`metrics/full/vunet.json`) all figures.
 """
 
 import argparse
+import hashlib
 import json
 import shutil
 import sys
@@ -13,7 +14,7 @@ from pathlib import Path
 import pandas as pd
 
 from models.base.files import write_text
-from models.dump import Dump
+from models.dump import EXAMPLES, Dump
 from models.recipe.load import load_recipe
 from models.report.curves import draw_curves, write_curves
 from models.report.metrics import compute_metrics, draw_pictures, summarize
@@ -33,14 +34,20 @@ def main(arguments: list[str]) -> None:
     metrics = compute_metrics(recipe, dump)
     summary = summarize(recipe, metrics)
     shutil.rmtree(args.plots, ignore_errors=True)
-    draw_pictures(recipe, dump, args.plots / "pictures")
     train, validation = (pd.read_csv(args.run / "history" / f"{split}.csv") for split in ("train", "validation"))
+    header = f"{args.run.name} ({args.recipe})  step {train['step'].max()}  dump {hash_of(dump)[:8]}"
+    draw_pictures(recipe, dump, args.plots / "pictures", header)
     write_curves(train, validation, args.plots)
     draw_curves(train, validation, args.plots / "pictures" / "losses.png")
     for path, content in ((args.metrics.parent / "full" / args.metrics.name, metrics), (args.metrics, summary)):
         write_text(path, json.dumps(content, indent=2) + "\n")
     for name, entry in summary.items():
         print(f"{name}: " + ", ".join(f"{key} {number:.4g}" for key, number in entry.items()))
+
+
+def hash_of(dump: Dump) -> str:
+    """Return the MD5 of a dump's table: it tells models apart, and unlike a commit it is the same for equal results."""
+    return hashlib.md5((dump.folder / EXAMPLES).read_bytes(), usedforsecurity=False).hexdigest()
 
 
 if __name__ == "__main__":

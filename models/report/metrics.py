@@ -10,6 +10,7 @@ from models.recipe.check_metrics import ERROR_KEY
 from models.recipe.schema import Recipe
 from models.recipe.types import PICTURE, SCORE, build
 from models.report.interfaces import Bootstrap, NotApplicableError, Picture, Score
+from models.report.sheets import add_header
 
 Metrics = dict[str, dict[str, Any]]
 """By score and metric: a number, or `{value, low, high}`."""
@@ -94,11 +95,18 @@ def _estimate(metrics: Metrics, key: str, where: str, errors: ErrorCollector) ->
     return {"value": known[name], **bounds}
 
 
-def draw_pictures(recipe: Recipe, dump: Dump, folder: Path, say: Callable[[str], object] = print) -> None:
-    """Draw all of `metrics.pictures` into `folder`, but those that do not apply to the data, as `compute_metrics`."""
+def draw_pictures(
+    recipe: Recipe, dump: Dump, folder: Path, header: str = "", say: Callable[[str], object] = print
+) -> None:
+    """Draw all of `metrics.pictures` into `folder`, but those that do not apply to the data, as `compute_metrics`.
+
+    Each gets a line above it with the text `header`, if there is one.
+    """
     for name, picture in build_pictures(recipe).items():
         try:
             picture(dump, folder / f"{name}.png")
+            if header:
+                add_header(folder / f"{name}.png", header)
         except NotApplicableError as error:
             say(f"metrics.pictures.{name}: left out: {error}")
 

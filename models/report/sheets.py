@@ -13,6 +13,8 @@ from models.base.files import replacing
 
 Pixels = NDArray[np.uint8]
 BAR = 18  # pixels of a line of text
+FONT, SIZE = cv2.FONT_HERSHEY_SIMPLEX, 0.42
+MARGIN = 2  # pixels at both ends of a line
 
 
 def as_pixels(images: Tensor) -> Pixels:
@@ -27,6 +29,7 @@ def side_by_side(
 ) -> Pixels:
     """Lay images (H, W, 3) out in rows under column titles, each row under its label if there are labels.
 
+    Titles and labels that are too long for one line go on in the next.
     Cells have the largest image's size, or the smallest multiple of it that is at least `cell` pixels high. Each image
     is enlarged by the largest integer with which it fits; a row is then as high as the highest of its images.
     """
@@ -34,7 +37,11 @@ def side_by_side(
     height, width = (max(image.shape[axis] for image in images) for axis in (0, 1))
     factor = max(1, -(-cell // height))
     height, width = height * factor, width * factor
-    label_bar, enlarged = BAR if labels else 0, []
+    full = len(titles) * (width + gap)
+    headings = [wrapped(title, width) for title in titles]
+    top_bar = BAR * max(len(lines) for lines in headings)
+    written = [wrapped(label, full) for label in labels] or [[] for _ in rows]
+    enlarged = []
     for cells in rows:
         factors = [min(height // image.shape[0], width // image.shape[1]) for image in cells]
         enlarged.append(
@@ -43,23 +50,57 @@ def side_by_side(
                 for image, times in zip(cells, factors, strict=True)
             ]
         )
-    heights = [label_bar + max(image.shape[0] for image in cells) + gap for cells in enlarged]
-    sheet = np.full((BAR + sum(heights), len(titles) * (width + gap), 3), 255, np.uint8)
-    for column, title in enumerate(titles):
-        _write(sheet, title[: width // 8], column * (width + gap), 0)
-    for row, cells in enumerate(enlarged):
-        y = BAR + sum(heights[:row])
-        if labels:
-            _write(sheet, labels[row], 0, y)
+    heights = [
+        BAR * len(lines) + max(image.shape[0] for image in cells) + gap
+        for lines, cells in zip(written, enlarged, strict=True)
+    ]
+    sheet = np.full((top_bar + sum(heights), full, 3), 255, np.uint8)
+    for column, lines in enumerate(headings):
+        _write(sheet, lines, column * (width + gap), 0)
+    for row, (lines, cells) in enumerate(zip(written, enlarged, strict=True)):
+        y = top_bar + sum(heights[:row])
+        _write(sheet, lines, 0, y)
         for column, image in enumerate(cells):
-            x, top = column * (width + gap), y + label_bar
+            x, top = column * (width + gap), y + BAR * len(lines)
             sheet[top : top + image.shape[0], x : x + image.shape[1]] = image
     return sheet
 
 
-def _write(sheet: Pixels, text: str, x: int, y: int) -> None:
-    """Write a text into the bar whose upper left corner is (x, y), as far as the sheet goes."""
-    cv2.putText(sheet, text, (x + 2, y + 13), cv2.FONT_HERSHEY_SIMPLEX, 0.42, (0, 0, 0), 1, cv2.LINE_AA)
+def wrapped(text: str, width: int) -> list[str]:
+    """Break a text into lines of at most `width` pixels.
+
+    It breaks where two blanks are, or if there are none between words, and inside what is longer than a line.
+    """
+    blank, lines = "  " if "  " in text else " ", [""]
+    for part in text.split(blank):
+        if lines[-1] and _fits(f"{lines[-1]}{blank}{part}", width):
+            lines[-1] += f"{blank}{part}"
+        else:
+            lines.append(part)
+        while not _fits(lines[-1], width) and len(lines[-1]) > 1:
+            end = next(end for end in range(len(lines[-1]) - 1, 0, -1) if end == 1 or _fits(lines[-1][:end], width))
+            lines[-1:] = [lines[-1][:end], lines[-1][end:]]
+    return lines[1:]
+
+
+def _fits(text: str, width: int) -> bool:
+    (length, _), _ = cv2.getTextSize(text, FONT, SIZE, 1)
+    return length + 2 * MARGIN <= width
+
+
+def _write(sheet: Pixels, lines: Sequence[str], x: int, y: int) -> None:
+    """Write lines into bars, the upper left corner of the first one at (x, y)."""
+    for place, line in enumerate(lines):
+        cv2.putText(sheet, line, (x + MARGIN, y + place * BAR + 13), FONT, SIZE, (0, 0, 0), 1, cv2.LINE_AA)
+
+
+def add_header(path: Path, text: str) -> None:
+    """Write a text above the picture in a file, in as many lines as its width needs."""
+    picture = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
+    lines = wrapped(text, picture.shape[1])
+    bar = np.full((BAR * len(lines), picture.shape[1], 3), 255, np.uint8)
+    _write(bar, lines, 0, 0)
+    save_picture(path, np.concatenate([bar, picture]))
 
 
 def save_picture(path: Path, pixels: Pixels) -> None:

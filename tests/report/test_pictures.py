@@ -2,7 +2,7 @@ import cv2
 import numpy as np
 import torch
 
-from models.report.sheets import as_pixels, save_picture, side_by_side
+from models.report.sheets import add_header, as_pixels, save_picture, side_by_side, wrapped
 
 
 def test_pixels_are_rounded_and_clipped():
@@ -62,3 +62,35 @@ def test_a_row_is_as_high_as_its_images():
     assert sheet.shape == (18 + 40 + 2 + 100 + 2, 2 * 102, 3)
     assert (sheet[18:58, :100] == 0).all()
     assert (sheet[60:160, 102:162] == 0).all()
+
+
+def test_long_texts_go_on_in_the_next_line():
+    text = "color_L1 0.0925  index 310  annotation_id 19302  person_id 641"
+    assert wrapped(text, 1000) == [text]
+    lines = wrapped(text, 240)
+    assert len(lines) > 1
+    assert "  ".join(lines) == text  # broken between items, never inside one
+    assert wrapped("some words", 50) == ["some", "words"]
+    assert len(wrapped("m" * 40, 100)) > 2
+    assert "".join(wrapped("m" * 40, 100)) == "m" * 40
+    assert wrapped("", 100) == [""]
+
+
+def test_nothing_is_written_beyond_a_line(tmp_path):
+    label = "index 310  annotation_id 19302  appearance_id 15101"
+    sheet = side_by_side([[np.full((96, 96, 3), 255, np.uint8)]], ["a long title of a column"], labels=[label])
+    lines = len(wrapped(label, 98)) + len(wrapped("a long title of a column", 96))
+    assert lines > 4
+    assert sheet.shape == (18 * lines + 98, 98, 3)
+    assert (sheet[:, -2:] == 255).all()
+    assert all((sheet[18 * line : 18 * line + 18] < 128).any() for line in range(lines))
+
+
+def test_a_header_stands_above_a_picture(tmp_path):
+    picture = np.random.default_rng(0).integers(0, 255, (20, 120, 3), np.uint8)
+    save_picture(tmp_path / "a.png", picture)
+    add_header(tmp_path / "a.png", "vunet (params.yaml)  step 2500")
+    written = cv2.imread(str(tmp_path / "a.png"))[..., ::-1]
+    assert (written[36:] == picture).all()
+    assert (written[:18] < 128).any()
+    assert (written[18:36] < 128).any()

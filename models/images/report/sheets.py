@@ -4,38 +4,57 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
+import cv2
 import numpy as np
 import torch
 
+from models.base.errors import UserError
 from models.base.sampling import evenly_spaced
 from models.dump import Array, Dump
 from models.report.interfaces import Picture, rows_where
 from models.report.sheets import Pixels, as_pixels, save_picture, side_by_side
+
+LARGE_ERROR = 0.5
+"""The error, of pixels in [-1, 1], that is drawn in the last colour, as are those beyond."""
 
 
 def _pixels(array: Array) -> Pixels:
     return as_pixels(torch.from_numpy(array)[None])[0]
 
 
-def _sheet(rows: Dump, places: Sequence[int], columns: Sequence[str], path: Path, by: str | None = None) -> None:
+def error_map(image: Array, target: Array) -> Pixels:
+    """Draw |image - target|, the mean over channels of (C, H, W), from black over red to yellow, (H, W, 3).
+
+    Raises:
+        UserError: they differ in size.
+    """
+    if image.shape[1:] != target.shape[1:]:
+        raise UserError(f"the error of pictures of {image.shape[1:]} and {target.shape[1:]} pixels cannot be drawn")
+    error = np.abs(image - target).mean(axis=0) / LARGE_ERROR
+    levels = np.rint(error.clip(0, 1) * 255).astype(np.uint8)
+    return np.asarray(cv2.applyColorMap(levels, cv2.COLORMAP_INFERNO)[..., ::-1], dtype=np.uint8)
+
+
+def _sheet(rows: Dump, places: Sequence[int], columns: Sequence[str], path: Path) -> None:
     cells = [[_pixels(rows.value(p, c)) for c in columns] for p in places]
-    save_picture(path, side_by_side(cells, columns, labels=[row_label(rows, p, by) for p in places]))
+    save_picture(path, side_by_side(cells, columns, labels=[row_label(rows, p) for p in places]))
 
 
 def row_label(rows: Dump, place: int, by: str | None = None) -> str:
-    """Return the value in the column `by`, then what identifies a row: index, dataset, name and numbers called `*id`.
+    """Return the losses of a row, or its number `by` alone, then its index, dataset, name and numbers called `*id`.
 
-    A dataset is named where there are several.
+    A dataset is named where there are several. Components of losses (`caf.vector`) are left out.
     """
     row = rows.table.iloc[place]
+    losses = [str(c) for c in row.index if str(c).startswith("loss.") and str(c).count(".") == 1 and row[c] == row[c]]
     several = "dataset" in row and rows.table["dataset"].nunique() > 1
     names = ["index", *(["dataset"] if several else []), "name", *(c for c in row.index if str(c).endswith("_id"))]
-    shown = [] if by is None else [f"{by.removeprefix('loss.')} {float(row[by]):.4g}"]
+    shown = [f"{one.removeprefix('loss.')} {float(row[one]):.3g}" for one in (losses if by is None else [by])]
     return "  ".join([*shown, *(f"{name} {row[name]}" for name in names if name in row)])
 
 
 class Sheet(Picture):
-    """Examples evenly spaced over the split, one in each row, the named images side by side, with index and name.
+    """Examples evenly spaced over the split, one in each row, the named images side by side, with losses and names.
 
     With `where`, only the examples whose number of this name is not 0.
     """
@@ -51,16 +70,33 @@ class Sheet(Picture):
 class Extremes(Picture):
     """The examples with the largest or smallest value in a column of the dump, the most extreme first.
 
-    Each row carries the value, index and name of its example.
+    Each row carries the value, index and name of its example. `error` names two images whose absolute difference is
+    drawn in a column of its own.
     """
 
-    def __init__(self, mode: str, by: str, columns: list[str], count: int, largest: bool) -> None:
+    def __init__(
+        self,
+        mode: str,
+        by: str,
+        columns: list[str],
+        count: int,
+        largest: bool,
+        error: tuple[str, str] | None = None,
+    ) -> None:
         self.mode, self.by, self.columns, self.count, self.largest = mode, by, columns, count, largest
+        self.error = error
 
     def __call__(self, dump: Dump, path: Path) -> None:
         rows = dump.mode(self.mode)
         order = rows.table[self.by].sort_values(ascending=not self.largest, kind="stable").index[: self.count]
-        _sheet(rows, [int(place) for place in order], self.columns, path, self.by)
+        places, titles = [int(place) for place in order], [*self.columns]
+        cells = [[_pixels(rows.value(place, column)) for column in self.columns] for place in places]
+        if self.error is not None:
+            image, target = self.error
+            titles.append(f"|{image} - {target}|, yellow: {LARGE_ERROR} or more")
+            for row, place in zip(cells, places, strict=True):
+                row.append(error_map(rows.value(place, image), rows.value(place, target)))
+        save_picture(path, side_by_side(cells, titles, labels=[row_label(rows, p, self.by) for p in places]))
 
 
 class Draws(Picture):
@@ -104,4 +140,6 @@ class Grid(Picture):
             ]
             for row in names
         ]
-        save_picture(path, side_by_side([head, *body], [f"{self.row} / {self.column}", *("" for _ in names)]))
+        indices = [f"index {name}" for name in names]
+        titles = [f"{self.row} / {self.column}", *indices]
+        save_picture(path, side_by_side([head, *body], titles, labels=["", *indices]))
