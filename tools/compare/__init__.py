@@ -1,0 +1,1 @@
+"""Compares what revisions gave for the same examples: is a difference more than noise?"""
