@@ -72,27 +72,26 @@ def compare_examples(before: pd.DataFrame, now: pd.DataFrame, where: str) -> lis
     key = [column for column in KEY if column in before and column in now]
     old, new = (table.set_index(key) for table in (before, now))
     common = old.index.intersection(new.index)
-    numbers = [
-        column
-        for column in old.select_dtypes("number").columns.intersection(new.select_dtypes("number").columns)
-        if not column.startswith("ms.") and not column.endswith("_id")
-    ]
-    first, second = old.loc[common, numbers], new.loc[common, numbers]
-    spread = old[numbers].std().where(lambda one: one > 0, 1.0)  # of a constant column: its own unit
-    away = ((second - first).abs() / spread).fillna(0.0).max(axis="columns").sort_values(ascending=False, kind="stable")
-    differing = away[away > 0]
-    lines = [f"{where}: {len(differing)} of {len(old)} examples differ"]
-    if len(old) != len(common) or len(new) != len(common):
-        lines[0] += f"; {len(old) - len(common)} are missing, {len(new) - len(common)} are new"
-    if len(differing) == 0 and len(old) == len(common) == len(new):
-        return [f"{lines[0]}: the dump is the same, and metrics are computed from it differently"]
-    ids = [column for column in old if str(column).endswith("_id")]
-    for place in differing.index[:SHOWN]:
-        names = [f"{column} {value}" for column, value in zip(key, place, strict=True) if column in ("index", "name")]
-        names += [f"{column} {old.loc[place, column]:g}" for column in ids]
-        column = ((second.loc[place] - first.loc[place]).abs() / spread).idxmax()
-        a, b = first.loc[place, column], second.loc[place, column]
-        lines.append(f"  {', '.join(names)}: {column} {a:.4g} -> {b:.4g}, {abs(b - a) / spread[column]:.2g} sd")
+    missing, added = len(old) - len(common), len(new) - len(common)
+    spread = old.select_dtypes("number").std()
+    numbers = [one for one in map(str, spread.index) if one in new and not one.startswith("ms.") and one[-3:] != "_id"]
+    spread = spread[numbers].where(lambda one: one > 0, 1.0)  # of a constant column: its own unit
+    first, second = (table.loc[common].reset_index() for table in (old, new))
+    away = ((second[numbers] - first[numbers]).abs() / spread).fillna(0.0)
+    largest = away.max(axis="columns").sort_values(ascending=False, kind="stable")
+    differing = [int(place) for place in largest.index[largest > 0]]
+    line = f"{where}: {len(differing)} of {len(old)} examples differ"
+    if missing or added:
+        line += f"; {missing} are missing, {added} are new"
+    elif not differing:
+        line += ": the dump is the same, and metrics are computed from it differently"
+    ids = [column for column in first if column in ("index", "name") or str(column).endswith("_id")]
+    lines = [line]
+    for place in differing[:SHOWN]:
+        column = str(away.iloc[place].idxmax())
+        ours, theirs = (table[column].iloc[place] for table in (first, second))
+        example = ", ".join(f"{one} {first[one].iloc[place]}" for one in ids)
+        lines.append(f"  {example}: {column} {ours:.4g} -> {theirs:.4g}, {away[column].iloc[place]:.2g} sd")
     return lines
 
 
