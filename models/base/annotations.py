@@ -1,12 +1,15 @@
 """Finds in type annotations what pydantic's locations mean, and values that stand in for wrong ones."""
 
 import json
+import re
 import types
 import typing
 from collections.abc import Sequence
 from typing import Annotated, Any, NamedTuple, TypeGuard
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
+
+_VALIDATED = re.compile(r"function-(?:after|before|wrap)\[.*?\(\), (.*)\]")
 
 
 class Place(NamedTuple):
@@ -57,7 +60,12 @@ def is_schema(kind: Any) -> TypeGuard[type[BaseModel]]:
 
 
 def _is_named(kind: Any, tag: str) -> bool:
-    """Whether pydantic may call a member of a union `tag`: `Geometry`, `list[int]`, `literal['a']`."""
+    """Whether pydantic may call a member of a union `tag`: `Geometry`, `list[int]`, `literal['a']`.
+
+    With a validator `check`, it is `function-after[check(), Geometry]`.
+    """
+    while (validated := _VALIDATED.fullmatch(tag)) is not None:
+        tag = validated[1]
     kind = typing.get_origin(kind) or kind
     name = str(getattr(kind, "__name__", kind))
     return tag == name or tag.lower().startswith(f"{name.lower()}[") or tag == f"constrained-{name}"

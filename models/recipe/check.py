@@ -90,14 +90,17 @@ class RecipeCheck:
 
     def _provided(self, entries: Mapping[str, Declaration], key: str) -> list[set[str]]:
         """Return the names that each of these datasets provides."""
-        provided: list[set[str]] = []
-        for name, entry in entries.items():
-            kind = self._declared(entry, DATASET, f"{key}.{name}")
-            if kind is None:
-                self.names.on = False
-            else:
-                provided.append(set(kind.provides(entry.arguments)))
-        return provided
+        kinds = {name: self._providing(entry, DATASET, f"{key}.{name}") for name, entry in entries.items()}
+        return [set(kind.provides(entries[name].arguments)) for name, kind in kinds.items() if kind is not None]
+
+    def _providing(self, entry: Declaration, slot: Slot, key: str) -> Any:
+        """Return the class of what provides names; None after an error, and what it provides is then unknown."""
+        before = self.errors.count
+        kind = self._declared(entry, slot, key)
+        if self.errors.count == before:
+            return kind
+        self.names.on = False
+        return None
 
     def _training(self) -> None:
         trained = {name for step in self.recipe.steps.values() for name in step.trains}
@@ -234,10 +237,8 @@ class RecipeCheck:
             self.names.known([average.of], batch, f"evaluate.averages.{name}.of")
 
     def _prediction(self, predict: Predict) -> None:
-        kind = self._declared(predict.data, PHOTOS, "predict.data")
-        if kind is None:
-            return
-        provided, evaluate = set(kind.provides(predict.data.arguments)), self.recipe.evaluate
+        kind, evaluate = self._providing(predict.data, PHOTOS, "predict.data"), self.recipe.evaluate
+        provided = set[str]() if kind is None else set[str](kind.provides(predict.data.arguments))
         if predict.mode not in evaluate.modes:
             if self._read("evaluate.modes"):
                 self.errors.add_unknown("predict.mode", predict.mode, evaluate.modes, "mode")
@@ -247,7 +248,7 @@ class RecipeCheck:
             return
         names = self._chain(predict.injectors, names, "predict.injectors")
         self.names.known(predict.save, names, "predict.save")
-        self._comparisons(predict, {*provided, *kind.optional})
+        self._comparisons(predict, provided if kind is None else {*provided, *kind.optional})
         if predict.grid is None or not self._read("evaluate.grids"):
             return
         if predict.grid not in evaluate.grids:

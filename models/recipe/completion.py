@@ -2,7 +2,7 @@
 
 1. `data.common` holds arguments of all entries of `data.train` and `data.validation`; an entry's own keys win.
 2. `evaluate.data` says what eval-dump runs on. An entry named like one of `data.validation` inherits its keys; if
-   `evaluate.data` is missing or empty, evaluation uses `data.validation`.
+   `evaluate.data` is missing or empty, evaluation uses `data.validation`. An entry of another `type` inherits nothing.
 3. Facts of the training data, such as its skeleton, are arguments of what declares them in `from_data`: a network's
    number of fields, the joints of a decoder. A value in the recipe wins.
 
@@ -15,6 +15,8 @@ from typing import Any
 
 from models.base.error_collector import ErrorCollector
 from models.recipe.types import (
+    CALLBACK,
+    COMPARISON,
     DATASET,
     FACTS,
     INJECTOR,
@@ -24,6 +26,7 @@ from models.recipe.types import (
     PICTURE,
     SCORE,
     Slot,
+    arguments_for,
     check_arguments,
     find_type,
 )
@@ -40,8 +43,10 @@ def with_data(content: Content, errors: ErrorCollector) -> Content:
     data = content.get("data")
     if not isinstance(data, dict):
         return content
-    common = data.get("common") or {}
-    if not isinstance(common, dict):
+    common = data.get("common")
+    if common is None:
+        common = {}
+    elif not isinstance(common, dict):
         errors.add("data.common", f"found {common!r}; expected a map of arguments that all datasets share")
         common = {}
     splits = {split: _inheriting(data[split], {}, common) for split in ("train", "validation") if split in data}
@@ -96,12 +101,14 @@ def _places(content: Content, parts: Collection[str]) -> Iterator[tuple[tuple[st
     if "train" in parts:
         yield ("losses",), LOSS
         yield ("steps", "*", "injectors"), INJECTOR
+        yield ("callbacks",), CALLBACK
     if not {"evaluate", "predict"}.isdisjoint(parts):
         yield ("evaluate", "data"), DATASET
         yield ("evaluate", "modes", "*", "injectors"), INJECTOR
         yield ("evaluate", "grids", "*", "injectors"), INJECTOR
     if "predict" in parts:
         yield ("predict", "injectors"), INJECTOR
+        yield ("predict", "compare"), COMPARISON
         if "predict" in content:
             yield ("predict",), PHOTOS
     if "metrics" in parts:
@@ -120,9 +127,21 @@ def _at(value: Any, path: tuple[str, ...], slot: Slot, facts: Mapping[str, Any])
 
 
 def _filled(entry: Any, slot: Slot, facts: Mapping[str, Any]) -> Any:
+    """Return an entry with the facts that it takes from the data, and with those that injectors inside it take."""
     kind = _kind(entry, slot)
-    wanted = {name: facts[name] for name in getattr(kind, "from_data", ()) if name in facts}
-    return {**entry, **{name: fact for name, fact in wanted.items() if name not in entry}} if wanted else entry
+    if kind is None:
+        return entry
+    inner = arguments_for(INJECTOR, kind) if slot is INJECTOR else ()
+    filled = {name: _nested(value, facts) if name in inner else value for name, value in entry.items()}
+    wanted = (name for name in getattr(kind, "from_data", ()) if name in facts and name not in entry)
+    return filled | {name: facts[name] for name in wanted}
+
+
+def _nested(value: Any, facts: Mapping[str, Any]) -> Any:
+    """Return an injector, or a map of them, among the arguments of another one, with the facts that they take."""
+    if not isinstance(value, dict) or isinstance(value.get("type"), str):
+        return _filled(value, INJECTOR, facts)
+    return {name: _nested(part, facts) for name, part in value.items()}
 
 
 def _kind(entry: Any, slot: Slot) -> type | None:
@@ -137,9 +156,17 @@ def _inheriting(entries: Any, parents: Content, common: Content) -> Any:
     if not isinstance(entries, dict):
         return entries
     return {
-        name: {**_map(parents.get(name, common)), **entry} if isinstance(entry, dict) else entry
+        name: {**_inherited(name, entry, parents, common), **entry} if isinstance(entry, dict) else entry
         for name, entry in entries.items()
     }
+
+
+def _inherited(name: str, entry: Content, parents: Content, common: Content) -> Content:
+    """Return the keys of an entry's parent; none if they are arguments of another class than the entry's."""
+    if name not in parents:
+        return common
+    parent = _map(parents[name])
+    return {} if entry.get("type", parent.get("type")) != parent.get("type") else parent
 
 
 def _origins(entries: Any, key: str, parents: Content, common: Content) -> dict[str, str]:
@@ -147,7 +174,7 @@ def _origins(entries: Any, key: str, parents: Content, common: Content) -> dict[
     inherited: dict[str, str] = {}
     for name, entry in _map(entries).items():
         source = f"data.validation.{name}" if name in parents else "data.common"
-        values = _map(parents.get(name, common)) if isinstance(entry, dict) else {}
+        values = _inherited(name, entry, parents, common) if isinstance(entry, dict) else {}
         inherited |= {f"{key}.{name}.{one}": f"{source}.{one}" for one in values if one not in entry}
     return inherited
 

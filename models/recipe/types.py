@@ -193,6 +193,12 @@ def check_declaration(
     return kind
 
 
+def arguments_for(slot: Slot, kind: builtins.type) -> set[str]:
+    """Return the arguments of a class that may be, or contain, declarations of a slot."""
+    hints = typing.get_type_hints(kind.__init__)  # type: ignore[misc]
+    return {name.rstrip("_") for name, hint in hints.items() if name != "return" and _may_hold(hint, slot)}
+
+
 def _may_hold(hint: Any, slot: Slot) -> bool:
     """Whether an annotation is or contains the slot's base; `Any` may hold a schedule."""
     if hint is Any:
@@ -236,12 +242,14 @@ def _conforming(value: Any, hint: Any, key: str, errors: ErrorCollector) -> Any:
 
 def _adapter(hint: Any) -> TypeAdapter[Any] | None:
     """Return what checks an annotation; None for one of foreign code that pydantic cannot check."""
-    try:
-        return TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True))
-    except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation):
-        return None
-    except PydanticUserError:  # models, dataclasses and typed dictionaries have a configuration of their own
-        return TypeAdapter(hint)
+    for config in (ConfigDict(arbitrary_types_allowed=True), None):
+        try:
+            return TypeAdapter(hint, config=config)
+        except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation):
+            return None
+        except PydanticUserError:  # models, dataclasses and typed dictionaries have a configuration of their own
+            continue
+    return None
 
 
 def _is_constructed(value: Any) -> bool:

@@ -1,5 +1,6 @@
 """Completing a recipe: `data.common`, `evaluate.data`, and facts of the training data."""
 
+import re
 from typing import Any, ClassVar
 
 import pytest
@@ -7,6 +8,9 @@ import toy
 from torch import nn
 
 from models.base.errors import UserError
+from models.interfaces import Callback, Injector
+from models.prediction.comparison import Comparison
+from models.prediction.inputs import PhotoExamples
 
 
 class Sized(toy.Ramps):
@@ -31,6 +35,52 @@ class Plain(nn.Module):
     """A network that asks for nothing."""
 
 
+class Other(toy.Ramps):
+    """Ramps that call their length `size`."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+
+
+class Fill(Injector):
+    """Adds `output`, `item` plus a width of the data."""
+
+    from_data: ClassVar[tuple[str, ...]] = ("width",)
+    reads = ("item",)
+
+    def __init__(self, output: str, width: int) -> None:
+        self.output, self.width = output, width
+        self.adds = (output,)
+
+    def __call__(self, state: Any, networks: Any, step: int) -> None:
+        state.add(self.output, state["item"] + self.width)
+
+
+class Wide(Callback):
+    """A callback that wants a width of the data."""
+
+    from_data: ClassVar[tuple[str, ...]] = ("width",)
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+
+
+class AsWide(Comparison):
+    """A comparison that wants a width of the data."""
+
+    from_data: ClassVar[tuple[str, ...]] = ("width",)
+
+    def __init__(self, target: str, width: int) -> None:
+        super().__init__(target=target)
+        self.width = width
+
+
+class Photos(PhotoExamples):
+    """Photos with the names of ramps."""
+
+    names: ClassVar[tuple[str, ...]] = ("x", "y", "index")
+
+
 NAME = f"{__name__}.{{}}".format
 
 
@@ -50,9 +100,10 @@ def test_common_arguments_reach_every_dataset_and_an_entry_wins():
     assert recipe.data.train["b"].weight == 2.0
 
 
-def test_common_must_be_a_map():
-    with pytest.raises(UserError, match=r"toy.yaml: data.common: found 3; expected a map of arguments"):
-        toy.checked({"data.common": 3})
+@pytest.mark.parametrize("value", [3, 0, [], False, ""])
+def test_common_must_be_a_map(value):
+    with pytest.raises(UserError, match=re.escape(f"toy.yaml: data.common: found {value!r}; expected a map of argum")):
+        toy.checked({"data.common": value})
 
 
 def test_evaluation_uses_the_validation_data_unless_it_names_its_own():
@@ -78,6 +129,20 @@ def test_faults_of_the_data_for_evaluation_stand_at_its_key():
     assert "data.validation" not in str(error.value)
 
 
+def test_data_for_evaluation_of_another_type_inherit_nothing():
+    """Neither is `length` an argument of `Other`, nor is its own `size` blamed."""
+    validation = {"ramps": {"type": "toy.Ramps", "length": 8, "jitter": 0.5}}
+    own = {"type": NAME("Other"), "size": 3}
+    recipe = toy.checked({"data.validation": validation, "evaluate.data": {"ramps": own}})
+    assert recipe.evaluate.data["ramps"].arguments == {"size": 3}
+    same = {"type": "toy.Ramps", "length": 3}
+    recipe = toy.checked({"data.validation": validation, "evaluate.data": {"ramps": same}})
+    assert recipe.evaluate.data["ramps"].arguments == {"length": 3, "jitter": 0.5}
+    with pytest.raises(UserError) as error:
+        toy.checked({"data.validation": validation, "evaluate.data": {"ramps": own | {"jitter": 1.0}}})
+    assert str(error.value).startswith("toy.yaml: evaluate.data.ramps.jitter: unknown argument of Other 'jitter'")
+
+
 def sized(width: int) -> dict[str, Any]:
     return {"ramps": {"type": NAME("Sized"), "length": 8, "width": width}}
 
@@ -88,6 +153,27 @@ def test_facts_of_the_training_data_fill_what_a_type_takes_from_the_data():
     )
     assert recipe.networks["painter"].arguments == {"width": 5}
     assert recipe.facts == {"width": 5, "colour": "grey"}
+
+
+def test_facts_reach_injectors_inside_injectors():
+    """Also two deep; what stands in another argument, such as a name called `type`, is no declaration."""
+    fill = {"type": NAME("Fill"), "output": "result"}
+    own = {"type": NAME("Fill"), "output": "result", "width": 2}
+    each = {"type": "ForEach", "injectors": {"fill": fill}, "names": {"item": "result"}}
+    outer = {"type": "ForEach", "injectors": {"each": each}, "names": {"x": "wide"}}
+    mode = {"injectors": {"outer": outer, "own": {**each, "injectors": {"own": own}, "names": {"y": "type"}}}}
+    changes = {"data.train": sized(5), "evaluate.modes.wide": mode | {"save": {"wide": "array"}}}
+    injectors = toy.checked(changes).evaluate.modes["wide"].injectors
+    assert injectors["outer"].arguments["injectors"]["each"]["injectors"]["fill"] == fill | {"width": 5}
+    assert injectors["own"].arguments["injectors"] == {"own": own}
+
+
+def test_facts_reach_callbacks_and_comparisons():
+    predict = {"data": {"type": NAME("Photos")}, "mode": "plain", "save": {"image": "image"},
+               "compare": {"image": {"type": NAME("AsWide"), "target": "y"}}}  # fmt: skip
+    recipe = toy.checked({"data.train": sized(5), "callbacks": {"wide": {"type": NAME("Wide")}}, "predict": predict})
+    assert recipe.callbacks["wide"].arguments == {"width": 5}
+    assert recipe.predict.compare["image"].arguments == {"target": "y", "width": 5}
 
 
 def test_a_value_in_the_recipe_wins_over_a_fact():

@@ -6,6 +6,7 @@ from toy import Path
 
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml, to_yaml
+from models.prediction.inputs import PhotoExamples
 from models.recipe.load import check_recipe, load_recipe
 from models.recipe.resolved import resolved
 
@@ -13,6 +14,36 @@ MUON = {"type": "Muon", "lr": 0.01, "rest_lr": 0.01}
 GROUP = "steps.painter.groups.biases"
 PAINT = "steps.painter.injectors.paint"
 RAMP = {"type": "Linear", "start": 0, "end": 3, "from": 0.0, "to": 1.0}
+PREDICT = {
+    "mode": "plain",
+    "save": {"image": "image"},
+    "compare": {"image": {"type": "images.PictureComparison", "target": "y"}},
+}
+
+
+class Listed(toy.Ramps):
+    """Ramps with names that an argument lists."""
+
+    def __init__(self, columns: dict[str, str]) -> None:
+        super().__init__(4)
+        self.columns = columns
+
+    @classmethod
+    def provides(cls, arguments):
+        return (*cls.names, *arguments["columns"].values())
+
+
+class ListedPhotos(PhotoExamples):
+    """Photos with names that an argument lists."""
+
+    names = ("x", "index")
+
+    def __init__(self, columns: dict[str, str]) -> None:
+        self.columns = columns
+
+    @classmethod
+    def provides(cls, arguments):
+        return (*cls.names, *arguments["columns"].values())
 
 
 def faults(changes, content=None):
@@ -42,6 +73,16 @@ def test_the_toy_recipes_are_right():
         ({"data": ...}, "data", "missing; it has no default"),
         ({"data": None}, "data", "found None; expected a map"),
         ({"data.train.ramps.length": ...}, "data.train.ramps.length", "missing; Ramps needs it"),
+        (
+            {"data.train": {"listed": {"type": "test_recipe.Listed", "columns": None}}},
+            "data.train.listed.columns",
+            "found None; expected a map",
+        ),
+        (
+            {"predict": {**PREDICT, "data": {"type": "test_recipe.ListedPhotos", "columns": [[None]]}}},
+            "predict.data.columns",
+            "found [[None]]; expected a map",
+        ),
         ({"metrics.scores.distance.column": ...}, "metrics.scores.distance.column", "missing; Mean needs it"),
         (
             {"metrics.scores.error": {"type": "toy.Mean", "column": "loss.distance"}},

@@ -1,16 +1,20 @@
 import importlib
 import inspect
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import toy
+from pydantic import BaseModel, ConfigDict, model_validator
 
 import models
 from models.base.error_collector import ErrorCollector
 from models.base.errors import UserError
 from models.images.losses import pixel
-from models.interfaces import Examples, Loss
+from models.interfaces import Examples, Loss, Schedule
 from models.ops.forward import Forward
 from models.recipe.types import (
     CALLBACK,
@@ -163,6 +167,58 @@ def test_a_value_error_of_a_constructor_is_the_declarations(errors):
     assert construct("Step", {"at": [3, 1], "values": [1.0, 2.0, 3.0]}, SCHEDULE, "k", errors) is None
     (line,) = errors.lines
     assert line.startswith("p.yaml: k: Step: at [3, 1]")
+
+
+@dataclass
+class Kind:
+    """Settings with a value that no check knows."""
+
+    dtype: torch.dtype
+    sizes: list[int]
+
+
+class Cast(Schedule):
+    def __init__(self, kind: Kind, size: int) -> None:
+        self.kind, self.size = kind, size
+
+
+def test_what_pydantic_cannot_check_is_left_to_the_constructor(errors):
+    kind = {"dtype": "float16", "sizes": [1]}
+    assert construct("test_types.Cast", {"kind": kind, "size": 2}, SCHEDULE, "k", errors).kind == kind
+    assert construct("test_types.Cast", {"kind": kind, "size": "2"}, SCHEDULE, "k", errors) is None
+    assert errors.lines == ["p.yaml: k.size: found '2'; expected an integer"]
+
+
+class Polygon(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    sides: int
+    size: float
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_it_is(cls, value: Any) -> Any:
+        return value
+
+    @model_validator(mode="after")
+    def _is_even(self) -> "Polygon":
+        return self
+
+
+class Circle(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    radius: float
+    centre: list[float]
+    colour: str
+
+
+class Shapes(Schedule):
+    def __init__(self, shape: Polygon | Circle) -> None:
+        self.shape = shape
+
+
+def test_a_member_of_a_union_may_have_validators(errors):
+    assert construct("test_types.Shapes", {"shape": {"sides": 4, "sice": 1.0}}, SCHEDULE, "k", errors) is None
+    assert errors.lines == ["p.yaml: k.shape.size: missing; found 'sice', did you mean 'size'?"]
 
 
 def test_problems_are_raised_together_or_not_at_all(errors):
