@@ -1,10 +1,13 @@
 """What the report of a change shows; all of it, with the real dvc, is made in tests/workflows/test_workflows.py."""
 
+import subprocess
 from pathlib import Path
 
 import cv2
 import numpy as np
+import pytest
 
+from ci import change_report
 from ci.change_pictures import Curve, beside, draw_curves
 from ci.change_report import read, shortened
 
@@ -57,3 +60,36 @@ def test_a_long_table_is_cut_at_a_line_with_its_fold_closed() -> None:
     kept = text.count("| 0")
     assert text.endswith(f"... and {102 - 1 - kept} more lines.")
     assert shortened(table, 10_000) == table
+
+
+def test_what_dvc_could_not_read_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("dvc.yaml").write_text("stages: {a: {cmd: x, params: [mine.yaml: [data], yours.yaml: [seed]]}}")
+    Path("mine.yaml").write_text("data: {shares: {1: 0.5, more: 1}}\n")
+    Path("yours.yaml").write_text("seed: 1\n")
+    Path(".dvc").mkdir()
+    Path(".dvc/config").touch()
+    git = ["git", "-c", "user.name=tester", "-c", "user.email=tester@example.org"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "shares"]):
+        subprocess.run([*git, *command], check=True)
+    Path("mine.yaml").write_text("data: {shares: {1: 0.75, more: 1}}\n")
+    command = ["python", "-m", "dvc", "params", "diff", "--md", "HEAD"]
+    said = "DVC failed to load some metrics for following revisions: 'HEAD, workspace'.\n"
+
+    def prints(stdout: str, stderr: str) -> str:
+        done = subprocess.CompletedProcess(command, 0, stdout, stderr)
+        monkeypatch.setattr(change_report, "dvc", lambda *arguments: done)
+        return change_report.difference("params", "HEAD")
+
+    reason = "`AttributeError: 'dict' object has no attribute 'extend'`"
+    incomplete = (
+        "**`dvc params diff` could not read all, so this is incomplete:**\n\n"
+        f"- `mine.yaml` of HEAD: {reason}\n- `mine.yaml` of workspace: {reason}"
+    )
+    assert prints("", said) == incomplete
+    table = "| Path | Param |\n|---|---|\n| yours.yaml | seed |"
+    assert prints(table, said) == f"{incomplete}\n\n{table}"
+    Path("mine.yaml").write_text("data: {shares: {'1': 0.5}}\n")
+    subprocess.run([*git, "commit", "-qam", "quoted"], check=True)
+    assert prints("", "") == "None changed."
+    assert prints("", "Something else.\n").endswith("incomplete:**\n\n- `Something else.`")
