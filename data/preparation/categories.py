@@ -5,14 +5,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data.formats.coco import KEYPOINTS, PERSON, categories_by_id
-from data.formats.keypoint_sets import SETS, set_of
+from data.formats.coco import KEYPOINTS, PERSON, categories_by_id, check_keypoints
+from data.formats.keypoint_sets import SETS, WHOLEBODY, set_of
 from data.formats.skeletons import Skeleton
 from data.preparation.keypoint_settings import KeypointSettings
 from models.base.errors import UserError, nearest
 
 Category = dict[str, Any]
 _OF_JOINTS = ("keypoints", "skeleton", "sigmas", "flip", "flip_pairs", "standing_pose")
+_NAMED = 20  # joints that an error names
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,10 @@ class People:
         """The first of the members, with the id and name of people."""
         return {**next(iter(self.members.values())), "id": self.id, "name": self.name}
 
+    def renames(self, number: int, name: str) -> bool:
+        """Tell whether annotations of the member with this id and name get another category."""
+        return len(self.members) > 1 or (number, name) != (self.id, self.name)
+
 
 def choose_people(
     path: Path, categories: Any, wanted: str | Sequence[str] | None, settings: KeypointSettings, key: str
@@ -48,8 +53,8 @@ def choose_people(
     Joints of `person` without `keypoints` are COCO's.
 
     Raises:
-        UserError: there is no such category, or several have different keypoints: then `category`, at the dotted `key`,
-            decides.
+        UserError: there is no such category; or several have different keypoints: then `category`, at the dotted `key`,
+            decides; or the settings name other joints than the file.
     """
     known = categories_by_id(path, categories)
     if not known:
@@ -60,28 +65,53 @@ def choose_people(
         members = _found(path, known, settings, key)
     if not members:
         return None
+    for member in members.values():
+        check_keypoints(path, member)
     _check_same(path, members, key)
-    stated = _stated(settings)
-    keypoints = stated or tuple(next(iter(members.values())).get("keypoints", ()))
+    in_file = tuple(next(iter(members.values())).get("keypoints", ()))
+    if in_file:
+        _check_names(path, in_file, settings, key)
+    keypoints = stated_names(settings) or in_file
     if not keypoints and any(one.get("name") == PERSON for one in members.values()):
         keypoints = KEYPOINTS
-    in_file = next(iter(members.values())).get("keypoints", ())
-    if settings.keypoints and in_file and len(in_file) != len(keypoints):
-        raise UserError(
-            f"{key}.keypoints.keypoints: found {len(keypoints)} names; {path} has {len(in_file)} keypoints: "
-            f"{', '.join(in_file)}"
-        )
     return People(min(members), _name(members, keypoints), members, tuple(keypoints))
 
 
-def _stated(settings: KeypointSettings) -> tuple[str, ...]:
+def _check_names(path: Path, in_file: tuple[str, ...], settings: KeypointSettings, key: str) -> None:
+    """Raise UserError if the settings' names cannot be those of the file's joints.
+
+    A set has the file's names, in the same order; but WholeBody's files name the body's joints alone, which are COCO's.
+    Other names may be anything: one for each of the file's.
+    """
+    stated = stated_names(settings)
+    if settings.keypoints and len(stated) != len(in_file):
+        raise UserError(
+            f"{key}.keypoints.keypoints: found {len(stated)} names; {path} has {len(in_file)} keypoints: "
+            f"{', '.join(in_file)}"
+        )
+    whole = stated == WHOLEBODY.keypoints and in_file == KEYPOINTS
+    if settings.set and stated != in_file and not whole:
+        raise UserError(
+            f"{key}.keypoints: the set {settings.set!r} has {len(stated)} joints, {_listed_names(stated)}; {path} has "
+            f"{len(in_file)}, {_listed_names(in_file)}; leave out the set, or write names in the file's order to "
+            f"{key}.keypoints.keypoints"
+        )
+
+
+def _listed_names(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])}, ..."
+
+
+def stated_names(settings: KeypointSettings) -> tuple[str, ...]:
+    """Return the names of the joints that the settings tell; none if they leave them to the file."""
     if settings.set is not None:
         return SETS[settings.set].skeleton.keypoints
     return tuple(settings.keypoints or ())
 
 
 def _listed(members: dict[int, Category]) -> str:
-    return ", ".join(f"{one.get('name')} ({len(one.get('keypoints', ()))} keypoints)" for one in members.values())
+    joints = {str(one.get("name")): one.get("keypoints") for one in members.values()}
+    return ", ".join(f"{one} ({len(has) if isinstance(has, list) else 0} keypoints)" for one, has in joints.items())
 
 
 def _named(path: Path, known: dict[int, Category], names: Sequence[str], key: str) -> dict[int, Category]:
@@ -101,7 +131,7 @@ def _found(path: Path, known: dict[int, Category], settings: KeypointSettings, k
         return person
     if with_joints:
         return with_joints
-    if not _stated(settings):
+    if not stated_names(settings):
         return {}
     if len(known) > 1:
         raise UserError(

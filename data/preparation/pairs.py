@@ -20,6 +20,7 @@ from tqdm import tqdm
 
 from data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair
 from data.preparation.manifest import write_manifest, write_rejected
+from data.preparation.printable import printable
 from models.base.files import write_text
 
 _AT_ONCE = 64
@@ -197,6 +198,7 @@ def write_sheet(splits: Mapping[str, PairStatistics], path: Path) -> None:
                 axes.set_axis_off()
             for (above, below), (name, (a, b)) in zip(columns, statistics.shown, strict=False):
                 above.imshow(a)
-                above.set_title(name if len(name) <= 14 else f"{name[:13]}…", fontsize="small", parse_math=False)
+                title = printable(name)
+                above.set_title(title if len(title) <= 14 else f"{title[:13]}…", fontsize="small", parse_math=False)
                 below.imshow(b)
         figure.savefig(path, dpi=100, metadata={"Software": None})

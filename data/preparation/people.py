@@ -14,7 +14,6 @@ from typing import Any
 from tqdm import tqdm
 
 from data.formats.coco import RECORDS, Spool, read_head, read_records, to_json, write_coco
-from data.formats.keypoint_sets import SETS
 from data.formats.skeletons import Skeleton
 from data.preparation.categories import People, choose_people, written_categories
 from data.preparation.facts import write_facts
@@ -22,6 +21,7 @@ from data.preparation.keypoint_settings import KeypointSettings
 from data.preparation.manifest import write_manifest, write_rejected
 from data.preparation.people_sheet import Examples, write_people
 from data.preparation.skeletons import Poses, Source, build_skeleton
+from data.preparation.splits import TRAIN
 from data.preparation.statistics import Statistics, write_plots
 from data.preparation.validation import (
     Categories,
@@ -34,7 +34,7 @@ from data.preparation.validation import (
     check_image_record,
 )
 from data.preparation.wholebody import is_wholebody, join_wholebody
-from models.base.errors import UserError, nearest
+from models.base.errors import UserError
 from models.base.files import write_text
 
 _AT_ONCE = 64
@@ -46,8 +46,8 @@ class Raw:
 
     No image path may leave the folder `root`. `splits` are the splits that the file feeds; `split_of` maps an image id
     to one of them. With `in_place` the images already lie in their final place and keep their names. `name` stands for
-    the annotation file in `rejected.csv` and at progress bars; default: its path below `root`. With `plain` the split
-    train may do without annotations.
+    the annotation file in `rejected.csv` and at progress bars; default: its path below `root`. Errors about categories
+    and joints name `origin` instead of it. With `plain` the split train may do without annotations.
     """
 
     annotations: Path
@@ -57,12 +57,18 @@ class Raw:
     split_of: Callable[[object], str]
     in_place: bool = False
     name: str = ""
+    origin: Path | None = None
     plain: bool = False
 
     @property
     def title(self) -> str:
         """The name, or the annotation file's path below `root`."""
         return self.name or self.annotations.relative_to(self.root).as_posix()
+
+    @property
+    def source(self) -> Path:
+        """The file that tells categories and joints."""
+        return self.origin or self.annotations
 
 
 class Preparation:
@@ -75,7 +81,7 @@ class Preparation:
         folder: where to write.
         progress: whether to show progress bars.
         category: the category of people in the files, or several that become one (`choose_people`).
-        keypoints: what the settings tell of the joints, or the name of a published set.
+        keypoints: what the settings tell of the joints.
         key: the dotted key of the settings in messages; it has `category` and `keypoints`.
     """
 
@@ -84,11 +90,11 @@ class Preparation:
         folder: Path,
         progress: bool = False,
         category: str | Sequence[str] | None = None,
-        keypoints: KeypointSettings | str | None = None,
+        keypoints: KeypointSettings | None = None,
         key: str = "coco",
     ) -> None:
         self.folder, self.progress, self.category, self.key = folder, progress, category, key
-        self.settings = _settings(keypoints, key)
+        self.settings = keypoints or KeypointSettings()
         self.people: People | None = None
         self.skeleton: Skeleton | None = None
         self.categories: dict[int, str] = {}
@@ -111,7 +117,7 @@ class Preparation:
             to_json(head)
         except ValueError as error:
             raise UserError(f"{raw.annotations}: holds a number that JSON does not have: {error}") from error
-        if "annotations" not in counts and "train" in raw.splits and not raw.plain:
+        if "annotations" not in counts and TRAIN in raw.splits and not raw.plain:
             raise UserError(
                 f"{raw.annotations}: annotations is missing, as in COCO's image-info files; the split train needs "
                 "them, other splits may do without"
@@ -131,7 +137,7 @@ class Preparation:
             self._images(raw, seen, spools["images"], counts["images"])
             poses = Poses(len(joints))
             if "annotations" in counts:
-                file = _File(raw, head["categories"], people, seen, poses)
+                file = _File(raw, head["categories"], people, seen, poses, self.key)
                 self._annotations(file, spools["annotations"], counts["annotations"])
             self._decide_skeleton(raw, people, poses)
             head["categories"] = written_categories(head["categories"], people, self.skeleton)
@@ -148,9 +154,11 @@ class Preparation:
         if "annotations" not in counts and (self.written or not head.get("categories")):
             head["categories"] = self.written
             return self.people
-        people = choose_people(raw.annotations, head["categories"], self.category, self.settings, self.key)
+        people = choose_people(raw.source, head["categories"], self.category, self.settings, self.key)
         if people is not None and self.people is not None:
-            people = _agreeing(people, self.people, raw.annotations)
+            people = _agreeing(people, self.people, raw.source, self.key)
+        if people is not None and self.written and not (self.people and self.people.keypoints):
+            _check_no_new_joints(people, raw.source, next(iter(self.statistics)), self.key)
         self._collect(raw, head["categories"], people)
         self.people = self.people or people
         return people
@@ -161,7 +169,7 @@ class Preparation:
             number, name = category["id"], str(category.get("name"))
             if self.categories.setdefault(number, name) != name:
                 raise UserError(
-                    f"{raw.annotations}: categories: id {number} is {name!r}, and {self.categories[number]!r} in the "
+                    f"{raw.source}: categories: id {number} is {name!r}, and {self.categories[number]!r} in the "
                     "file of another split; a category has one id in all splits"
                 )
 
@@ -171,7 +179,9 @@ class Preparation:
             return
         if not poses.count and not people.entry.get("keypoints") and self.settings == KeypointSettings():
             return
-        source = Source(raw.annotations, people.entry, people.keypoints, poses, f"{self.key}.keypoints")
+        source = Source(
+            raw.source, people.entry, list(people.members.values()), people.keypoints, poses, f"{self.key}.keypoints"
+        )
         self.skeleton, notes = build_skeleton(source, self.settings)
         self.notes += notes
 
@@ -241,6 +251,12 @@ class Preparation:
         self.statistics[split].rejected[fault.reason] += 1
         self.rejected.append(Rejected(raw.title, kind, str(known.get("id", ""))[:80], fault.reason, fault.detail))
 
+    def add_rejected(self, split: str, rejected: Rejected) -> None:
+        """Count a record of a split that was added, which could not be read."""
+        self.records += 1
+        self.statistics[split].rejected[rejected.reason] += 1
+        self.rejected.append(rejected)
+
     def finish(self) -> None:
         """Write `facts.json`, `statistics.json`, `plots/`, `rejected.csv` and `manifest.json` beside the splits."""
         write_facts(
@@ -283,6 +299,7 @@ class _File:
     people: People | None
     seen: Seen
     poses: Poses
+    key: str
 
     def __post_init__(self) -> None:
         self.names = {one["id"]: str(one.get("name")) for one in self.categories}
@@ -300,9 +317,11 @@ class _File:
         if is_person and is_wholebody(record, self.known.joints):
             image = record.get("image_id")
             join_wholebody(record, self.seen.images.get(image) if type(image) is int else None)
+        if is_person and record.get("keypoints") and not self.known.joints:
+            raise UnusableError(f"keypoints without names; write these to {self.key}.keypoints")
         check_annotation(record, self.seen, self.known)
         name = self.names[record["category_id"]]
-        if is_person and self.people is not None and len(self.people.members) > 1:
+        if is_person and self.people is not None and self.people.renames(record["category_id"], name):
             record |= {"category_id": self.people.id, "source_category": name}
         return name, is_person
 
@@ -314,19 +333,19 @@ class _File:
             self.poses.add(record["bbox"], keypoints)
 
 
-def _settings(keypoints: KeypointSettings | str | None, key: str) -> KeypointSettings:
-    if isinstance(keypoints, KeypointSettings):
-        return keypoints
-    if keypoints is not None and keypoints not in SETS:
-        known = ", ".join(SETS)
-        raise UserError(f"{key}.keypoints: no set of joints {keypoints!r}{nearest(keypoints, SETS)}; there are {known}")
-    return KeypointSettings(set=keypoints)
+def _agreeing(people: People, first: People, path: Path, key: str) -> People:
+    """Return the category of people of a further file as the first file has it.
 
+    Where the first file has several that became one, those of the further file become the same one. Where it has one,
+    this one alone counts of several.
 
-def _agreeing(people: People, first: People, path: Path) -> People:
-    """Return the category of people of a further file with the id of the first file's, if it is the same one."""
-    if len(first.members) > 1 or len(people.members) > 1:
+    Raises:
+        UserError: they are not the same category.
+    """
+    if len(first.members) > 1:
         people = replace(people, id=first.id, name=first.name)
+    elif len(people.members) > 1:
+        people = _alone(people, first, path, key)
     if (people.id, people.name) != (first.id, first.name):
         raise UserError(
             f"{path}: categories: people are {people.name!r} with id {people.id}; in the file of another split they "
@@ -338,3 +357,24 @@ def _agreeing(people: People, first: People, path: Path) -> People:
             f"split it has {', '.join(first.keypoints)}"
         )
     return replace(people, keypoints=people.keypoints or first.keypoints)
+
+
+def _alone(people: People, first: People, path: Path, key: str) -> People:
+    """Return people of the one category that the first file has; raises UserError if it is not among the members."""
+    member = people.members.get(first.id)
+    if member is None or str(member.get("name")) != first.name:
+        names = ", ".join(str(one.get("name")) for one in people.members.values())
+        raise UserError(
+            f"{path}: categories: {names} have joints; in the file of another split it is {first.name!r} with id "
+            f"{first.id} alone; name one category of both files in {key}.category"
+        )
+    return replace(people, id=first.id, name=first.name, members={first.id: member})
+
+
+def _check_no_new_joints(people: People, path: Path, first: str, key: str) -> None:
+    """Raise UserError if the file names joints, which that of the split `first` does not."""
+    if people.entry.get("keypoints"):
+        raise UserError(
+            f"{path}: categories: {people.name} has keypoints, but not in the file of {first}; write their names to "
+            f"{key}.keypoints"
+        )

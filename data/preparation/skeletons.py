@@ -26,6 +26,15 @@ SIGMA = 0.05
 HEIGHT = 10.0
 """The longer side of a measured standing pose; COCO's is 9.7 high."""
 
+_SETTING_OF = {
+    "flip_pairs": "flip",
+    "flip": "flip",
+    "sigmas": "sigmas",
+    "standing_pose": "standing_pose",
+    "skeleton": "connections",
+}
+"""Key of a category -> the setting that counts instead."""
+
 Floats = NDArray[np.float64]
 
 
@@ -122,6 +131,7 @@ class Source:
     Attributes:
         path: the annotation file.
         category: the category of people in it.
+        members: the categories that it consists of; the first tells of the joints.
         keypoints: the names of the joints.
         poses: the annotated instances.
         key: the dotted key of the settings.
@@ -129,6 +139,7 @@ class Source:
 
     path: Path
     category: Mapping[str, Any]
+    members: Sequence[Mapping[str, Any]]
     keypoints: Sequence[str]
     poses: Poses
     key: str
@@ -150,7 +161,8 @@ def build_skeleton(source: Source, settings: KeypointSettings) -> tuple[Skeleton
     if isinstance(stated.get("sigmas"), float):
         stated["sigmas"] = [stated["sigmas"]] * len(keypoints)
     values: dict[str, Any] = {"keypoints": keypoints} | ({} if published is None else published.skeleton.settings())
-    values |= {} if settings.set else _of_category(source, published, notes)
+    if settings.set is None:
+        values |= _of_category(source, _told(source, stated, notes), published, notes)
     values |= stated
     for name, rule in {"sigmas": _sigmas, "flip": _flip, "connections": _connections}.items():
         if name not in values:
@@ -215,10 +227,29 @@ def _circle(joints: int) -> list[list[float]]:
     return places
 
 
-def _of_category(source: Source, published: KeypointSet | None, notes: list[str]) -> dict[str, Any]:
-    """Return what the category tells of its joints, as `skeleton_from` takes it."""
-    category, keypoints = source.category, list(source.keypoints)
-    where = f"{source.path}: categories: {category.get('name')}"
+def _told(source: Source, stated: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Return what the category tells of its joints and the settings do not, by the category's keys."""
+    told = {}
+    for key, setting in _SETTING_OF.items():
+        if setting in stated:
+            continue
+        if source.category.get(key):
+            told[key] = source.category[key]
+        if any(one.get(key) != source.members[0].get(key) for one in source.members):
+            names = ", ".join(str(one.get("name")) for one in source.members)
+            notes.append(
+                f"warning: {source.path}: categories: {names} differ in {key}; that of {source.members[0].get('name')} "
+                f"counts; {source.key}.{setting} can tell another"
+            )
+    return told
+
+
+def _of_category(
+    source: Source, category: Mapping[str, Any], published: KeypointSet | None, notes: list[str]
+) -> dict[str, Any]:
+    """Return what the category tells, as `skeleton_from` takes it."""
+    keypoints = list(source.keypoints)
+    where = f"{source.path}: categories: {source.category.get('name')}"
     values: dict[str, Any] = {}
     try:
         if category.get("flip_pairs"):
@@ -232,7 +263,7 @@ def _of_category(source: Source, published: KeypointSet | None, notes: list[str]
         rest = {"connections": [], "sigmas": [SIGMA] * len(keypoints), "standing_pose": _circle(len(keypoints))}
         skeleton_from({**rest, **values, "keypoints": keypoints})
     except ValueError as error:
-        raise UserError(f"{where}: {error}") from error
+        raise UserError(f"{where}: {error}; correct it, or write it to {source.key}") from error
     if category.get("skeleton"):
         try:
             values["connections"] = _pairs("skeleton", category["skeleton"], keypoints)

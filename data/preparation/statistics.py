@@ -12,6 +12,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from data.preparation.printable import printable
+
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 VISIBILITY = ("unlabelled", "hidden", "visible")
 _NAMED = 8  # categories that the line of a split names
@@ -126,10 +128,9 @@ class Statistics:
     def _identities(self) -> str:
         if not self.heights:
             return ""
-        seen = f"{sum(self.seen_twice)} of {len(self.heights)} people are seen twice"
         if not self.seen_twice:
-            return f"{seen}: transfer cannot be judged; "
-        return f"{len(self.identities)} identities, {seen} or more; "
+            return f"0 of {len(self.heights)} people are seen twice: transfer cannot be judged; "
+        return f"{len(self.identities)} identities, {len(self.seen_twice)} of them seen twice or more; "
 
 
 def _quantiles(lengths: "array[float]") -> dict[str, float]:
@@ -198,12 +199,13 @@ def _keypoint_visibility(splits: Mapping[str, Statistics]) -> Figure:
     figure.set_figheight(max(4.8, 0.19 * len(joints) + 1.0))
     every = figure.subplots(1, len(splits), sharey=True, squeeze=False)[0]
     for axes, (split, statistics) in zip(every, splits.items(), strict=True):
+        names = [printable(name) for name in statistics.joints]
         shares = statistics.visibility / max(statistics.with_keypoints, 1)
         start = np.zeros(len(statistics.joints))
         for name, share, colour in zip(
             VISIBILITY[::-1], shares.T[::-1], ("tab:green", "tab:orange", "0.8"), strict=True
         ):
-            axes.barh(statistics.joints, share, left=start, color=colour, label=name)
+            axes.barh(names, share, left=start, color=colour, label=name)
             start += share
         axes.set(title=f"{split} ({statistics.with_keypoints} persons)", xlabel="share", xlim=(0, 1))
         axes.tick_params(axis="y", labelsize="small" if len(joints) > 30 else "medium")

@@ -4,6 +4,7 @@ Each check raises `UnusableError` with a reason (a fixed phrase, for counting) a
 """
 
 import math
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,6 +15,9 @@ from data.formats.coco import to_json
 
 FORMATS = ("JPEG", "PNG", "BMP", "WEBP")
 """Formats that both Pillow and OpenCV read in process; for some other formats Pillow starts programs."""
+
+_NOT_READ = ("GIF", "TIFF")
+"""Formats that are told from broken files."""
 
 LARGEST_ID = 2**63 - 1
 
@@ -64,7 +68,7 @@ class Seen:
 
 def inside(folder: Path, name: str, root: Path) -> Path:
     """Return `folder / name` with links resolved; raises UnusableError if that lies outside `root`."""
-    path = (folder / name).resolve()
+    path = Path(os.path.realpath(folder / name))  # `resolve` raises RuntimeError for links in a circle
     if ".." in Path(name).parts or not path.is_relative_to(root.resolve()):
         raise UnusableError("path leaves the data root", name)
     return path
@@ -105,7 +109,11 @@ def check_image_file(folder: Path, name: str, size: Size, root: Path) -> Path:
         path = inside(folder, name, root)
         if not path.is_file():
             raise UnusableError("image file missing", name)
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(path, formats=(*FORMATS, *_NOT_READ)) as image:
+            if image.format not in FORMATS:
+                raise UnusableError(
+                    "image format not read", f"{name}: {image.format}; allowed are {', '.join(FORMATS)}"
+                )
             image.load()
             actual = Size(*image.size)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:

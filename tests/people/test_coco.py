@@ -2,6 +2,7 @@ import copy
 import io
 import json
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,17 @@ from pycocotools import mask as run_lengths
 from pycocotools.coco import COCO
 
 from data.formats import coco
-from data.formats.coco import FLIP, KEYPOINTS, SKELETON, Spool, categories_by_id, read_head, read_records, write_coco
+from data.formats.coco import (
+    FLIP,
+    KEYPOINTS,
+    SKELETON,
+    Spool,
+    categories_by_id,
+    check_keypoints,
+    read_head,
+    read_records,
+    write_coco,
+)
 from data.preparation.validation import (
     Categories,
     Seen,
@@ -119,13 +130,17 @@ def test_bytes_that_are_no_text(tmp_path):
     [
         ([{"id": "1", "name": "person"}], "whole number"),
         ([{"id": 1, "name": "person"}, {"id": 1, "name": "ball"}], "whole number of its own"),
-        ([{"id": 1, "name": "person", "keypoints": ["nose", "nose"]}], "each once"),
-        ([{"id": 1, "name": "person", "keypoints": "nose"}], "found nose; expected two or more names"),
     ],
 )
 def test_faulty_categories(categories, message):
     with pytest.raises(UserError, match=message):
         categories_by_id(Path("a.json"), categories)
+
+
+@pytest.mark.parametrize("joints", [["nose", "nose"], "nose", ["nose"], None, 3, ["nose", 2]])
+def test_faulty_keypoints(joints):
+    with pytest.raises(UserError, match=re.escape(f"a.json: categories: dog: keypoints: found {joints}; expected two")):
+        check_keypoints(Path("a.json"), {"id": 1, "name": "dog", "keypoints": joints})
 
 
 def test_written_file_is_sorted_and_loads(tmp_path, capsys):

@@ -354,6 +354,19 @@ def test_the_category_of_people(tmp_path, categories, wanted, people):
     assert (people is None) == any("boxes alone" in line for line in preparation.lines())
 
 
+@pytest.mark.parametrize("joints", [["tip"], None, 3])
+def test_joints_of_categories_that_are_not_chosen_do_not_matter(tmp_path, joints):
+    odd = {"id": 2, "name": "ball", "keypoints": joints}
+    _, content = prepared(tmp_path, [odd, DOG], [annotation(1, flat(PLACES))], category="dog")
+    assert [one["name"] for one in content["categories"] if "keypoints" in one] == ["dog"]
+    _, content = prepared(tmp_path / "people", [odd, PERSON], [])
+    assert [one["name"] for one in content["categories"] if "keypoints" in one] == ["person"]
+    with pytest.raises(UserError, match=r"has no category 'dig' .*; there are ball \([01] keypoints\), dog \(5 keypoi"):
+        prepared(tmp_path / "wrong", [odd, DOG], [], category="dig")
+    with pytest.raises(UserError, match=r"categories: ball: keypoints: found .*expected two or more names, each once"):
+        prepared(tmp_path / "ball", [odd, DOG], [], category="ball")
+
+
 def test_animals_of_several_species_become_one_category(tmp_path):
     names = list(AP10K.keypoints)
     species = [
@@ -597,7 +610,7 @@ def test_the_picture_of_people(tmp_path):
     records = [annotation(1, flat(PLACES, [2, 1, 0, 2, 2])), crowd, thing]
     pictures = []
     for name in ("a", "b"):
-        prepared(tmp_path / name, [{"id": 3, "name": "ball"}, DOG], records)
+        prepared(tmp_path / name, [{"id": 3, "name": "ball\ud800"}, DOG], records)
         pictures.append((tmp_path / name / "prepared/plots/people.png").read_bytes())
     assert pictures[0] == pictures[1]
     assert b"matplotlib" not in pictures[0].lower()

@@ -1,4 +1,5 @@
 import json
+import os
 import re
 import subprocess
 import sys
@@ -185,6 +186,7 @@ def test_the_picture_takes_any_name():
         write(f"raw/train/$x_{number}^{'long' * 9}.png", pixels(number, 2 * number + 2))
         write(f"raw/val/a/{number}.png", np.full((300, 5, 3), 20 * number, dtype=np.uint8))
         write(f"raw/val/b/{number}.png", np.full((300, 5, 3), 255, dtype=np.uint8))
+    Path("raw/train", f"$x_0^{'long' * 9}.png").rename(Path("raw/train", os.fsdecode(b"$caf\xe9.png")))
     assert run(main, ["pairs"]) == 0
     assert cv2.imread(str(PREPARED / "plots/pairs.png")).shape[1] == 1200
 
