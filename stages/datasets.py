@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from data.preparation.settings import Coco, DeepFashion, Folders, Market1501, Section
+from data.preparation.settings import Coco, DeepFashion, Folders, Market1501, PictureFolders, Section
 from data.synthetic.catalogue import CatalogueSettings
 from data.synthetic.settings import SyntheticSettings
 from models.base.error_collector import ErrorCollector, validated
@@ -34,7 +34,7 @@ class Dataset(Section):
     deepfashion: DeepFashion | None = None
     catalogue: CatalogueSettings | None = None
     paired: Folders | None = None
-    images: Folders | None = None
+    images: PictureFolders | None = None
 
     @property
     def section(self) -> BaseModel | None:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from data.preparation.people import Preparation, Raw
-from data.preparation.settings import Coco, DeepFashion, Folders, Market1501
+from data.preparation.printable import printable
+from data.preparation.settings import Coco, DeepFashion, Market1501, PictureFolders
 from data.preparation.splits import TRAIN, VALIDATION
 from models.base.errors import UserError
 from stages.command import run
@@ -63,10 +64,10 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
         else:
             preparation, lines = _read(entry, _source(entry, name, root), folder, progress)
         for line in lines:
-            print(line)
+            print(printable(line))
         _check_rejected(preparation, entry, name, final.with_name(f"{name}.rejected.csv"))
         preparation.finish()
-    print("\n".join(preparation.lines()))
+    print(printable("\n".join(preparation.lines())))
     return final
 
 
@@ -127,16 +128,22 @@ def _read(
         pairs = PairPreparation(folder, progress)
         sources.add_pairs(pairs, entry.paired, source)
         return pairs, []
-    preparation, lines = Preparation(folder, progress, key=source.key), list[str]()
-    match entry.section:
+    section, lines = entry.section, list[str]()
+    preparation = Preparation(
+        folder,
+        progress,
+        section.category if isinstance(section, Coco) else None,
+        section.keypoints if isinstance(section, Coco | Market1501 | DeepFashion) else None,
+        source.key,
+    )
+    match section:
         case Coco() as coco:
-            preparation = Preparation(folder, progress, coco.category, coco.keypoints, source.key)
             lines = sources.add_coco(preparation, coco, source)
         case Market1501() as market:
             lines = sources.add_market1501(preparation, market, source)
         case DeepFashion() as fashion:
             lines = sources.add_deepfashion(preparation, fashion, source)
-        case Folders() as images:
+        case PictureFolders() as images:
             sources.add_images(preparation, images, source)
     return preparation, lines
 

@@ -8,13 +8,14 @@ variant 2 (a colour, mostly), as series 1, from the front.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from data.preparation.pictures import Person, Picture, Reading
+from data.preparation.settings import Status
 from data.preparation.validation import Rejected
 from models.base.errors import UserError
 
-STATUSES = ("train", "query", "gallery")
+STATUSES = get_args(Status)
 NAME = re.compile(r"(?:.*/)?id_(\d+)/(\d+)_(\d+)_(\w+)\.\w+")
 """Item, variant, number of the view, view."""
 
@@ -30,13 +31,14 @@ def read_deepfashion(
     split_of = {status: split for split, several in statuses.items() for status in several}
     reading = Reading()
     for name, item, status in _rows(partition):
+        if status not in split_of:
+            reading.left_out[f"status {status}"] += 1
+            continue
         parts = NAME.fullmatch(name)
         if parts is None or f"id_{parts[1]}" != item:
             detail = "needed: .../id_00000002/02_1_front.jpg, of the row's item"
-            reading.faults.append(Rejected(partition.name, "image", name[:80], "name of another form", detail))
-            continue
-        if status not in split_of:
-            reading.left_out[f"status {status}"] += 1
+            fault = Rejected(partition.name, "image", name[:80], "name of another form", detail)
+            reading.faults.append((split_of[status], fault))
             continue
         number, variant, _, view = int(parts[1]), int(parts[2]), parts[3], parts[4]
         person = Person(

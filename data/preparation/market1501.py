@@ -26,9 +26,9 @@ def read_market1501(source: Path, folders: Mapping[str, Sequence[str]]) -> Readi
                 file = f"{folder}/{name}"
                 parts = NAME.match(Path(name).name)
                 if parts is None:
-                    reading.faults.append(
-                        Rejected(folder, "image", name[:80], "name of another form", "needed: 0002_c1s1_000451_03.jpg")
-                    )
+                    detail = "needed: 0002_c1s1_000451_03.jpg"
+                    fault = Rejected(folder, "image", name[:80], "name of another form", detail)
+                    reading.faults.append((split, fault))
                     continue
                 number, camera, sequence, frame, _ = map(int, parts.groups())
                 if number in LEFT_OUT:

@@ -37,10 +37,10 @@ class Picture:
 
 @dataclass
 class Reading:
-    """What a reader found: pictures, files that cannot be used, and how many were left out on purpose, by reason."""
+    """What a reader found: pictures, splits and faults of unusable files, and how many were left out, by reason."""
 
     pictures: list[Picture] = field(default_factory=list)
-    faults: list[Rejected] = field(default_factory=list)
+    faults: list[tuple[str, Rejected]] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
 
 

@@ -1,18 +1,22 @@
 """Joints for pictures of one person: from a COCO file, or from `<name>.people.json`, as `tools.predict` writes them."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
-from data.formats.coco import KEYPOINTS, PERSON, SKELETON, categories_by_id, read_head, read_records
+from data.formats.coco import KEYPOINTS, PERSON, SKELETON, categories_by_id, check_keypoints, read_head, read_records
 from data.preparation.validation import Size
 from models.base.errors import UserError
 
 
 class PoseSource(Protocol):
-    """The joints of pictures. `category` is that of the person, with the names of its joints, and the id 1."""
+    """The joints of pictures. `category` is that of the person, with the names of its joints, and the id 1.
 
+    `path` is the file or folder that they come from.
+    """
+
+    path: Path
     category: dict[str, Any]
     pictures: int = 0
     """How many pictures were found."""
@@ -28,12 +32,21 @@ class PredictedPoses(PoseSource):
     `img/WOMEN/a/02_1_front.people.json` below `folder`, or to `a/02_1_front.people.json`, and so on. Of several people
     the one of the highest score counts. A joint counts if its confidence is at least `min_confidence` and above 0, and
     if it lies in the picture.
+
+    Args:
+        folder: where the files are.
+        images: the folder of the pictures, relative to the source.
+        min_confidence: see above.
+        names: the joints, COCO's if there are none.
+        key: the dotted key of the settings in messages.
     """
 
-    def __init__(self, folder: Path, images: Path, min_confidence: float) -> None:
-        self.folder, self.images, self.min_confidence = folder, images, min_confidence
-        joints = [list(pair) for pair in SKELETON]
-        self.category = {"id": 1, "name": PERSON, "keypoints": list(KEYPOINTS), "skeleton": joints}
+    def __init__(self, folder: Path, images: Path, min_confidence: float, names: Sequence[str], key: str) -> None:
+        self.path, self.images, self.min_confidence, self.key = folder, images, min_confidence, key
+        self.names = tuple(names) or KEYPOINTS
+        self.category = {"id": 1, "name": PERSON, "keypoints": list(self.names)}
+        if self.names == KEYPOINTS:
+            self.category["skeleton"] = [list(pair) for pair in SKELETON]
         self._pictures: dict[Path, str] = {}  # by file of records
 
     def of(self, file: str, size: Size) -> dict[str, Any] | None:
@@ -44,7 +57,7 @@ class PredictedPoses(PoseSource):
         if (other := self._pictures.setdefault(path, file)) != file:
             raise UserError(f"{path}: stands for {other} and for {file}; predict all pictures in one call")
         self.pictures += 1
-        people = _people(path)
+        people = self._people(path)
         if not people:
             return None
         best = max(people, key=lambda one: (one["score"], one["bbox"][2] * one["bbox"][3]))
@@ -58,38 +71,46 @@ class PredictedPoses(PoseSource):
     def _candidates(self, file: str) -> Iterator[Path]:
         parts = (*self.images.parts, *PurePosixPath(file).with_suffix("").parts)
         for first in range(len(parts)):
-            yield self.folder.joinpath(*parts[first:]).with_name(f"{parts[-1]}.people.json")
+            yield self.path.joinpath(*parts[first:]).with_name(f"{parts[-1]}.people.json")
 
-
-def _people(path: Path) -> list[dict[str, Any]]:
-    try:
-        people: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-        for one in people:
-            if len(one["keypoints"]) != 3 * len(KEYPOINTS) or len(one["bbox"]) != 4:
-                raise ValueError(
-                    f"keypoints and bbox have {len(one['keypoints'])} and {len(one['bbox'])} numbers; needed are "
-                    f"{3 * len(KEYPOINTS)} and 4"
-                )
-            if not all(isinstance(number, int | float) for number in (*one["keypoints"], *one["bbox"], one["score"])):
-                raise ValueError("keypoints, bbox and score are numbers")
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path}: no records of people as `tools.predict` writes them: {error}") from None
-    return people
+    def _people(self, path: Path) -> list[dict[str, Any]]:
+        try:
+            people: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+            for one in people:
+                if len(one["bbox"]) != 4:
+                    raise ValueError(f"bbox has {len(one['bbox'])} numbers; needed are 4")
+                if len(one["keypoints"]) != 3 * len(self.names):
+                    raise ValueError(
+                        f"keypoints has {len(one['keypoints'])} numbers; needed are 3 for each of {len(self.names)} "
+                        f"joints; write the names of others to {self.key}.keypoints"
+                    )
+                if not all(isinstance(value, int | float) for value in (*one["keypoints"], *one["bbox"], one["score"])):
+                    raise ValueError("keypoints, bbox and score are numbers")
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            raise UserError(f"{path}: no records of people as `tools.predict` writes them: {error}") from None
+        return people
 
 
 class AnnotatedPoses(PoseSource):
     """The persons of a COCO file. A picture is the image whose `file_name` ends its path, or that its path ends.
 
-    Of several persons the one of the largest box counts. Raises UserError for a file without keypoints.
+    Of several persons the one of the largest box counts. `names` are those of the joints where the file has none; `key`
+    is the dotted key of the settings in messages. Raises UserError for a file without keypoints.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, names: Sequence[str], key: str) -> None:
         self.path = path
         categories = categories_by_id(path, read_head(path)[0].get("categories", []))
         with_joints = [one for one in categories.values() if one.get("keypoints")]
+        if names and not with_joints:
+            with_joints = list(categories.values())
         if not with_joints:
-            raise UserError(f"{path}: categories: none has keypoints; poses need the names of the joints")
+            raise UserError(
+                f"{path}: categories: none has keypoints; poses need the names of the joints: write them to "
+                f"{key}.keypoints"
+            )
         chosen = next((one for one in with_joints if one.get("name") == PERSON), with_joints[0])
+        check_keypoints(path, chosen)
         self.category = {**chosen, "id": 1, "name": PERSON}
         self._images: dict[str, list[dict[str, Any]]] = {}  # by the last part of the file name
         for image in _checked(path, "images", {"id": int, "file_name": str, "width": int, "height": int}):

@@ -1,8 +1,8 @@
 """Settings of datasets that are read from files: sections of an entry of `data/params.yaml`."""
 
 import re
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
@@ -53,12 +53,23 @@ def _check_splits(named: Mapping[str, Any], shares: Mapping[str, float], where: 
         raise ValueError(f"shares: the sum is {sum(shares.values()):g}; it must be below 1, the rest is 'train'")
 
 
-def _check_apart(places: Mapping[str, str], what: str) -> None:
-    seen: dict[Path, str] = {}
-    for split, place in places.items():
-        other = seen.setdefault(Path(place), split)
-        if other != split:
-            raise ValueError(f"{other} and {split} are both {places[other]!r}; each needs a {what} of its own")
+def _check_apart(places: Mapping[str, Sequence[str]], what: str, deep: bool = False) -> None:
+    """Raise ValueError if a place stands twice, or if one lies in another where everything below it counts (`deep`)."""
+    seen: list[tuple[str, PurePosixPath]] = []
+    for split, place in ((split, PurePosixPath(one)) for split, several in places.items() for one in several):
+        for other, before in seen:
+            if place == before:
+                raise ValueError(f"{other} and {split} are both {str(place)!r}; each needs a {what} of its own")
+            if deep and (place in before.parents or before in place.parents):
+                raise ValueError(
+                    f"{other} is {str(before)!r} and {split} {str(place)!r}, one within the other; each needs a {what} "
+                    "of its own"
+                )
+        seen.append((split, place))
+
+
+def _one_each(places: Mapping[str, str]) -> dict[str, tuple[str]]:
+    return {split: (place,) for split, place in places.items()}
 
 
 class Section(BaseModel):
@@ -82,7 +93,7 @@ class Coco(Section):
     images: dict[Split, str]
     annotations: dict[Split, str]
     shares: Shares = {}
-    category: str | list[str] | None = None
+    category: str | Annotated[list[str], Field(min_length=1)] | None = None
     keypoints: KeypointSettings | None = None
 
     @model_validator(mode="before")
@@ -99,7 +110,7 @@ class Coco(Section):
     @model_validator(mode="after")
     def _complete(self) -> "Coco":
         _check_splits(self.annotations, self.shares, "annotations")
-        _check_apart(self.annotations, "file")
+        _check_apart(_one_each(self.annotations), "file")
         if set(self.images) != set(self.annotations):
             raise ValueError(
                 f"images names {', '.join(self.images)}, annotations {', '.join(self.annotations)}; each annotation "
@@ -113,6 +124,7 @@ class Folders(Section):
 
     model_config = ConfigDict(extra="allow", frozen=True)
     __pydantic_extra__: dict[str, str]
+    deep: ClassVar = False
 
     shares: Shares = {}
 
@@ -126,8 +138,14 @@ class Folders(Section):
         for name in self.splits:
             _split_name(name)
         _check_splits(self.splits, self.shares, "this section")
-        _check_apart(self.splits, "folder")
+        _check_apart(_one_each(self.splits), "folder", self.deep)
         return self
+
+
+class PictureFolders(Folders):
+    """Folders of pictures, with all that lies below each."""
+
+    deep: ClassVar = True
 
 
 class Identities(Section):
@@ -135,24 +153,24 @@ class Identities(Section):
 
     `shares` split other names off `train`, by identity. `poses` is a COCO file with keypoints whose `file_name`s match,
     or a folder of `<name>.people.json`, which `tools.predict` writes; of these, joints count from `min_confidence` on.
+    `keypoints` tells what the poses do not tell of the joints; predicted joints without names are COCO's.
     `pairs` are CSV files by split with the columns `from` and `to`, file names of an appearance and of a target.
     """
 
     shares: Shares = {}
     poses: str | None = None
     min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
+    keypoints: KeypointSettings | None = None
     pairs: dict[Split, str] = {}
 
     def _check(self, named: Mapping[str, tuple[str, ...]], where: str) -> None:
         _check_splits(named, self.shares, where)
+        for name in ("min_confidence", "keypoints"):
+            if self.poses is None and getattr(self, name):
+                raise ValueError(f"{name} is about the joints of poses; poses is missing")
         every = {*named, *self.shares}
         if unknown := [name for name in self.pairs if name not in every]:
             raise ValueError(f"pairs.{unknown[0]}: no such split; there are {', '.join(sorted(every))}")
-        seen: dict[str, str] = {}
-        for split, one in ((split, one) for split, several in named.items() for one in several):
-            if one in seen:
-                raise ValueError(f"{where}: {one!r} stands in {seen[one]} and {split}")
-            seen[one] = split
 
 
 class Market1501(Identities):
@@ -163,7 +181,12 @@ class Market1501(Identities):
     @model_validator(mode="after")
     def _complete(self) -> "Market1501":
         self._check(self.folders, "folders")
+        _check_apart(self.folders, "folder", deep=True)
         return self
+
+
+Status = Literal["train", "query", "gallery"]
+"""The evaluation status of an image of DeepFashion."""
 
 
 class DeepFashion(Identities):
@@ -175,7 +198,7 @@ class DeepFashion(Identities):
 
     images: str = "Img/img"
     partition: str = "Eval/list_eval_partition.txt"
-    statuses: dict[Split, tuple[Literal["train", "query", "gallery"], ...]] = {
+    statuses: dict[Split, tuple[Status, ...]] = {
         "train": ("train",),
         "test": ("query", "gallery"),
     }
@@ -184,4 +207,5 @@ class DeepFashion(Identities):
     @model_validator(mode="after")
     def _complete(self) -> "DeepFashion":
         self._check(self.statuses, "statuses")
+        _check_apart(self.statuses, "status")
         return self

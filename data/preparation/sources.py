@@ -8,7 +8,9 @@ from pathlib import Path
 
 from data.formats.coco import read_head, read_records
 from data.formats.pair_files import LAYOUTS
+from data.preparation.categories import stated_names
 from data.preparation.deepfashion import read_deepfashion
+from data.preparation.keypoint_settings import KeypointSettings
 from data.preparation.market1501 import read_market1501
 from data.preparation.pair_list import write_pair_list
 from data.preparation.pairs import PairPreparation
@@ -127,6 +129,7 @@ def _add_pictures(
                 splits=(split,),
                 split_of=always(split),
                 name=split if below == "." else below,
+                origin=poses.path if poses else images,
                 plain=not any(one.person for one in these),
             )
         )
@@ -169,8 +172,8 @@ def _add_identities(
     ]
     poses = _poses(settings, images, source)
     _add_pictures(preparation, pictures, (*splits, *shares), images, source, poses=poses)
-    preparation.rejected += reading.faults
-    preparation.records += len(reading.faults)
+    for split, fault in reading.faults:
+        preparation.add_rejected(split, fault)
     left_out = [f"{count} {reason}" for reason, count in sorted(reading.left_out.items())]
     lines = [f"left out: {', '.join(left_out)}"] if left_out else []
     if poses is None:
@@ -186,12 +189,18 @@ def _poses(settings: Identities, images: Path, source: RawFolder) -> PoseSource 
     if settings.poses is None:
         return None
     path = source.path(settings.poses, "poses")
+    names = stated_names(settings.keypoints or KeypointSettings())
     if path.is_dir():
         below = images.relative_to(source.folder.resolve())
-        return PredictedPoses(path, below, settings.min_confidence)
+        return PredictedPoses(path, below, settings.min_confidence, names, source.key)
     if not path.is_file():
         raise UserError(f"{source.key}.poses: no {path}; it is a COCO file, or a folder of *.people.json")
-    return AnnotatedPoses(path)
+    if settings.min_confidence:
+        raise UserError(
+            f"{source.key}.min_confidence: found {settings.min_confidence}; joints of {settings.poses}, a COCO file, "
+            "have no confidence, so leave it out"
+        )
+    return AnnotatedPoses(path, names, source.key)
 
 
 def _add_pair_lists(preparation: Preparation, pairs: Mapping[str, str], source: RawFolder) -> list[str]:
@@ -202,7 +211,8 @@ def _add_pair_lists(preparation: Preparation, pairs: Mapping[str, str], source: 
         if not count:
             detail = f"; {faults[0].reason}: {faults[0].detail}" if faults else ""
             raise UserError(f"{source.key}.pairs.{split}: {path} has no pair of images of this split{detail}")
-        preparation.rejected += faults
-        preparation.records += count + len(faults)
+        preparation.records += count
+        for fault in faults:
+            preparation.add_rejected(split, fault)
         lines.append(f"{split}: {count} pairs of {listing}, {len(faults)} rejected")
     return lines

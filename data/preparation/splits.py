@@ -57,7 +57,9 @@ def identity_groups(annotations: Iterable[Any]) -> dict[int, int]:
 
 
 def grouped_split(seed: int, shares: Mapping[str, float], groups: Mapping[int, int], image: object) -> str:
-    """Return the split of an image id: that of its group, or its own."""
-    if isinstance(image, int) and image in groups:
+    """Return the split of an image id: that of its group, or its own; train for what is no id."""
+    if not isinstance(image, int):
+        return TRAIN
+    if image in groups:
         return drawn_split(seed, shares, f"person {groups[image]}")
     return drawn_split(seed, shares, image)

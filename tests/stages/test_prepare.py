@@ -198,6 +198,7 @@ BROKEN = {
     ),
     "length": (broken_annotation(keypoints=[0] * 34), [("annotation", "2", "keypoints are not 17 x 3 numbers")]),
     "no image": (broken_annotation(image_id=99), [("annotation", "2", "annotation without image")]),
+    "id no text": (broken_annotation(image_id="\ud800"), [("annotation", "2", "annotation without image")]),
     "NaN elsewhere": (broken_annotation(mood=math.inf), [("annotation", "2", "number not finite")]),
 }
 
@@ -251,6 +252,14 @@ def test_faulty_annotation_file(text, capsys):
     assert run(main, ["people"]) == 1
     assert "annotations.json: " in capsys.readouterr().err
     assert content(PREPARED) == before
+
+
+def test_a_category_that_cannot_be_printed(capsys):
+    write_raw()
+    path = Path("raw/annotations.json")
+    path.write_text(path.read_text().replace('"ball"', '"\\ud800"').replace('"category_id": 1', '"category_id": 5', 1))
+    assert run(main, ["people"]) == 0
+    assert "\\ud800 1" in capsys.readouterr().out
 
 
 def test_interrupted_run_leaves_everything(monkeypatch, capsys):
@@ -335,6 +344,7 @@ def test_drawn_people():
         ({"kind": "synthetic"}, ["datasets.people: kind is 'synthetic', so there must be a section 'synthetic'"]),
         ({"seed": True}, ["datasets.people.seed: found True"]),
         ({"coco": {"images": "images"}}, ["people.coco.annotations: missing; it has no default"]),
+        ({"coco": COCO_SECTION | {"category": []}}, ["people.coco.category", "at least 1 item"]),
         (
             {"coco": COCO_SECTION | {"validation_share": 0.2}},
             ["people.coco.validation_share: this key is now called 'shares: {validation: SHARE}'"],

@@ -137,6 +137,13 @@ def test_other_names_are_rejected_and_listed(capsys):
         "photo.jpg",
         "name of another form",
     )
+    write_params("market1501", shares={"validation": 0.5}, max_rejected=0.2)
+    capsys.readouterr()
+    assert run(main, ["mine"]) == 0
+    train = json.loads((PREPARED / "statistics.json").read_text())["train"]
+    assert train["rejected"] == {"name of another form": 1}
+    (line,) = (line for line in capsys.readouterr().out.splitlines() if line.startswith("train: "))
+    assert "1 records rejected" in line
 
 
 @pytest.mark.parametrize("identity", ["variant", "item"])
@@ -175,6 +182,8 @@ def test_variants_of_an_item_stay_together():
 
 def test_a_status_that_no_split_takes_is_counted(capsys):
     write_fashion()
+    path = Path("raw/Eval/list_eval_partition.txt")  # the one of the gallery has another form, too
+    path.write_text(path.read_text().replace("02_3_back.jpg   id_00000001", "02_3_back.jpg   id_00000002"))
     write_params("deepfashion", statuses={"train": ["train"], "validation": ["query"]})
     assert run(main, ["mine"]) == 0
     assert "left out: 1 status gallery" in capsys.readouterr().out
@@ -251,11 +260,24 @@ def test_predicted_poses(capsys):
     assert example["annotation_id"] != example["appearance_id"]
 
 
-JOINTS = {"categories": [{"id": 1, "name": "person", "keypoints": ["a", "b"]}]}
-
-
-def write_json(document):
-    Path("raw/poses.json").write_text(json.dumps(document))
+def test_predicted_poses_of_own_joints(capsys):
+    write_market()
+    Path("raw/poses").mkdir()
+    for folder in ("bounding_box_train", "query"):
+        for name in MARKET[folder]:
+            one = {"score": 0.5, "bbox": [2, 2, 9, 9], "keypoints": [2, 2, 0.9, 11, 11, 0.9, 2, 11, 0.2]}
+            Path(f"raw/poses/{name}.people.json").write_text(json.dumps([one]))
+    section = {"folders": {"train": ["bounding_box_train"], "validation": ["query"]}, "poses": "poses"}
+    write_params("market1501", **section)
+    assert run(main, ["mine"]) == 1
+    error = capsys.readouterr().err
+    assert "keypoints has 9 numbers; needed are 3 for each of 17 joints; write the names of others to" in error
+    assert "datasets.mine.market1501.keypoints" in error
+    write_params("market1501", **section, min_confidence=0.5, keypoints={"keypoints": ["head", "left", "right"]})
+    assert run(main, ["mine"]) == 0
+    assert persons("validation")["query/0001_c2s1_001976_00.jpg"]["keypoints"] == [2, 2, 2, 11, 11, 2, 0, 0, 0]
+    assert load("train")["categories"][0]["keypoints"] == ["head", "left", "right"]
+    assert "datasets.mine.market1501.keypoints.sigmas: person has none" in capsys.readouterr().out
 
 
 def write_annotated_poses(names, size=(24, 48)):
@@ -276,7 +298,7 @@ def write_annotated_poses(names, size=(24, 48)):
         "annotations": records,
         "categories": [{"id": 3, "name": "person", "keypoints": list(KEYPOINTS), "skeleton": [[1, 2]]}],
     }
-    write_json(document)
+    Path("raw/poses.json").write_text(json.dumps(document))
 
 
 def test_annotated_poses():
@@ -291,6 +313,40 @@ def test_annotated_poses():
     assert (one["bbox"], one["person_id"], one["category_id"]) == ([0, 0, 24, 48], 202, 1)
     assert train["MEN/Denim/id_00000080/01_7_additional.jpg"]["num_keypoints"] == 16
     assert not any(train["WOMEN/Dresses/id_00000002/02_2_side.jpg"].get("keypoints", []))
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_annotated_poses_of_own_joints(named, capsys):
+    """The settings' names serve a file without names, and correct one with a faulty skeleton."""
+    write_fashion()
+    write_annotated_poses(["id_00000002/02_1_front.jpg"])
+    path = Path("raw/poses.json")
+    document = json.loads(path.read_text())
+    names = [f"joint {number}" for number in range(17)]
+    document["categories"] = [{"id": 3, "name": "doll"} | ({"keypoints": names, "skeleton": [[0, 1]]} if named else {})]
+    path.write_text(json.dumps(document))
+    section = {"poses": "poses.json", "statuses": {"train": ["train"], "validation": ["query", "gallery"]}}
+    write_params("deepfashion", **section)
+    assert run(main, ["mine"]) == 1
+    error = capsys.readouterr().err
+    assert f"{path}: categories: " in error
+    assert "data/params.yaml: datasets.mine.deepfashion.keypoints" in error
+    tail = [names[place : place + 2] for place in range(16)]
+    settings = {"connections": tail} if named else {"keypoints": names}
+    write_params("deepfashion", **section, keypoints=settings)
+    assert run(main, ["mine"]) == 0
+    assert load("train")["categories"][0]["keypoints"] == names
+    assert persons("train")["WOMEN/Dresses/id_00000002/02_1_front.jpg"]["num_keypoints"] == 16
+
+
+def test_annotated_poses_have_no_confidence(capsys):
+    write_fashion()
+    write_annotated_poses(["id_00000002/02_1_front.jpg"])
+    write_params("deepfashion", poses="poses.json", min_confidence=0.3, shares={"validation": 0.5})
+    assert run(main, ["mine"]) == 1
+    assert (
+        "deepfashion.min_confidence: found 0.3; joints of poses.json, a COCO file, have no" in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(
@@ -366,7 +422,11 @@ def test_a_published_list_of_pairs(capsys):
     assert [(row["file"], row["kind"], row["id"]) for row in rows(PREPARED / "rejected.csv")] == [
         ("pairs.csv", "pair", "row 4")
     ]
-    assert "train: 2 pairs of pairs.csv, 1 rejected" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "train: 2 pairs of pairs.csv, 1 rejected" in printed
+    assert "train: 4 images, 4 persons (0 with joints), 0 crowd regions, 0 other objects, 1 records rejected" in printed
+    train = json.loads((PREPARED / "statistics.json").read_text())["train"]
+    assert train["rejected"] == {"image of the pair is not there": 1}
 
 
 def test_names_of_market1501_in_a_list_of_pairs():
@@ -447,7 +507,27 @@ def test_faulty_lists_of_pairs(header, pairs, message, capsys):
         (
             "market1501",
             {"folders": {"train": ["query"], "validation": ["query"]}},
-            "market1501: folders: 'query' stands in train and validation",
+            "market1501: train and validation are both 'query'; each needs a folder of its own",
+        ),
+        (
+            "market1501",
+            {"folders": {"train": ["bounding_box_train"], "validation": ["query"], "test": ["./query/"]}},
+            "market1501: test and validation are both 'query'; each needs a folder of its own",
+        ),
+        (
+            "market1501",
+            {"folders": {"train": ["."], "validation": ["query"]}},
+            "market1501: train is '.' and validation 'query', one within the other; each needs a folder of its own",
+        ),
+        (
+            "market1501",
+            {"shares": {"validation": 0.5}, "min_confidence": 0.1},
+            "market1501: min_confidence is about the joints of poses; poses is missing",
+        ),
+        (
+            "market1501",
+            {"shares": {"validation": 0.5}, "keypoints": "coco"},
+            "market1501: keypoints is about the joints of poses; poses is missing",
         ),
         (
             "market1501",
@@ -459,6 +539,11 @@ def test_faulty_lists_of_pairs(header, pairs, message, capsys):
             "deepfashion",
             {"statuses": {"train": ["val"]}},
             "deepfashion.statuses.train.0: found 'val'; expected 'train', ",
+        ),
+        (
+            "deepfashion",
+            {"statuses": {"train": ["train"], "validation": ["query", "train"]}},
+            "deepfashion: train and validation are both 'train'; each needs a status of its own",
         ),
         ("deepfashion", {"shares": {"validation": 0.5}, "images": "query"}, "deepfashion.partition: no file "),
     ],

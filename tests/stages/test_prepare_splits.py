@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import textwrap
 from pathlib import Path
@@ -200,6 +201,8 @@ def test_plain_pictures(capsys):
         write_picture(f"raw/DIV2K_train_HR/{number:04}.png", number, (40 + number, 50))
     for number in range(6, 9):
         write_picture(f"raw/DIV2K_valid_HR/more/{number:04}.png", number)
+    name = os.fsdecode(b"caf\xe9.png")
+    Path("raw/DIV2K_valid_HR/more/0008.png").rename(Path("raw/DIV2K_valid_HR/more", name))
     Path("raw/DIV2K_train_HR/.hidden.png").touch()
     Path("raw/DIV2K_train_HR/readme.txt").touch()
     Path("raw/DIV2K_train_HR/9999.png").write_text("no picture")
@@ -232,6 +235,24 @@ def test_shares_of_plain_pictures_by_name():
     names = {path.name for path in (PREPARED / "images/validation").iterdir()}
     assert names == {f"{number}.png" for number in range(30) if fraction(f"{number}.png") < 0.3}
     assert len(list((PREPARED / "images/train").iterdir())) == 30 - len(names)
+
+
+@pytest.mark.parametrize("inner", ["all/val", "./all//val/more"])
+def test_folders_of_pictures_lie_apart(inner, capsys):
+    """All pictures below a folder count; of pairs only those in it."""
+    for number in range(2):
+        write_picture(f"raw/all/{number}.png", number)
+        write_picture(f"raw/{inner}/{number}.png", number)
+    write_params("images", train="all", validation=inner)
+    assert run(main, ["mine"]) == 1
+    error = capsys.readouterr().err
+    assert f"mine.images: train is 'all' and validation {str(Path(inner))!r}, one within the other; each needs" in error
+    write_params("paired", train="all", validation=inner)
+    assert run(main, ["mine"]) == 0
+    assert {split: len(list((PREPARED / split).iterdir())) for split in splits_of(PREPARED)} == {
+        "train": 2,
+        "validation": 2,
+    }
 
 
 # --- data/raw/README.md ---
