@@ -1,4 +1,4 @@
-import contextlib
+from unittest.mock import Mock
 
 import cv2
 import numpy as np
@@ -93,15 +93,24 @@ def test_whole_images(tmp_path):
 
 
 @pytest.mark.parametrize(("size", "left"), [(8, ["large"]), (4, ["large", "wide"]), (None, ["large", "thin", "wide"])])
-def test_images_smaller_than_a_patch_are_left_out(size, left, tmp_path):
+def test_images_smaller_than_a_patch_are_left_out(size, left, tmp_path, capsys):
     for name, sides in {"large": (8, 9), "thin": (3, 9), "wide": (7, 30)}.items():
         write(tmp_path / f"train/{name}.png", noise(*sides))
-    few = f"{3 - len(left)} of 3 images are smaller than {size} x {size} pixels"
-    with pytest.warns(UserWarning, match=few) if len(left) < 3 else contextlib.nullcontext():
-        dataset = patches(tmp_path, size=size)
+    few = f"warning: {tmp_path}/train: {3 - len(left)} of 3 images are smaller than {size} x {size} pixels, a patch"
+    dataset = patches(tmp_path, size=size)
+    assert capsys.readouterr().err.startswith(few) == (len(left) < 3)
     assert [path.stem for path in dataset.paths] == left
     for index in range(len(dataset)):
         assert size is None or example(dataset, index)["hq"].shape == (3, size, size)
+
+
+@pytest.mark.parametrize(("size", "least"), [(8, 8), (None, 2)])
+def test_a_small_image_whose_head_tells_nothing(size, least, tmp_path, monkeypatch):
+    """OpenCV reads files that Pillow does not open."""
+    monkeypatch.setattr("models.super_resolution.train.patches.Image.open", Mock(side_effect=OSError))
+    write(tmp_path / "train/odd.png", noise(1, 6))
+    with pytest.raises(UserError, match=rf"odd\.png: 6 x 1 pixels, smaller than {least} x {least}, a patch; remove it"):
+        example(patches(tmp_path, size=size))
 
 
 def test_no_image_is_large_enough(tmp_path):

@@ -1,6 +1,6 @@
 """The dataset of image patches and their degraded, smaller versions, read from a folder of images."""
 
-import warnings
+import sys
 from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -36,7 +36,8 @@ class Patches(Examples):
     `name`, the path below the split's folder without suffix.
 
     Raises ValueError for arguments out of range, and UserError for a folder that is missing or has no image as large as
-    a patch. An unreadable image raises UserError when it is read.
+    a patch. An image that is unreadable, or whose head does not tell that it is too small, raises UserError when it is
+    read.
     """
 
     names: ClassVar[tuple[str, ...]] = ("lq", "hq", "index", "name")
@@ -87,20 +88,22 @@ class Patches(Examples):
             raise UserError(f"{self.folder}: has no images ({', '.join(SUFFIXES)})")
         sizes = [_size(self.folder / path) for path in paths]
         least = size or scale
-        kept = [place for place, one in enumerate(sizes) if one is None or min(one) >= least]
-        if not kept:
+        large_enough = [place for place, one in enumerate(sizes) if one is None or min(one) >= least]
+        if not large_enough:
             largest = max((one for one in sizes if one is not None), key=min)
             raise UserError(
                 f"{self.folder}: all {len(paths)} images are smaller than {least} x {least} pixels, a patch; the "
                 f"largest has {largest[1]} x {largest[0]}"
             )
-        if len(kept) < len(paths):
-            warnings.warn(
-                f"{self.folder}: {len(paths) - len(kept)} of {len(paths)} images are smaller than {least} x {least} "
-                "pixels, a patch, and are left out",
-                stacklevel=2,
+        if len(large_enough) < len(paths):
+            print(
+                f"warning: {self.folder}: {len(paths) - len(large_enough)} of {len(paths)} images are smaller than "
+                f"{least} x {least} pixels, a patch, and are left out",
+                file=sys.stderr,
+                flush=True,
             )
-        self.paths, self.sizes = [paths[place] for place in kept], [sizes[place] for place in kept]
+        self.paths = [paths[place] for place in large_enough]
+        self.sizes = [sizes[place] for place in large_enough]
 
     def __len__(self) -> int:
         return len(self.paths)
@@ -114,7 +117,12 @@ class Patches(Examples):
 
     def example(self, index: int, random: np.random.Generator) -> Example:
         """Return example `index`; `random` draws the position, the augmentation and the degradation."""
-        hq = self._patch(read_rgb(self.folder / self.paths[index]), random)
+        path = self.folder / self.paths[index]
+        image, least = read_rgb(path), self.size or self.scale
+        height, width = image.shape[:2]
+        if min(height, width) < least:  # its head did not tell the size
+            raise UserError(f"{path}: {width} x {height} pixels, smaller than {least} x {least}, a patch; remove it")
+        hq = self._patch(image, random)
         lq = degraded(hq, self.degradation, self.scale, random)
         size = (hq.shape[0], hq.shape[1])
         baselines: Example = {kernel: normalised(resample(lq, size, kernel)) for kernel in self.baselines}
