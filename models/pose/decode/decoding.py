@@ -12,7 +12,7 @@ from models.base.errors import UserError
 from models.interfaces import Injector, Networks, Records, State
 from models.pose.decode.cifcaf import CifCafDecoder, Poses
 from models.pose.decode.cifdet import Boxes, CifDetDecoder
-from models.pose.decode.injectors import stride_of
+from models.pose.decode.injectors import as_array, stride_of
 from models.pose.train.categories import categories_from
 from models.recipe.types import checked_call
 
@@ -69,10 +69,10 @@ class FindPeople(Injector):
         self.adds = (output, f"{output}_count", f"{output}_score")
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
-        cif = _array(state[self.cif])
-        caf = np.concatenate([_array(state[name]) for name in self.caf], axis=1)
+        cif = as_array(state[self.cif])
+        caf = np.concatenate([as_array(state[name]) for name in self.caf], axis=1)
         poses_of = self.decode.batch(cif, caf, torch.get_num_threads())
-        maps = _array(state[self.to_original])
+        maps = as_array(state[self.to_original])
         _add(state, self.output, [
             self._records(poses, matrix, int(number))
             for poses, matrix, number in zip(poses_of, maps, state[self.image_id], strict=True)
@@ -140,8 +140,8 @@ class FindObjects(Injector):
         self.adds = (output, f"{output}_count", f"{output}_score")
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
-        maps = _array(state[self.to_original])
-        fields = _array(state[self.cifdet])
+        maps = as_array(state[self.to_original])
+        fields = as_array(state[self.cifdet])
         if self.ids and fields.shape[1] != len(self.ids):
             raise UserError(f"{self.cifdet} has {fields.shape[1]} fields, but there are {len(self.ids)} categories")
         boxes_of = self.decode.batch(fields, torch.get_num_threads())
@@ -166,10 +166,6 @@ class FindObjects(Injector):
             )
             if score >= self.least_score
         )
-
-
-def _array(value: Any) -> Floats:
-    return np.asarray(value.detach().float().cpu().numpy())
 
 
 def _add(state: State, output: str, images: Sequence[Records]) -> None:

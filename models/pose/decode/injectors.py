@@ -27,6 +27,9 @@ from models.pose.train.heads import LAYOUTS
 from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD
 from models.recipe.schema import Section
 
+GREY = 128
+"""Of pictures that are not drawn."""
+
 
 class HeadFields(Section):
     """Which fields of a head are shown. By name: joints, pairs of joints, or categories."""
@@ -94,22 +97,33 @@ class FieldPictures(Injector):
         self.adds = (output, f"{output}_drawn")
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
-        images = _array(state[self.image])
-        heads = {name: (_array(state[f"{name}_target"]), _array(state[name])) for name, *_ in self.shown}
-        height, width = images.shape[2:]
-        shape = (len(images), len(self.shown) * self.zoom * height, 4 * self.zoom * width, 3)
-        pictures, drawn = np.full(shape, 128, np.uint8), torch.zeros(len(images))
+        count, _, height, width = state[self.image].shape
+        shape = (count, 3, len(self.shown) * self.zoom * height, 4 * self.zoom * width)
+        pictures, drawn = _as_images(np.full((1, 1, 1, 3), GREY, np.uint8)).expand(shape), torch.zeros(count)
         numbers = (state[name].tolist() for name in ("index", "images", "image_id"))
-        for place, (index, length, number) in enumerate(zip(*numbers, strict=True)):
-            if number in self.image_ids or (not self.image_ids and index in evenly_spaced(length, self.count)):
-                drawn[place] = 1
-                rows = [
-                    self._row(images[place], kind, [part[place, field] for part in heads[head]], title)
-                    for head, kind, field, title in self.shown
-                ]
-                pictures[place] = np.concatenate(rows)
-        state.add(self.output, _as_images(pictures))
+        places = [
+            place
+            for place, (index, length, number) in enumerate(zip(*numbers, strict=True))
+            if number in self.image_ids or (not self.image_ids and index in evenly_spaced(length, self.count))
+        ]
+        if places:
+            drawn[places] = 1
+            pictures = pictures.clone()
+            pictures[places] = _as_images(self._drawn(state, places))
+        state.add(self.output, pictures)
         state.add(f"{self.output}_drawn", drawn)
+
+    def _drawn(self, state: State, places: list[int]) -> NDArray[np.uint8]:
+        """Draw the examples at these places of the batch: (n, height, width, 3) RGB."""
+        images = as_array(state[self.image][places])
+        heads = {name: [as_array(state[one][places]) for one in (f"{name}_target", name)] for name, *_ in self.shown}
+        return np.stack([
+            np.concatenate([
+                self._row(image, kind, [part[place, field] for part in heads[head]], title)
+                for head, kind, field, title in self.shown
+            ])
+            for place, image in enumerate(images)
+        ])  # fmt: skip
 
     def _row(self, image: Any, kind: Kind, values: Sequence[Any], title: str) -> NDArray[np.uint8]:
         picture = picture_of(image, self.mean, self.std)
@@ -197,7 +211,7 @@ class Overlays(Injector):
         self.reads, self.adds = (image, *records, to_original), (output,)
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
-        images, maps = (state[name].detach().float().cpu().numpy() for name in (self.image, self.to_original))
+        images, maps = (as_array(state[name]) for name in (self.image, self.to_original))
         nothing: list[Any] = [[]] * len(images)
         people, objects, truth = (
             nothing if name is None else state[name] for name in (self.people, self.objects, self.truth)
@@ -226,9 +240,10 @@ class Overlays(Injector):
         return placed
 
 
-def _array(value: torch.Tensor) -> NDArray[np.float32]:
+def as_array(value: torch.Tensor) -> NDArray[np.float32]:
+    """Return a tensor of any device and precision as an array."""
     return np.asarray(value.detach().float().cpu().numpy())
 
 
 def _as_images(pictures: NDArray[np.uint8]) -> torch.Tensor:
-    return torch.from_numpy(pictures).permute(0, 3, 1, 2).float() / 127.5 - 1
+    return torch.from_numpy(pictures).permute(0, 3, 1, 2).float().div_(127.5).sub_(1)
