@@ -180,22 +180,25 @@ def categories_by_id(path: Path, categories: Any) -> dict[int, dict[str, Any]]:
     """Return the categories of a COCO file by id.
 
     Raises:
-        UserError: one is no map, has no whole number of its own as `id`, or has `keypoints` that are no list of
-            different names.
+        UserError: one is no map, or has no whole number of its own as `id`.
     """
     known: dict[int, dict[str, Any]] = {}
     for category in categories:
         if not isinstance(category, dict) or type(category.get("id")) is not int or category["id"] in known:
             raise UserError(f"{path}: categories: each needs a whole number of its own as `id`, found {category!r}")
-        joints = category.get("keypoints", [])
-        names = isinstance(joints, list) and all(isinstance(one, str) for one in joints)
-        if not names or len(set(joints)) < len(joints) or len(joints) == 1:
-            raise UserError(
-                f"{path}: categories: {category.get('name')}: keypoints: found {str(joints)[:200]}; expected two or "
-                "more names, each once"
-            )
         known[category["id"]] = category
     return known
+
+
+def check_keypoints(path: Path, category: dict[str, Any]) -> None:
+    """Raise UserError if a category has `keypoints` that are neither an empty list nor two or more different names."""
+    joints = category.get("keypoints", [])
+    names = isinstance(joints, list) and all(isinstance(one, str) for one in joints)
+    if not names or len(set(joints)) < len(joints) or len(joints) == 1:
+        raise UserError(
+            f"{path}: categories: {category.get('name')}: keypoints: found {str(joints)[:200]}; expected two or more "
+            "names, each once"
+        )
 
 
 def to_json(value: Any) -> str:

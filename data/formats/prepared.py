@@ -4,6 +4,7 @@ from pathlib import Path
 
 from models.base.errors import nearest
 
+MANIFEST = "manifest.json"
 OTHERS = ("facts", "images", "manifest", "plots", "rejected", "statistics")
 """Names of what else lies in the folder of a prepared dataset."""
 
@@ -19,11 +20,14 @@ def splits_of(root: Path) -> list[str]:
 
 def without_split(root: Path, split: str) -> str:
     """Return what to do about a split that is missing in the folder `root`, for the end of an error."""
-    if splits := splits_of(root):
+    prepared = (root / MANIFEST).is_file()
+    if prepared and (splits := splits_of(root)):
         return (
             f"{root} has the splits {', '.join(splits)}{nearest(split, splits)}; bring {split!r} to "
             f"`datasets.{root.name}` in data/params.yaml and run `dvc repro prepare@{root.name}`"
         )
-    others = sorted(path.name for path in root.parent.iterdir() if path.is_dir()) if root.parent.is_dir() else []
+    others = sorted(path.parent.name for path in root.parent.glob(f"*/{MANIFEST}") if path.parent != root)
     known = f"; {root.parent} has {', '.join(others)}{nearest(root.name, others)}" if others else ""
+    if root.is_dir() and not prepared:
+        return f"{root} is no prepared dataset, which has a {MANIFEST}{known}"
     return f"run `dvc repro prepare@{root.name}`{known}"

@@ -1,4 +1,4 @@
-"""Skeletons: joints and their connections. COCO's person, and others that a recipe describes."""
+"""Skeletons: joints and their connections. COCO's person, and others that settings and annotation files describe."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -193,14 +193,15 @@ _SIDES: dict[str, Side] = {
     **{word.lower(): "left" for word in _OTHER_SIDE},
     **{word.lower(): "right" for word in _OTHER_SIDE.values()},
 }
-_BETWEEN_WORDS = re.compile(r"([_\-. ]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z]))")
+_BETWEEN_WORDS = re.compile(r"([_\-. ]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d))")
 
 
 def mirrored_names(names: Sequence[str]) -> dict[str, str]:
     """Return the pairs of names that differ in one word for the side, left -> right.
 
     The words are `left`, `Left`, `LEFT`, `l` and `L`, anywhere in a name: `left_eye`, `eye_left`, `LeftEye`, `l-eye`,
-    `LEye`. A name that could belong to two others, such as `l_arm_l` beside `r_arm_l` and `l_arm_r`, has no partner.
+    `LEye`, `left1`. A name that could belong to two others, such as `l_arm_l` beside `r_arm_l` and `l_arm_r`, has no
+    partner.
     """
     known, partners = set(names), dict[str, str]()
     for name in names:

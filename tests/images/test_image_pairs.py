@@ -177,6 +177,14 @@ def test_all_faults_in_one_message(tmp_path):
 
 def make_no_folder(root):
     (root / "val").mkdir()
+    (root / "manifest.json").touch()
+
+
+def make_no_dataset(root):
+    (root / "facades").mkdir()
+    (root.parent / "people").mkdir()
+    (root.parent / "pears").mkdir()
+    (root.parent / "pears/manifest.json").touch()
 
 
 def make_empty(root):
@@ -192,6 +200,10 @@ def make_link(root):
     ("make", "message"),
     [
         (make_no_folder, "no such folder; {root} has the splits val; bring 'train' to `datasets.pairs` in data/params"),
+        (
+            make_no_dataset,
+            "no such folder; {root} is no prepared dataset, which has a manifest.json; {root.parent} has pears (did",
+        ),
         (make_empty, "has no image pairs; it may hold A|B images (.bmp, .jpeg, .jpg, .png, .tif, .tiff, .webp), or"),
         (make_link, "1 pair cannot be used"),
     ],

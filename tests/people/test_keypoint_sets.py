@@ -118,6 +118,8 @@ def test_a_set_is_found_by_its_names_in_any_order():
         (["LEye", "REye", "tailL", "tailR"], {"LEye": "REye", "tailL": "tailR"}),
         (["LeftArm", "RightArm", "left-leg", "right-leg"], {"LeftArm": "RightArm", "left-leg": "right-leg"}),
         (["l", "r", "lip", "rip"], {"l": "r"}),
+        (["left1", "right1", "left2", "L1", "R1", "ear1", "ear2"], {"left1": "right1", "L1": "R1"}),
+        (["eye1L", "eye1R", "leg2_l", "leg2_r"], {"eye1L": "eye1R", "leg2_l": "leg2_r"}),
         (["l_arm_l", "r_arm_l", "l_arm_r"], {}),
         (["left_eye", "rightEye"], {}),
     ],

@@ -10,6 +10,7 @@ from pycocotools import mask as run_lengths
 from pycocotools.coco import COCO
 
 from data.formats.coco import KEYPOINTS
+from data.formats.skeletons import COCO as COCO_PERSON
 from models.base.errors import UserError
 from models.people.data.crops import square
 from models.people.data.pairs import PersonPairs
@@ -55,6 +56,7 @@ def write(root, annotations, pictures, split="train", people=None):
     categories = [people or person, {"id": 2, "name": "ball"}]
     text = json.dumps({"categories": categories, "images": images, "annotations": annotations})
     (root / f"{split}.json").write_text(text)
+    (root / "manifest.json").write_text(json.dumps({"sha256": "1"}))
     return root
 
 
@@ -300,12 +302,23 @@ def test_own_joints(dogs):
     assert not (draw(dataset, 0)["pose"][:, 38:, 40 - 16] > -1).any()  # whose end the first dog lacks
 
 
+def test_other_joints_than_in_training_are_refused(dogs, folder):
+    for skeleton in (None, FIVE, FIVE | {"sigmas": [0.1] * 5}):
+        dataset = pairs(dogs, skeleton=skeleton)
+        assert len(dataset) == 3
+    bare = pairs(dogs, skeleton=FIVE | {"connections": [["head", "collar"]]})
+    assert not np.array_equal(draw(bare, 1)["pose"], draw(dataset, 1)["pose"])  # drawn as in training
+    with pytest.raises(UserError, match=r"train\.json: its people have 17 keypoints, nose, .* has 5, head, left_paw, "):
+        pairs(folder, skeleton=FIVE)
+
+
 def test_facts(dogs, folder):
     arguments = {"root": str(dogs), "split": "train", **BASIC}
     expected = {"image_size": 64, "margin": 0.1, "background": None, "min_keypoints": 1}
     assert PersonPairs.facts(arguments) == expected | {"skeleton": FIVE, "category": 7}
     assert PersonPairs.facts(arguments | {"root": str(folder), "image_size": 32}) == expected | {"image_size": 32}
     assert PersonPairs.facts(arguments | {"root": "nowhere"}) == expected
+    assert PersonPairs.facts(arguments | {"skeleton": COCO_PERSON.settings()})["skeleton"] == COCO_PERSON.settings()
 
 
 def test_a_skeleton_that_no_category_has(dogs):
