@@ -303,3 +303,9 @@ def test_what_systems_share_names_no_system() -> None:
     pattern = re.compile(rf"(?<![a-z])({names})(?![a-z])", re.IGNORECASE)
     files = [path for path in FILES if path.parts[0] == "models" and package(module(path)) in BELOW]
     assert [(str(file), word) for file in files for word in words_of(ROOT / file) if pattern.search(word)] == []
+
+
+def test_each_recipe_has_its_model_to_release():
+    models = {name: entry["path"] for name, entry in read_yaml(ROOT / "dvc.yaml")["artifacts"].items()}
+    recipes = next(one["recipes"] for one in read_yaml(ROOT / "dvc.yaml")["vars"] if isinstance(one, dict))
+    assert models == {name: f"runs/{name}/model" for name in recipes}

@@ -118,11 +118,15 @@ def test_a_second_clone_has_everything_and_trains_nothing(shared: Project, remot
     assert " 0 violated, " in other.run("python", "-m", "ci.check_reproduction").stdout
 
 
-def test_repro_alone_pulls_what_it_needs(project: Project, local: Remote, tmp_path: Path) -> None:
+def test_repro_alone_pulls_what_it_needs_and_released_weights_are_fetched(project: Project, local: Remote, tmp_path: Path) -> None:
     local.set_in(project)
     project.run("git", "commit", "-qam", "remote")
     project.run("dvc", "push")
+    project.run("gto", "register", "vunet", "--version", "v1.0.0")
     other = second_clone(project, local, tmp_path / "other")
+    assert "v1.0.0" in other.run("gto", "show").stdout
+    other.run("dvc", "artifacts", "get", ".", "vunet", "--rev", "v1.0.0", "-o", "released/vunet/model")
+    assert contents(other.folder / "released/vunet/model") == contents(project.folder / "runs/vunet/model")
     assert ran(other.run("dvc", "repro", "--pull").stdout) == set()
     assert contents(other.folder / "runs/vunet/model") == contents(project.folder / "runs/vunet/model")
 
