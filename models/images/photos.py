@@ -22,13 +22,16 @@ class Photos(PhotoExamples):
     """A photo as the network input x, prepared like that of `ImagePairs` without augmentation.
 
     With `layout: pairs` the photos are pairs: A|B pictures, of which `direction` says which half is x, or the files of
-    two folders `a` and `b` beside each other, of which those of the input's folder become examples. The other picture
-    is the truth `y`. With `layout: whole` a photo is all input. Without a layout it is too, but a picture that has the
-    shape of an A|B picture is refused, because it would be squeezed to half its width.
+    two folders `a` and `b` beside each other, of which those of the input's folder become examples, and those of the
+    other folder none. The other picture is the truth `y`. With `layout: whole` a photo is all input. Without a layout
+    it is too, but a picture that has the shape of an A|B picture is refused, because it would be squeezed to half its
+    width.
 
-    `image_size` in pixels is a side or (height, width), the size that the network was trained at. `x_channels` and
-    `y_channels` are 3 for RGB, 1 for grey. Those of `label_maps` are resized by nearest neighbour. By default all are
-    those of the training data, and so is `direction`.
+    `image_size` in pixels is a side or (height, width), to which the whole photo is resized: the `crop_size` of
+    `ImagePairs`. Where their `load_size` is larger, training sees crops of pictures resized to `load_size`, and so
+    everything `load_size / crop_size` times as large as here. `x_channels` and `y_channels` are 3 for RGB, 1 for grey.
+    Those of `label_maps` are resized by nearest neighbour. By default all are those of the training data, and so is
+    `direction`.
 
     An example has `x`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), and the photo's `name`; with
     `layout: pairs` also `y`, likewise.

@@ -205,7 +205,10 @@ class Prediction:
     def _summary(self, photos: int, seconds: float) -> None:
         examples = "" if self._examples == photos else f" ({self._examples} examples)"
         print(f"{photos} images{examples} in {seconds:.1f} s: {photos / seconds:.2f} images/s")
-        if photos:
+        if photos and not self._examples:
+            kind = self.predict.data.type
+            print(f"warning: nothing is written, because predict.data ({kind}) makes no example of these images")
+        elif photos:
             times = (f"{name} {1000 * spent / photos:.2f}" for name, spent in self._spent.items())
             print(f"ms an image: {', '.join(times)}")
         if self.table.rows:

@@ -300,6 +300,15 @@ def test_pairs_are_shown_beside_their_truth_and_scored(translator, tmp_path, cap
     assert f"predictions.csv: 2 results; on average fake.l1 {mean:.4g}, " in said
 
 
+def test_a_folder_of_true_pictures_alone_is_told(translator, tmp_path, capsys):
+    for side in ("a", "b"):
+        paint(tmp_path / f"val/{side}/one.png", 5, (32, 32))
+    assert predict(translator, tmp_path, tmp_path / "val/a", "--set", "predict.data.layout=pairs") == 0
+    assert not (tmp_path / "out").exists()
+    warning = "warning: nothing is written, because predict.data (images.Photos) makes no example of these images\n"
+    assert capsys.readouterr().out.endswith(warning)
+
+
 def test_a_pair_without_a_layout_ends_the_prediction(translator, tmp_path, capsys):
     for name in ("one", "two"):
         paint(tmp_path / f"val/{name}.png", 10, (32, 64))
