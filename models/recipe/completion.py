@@ -4,7 +4,8 @@
 2. `evaluate.data` says what eval-dump runs on. An entry named like one of `data.validation` inherits its keys; if
    `evaluate.data` is missing or empty, evaluation uses `data.validation`. An entry of another `type` inherits nothing.
 3. Facts of the training data, such as its skeleton, are arguments of what declares them in `from_data`: a network's
-   number of fields, the joints of a decoder. A value in the recipe wins.
+   number of fields, the joints of a decoder, and of further datasets, which so are checked to have the same joints. A
+   value in the recipe wins.
 
 Everything works on plain values, as YAML gives them, and passes over what is malformed: the check reports it.
 """
@@ -65,25 +66,31 @@ def with_data(content: Content, errors: ErrorCollector) -> Content:
 
 
 def facts_of(content: Content, errors: ErrorCollector) -> Content:
-    """Return the facts of the training datasets by name; of several datasets, the first that has a fact.
+    """Return the facts of the training datasets by name, but for those in which several datasets differ.
 
-    `errors` learns that they are unknown if a dataset is declared wrongly, which the check reports.
+    A fact that a dataset itself takes from the data is the first one's: the others are checked against it, or say in
+    the recipe that they differ. `errors` learns that facts are unknown if a dataset is declared wrongly, which the
+    check reports.
     """
     facts: Content = {}
+    different: set[str] = set()
     entries = _map(_map(content.get("data")).get("train"))
     if not entries:
         errors.mark_unread(FACTS)
     for entry in entries.values():
         kind: Any = _kind(entry, DATASET)
-        own = ErrorCollector(Path())
+        faults = ErrorCollector(Path())
         if kind is not None:
             arguments = {key: value for key, value in entry.items() if key not in BESIDE}
-            check_arguments(kind, arguments, "", own)
-        if kind is None or own.count:
+            check_arguments(kind, arguments, "", faults)
+        if kind is None or faults.count:
             errors.mark_unread(FACTS)
         else:
-            facts = kind.facts(arguments) | facts
-    return facts
+            own = kind.facts(arguments)
+            taken = getattr(kind, "from_data", ())
+            different |= {name for name, fact in own.items() if name not in taken and facts.get(name, fact) != fact}
+            facts = own | facts
+    return {name: fact for name, fact in facts.items() if name not in different}
 
 
 def with_facts(content: Content, facts: Mapping[str, Any], parts: Collection[str]) -> Content:
@@ -99,6 +106,7 @@ def _places(content: Content, parts: Collection[str]) -> Iterator[tuple[tuple[st
         yield ("networks",), NETWORK
         yield ("data", "validation"), DATASET
     if "train" in parts:
+        yield ("data", "train"), DATASET
         yield ("losses",), LOSS
         yield ("steps", "*", "injectors"), INJECTOR
         yield ("callbacks",), CALLBACK

@@ -398,6 +398,16 @@ def test_facts_of_the_prepared_data(tmp_path):
     assert Scenes.facts(arguments).keys() == {"categories", "side", "stride"}
 
 
+def test_facts_are_those_that_the_heads_are_about(make, tmp_path):
+    make()
+    arguments = {"root": str(tmp_path), "split": "train", "side": 65, "skeleton": {"keypoints": []}}
+    of_joints = Scenes.facts(arguments | {"heads": {"people": {"kind": "caf", "stride": 8}}})
+    assert of_joints == {"skeleton": {"keypoints": []}, "category": 1, "side": 65, "stride": 8}
+    of_objects = Scenes.facts(arguments | {"heads": DETECTION})
+    names = [{"id": 1, "name": "person"}, {"id": 2, "name": "ball"}]
+    assert of_objects == {"categories": names, "side": 65, "stride": 8}
+
+
 def test_a_picture_without_annotations_is_an_example_where_asked_for(make):
     assert len(make([], keep_empty=True, min_keypoint_annotations=0, truth=True)) == 6
     with pytest.raises(UserError, match="need keep_empty: true and min_keypoint_annotations: 0"):
@@ -406,8 +416,14 @@ def test_a_picture_without_annotations_is_an_example_where_asked_for(make):
 
 def test_categories_are_checked(make):
     for wrong, words in (
+        ([{"name": "person"}], r"found \{'name': 'person'\}; a map such as"),
         ([{"id": "1", "name": "person"}], r"found \{'id': '1', 'name': 'person'\}"),
         ([{"id": 1, "name": "person"}, {"id": 1, "name": "dog"}], "the id 1 occurs more than once"),
     ):
         with pytest.raises(ValueError, match=words):
             make(heads=DETECTION, chosen=wrong)
+        Scenes.facts({"root": "nowhere", "split": "train", "side": 65, "heads": CIF, "categories": wrong})
+    for chosen in ([{"id": 1, "name": "person"}, {"id": 2, "name": "ball"}], [{"id": 2, "name": "ball"}, SPARSE[0]]):
+        make(heads=DETECTION, chosen=chosen)
+    with pytest.raises(UserError, match=r"train\.json: categories: 2 is 'ball', but 'cup' in the `categories`"):
+        make(heads=DETECTION, chosen=[{"id": 1, "name": "person"}, {"id": 2, "name": "cup"}])

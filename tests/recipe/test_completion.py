@@ -184,10 +184,37 @@ def test_a_value_in_the_recipe_wins_over_a_fact():
     assert recipe.networks["painter"].arguments == {"width": 2}
 
 
-def test_the_first_dataset_that_has_a_fact_counts():
-    train = {"plain": {"type": "toy.Ramps", "length": 4}, "first": sized(5)["ramps"], "second": sized(6)["ramps"]}
-    recipe = toy.checked({"data.train": train, "networks.painter": {"type": NAME("Fitting")}})
+def test_facts_of_several_datasets_are_those_in_which_none_differs():
+    train = {"plain": {"type": "toy.Ramps", "length": 4}, "first": sized(5)["ramps"], "second": sized(5)["ramps"]}
+    changes = {"data.train": train, "networks.painter": {"type": NAME("Fitting")}}
+    recipe = toy.checked(changes)
     assert recipe.networks["painter"].arguments == {"width": 5}
+    train["second"] = sized(6)["ramps"]
+    recipe = toy.checked(changes)
+    assert recipe.networks["painter"].arguments == {}
+    assert recipe.facts == {"colour": "grey"}
+
+
+class Chained(Sized):
+    """Ramps that take their colour from the data."""
+
+    from_data: ClassVar[tuple[str, ...]] = ("colour",)
+
+    def __init__(self, length: int, width: int, colour: str = "red") -> None:
+        super().__init__(length, width)
+        self.colour = colour
+
+    @classmethod
+    def facts(cls, arguments: dict[str, Any]) -> dict[str, Any]:
+        return {"colour": arguments.get("colour", f"of width {arguments['width']}")}
+
+
+def test_what_datasets_take_from_the_data_is_of_the_first_and_reaches_the_others():
+    train = {name: {"type": NAME("Chained"), "length": 8, "width": width} for name, width in (("a", 5), ("b", 6))}
+    train["c"] = train["b"] | {"colour": "own"}
+    recipe = toy.checked({"data.train": train})
+    assert recipe.facts == {"colour": "of width 5"}
+    assert [recipe.data.train[name].arguments["colour"] for name in "abc"] == ["of width 5", "of width 5", "own"]
 
 
 def test_a_recipe_does_not_write_facts():

@@ -25,7 +25,8 @@ class SceneTable:
     """The images and annotations of `<root>/<split>.json` in flat arrays, both sorted by id.
 
     Reads the annotations of the category named `people` if there is a `skeleton`. Reads objects of all categories if
-    `fields` maps category ids to detection fields. `person_field` is the field of people, -1 if they have none.
+    `fields` maps category ids to detection fields. `person_field` is the field of people, -1 if they have none. `names`
+    are those of the file's categories by id.
 
     Raises:
         UserError: names the file and the annotation that cannot be read.
@@ -36,17 +37,18 @@ class SceneTable:
     ) -> None:
         self.root, self.path, self.skeleton = root, root / f"{split}.json", skeleton
         self.joints = 0 if skeleton is None else len(skeleton.keypoints)
-        person, self._known = self._read_categories(people)
+        known = {one["id"]: one for one in read_categories(self.path)}
+        self.names = {number: str(one.get("name")) for number, one in known.items()}
+        person = self._person(known, people)
         self.person_field = 0 if fields is None else fields.get(person, -1)
         self._read_annotations(self._read_images(), person, fields)
 
-    def _read_categories(self, people: str) -> tuple[int, set[int]]:
-        """Return the id of the category of people (-1 without one), and all ids."""
-        known = {one["id"]: one for one in read_categories(self.path)}
-        person = next((number for number, one in known.items() if one.get("name") == people), -1)
+    def _person(self, known: Mapping[int, Mapping[str, Any]], people: str) -> int:
+        """Return the id of the category of people (-1 without one); raise UserError if it does not fit the skeleton."""
+        person = next((number for number, name in self.names.items() if name == people), -1)
         if self.skeleton is not None:
             if person < 0:
-                names = sorted(str(one.get("name")) for one in known.values())
+                names = sorted(self.names.values())
                 raise UserError(f"{self.path}: categories: found {names}, but none is named {people!r}")
             joints = tuple(known[person].get("keypoints", self.skeleton.keypoints))
             if joints != self.skeleton.keypoints:
@@ -54,7 +56,7 @@ class SceneTable:
                     f"{self.path}: categories: {people} has {len(joints)} keypoints, {', '.join(joints)}; the skeleton "
                     f"has {self.joints}, {', '.join(self.skeleton.keypoints)}; give the dataset's own as `skeleton`"
                 )
-        return person, set(known)
+        return person
 
     def _read_images(self) -> dict[int, int]:
         """Fill the arrays of images and return image id -> row."""
@@ -75,9 +77,9 @@ class SceneTable:
         for record in read_records(self.path, "annotations"):
             where = f"{self.path}: annotation {record.get('id')}"
             kind = record.get("category_id")
-            if kind not in self._known or (fields is not None and kind not in fields):
+            if kind not in self.names or (fields is not None and kind not in fields):
                 limit = "" if fields is None else f", and detection fields for {sorted(fields)}"
-                raise UserError(f"{where}: category_id {kind!r} is unknown; there are {sorted(self._known)}{limit}")
+                raise UserError(f"{where}: category_id {kind!r} is unknown; there are {sorted(self.names)}{limit}")
             is_person = self.skeleton is not None and kind == person
             if not is_person and fields is None:
                 continue

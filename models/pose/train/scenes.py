@@ -14,7 +14,7 @@ from pydantic import Field
 from data.formats.coco import PERSON
 from data.formats.facts import read_facts
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
-from models.base.errors import nearest
+from models.base.errors import UserError, nearest
 from models.images.data import augmentation as tones
 from models.images.data.augmentation_settings import Augmentation as Tones
 from models.images.data.augmentation_settings import Chance, Input, Limits, Section
@@ -22,7 +22,7 @@ from models.interfaces import Example, Examples
 from models.people.data.affine import MEAN_COLOUR, Placement, drawn, drawn_colour, fitted, snug
 from models.people.data.affine_settings import Geometry
 from models.pose.train.annotations import Annotations
-from models.pose.train.categories import categories_from
+from models.pose.train.categories import Categories, categories_from
 from models.pose.train.encoders import Caf, Cif, CifDet
 from models.pose.train.scene_table import SceneTable, read_categories
 
@@ -139,7 +139,8 @@ class Scenes(Examples):
         fields: dict[int, int] | None = None  # of category ids, if there is a detection head
         if any(one.get("kind", name) == "cifdet" for name, one in heads.items()):
             path = Path(root) / f"{split}.json"
-            fields = categories_from(categories or known.get("categories") or read_categories(path)).fields
+            chosen = categories_from(categories or known.get("categories") or read_categories(path))
+            fields = chosen.fields
         self.encoders = {name: _encoder(name, one, self.skeleton, len(fields or ())) for name, one in heads.items()}
         if fields is not None:
             limit = min(one.fields for one in self.encoders.values() if isinstance(one, CifDet))
@@ -151,6 +152,8 @@ class Scenes(Examples):
         self._shift = (-np.array(mean) / np.array(std)).astype(np.float32)[:, None, None]
         needs_people = any(not isinstance(encoder, CifDet) for encoder in self.encoders.values())
         self.table = SceneTable(Path(root), split, self.skeleton if needs_people else None, _people(known), fields)
+        if fields is not None:
+            _check_names(self.table, chosen)
         least = int(needs_people) if min_keypoint_annotations is None else min_keypoint_annotations
         self.rows = self.table.usable(least, keep_empty, image_ids)
 
@@ -164,21 +167,29 @@ class Scenes(Examples):
 
     @classmethod
     def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Return `skeleton`, `categories`, `category` (people's id), `side`, and the `stride` that all heads share."""
+        """Return what fits a recipe to the data; of several datasets, each tells only what its own heads are about.
+
+        These are `side`, the `stride` that all heads share, with a head of kind cif or caf `skeleton` and `category`
+        (people's id), and with one of kind cifdet `categories`.
+        """
         root = Path(arguments["root"])
         known, file = read_facts(root), root / f"{arguments['split']}.json"
         categories = arguments.get("categories") or known.get("categories")
         if categories is None and file.is_file():
             categories = [{"id": one["id"], "name": str(one.get("name"))} for one in read_categories(file)]
-        strides = [one.get("stride") for one in arguments["heads"].values() if isinstance(one, Mapping)]
-        people = known.get("people") or PERSON
-        facts = {
-            "skeleton": arguments.get("skeleton") or known.get("skeleton"),
-            "categories": categories,
-            "category": next((one["id"] for one in categories or () if one["name"] == people), None),
+        heads = {name: one for name, one in arguments["heads"].items() if isinstance(one, Mapping)}
+        kinds = [one.get("kind", name) for name, one in heads.items()]
+        strides = [one.get("stride") for one in heads.values()]
+        facts: dict[str, Any] = {
             "side": arguments["side"],
             "stride": strides[0] if strides and all(one == strides[0] for one in strides) else None,
         }
+        if "cif" in kinds or "caf" in kinds:
+            facts["skeleton"] = arguments.get("skeleton") or known.get("skeleton")
+            named = (one.get("id") for one in categories or () if one.get("name") == _people(known))
+            facts["category"] = next(named, None)
+        if "cifdet" in kinds:
+            facts["categories"] = categories
         return {name: fact for name, fact in facts.items() if fact is not None}
 
     def __len__(self) -> int:
@@ -244,6 +255,16 @@ class Scenes(Examples):
 def _people(known: Mapping[str, Any]) -> str:
     """Return the name of the category of people; `known` are the facts of a dataset, {} of one prepared without."""
     return known.get("people") or PERSON
+
+
+def _check_names(table: SceneTable, chosen: Categories) -> None:
+    """Raise UserError if the file calls a category otherwise than the categories that the fields stand for."""
+    for number, name in chosen.by_id.items():
+        if table.names.get(number, name) != name:
+            raise UserError(
+                f"{table.path}: categories: {number} is {table.names[number]!r}, but {name!r} in the `categories` that "
+                "the fields stand for, by default those of the training data; give both the same ids"
+            )
 
 
 def _encoder(name: str, settings: Mapping[str, Any], skeleton: Skeleton, categories: int) -> Cif | Caf | CifDet:
