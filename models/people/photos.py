@@ -23,7 +23,7 @@ class PersonPhotos(PhotoExamples):
     """Square crops of the persons in photos, prepared as `people.PersonPairs` prepares those of a dataset.
 
     By default, `image_size`, `margin`, `background`, `min_keypoints`, the skeleton (K joints; COCO's 17 if None) and
-    the category of people are those of the training data.
+    the category of people (an id) are those of the training data.
 
     The persons come from `<name>.people.json`, COCO results of this category in pixels of the photo. `tools.predict`
     writes these files with a pose recipe. They lie in the folder `people` (its `--output`, for the same inputs), or
@@ -118,6 +118,7 @@ class PersonPhotos(PhotoExamples):
                 if sizes != (self._numbers, 4) or not isinstance(record["category_id"], int):
                     raise ValueError(f"category_id, keypoints and bbox: 1, {self._numbers} and 4 numbers are needed")
                 record["bbox"] = _padded(record["bbox"], self.padding)
+            categories = sorted({record["category_id"] for record in records})
         except OSError as error:
             raise UserError(
                 f"{photo.path}: {path}: {error.strerror}; predict with a pose recipe first, and name its --output in "
@@ -125,6 +126,11 @@ class PersonPhotos(PhotoExamples):
             ) from None
         except (ValueError, TypeError, KeyError) as error:
             raise UserError(f"{photo.path}: {path}: no COCO results of people: {error}") from None
+        if categories and self.category not in categories:
+            raise UserError(
+                f"{photo.path}: {path}: nobody has the category_id {self.category}; there are {categories}; write the "
+                "id of people in these results to predict.data.category"
+            )
         return records
 
     def _views(

@@ -70,6 +70,15 @@ def test_found_people(photo):
     )] == [1, 0, 3]  # fmt: skip
 
 
+def test_people_of_another_category(photo):
+    beside(photo, [person(category=18), person(category=18)])
+    with pytest.raises(UserError, match=r"nobody has the category_id 1; there are \[18\]; .*predict\.data\.category"):
+        PersonPhotos(**BASIC).examples(photo)
+    assert len(PersonPhotos(**BASIC, category=18).examples(photo)) == 2
+    beside(photo, [])
+    assert PersonPhotos(**BASIC).examples(photo) == []
+
+
 FIVE = {
     "keypoints": ["head", "left_paw", "right_paw", "tail", "collar"],
     "sigmas": [0.05] * 5,

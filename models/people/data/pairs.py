@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.formats.facts import read_facts
+from data.formats.skeletons import skeleton_from
 from models.base.errors import UserError, nearest
 from models.interfaces import Example, Examples
 from models.people.data.crops import Crop, square
@@ -41,14 +42,17 @@ class PersonPairs(Examples):
     An example has, with P = `image_size`: `pose`, `appearance`, `target` float32 `(3, P, P)` RGB in [-1, 1]; `mask` of
     the target float32 `(1, P, P)` in [0, 1]; the integers `index`, `annotation_id`, `appearance_id`, `person_id`, and
     `has_other_view`, 1 if the appearance is another picture than the target, else 0: only such examples tell how well
-    an appearance is transferred. The pose is `stickman.pose_picture` of the dataset's skeleton.
+    an appearance is transferred. The pose is `stickman.pose_picture` of `skeleton`, by default that of the training
+    data; its joints must be the dataset's.
     `parts` adds `top`, `bottom`, `appearance_top`, `appearance_bottom`: masks of clothes like `mask`, zeros if unknown.
     `foreign` adds `foreign` and `foreign_id`: the crop of a different person (with `parts`, also `foreign_top` and
     `foreign_bottom`). Annotations without `person_id` each count as a different person.
 
-    Raises UserError for settings out of range, missing or damaged prepared files, and a split without usable persons.
+    Raises UserError for settings out of range, a dataset with other joints than `skeleton`, missing or damaged prepared
+    files, and a split without usable persons.
     """
 
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
     names: ClassVar[tuple[str, ...]] = (
         "pose",
         "appearance",
@@ -74,6 +78,7 @@ class PersonPairs(Examples):
         margin: float = MARGIN,
         parts: bool = False,
         foreign: bool = False,
+        skeleton: dict[str, Any] | None = None,
     ) -> None:
         _check(appearance=appearance, background=background, image_size=image_size, margin=margin)
         self.image_size, self.margin = image_size, margin
@@ -83,6 +88,8 @@ class PersonPairs(Examples):
         # an object can provide more names than its class promises
         self.names = self.provides({"parts": parts, "foreign": foreign})  # type: ignore[misc]
         self.persons = Persons(Path(root), split, min_keypoints=min_keypoints, min_height=min_height)
+        self.skeleton = self.persons.skeleton if skeleton is None else skeleton_from(skeleton)
+        self._check_joints()
         everybody = np.arange(len(self.persons))
         self._targets, self._appearances = self._listed() if appearance == "pairs" else (everybody, everybody)
         self._group()
@@ -105,8 +112,17 @@ class PersonPairs(Examples):
         sizes = {"image_size": arguments.get("image_size", IMAGE_SIZE), "margin": arguments.get("margin", MARGIN)}
         known = read_facts(Path(arguments["root"]))
         ids = {one["name"]: one["id"] for one in known.get("categories", ())}
-        of_data = {"skeleton": known.get("skeleton"), "category": ids.get(known.get("people"))}
+        skeleton = arguments.get("skeleton") or known.get("skeleton")
+        of_data = {"skeleton": skeleton, "category": ids.get(known.get("people"))}
         return sizes | own | {name: fact for name, fact in of_data.items() if fact is not None}
+
+    def _check_joints(self) -> None:
+        own, drawn = self.persons.skeleton.keypoints, self.skeleton.keypoints
+        if own != drawn:
+            raise UserError(
+                f"{self.persons.path}: its people have {len(own)} keypoints, {', '.join(own)}; `skeleton`, by default "
+                f"that of the training data, has {len(drawn)}, {', '.join(drawn)}; a network needs the same ones"
+            )
 
     def _listed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the places of targets and appearances in the split's list of pairs, usable ones only."""
@@ -141,7 +157,7 @@ class PersonPairs(Examples):
         if self.appearance == "other_view":
             other = self._other_view(own, random)
         crop = square(self.persons.boxes[own], self.margin, self.image_size)
-        pose = pose_picture(crop.joints(self.persons.keypoints[own]), self.persons.skeleton, self.image_size)
+        pose = pose_picture(crop.joints(self.persons.keypoints[own]), self.skeleton, self.image_size)
         target, masks = self._view(own)
         appearance, other_masks = (target, masks) if other == own else self._view(other)
         example = {
