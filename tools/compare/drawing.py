@@ -88,13 +88,14 @@ def draw_changed(
     inputs, outputs = _images(shown[0], score)
     places = [int(place) for place in np.argsort(-change, kind="stable")]
     places = [p for p in places if all(isinstance(r.table[f"file.{o}"].iloc[p], str) for r in shown for o in outputs)]
+    what = headline if estimates[sides[0].revisions[0].name].examples is not None else f"part in {headline}"
     cells, labels = [], []
     for place in places[:count]:
         named = [*((shown[0], name) for name in inputs), *((one, name) for name in outputs for one in shown)]
         cells.append([as_pixels(torch.from_numpy(one.value(place, name))[None])[0] for one, name in named])
         row = shown[0].table.iloc[place]
         example = "  ".join(f"{name} {row[name]}" for name in ("index", "name", "image_id") if name in row)
-        labels.append(f"{headline} {' -> '.join(f'{one[place]:.4g}' for one in values)}  {example}")
+        labels.append(f"{what} {' -> '.join(f'{one[place]:.4g}' for one in values)}  {example}")
     names = [side.revisions[0].name for side in sides]
     titles = [*inputs, *(name if len(outputs) == 1 else f"{name} {output}" for output in outputs for name in names)]
     save_picture(path, side_by_side(cells, titles, cell=192, labels=labels))
@@ -124,7 +125,7 @@ def _images(rows: Dump, score: Declaration) -> tuple[list[str], list[str]]:
         if str(column).startswith("file.") and rows.table[column].notna().any()
     }
     images = {name: path for name, path in files.items() if path.endswith(SUFFIX["image"])}
-    read = [value for value in score.arguments.values() if value in images]
+    read = [value for value in score.arguments.values() if isinstance(value, str) and value in images]
     inputs = [name for name in read if images[name].startswith("inputs/")]
     outputs = [name for name in read if name not in inputs]
     outputs = outputs or [name for name, path in images.items() if not path.startswith("inputs/")]
