@@ -15,6 +15,7 @@ from models.engine.build import build_networks, make_accelerator
 from models.engine.weights import load_weights
 from models.evaluation.evaluate import Evaluation
 from models.recipe.load import check_recipe
+from models.recipe.resolved import leaves
 from models.recipe.schema import Recipe
 
 
@@ -63,18 +64,22 @@ def _content(model: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def load_trained(model: Path, evaluation: Recipe) -> tuple[Recipe, dict[str, nn.Module]]:
-    """Return recipe and networks of a model folder, with the sections `evaluate`, `metrics`, `runtime` of `evaluation`.
+    """Return recipe and networks of a model folder, with `evaluate`, `metrics` and `runtime` of `evaluation`.
+
+    `data.validation` is that of `evaluation` too: entries of `evaluate.data` inherit its keys.
 
     Raises:
         UserError: a file is missing, truncated, or does not fit, which also happens while the folder is being written.
     """
     sections = evaluation.model_dump(include={"evaluate", "metrics", "runtime"}, by_alias=True)
     content, facts = _content(model)
+    validation = evaluation.model_dump(include={"data": {"validation"}}, by_alias=True)["data"]
+    sections["data"] = content.get("data", {}) | validation
     recipe = check_recipe(content | sections, model / "recipe.yaml", ["evaluate"], facts)
     networks = build_networks(recipe)
     for name, network in networks.items():
         load_weights(network, model / f"{name}.safetensors")
-    return recipe, networks
+    return recipe.read_from(evaluation.path), networks
 
 
 def ignored_settings(asked: Recipe, trained: Recipe) -> list[str]:
@@ -83,20 +88,20 @@ def ignored_settings(asked: Recipe, trained: Recipe) -> list[str]:
     Evaluation uses those of the trained one.
     """
     sections = ("seed", "data", "networks", "losses", "steps", "train")
-    wanted, used = (_leaves(recipe.model_dump(include=set(sections))) for recipe in (asked, trained))
-    written = _leaves(asked.model_dump(include=set(sections), exclude_unset=True))
-    return [
+    wanted, used = (dict(leaves(recipe.model_dump(include=set(sections)))) for recipe in (asked, trained))
+    written = dict(leaves(asked.model_dump(include=set(sections), exclude_unset=True)))
+    lines = [
         f"{key} is {wanted[key]!r} in the recipe; the model was trained with {used.get(key)!r}, which counts here"
         for key in written
         if not key.startswith("data.validation.") and wanted[key] != used.get(key)
     ]
-
-
-def _leaves(value: Any, key: str = "") -> dict[str, Any]:
-    """Return the plain values inside nested maps, by dotted key."""
-    if not isinstance(value, dict):
-        return {key: value}
-    return {k: leaf for name, part in value.items() for k, leaf in _leaves(part, f"{key}.{name}".strip(".")).items()}
+    for section in ("networks", "losses", "steps"):
+        lines += [
+            f"{section}.{name} is not in the recipe; the model was trained with it, which counts here"
+            for name in getattr(trained, section)
+            if name not in getattr(asked, section)
+        ]
+    return lines
 
 
 def with_split(recipe: Recipe, split: str) -> Recipe:

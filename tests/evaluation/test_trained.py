@@ -1,0 +1,50 @@
+"""A model folder is evaluated as another recipe asks."""
+
+import pytest
+import toy
+
+from models.engine.build import build_networks
+from models.evaluation.trained import ignored_settings, load_trained, with_split
+from models.training.checkpoints import write_model
+
+
+class Split(toy.Ramps):
+    """Ramps of a split."""
+
+    def __init__(self, length: int, split: str = "validation", jitter: float = 0.0) -> None:
+        super().__init__(length, jitter)
+        self.split = split
+
+
+@pytest.fixture
+def model(tmp_path):
+    """Trained with noise in what validates."""
+    validation = {"ramps": {"type": "test_trained.Split", "length": 8, "jitter": 0.5}}
+    recipe = toy.checked({"data.validation": validation}, toy.gan())
+    write_model(tmp_path / "model", build_networks(recipe), recipe, {})
+    return tmp_path / "model"
+
+
+def test_a_key_that_the_recipe_leaves_out_does_not_come_back(model):
+    validation = {"ramps": {"type": "test_trained.Split", "length": 8}}
+    for changes in ({}, {"evaluate.data": {"ramps": {"length": 3}}}):
+        asked = toy.checked({"data.validation": validation} | changes, toy.gan())
+        recipe, _ = load_trained(model, asked)
+        assert recipe.evaluate.data == asked.evaluate.data
+        assert "jitter" not in with_split(recipe, "test").evaluate.data["ramps"].arguments
+
+
+def test_what_the_recipe_no_longer_has_is_told(model):
+    changes = {"losses.distance": ..., "losses.fool.weight": 2.0, "train.steps": 13}
+    asked = toy.checked(changes, toy.gan())
+    trained, _ = load_trained(model, asked)
+    assert sorted(ignored_settings(asked, trained)) == [
+        "losses.distance is not in the recipe; the model was trained with it, which counts here",
+        "losses.fool.weight is 2.0 in the recipe; the model was trained with 1.0, which counts here",
+        "train.steps is 13 in the recipe; the model was trained with 12, which counts here",
+    ]
+    alone = toy.checked({"train.ema": None})
+    lines = ignored_settings(alone, trained)
+    for key in ("networks.critic", "steps.critic", "losses.real"):
+        assert f"{key} is not in the recipe; the model was trained with it, which counts here" in lines
+    assert not ignored_settings(toy.checked({}, toy.gan()), trained)
