@@ -105,8 +105,10 @@ def rows_where(rows: Dump, mode: str, where: str | None) -> Dump:
     return Dump(rows.folder, chosen, rows.part)
 
 
-def groups_of(rows: Dump, mode: str, column: str | None) -> NDArray[Any]:
-    """Return the group of each row of a mode: the values of a column, or a group of its own without one.
+def groups_of(rows: Dump, mode: str, column: str | None) -> NDArray[np.intp]:
+    """Return the number of each row's group in a mode: rows of a dataset with equal values of a column.
+
+    Without a column, each row is a group of its own.
 
     Raises:
         UserError: the dump has no such column.
@@ -116,7 +118,8 @@ def groups_of(rows: Dump, mode: str, column: str | None) -> NDArray[Any]:
     if column not in rows.table:
         near = nearest(column, map(str, rows.table))
         raise UserError(f"{rows.folder}: groups: mode {mode!r} has no column {column!r}{near}")
-    return rows.table[column].to_numpy()
+    values = rows.table[column]
+    return _numbered(zip(rows.table["dataset"], values, strict=True) if "dataset" in rows.table else values)
 
 
 class Score:

@@ -1,7 +1,11 @@
+from pathlib import Path
+
 import numpy as np
+import pandas as pd
 import pytest
 
-from models.report.interfaces import Bootstrap, Picture, Score
+from models.dump import Dump
+from models.report.interfaces import Bootstrap, Picture, Score, groups_of
 
 VALUES = np.random.default_rng(1).normal(3.0, 2.0, 400)
 
@@ -48,6 +52,14 @@ def test_rows_are_resampled_whole():
 
 def test_one_instance_has_no_spread():
     assert Bootstrap(10, 0.9, 0).estimate(np.array([2.5])) == {"value": 2.5, "low": 2.5, "high": 2.5}
+
+
+def test_groups_are_of_one_dataset():
+    table = pd.DataFrame({"person_id": [7, 7, 8, np.nan, np.nan, 8], "dataset": ["a", "b", "a", "a", "a", "a"]})
+    assert groups_of(Dump(Path("dump"), table), "plain", "person_id").tolist() == [0, 1, 2, 3, 4, 2]
+    alone = Dump(Path("dump"), table[["person_id"]])
+    assert groups_of(alone, "plain", "person_id").tolist() == [0, 0, 1, 2, 3, 1]
+    assert groups_of(alone, "plain", None).tolist() == [0, 1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("base", [Score, Picture])

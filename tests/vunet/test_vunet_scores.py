@@ -62,6 +62,16 @@ def test_clothes_that_follow_the_appearance_correlate(
     assert bounds[0] <= found["top_r"]["value"] <= bounds[1]
 
 
+def test_equal_ids_of_two_datasets_are_two_people(tmp_path: Path) -> None:
+    shown = np.random.default_rng(1).uniform(-1, 1, (12, 3))
+    dump = dump_of(tmp_path, shown, shown)
+    dump.table["person_id"] = [*range(6), *range(6)]
+    score = ClothesColour(mode="transfer", image="image", appearance="appearance", person="person_id")
+    assert score(dump, Bootstrap(20, 0.9, seed=0))["top_identities"] == 6
+    dump.table["dataset"] = ["mine"] * 6 + ["yours"] * 6
+    assert score(dump, Bootstrap(20, 0.9, seed=0))["top_identities"] == 12
+
+
 def test_without_clothes_there_is_no_score(tmp_path: Path) -> None:
     shown = np.random.default_rng(1).uniform(-1, 1, (12, 3))
     dump = dump_of(tmp_path, shown, shown)

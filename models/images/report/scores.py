@@ -109,7 +109,7 @@ class Fidelity(Score):
     `average` a training mean. Super-resolution papers crop `crop_border` pixels along each side and judge only the
     luma, `channel: y`; the metrics are then called `psnr_y` and so on. With `where`, only the examples whose number of
     this name is not 0 are judged; the score is left out if there are none. `groups` names a column of the dump, such as
-    `person_id`: for intervals, examples of equal values belong together.
+    `person_id`: for intervals, examples of a dataset with equal values belong together.
 
     `ms_ssim_scales` stands beside the others if some image is too small for all five scales of MS-SSIM.
     """

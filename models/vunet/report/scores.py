@@ -1,5 +1,7 @@
 """Scores whether an appearance transfer keeps the colours of the clothes."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -32,7 +34,7 @@ class ClothesColour(Score):
 
     The dump has the exact masks of the clothes in the target (`top`, `bottom`), which wears the same clothes in the
     requested pose, and in the appearance image (`appearance_top`, `appearance_bottom`). Colours are first averaged
-    within each identity. With `where`, only the examples whose number of this name is not 0 count. The score is left
+    within each identity, one person of one dataset. With `where`, only the examples whose number of this name is not 0 count. The score is left
     out if fewer than three identities have masks.
     """
 
@@ -41,13 +43,13 @@ class ClothesColour(Score):
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = rows_where(dump.mode(self.mode), self.mode, self.where)
-        colours: dict[str, dict[int, list[NDArray[np.float64]]]] = {part: {} for part in PARTS}
+        colours: dict[str, dict[Any, list[NDArray[np.float64]]]] = {part: {} for part in PARTS}
         for row in rows:
             for part in PARTS:
                 generated = mean_colour(row[self.image], row[part])
                 shown = mean_colour(row[self.appearance], row[f"appearance_{part}"])
                 if generated is not None and shown is not None:
-                    colours[part].setdefault(row[self.person], []).append(np.concatenate([generated, shown]))
+                    colours[part].setdefault((row.get("dataset"), row[self.person]), []).append(np.concatenate([generated, shown]))
         if not any(len(people) >= FEWEST for people in colours.values()):
             counts = " and ".join(f"{len(people)} with a {part}" for part, people in colours.items())
             raise NotApplicableError(
