@@ -159,6 +159,14 @@ def test_rates_of_openpifpaf_by_epochs(name):
     assert max(rate.of["decay"].at) + rate.of["decay"].over <= asked.train.steps
 
 
+@pytest.mark.parametrize("name", ["esrgan_x4_psnr", "esrgan_x4_gan"])
+def test_scores_of_esrgan_leave_out_the_border_that_their_aim_leaves_out(name):
+    file = ROOT / f"recipes/published/{name}.yaml"
+    border = int(re.search(r"without a border of (\d+) px", head(file))[1])
+    scores = recipe(file).metrics.scores
+    assert scores["upscaling"].arguments["crop_border"] == scores["bicubic"].arguments["crop_border"] == border
+
+
 @pytest.mark.slow
 @needs_data
 @pytest.mark.parametrize(("file", "variant"), EVERY, ids=lambda one: getattr(one, "stem", one))
