@@ -97,6 +97,7 @@ def few_images(content: dict[str, Any], args: argparse.Namespace) -> dict[str, A
         "validation": {"few": entry | {"joints": True, "truth": True}},
         "batch_size": args.images,
     }
+    content["evaluate"].pop("data", None)
     for step in content["steps"].values():
         step["lr_schedule"] = {
             "type": "WarmUp", "steps": 20,

@@ -1,5 +1,6 @@
 """The overfitting proof, on one drawn scene for a few steps: what it writes, and that it can fail."""
 
+import argparse
 import json
 from itertools import pairwise
 from pathlib import Path
@@ -8,8 +9,10 @@ import numpy as np
 import pytest
 
 from data.synthetic import SyntheticSettings, write_synthetic
+from models.base.yaml12 import read_yaml
+from models.recipe.load import check_recipe
 from stages.command import run
-from tools.overfit_pose import distance, main
+from tools.overfit_pose import distance, few_images, main
 
 SETTINGS = SyntheticSettings(
     image_size=96, jpeg_quality=90, scenes={"train": 3, "validation": 1}, identities={"train": 3, "validation": 3},
@@ -62,6 +65,17 @@ def test_too_few_steps_and_too_few_images_are_told(root, tmp_path, capsys):
     assert "visible keypoints are not found within one stride" in capsys.readouterr().err
     assert overfit(root, tmp_path / "many", steps=8, images=9) == 1
     assert "3 images have no crowd region, 9 are asked for" in capsys.readouterr().err
+
+
+def test_it_is_judged_on_the_few_images_it_learns(root):
+    content = read_yaml(RECIPE)
+    content["evaluate"]["data"] = {"scenes": {"side": 129}}
+    args = argparse.Namespace(recipe=RECIPE, root=str(root), split="train", side=97, images=2, steps=8)
+    recipe = check_recipe(few_images(content, args), RECIPE)
+    assert recipe.evaluate.data == recipe.data.validation
+    assert [entry.arguments["image_ids"] for entry in recipe.evaluate.data.values()] == [
+        entry.arguments["image_ids"] for entry in recipe.data.train.values()
+    ]
 
 
 def test_distance_is_that_of_confident_cells_near_the_keypoint():
