@@ -33,8 +33,8 @@ from models.recipe.schema import Format
 Array = NDArray[np.float32]
 EXAMPLES = "examples.csv"
 FACTS = "facts.json"
-TEXTS = {"name": str, "dataset": str}
-"""Columns of texts, which may look like numbers, such as the name of `000000000139.jpg`."""
+TEXTS = {"mode": str, "grid": str, "dataset": str, "name": str}
+"""Columns of texts, which may look like numbers, such as the name of `000000000139.jpg`, or like none (`NA.jpg`)."""
 SUFFIX: dict[Format, str] = {"image": ".image.png", "mask": ".mask.png", "array": ".npy"}
 
 
@@ -105,6 +105,13 @@ class Table:
         self._growing.replace(self.path)
 
 
+def _read_table(path: Path) -> pd.DataFrame:
+    """Read what `Table` wrote: an empty cell is missing, and so is a number that is not one."""
+    columns = pd.read_csv(path, nrows=0).columns
+    missing = {column: [""] if column in TEXTS else ["", "nan"] for column in columns}
+    return pd.read_csv(path, dtype=TEXTS, keep_default_na=False, na_values=missing)
+
+
 class RecordsFile:
     """A JSON file with one list, written record by record."""
 
@@ -137,7 +144,7 @@ class Dump(Dataset[dict[str, Any]]):
         self.folder, self.part = folder, part
         if table is None and not (folder / EXAMPLES).is_file():
             raise UserError(f"{folder / EXAMPLES}: no such file; run the eval-dump stage first")
-        self.table = pd.read_csv(folder / EXAMPLES, dtype=TEXTS) if table is None else table.reset_index(drop=True)
+        self.table = _read_table(folder / EXAMPLES) if table is None else table.reset_index(drop=True)
 
     def mode(self, name: str) -> "Dump":
         """Return the rows of one mode."""
@@ -150,7 +157,7 @@ class Dump(Dataset[dict[str, Any]]):
     def grid(self, name: str) -> "Dump":
         """Return the pairs of a grid, with columns `row` and `column`."""
         path = self.folder / "grids.csv"
-        table = pd.read_csv(path) if path.is_file() else pd.DataFrame({"grid": []})
+        table = _read_table(path) if path.is_file() else pd.DataFrame({"grid": []})
         if name not in set(table["grid"]):
             raise UserError(
                 f"{path}: no grid {name!r}; there are {', '.join(map(str, sorted(set(table['grid'])))) or 'none'}"

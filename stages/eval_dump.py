@@ -4,10 +4,11 @@ Networks and losses are those of RUN/model/recipe.yaml; RECIPE says how to evalu
 
 The options are for use outside of the DAG and write to `--output`: `--checkpoint FOLDER` evaluates another model
 folder, such as RUN/checkpoints/step-000500, `--split NAME` takes another split, `--set evaluate.data.scenes.side=641`
-changes a value of `evaluate`. `python -m tools.watch` evaluates all checkpoints.
+changes a value of `evaluate`. RUN may be a model folder itself. `python -m tools.watch` evaluates all checkpoints.
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -34,33 +35,35 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet")
     parser.add_argument("--checkpoint", type=Path, metavar="FOLDER", help="model folder; default: RUN/model")
-    parser.add_argument("--split", metavar="NAME", help="split of the validation datasets; default: the recipe's")
+    parser.add_argument("--split", metavar="NAME", help="split of the datasets of evaluate.data; default: the recipe's")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of evaluate")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="folder to write; the other options need it")
     args = parser.parse_args(arguments)
-    check_options(args)
     model = args.checkpoint or model_folder(args.run)
+    check_options(args, model)
     content = overridden(read_yaml(args.recipe), args.set, ("evaluate",))
     refuse_other_networks(args.recipe, content, model)
     recipe = check_recipe(content, args.recipe, ["evaluate"], trained_facts(model))
     trained, networks = load_trained(model, recipe)
-    for line in ignored_settings(recipe, trained):
+    for line in ignored_settings(recipe, trained) if os.environ.get("RANK", "0") == "0" else ():
         print(f"{args.recipe}: {line}")
     write_dump(
         trained if args.split is None else with_split(trained, args.split), networks, args.output or args.run / "dump"
     )
 
 
-def check_options(args: argparse.Namespace) -> None:
-    """Refuse options that do not go together. Raises UserError."""
+def check_options(args: argparse.Namespace, model: Path) -> None:
+    """Refuse options that do not go together, and to write where no dump belongs. Raises UserError."""
     if args.output is None:
+        if args.run == model:
+            raise UserError(f"--output: missing; {args.run} is a model folder, where no dump belongs")
         if (args.checkpoint, args.split, args.set) != (None, None, []):
             raise UserError(f"--output: missing; the other options need it, because {args.run / 'dump'} is DVC's")
         return
     if args.output.resolve() == (args.run / "dump").resolve():
         raise UserError(f"--output {args.output}: this folder is DVC's; choose another")
-    if args.checkpoint is not None and args.output.resolve().is_relative_to(args.checkpoint.resolve()):
-        raise UserError(f"--output {args.output}: lies in the folder of --checkpoint; choose one beside it")
+    if args.output.resolve().is_relative_to(model.resolve()):
+        raise UserError(f"--output {args.output}: lies in the model folder {model}; choose one beside it")
     refuse_foreign(args.output)
 
 

@@ -46,7 +46,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("checkpoints", type=Path, help="folder of model folders, such as runs/vunet/checkpoints")
     parser.add_argument("output", type=Path, help="folder to write")
-    parser.add_argument("--split", metavar="NAME", help="split of the validation datasets; default: the recipe's")
+    parser.add_argument("--split", metavar="NAME", help="split of the datasets of evaluate.data; default: the recipe's")
     parser.add_argument("--every", type=float, metavar="SECONDS", help="evaluate new checkpoints as they appear")
     args = parser.parse_args(arguments)
     if args.every is not None and not args.every > 0:

@@ -81,7 +81,7 @@ KEYS = {
     "batch_size_optimizer": "`train.find_batch_size: true`, which cuts batches that do not fit",
     "checkpointing_enabled": "`networks.<network>.checkpointing: true`",
     # data
-    "batch_size": "`data.batch_size`, the size of a batch over all processes",
+    "batch_size": "`data.batch_size` of training, over all processes, or `evaluate.batch_size`, also of predictions",
     "n_workers": "`runtime.workers`",
     "num_workers": "`runtime.workers`",
     "loader_workers": "`runtime.workers`",

@@ -1,4 +1,4 @@
-"""The sections that training reads, every default filled in: what is printed, and saved beside the weights."""
+"""The sections that training reads, every default filled in: what is saved beside the weights, and tracked."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -12,15 +12,17 @@ RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "call
 
 def settings(recipe: Recipe) -> dict[str, bool | int | float | str]:
     """Return the settings that training depends on by dotted key, for trackers: lists and null become text."""
-    return dict(_leaves(recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)))
+    content = recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)
+    return {k: value if isinstance(value, bool | int | float | str) else str(value) for k, value in leaves(content)}
 
 
-def _leaves(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, bool | int | float | str]]:
+def leaves(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values inside nested maps with their dotted keys; an empty map is a value."""
     for key, value in section.items():
         if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{prefix}{key}.")
+            yield from leaves(value, f"{prefix}{key}.")
         else:
-            yield f"{prefix}{key}", value if isinstance(value, bool | int | float | str) else str(value)
+            yield f"{prefix}{key}", value
 
 
 def resolved(recipe: Recipe) -> str:

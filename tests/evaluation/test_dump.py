@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -55,6 +57,24 @@ def test_arrays_are_exact(tmp_path):
     found = read_value(tmp_path / "a.npy")
     assert found.dtype == np.float32
     assert np.array_equal(found, value.numpy().astype(np.float32))
+
+
+def test_names_are_texts_whatever_they_look_like(tmp_path):
+    table = Table(tmp_path / "examples.csv")
+    names = ["NA", "null", "nan", "000139", "1e3"]
+    for index, name in enumerate(names):
+        table.add({"mode": "NA", "index": index, "dataset": "None", "name": name, "area": [None, math.nan][index % 2]})
+    table.add({"mode": "NA", "index": 5, "area": 2.5})
+    table.close()
+    pairs = Table(tmp_path / "grids.csv")
+    pairs.add({"grid": "null", "row": 0, "column": 1})
+    pairs.close()
+    rows = Dump(tmp_path).mode("NA")
+    assert [row["name"] for row in rows][:5] == names
+    assert rows.table["dataset"].tolist()[:5] == ["None"] * 5
+    assert rows.table[["dataset", "name"]].isna().sum().tolist() == [1, 1]
+    assert rows.table["area"].dropna().tolist() == [2.5]
+    assert len(Dump(tmp_path).grid("null")) == 1
 
 
 def test_nothing_is_unpickled(tmp_path):

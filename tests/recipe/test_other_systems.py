@@ -45,6 +45,10 @@ def faults(changes):
         ({"train.niter": 9}, "train.niter: unknown key 'niter'; here: `train.steps` (iterations) or `train.epochs`"),
         ({"train.lambda_l1": 9}, "train.lambda_l1: unknown key 'lambda_l1'; here: `weight` of an entry of `losses`"),
         ({"manual_seed": 9}, "manual_seed: unknown key 'manual_seed'; here: `seed`, at the top of the recipe"),
+        (
+            {"train.batch_size": 9},
+            "train.batch_size: unknown key 'batch_size'; here: `data.batch_size` of training, over all processes",
+        ),
         ({"train.val-freq": 9}, "train.val-freq: unknown key 'val-freq'; here: `train.evaluate_every`, in iterations"),
     ],
     ids=lambda value: "" if isinstance(value, dict) else value.split(":")[0],

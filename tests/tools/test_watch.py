@@ -12,7 +12,7 @@ import pytest
 import toy
 
 from models.base.errors import UserError
-from models.base.yaml12 import to_yaml
+from models.base.yaml12 import read_yaml, to_yaml
 from models.training.trainer import Trainer
 from stages import eval_dump
 from stages.command import run as run_stage
@@ -30,6 +30,15 @@ class SplitRamps(toy.Ramps):
         if split not in ("validation", "test"):
             raise UserError(f"no split {split!r}; there are validation, test")
         super().__init__({"validation": 6, "test": 3}[split])
+
+
+class FewRamps(toy.Ramps):
+    """Ramps, one at least."""
+
+    def __init__(self, length: int) -> None:
+        if length < 1:
+            raise ValueError(f"length {length}: at least one is needed")
+        super().__init__(length)
 
 
 def trained(folder, changes):
@@ -201,7 +210,8 @@ def test_a_dataset_without_splits(project, tmp_path, capsys):
         (("--output", "run/dump"), "this folder is DVC's"),
         (("--output", "recipe.yaml"), "something else than a dump"),
         (("--output", "run"), "something else than a dump"),
-        (("--checkpoint", "run/model", "--output", "run/model/out"), "lies in the folder of --checkpoint"),
+        (("--checkpoint", "run/model", "--output", "run/model/out"), "lies in the model folder run/model; choose one"),
+        (("--output", "run/model/out"), "lies in the model folder run/model; choose one"),
         (("--checkpoint", "run/checkpoints", "--output", "out"), "run/checkpoints/recipe.yaml: no such file"),
     ],
 )
@@ -211,6 +221,35 @@ def test_options_that_do_not_go_together(project, monkeypatch, capsys, options, 
     assert run_stage(eval_dump.main, ["recipe.yaml", "run", *options]) == 1
     assert message in capsys.readouterr().err
     assert contents(project) == before
+
+
+@pytest.mark.parametrize("model", ["run/model", "run/checkpoints/step-000004"])
+def test_a_model_folder_gets_no_dump(project, monkeypatch, capsys, tmp_path, model):
+    monkeypatch.chdir(project)
+    before = contents(project)
+    assert run_stage(eval_dump.main, ["recipe.yaml", model]) == 1
+    assert capsys.readouterr().err == f"error: --output: missing; {model} is a model folder, where no dump belongs\n"
+    assert run_stage(eval_dump.main, ["recipe.yaml", model, "--output", str(tmp_path / "out")]) == 0
+    assert contents(project) == before
+    assert (tmp_path / "out/examples.csv").is_file()
+
+
+def test_faults_of_the_data_name_the_recipe_that_has_them(project, capsys, tmp_path):
+    """The recipe beside the weights has no section `evaluate`."""
+    few = "evaluate.data={ramps: {type: test_watch.FewRamps, length: 0}}"
+    assert evaluate(project, "--set", few, "--output", tmp_path / "out") == 1
+    said = f"error: {project / 'recipe.yaml'}: evaluate.data.ramps: test_watch.FewRamps: length 0: at least one is need"
+    assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize(("rank", "times"), [("0", 1), ("1", 0)])
+def test_settings_that_do_not_count_are_told_once(project, capsys, tmp_path, monkeypatch, rank, times):
+    (tmp_path / "other.yaml").write_text(to_yaml(toy.changed({"train.steps": 13}, read_yaml(project / "recipe.yaml"))))
+    monkeypatch.setattr(eval_dump, "write_dump", lambda *_: None)
+    monkeypatch.setenv("RANK", rank)
+    words = [tmp_path / "other.yaml", project / "run", "--output", tmp_path / "out"]
+    assert run_stage(eval_dump.main, list(map(str, words))) == 0
+    assert capsys.readouterr().out.count("train.steps is 13 in the recipe; the model was trained with 12") == times
 
 
 def test_a_table_grows_and_keeps_what_it_has(tmp_path):
