@@ -3,8 +3,9 @@
 Usage: python -m tools.sweep_report --metric FILE:KEY [--metric ...] [--rev HEAD] [--only PATTERN] [--json FILE]
        --output FOLDER
 
-A metric is named by file and key, such as metrics/vunet.json:reconstruction.l1.value; the keys `low` and `high` beside
-`value` are its interval. Writes FOLDER/sweep.csv (one row for each experiment, the baseline first) and
+A metric is named by file and key: one that DVC shows, such as metrics/vunet.json:l1_person.value, or any in a JSON file
+that is in Git, such as metrics/full/vunet.json:transfer.psnr.value. The keys `low` and `high` beside `value` are its
+interval. Writes FOLDER/sweep.csv (one row for each experiment, the baseline first) and
 FOLDER/sweep.png. The table also lists failed, running and queued experiments. Not part of the DAG; docs/sweeps.md
 explains sweeps.
 """
@@ -22,7 +23,7 @@ from models.base.errors import UserError
 from models.base.files import write_text
 from stages.command import run
 from tools.sweep_plots import draw_sweep
-from tools.sweeps import Sweep, check_metrics, formatted, labels_of, read_sweep, table_of
+from tools.sweeps import Sweep, check_metrics, formatted, labels_of, read_sweep, table_of, with_files
 
 
 def main(arguments: list[str]) -> None:
@@ -32,7 +33,7 @@ def main(arguments: list[str]) -> None:
         "--metric",
         action="append",
         required=True,
-        help="file and key, such as metrics/vunet.json:reconstruction.l1.value; repeatable",
+        help="file and key, such as metrics/vunet.json:l1_person.value; repeatable",
     )
     parser.add_argument("--rev", default="HEAD", help="the commit that the experiments started from; default: HEAD")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="names of the experiments, such as 'kl-*'")
@@ -43,6 +44,8 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     metrics = list(dict.fromkeys(args.metric))
     sweep = read_sweep(exp_show(args.json, args.rev), args.rev if args.json else "HEAD", args.only)
+    shown = {key.partition(":")[0] for one in (sweep.baseline, *sweep.experiments) for key in one.metrics}
+    sweep = with_files(sweep, {metric.partition(":")[0] for metric in metrics} - shown, committed)
     check_metrics(sweep, metrics)
     table = table_of(sweep, metrics)
     write_text(args.output / "sweep.csv", table.to_csv(index=False, lineterminator="\n"))
@@ -70,6 +73,12 @@ def exp_show(source: str | None, rev: str) -> Any:
         return json.loads(text)
     except json.JSONDecodeError as error:
         raise UserError(f"--json {source or 'of dvc'}: not the output of `dvc exp show --json`: {error}") from None
+
+
+def committed(rev: str, path: str) -> str | None:
+    """Return the text of a file of a commit; None if Git has no such file."""
+    done = subprocess.run(["git", "show", f"{rev}:{path}"], capture_output=True, text=True, check=False)
+    return None if done.returncode else done.stdout
 
 
 def printed(table: pd.DataFrame, sweep: Sweep, metrics: list[str]) -> str:

@@ -2,8 +2,8 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
@@ -37,8 +37,9 @@ class Experiment:
         name: DVC's name for it.
         state: `baseline`, `done`, `failed`, `queued` or `running`.
         params: values by the names that `-S` takes, `losses.KL.weight` or `recipes/pose.yaml:losses.caf.weight`.
-        metrics: values by file and dotted key, `metrics/vunet.json:reconstruction.l1.value`.
+        metrics: values by file and dotted key, `metrics/vunet.json:l1_person.value`.
         error: DVC's error message, if any.
+        rev: the hash of its commit.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Experiment:
     params: Mapping[str, Any]
     metrics: Mapping[str, float]
     error: str = ""
+    rev: str = ""
 
     def value(self, key: str) -> Any:
         """Return a parameter."""
@@ -120,6 +122,17 @@ def read_sweep(shown: Any, rev: str = "HEAD", only: str = "*") -> Sweep:
     return Sweep(baseline, sorted(matching, key=lambda one: [sortable(one.value(key)) for key in varied]))
 
 
+def _parsed(text: str, file: str) -> dict[str, Any]:
+    """Return the metrics in a file. Raises UserError if it holds no map as JSON."""
+    try:
+        content = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise UserError(f"--metric {file}: not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"--metric {file}: found {type(content).__name__}; expected a map of metrics")
+    return content
+
+
 def _state(entry: Mapping[str, Any]) -> str:
     state = (entry.get("executor") or {}).get("state")
     if entry["revs"][0].get("error"):
@@ -138,10 +151,35 @@ def _experiment(entry: Mapping[str, Any], name: str | None, state: str) -> Exper
         f"{file}:{key}": float(value)
         for file, content in (data.get("metrics") or {}).items()
         for key, value in _leaves(content.get("data") or {}).items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number(value)
     }
     measured = metrics if state in ("baseline", "done") else {}  # queued experiments show the baseline's metrics
-    return Experiment(name or entry["rev"][:7], state, params, measured, str(error.get("msg") or ""))
+    return Experiment(name or entry["rev"][:7], state, params, measured, str(error.get("msg") or ""), entry["rev"])
+
+
+def with_files(sweep: Sweep, files: Collection[str], read: Callable[[str, str], str | None]) -> Sweep:
+    """Return the sweep with the metrics of files that DVC does not show, such as metrics/full/vunet.json.
+
+    Args:
+        sweep: the experiments; those without results get no metrics.
+        files: paths in the repository.
+        read: returns the JSON text of a file, given (hash of a commit, path); None if it has no such file.
+    """
+
+    def read_all(one: Experiment) -> Experiment:
+        if one.state not in ("baseline", "done"):
+            return one
+        texts = {file: read(one.rev, file) for file in files}
+        numbers = {
+            f"{file}:{key}": float(value)
+            for file, text in texts.items()
+            if text is not None
+            for key, value in _leaves(_parsed(text, file)).items()
+            if is_number(value)
+        }
+        return replace(one, metrics={**one.metrics, **numbers})
+
+    return Sweep(read_all(sweep.baseline), [read_all(one) for one in sweep.experiments])
 
 
 def _leaves(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from models.base.errors import UserError
 from models.base.files import replacing
 
 Pixels = NDArray[np.uint8]
@@ -95,8 +96,14 @@ def _write(sheet: Pixels, lines: Sequence[str], x: int, y: int) -> None:
 
 
 def add_header(path: Path, text: str) -> None:
-    """Write a text above the picture in a file, in as many lines as its width needs."""
+    """Write a text above the picture in a file, in as many lines as its width needs.
+
+    Raises:
+        UserError: the file is missing, or no picture.
+    """
     picture = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
+    if picture is None:
+        raise UserError(f"{path}: no readable picture was drawn there")
     lines = wrapped(text, picture.shape[1])
     bar = np.full((BAR * len(lines), picture.shape[1], 3), 255, np.uint8)
     _write(bar, lines, 0, 0)

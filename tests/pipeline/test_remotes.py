@@ -118,7 +118,9 @@ def test_a_second_clone_has_everything_and_trains_nothing(shared: Project, remot
     assert " 0 violated, " in other.run("python", "-m", "ci.check_reproduction").stdout
 
 
-def test_repro_alone_pulls_what_it_needs_and_released_weights_are_fetched(project: Project, local: Remote, tmp_path: Path) -> None:
+def test_repro_alone_pulls_what_it_needs_and_released_weights_are_fetched(
+    project: Project, local: Remote, tmp_path: Path
+) -> None:
     local.set_in(project)
     project.run("git", "commit", "-qam", "remote")
     project.run("dvc", "push")

@@ -6,7 +6,7 @@ import pytest
 from pipeline.project import Project
 
 pytestmark = pytest.mark.slow
-METRIC = "metrics/vunet.json:reconstruction.l1.value"
+METRIC = "metrics/full/vunet.json:reconstruction.l1.value"
 
 
 def test_a_grid_is_queued_run_and_reported(project: Project) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from models.base.errors import UserError
 from tools.sweep_report import main
-from tools.sweeps import read_sweep, table_of
+from tools.sweeps import read_sweep, table_of, with_files
 
 L1, COUNT = "metrics/vunet.json:reconstruction.l1.value", "metrics/vunet.json:reconstruction.images"
 
@@ -62,6 +62,29 @@ def report(tmp_path, content: Any, *arguments: str) -> pd.DataFrame:
     (tmp_path / "shown.json").write_text(json.dumps(content))
     main(["--json", str(tmp_path / "shown.json"), "--output", str(tmp_path / "out"), *arguments])
     return pd.read_csv(tmp_path / "out/sweep.csv")
+
+
+def test_metrics_that_dvc_does_not_show_come_from_the_commits():
+    files = {
+        ("3801b2ece7", "full.json"): '{"psnr": {"value": 30.5, "low": 30, "high": 31}, "name": "x"}',
+        ("late00", "full.json"): '{"psnr": {"value": 32.5, "low": 32, "high": 33}}',
+    }
+    asked = []
+
+    def read(rev, path):
+        asked.append(rev)
+        return files.get((rev, path))
+
+    sweep = with_files(read_sweep(GRID), ["full.json"], read)
+    table = table_of(sweep, ["full.json:psnr.value", L1]).set_index("name")
+    assert table.loc["late", "full:psnr.change"] == pytest.approx(2.0)
+    assert table.loc["main", "full:psnr.low"] == 30
+    assert table["full:psnr"].notna().sum() == 2  # the others have no such file, or no results
+    assert sorted(asked) == ["3801b2ece7", "early00", "first00", "late00", "middle00"]
+    assert table.loc["late", "vunet:reconstruction.l1"] == pytest.approx(0.3)
+    for text, reason in (("# figura", "not JSON"), ("[1]", "found list; expected a map of metrics")):
+        with pytest.raises(UserError, match=f"--metric README.md: {reason}"):
+            with_files(read_sweep(GRID), ["README.md"], lambda rev, path, text=text: text)
 
 
 def test_a_row_an_experiment_with_what_differs_and_its_distance_from_the_baseline(tmp_path, capsys):
