@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from accelerate import Accelerator
@@ -27,7 +27,7 @@ from models.engine.precision import (
 from models.engine.step import GatedInjector, Step, WeightedLoss
 from models.engine.weights import load_start
 from models.interfaces import Callback, Examples, Injector, Networks
-from models.recipe.schema import Declaration, Ema, Group, Recipe
+from models.recipe.schema import DatasetEntry, Declaration, Ema, Group, Recipe
 from models.recipe.types import (
     CALLBACK,
     DATASET,
@@ -40,13 +40,19 @@ from models.recipe.types import (
     partial_names,
 )
 
+Split = Literal["train", "validation", "evaluate"]
 
-def build_datasets(recipe: Recipe, split: str) -> dict[str, Examples]:
-    """Open the datasets of `data.train`, `data.validation` or, for `evaluation`, `evaluate.data`, by name."""
-    if split == "evaluation":
-        key, entries = "evaluate.data", recipe.evaluate.data
-    else:
-        key, entries = f"data.{split}", recipe.data.train if split == "train" else recipe.data.validation
+
+def split_entries(recipe: Recipe, split: Split) -> tuple[str, Mapping[str, DatasetEntry]]:
+    """Return the key and the datasets, by name, of `data.train`, `data.validation` or `evaluate.data`."""
+    if split == "evaluate":
+        return "evaluate.data", recipe.evaluate.data
+    return f"data.{split}", recipe.data.train if split == "train" else recipe.data.validation
+
+
+def build_datasets(recipe: Recipe, split: Split) -> dict[str, Examples]:
+    """Open the datasets of a split, by name."""
+    key, entries = split_entries(recipe, split)
     return {n: build(entry, DATASET, f"{key}.{n}", recipe.path) for n, entry in entries.items()}
 
 

@@ -51,7 +51,7 @@ class Evaluation:
         self.recipe, self.folder, self.accelerator, self.limit = recipe, folder, accelerator, limit
         moved = {name: network.to(accelerator.device) for name, network in networks.items()}
         self.networks = Networks(moved, moved)
-        self.data = build_datasets(recipe, "evaluation") if data is None else data
+        self.data = build_datasets(recipe, "evaluate") if data is None else data
         # `index` counts through all datasets: these are the indices of their first examples
         self._firsts = dict(zip(self.data, accumulate(map(len, self.data.values()), initial=0), strict=False))
         self.losses: dict[str, WeightedLoss] = {}

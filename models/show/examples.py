@@ -2,19 +2,18 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from models.base.errors import UserError, nearest
 from models.base.seeding import generator
+from models.engine.build import Split, split_entries
 from models.engine.data import Mixture, epoch_order
 from models.interfaces import Example
 from models.recipe.schema import DatasetEntry, Recipe
 from models.recipe.types import DATASET, build
 from models.show.drawing import Pixels, drawing_of, forms_of
-
-Split = Literal["train", "validation", "evaluate"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +48,7 @@ def drawn_examples(
     """
     datasets = {}
     for name, entry in _entries(recipe, split, dataset).items():
-        data = build(entry, DATASET, f"{_section(split)}.{name}", recipe.path)
+        data = build(entry, DATASET, f"{split_entries(recipe, split)[0]}.{name}", recipe.path)
         mixture, drawing = Mixture({name: data}, recipe.seed), drawing_of(data, forms_of(recipe))
         examples = []
         for index in _chosen(recipe, split, name, len(data), count, start, indices, epoch):
@@ -60,18 +59,13 @@ def drawn_examples(
     return datasets
 
 
-def _section(split: Split) -> str:
-    return "evaluate.data" if split == "evaluate" else f"data.{split}"
-
-
 def _entries(recipe: Recipe, split: Split, dataset: str | None) -> Mapping[str, DatasetEntry]:
-    splits = {"train": recipe.data.train, "validation": recipe.data.validation, "evaluate": recipe.evaluate.data}
-    entries = splits[split]
+    key, entries = split_entries(recipe, split)
     if dataset is None:
         return entries
     if dataset not in entries:
         near = nearest(dataset, entries)
-        raise UserError(f"{_section(split)}: no dataset {dataset!r}{near}; there are {', '.join(entries) or 'none'}")
+        raise UserError(f"{key}: no dataset {dataset!r}{near}; there are {', '.join(entries) or 'none'}")
     return {dataset: entries[dataset]}
 
 
@@ -79,7 +73,7 @@ def _chosen(
     recipe: Recipe, split: Split, name: str, length: int, count: int, start: int, indices: Sequence[int] | None,
     epoch: int,
 ) -> list[int]:  # fmt: skip
-    key = f"{_section(split)}.{name}"
+    key = f"{split_entries(recipe, split)[0]}.{name}"
     if indices is not None:
         if wrong := [index for index in indices if not 0 <= index < length]:
             raise UserError(f"{key}: no example {wrong[0]}; it has {length}, from 0 to {length - 1}")

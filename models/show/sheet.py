@@ -9,23 +9,13 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from models.recipe.schema import Recipe
-from models.show.examples import DrawnDataset, DrawnExample, Split, described, drawn_examples
+from models.show.examples import DrawnDataset, DrawnExample, described
 
 DPI = 100
 GAP, TEXT, HEAD, FOOT, TITLE = 0.12, 1.9, 0.42, 0.2, 0.3  # inches: between cells, ids, above and below cells, datasets
 SMALL, LARGE, DRAWING = 1.6, 3.0, 256  # inches of a cell's longer side; large if any picture has so many pixels
 LETTERS = 24  # in a line of ids
 COLUMNS = ("name", "dtype", "shape", "min", "max", "mean", "not finite")
-
-
-def example_sheet(
-    recipe: Recipe, split: Split, count: int, *, dataset: str | None = None, start: int = 0,
-    indices: Sequence[int] | None = None, epoch: int = 0,
-) -> Figure:  # fmt: skip
-    """Return a sheet of the examples that `drawn_examples` chooses; raises as it does."""
-    drawn = drawn_examples(recipe, split, count, dataset=dataset, start=start, indices=indices, epoch=epoch)
-    return draw_sheet(drawn, split)
 
 
 def draw_sheet(datasets: Mapping[str, DrawnDataset], split: str) -> Figure:

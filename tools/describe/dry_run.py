@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from models.base.errors import UserError
 from models.base.modes import evaluating
-from models.engine.build import build_datasets, build_injectors, build_losses, build_networks
+from models.engine.build import Split, build_datasets, build_injectors, build_losses, build_networks
 from models.engine.checkpointing import checkpoint_networks
 from models.engine.data import Mixture, collated
 from models.engine.step import WeightedLoss
@@ -124,7 +124,7 @@ def _loss_on_cpu(recipe: Recipe, step: str, loss: str) -> WeightedLoss:
 class _Run:
     """A dry run in progress. A name that could not be computed is missing from the state; its readers are skipped."""
 
-    def __init__(self, recipe: Recipe, networks: Mapping[str, nn.Module], split: str, costs: Costs) -> None:
+    def __init__(self, recipe: Recipe, networks: Mapping[str, nn.Module], split: Split, costs: Costs) -> None:
         self.recipe, self.networks, self.costs = recipe, Networks(networks, networks), costs
         self.scale = costs.batch / costs.part
         self.iteration = (recipe.train.steps or 1) - 1
@@ -139,7 +139,7 @@ class _Run:
             return
         self.state = {name: resized(value, FEW, costs.part, META) for name, value in self.examples.items()}
 
-    def _read(self, split: str) -> dict[str, Any]:
+    def _read(self, split: Split) -> dict[str, Any]:
         """Return the split's first example twice, as a batch; names of other datasets are taken from their examples."""
         datasets = build_datasets(self.recipe, split)
         batch: dict[str, Any] = {}
