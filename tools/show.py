@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from models.base.errors import UserError
+from models.base.files import replacing
 from models.base.yaml12 import read_yaml
 from models.recipe.load import check_recipe
 from models.recipe.overrides import overridden
@@ -24,6 +25,7 @@ from models.show.sheet import draw_sheet, table
 from stages.command import run
 
 SPLITS = ("train", "validation", "evaluate")
+COUNT = 12
 
 
 def main(arguments: list[str]) -> None:
@@ -35,7 +37,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("--split", choices=SPLITS, default="train", help="default: train")
     parser.add_argument("--dataset", metavar="NAME", help="one dataset of the split; default: all of them")
-    parser.add_argument("--count", type=int, default=12, metavar="N", help="examples of each dataset; default: 12")
+    parser.add_argument("--count", type=int, metavar="N", help=f"examples of each dataset; default: {COUNT}")
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--start", type=int, default=0, metavar="N", help="leave out the first N")
     which.add_argument("--indices", type=int, nargs="+", metavar="I", help="these examples of the dataset, from 0")
@@ -46,12 +48,16 @@ def main(arguments: list[str]) -> None:
     _check(args)
     content = overridden(read_yaml(args.recipe), args.set, ("data", "evaluate", "seed"))
     recipe = check_recipe(content, args.recipe, ["evaluate"])
+    count = COUNT if args.count is None else args.count
     drawn = drawn_examples(
-        recipe, args.split, args.count, dataset=args.dataset, start=args.start, indices=args.indices, epoch=args.epoch
+        recipe, args.split, count, dataset=args.dataset, start=args.start, indices=args.indices, epoch=args.epoch
     )
     print("\n".join(table(drawn, args.split)))
-    args.output.parent.mkdir(parents=True, exist_ok=True)
-    draw_sheet(drawn, args.split).savefig(args.output)
+    try:
+        with replacing(args.output) as temporary:
+            draw_sheet(drawn, args.split).savefig(temporary)
+    except OSError as error:
+        raise UserError(f"--output {args.output}: cannot be written: {error.strerror}") from None
     print(f"wrote {args.output}")
 
 
@@ -59,8 +65,10 @@ def _check(args: Any) -> None:
     if args.output.suffix not in (".png", ".svg", ".pdf"):
         raise UserError(f"--output {args.output}: expected a file that ends in .png, .svg or .pdf")
     for option, least in {"count": 1, "start": 0, "epoch": 0}.items():
-        if (value := getattr(args, option)) < least:
+        if (value := getattr(args, option)) is not None and value < least:
             raise UserError(f"--{option} {value}: expected {least} or more")
+    if args.indices is not None and args.count is not None:
+        raise UserError(f"--count {args.count}: --indices name the examples; leave one of them out")
     if args.epoch and args.split != "train":
         raise UserError(f"--epoch {args.epoch}: only training has epochs; {args.split} is the same in each")
 

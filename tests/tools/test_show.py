@@ -1,5 +1,7 @@
 """The examples that `show` draws are those that the training gets, and the sheet has all their pictures."""
 
+from pathlib import Path
+
 import cv2
 import numpy as np
 import pytest
@@ -10,7 +12,7 @@ from models.base.yaml12 import to_yaml
 from models.engine.build import build_datasets
 from models.engine.data import Loaders
 from models.show.examples import drawn_examples
-from models.show.sheet import DPI, example_sheet
+from models.show.sheet import DPI, draw_sheet
 from stages.command import run
 from tools.show import main
 
@@ -99,13 +101,13 @@ def test_positions_indices_and_epochs():
 
 
 def test_the_sheet_has_a_row_for_each_example_and_a_block_for_each_dataset():
-    figure = example_sheet(toy.checked(MIXTURE), "train", 2)
+    drawn = drawn_examples(toy.checked(MIXTURE), "train", 2)
+    figure = draw_sheet(drawn, "train")
     titles = {text.get_text().splitlines()[0] for text in figure.texts if text.get_text()}
     assert {"train: noisy", "train: named", "x", "y"} <= titles
     assert len(figure.axes) == 2 * 2 * 2  # datasets, examples, x and y
     shown = figure.axes[0].get_images()[0].get_array()
-    first = drawn_examples(toy.checked(MIXTURE), "train", 2)["noisy"].examples[0]
-    np.testing.assert_array_equal(shown, first.pictures["x"])
+    np.testing.assert_array_equal(shown, drawn["noisy"].examples[0].pictures["x"])
 
 
 def test_the_command_prints_a_table_and_writes_the_sheet(recipe, tmp_path, capsys):
@@ -138,6 +140,7 @@ def test_a_value_that_is_set_reaches_the_examples(recipe, capsys):
         (["--split", "validation", "--epoch", "1"], "--epoch 1: only training has epochs"),
         (["--count", "0"], "--count 0: expected 1 or more"),
         (["--output", "sheet.jpg"], "--output sheet.jpg: expected a file that ends in .png"),
+        (["--indices", "0", "--count", "1"], "--count 1: --indices name the examples; leave one of them out"),
         (["--set", "data.common.root=nothing"], "nothing/train: no such folder"),
         (["--set", "data.common.crop=3"], "data.common.crop"),
     ],
@@ -145,3 +148,19 @@ def test_a_value_that_is_set_reaches_the_examples(recipe, capsys):
 def test_wrong_words(words, message, recipe, capsys):
     assert run(main, ["recipe.yaml", *words]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_a_picture_that_cannot_be_written(recipe, tmp_path, capsys, monkeypatch):
+    """One line; and an earlier picture stays, whatever goes wrong while another is written."""
+    assert run(main, ["recipe.yaml", "--count", "1", "--output", "recipe.yaml/show.png"]) == 1
+    assert capsys.readouterr().err == "error: --output recipe.yaml/show.png: cannot be written: File exists\n"
+    (tmp_path / "show.png").write_bytes(b"earlier")
+
+    def stopped(figure, path, **_):
+        Path(path).write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        main(["recipe.yaml", "--count", "1"])
+    assert (tmp_path / "show.png").read_bytes() == b"earlier"
