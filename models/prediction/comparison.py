@@ -1,12 +1,12 @@
 """Predictions beside what is true: the base class of `predict.compare`, and the table of a prediction's results."""
 
-import csv
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
+from models.dump import Table
 from models.prediction.inputs import Photo
 
 TABLE = "predictions.csv"
@@ -31,7 +31,7 @@ class Comparison:
 
 
 class PredictionTable:
-    """`predictions.csv` in a folder: a row for each result, written as it comes, and the means of all numbers.
+    """`predictions.csv` in a folder: a row for each result, and the means of all numbers; closed, it is there.
 
     The columns are `name`, of the result; `file`, of the photo; `image_id`, the photo's number from 1; `frame`, its
     place in a video; then the numbers of the comparisons.
@@ -40,28 +40,22 @@ class PredictionTable:
     def __init__(self, folder: Path, numbers: Sequence[str]) -> None:
         self.path, self.numbers = folder / TABLE, list(numbers)
         self._sums, self.rows = dict.fromkeys(numbers, 0.0), 0
-        self._file: IO[str] | None = None
+        self._table: Table | None = None
 
     def add(self, name: str, photo: Photo, values: Mapping[str, float]) -> None:
         """Write a row."""
-        if self._file is None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("w", newline="", encoding="utf-8")
-            self._write(["name", "file", "image_id", "frame", *self.numbers])
+        self._table = self._table or Table(self.path)
         frame = "" if photo.place is None else photo.place
-        self._write([name, photo.path, photo.number, frame, *(f"{values[one]:.6g}" for one in self.numbers)])
+        row = {"name": name, "file": photo.path, "image_id": photo.number, "frame": frame}
+        self._table.add(row | {one: f"{values[one]:.6g}" for one in self.numbers})
         self.rows += 1
         for one in self.numbers:
             self._sums[one] += values[one]
 
-    def _write(self, cells: Sequence[Any]) -> None:
-        assert self._file is not None
-        csv.writer(self._file, lineterminator="\n").writerow(cells)
-
     def close(self) -> None:
-        """Close the file."""
-        if self._file is not None:
-            self._file.close()
+        """Move the rows, if there are any, to `predictions.csv`."""
+        if self._table is not None:
+            self._table.close()
 
     def means(self) -> dict[str, float]:
         """Return the mean of each number over all rows; nothing without a row."""

@@ -10,6 +10,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -84,7 +85,7 @@ class Prediction:
         progress = tqdm(
             total=count_photos(files, every), unit="image", desc="predict", disable=not self.recipe.runtime.progress
         )
-        with progress, evaluating(*self.networks.live.values()):
+        with closing(self.table), progress, evaluating(*self.networks.live.values()):
 
             def examples() -> Iterator[Example]:
                 nonlocal done
@@ -100,7 +101,6 @@ class Prediction:
                 self._batch(batch, place)
             if self.grid is not None:
                 self._grid(self.grid)
-        self.table.close()
         self._summary(done, time.perf_counter() - start)
         if self._faults:
             raise UserError(f"{self._faults} of the inputs could not be used (see above); the others are done")

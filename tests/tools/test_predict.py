@@ -16,6 +16,7 @@ from skimage.metrics import structural_similarity
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml, to_yaml
 from models.engine.build import build_networks
+from models.prediction.prediction import Prediction
 from models.training.checkpoints import write_model
 from stages.command import run
 from tools.predict import main
@@ -318,6 +319,26 @@ def test_a_pair_without_a_layout_ends_the_prediction(translator, tmp_path, capsy
     assert not (tmp_path / "out").exists()
     assert predict(translator, tmp_path, tmp_path / "val", "--set", "predict.data.layout=whole") == 0
     assert names(tmp_path / "out") == {"one.fake.png", "two.fake.png"}  # nothing is true here
+
+
+def test_a_prediction_that_stops_midway_has_whole_rows_of_what_it_wrote(toys, tmp_path, monkeypatch):
+    for number in range(3):
+        paint(tmp_path / f"in/{number}.png", 10 * number)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/predictions.csv").write_text("earlier")
+    batch, earlier = Prediction._batch, []
+
+    def stopping(self, examples, place):
+        earlier.append((tmp_path / "out/predictions.csv").read_text())
+        if place == 2:
+            raise KeyboardInterrupt
+        batch(self, examples, place)
+
+    monkeypatch.setattr(Prediction, "_batch", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        main([*toys, str(tmp_path / "in"), "--batch-size", "1", "--output", str(tmp_path / "out")])
+    assert earlier == ["earlier"] * 3  # it is replaced whole
+    assert pd.read_csv(tmp_path / "out/predictions.csv")["name"].tolist() == [0, 1]
 
 
 def test_the_table_of_frames(toys, tmp_path):
