@@ -34,8 +34,8 @@ class ClothesColour(Score):
 
     The dump has the exact masks of the clothes in the target (`top`, `bottom`), which wears the same clothes in the
     requested pose, and in the appearance image (`appearance_top`, `appearance_bottom`). Colours are first averaged
-    within each identity, one person of one dataset. With `where`, only the examples whose number of this name is not 0 count. The score is left
-    out if fewer than three identities have masks.
+    within each identity of each dataset. With `where`, only the examples whose number of this name is not 0 count. The
+    score is left out if fewer than three identities have masks.
     """
 
     def __init__(self, mode: str, image: str, appearance: str, person: str, where: str | None = None) -> None:
@@ -49,7 +49,8 @@ class ClothesColour(Score):
                 generated = mean_colour(row[self.image], row[part])
                 shown = mean_colour(row[self.appearance], row[f"appearance_{part}"])
                 if generated is not None and shown is not None:
-                    colours[part].setdefault((row.get("dataset"), row[self.person]), []).append(np.concatenate([generated, shown]))
+                    identity = row.get("dataset"), row[self.person]
+                    colours[part].setdefault(identity, []).append(np.concatenate([generated, shown]))
         if not any(len(people) >= FEWEST for people in colours.values()):
             counts = " and ".join(f"{len(people)} with a {part}" for part, people in colours.items())
             raise NotApplicableError(
