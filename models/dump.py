@@ -1,4 +1,4 @@
-"""A dump: the outputs of a trained recipe for each validation example, written once, read lazily.
+"""A dump: the outputs of a trained recipe for each example of `evaluate.data`, written once, read lazily.
 
     examples.csv      one row for each example and draw of a mode: `mode`, `index`, `draw`, `dataset`, the example's own
                       numbers, `loss.<name>`, and `file.<name>` paths relative to the dump; written last, so a dump

@@ -1,1 +1,1 @@
-"""Trained networks over the validation split, into a dump."""
+"""Trained networks over `evaluate.data`, into a dump."""
