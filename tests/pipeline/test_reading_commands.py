@@ -1,0 +1,150 @@
+"""Every command of DVC that only reads, on a changed project: the rows are there, and nothing is complained about."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from pipeline.dag import recipes, stages
+from pipeline.project import Project
+
+pytestmark = pytest.mark.slow
+PEOPLE = "datasets.people"
+PARAMS = {  # what differs from the commit: file, dotted key, old and new value; the middle one is run
+    ("params.yaml", "losses.KL.weight"): (1.0, 2.0),
+    ("params.yaml", "metrics.confidence"): (0.95, 0.5),
+    ("data/params.yaml", f"{PEOPLE}.seed"): (7, 12345),
+    ("data/params.yaml", f"{PEOPLE}.synthetic.people_per_scene.1"): (0.45, 0.4),
+    ("data/params.yaml", f"{PEOPLE}.synthetic.people_per_scene.2"): (0.35, 0.4),
+}
+NARROWER = ("l1_person.low", "l1_person.high")  # of the summary; the value of the same pictures stays
+
+
+@pytest.fixture(scope="module")
+def changed(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The finished project with an experiment (`narrow`, the cheapest stage) in its workspace and further changes."""
+    project = finished.copy(tmp_path_factory.mktemp("changed") / "figura")
+    project.run("dvc", "exp", "run", "--name", "narrow", "-S", "metrics.confidence=0.5", "metrics@vunet")
+    for (file, key), (_, new) in PARAMS.items():
+        project.set(file, {key: new})
+    return project
+
+
+def said(project: Project, *command: str) -> str:
+    """Return what a command prints; it must complain about nothing."""
+    done = project.run(*command)
+    assert done.stderr == ""
+    return done.stdout
+
+
+def printed(project: Project, *command: str) -> Any:
+    """Return the JSON that a command prints; it must complain about nothing, in the JSON neither."""
+    content = json.loads(said(project, *command))
+    assert "errors" not in content  # of plots
+    assert list(errors_in(content)) == []
+    return content
+
+
+def errors_in(content: Any) -> Iterator[Any]:
+    """Yield what DVC's JSON has below a key `error`."""
+    if isinstance(content, dict) and content.get("error"):
+        yield content["error"]
+    if isinstance(content, dict | list):
+        for part in content.values() if isinstance(content, dict) else content:
+            yield from errors_in(part)
+
+
+def at(content: dict[str, Any], dotted: str) -> Any:
+    """Return the value at a dotted key."""
+    for key in dotted.split("."):
+        content = content[key]
+    return content
+
+
+def test_params_diff(changed: Project) -> None:
+    rows = printed(changed, "dvc", "params", "diff", "--json")
+    found = {(file, key): (one["old"], one["new"]) for file, of_file in rows.items() for key, one in of_file.items()}
+    assert found == PARAMS
+
+
+def test_metrics_show_and_diff(changed: Project) -> None:
+    (shown,) = printed(changed, "dvc", "metrics", "show", "--json").values()
+    assert shown["data"].keys() == {f"metrics/{name}.json" for name in recipes()}
+    person = shown["data"]["metrics/vunet.json"]["data"]["l1_person"]
+    assert 0 < person["low"] <= person["value"] <= person["high"]
+    diff = printed(changed, "dvc", "metrics", "diff", "--json")
+    assert set(diff["metrics/vunet.json"]) == set(NARROWER)
+    assert diff.keys() == {"metrics/vunet.json"}
+    assert (
+        diff["metrics/vunet.json"]["l1_person.low"]["diff"] > 0 > diff["metrics/vunet.json"]["l1_person.high"]["diff"]
+    )
+
+
+def test_exp_show_and_diff(changed: Project) -> None:
+    workspace, commit = printed(changed, "dvc", "exp", "show", "--json")
+    for (file, key), (old, new) in PARAMS.items():
+        assert at(workspace["data"]["params"][file]["data"], key) == new
+        assert at(commit["data"]["params"][file]["data"], key) == old
+    ((experiment,),) = [one["revs"] for one in commit["experiments"]]
+    assert at(experiment["data"]["params"]["params.yaml"]["data"], "metrics.confidence") == 0.5
+    table = list(csv.DictReader(io.StringIO(said(changed, "dvc", "exp", "show", "--csv"))))
+    assert [row["rev"] for row in table][:2] == ["workspace", "main"]
+    assert [row["Experiment"] for row in table] == ["", "", "narrow"]
+    assert [row["losses.KL.weight"] for row in table] == ["2.0", "1.0", "1.0"]
+    assert [row[f"{PEOPLE}.seed"] for row in table] == ["12345", "7", "7"]
+    diff = printed(changed, "dvc", "exp", "diff", "--json")
+    assert {(file, key) for file, of_file in diff["params"].items() for key in of_file} == set(PARAMS)
+    assert set(diff["metrics"]["metrics/vunet.json"]) == set(NARROWER)
+
+
+@pytest.mark.parametrize("command", ["show", "diff"])
+def test_plots(command: str, changed: Project) -> None:
+    shown = printed(changed, "dvc", "plots", command, "--json")["data"]
+    for name in recipes():
+        kinds = {entry["type"] for path, entries in shown.items() if f"plots/{name}/" in path for entry in entries}
+        assert kinds == {"vega", "image"}, name
+
+
+def test_dag_and_status(changed: Project) -> None:
+    diagram = said(changed, "dvc", "dag", "--mermaid")
+    assert all(f'["{stage}"]' in diagram for stage in stages())
+    status = printed(changed, "dvc", "status", "--json")
+    assert status.keys() == {"prepare@people", "train@vunet"}
+    assert PEOPLE in json.dumps(status["prepare@people"])
+
+
+API = "import dvc.api, json; print(json.dumps([dvc.api.params_show(), dvc.api.metrics_show(), dvc.api.exp_show()]))"
+
+
+def test_the_api(changed: Project) -> None:
+    params, metrics, experiments = printed(changed, "python", "-c", API)
+    for (file, key), (_, new) in PARAMS.items():
+        section, _, rest = key.partition(".")  # several files have it: DVC puts the file before it
+        assert at(params[section] if section in params else params[f"{file}:{section}"], rest) == new
+    assert metrics["l1_person"]["low"] < metrics["l1_person"]["high"]
+    assert [one["rev"] for one in experiments][:2] == ["workspace", "main"]
+    assert [one["Experiment"] for one in experiments][2:] == ["narrow"]
+
+
+def test_the_report_on_a_change_shows_the_same(changed: Project) -> None:
+    said(changed, "python", "-m", "ci.change_report", "--output", "report")
+    report = (changed.folder / "report/report.md").read_text()
+    assert all(re.search(rf"\| {file} +\| {key} +\|", report) for file, key in PARAMS)
+    assert "incomplete" not in report
+
+
+def test_what_cannot_be_read_is_said_by_the_report(changed: Project) -> None:
+    path = changed.folder / "data/params.yaml"
+    before = path.read_text()
+    path.write_text(re.sub("""["']1["']: 0.4,""", "1: 0.4,", before))
+    try:
+        changed.run("python", "-m", "ci.change_report", "--output", "report")
+    finally:
+        path.write_text(before)
+    report = (changed.folder / "report/report.md").read_text()
+    assert "`dvc params diff` could not read all, so this is incomplete" in report
+    assert "- `data/params.yaml` of workspace: `AttributeError" in report
