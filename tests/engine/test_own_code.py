@@ -40,7 +40,7 @@ def test_own_dataset_network_injector_loss_score_and_picture(project):
     # the figure, from the weights and the pictures alone
     pictures = [np.random.default_rng([2, i]).uniform(-1, 1, (3, 8, 8)).astype(np.float32) for i in range(12)]
     errors = [np.abs(np.einsum("ij,jhw->ihw", weights, 0.5 * p) - p).max() for p in pictures]
-    found = json.loads((project / "metrics/full/brighten.json").read_text())["error"]["largest"]
+    found = json.loads((project / "metrics/full/brighten.json").read_text())["brightness"]["largest"]
     assert found["value"] == pytest.approx(np.mean(errors), rel=1e-3, abs=1e-6)
     assert found["low"] <= found["value"] <= found["high"]
     # the loss, in validation: Charbonnier of the same errors
