@@ -1,7 +1,7 @@
 """A training step of each recipe at its paper's size in float32, bfloat16 and float16: time, memory, and losses.
 
-Sizes, widths, batches and optimizers are the papers', set in the recipes by keys; loss weights and augmentation are the
-recipes'. Perceptual losses are on where the papers have them, with random weights, which cost the same time and memory.
+The recipes are the published ones, on the synthetic data (bench/paper_sizes.py). Perceptual losses have random weights,
+which cost the same time and memory.
 Each cell runs in its own process. It first trains for the curves (`--steps`, the first batches of the data, the same
 for all precisions), which also finds float16's loss scales; then it times steps on one batch, without the data
 pipeline. `skipped` are updates skipped in search of a scale. `loss` is the weighted total over the last tenth of the
@@ -42,7 +42,7 @@ SECTIONS = tuple(Recipe.model_fields)
 def recipe(case: Case, precision: str, steps: int, *, small: bool) -> Recipe:
     """Return a case's recipe for a training of `steps` steps that records only its losses."""
     asked = [
-        *case.paper, *(case.small if small else []), f'train.precision="{precision}"', f"train.steps={steps}",
+        *case.here, *(case.small if small else []), f'train.precision="{precision}"', f"train.steps={steps}",
         f"train.evaluate_every={steps}", "train.record_every=1", "runtime.trackers=[]", "runtime.progress=false",
         f"runtime.resume_every={steps}", f"runtime.log_every={steps}", "runtime.samples=null", "runtime.scores=null",
     ]  # fmt: skip

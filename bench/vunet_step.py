@@ -1,4 +1,4 @@
-"""One training step of VUNet at the reference's widths (64/128, batch 4), float32, no perceptual loss, 2 threads.
+"""One training step of VUNet at the widths of its PyTorch port (64/128, batch 4), float32, no perceptual loss.
 
 `plain` computes the same network, in the same run, like the PyTorch port of VUNet: direct convolutions on contiguous
 tensors, ELU of an explicit concatenation, latent noise through a full covariance matrix, unfused Adam. `ours` is the

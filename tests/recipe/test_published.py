@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from bench.paper_sizes import CASES
+from bench.precision import recipe as sized
 from models.base.error_collector import ErrorCollector
 from models.base.yaml12 import parse_yaml, read_yaml
 from models.engine.build import build_datasets, build_networks, build_schedule
@@ -157,6 +159,18 @@ def test_rates_of_openpifpaf_by_epochs(name):
     assert rate((decays[0] + 5) * steps) == pytest.approx(0.1**0.5 if decays[1] > decays[0] + 5 else 0.1, rel=1e-12)
     assert rate(epochs * steps) == pytest.approx(0.01, rel=1e-12)
     assert max(rate.of["decay"].at) + rate.of["decay"].over <= asked.train.steps
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_benchmarks_measure_the_published_networks_and_optimizers(name):
+    case = CASES[name]
+    published, measured = recipe(case.recipe, offline=False), sized(case, "no", 10, small=False)
+    assert measured.networks == published.networks
+    assert measured.steps == published.steps
+    assert {n: loss.weight for n, loss in measured.losses.items()} == {
+        n: loss.weight for n, loss in published.losses.items()
+    }
+    assert sized(case, "no", 10, small=True).networks != published.networks
 
 
 @pytest.mark.parametrize("name", ["esrgan_x4_psnr", "esrgan_x4_gan"])
