@@ -152,7 +152,7 @@ def test_bad_arguments(arguments, said, tmp_path):
 
 
 def test_folders_and_files_that_cannot_be_used(tmp_path):
-    with pytest.raises(UserError, match=r"no such folder.*prepare@"):
+    with pytest.raises(UserError, match=r"no such folder.*is no prepared dataset"):
         patches(tmp_path)
     (tmp_path / "train").mkdir()
     with pytest.raises(UserError, match="has no images"):
