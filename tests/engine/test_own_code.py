@@ -78,7 +78,7 @@ def test_own_dataset_network_injector_loss_score_and_picture(project):
         ),
         (
             "mode: brightend", "mode: brightened",
-            "metrics.scores.error.mode: unknown mode 'brightend' (did you mean 'brightened'?)",
+            "metrics.scores.brightness.mode: unknown mode 'brightend' (did you mean 'brightened'?)",
         ),
         (
             "brighter.Noise", "brighten.Noise",
