@@ -7,7 +7,11 @@ from scipy import stats
 from models.report.interfaces import Bootstrap
 from models.report.intervals import bca, draw_groups, leave_out, ratio
 
-RANDOM = np.random.default_rng(5)
+
+@pytest.fixture
+def random() -> np.random.Generator:
+    """The same numbers for each test, whichever ran before."""
+    return np.random.default_rng(5)
 
 
 def test_draws_have_the_size_of_the_data_and_repeat():
@@ -26,9 +30,9 @@ def test_each_group_is_left_out_once_in_at_most_so_many_blocks():
 
 
 @pytest.mark.parametrize("size", [4, 5, 12])
-def test_a_studentised_interval_by_hand(size):
+def test_a_studentised_interval_by_hand(size, random):
     """Of 400 resamples of 4 or 5 groups, some draw one group alone: they have no error to divide by."""
-    values, draws = RANDOM.lognormal(size=size), draw_groups(400, size, seed=1)
+    values, draws = random.lognormal(size=size), draw_groups(400, size, seed=1)
     assert (draws.max(axis=1) == size).any() == (size < 12)
     scores = []
     for counts in draws[draws.max(axis=1) < size].astype(int):
@@ -48,9 +52,9 @@ def test_three_groups_have_plain_percentiles():
     assert ratio(values, np.ones(3), draws, 0.95) == pytest.approx(expected)
 
 
-def test_the_error_of_a_ratio_is_the_delta_methods():
-    below = RANDOM.integers(1, 9, 3000).astype(float)
-    above = 2.0 * below + RANDOM.normal(size=3000)
+def test_the_error_of_a_ratio_is_the_delta_methods(random):
+    below = random.integers(1, 9, 3000).astype(float)
+    above = 2.0 * below + random.normal(size=3000)
     value = above.sum() / below.sum()
     error = np.sqrt(((above - value * below) ** 2).sum()) / below.sum()  # of large samples
     low, high = ratio(above, below, draw_groups(4000, 3000, seed=1), 0.9)
@@ -58,27 +62,27 @@ def test_the_error_of_a_ratio_is_the_delta_methods():
     assert high == pytest.approx(value + 1.6449 * error, abs=0.08 * error)
 
 
-def test_bca_is_scipys():
-    values = RANDOM.exponential(size=25)
+def test_bca_is_scipys(random):
+    values = random.exponential(size=25)
     theirs = stats.bootstrap(
         (values,), np.var, confidence_level=0.9, n_resamples=20000, method="BCa", rng=np.random.default_rng(3)
     ).confidence_interval
     ours = Bootstrap(20000, 0.9, 4).estimate(values, np.var)
-    plain = np.quantile([np.var(RANDOM.choice(values, 25)) for _ in range(4000)], [0.05, 0.95])
+    plain = np.quantile([np.var(random.choice(values, 25)) for _ in range(4000)], [0.05, 0.95])
     width = theirs.high - theirs.low
     assert ours["low"] == pytest.approx(theirs.low, abs=0.03 * width)
     assert ours["high"] == pytest.approx(theirs.high, abs=0.03 * width)
     assert plain[1] < ours["high"] - 0.1 * width  # the percentile interval is another
 
 
-def test_weights_of_groups_and_resampled_rows_agree():
-    values, bootstrap = RANDOM.normal(size=30), Bootstrap(50, 0.9, 4)
+def test_weights_of_groups_and_resampled_rows_agree(random):
+    values, bootstrap = random.normal(size=30), Bootstrap(50, 0.9, 4)
     weighted = bootstrap.from_draws(float(values.mean()), lambda draws: draws @ values / draws.sum(axis=1), 30)
     assert weighted == pytest.approx(bootstrap.estimate(values, np.mean), abs=1e-12)
 
 
-def test_pictures_of_a_person_are_resampled_together():
-    person = RANDOM.normal(size=30)
+def test_pictures_of_a_person_are_resampled_together(random):
+    person = random.normal(size=30)
     together = Bootstrap(400, 0.9, 1).estimate(np.repeat(person, 4), groups=np.repeat(np.arange(30), 4).tolist())
     assert together == pytest.approx(Bootstrap(400, 0.9, 1).estimate(person), rel=1e-9)
     apart = Bootstrap(400, 0.9, 1).estimate(np.repeat(person, 4))
