@@ -29,7 +29,9 @@ def test_a_set_has_its_joints_connected_and_mirrored(name):
         reached |= near
         front += near
     assert reached == set(range(count))
-    assert np.allclose(skeleton.sigmas[list(skeleton.flip)], skeleton.sigmas, atol=0.03)
+    unlike = np.flatnonzero(skeleton.sigmas[list(skeleton.flip)] != skeleton.sigmas)
+    feet_and_face = range(17, 91)  # whose sides were measured apart
+    assert set(unlike.tolist()) <= set(feet_and_face if name == "wholebody" else ())
 
 
 @EVERY
