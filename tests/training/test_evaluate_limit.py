@@ -1,7 +1,6 @@
 """A validation pass on a part of the split."""
 
 import pytest
-import torch
 import toy
 from trainings import BASE, Stopping, fit, history, outputs
 from two_processes import run_in_two
@@ -38,23 +37,3 @@ def test_two_ranks_judge_the_same_examples(tmp_path):
     ours, theirs = (history(tmp_path / name, "validation") for name in ("one", "two"))
     for row, other in zip(ours, theirs, strict=True):
         assert row == pytest.approx(other, abs=1e-6)
-
-
-@pytest.mark.parametrize("warmup", [False, True])
-def test_the_average_of_the_weights(run, warmup):
-    """Update 0 copies the weights; update t then keeps min(decay, (1 + t) / (10 + t)) of the average."""
-    weights = []
-
-    class Noting(Stopping):
-        def after_update(self, step, report):
-            weights.append(self.networks.live["painter"].layer.weight.detach().double().clone())
-
-    trainer = Noting(toy.checked(BASE | {"train.ema": {"decay": 0.3, "warmup": warmup}}), run)
-    trainer.fit()
-    average = weights[0]
-    for t, weight in enumerate(weights[1:], 1):
-        kept = min(0.3, (1 + t) / (10 + t)) if warmup else 0.3
-        average = kept * average + (1 - kept) * weight
-    assert len(weights) == 12  # up to t = 11, where (1 + t) / (10 + t) is above 0.3 long since
-    found = trainer.networks.ema["painter"].layer.weight.detach()
-    torch.testing.assert_close(found.double(), average, rtol=1e-5, atol=1e-7)

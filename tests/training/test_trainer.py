@@ -117,6 +117,25 @@ def test_ema_is_the_formula_and_is_what_is_written(run):
     assert distance > 1e-3  # the average is another thing than the last weights
 
 
+@pytest.mark.parametrize("warmup", [False, True])
+def test_the_average_of_the_weights(run, warmup):
+    """Update 0 copies the weights; update t then keeps min(decay, (1 + t) / (10 + t)) of the average."""
+    weights = []
+
+    class Noting(Trainer):
+        def after_update(self, step, report):
+            weights.append(self.networks.live["painter"].layer.weight.detach().double().clone())
+
+    trainer = trained(run, {"train.ema": {"decay": 0.3, "warmup": warmup}}, kind=Noting)
+    average = weights[0]
+    for t, weight in enumerate(weights[1:], 1):
+        kept = min(0.3, (1 + t) / (10 + t)) if warmup else 0.3
+        average = kept * average + (1 - kept) * weight
+    assert len(weights) == 12  # up to t = 11, where (1 + t) / (10 + t) is above 0.3 long since
+    found = trainer.networks.ema["painter"].layer.weight.detach()
+    torch.testing.assert_close(found.double(), average, rtol=1e-5, atol=1e-7)
+
+
 def test_without_ema_the_last_weights_are_written(run):
     trainer = trained(run, {"train.ema": None})
     written = toy.Painter(2)
