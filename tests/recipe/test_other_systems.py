@@ -67,7 +67,8 @@ def test_a_key_that_we_have_too_is_no_word_of_another_system():
 @pytest.mark.parametrize("hint", sorted(set(HINTS.values())))
 def test_what_a_hint_names_exists(hint):
     quoted = re.findall(r"`([^`]+)`", hint)
-    for name in re.findall(r"type: ([\w.]+)", hint) + [one for one in quoted if re.match(r"(images|pose)\.\w+$", one)]:
+    classes = [one for one in quoted if re.fullmatch(r"(?:\w+\.)*[A-Z][A-Za-z0-9]+", one)]
+    for name in re.findall(r"type: ([\w.]+)", hint) + classes:
         assert find_class(name) is not None, name
     for key in (re.split(r":| ", one)[0].split(".") for one in quoted):
         if key[0] in Recipe.model_fields and key[-1]:
