@@ -5,7 +5,6 @@ from typing import Any, ClassVar
 
 import pytest
 import toy
-from torch import nn
 
 from models.base.errors import UserError
 from models.interfaces import Callback, Injector
@@ -29,10 +28,6 @@ class Fitting(toy.Painter):
     """A painter as wide as the data."""
 
     from_data: ClassVar[tuple[str, ...]] = ("width",)
-
-
-class Plain(nn.Module):
-    """A network that asks for nothing."""
 
 
 class Other(toy.Ramps):
