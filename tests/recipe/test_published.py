@@ -67,6 +67,7 @@ def variants(file: Path) -> dict[str, list[str]]:
 
 
 EVERY = [(file, None) for file in FILES] + [(file, name) for file in FILES for name in variants(file)]
+SMALLER = [one for one in EVERY if one[1] != "edge513"]  # which is nothing but its size
 QUICK = ("esrgan_x4_psnr", "openpifpaf_shufflenetv2k16", "pix2pix_facades", "vunet_deepfashion")  # one of each system
 
 
@@ -156,7 +157,7 @@ def test_rates_of_openpifpaf_by_epochs(name):
     assert asked.train.steps == epochs * steps
     assert [rate(0), rate(steps), rate(decays[0] * steps)] == pytest.approx([0.001, 1.0, 1.0], rel=1e-12)
     assert rate(steps // 2) == pytest.approx(0.001**0.5, rel=0.01)
-    assert rate((decays[0] + 5) * steps) == pytest.approx(0.1**0.5 if decays[1] > decays[0] + 5 else 0.1, rel=1e-12)
+    assert rate((decays[0] + 5) * steps) == pytest.approx(0.1**0.5, rel=1e-12)
     assert rate(epochs * steps) == pytest.approx(0.01, rel=1e-12)
     assert max(rate.of["decay"].at) + rate.of["decay"].over <= asked.train.steps
 
@@ -183,10 +184,8 @@ def test_scores_of_esrgan_leave_out_the_border_that_their_aim_leaves_out(name):
 
 @pytest.mark.slow
 @needs_data
-@pytest.mark.parametrize(("file", "variant"), EVERY, ids=lambda one: getattr(one, "stem", one))
+@pytest.mark.parametrize(("file", "variant"), SMALLER, ids=lambda one: getattr(one, "stem", one))
 def test_takes_a_step_when_it_is_small(file, variant, prepared, tmp_path, monkeypatch):
-    if variant == "edge513":
-        pytest.skip("it is its size")
     monkeypatch.chdir(prepared)
     short = ["train.steps=1", "train.evaluate_limit=2", "data.batch_size=2", "runtime.workers=0", "runtime.trackers=[]"]
     asked = recipe(file, *SMALL[system(file)], *short, "runtime.progress=false", variant=variant)
