@@ -1,7 +1,6 @@
 """Datasets of persons with identities: Market-1501 and DeepFashion In-shop as published, poses, lists of pairs."""
 
 import csv
-import hashlib
 import json
 from pathlib import Path
 
@@ -9,6 +8,7 @@ import cv2
 import numpy as np
 import pytest
 from prepared_files import rows, write_entry
+from splits_by_hand import fraction
 
 from data.formats.coco import KEYPOINTS
 from models.people.data.pairs import PersonPairs
@@ -74,11 +74,6 @@ def persons(split):
     return {names[one["image_id"]]: one for one in content["annotations"]}
 
 
-def is_drawn(person, share, seed=7):
-    """Tell whether the hash of a person is below a share."""
-    return int(hashlib.sha256(f"{seed}:person {person}".encode()).hexdigest()[:16], 16) / 2**64 < share
-
-
 # --- readers ---
 
 
@@ -119,7 +114,7 @@ def test_market1501_by_shares_of_persons():
     write_params("market1501", shares={"validation": 0.3})
     assert run(main, ["mine"]) == 0
     drawn = {one["person_id"] for one in persons("validation").values()}
-    assert drawn == {number for number in range(1, 41) if is_drawn(number, 0.3)}
+    assert drawn == {number for number in range(1, 41) if fraction(f"person {number}") < 0.3}
     assert len(persons("validation")) == 3 * len(drawn)
     assert {one["person_id"] for one in persons("train").values()} == set(range(1, 41)) - drawn
     assert [one["person_id"] for one in persons("test").values()] == [1400, 1400]
@@ -172,11 +167,11 @@ def test_deepfashion(identity):
 def test_variants_of_an_item_stay_together():
     write_fashion(images="img", listing="list_eval_partition.txt")
     write_params("deepfashion", images="img", partition="list_eval_partition.txt", shares={"validation": 0.5})
-    assert is_drawn(80, 0.5) != is_drawn(2, 0.5)
+    assert (fraction("person 80") < 0.5) != (fraction("person 2") < 0.5)
     assert run(main, ["mine"]) == 0
     items = {split: {one["item"] for one in persons(split).values()} for split in ("train", "validation", "test")}
     assert items == (
-        {"train": {2}, "validation": {80}} if is_drawn(80, 0.5) else {"train": {80}, "validation": {2}}
+        {"train": {2}, "validation": {80}} if fraction("person 80") < 0.5 else {"train": {80}, "validation": {2}}
     ) | {"test": {1}}
 
 
