@@ -6,7 +6,7 @@ outputs change.
 """
 
 import argparse
-import json
+import contextlib
 import subprocess
 import tempfile
 from collections.abc import Iterable
@@ -70,11 +70,12 @@ def stale_stages(project: Path, files: Iterable[str]) -> dict[str, list[str]]:
 
 def stages_with_changes(project: Path) -> list[str]:
     """Return the stages of which `dvc status` says that something they read changed, in the order of the DAG."""
-    return list(json.loads(_run("dvc", "status", "--json", folder=project)))
+    with contextlib.chdir(project), Repo() as repo:  # names are those of stages in the current folder
+        return list(repo.status())
 
 
-def _run(*command: str, folder: Path) -> str:
-    return subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+def _run(*command: str, folder: Path) -> None:
+    subprocess.run(command, cwd=folder, check=True, capture_output=True)
 
 
 if __name__ == "__main__":
