@@ -19,12 +19,12 @@ from pipeline.tiny_settings import own
 pytestmark = pytest.mark.slow
 
 RECIPES = {name: entry["params"] for name, entry in recipes().items()}
-STEPS = 20
+STEPS = 12
 COMMON = {
     "data.batch_size": 8,
     "train.steps": STEPS,
-    "train.evaluate_every": 10,
-    "runtime.resume_every": 10,
+    "train.evaluate_every": 6,
+    "runtime.resume_every": 6,
     "runtime.workers": 0,
     "runtime.scores": ...,
 }
@@ -52,21 +52,23 @@ def doubled(tree):
     return [doubled(value) for value in tree] if type(tree) is list else tree
 
 
-double = sys.argv[2] == "double"
-if double:
-    torch.set_default_dtype(torch.float64)
-    for module in (batches, sanity_check):
-        module.collated = lambda examples, collated=module.collated: doubled(collated(examples))
-for name, path in RECIPES.items():
-    run = Path(sys.argv[1]) / name
-    trainer = Trainer(load_recipe(Path(path)), run)
+def train(path, run):
+    trainer = Trainer(load_recipe(path), run)
     trainer.fit()
     place = run / f"digest-{trainer.accelerator.process_index}-of-{trainer.accelerator.num_processes}.txt"
     place.write_text(" ".join(digest(network) for network in trainer.networks.live.values()))
-    if double:
-        continue
+
+
+for name, path in RECIPES.items():
+    run = Path("single", sys.argv[1], name)
+    train(Path(path), run)
     recipe, networks = load_trained(run / "model", load_recipe(Path(path)))
     write_dump(recipe, networks, run / "dump")
+torch.set_default_dtype(torch.float64)
+for module in (batches, sanity_check):
+    module.collated = lambda examples, collated=module.collated: doubled(collated(examples))
+for name, path in RECIPES.items():
+    train(Path(path), Path("double", sys.argv[1], name))
 """
 
 
@@ -78,14 +80,13 @@ def runs(finished: Project, tmp_path_factory):
         project.set(path, COMMON | own(name, "processes"))
     (project.folder / "both.py").write_text(f"RECIPES = {RECIPES!r}\n{SCRIPT}")
     two = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
-    for precision in ("single", "double"):
-        for count, launcher in (("one", ()), ("two", two)):
-            done = subprocess.run(
-                [sys.executable, *launcher, "both.py", f"{precision}/{count}", precision], cwd=project.folder,
-                capture_output=True, text=True, timeout=600, check=False,
-                env=ENVIRONMENT | {"PYTHONPATH": str(project.folder)},
-            )  # fmt: skip
-            assert done.returncode == 0, done.stderr[-4000:]
+    for count, launcher in (("one", ()), ("two", two)):
+        done = subprocess.run(
+            [sys.executable, *launcher, "both.py", count], cwd=project.folder,
+            capture_output=True, text=True, timeout=600, check=False,
+            env=ENVIRONMENT | {"PYTHONPATH": str(project.folder)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr[-4000:]
     return project.folder
 
 
