@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate.state import AcceleratorState
+from pipeline.project import made_once, shared_by_workers
+from real_people import prepare_real
 
 from models.training import provenance
 
@@ -34,6 +36,13 @@ def fresh_process() -> Iterator[None]:
     yield
     torch.use_deterministic_algorithms(False)
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def real_people(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The prepared folder of the sample of real people, which nobody changes: all workers share it."""
+    project = made_once(shared_by_workers(tmp_path_factory.getbasetemp()) / "real" / "people", prepare_real)
+    return project.folder / "data/prepared/people"
 
 
 @pytest.fixture

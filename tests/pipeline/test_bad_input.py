@@ -8,6 +8,7 @@ from pathlib import Path
 
 import cv2
 import pytest
+from real_people import leave_out_plots
 
 from pipeline.dag import datasets, recipes
 from pipeline.project import Project, clone, made_once, shared_by_workers
@@ -25,8 +26,7 @@ def prepare_all(folder: Path) -> Project:
     project = clone(folder)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("data.preparation.people.write_plots", lambda *_: None)  # they take most of the time
-        patch.setattr("data.preparation.pairs.write_sheet", lambda *_: None)
+        leave_out_plots(patch)
         for name in datasets(folder):
             prepare.main([name])
     for name in recipes(folder):

@@ -10,6 +10,7 @@ import pytest
 from own_keypoints import SIGMAS
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
+from real_people import leave_out_plots
 
 from bench.pose_round_trip import fields_of
 from data.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
@@ -35,7 +36,7 @@ def animals(tmp_path_factory):
     own_keypoints.write_params(folder / "project", folder / "raw")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder / "project")
-        patch.setattr("data.preparation.people.write_plots", lambda *_: None)
+        leave_out_plots(patch)
         assert run(prepare, ["geckos"]) == 0
     return content, folder / "project/data/prepared/geckos"
 

@@ -1,19 +1,15 @@
 """Scenes of real pictures, prepared as the pipeline does, against the annotation file read and placed here."""
 
 import json
-from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+from real_people import REAL, needs_real
 
-from models.base.yaml12 import to_yaml
 from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD, Scenes
-from stages.command import run
-from stages.prepare import main
 
-REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real"
-pytestmark = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {REAL}")
+pytestmark = needs_real
 
 SIDE, STRIDE, CELLS = 321, 8, 41
 NEAR = 32  # pixels: hidden joints so near a visible one of the same type are left out
@@ -23,21 +19,6 @@ HEADS = {
     "caf": {"kind": "caf", "stride": STRIDE, "suppress_hidden": float(NEAR)},
     "cifdet": {"kind": "cifdet", "categories": 1, "stride": STRIDE},
 }
-
-
-@pytest.fixture(scope="module")
-def prepared(tmp_path_factory):
-    """The folder that the stage writes for the sample."""
-    folder = tmp_path_factory.mktemp("real")
-    coco = {"images": "images", "annotations": "annotations.json", "shares": {"validation": 0.3}}
-    entry = {"kind": "coco", "source": str(REAL), "seed": 1, "max_rejected": 0.0, "coco": coco}
-    (folder / "data").mkdir()
-    (folder / "data/params.yaml").write_text(to_yaml({"datasets": {"real": entry}}))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("data.preparation.people.write_plots", lambda *_: None)  # they take most of the time
-        assert run(main, ["real"]) == 0
-    return folder / "data/prepared/real"
 
 
 @pytest.fixture(scope="module")
@@ -52,14 +33,14 @@ def raw():
 
 
 @pytest.fixture(scope="module")
-def scenes(prepared, raw):
+def scenes(real_people, raw):
     """Each image with few people and a labelled joint: its record, its annotations in cells, and its example."""
     records, _ = raw
     people = {number: [one for one in found if not one["iscrowd"]] for number, (_, found) in records.items()}
     labelled = {number for number, some in people.items() if any(any(one["keypoints"][2::3]) for one in some)}
     found, seen = [], []
     for split in ("train", "validation"):
-        dataset = Scenes(root=str(prepared), split=split, side=SIDE, heads=HEADS)
+        dataset = Scenes(root=str(real_people), split=split, side=SIDE, heads=HEADS)
         numbers = dataset.table.image_ids[dataset.rows].tolist()
         seen += numbers
         for place, number in enumerate(numbers):

@@ -1,32 +1,19 @@
 """From annotations of real pictures to targets, and by the decoder back to people."""
 
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
-import pytest
+from real_people import needs_real
 
 from bench.pose_round_trip import FINE, STRIDE, fields_of, reasons, round_trip
 from data.formats.skeletons import COCO
-from models.base.yaml12 import to_yaml
 from models.pose.train.annotations import Annotations
 from models.pose.train.encoders import Caf, Cif
-from stages.command import run
-from stages.prepare import main
-
-REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real"
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {REAL}")
-def test_people_that_fields_can_represent_come_back(tmp_path, monkeypatch):
-    coco = {"images": "images", "annotations": "annotations.json", "shares": {"validation": 0.3}}
-    entry = {"kind": "coco", "source": str(REAL), "seed": 1, "max_rejected": 0.0, "coco": coco}
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/params.yaml").write_text(to_yaml({"datasets": {"real": entry}}))
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("data.preparation.people.write_plots", lambda *_: None)
-    assert run(main, ["real"]) == 0
-    trip = round_trip(tmp_path / "data/prepared/real", ["train", "validation"], 641)
+@needs_real
+def test_people_that_fields_can_represent_come_back(real_people):
+    trip = round_trip(real_people, ["train", "validation"], 641)
     assert len(trip.image_ids) == 97
     assert len(trip.reasons) == 210  # annotations with keypoints; crowd regions have none
     kinds = Counter(trip.reasons.values())

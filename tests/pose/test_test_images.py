@@ -9,6 +9,7 @@ import drawn_scenes
 import numpy as np
 import pytest
 import toy
+from real_people import leave_out_plots
 
 from models.base.yaml12 import read_yaml, to_yaml
 from models.recipe.load import load_recipe
@@ -63,7 +64,7 @@ def project(tmp_path, monkeypatch):
     (tmp_path / "data/params.yaml").write_text(to_yaml({"datasets": {"people": entry}}))
     (tmp_path / "pose.yaml").write_text(to_yaml(toy.changed(CHANGES, read_yaml(ROOT / "recipes/pose.yaml"))))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("data.preparation.people.write_plots", lambda *_: None)
+    leave_out_plots(monkeypatch)
     return tmp_path
 
 
