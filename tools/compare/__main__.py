@@ -71,14 +71,14 @@ def report(revisions: Sequence[Revision], path: Path, args: argparse.Namespace) 
     for score in dict.fromkeys(one.metric.partition(".")[0] for one in recipe.metrics.summary.values()):
         lines += check_inputs(dumps, recipe.metrics.scores[score].arguments)
     bootstrap = PairedBootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
-    found = estimate(recipe, dumps, bootstrap)
-    if args.sheet and by not in found.estimates:
-        raise UserError("\n".join([f"--by {by}: it cannot be compared", *found.lines]))
-    comparisons = compare(settings, found.estimates, recipe.metrics.summary, bootstrap)
-    spreads = spreads_of(settings, found.estimates)
+    table = estimate(recipe, dumps, bootstrap)
+    if args.sheet and by not in table.estimates:
+        raise UserError("\n".join([f"--by {by}: it cannot be compared", *table.lines]))
+    comparisons = compare(settings, table.estimates, recipe.metrics.summary, bootstrap)
+    spreads = spreads_of(settings, table.estimates)
     tables = [rows_of(one, recipe.metrics.summary, spreads, bootstrap.confidence) for one in comparisons]
     sentences = [one.sentence for one in comparisons]
-    lines = [matching(dumps), *(described(used[0], one) for one in settings), *lines, *found.lines]
+    lines = [matching(dumps), *(described(used[0], one) for one in settings), *lines, *table.lines]
     print("\n\n".join(["\n".join(lines), *map(as_text, tables), "\n".join(sentences)]))
     if args.markdown:
         listed = "\n".join(f"- {line}" for line in lines)
@@ -89,7 +89,7 @@ def report(revisions: Sequence[Revision], path: Path, args: argparse.Namespace) 
         draw_effects(comparisons, recipe.metrics.summary, args.picture)
     if args.sheet:
         judged = recipe.metrics.scores[recipe.metrics.summary[by].metric.partition(".")[0]]
-        draw_changed(sides_of(settings), dumps, found.estimates[by], judged, by, args.count, args.sheet)
+        draw_changed(sides_of(settings), dumps, table.estimates[by], judged, by, args.count, args.sheet)
 
 
 def headline(recipe: Recipe, name: str | None) -> str:

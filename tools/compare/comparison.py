@@ -9,10 +9,10 @@ from models.dump import Dump
 from models.recipe.schema import Headline, Recipe
 from models.report.interfaces import NotApplicableError
 from models.report.metrics import build_scores, flattened
-from tools.compare.resampling import Effect, PairedBootstrap, Resampled, Spread, effect_of, spread_of
+from tools.compare.resampling import Effect, PairedBootstrap, PairedEstimate, Spread, effect_of, spread_of
 from tools.compare.revisions import Revision
 
-Estimates = dict[str, dict[str, Resampled]]
+Estimates = dict[str, dict[str, PairedEstimate]]
 """By headline, then by revision."""
 
 
@@ -69,14 +69,14 @@ def _listed(words: Sequence[str]) -> str:
 
 
 @dataclass
-class Estimated:
+class EstimateTable:
     """Estimates of all headlines, and lines on those that cannot be compared."""
 
     estimates: Estimates = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
 
 
-def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstrap) -> Estimated:
+def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstrap) -> EstimateTable:
     """Compute the headlines of `metrics.summary` from dumps with the same rows, by revision.
 
     A headline that does not apply to the data, or has no interval, is left out with a line.
@@ -84,7 +84,7 @@ def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstr
     Raises:
         UserError: a score has no such metric, or judged other groups in another dump.
     """
-    found = Estimated()
+    table = EstimateTable()
     scores, headlines = build_scores(recipe), recipe.metrics.summary
     needed = dict.fromkeys(one.metric.partition(".")[0] for one in headlines.values())
     metrics: dict[str, dict[str, Any]] = {}
@@ -92,21 +92,21 @@ def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstr
         try:
             metrics[score] = {name: scores[score](dump, bootstrap) for name, dump in dumps.items()}
         except NotApplicableError as error:
-            found.lines.append(f"metrics.scores.{score}: left out: {error}")
+            table.lines.append(f"metrics.scores.{score}: left out: {error}")
     for name, headline in headlines.items():
         score, _, key = headline.metric.partition(".")
         if score not in metrics:
             continue
         values = {revision: _value(recipe, name, figures, key) for revision, figures in metrics[score].items()}
-        resampled = {revision: one for revision, one in values.items() if isinstance(one, Resampled)}
+        resampled = {revision: one for revision, one in values.items() if isinstance(one, PairedEstimate)}
         if len(resampled) < len(values):
-            found.lines.append(f"metrics.summary.{name}: left out: {headline.metric} has no interval")
+            table.lines.append(f"metrics.summary.{name}: left out: {headline.metric} has no interval")
             continue
         _check_groups(name, resampled)
-        found.estimates[name] = resampled
-    if not found.estimates:
-        raise UserError("\n".join([f"{recipe.path}: metrics.summary: nothing to compare", *found.lines]))
-    return found
+        table.estimates[name] = resampled
+    if not table.estimates:
+        raise UserError("\n".join([f"{recipe.path}: metrics.summary: nothing to compare", *table.lines]))
+    return table
 
 
 def _value(recipe: Recipe, headline: str, figures: Mapping[str, Any], key: str) -> Any:
@@ -122,7 +122,7 @@ def _value(recipe: Recipe, headline: str, figures: Mapping[str, Any], key: str) 
     return value
 
 
-def _check_groups(headline: str, estimates: Mapping[str, Resampled]) -> None:
+def _check_groups(headline: str, estimates: Mapping[str, PairedEstimate]) -> None:
     (first, reference), *others = estimates.items()
     for name, one in others:
         if one.groups != reference.groups:

@@ -14,7 +14,7 @@ from models.report.curves import save_figure
 from models.report.interfaces import Values, rows_where
 from models.report.sheets import as_pixels, save_picture, side_by_side
 from tools.compare.comparison import Comparison, Side
-from tools.compare.resampling import Resampled
+from tools.compare.resampling import PairedEstimate
 from tools.compare.tables import verdict
 
 COLOURS = {"better": "tab:green", "worse": "tab:red", "no": "0.45"}
@@ -60,7 +60,7 @@ def draw_effects(comparisons: Sequence[Comparison], headlines: Mapping[str, Head
 def draw_changed(
     sides: Sequence[Side],
     dumps: Mapping[str, Dump],
-    estimates: Mapping[str, Resampled],
+    estimates: Mapping[str, PairedEstimate],
     score: Declaration,
     headline: str,
     count: int,
@@ -101,7 +101,7 @@ def draw_changed(
     save_picture(path, side_by_side(cells, titles, cell=192, labels=labels))
 
 
-def _mean_values(seeds: Sequence[Resampled], rows: Dump, headline: str) -> Values:
+def _mean_values(seeds: Sequence[PairedEstimate], rows: Dump, headline: str) -> Values:
     """Return what each row contributes (rows,), averaged over seeds: its value, or the change if it were left out."""
     order = np.arange(len(rows)) if "image_id" not in rows.table else np.argsort(rows.table["image_id"], kind="stable")
     parts = []

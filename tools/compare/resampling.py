@@ -26,7 +26,7 @@ from models.report.intervals import leave_out
 Direction = Literal["lower", "higher"]
 
 
-class Resampled(Estimate):
+class PairedEstimate(Estimate):
     """An estimate `{value, low, high}` that keeps what its interval was computed from.
 
     Attributes:
@@ -66,22 +66,22 @@ class PairedBootstrap(Bootstrap):
         groups: Iterable[Hashable] | None = None,
     ) -> Estimate:
         estimate = super().estimate(values, statistic, groups)
-        if statistic is None and isinstance(estimate, Resampled):
+        if statistic is None and isinstance(estimate, PairedEstimate):
             estimate.examples = np.asarray(values, dtype=np.float64).reshape(len(values), -1).mean(axis=1)
         return estimate
 
-    def ratio(self, above: Values, below: Values) -> Resampled:
+    def ratio(self, above: Values, below: Values) -> PairedEstimate:
         groups = len(above)
         with np.errstate(invalid="ignore", divide="ignore"):
             samples, left_out = (
                 (draws @ above) / (draws @ below) for draws in (self.draws(groups), leave_out(groups, self.samples))
             )
-        return Resampled(super().ratio(above, below), groups, samples, left_out, (above, below))
+        return PairedEstimate(super().ratio(above, below), groups, samples, left_out, (above, below))
 
-    def bca(self, value: float, samples: Values, left_out: Values) -> Resampled:
-        return Resampled(super().bca(value, samples, left_out), self._groups, samples, left_out)
+    def bca(self, value: float, samples: Values, left_out: Values) -> PairedEstimate:
+        return PairedEstimate(super().bca(value, samples, left_out), self._groups, samples, left_out)
 
-    def combine(self, parts: Sequence[tuple[float, Resampled]]) -> Resampled:
+    def combine(self, parts: Sequence[tuple[float, PairedEstimate]]) -> PairedEstimate:
         """Return the estimate of a weighted sum of estimates of the same groups, given (weight, estimate)."""
         sums = [one.sums for _, one in parts if one.sums is not None]
         if len(sums) == len(parts) and all(np.array_equal(below, sums[0][1]) for _, below in sums):
@@ -146,8 +146,8 @@ class Effect:
 
 
 def effect_of(
-    first: Sequence[Resampled],
-    second: Sequence[Resampled],
+    first: Sequence[PairedEstimate],
+    second: Sequence[PairedEstimate],
     better: Direction,
     spread: Spread,
     bootstrap: PairedBootstrap,
