@@ -5,7 +5,7 @@ All files are in `<run>/live`. DVC does not track them, so they may differ from 
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,12 @@ def check_trackers(recipe: Recipe) -> None:
     errors.raise_any()
 
 
+def losses_text(scalars: Mapping[str, float], losses: Sequence[str]) -> str:
+    """Return what the progress bar says: the weighted total, then each loss without its weight, as far as computed."""
+    each = [f"{name} {scalars[key]:.3g}" for name in losses if (key := f"train.{name}") in scalars]
+    return f"total {scalars.get('train.total', float('nan')):.4g}" + (f" ({', '.join(each)})" if each else "")
+
+
 class Reporter:
     """The progress bar, `<run>/live/log.jsonl`, `<run>/live/samples/`, and the trackers of `runtime`.
 
@@ -43,7 +49,7 @@ class Reporter:
 
     def __init__(self, accelerator: Accelerator, recipe: Recipe, folder: Path, *, first: int, last: int) -> None:
         self.accelerator, self.folder, self.batch = accelerator, folder, recipe.data.batch_size
-        self.main, runtime = accelerator.is_main_process, recipe.runtime
+        self.main, runtime, self.losses = accelerator.is_main_process, recipe.runtime, list(recipe.losses)
         self.bar = tqdm(
             initial=first, total=last, unit="step", disable=not (runtime.progress and self.main), dynamic_ncols=True,
             mininterval=0.5, desc="train",
@@ -80,7 +86,7 @@ class Reporter:
         self._since, self._from = now, iteration
         values = {**scalars, "images_per_second": rate, **phases}
         self.record({"step": iteration, **values})
-        self.bar.set_postfix_str(f"loss {scalars.get('train.total', float('nan')):.4f}, {rate:.1f} images/s")
+        self.bar.set_postfix_str(f"{losses_text(scalars, self.losses)}, {rate:.1f} images/s")
         self.accelerator.log(values, step=iteration)
 
     def track(self, iteration: int, row: Row, prefix: str) -> None:

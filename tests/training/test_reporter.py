@@ -39,6 +39,12 @@ def test_trackers_that_are_not_installed_are_refused_with_the_extra_that_has_the
     assert not run.exists()
 
 
+def test_the_progress_bar_names_each_loss_beside_the_weighted_total():
+    scalars = {"train.total": 2.5, "train.distance": 0.25, "train.distance.x": 0.125, "lr.painter": 0.1}
+    assert reporter.losses_text(scalars, ["distance", "square"]) == "total 2.5 (distance 0.25)"
+    assert reporter.losses_text({}, ["distance"]) == "total nan"
+
+
 def test_the_extras_exist():
     extras = Path(__file__).parents[2].joinpath("pyproject.toml").read_text()
     for tracker in ("tensorboard", "wandb"):
