@@ -47,15 +47,9 @@ def check(file: str, edits: dict[str, Any]) -> Recipe:
 
 WORDS: list[tuple[str, dict[str, Any], str, str]] = [
     # datasets
-    (VUNET, {f"{PEOPLE}.image_sise": 64}, f"{PEOPLE}.image_sise", "(did you mean 'image_size'?)"),
     (VUNET, {f"{PEOPLE}.appearance": "slef"}, f"{PEOPLE}.appearance", "expected 'other_view', 'self' or 'pairs'"),
     (VUNET, {"data.validation.people.foreign": False}, "evaluate.inputs", "nobody provides 'foreign'"),
     (PIX, {f"{PAIRS}.direction": "c_to_d"}, f"{PAIRS}.direction", "expected 'a_to_b' or 'b_to_a'"),
-    (
-        PIX, {f"{PAIRS}.augmentation": {"both": {"horizontal_flipp": {"chance": 0.5}}}},
-        f"{PAIRS}.augmentation.both.horizontal_flipp",
-        "unknown key 'horizontal_flipp' (did you mean 'horizontal_flip'?)",
-    ),
     (PIX, {"data.common.crop_size": ...}, f"{PAIRS}.crop_size", "missing; ImagePairs needs it"),
     (
         SR, {f"{SCENES}.degradation": {"blur": {"sigma": [1, 2], "sigmas": [1, 2]}}},
@@ -140,14 +134,12 @@ WORDS: list[tuple[str, dict[str, Any], str, str]] = [
         VUNET, {"evaluate.averages.mean_target.of": "targets"}, "evaluate.averages.mean_target.of",
         "(did you mean 'target'?)",
     ),
-    (POSE, {f"{FIND}.decoder.seed_treshold": 0.2}, f"{FIND}.decoder.seed_treshold", "(did you mean 'seed_threshold'?)"),
     (
         POSE, {f"{FIND}.decoder.connection_method": "blnd"}, f"{FIND}.decoder.connection_method",
         "expected 'blend' or 'max'",
     ),
     (POSE, {"evaluate.modes.poses.save.persons": "records"}, "evaluate.modes.poses.save", "nobody provides 'persons'"),
     # predict and metrics
-    (PIX, {"predict.mode": "translate"}, "predict.mode", "(did you mean 'translation'?)"),
     (VUNET, {"predict.grid": "transfr"}, "predict.grid", "(did you mean 'transfer'?)"),
     (POSE, {"predict.save": {"peeple": "records"}}, "predict.save", "(did you mean 'people'?)"),
     (VUNET, {"metrics.scores.transfer.mode": "transfr"}, "metrics.scores.transfer.mode", "(did you mean 'transfer'?)"),
