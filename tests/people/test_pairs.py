@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 from pycocotools import mask as run_lengths
 from pycocotools.coco import COCO
+from skeletons_by_hand import DOG
 
 from data.formats.coco import KEYPOINTS
 from data.formats.skeletons import COCO as COCO_PERSON
@@ -268,18 +269,12 @@ def test_lists_that_cannot_be_used(folder, text, message):
 
 
 CATEGORIES = [{"id": 2, "name": "ball"}, {"id": 7, "name": "dog"}]
-FIVE = {
-    "keypoints": ["head", "left_paw", "right_paw", "tail", "collar"],
-    "sigmas": [0.05] * 5,
-    "connections": [["head", "tail"], ["head", "left_paw"], ["head", "right_paw"]],
-    "standing_pose": [[0, 3], [-1, 0], [1, 0], [0, 1], [0, 2]],
-}
 
 
 @pytest.fixture
 def dogs(tmp_path):
     """Two dogs with five joints; the first has three of them."""
-    category = {"id": 7, "name": "dog", "keypoints": FIVE["keypoints"], "skeleton": [[1, 4], [1, 2], [1, 3]]}
+    category = {"id": 7, "name": "dog", "keypoints": DOG["keypoints"], "skeleton": [[1, 4], [1, 2], [1, 3]]}
     joints = [(40, 5), (30, 30), (50, 30), (40, 40), (40, 20)]
     annotations = [
         person(1, 1, (20, 0, 40, 48), joints=joints[:3], count=5, person_id=4) | {"category_id": 7},
@@ -287,7 +282,7 @@ def dogs(tmp_path):
         person(3, 2, (20, 0, 40, 48), joints=joints[:2], count=5, person_id=4) | {"category_id": 7},
     ]
     folder = write(tmp_path / "dogs", annotations, [noise(1), noise(2)], people=category)
-    (folder / "facts.json").write_text(json.dumps({"people": "dog", "skeleton": FIVE, "categories": CATEGORIES}))
+    (folder / "facts.json").write_text(json.dumps({"people": "dog", "skeleton": DOG, "categories": CATEGORIES}))
     return folder
 
 
@@ -303,26 +298,26 @@ def test_own_joints(dogs):
 
 
 def test_other_joints_than_in_training_are_refused(dogs, folder):
-    for skeleton in (None, FIVE, FIVE | {"sigmas": [0.1] * 5}):
+    for skeleton in (None, DOG, DOG | {"sigmas": [0.1] * 5}):
         dataset = pairs(dogs, skeleton=skeleton)
         assert len(dataset) == 3
-    bare = pairs(dogs, skeleton=FIVE | {"connections": [["head", "collar"]]})
+    bare = pairs(dogs, skeleton=DOG | {"connections": [["head", "collar"]]})
     assert not np.array_equal(draw(bare, 1)["pose"], draw(dataset, 1)["pose"])  # drawn as in training
     with pytest.raises(UserError, match=r"train\.json: its people have 17 keypoints, nose, .* has 5, head, left_paw, "):
-        pairs(folder, skeleton=FIVE)
+        pairs(folder, skeleton=DOG)
 
 
 def test_facts(dogs, folder):
     arguments = {"root": str(dogs), "split": "train", **BASIC}
     expected = {"image_size": 64, "margin": 0.1, "background": None, "min_keypoints": 1}
-    assert PersonPairs.facts(arguments) == expected | {"skeleton": FIVE, "category": 7}
+    assert PersonPairs.facts(arguments) == expected | {"skeleton": DOG, "category": 7}
     assert PersonPairs.facts(arguments | {"root": str(folder), "image_size": 32}) == expected | {"image_size": 32}
     assert PersonPairs.facts(arguments | {"root": "nowhere"}) == expected
     assert PersonPairs.facts(arguments | {"skeleton": COCO_PERSON.settings()})["skeleton"] == COCO_PERSON.settings()
 
 
 def test_a_skeleton_that_no_category_has(dogs):
-    (dogs / "facts.json").write_text(json.dumps({"people": "cat", "skeleton": FIVE}))
+    (dogs / "facts.json").write_text(json.dumps({"people": "cat", "skeleton": DOG}))
     with pytest.raises(UserError, match="categories: found ball, dog; one 'cat' with the 5 joints head, left_paw"):
         pairs(dogs)
 

@@ -3,6 +3,7 @@ import json
 import cv2
 import numpy as np
 import pytest
+from skeletons_by_hand import DOG
 
 from data.synthetic import SyntheticSettings, write_synthetic
 from models.base.errors import UserError
@@ -79,26 +80,18 @@ def test_people_of_another_category(photo):
     assert PersonPhotos(**BASIC).examples(photo) == []
 
 
-FIVE = {
-    "keypoints": ["head", "left_paw", "right_paw", "tail", "collar"],
-    "sigmas": [0.05] * 5,
-    "connections": [["head", "tail"]],
-    "standing_pose": [[0, 3], [-1, 0], [1, 0], [0, 1], [0, 2]],
-}
-
-
 def test_own_joints(photo, tmp_path):
     joints = [float(value) for joint in range(5) for value in (12 + joint, 10 + 5 * joint, 0.8)]
     dog = person() | {"keypoints": joints}
     beside(photo, [dog, dog | {"keypoints": joints[:6] + [0.0] * 9}])
-    settings = BASIC | {"skeleton": FIVE, "min_keypoints": 0.6}  # three of five, or more
+    settings = BASIC | {"skeleton": DOG, "min_keypoints": 0.6}  # three of five, or more
     (found,) = PersonPhotos(**settings).examples(photo)
     assert found["pose"].shape == (3, 32, 32)
     assert len(PersonPhotos(**settings | {"min_keypoints": 0.4}).examples(photo)) == 2
     beside(photo, [person()])  # seventeen joints
     with pytest.raises(UserError, match="keypoints and bbox: 1, 15 and 4 numbers are needed"):
         PersonPhotos(**settings).examples(photo)
-    category = {"id": 7, "name": "dog", "keypoints": FIVE["keypoints"]}
+    category = {"id": 7, "name": "dog", "keypoints": DOG["keypoints"]}
     image = {"id": 1, "file_name": "a.png", "width": 80, "height": 60}
     annotation = {"id": 1, "image_id": 1, "category_id": 7, "bbox": [10, 5, 20, 40], "keypoints": joints}
     content = {"categories": [{"id": 1, "name": "ball"}, category], "images": [image], "annotations": [annotation]}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from people_by_hand import SKELETON
+from skeletons_by_hand import STAR
 
 from models.dump import Dump, Table, write_value
 from models.pose.report.field_scores import FieldMaxima, maxima
@@ -105,17 +106,11 @@ def test_fields_of_any_skeleton_are_shown_by_name():
     """Rows for two of three joints, one of two pairs (in either direction), and a category."""
     from models.pose.decode.injectors import FieldPictures, HeadFields
 
-    body = {
-        "keypoints": ["tip", "left_end", "right_end"],
-        "sigmas": [0.1, 0.1, 0.1],
-        "connections": [["tip", "left_end"], ["tip", "right_end"]],
-        "standing_pose": [[0, 1], [-1, 0], [1, 0]],
-    }
     things = [{"id": 7, "name": "star"}, {"id": 90, "name": "moon"}]
 
     def shown(**heads):
         settings = {name: HeadFields(**one) for name, one in heads.items()}
-        injector = FieldPictures("image", settings, "picture", 8, skeleton=body, categories=things)
+        injector = FieldPictures("image", settings, "picture", 8, skeleton=STAR, categories=things)
         return [(kind, field, title) for _, kind, field, title in injector.shown]
 
     assert shown(cif={}, caf={}, cifdet={}) == [

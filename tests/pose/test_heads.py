@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from skeletons_by_hand import STAR
 
 from models.pose.train.heads import LAYOUTS, CompositeHead
 from models.pose.train.networks import PoseNetwork
@@ -132,13 +133,7 @@ def test_bad_heads_are_explained(settings, words):
 
 
 def test_numbers_of_fields_are_those_of_the_data():
-    body = {
-        "keypoints": ["tip", "left_end", "right_end"],
-        "sigmas": [0.1, 0.1, 0.1],
-        "connections": [["tip", "left_end"], ["tip", "right_end"]],
-        "dense_connections": [["left_end", "right_end"]],
-        "standing_pose": [[0, 1], [-1, 0], [1, 0]],
-    }
+    body = STAR | {"dense_connections": [["left_end", "right_end"]]}
     things = [{"id": number, "name": f"thing {number}"} for number in (2, 5, 90, 91)]
     heads = {
         "cif": {},

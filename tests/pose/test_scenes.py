@@ -4,6 +4,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from skeletons_by_hand import STAR
 
 from data.formats.coco import KEYPOINTS
 from models.base.errors import UserError
@@ -239,17 +240,11 @@ def test_bad_arguments_are_named(make, arguments, words):
 
 
 def test_another_skeleton(make):
-    skeleton = {
-        "keypoints": ["tip", "left_end", "right_end"],
-        "sigmas": [0.1, 0.1, 0.1],
-        "connections": [["tip", "left_end"], ["tip", "right_end"]],
-        "standing_pose": [[0, 1], [-1, 0], [1, 0]],
-    }
-    categories = [{"id": 1, "name": "person", "keypoints": skeleton["keypoints"]}]
+    categories = [{"id": 1, "name": "person", "keypoints": STAR["keypoints"]}]
     heads = CIF | {"caf": {"kind": "caf", "stride": 8}}
     star = [annotation(1, 3, keypoints=[20, 20, 2, 40, 30, 2, 0, 0, 0])]
     flipped = augmentation(horizontal_flip={"chance": 1.0})
-    example = make(star, categories=categories, skeleton=skeleton, heads=heads, augmentation=flipped).example(
+    example = make(star, categories=categories, skeleton=STAR, heads=heads, augmentation=flipped).example(
         0, np.random.default_rng(0)
     )
     assert example["cif_target"].shape == (3, 5, 11, 11)

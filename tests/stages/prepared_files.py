@@ -4,6 +4,8 @@ import csv
 from pathlib import Path
 from typing import Any
 
+import cv2
+import numpy as np
 from ruamel.yaml import YAML
 
 
@@ -11,6 +13,13 @@ def write_entry(name: str, entry: dict[str, Any]) -> None:
     """Write a `data/params.yaml` with this dataset alone."""
     Path("data").mkdir(exist_ok=True)
     YAML(typ="safe", pure=True).dump({"datasets": {name: entry}}, Path("data/params.yaml"))
+
+
+def write_picture(path: str | Path, number: int, size: tuple[int, int] = (32, 48)) -> None:
+    """Write a picture of noise, other for each number, of a height and width."""
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    pixels = np.random.default_rng(number).integers(0, 256, (*size, 3), dtype=np.uint8)
+    assert cv2.imwrite(str(path), pixels)
 
 
 def content(folder: Path) -> dict[str, bytes]:

@@ -2,12 +2,12 @@
 
 import csv
 import json
+from functools import partial
 from pathlib import Path
 
-import cv2
 import numpy as np
 import pytest
-from prepared_files import rows, write_entry
+from prepared_files import rows, write_entry, write_picture
 from splits_by_hand import fraction
 
 from data.formats.coco import KEYPOINTS
@@ -18,6 +18,7 @@ from stages.prepare import main
 pytestmark = pytest.mark.usefixtures("project")
 
 PREPARED = Path("data/prepared/mine")
+write_portrait = partial(write_picture, size=(48, 24))
 MARKET = {
     "bounding_box_train": ["0002_c1s1_000451_03", "0002_c2s3_000776_01", "0007_c1s1_001051_00", "0010_c3s1_008801_01"],
     "bounding_box_test": [
@@ -40,23 +41,16 @@ def write_params(kind="market1501", max_rejected=0.0, source="raw", **section):
     write_entry("mine", entry)
 
 
-def write_picture(path, number):
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.random.default_rng(number).integers(0, 256, (48, 24, 3), dtype=np.uint8)
-    assert cv2.imwrite(str(path), pixels)
-
-
 def write_market():
     for folder, names in MARKET.items():
         for number, name in enumerate(names):
-            write_picture(f"raw/{folder}/{name}.jpg", number)
+            write_portrait(f"raw/{folder}/{name}.jpg", number)
         Path(f"raw/{folder}/Thumbs.db").touch()
 
 
 def write_fashion(images="Img/img", listing="Eval/list_eval_partition.txt"):
     for number, name in enumerate(FASHION):
-        write_picture(Path("raw", images, name.removeprefix("img/")), number)
+        write_portrait(Path("raw", images, name.removeprefix("img/")), number)
     lines = [f"{name}   {item} {status}" for name, (item, status) in FASHION.items()]
     path = Path("raw", listing)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,9 +102,9 @@ def test_market1501(capsys):
 def test_market1501_by_shares_of_persons():
     for number in range(1, 41):
         for frame in range(3):
-            write_picture(f"raw/bounding_box_train/{number:04}_c1s1_{frame:06}_00.jpg", number)
+            write_portrait(f"raw/bounding_box_train/{number:04}_c1s1_{frame:06}_00.jpg", number)
     for folder in ("bounding_box_test", "query"):
-        write_picture(f"raw/{folder}/1400_c1s1_000001_00.jpg", 0)
+        write_portrait(f"raw/{folder}/1400_c1s1_000001_00.jpg", 0)
     write_params("market1501", shares={"validation": 0.3})
     assert run(main, ["mine"]) == 0
     drawn = {one["person_id"] for one in persons("validation").values()}
@@ -122,7 +116,7 @@ def test_market1501_by_shares_of_persons():
 
 def test_other_names_are_rejected_and_listed(capsys):
     write_market()
-    write_picture("raw/bounding_box_train/photo.jpg", 0)
+    write_portrait("raw/bounding_box_train/photo.jpg", 0)
     write_params("market1501", shares={"validation": 0.5})
     assert run(main, ["mine"]) == 1
     assert "1 name of another form. All are listed in " in capsys.readouterr().err

@@ -6,10 +6,8 @@ import re
 import textwrap
 from pathlib import Path
 
-import cv2
-import numpy as np
 import pytest
-from prepared_files import content, rows, write_entry
+from prepared_files import content, rows, write_entry, write_picture
 from splits_by_hand import fraction
 
 from data.formats.prepared import splits_of, without_split
@@ -32,13 +30,6 @@ PREPARED = Path("data/prepared/mine")
 def write_params(kind="coco", max_rejected=0.0, **section):
     entry = {"kind": kind, "source": "raw", "seed": 7, "max_rejected": max_rejected, kind: section}
     write_entry("mine", entry)
-
-
-def write_picture(path, number, size=(32, 48)):
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pixels = np.random.default_rng(number).integers(0, 256, (*size, 3), dtype=np.uint8)
-    assert cv2.imwrite(str(path), pixels)
 
 
 def write_people(name, numbers, identities=None, annotated=True):
