@@ -11,7 +11,7 @@ from models.engine import build as assemble
 from models.pose.train.losses import Composite
 from models.training.trainer import Trainer
 
-STEPS = 200
+STEPS = 120
 PARTS = {
     "cif": ("confidence", "vector", "scale"),
     "caf": ("confidence", "vector", "scale"),
@@ -74,7 +74,6 @@ def judge(rows, types, half, searching=0):
         assert confidence[-20:].mean() < confidence[:5].mean() / 2
 
 
-@pytest.mark.slow
 def test_bfloat16_by_the_recipe(root, run, seen):
     trainer = Trainer(drawn_scenes.checked(root, {"train.steps": STEPS, "train.precision": "bf16"}), run)
     watch_convolutions(trainer.networks.live["network"], seen)
