@@ -9,19 +9,17 @@ import pandas as pd
 import pytest
 import toy
 from accelerate import Accelerator
+from real_people import needs_real
 
 from data.formats.coco import KEYPOINTS
-from models.base.yaml12 import read_yaml, to_yaml
+from models.base.yaml12 import read_yaml
 from models.dump import Dump
 from models.engine.build import build_networks
 from models.evaluation.evaluate import Evaluation
 from models.report.metrics import compute_metrics, draw_pictures
 from models.training.trainer import Trainer
-from stages.command import run as run_stage
-from stages.prepare import main
 
 ROOT = Path(__file__).parents[2]
-REAL = ROOT.parent / "shared/data/coco_keypoints_real"
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # by pycocotools
 NEED_IDENTITIES = ("transfer", "copy_appearance", "clothes")
 TINY = {
@@ -98,30 +96,14 @@ def test_without_identities_there_is_no_transfer(tmp_path):
 
 # --- the sample of real people: nothing changed but the folder and small sizes ---
 
-real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample of real COCO people at {REAL}")
 
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    """The sample, prepared by the stage."""
-    folder = tmp_path_factory.mktemp("real")
-    coco = {"images": "images", "annotations": "annotations.json", "shares": {"validation": 0.2}}
-    entry = {"kind": "coco", "source": str(REAL), "seed": 7, "max_rejected": 0.0, "coco": coco}
-    (folder / "data").mkdir()
-    (folder / "data/params.yaml").write_text(to_yaml({"datasets": {"people": entry}}))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        assert run_stage(main, ["people"]) == 0
-    return folder / "data/prepared/people"
-
-
-@real
+@needs_real
 @pytest.mark.slow
-def test_vunet_on_real_people(root, run):
-    checked = recipe(root)
+def test_vunet_on_real_people(real_people, run):
+    checked = recipe(real_people)
     Trainer(checked, run).fit()
     dump, metrics, said = judged(checked, run / "dump")
-    people = json.loads((root / "validation.json").read_text())["annotations"]
+    people = json.loads((real_people / "validation.json").read_text())["annotations"]
     usable = [
         one for one in people
         if not one["iscrowd"] and sum(v > 0 for v in one["keypoints"][2::3]) >= 10 and one["bbox"][3] >= 60
@@ -130,18 +112,20 @@ def test_vunet_on_real_people(root, run):
     assert sorted(dump.mode("reconstruction").table["annotation_id"]) == sorted(one["id"] for one in usable)
 
 
-@real
+@needs_real
 @pytest.mark.slow
-def test_super_resolution_of_real_pictures(root, run):
+def test_super_resolution_of_real_pictures(real_people, run):
     small = {
         "data.common.size": 32, "networks.generator.features": 4, "networks.generator.growth": 4,
         "networks.discriminator.features": 4, "train.steps": 2, "train.evaluate_every": 2,
         "metrics.bootstrap": 10, "runtime.progress": False, "runtime.trackers": [], "runtime.samples": None,
         "runtime.scores": None,
     }  # fmt: skip
-    checked = recipe(root, small, "recipes/super_resolution.yaml")
+    checked = recipe(real_people, small, "recipes/super_resolution.yaml")
     Trainer(checked, run).fit()
     assert len(pd.read_csv(run / "history/validation.csv")) > 0
-    _, metrics, said = judged(checked, run / "dump")
+    dump, metrics, said = judged(checked, run / "dump")
+    draw_pictures(checked, dump, run / "pictures", say=said.append)
     assert said == []
-    assert metrics["upscaling"]["images"] == len(list((root / "images/validation").iterdir()))
+    assert {path.stem for path in (run / "pictures").iterdir()} == {*checked.metrics.pictures}
+    assert metrics["upscaling"]["images"] == len(list((real_people / "images/validation").iterdir()))
