@@ -4,8 +4,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from pipeline import conftest
 
 from slurm.cluster import Cluster, why_not
+
+finished = conftest.finished
 
 
 @pytest.fixture(scope="session")
