@@ -10,7 +10,8 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PATH := $(abspath $(BIN)):$(PATH)
 
-PYTEST := OMP_NUM_THREADS=1 pytest -n 2 --dist loadfile --durations 25
+PYTEST = OMP_NUM_THREADS=1 pytest -n $(WORKERS) --dist loadfile --durations 25
+WORKERS := 2
 
 .PHONY: run test test-slow test-all lint environment
 
@@ -20,6 +21,8 @@ run: environment
 test: environment lint
 	$(PYTEST) -m "not slow"
 
+# each waits for other processes much of the time
+test-slow: WORKERS := 3
 test-slow: environment
 	$(PYTEST) -m slow
 
