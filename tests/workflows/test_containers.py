@@ -13,7 +13,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from pipeline.project import ENVIRONMENT, clone
+from pipeline.project import ENVIRONMENT, Project
 from workflows.workflow import ROOT, WORKFLOWS, load
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
@@ -135,17 +135,18 @@ def test_the_definitions_runscript_runs_dvc(tmp_path, arguments: list[str], expe
 
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("tini") is None, reason="tini is not installed")
-def test_stopping_a_container_leaves_a_resume_point_and_no_lock(tmp_path: Path) -> None:
+def test_stopping_a_container_leaves_a_resume_point_and_no_lock(finished: Project, tmp_path: Path) -> None:
     """`docker stop` sends SIGTERM to the entry point."""
-    project = clone(tmp_path)
+    project = finished.copy(tmp_path / "figura")
     project.set("params.yaml", {"train.steps": 2000, "train.evaluate_every": 1000, "runtime.resume_every": 1000})
     *init, name = json.loads(dict(instructions())["ENTRYPOINT"])
     (script,) = (rest.split()[-2] for word, rest in instructions() if rest.endswith(f"/bin/{name}"))
     entry = [*init, str(ROOT / script)]
-    project.run(*entry, "repro", "-q", "prepare@people")
-    log = tmp_path / "runs/vunet/live/log.jsonl"
+    run = project.folder / "runs/vunet"
+    shutil.rmtree(run)
+    log = run / "live/log.jsonl"
     with subprocess.Popen(
-        [*entry, "repro", "train@vunet"], cwd=tmp_path, env=ENVIRONMENT, text=True,
+        [*entry, "repro", "train@vunet"], cwd=project.folder, env=ENVIRONMENT, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     ) as container:  # fmt: skip
         try:
@@ -159,5 +160,5 @@ def test_stopping_a_container_leaves_a_resume_point_and_no_lock(tmp_path: Path) 
         printed, _ = container.communicate(timeout=60)
     assert container.returncode == 255  # DVC's, of a stage that failed
     (stopped,) = re.findall(r"interrupted: SIGTERM; stopped after iteration (\d+) of 2000", printed)
-    assert [int(point.name) for point in (tmp_path / "runs/vunet/resume").glob("[0-9]*")] == [int(stopped)]
-    assert json.loads((tmp_path / ".dvc/tmp/rwlock").read_text()) == {}
+    assert [int(point.name) for point in (run / "resume").glob("[0-9]*")] == [int(stopped)]
+    assert json.loads((project.folder / ".dvc/tmp/rwlock").read_text()) == {}
