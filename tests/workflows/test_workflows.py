@@ -93,7 +93,7 @@ def test_an_honest_pull_request_passes_and_is_commented(host: Host) -> None:
     assert f"# Rerun of {at(project)[:10]}" in comment
     assert f"Compared with {at(project, 'main')[:10]}" in comment
     assert "**Reproduction: passed**" in comment
-    assert comment.count("None changed.") == 2
+    assert comment.count("None changed.") == 3  # params, the summary, all figures
     assert "![" not in comment  # nothing differs, so nothing is shown
 
 

@@ -70,8 +70,8 @@ class Sheet(Picture):
 class Extremes(Picture):
     """The examples with the largest or smallest value in a column of the dump, the most extreme first.
 
-    Each row carries the value, index and name of its example. `error` names two images whose absolute difference is
-    drawn in a column of its own.
+    Each row carries the value, index and name of its example. `difference` names two images; the absolute difference of
+    them is a column of its own.
     """
 
     def __init__(
@@ -81,18 +81,18 @@ class Extremes(Picture):
         columns: list[str],
         count: int,
         largest: bool,
-        error: tuple[str, str] | None = None,
+        difference: tuple[str, str] | None = None,
     ) -> None:
         self.mode, self.by, self.columns, self.count, self.largest = mode, by, columns, count, largest
-        self.error = error
+        self.difference = difference
 
     def __call__(self, dump: Dump, path: Path) -> None:
         rows = dump.mode(self.mode)
         order = rows.table[self.by].sort_values(ascending=not self.largest, kind="stable").index[: self.count]
         places, titles = [int(place) for place in order], [*self.columns]
         cells = [[_pixels(rows.value(place, column)) for column in self.columns] for place in places]
-        if self.error is not None:
-            image, target = self.error
+        if self.difference is not None:
+            image, target = self.difference
             titles.append(f"|{image} - {target}|, yellow: {LARGE_ERROR} or more")
             for row, place in zip(cells, places, strict=True):
                 row.append(error_map(rows.value(place, image), rows.value(place, target)))
