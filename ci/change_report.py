@@ -4,9 +4,10 @@ Usage: python -m ci.change_report [--base HEAD] [--gate FILE] --output FOLDER
 
 Writes FOLDER/report.md with the table of the reproduction gate (FILE is the Markdown of ci.check_reproduction; the
 report says so if it is missing), the changes of params and metrics (`dvc params diff`, `dvc metrics diff`: the summary,
-and folded below it all figures of `metrics/full/`) and, from `dvc plots diff`, the new curves over those of the base
-and the new pictures beside those of the base. Unchanged plots are only counted. What DVC could not read is listed: its
-tables then lack rows. CI posts the report as a comment. Not part of the DAG.
+and folded below it all figures of `metrics/full/`), for each recipe whose figures differ whether that is more than
+noise (`tools.compare`) and, from `dvc plots diff`, the new curves over those of the base and the new pictures beside
+those of the base. Unchanged plots are only counted. What DVC could not read is listed: its tables then lack rows. CI
+posts the report as a comment. Not part of the DAG.
 """
 
 import argparse
@@ -52,6 +53,7 @@ def main(arguments: list[str]) -> None:
     full = [str(path) for path in sorted(METRICS.glob("*.json"))]
     if full:
         parts.append(folded("all figures", difference("metrics", base, "--targets", *full)))
+    parts += [comparison(recipe, base) for recipe in changed_recipes(base)]
     parts.append(f"## Plots\n\n{plots(base, args.output)}")
     write_text(args.output / "report.md", "\n\n".join(parts) + "\n")
     print(f"wrote {args.output / 'report.md'}")
@@ -59,12 +61,7 @@ def main(arguments: list[str]) -> None:
 
 def commit(revision: str) -> str:
     """Return the short hash of a revision. Raises UserError if git does not know it."""
-    done = subprocess.run(
-        ["git", "rev-parse", "--verify", "--quiet", "--short=10", f"{revision}^{{commit}}"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = git("rev-parse", "--verify", "--quiet", "--short=10", f"{revision}^{{commit}}")
     if done.returncode:
         raise UserError(f"--base {revision}: git knows no such commit")
     return done.stdout.strip()
@@ -89,6 +86,23 @@ def difference(kind: str, base: str, *options: str) -> str:
         table = shortened(table, LIMITS[kind])
         parts.append(table if rows <= 10 else folded(f"{rows} changed", table))
     return "\n\n".join(parts) or "None changed."
+
+
+def changed_recipes(base: str) -> list[str]:
+    """Return the recipes that have figures in the base and other ones in the working tree."""
+    done = git("diff", "--name-only", "--diff-filter=M", base, "--", str(METRICS))
+    return [Path(name).stem for name in done.stdout.splitlines()]
+
+
+def comparison(recipe: str, base: str) -> str:
+    """Return what `tools.compare` says of a recipe's headline metrics, or why it says nothing."""
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / "noise.md"
+        arguments = ["-m", "tools.compare", base, "--recipe", recipe, "--markdown", str(file)]
+        done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"## {recipe}: is it more than noise?\n\nNot known: `{last_line(done)}`"
+        return file.read_text(encoding="utf-8").strip() if file.is_file() else done.stdout.strip()
 
 
 def unread_files(kind: str, base: str) -> list[str]:
@@ -173,6 +187,11 @@ def read(
                 sides[f"{point['name']} {point['series']}"][point["rev"] == WORKSPACE].append(point)
             curves |= {(name, label): Curve(*both) for label, both in sides.items()}
     return curves, pictures
+
+
+def git(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of Git."""
+    return subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
 
 
 def dvc(*arguments: str) -> subprocess.CompletedProcess[str]:

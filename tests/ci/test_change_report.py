@@ -93,3 +93,36 @@ def test_what_dvc_could_not_read_is_said(tmp_path: Path, monkeypatch: pytest.Mon
     subprocess.run([*git, "commit", "-qam", "quoted"], check=True)
     assert prints("", "") == "None changed."
     assert prints("", "Something else.\n").endswith("incomplete:**\n\n- `Something else.`")
+
+
+def test_recipes_with_other_figures_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    figures = tmp_path / "metrics/full"
+    figures.mkdir(parents=True)
+    for name in ("pose", "vunet"):
+        (figures / f"{name}.json").write_text("{}")
+    git = ["git", "-c", "user.name=tester", "-c", "user.email=tester@example.org"]
+    for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "figures"]):
+        subprocess.run([*git, *command], check=True)
+    assert change_report.changed_recipes("HEAD") == []
+    (figures / "pose.json").write_text('{"l1": 1}')
+    (figures / "new.json").write_text("{}")
+    subprocess.run([*git, "add", "-A"], check=True)
+    assert change_report.changed_recipes("HEAD") == ["pose"]
+
+
+def test_what_tools_compare_says_is_part_of_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[str]:
+        commands.append(command[1:-1])
+        Path(command[-1]).write_text("## pose: is it more than noise?\n\n**no**\n")
+        return subprocess.CompletedProcess(command, 0, "no", "")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert change_report.comparison("pose", "abc") == "## pose: is it more than noise?\n\n**no**"
+    assert commands == [["-m", "tools.compare", "abc", "--recipe", "pose", "--markdown"]]
+    failed = subprocess.CompletedProcess([], 1, "", "error: abc: runs/pose/dump is not in the cache\n")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
+    said = change_report.comparison("pose", "abc")
+    assert said == ("## pose: is it more than noise?\n\nNot known: `error: abc: runs/pose/dump is not in the cache`")

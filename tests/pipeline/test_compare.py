@@ -13,7 +13,7 @@ def test_an_experiment_of_another_seed_is_compared(project: Project) -> None:
     before = project.run("git", "status", "--short").stdout
     command = ["python", "-m", "tools.compare", "HEAD", "other", "--recipe", "vunet"]
     done = project.run(*command, "--markdown", "../c.md", "--picture", "../c.png", "--sheet", "../s.png")
-    assert "HEAD: seed of HEAD 7, other 8" in done.stdout
+    assert "HEAD: seeds 7, 8 (other)" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("other and HEAD: no difference beyond seeds")
     assert "l1_person" in (project.folder.parent / "c.md").read_text()
     for name in ("c.png", "s.png"):

@@ -274,7 +274,7 @@ def test_one_seed_a_side_says_what_is_not_known(repository, capsys):
     assert "worse1 differs from seed1 on these images: distance is worse by" in last
     assert "whether another seed does as much is not known" in last
     same = compared(capsys, "seed1", "comment")
-    assert "comment: code; seed of comment 1" in same
+    assert "comment: code; seed 1" in same
     assert same.splitlines()[-1] == "comment and seed1: no difference beyond these images"
 
 

@@ -111,11 +111,12 @@ def matching(dumps: Mapping[str, Dump]) -> str:
 
 def described(first: Revision, setting: Sequence[Revision]) -> str:
     """Return a line on how a setting differs from the first revision."""
-    seeds = ", ".join(f"{one.name} {one.seed}" for one in setting)
+    seeds = ", ".join([f"{setting[0].seed}", *(f"{one.seed} ({one.name})" for one in setting[1:])])
+    word = "seeds" if setting[1:] else "seed"
     differing = changes(first, setting[0])
     more = f", and {len(differing) - MOST_CHANGES} more" if len(differing) > MOST_CHANGES else ""
     what = f"{', '.join(differing[:MOST_CHANGES])}{more}; " if differing else ""
-    return f"{setting[0].name}: {what}seed of {seeds}"
+    return f"{setting[0].name}: {what}{word} {seeds}"
 
 
 if __name__ == "__main__":
