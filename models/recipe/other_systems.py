@@ -100,7 +100,7 @@ KEYS = {
     "cocokp_upsample": "`upsample` of a head of the network, and `stride` of the dataset's heads",
     "cocokp_extended_scale": "`augmentation.geometry.rescale: {relative: [0.25, 2.0]}` of the dataset",
     "cocokp_orientation_invariant": "`augmentation.geometry.orientation_invariant: {chance: 0.1}` of the dataset",
-    "cocokp_with_dense": "a head `{kind: caf, connections: dense}`, and `dense` of the injector that finds people",
+    "cocokp_with_dense": "a head `{kind: caf, connections: dense}`, and `dense` of the injector that decodes",
     "h_flip_chance": FLIP,
     "use_flip": FLIP,
     "no_flip": "no `horizontal_flip` in `augmentation` of the dataset",
