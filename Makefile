@@ -1,7 +1,7 @@
 # One front door; each target makes the environment first.
 #   make run        trains everything that is not up to date
 #   make test       lint, types, and tests of all behaviour; less than 5 minutes on two cores
-#   make test-slow  tests that start the real DVC, Slurm, an entry point, stores and hosted workflows; 20 minutes more
+#   make test-slow  tests that start the real DVC, Slurm, an entry point, stores and hosted workflows; 17 minutes more
 #   make test-all   both, as .ci/run does
 #   make lint       lint, format and types alone
 # The slowest tests are listed at the end of each run.
