@@ -10,9 +10,9 @@ from dvc.exceptions import DvcException
 
 from models.base.yaml12 import read_yaml
 from models.dump import EXAMPLES, TEXTS
+from tools.compare.matching import KEY
 
 SHOWN = 5  # examples, or files
-KEY = ("mode", "draw", "dataset", "index", "name")
 
 
 def differing_files(files: DVCFileSystem, folder: str) -> list[str]:

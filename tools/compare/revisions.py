@@ -11,6 +11,7 @@ from dvc.exceptions import DvcException
 
 from models.base.errors import UserError, nearest
 from models.base.yaml12 import parse_yaml, read_yaml
+from models.recipe.resolved import leaves
 
 WORKSPACE = "workspace"
 LOCK = "dvc.lock"
@@ -107,19 +108,11 @@ def _revision(name: str, recipe: str, lock: str, dump: Path) -> Revision:
             raise UserError(f"{name}: {LOCK} has no {stage}; run `dvc repro metrics@{recipe}` there first")
         entry = stages[stage]
         for content in entry.get("params", {}).values():
-            params |= flattened(content)
+            params |= dict(leaves(content))
         sources |= {
             one["path"]: one.get("md5", "") for one in entry["deps"] if not one["path"].startswith(f"runs/{recipe}/")
         }
     return Revision(name, dump, params.pop(SEED), params, sources)
-
-
-def flattened(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return values by dotted keys; lists stay whole."""
-    flat: dict[str, Any] = {}
-    for key, value in content.items():
-        flat |= flattened(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat
 
 
 def settings_of(revisions: Sequence[Revision]) -> list[list[Revision]]:
