@@ -5,6 +5,7 @@
                       that has it is complete
     grids.csv         one row for each pair of a grid: `grid`, `row`, `column` (indices of examples), `file.<name>`
     facts.json        what the training data told the recipe (`interfaces.Examples.facts`)
+    try.txt           of a try alone: that it is one, and of how many steps (`recipe/trial.py`)
     averages/         means over training examples, float32 .npy
     inputs/ <mode>/   the files
 
@@ -18,27 +19,29 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import cv2
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.utils.data import Dataset
 
 from models.base.errors import UserError
 from models.recipe.schema import Format
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 Array = NDArray[np.float32]
 EXAMPLES = "examples.csv"
 FACTS = "facts.json"
+TRY = "try.txt"
 TEXTS = {"mode": str, "grid": str, "dataset": str, "name": str}
 """Columns of texts, which may look like numbers, such as the name of `000000000139.jpg`, or like none (`NA.jpg`)."""
 SUFFIX: dict[Format, str] = {"image": ".image.png", "mask": ".mask.png", "array": ".npy"}
 
 
-def write_value(path: Path, value: Tensor) -> None:
+def write_value(path: Path, value: "Tensor") -> None:
     """Write one value in the format of `path`'s ending: image (3 or 1, H, W) in [-1, 1], mask (1, H, W) in [0, 1]."""
     array = value.detach().float().cpu().numpy()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -132,7 +135,7 @@ class RecordsFile:
         self._file.close()
 
 
-class Dump(Dataset[dict[str, Any]]):
+class Dump:
     """Reads a dump as a dataset: item i is row i of its table, with every file as an array that is read on demand.
 
     `dump.mode("transfer")` selects the rows of one mode, `dump.table` is a DataFrame, `dump.average("mean_target")` an
@@ -170,6 +173,12 @@ class Dump(Dataset[dict[str, Any]]):
         path = self.folder / FACTS
         facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
         return facts
+
+    @property
+    def trial(self) -> str:
+        """What marks the dump of a try (`recipe.trial.mark`); nothing for a result."""
+        path = self.folder / TRY
+        return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
 
     def average(self, name: str) -> Array:
         """Return a mean over training examples, float32, channel first."""

@@ -26,7 +26,9 @@ from models.evaluation.trained import (
 )
 from models.recipe.load import check_recipe
 from models.recipe.overrides import overridden
+from models.recipe.trial import mark
 from stages.command import run
+from stages.dependencies import refuse_untracked
 
 
 def main(arguments: list[str]) -> None:
@@ -45,8 +47,12 @@ def main(arguments: list[str]) -> None:
     refuse_other_networks(args.recipe, content, model)
     recipe = check_recipe(content, args.recipe, ["evaluate"], trained_facts(model))
     trained, networks = load_trained(model, recipe)
-    for line in ignored_settings(recipe, trained) if os.environ.get("RANK", "0") == "0" else ():
-        print(f"{args.recipe}: {line}")
+    refuse_untracked(trained)
+    if os.environ.get("RANK", "0") == "0":
+        if trained.train.try_:
+            print(mark(trained))
+        for line in ignored_settings(recipe, trained):
+            print(f"{args.recipe}: {line}")
     write_dump(
         trained if args.split is None else with_split(trained, args.split), networks, args.output or args.run / "dump"
     )

@@ -1,7 +1,7 @@
 """Compute metrics and draw plots from a dump: `python -m stages.metrics RECIPE RUN METRICS PLOTS`.
 
 METRICS (`metrics/vunet.json`) gets the numbers of `metrics.summary`, and the file of the same name in the folder `full`
-beside it (`metrics/full/vunet.json`) all figures.
+beside it (`metrics/full/vunet.json`) all figures. Those of a try stand below the key `try`, in both.
 """
 
 import argparse
@@ -16,9 +16,11 @@ import pandas as pd
 from models.base.files import write_text
 from models.dump import EXAMPLES, Dump
 from models.recipe.load import load_recipe
+from models.recipe.trial import KEY, short_metrics
 from models.report.curves import draw_curves, write_curves
 from models.report.metrics import compute_metrics, draw_pictures, summarize
 from stages.command import run
+from stages.dependencies import refuse_untracked
 
 
 def main(arguments: list[str]) -> None:
@@ -31,18 +33,23 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     dump = Dump(args.run / "dump")
     recipe = load_recipe(args.recipe, ["metrics"], dump.facts)
+    refuse_untracked(recipe)
+    if dump.trial:
+        print(dump.trial, flush=True)
+        recipe = short_metrics(recipe)
     metrics = compute_metrics(recipe, dump)
     summary = summarize(recipe, metrics)
     shutil.rmtree(args.plots, ignore_errors=True)
     train, validation = (pd.read_csv(args.run / "history" / f"{split}.csv") for split in ("train", "validation"))
-    header = f"{args.run.name} ({args.recipe})  step {train['step'].max()}  dump {hash_of(dump)[:8]}"
+    mark = f"{dump.trial}: " if dump.trial else ""
+    header = f"{mark}{args.run.name} ({args.recipe})  step {train['step'].max()}  dump {hash_of(dump)[:8]}"
     draw_pictures(recipe, dump, args.plots / "pictures", header)
-    write_curves(train, validation, args.plots)
-    draw_curves(train, validation, args.plots / "pictures" / "losses.png")
+    write_curves(train, validation, args.plots, "TRY " if dump.trial else "")
+    draw_curves(train, validation, args.plots / "pictures" / "losses.png", dump.trial)
     for path, content in ((args.metrics.parent / "full" / args.metrics.name, metrics), (args.metrics, summary)):
-        write_text(path, json.dumps(content, indent=2) + "\n")
+        write_text(path, json.dumps({KEY: content} if dump.trial else content, indent=2) + "\n")
     for name, entry in summary.items():
-        print(f"{name}: " + ", ".join(f"{key} {number:.4g}" for key, number in entry.items()))
+        print(f"{mark}{name}: " + ", ".join(f"{key} {number:.4g}" for key, number in entry.items()))
 
 
 def hash_of(dump: Dump) -> str:

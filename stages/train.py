@@ -11,8 +11,10 @@ from pathlib import Path
 
 from models.live import listeners
 from models.recipe.load import load_recipe
+from models.recipe.trial import mark
 from models.training.trainer import Trainer
 from stages.command import run
+from stages.dependencies import refuse_untracked
 
 
 def main(arguments: list[str]) -> None:
@@ -22,6 +24,9 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet")
     args = parser.parse_args(arguments)
     recipe = load_recipe(args.recipe)
+    refuse_untracked(recipe)
+    if recipe.train.try_ and os.environ.get("RANK", "0") == "0":
+        print(mark(recipe), flush=True)
     anyway = os.environ.get("FIGURA_RESUME_ANYWAY") == "1"
     trainer = Trainer(recipe, args.run, listeners=listeners(recipe), resume_anyway=anyway)
     with trainer.stop_request.by_signals():

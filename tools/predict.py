@@ -61,6 +61,8 @@ def main(arguments: list[str]) -> None:
         )
     files = find_files(args.files, args.output)
     trained, networks = load_trained(model, recipe)
+    if trained.train.try_:
+        print(f"warning: {model}: the weights of a try of {trained.train.steps} steps", file=sys.stderr)
     prediction = Prediction(
         trained, recipe.predict, networks, args.output, make_accelerator(trained),
         batch_size=args.batch_size or trained.evaluate.batch_size, workers=args.workers,

@@ -10,13 +10,14 @@ from torch import nn
 from models.base.errors import UserError
 from models.base.files import write_text
 from models.base.yaml12 import read_yaml
-from models.dump import EXAMPLES, FACTS, unfinished
+from models.dump import EXAMPLES, FACTS, TRY, unfinished
 from models.engine.build import build_networks, make_accelerator
 from models.engine.weights import load_weights
 from models.evaluation.evaluate import Evaluation
 from models.recipe.load import check_recipe
 from models.recipe.resolved import leaves
 from models.recipe.schema import Recipe
+from models.recipe.trial import EVALUATED, mark, short_evaluation
 
 
 def model_folder(run: Path) -> Path:
@@ -88,8 +89,8 @@ def ignored_settings(asked: Recipe, trained: Recipe) -> list[str]:
     Evaluation uses those of the trained one.
     """
     sections = ("seed", "data", "networks", "losses", "steps", "train")
-    wanted, used = (dict(leaves(recipe.model_dump(include=set(sections)))) for recipe in (asked, trained))
-    written = dict(leaves(asked.model_dump(include=set(sections), exclude_unset=True)))
+    wanted, used = (dict(leaves(one.model_dump(include=set(sections), by_alias=True))) for one in (asked, trained))
+    written = dict(leaves(asked.model_dump(include=set(sections), exclude_unset=True, by_alias=True)))
     lines = [
         f"{key} is {wanted[key]!r} in the recipe; the model was trained with {used.get(key)!r}, which counts here"
         for key in written
@@ -124,7 +125,7 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def write_dump(recipe: Recipe, networks: dict[str, nn.Module], folder: Path) -> None:
-    """Evaluate on all ranks and replace `folder` by the dump.
+    """Evaluate on all ranks and replace `folder` by the dump; the dump of a try is small (`recipe/trial.py`).
 
     Raises:
         UserError: a dataset or an injector raised it, on all ranks if it happened on one.
@@ -132,9 +133,13 @@ def write_dump(recipe: Recipe, networks: dict[str, nn.Module], folder: Path) -> 
     accelerator = make_accelerator(recipe)
     if accelerator.is_main_process:
         shutil.rmtree(folder, ignore_errors=True)
-    evaluation = Evaluation(recipe, networks, folder, accelerator)
+    trial = mark(recipe)
+    fewer = short_evaluation(recipe) if trial else recipe
+    evaluation = Evaluation(fewer, networks, folder, accelerator, limit=EVALUATED if trial else None)
     if accelerator.is_main_process and recipe.facts:
         write_text(folder / FACTS, json.dumps(recipe.facts, indent=1) + "\n")
+    if accelerator.is_main_process and trial:
+        write_text(folder / TRY, f"{trial}\n")
     evaluation.write()
     accelerator.end_training()
     if accelerator.is_main_process:  # `accelerator.print` would print once on every machine

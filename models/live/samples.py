@@ -10,7 +10,8 @@ from models.base.seeding import seed_here
 from models.engine.weights import to_device
 from models.interfaces import Examples, Listener, State, batch_size
 from models.recipe.schema import Recipe
-from models.report.sheets import Pixels, save_picture, side_by_side
+from models.recipe.trial import mark
+from models.report.sheets import Pixels, save_picture, side_by_side, with_header
 from models.show.drawing import drawing_of, forms_of
 
 LABELS = ("name", "image_id", "annotation_id", "index")
@@ -32,7 +33,7 @@ class SampleSheets(Listener):
         assert settings is not None
         self.names, self.count, self.every = settings.names, settings.count, settings.every
         self.splits = ("validation", "train") if settings.split == "both" else (settings.split,)
-        self.seed = recipe.seed
+        self.seed, self.mark = recipe.seed, mark(recipe)
         self._warned: set[str] = set()
         self.forms = dict.fromkeys(settings.names, "image") | forms_of(recipe)
 
@@ -76,13 +77,14 @@ class SampleSheets(Listener):
         undrawn = set(read) & set(self.names) - {title.partition(" ")[0] for title in titles}
         if not titles:
             return None, undrawn
-        return side_by_side([[row[title] for title in titles] for row in rows], titles, labels=labels), undrawn
+        sheet = side_by_side([[row[title] for title in titles] for row in rows], titles, labels=labels)
+        return with_header(sheet, self.mark) if self.mark else sheet, undrawn
 
     def _write(self, training: Any, split: str, sheet: Pixels | None) -> None:
         if sheet is None:
             return
         step, suffix = training.iteration, "-train" if split == "train" else ""
-        save_picture(training.run / "live" / "samples" / f"{step:08d}{suffix}.png", sheet)
+        save_picture(training.scratch / "live" / "samples" / f"{step:08d}{suffix}.png", sheet)
         title = f"samples{suffix}"
         for tracker in training.accelerator.trackers:
             if tracker.name == "dvclive":

@@ -51,7 +51,7 @@ class OnlineScores(Listener):
 
     def on_start(self, training: Any) -> None:
         """Remove the rows of iterations that this training will repeat."""
-        live = training.run / "live"
+        live = training.scratch / "live"
         self.table, self.folder = live / "scores.csv", live / "scored"
         self.networks = training.networks.ema
         open_already = self.recipe.evaluate.data == self.recipe.data.validation

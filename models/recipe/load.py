@@ -11,6 +11,7 @@ from models.recipe.check_metrics import check_metrics
 from models.recipe.completion import facts_of, with_data, with_facts
 from models.recipe.other_systems import called_here
 from models.recipe.schema import Recipe
+from models.recipe.trial import short_training
 
 PARTS = ("train", "evaluate", "predict", "metrics")
 """Parts to check. A stage looks up, and so imports, only the types of its own part; the train stage checks all."""
@@ -30,7 +31,10 @@ def load_recipe(path: Path, parts: Collection[str] = PARTS, facts: Mapping[str, 
 def check_recipe(
     content: dict[str, Any], path: Path, parts: Collection[str] = PARTS, facts: Mapping[str, Any] | None = None
 ) -> Recipe:
-    """Complete and check the content of a recipe; `path` is named in the messages. Otherwise as `load_recipe`."""
+    """Complete and check the content of a recipe; `path` is named in the messages. Otherwise as `load_recipe`.
+
+    The training of a try is cut short (`trial.py`).
+    """
     errors = ErrorCollector(path, hint=called_here)
     content = with_data(content, errors)
     if facts is None:
@@ -44,4 +48,4 @@ def check_recipe(
     if "metrics" in parts:
         check_metrics(recipe, errors)
     errors.raise_any()
-    return recipe.with_facts(facts).read_from(path)
+    return short_training(recipe).with_facts(facts).read_from(path)

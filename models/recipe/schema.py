@@ -26,7 +26,7 @@ class Section(BaseModel):
     """A closed set of keys, immutable once read. `renamed` maps keys of earlier versions to their new names."""
 
     renamed: ClassVar[dict[str, str]] = {}
-    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Declaration(Section):
@@ -226,7 +226,7 @@ class Train(Section):
     `accumulation` cuts a batch into that many parts and adds up their gradients. `find_batch_size` doubles it, for all
     steps, whenever memory runs out, and training goes back to its last resume point. Results then differ by rounding,
     by noise (drawn for each part) and by batch norm (computed over a part). Without `sync_batch_norm` each rank
-    normalises its own shard of a batch.
+    normalises its own shard of a batch. `try` runs a few steps of everything, to see whether it runs (`trial.py`).
     """
 
     renamed = {"recover": "rollback"}
@@ -244,6 +244,7 @@ class Train(Section):
     record_every: Count
     max_nonfinite: Count = Field(description="stop after this many skipped updates in a row")
     rollback: RollbackRule | None = None
+    try_: bool = Field(default=False, alias="try")
 
     @model_validator(mode="after")
     def _one_length(self) -> "Train":

@@ -27,11 +27,12 @@ def losses_of(history: pd.DataFrame) -> list[str]:
     return [str(column).removesuffix(".raw") for column in history if str(column).endswith(".raw")]
 
 
-def write_curves(train: pd.DataFrame, validation: pd.DataFrame, folder: Path) -> None:
+def write_curves(train: pd.DataFrame, validation: pd.DataFrame, folder: Path, mark: str = "") -> None:
     """Write the histories as three tables for DVC plots, with the columns `step`, `name`, `series` and `value`.
 
     `losses.csv` has the series training, validation and (effective) weight of each loss, `contributions.csv` weight x
-    loss, `updates.csv` learning rate, gradient norm and skipped updates of each optimization step.
+    loss, `updates.csv` learning rate, gradient norm and skipped updates of each optimization step. Names, which title
+    the panels, begin with `mark`.
     """
     tables = {
         "losses": [(train, "raw", "training"), (validation, "raw", "validation"), (train, "weight", "weight")],
@@ -44,6 +45,7 @@ def write_curves(train: pd.DataFrame, validation: pd.DataFrame, folder: Path) ->
     }
     for table, columns in tables.items():
         curves = pd.concat([_curves(*column) for column in columns])
+        curves["name"] = mark + curves["name"]
         write_text(folder / f"{table}.csv", curves.to_csv(index=False, lineterminator="\n"))
 
 
@@ -54,9 +56,9 @@ def _curves(history: pd.DataFrame, ending: str, series: str) -> pd.DataFrame:
     return long.assign(series=series)[["step", "name", "series", "value"]]
 
 
-def draw_curves(train: pd.DataFrame, validation: pd.DataFrame, path: Path) -> None:
-    """Plot each loss of one training over the steps, training and validation."""
-    draw_losses({"": (train, validation)}, path)
+def draw_curves(train: pd.DataFrame, validation: pd.DataFrame, path: Path, title: str = "") -> None:
+    """Plot each loss of one training over the steps, training and validation, below a title if there is one."""
+    draw_losses({title: (train, validation)}, path)
 
 
 def draw_losses(runs: Mapping[str, Histories], path: Path, x: str = "step") -> None:

@@ -1,4 +1,4 @@
-"""Converts tensors to pixels, lays images out as labelled sheets, and writes them."""
+"""Converts values to pixels, lays images out as labelled sheets, and writes them."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,21 +7,20 @@ from typing import Any
 import cv2
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from models.base.errors import UserError
 from models.base.files import replacing
 
 Pixels = NDArray[np.uint8]
+Values = NDArray[np.float32]
 BAR = 18  # pixels of a line of text
 FONT, SIZE = cv2.FONT_HERSHEY_SIMPLEX, 0.42
 MARGIN = 2  # pixels at both ends of a line
 
 
-def as_pixels(images: Tensor) -> Pixels:
+def as_pixels(images: Values) -> Pixels:
     """Turn (N, 3 or 1, H, W) in [-1, 1] into (N, H, W, 3) uint8, rounded to nearest; values outside are clipped."""
-    levels = ((images.detach().float().cpu().clamp(-1, 1) + 1) * 127.5).round()
-    pixels = levels.numpy().astype(np.uint8).transpose(0, 2, 3, 1)
+    pixels = np.rint((images.clip(-1, 1) + 1) * 127.5).astype(np.uint8).transpose(0, 2, 3, 1)
     return np.repeat(pixels, 3, axis=3) if pixels.shape[3] == 1 else pixels
 
 
@@ -104,10 +103,15 @@ def add_header(path: Path, text: str) -> None:
     picture = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
     if picture is None:
         raise UserError(f"{path}: no readable picture was drawn there")
+    save_picture(path, with_header(np.asarray(picture, dtype=np.uint8), text))
+
+
+def with_header(picture: Pixels, text: str) -> Pixels:
+    """Return a picture (H, W, 3) below a text, in as many lines as its width needs."""
     lines = wrapped(text, picture.shape[1])
     bar = np.full((BAR * len(lines), picture.shape[1], 3), 255, np.uint8)
     _write(bar, lines, 0, 0)
-    save_picture(path, np.concatenate([bar, picture]))
+    return np.concatenate([bar, picture])
 
 
 def save_picture(path: Path, pixels: Pixels) -> None:

@@ -12,6 +12,7 @@ from models.base.files import write_text
 from models.engine.weights import save_weights
 from models.recipe.resolved import resolved
 from models.recipe.schema import Recipe
+from models.recipe.trial import KEY, mark
 
 STEP = re.compile(r"step-(\d+)")
 
@@ -67,5 +68,6 @@ def write_model(folder: Path, networks: Mapping[str, nn.Module], recipe: Recipe,
     for name, network in networks.items():
         save_weights(network, folder / f"{name}.safetensors")
     write_text(folder / "recipe.yaml", resolved(recipe))
-    rest = {key: value for key, value in provenance.items() if key not in ("recipe", "code")}
+    trial = {KEY: mark(recipe)} if recipe.train.try_ else {}
+    rest = trial | {key: value for key, value in provenance.items() if key not in ("recipe", "code")}
     write_text(folder / "provenance.json", json.dumps(rest, indent=2) + "\n")

@@ -1,6 +1,7 @@
 """Monitoring of a running training: a progress line, a live log, trackers, sample pictures.
 
-All files are in `<run>/live`. DVC does not track them, so they may differ from run to run.
+All files are in `<run>/live`, those of a try in `<run>/try/live`. DVC does not track them, so they may differ from run
+to run.
 """
 
 import json
@@ -18,6 +19,7 @@ from models.base.files import write_text
 from models.interfaces import Row
 from models.recipe.resolved import resolved, settings
 from models.recipe.schema import Recipe
+from models.recipe.trial import KEY, scratch
 
 INSTALLED_BY = {
     "dvclive": "pip install dvclive",
@@ -47,12 +49,13 @@ class Reporter:
     `<run>/live/recipe.yaml` is the recipe with all defaults; trackers get it as their configuration.
     """
 
-    def __init__(self, accelerator: Accelerator, recipe: Recipe, folder: Path, *, first: int, last: int) -> None:
+    def __init__(self, accelerator: Accelerator, recipe: Recipe, run: Path, *, first: int, last: int) -> None:
+        folder = scratch(run, recipe) / "live"
         self.accelerator, self.folder, self.batch = accelerator, folder, recipe.data.batch_size
         self.main, runtime, self.losses = accelerator.is_main_process, recipe.runtime, list(recipe.losses)
         self.bar = tqdm(
             initial=first, total=last, unit="step", disable=not (runtime.progress and self.main), dynamic_ncols=True,
-            mininterval=0.5, desc="train",
+            mininterval=0.5, desc="TRY train" if recipe.train.try_ else "train",
         )  # fmt: skip
         self._since, self._from = time.perf_counter(), first
         if self.main:
@@ -60,7 +63,8 @@ class Reporter:
             write_text(folder / "recipe.yaml", resolved(recipe))
             self.say(f"{recipe.path}: {last} steps of {self.batch} examples; with all defaults: {folder}/recipe.yaml")
         kwargs = {"dvclive": {"dir": str(folder / "dvclive"), "dvcyaml": None, "save_dvc_exp": False, "report": None}}
-        accelerator.init_trackers(folder.parent.name, config=settings(recipe), init_kwargs=kwargs)
+        project = f"{run.name}-{KEY}" if recipe.train.try_ else run.name
+        accelerator.init_trackers(project, config=settings(recipe), init_kwargs=kwargs)
 
     def record(self, values: Mapping[str, Any]) -> None:
         """Append a line to the live log."""

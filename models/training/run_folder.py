@@ -10,6 +10,7 @@ from models.base.errors import UserError
 from models.engine.weights import digest
 from models.interfaces import Networks
 from models.recipe.schema import Recipe
+from models.recipe.trial import scratch
 from models.training.checkpoints import Checkpoints, write_model
 from models.training.divergence import Rollback
 from models.training.loss_log import LossLog
@@ -31,7 +32,7 @@ class RunFolder:
     ) -> None:  # fmt: skip
         self.run, self.recipe, self.accelerator, self.networks = run, recipe, accelerator, networks
         self.loss_log, self.rollback, self.provenance = loss_log, rollback, dict(provenance)
-        self.checkpoints = Checkpoints(run / "checkpoints")
+        self.checkpoints = Checkpoints(scratch(run, recipe) / "checkpoints")
         self.resumable = 0  # the iteration of the last resume point
         self._resumed_from: Path | None = None
 

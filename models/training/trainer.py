@@ -32,6 +32,7 @@ from models.engine.stopwatch import Stopwatch
 from models.engine.weights import to_device
 from models.interfaces import Callback, Listener, Networks, Row, State, StepReport, batch_size, cuts, split_batch
 from models.recipe.schema import Recipe
+from models.recipe.trial import KEY, mark, scratch
 from models.recipe.types import batch_names
 from models.training.divergence import Rollback
 from models.training.hooks import by_parameter_names
@@ -87,11 +88,12 @@ class Trainer:
         callback_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.recipe, self.run, self.listeners, self.resume_anyway = recipe, run, listeners, resume_anyway
+        self.scratch = scratch(run, recipe)  # of live/, resume/, checkpoints/
         hooks = {"on_epoch_start": on_epoch_start, "train_step": train_step, "on_epoch_end": on_epoch_end}
         self._wrap_hooks(hooks, hook_kwargs or callback_kwargs or {})
         if accelerator is None:
             check_trackers(recipe)
-        self.accelerator = accelerator or make_accelerator(recipe, run)
+        self.accelerator = accelerator or make_accelerator(recipe, self.scratch)
         torch.use_deterministic_algorithms(True, warn_only=self.accelerator.device.type != "cpu")
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs 2 % of a step
         self.loaders = build_loaders(recipe, self.accelerator)
@@ -106,11 +108,11 @@ class Trainer:
         self.batches_per_epoch = self.loaders.batches_per_epoch
         self.last = recipe.train.steps or (recipe.train.epochs or 0) * self.batches_per_epoch
         tags = {loss: name for name, step in self.steps.items() for loss in step.losses}
-        log_file = run / "live" / "losses.csv" if self.accelerator.is_main_process else None
+        log_file = self.scratch / "live" / "losses.csv" if self.accelerator.is_main_process else None
         self.loss_log = LossLog(log_file, tags, recipe.train.record_every)
         modules = [type(self).__module__, *(hook.__module__ for hook in hooks.values() if hasattr(hook, "__module__"))]
         self.provenance = provenance(recipe, modules)
-        self.rollback = Rollback(recipe.train, self._state(), ResumePoints(run / "resume", self.provenance))
+        self.rollback = Rollback(recipe.train, self._state(), ResumePoints(self.scratch / "resume", self.provenance))
         self.folder = RunFolder(
             run, recipe, self.accelerator, self.networks, self.loss_log, self.rollback, self.provenance
         )
@@ -354,14 +356,14 @@ class Trainer:
 
     def _start_reporting(self) -> None:
         self.loss_log.start(self.iteration)
-        live = self.run / "live"
-        self.reporter = Reporter(self.accelerator, self.recipe, live, first=self.iteration, last=self.last)
+        self.reporter = Reporter(self.accelerator, self.recipe, self.run, first=self.iteration, last=self.last)
         for listener in self.listeners:
             with random_kept():
                 listener.on_start(self)
         process = process_record()
         sizes = {"processes": self.accelerator.num_processes, "batches_per_epoch": self.batches_per_epoch}
-        self.reporter.record({"process": process, "code": self.provenance["code"], **sizes})
+        trial = {KEY: mark(self.recipe)} if self.recipe.train.try_ else {}
+        self.reporter.record({**trial, "process": process, "code": self.provenance["code"], **sizes})
         for warning in [*warnings(self.recipe, self.steps, self.last), *dirty(process)]:
             self.reporter.say(f"warning: {warning}")
 

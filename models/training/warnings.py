@@ -6,15 +6,28 @@ from pathlib import Path
 from torch import nn
 
 from models.base.error_collector import ErrorCollector
+from models.base.yaml12 import read_yaml
 from models.engine.precision import fp8_layers
 from models.engine.step import Step
 from models.recipe.schema import Declaration, Recipe
+from models.recipe.trial import KEY
 from models.recipe.types import build_schedule
 
 
 def warnings(recipe: Recipe, steps: Mapping[str, Step], last: int) -> list[str]:
-    """Return all warnings about a training of `last` iterations."""
-    return late_schedules(recipe, last) + late_gates(recipe, last) + upset_norms(steps) + without_fp8(recipe, steps)
+    """Return all warnings about a training of `last` iterations; every try ends before schedules and gates do."""
+    late = [] if recipe.train.try_ else late_schedules(recipe, last) + late_gates(recipe, last)
+    return [*from_tries(recipe), *late, *upset_norms(steps), *without_fp8(recipe, steps)]
+
+
+def from_tries(recipe: Recipe) -> list[str]:
+    """Name the networks whose initial weights are those of a try: its recipe is beside them."""
+    beside = {name: Path(file).parent / "recipe.yaml" for name, file in recipe.starts_from().items()}
+    return [
+        f"network {name!r} starts from {file.parent}, the weights of a try"
+        for name, file in beside.items()
+        if file.is_file() and read_yaml(file).get("train", {}).get(KEY)
+    ]
 
 
 def late_schedules(recipe: Recipe, steps: int) -> list[str]:

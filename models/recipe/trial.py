@@ -1,0 +1,77 @@
+"""A try, `train.try: true`: does a recipe run to the end? All that a try does is less of everything, and is said here.
+
+Training, evaluation and metrics run as always, on fewer examples. Schedules and gates stay as the recipe writes them,
+so a try sees the first `STEPS` iterations of a long training: not the end of a ramp, and nothing that starts later. Its
+numbers are no result, so every output says that it is a try, and its metrics stand below the key `try`.
+"""
+
+from pathlib import Path
+
+from models.recipe.schema import Recipe
+
+STEPS = 10
+RECORDED = 2
+"""Iterations in a row of the history."""
+VALIDATED = 16
+"""Validation examples of the one evaluation during training."""
+EVALUATED = 16
+"""Examples of each mode in the dump, and of online scores."""
+GRID = 4
+"""Rows, and columns, of a grid."""
+AVERAGED = 64
+"""Examples of an average."""
+RESAMPLES = 50
+"""Resamples of the bootstrap."""
+KEY = "try"
+"""Above the metrics of a try, so that no table shows them beside a result's."""
+
+
+def mark(recipe: Recipe) -> str:
+    """Return what the outputs of a try begin with; nothing if the recipe is no try."""
+    return f"TRY of {recipe.train.steps} steps, no result" if recipe.train.try_ else ""
+
+
+def short_training(recipe: Recipe) -> Recipe:
+    """Return the recipe with `train` cut short if it is a try; a shorter one stays as it is.
+
+    Evaluation, log line, sample sheet and online scores come once, after the last iteration.
+    """
+    train, scores = recipe.train, recipe.runtime.scores
+    if not train.try_:
+        return recipe
+    fewer = {
+        "steps": min(train.steps or STEPS, STEPS), "epochs": None, "record_every": min(train.record_every, RECORDED),
+        "evaluate_every": STEPS, "evaluate_limit": min(train.evaluate_limit or VALIDATED, VALIDATED),
+    }  # fmt: skip
+    samples = recipe.runtime.samples and recipe.runtime.samples.model_copy(update={"every": None})
+    limit = {"every": None, "limit": min((scores and scores.limit) or EVALUATED, EVALUATED)}
+    once = {"log_every": STEPS, "samples": samples, "scores": scores and scores.model_copy(update=limit)}
+    return recipe.model_copy(
+        update={"train": train.model_copy(update=fewer), "runtime": recipe.runtime.model_copy(update=once)}
+    )
+
+
+def short_evaluation(recipe: Recipe) -> Recipe:
+    """Return the recipe with smaller grids and averages of fewer examples in `evaluate`."""
+    evaluate = recipe.evaluate
+    grids = {name: one.model_copy(update={"size": min(one.size, GRID)}) for name, one in evaluate.grids.items()}
+    averages = {
+        name: one.model_copy(update={"examples": min(one.examples, AVERAGED)})
+        for name, one in evaluate.averages.items()
+    }
+    fewer = evaluate.model_copy(update={"grids": grids, "averages": averages})
+    return recipe.model_copy(update={"evaluate": fewer})
+
+
+def short_metrics(recipe: Recipe) -> Recipe:
+    """Return the recipe with fewer resamples in `metrics`."""
+    fewer = recipe.metrics.model_copy(update={"bootstrap": min(recipe.metrics.bootstrap, RESAMPLES)})
+    return recipe.model_copy(update={"metrics": fewer})
+
+
+def scratch(run: Path, recipe: Recipe) -> Path:
+    """Return the folder of `live/`, `resume/` and `checkpoints/`: of a try not the run's own.
+
+    So a try neither continues nor removes what a training left there that was stopped, and no training continues a try.
+    """
+    return run / KEY if recipe.train.try_ else run
