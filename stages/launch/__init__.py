@@ -4,11 +4,12 @@ The command is the same everywhere, so a change of hardware changes nothing that
 
 - The stage runs as one process for each visible GPU of the machine, or as one process without a GPU. A training takes
   fewer where the batch does not divide evenly. `FIGURA_PROCESSES` sets the number of processes on each machine, also on
-  CPUs. PyTorch's own launcher starts several processes (stages/launch/processes.py).
+  CPUs. PyTorch's own launcher starts several processes (stages/launch/processes.py). One process is this one: a second
+  start of Python would cost as much as the first.
 - Inside a Slurm allocation, one launcher runs on each machine (stages/launch/slurm.py).
 - A training step frees and allocates the same tensors thousands of times. glibc returns large blocks to the system at
   each free and page-faults them in again at the next use. Larger thresholds keep the blocks; tcmalloc is faster still
-  and is preloaded where it is installed (`python -m bench.allocator`).
+  and is preloaded, into a new process, where it is installed (`python -m bench.allocator`).
 - cuBLAS is deterministic only with a workspace of fixed size.
 
 Environment variables that the caller has set stay as they are.
@@ -16,7 +17,9 @@ Environment variables that the caller has set stay as they are.
 SIGTERM and SIGUSR1 are blocked while a stage starts, and delivered once it can handle them.
 """
 
+import ctypes
 import ctypes.util
+import importlib
 import os
 import shutil
 import signal
@@ -25,6 +28,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from models.base.errors import Interrupted, UserError
+from stages import command
 from stages.launch import slurm
 
 ALLOCATOR = {
@@ -32,22 +36,23 @@ ALLOCATOR = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "MALLOC_TOP_PAD_": str(1 << 26),
 }
+MALLOPT = {"MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2}  # from <malloc.h>
 CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # from cuBLAS' documentation, "Results reproducibility"
 PROCESSES = "FIGURA_PROCESSES"
 DRIVERS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA (two), NVIDIA in WSL, AMD
 
 
 def main(arguments: list[str]) -> int:
-    """Replace this process by the stage, or start several processes of it and return their exit status."""
+    """Run the stage in this process, or in one that replaces it, or in several; return the exit status."""
     if not arguments:
         raise UserError(
             "python -m stages.launch: expected a stage and its arguments, such as `train params.yaml runs/vunet`"
         )
     signal.pthread_sigmask(signal.SIG_BLOCK, Interrupted.signals)
     if slurm.allocated(os.environ) and slurm.can_start(os.environ):
-        command, environment, message = slurm.step(os.environ, arguments)
+        step, environment, message = slurm.step(os.environ, arguments)
         _say(message)
-        return slurm.run_step(command, environment)
+        return slurm.run_step(step, environment)
     stage, *rest = arguments
     meeting = os.environ.get("FIGURA_RENDEZVOUS")
     available = gpus(os.environ)
@@ -61,13 +66,27 @@ def main(arguments: list[str]) -> int:
     several = [f"{count} processes{why}"] if count > 1 or why else []
     if several or chosen:
         _say(" ".join([*several, *(f"{name}={value}" for name, value in chosen.items())]))
-    command = [sys.executable, "-m", f"stages.{stage}", *rest]
+    python = [sys.executable, "-m", f"stages.{stage}", *rest]
     if count == 1 and meeting is None:
-        os.execve(sys.executable, command, os.environ | chosen)
+        if "LD_PRELOAD" in chosen or not set_allocator(chosen):
+            os.execve(sys.executable, python, os.environ | chosen)
+        os.environ |= chosen
+        return run_here(stage, rest)
     from stages.launch.processes import start  # PyTorch takes seconds to load
 
     os.environ |= chosen
-    return start(command, count, meeting)
+    return start(python, count, meeting)
+
+
+def run_here(stage: str, arguments: list[str]) -> int:
+    """Run a stage in this process and return its exit status. Raises UserError if there is no such stage."""
+    try:
+        page = importlib.import_module(f"stages.{stage}")
+    except ModuleNotFoundError as error:
+        if error.name != f"stages.{stage}":
+            raise
+        raise UserError(f"python -m stages.launch: there is no stage {stage!r}") from None
+    return command.run(page.main, arguments)
 
 
 def gpus(environment: Mapping[str, str]) -> int:
@@ -122,6 +141,13 @@ def allocator() -> dict[str, str]:
     """Return the environment variables that make the allocator keep large blocks."""
     preloaded = ctypes.util.find_library("tcmalloc_minimal") if sys.platform == "linux" else None
     return ALLOCATOR | ({"LD_PRELOAD": preloaded} if preloaded else {})
+
+
+def set_allocator(variables: Mapping[str, str]) -> bool:
+    """Set the thresholds among `variables` in this process; return whether its C library is one that has them."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    thresholds = [(MALLOPT[name], int(value)) for name, value in variables.items() if name in MALLOPT]
+    return mallopt is not None and all(mallopt(*one) == 1 for one in thresholds)
 
 
 def threads(count: int) -> dict[str, str]:

@@ -5,7 +5,8 @@ import sys
 from models.base.errors import UserError
 from stages.launch import main
 
-try:
-    sys.exit(main(sys.argv[1:]))
-except UserError as error:
-    sys.exit(f"error: {error}")  # status 1
+if __name__ == "__main__":  # processes that a stage spawns import this page again
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except UserError as error:
+        sys.exit(f"error: {error}")  # status 1
