@@ -167,7 +167,7 @@ class Prediction:
                 sizes = f"{tuple(image.shape[1:])}, and {comparison.target!r} {tuple(target.shape[1:])}"
                 raise UserError(f"predict.compare.{name}: {name!r} is {sizes}; both must be of one shape")
             numbers |= {f"{name}.{one}": values.tolist() for one, values in comparison(image, target).items()}
-            for label, *cells in zip(labels, *(as_pixels(state[title]) for title in titles), strict=True):
+            for label, *cells in zip(labels, *(_as_pixels(state[title]) for title in titles), strict=True):
                 save_picture(self.folder / f"{label}.{name}.compared.png", side_by_side([cells], titles))
         return numbers
 
@@ -190,11 +190,11 @@ class Prediction:
             seed_here(self.recipe.seed, "predict", "grid", place)
             state = self._run(to_device(collated(pairs), self.accelerator.device), injectors, f"{self.predict.grid}.")
             for name, sheet in sheets.items():
-                cells = list(as_pixels(state[name]))
+                cells = list(_as_pixels(state[name]))
                 blank = np.full_like(cells[0], 255)
                 if not sheet:
-                    sheet.append([blank, *(blank if column is None else as_pixels(state[column]))])
-                sheet.append([blank if row is None else as_pixels(state[row])[0], *cells])
+                    sheet.append([blank, *(blank if column is None else _as_pixels(state[column]))])
+                sheet.append([blank if row is None else _as_pixels(state[row])[0], *cells])
         for name, sheet in sheets.items():
             titles = [f"{row} / {column}", *("" for _ in self._grid_examples)]
             save_picture(self.folder / f"{self.predict.grid}.{name}.png", side_by_side(sheet, titles))
@@ -252,6 +252,10 @@ def needed(injectors: Mapping[str, Injector], outputs: Iterable[str]) -> tuple[d
     return {key: injectors[key] for key in reversed(chosen)}, names
 
 
+def _as_pixels(images: Tensor) -> Pixels:
+    return as_pixels(images.detach().float().cpu().numpy())
+
+
 def write_result(base: Path, value: Any, form: str) -> None:
     """Write one value to `base` with a suffix added: `.png`, `.npy` or `.json`.
 
@@ -267,5 +271,5 @@ def write_result(base: Path, value: Any, form: str) -> None:
     elif value.dtype == torch.uint8:
         save_picture(base.with_name(f"{base.name}.png"), value.permute(1, 2, 0).cpu().numpy())
     else:
-        pixels = as_pixels((2 * value - 1 if form == "mask" else value)[None])[0]
+        pixels = _as_pixels((2 * value - 1 if form == "mask" else value)[None])[0]
         save_picture(base.with_name(f"{base.name}.png"), pixels)

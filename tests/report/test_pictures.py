@@ -7,7 +7,7 @@ from models.report.sheets import add_header, as_pixels, save_picture, side_by_si
 
 def test_pixels_are_rounded_and_clipped():
     values = torch.tensor([-2.0, -1.0, -0.998, 0.0, 0.5, 1.0, 3.0]).reshape(1, 1, 1, 7)
-    pixels = as_pixels(values)
+    pixels = as_pixels(values.numpy())
     assert pixels.shape == (1, 1, 7, 3)
     assert pixels.dtype == np.uint8
     exact = (values.double().numpy().clip(-1, 1) + 1) * 127.5
@@ -18,7 +18,7 @@ def test_pixels_are_rounded_and_clipped():
 
 def test_colours_keep_their_order(tmp_path):
     image = torch.tensor([1.0, -1.0, 0.0]).reshape(1, 3, 1, 1).expand(2, 3, 4, 5)
-    pixels = as_pixels(image)
+    pixels = as_pixels(image.numpy())
     assert pixels.shape == (2, 4, 5, 3)
     assert pixels[1, 0, 0].tolist() == [255, 0, 128]
     save_picture(tmp_path / "a.png", pixels[0])

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-import torch
 
 from models.base.errors import UserError
 from models.dump import SUFFIX, Dump
@@ -92,7 +91,7 @@ def draw_changed(
     cells, labels = [], []
     for place in places[:count]:
         named = [*((shown[0], name) for name in inputs), *((one, name) for name in outputs for one in shown)]
-        cells.append([as_pixels(torch.from_numpy(one.value(place, name))[None])[0] for one, name in named])
+        cells.append([as_pixels(one.value(place, name)[None])[0] for one, name in named])
         row = shown[0].table.iloc[place]
         example = "  ".join(f"{name} {row[name]}" for name in ("index", "name", "image_id") if name in row)
         labels.append(f"{what} {' -> '.join(f'{one[place]:.4g}' for one in values)}  {example}")

@@ -6,7 +6,6 @@ from typing import ClassVar
 
 import cv2
 import numpy as np
-import torch
 
 from models.base.errors import UserError
 from models.base.sampling import evenly_spaced
@@ -19,7 +18,7 @@ LARGE_ERROR = 0.5
 
 
 def _pixels(array: Array) -> Pixels:
-    return as_pixels(torch.from_numpy(array)[None])[0]
+    return as_pixels(array[None])[0]
 
 
 def error_map(image: Array, target: Array) -> Pixels:

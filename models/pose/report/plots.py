@@ -6,7 +6,6 @@ from typing import Any, ClassVar
 
 import cv2
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -198,7 +197,7 @@ def _label(image: int, matches: ImageMatches) -> tuple[str, str]:
 
 
 def _pixels(array: Array) -> Pixels:
-    return as_pixels(torch.from_numpy(array)[None])[0]
+    return as_pixels(array[None])[0]
 
 
 def _panel(x: str, y: str) -> tuple[Figure, Axes]:
