@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections import defaultdict
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from ci.change_pictures import Curve, beside, draw_curves
 from ci.check_reproduction import METRICS
 from models.base.errors import UserError
 from models.base.files import write_text
+from models.recipe.trial import KEY
 from stages.command import run
 
 LIMITS = {"gate": 25_000, "params": 8_000, "metrics": 20_000}  # characters; a comment on GitHub holds 65536
@@ -46,6 +48,7 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     base, head = commit(args.base), commit("HEAD")
     parts = [f"# Rerun of {head}\n\nCompared with {'what it committed' if base == head else base}."]
+    parts += [f"**{recipe} is a try here (`train.try`): its figures are no result.**" for recipe in tries()]
     if args.gate:
         parts.append(f"## Reproduction gate\n\n{gate(args.gate)}")
     for kind, title in (("params", "Parameters"), ("metrics", "Metrics")):
@@ -92,6 +95,15 @@ def changed_recipes(base: str) -> list[str]:
     """Return the recipes that have figures in the base and other ones in the working tree."""
     done = git("diff", "--name-only", "--diff-filter=M", base, "--", str(METRICS))
     return [Path(name).stem for name in done.stdout.splitlines()]
+
+
+def tries() -> list[str]:
+    """Return the recipes whose figures in the working tree are those of a try."""
+    marked = []
+    for file in sorted(METRICS.glob("*.json")):
+        with suppress(ValueError):  # not JSON: listed as what DVC could not read
+            marked += [file.stem] if KEY in json.loads(file.read_text(encoding="utf-8")) else []
+    return marked
 
 
 def comparison(recipe: str, base: str) -> str:

@@ -11,6 +11,7 @@ from ci.tolerances import Tolerance, Tolerances
 from models.base.error_collector import ErrorCollector
 from models.base.errors import UserError
 from models.base.yaml12 import parse_yaml
+from models.recipe.trial import KEY
 
 DATA_STAGES = "prepare@"
 INTERVAL = {"value", "low", "high"}
@@ -57,7 +58,7 @@ def read_results(files: Mapping[str, str], lock: str, where: str) -> Results:
         where: suffix of paths in messages, such as ` of HEAD`.
 
     Raises:
-        UserError: a file has another format.
+        UserError: a file has another format, or holds the metrics of a try.
     """
     metrics: dict[str, Metric] = {}
     for path, text in files.items():
@@ -67,6 +68,8 @@ def read_results(files: Mapping[str, str], lock: str, where: str) -> Results:
             raise UserError(f"{path}{where}: not valid JSON: {error}") from None
         if not isinstance(content, dict):
             raise UserError(f"{path}{where}: found {type(content).__name__}, expected a map of metrics")
+        if KEY in content:
+            raise UserError(f"{path}{where}: metrics of a try, which no result is compared with; set train.try: false")
         metrics |= _metrics(content, f"{PurePosixPath(path).stem}.")
     return Results(metrics, outputs(lock, where, DATA_STAGES))
 

@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from models.base.errors import UserError
+from models.recipe.trial import KEY, is_try
 from models.report.curves import TRAINING, VALIDATION, add_legend, colours_of, fit_axis, losses_of, save_figure
 
 LEAST_RATE = 1e-4
@@ -50,7 +51,7 @@ class Log:
 
 
 def read_log(run: Path) -> Log:
-    """Read `history/*.csv` of a run folder, and `live/log.jsonl` if it exists.
+    """Read `history/*.csv` of a run folder, and `live/log.jsonl` if it exists; of a try, `try/live/log.jsonl`.
 
     Raises:
         UserError: the history is missing, or a file has another format.
@@ -58,7 +59,8 @@ def read_log(run: Path) -> Log:
     train, validation = (_read_history(run / "history" / f"{split}.csv") for split in ("train", "validation"))
     if not losses_of(train):
         raise UserError(f"{run / 'history' / 'train.csv'}: no loss in it; columns <loss>.raw are needed")
-    live, start = _read_live(run / "live" / "log.jsonl")
+    folder = run / KEY if is_try(run / "model") else run
+    live, start = _read_live(folder / "live" / "log.jsonl")
     return Log(train, validation, live, start.get("process", {}), start.get("batches_per_epoch"))
 
 

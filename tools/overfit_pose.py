@@ -104,6 +104,7 @@ def few_images(content: dict[str, Any], args: argparse.Namespace) -> dict[str, A
             "then": {"type": "Cosine", "start": args.steps // 2, "end": args.steps, "from": 1.0, "to": 0.02},
         }  # fmt: skip
     content["train"] |= {"steps": args.steps, "epochs": None, "evaluate_every": args.steps // 4, "record_every": 5}
+    content["train"]["try"] = False
     content["runtime"] |= {"log_every": args.steps // 8, "trackers": []}
     return content
 

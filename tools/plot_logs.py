@@ -16,6 +16,7 @@ from pathlib import Path
 import pandas as pd
 
 from models.base.errors import UserError
+from models.recipe.trial import is_try
 from models.report.curves import draw_losses
 from stages.command import run
 from tools.log_plots import Log, draw_training, read_log
@@ -49,6 +50,8 @@ def main(arguments: list[str]) -> None:
 def labels_of(runs: Sequence[Path], asked: Sequence[str] | None) -> list[str]:
     """Return a label for each run: `asked`, by default the folders' names, or their paths if two names are equal.
 
+    That of a try says so.
+
     Raises:
         UserError: the number of labels differs from that of the runs, or two labels are equal.
     """
@@ -59,7 +62,7 @@ def labels_of(runs: Sequence[Path], asked: Sequence[str] | None) -> list[str]:
         raise UserError(f"--label: {len(labels)} for {len(runs)} runs; give one for each, or none")
     if len(set(labels)) < len(labels):
         raise UserError(f"runs {', '.join(labels)}: each needs another name; give --label once for each")
-    return list(labels)
+    return [f"{label} (TRY)" if is_try(run / "model") else label for label, run in zip(labels, runs, strict=True)]
 
 
 def described(label: str, folder: Path, log: Log) -> str:

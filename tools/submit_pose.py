@@ -70,6 +70,8 @@ def main(arguments: list[str]) -> None:
     for option in ("testset", "algorithm"):
         if not WORD.fullmatch(word := getattr(args, option)):
             raise UserError(f"--{option} {word!r}: is part of a file name; letters, digits and . _ - are allowed")
+    if trial := Dump(args.dump).trial:
+        raise UserError(f"{args.dump}: {trial}; dump a trained model")
     check_facts(Dump(args.dump).facts, args.kind, args.dump)
     dump, name = Dump(args.dump).mode(args.mode), args.records or RECORDS[args.kind]
     path = args.dump / args.mode / f"{name}.json"

@@ -21,6 +21,7 @@ import pandas as pd
 
 from models.base.errors import UserError
 from models.base.files import write_text
+from models.recipe.trial import KEY
 from stages.command import run
 from tools.sweep_plots import draw_sweep
 from tools.sweeps import Sweep, check_metrics, formatted, labels_of, read_sweep, table_of, with_files
@@ -93,6 +94,13 @@ def printed(table: pd.DataFrame, sweep: Sweep, metrics: list[str]) -> str:
         if values:
             (low, first), (high, last) = values[0], values[-1]
             lines.append(f"{label}: lowest {low:.4g} ({first}), highest {high:.4g} ({last})")
+    files = dict.fromkeys(metric.partition(":")[0] for metric in metrics)
+    lines += [
+        f"{one.name}: {file} is that of a try, no result"
+        for one in (sweep.baseline, *sweep.experiments)
+        for file in files
+        if any(key.startswith(f"{file}:{KEY}.") for key in one.metrics)
+    ]
     lines += [f"{e.name} failed: {e.error} (dvc queue logs {e.name})" for e in sweep.experiments if e.error]
     return "\n".join([shown.map(formatted).to_string(index=False), *lines])
 

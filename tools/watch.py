@@ -30,6 +30,7 @@ from models.dump import Dump
 from models.evaluation.trained import load_trained, refuse_foreign, with_split, write_dump
 from models.recipe.load import load_recipe
 from models.recipe.schema import Recipe
+from models.recipe.trial import mark
 from models.report.curves import save_figure
 from models.report.metrics import compute_metrics, flattened
 from models.training.checkpoints import models_in, step_of
@@ -135,7 +136,8 @@ class CheckpointWatch:
             append_row(self.output / TABLE, {"checkpoint": model.name, "step": step_of(model.name), **metrics})
             draw_evaluations(self.output / TABLE, self.output / PICTURE)
             self.evaluated += 1
-            print(f"{model.name}: " + ", ".join(f"{n} {v:.5g}" for n, v in metrics.items()), flush=True)
+            trial = f"{mark(trained)}: " if trained.train.try_ else ""
+            print(f"{trial}{model.name}: " + ", ".join(f"{n} {v:.5g}" for n, v in metrics.items()), flush=True)
         return faults
 
 

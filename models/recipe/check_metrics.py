@@ -2,10 +2,15 @@
 
 from models.base.error_collector import ErrorCollector
 from models.recipe.schema import Declaration, Recipe
+from models.recipe.trial import KEY
 from models.recipe.types import PICTURE, SCORE, check_declaration
 
 ERROR_KEY = "error"
 """DVC takes a file of metrics with this key, at any depth, for one that it failed to read."""
+RESERVED = {
+    ERROR_KEY: f"DVC takes metrics with a key {ERROR_KEY!r} for unreadable",
+    KEY: "the metrics of a try stand below this key",
+}
 
 
 def check_metrics(recipe: Recipe, errors: ErrorCollector) -> None:
@@ -14,11 +19,8 @@ def check_metrics(recipe: Recipe, errors: ErrorCollector) -> None:
         check_declaration(score, SCORE, f"metrics.scores.{name}", errors)
         _of_dump(recipe, score, f"metrics.scores.{name}", errors)
     for section, names in (("scores", recipe.metrics.scores), ("summary", recipe.metrics.summary)):
-        if ERROR_KEY in names:
-            errors.add(
-                f"metrics.{section}.{ERROR_KEY}",
-                f"DVC takes metrics with a key {ERROR_KEY!r} for unreadable; use another name",
-            )
+        for name in RESERVED.keys() & set(names):
+            errors.add(f"metrics.{section}.{name}", f"{RESERVED[name]}; use another name")
     for name, picture in recipe.metrics.pictures.items():
         check_declaration(picture, PICTURE, f"metrics.pictures.{name}", errors)
         _of_dump(recipe, picture, f"metrics.pictures.{name}", errors)

@@ -7,6 +7,7 @@ numbers are no result, so every output says that it is a try, and its metrics st
 
 from pathlib import Path
 
+from models.base.yaml12 import read_yaml
 from models.recipe.schema import Recipe
 
 STEPS = 10
@@ -23,12 +24,19 @@ AVERAGED = 64
 RESAMPLES = 50
 """Resamples of the bootstrap."""
 KEY = "try"
-"""Above the metrics of a try, so that no table shows them beside a result's."""
+"""Above the metrics of a try, so that no table shows them beside a result's; no score may have this name."""
 
 
 def mark(recipe: Recipe) -> str:
     """Return what the outputs of a try begin with; nothing if the recipe is no try."""
     return f"TRY of {recipe.train.steps} steps, no result" if recipe.train.try_ else ""
+
+
+def is_try(model: Path) -> bool:
+    """Whether the weights in a folder are those of a try: the recipe beside them says so."""
+    recipe = model / "recipe.yaml"
+    train = read_yaml(recipe).get("train") if recipe.is_file() else None
+    return isinstance(train, dict) and bool(train.get("try"))
 
 
 def short_training(recipe: Recipe) -> Recipe:

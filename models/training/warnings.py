@@ -6,11 +6,10 @@ from pathlib import Path
 from torch import nn
 
 from models.base.error_collector import ErrorCollector
-from models.base.yaml12 import read_yaml
 from models.engine.precision import fp8_layers
 from models.engine.step import Step
 from models.recipe.schema import Declaration, Recipe
-from models.recipe.trial import KEY
+from models.recipe.trial import is_try
 from models.recipe.types import build_schedule
 
 
@@ -22,11 +21,10 @@ def warnings(recipe: Recipe, steps: Mapping[str, Step], last: int) -> list[str]:
 
 def from_tries(recipe: Recipe) -> list[str]:
     """Name the networks whose initial weights are those of a try: its recipe is beside them."""
-    beside = {name: Path(file).parent / "recipe.yaml" for name, file in recipe.starts_from().items()}
     return [
-        f"network {name!r} starts from {file.parent}, the weights of a try"
-        for name, file in beside.items()
-        if file.is_file() and read_yaml(file).get("train", {}).get(KEY)
+        f"network {name!r} starts from {file}, the weights of a try"
+        for name, file in recipe.starts_from().items()
+        if is_try(Path(file).parent)
     ]
 
 

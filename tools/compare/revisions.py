@@ -57,8 +57,8 @@ def read_revision(name: str, recipe: str, scratch: Path) -> Revision:
     """Return a revision, or the workspace; files of a dump in DVC's cache appear as links below `scratch`.
 
     Raises:
-        UserError: git and DVC know no such revision, it has no dump of this recipe, or not all of the dump's files are
-            in the cache or on a remote.
+        UserError: git and DVC know no such revision, it has no dump of this recipe or that of a try, or not all of the
+            dump's files are in the cache or on a remote.
     """
     dump = f"runs/{recipe}/dump"
     if name == WORKSPACE:
@@ -112,6 +112,8 @@ def _revision(name: str, recipe: str, lock: str, dump: Path) -> Revision:
         sources |= {
             one["path"]: one.get("md5", "") for one in entry["deps"] if not one["path"].startswith(f"runs/{recipe}/")
         }
+    if params.get("train.try"):
+        raise UserError(f"{name}: {recipe} is a try there (train.try), no result to compare")
     return Revision(name, dump, params.pop(SEED), params, sources)
 
 
