@@ -34,9 +34,10 @@ from data.preparation.validation import (
     decode_runs,
 )
 from models.base.errors import UserError
+from tests.real_people import REAL, needs_real
 
-REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real/annotations.json"
-needs_real = pytest.mark.skipif(not REAL.is_file(), reason=f"no sample data at {REAL}")
+ANNOTATIONS = REAL / "annotations.json"
+
 
 SMALL = {
     "info": {"année": '2017 \\ "}]'},
@@ -60,7 +61,7 @@ def test_flip_swaps_left_and_right():
 
 @needs_real
 def test_names_are_those_of_coco():
-    category = json.loads(REAL.read_text())["categories"][0]
+    category = json.loads(ANNOTATIONS.read_text())["categories"][0]
     assert list(KEYPOINTS) == category["keypoints"]
     assert [list(pair) for pair in SKELETON] == category["skeleton"]
 
@@ -83,9 +84,9 @@ def test_stream_equals_json(tmp_path, monkeypatch, chunk, indent):
 
 @needs_real
 def test_stream_equals_json_on_real_data():
-    whole = json.loads(REAL.read_text())
-    assert list(read_records(REAL, "annotations")) == whole["annotations"]
-    assert list(read_records(REAL, "images")) == whole["images"]
+    whole = json.loads(ANNOTATIONS.read_text())
+    assert list(read_records(ANNOTATIONS, "annotations")) == whole["annotations"]
+    assert list(read_records(ANNOTATIONS, "images")) == whole["images"]
 
 
 def test_every_cut_is_noticed(tmp_path):

@@ -1,7 +1,6 @@
 import json
 import pickle
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,9 +14,7 @@ from data.formats.skeletons import COCO as COCO_PERSON
 from models.base.errors import UserError
 from models.people.data.crops import square
 from models.people.data.pairs import PersonPairs
-
-REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real"
-needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {REAL}")
+from tests.real_people import REAL, needs_real
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # by pycocotools
 

@@ -1,15 +1,13 @@
 """Skeletons: COCO's against COCO's own files and pycocotools, and what a recipe may say of others."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
 from pycocotools.cocoeval import Params
 
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
-
-REAL = Path(__file__).parents[2] / "../shared/data/coco_keypoints_real"
+from tests.real_people import REAL, needs_real
 
 ARM = {
     "keypoints": ["hub", "left_tip", "right_tip"],
@@ -27,7 +25,7 @@ def test_coco_sigmas_are_those_of_its_evaluation():
     assert np.allclose(COCO.sigmas, Params(iouType="keypoints").kpt_oks_sigmas, rtol=1e-12)
 
 
-@pytest.mark.skipif(not REAL.is_dir(), reason="needs the shared data")
+@needs_real
 def test_coco_names_and_connections_are_those_of_its_files():
     file = next(p for p in sorted(REAL.rglob("*.json")) if "categories" in json.loads(p.read_text()))
     person = next(c for c in json.loads(file.read_text())["categories"] if c["name"] == "person")

@@ -1,5 +1,4 @@
 import json
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -9,9 +8,7 @@ from skeletons_by_hand import STAR
 from data.formats.coco import KEYPOINTS
 from models.base.errors import UserError
 from models.pose.train.scenes import Augmentation, Scenes
-
-REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real"
-needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {REAL}")
+from tests.real_people import REAL, needs_real
 
 HEIGHT, WIDTH, SIDE = 60, 80, 81
 CIF = {"cif": {"kind": "cif", "stride": 8}}

@@ -13,9 +13,7 @@ from models.base.errors import UserError
 from stages.command import run
 from stages.datasets import read_dataset
 from stages.prepare import main
-
-REAL = Path(__file__).parents[3] / "shared/data/coco_keypoints_real"
-needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample data at {REAL}")
+from tests.real_people import REAL, needs_real
 
 pytestmark = pytest.mark.usefixtures("project")
 
