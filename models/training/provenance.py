@@ -1,24 +1,20 @@
 """Provenance of a result: recipe, code, packages, data, environment; as text, which is equal exactly if these are."""
 
-import ast
 import hashlib
 import json
 import os
 import platform
 import subprocess
 import sys
-import sysconfig
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
+from collections.abc import Iterable
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from models.base.errors import UserError
-from models.recipe.resolved import RESULT_SECTIONS, resolved
+from models.recipe.resolved import resolved
 from models.recipe.schema import Recipe
-from models.recipe.types import find_class
+from models.recipe.source_files import named_modules, source_files
 
 PACKAGES = ("accelerate", "numba", "numpy", "opencv-python-headless", "pillow", "pycocotools", "torch")
 ARITHMETIC = (
@@ -30,8 +26,6 @@ ARITHMETIC = (
 )  # fmt: skip
 """Environment variables with which the same code rounds differently. Those that the launcher sets by the number of
 processes and GPUs are not among them (`OMP_NUM_THREADS`): a training may go on in another number."""
-STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
-INSTALLED = {"site-packages", "dist-packages"}  # names of folders
 
 
 def provenance(recipe: Recipe, modules: Iterable[str]) -> dict[str, str]:
@@ -49,93 +43,12 @@ def provenance(recipe: Recipe, modules: Iterable[str]) -> dict[str, str]:
     }  # fmt: skip
 
 
-def named_modules(recipe: Recipe) -> set[str]:
-    """Return the modules of all types named in the sections that training reads."""
-
-    def declared(value: Any) -> Iterator[str]:
-        if isinstance(value, Mapping):
-            if isinstance(value.get("type"), str):
-                yield value["type"]
-            for part in value.values():
-                yield from declared(part)
-
-    kinds = (find_class(name) for name in declared(recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)))
-    return {kind.__module__ for kind in kinds if kind is not None}
-
-
 def code_version(modules: Iterable[str]) -> str:
     """Return the SHA-256 of names and contents of the files that `modules` load."""
     total = hashlib.sha256()
     for name, path in sorted(source_files(modules).items()):
         total.update(name.encode() + b"\0" + path.read_bytes() + b"\0")
     return total.hexdigest()
-
-
-def source_files(modules: Iterable[str]) -> dict[str, Path]:
-    """Return the source files, by module, of `modules` and of all they import, directly and indirectly.
-
-    Files are parsed, not run: imports inside functions count, imports under `if TYPE_CHECKING` do not. Installed
-    packages are left out, except figura itself.
-    """
-    files: dict[str, Path] = {}
-    waiting = list(modules)
-    while waiting:
-        name = waiting.pop()
-        if name in files or not _is_own(name.partition(".")[0]) or (path := _source(name)) is None:
-            continue
-        files[name] = path
-        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        waiting += [name.rpartition(".")[0], *_imports(ast.parse(path.read_bytes()), package)]
-    return files
-
-
-@cache
-def _is_own(package: str) -> bool:
-    """Whether a top-level package is figura or the user's own code, not an installed package."""
-    if package == __name__.partition(".")[0]:
-        return True
-    paths = [path] if (path := _source(package)) else _namespace(package)
-    return bool(paths) and all(
-        INSTALLED.isdisjoint(path.parts) and not path.is_relative_to(STANDARD_LIBRARY) for path in paths
-    )
-
-
-def _namespace(package: str) -> list[Path]:
-    """Return the folders of a package that has no `__init__.py`, none for anything else."""
-    try:
-        spec = find_spec(package)
-    except (ImportError, ValueError):
-        return []
-    return [Path(place) for place in spec.submodule_search_locations or []] if spec and spec.origin is None else []
-
-
-def _source(name: str) -> Path | None:
-    if name in sys.modules and getattr(sys.modules[name], "__file__", None):  # `__main__` as well
-        origin = sys.modules[name].__file__
-    else:
-        try:
-            spec = find_spec(name) if name else None
-        except (ImportError, ValueError):  # not the name of a module
-            return None
-        origin = spec.origin if spec else None
-    return Path(origin) if origin and origin.endswith(".py") and Path(origin).is_file() else None
-
-
-def _imports(tree: ast.AST, package: str) -> Iterator[str]:
-    """Yield all imported names that may be modules, from the syntax tree of a module in `package`."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            continue
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            parts = package.split(".")
-            above = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
-            module = ".".join(filter(None, (above, node.module)))
-            yield module
-            yield from (f"{module}.{alias.name}" for alias in node.names)
-        else:
-            yield from _imports(node, package)
 
 
 def package_versions() -> dict[str, str]:

@@ -11,8 +11,9 @@ import toy
 
 from models.base.errors import UserError
 from models.recipe.load import load_recipe
+from models.recipe.source_files import named_modules, source_files
 from models.training import provenance
-from models.training.provenance import code_version, named_modules, source_files
+from models.training.provenance import code_version
 
 ROOT = Path(__file__).parents[2]
 TRAINER = "models.training.trainer"
