@@ -14,17 +14,8 @@ from pathlib import Path
 
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
-from models.evaluation.trained import (
-    ignored_settings,
-    load_trained,
-    model_folder,
-    refuse_foreign,
-    refuse_other_networks,
-    trained_facts,
-    with_split,
-    write_dump,
-)
-from models.recipe.load import check_recipe
+from models.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
+from models.recipe.load import check_recipe, check_schema
 from models.recipe.overrides import overridden
 from models.recipe.trial import mark
 from stages.command import run
@@ -45,6 +36,12 @@ def main(arguments: list[str]) -> None:
     check_options(args, model)
     content = overridden(read_yaml(args.recipe), args.set, ("evaluate",))
     refuse_other_networks(args.recipe, content, model)
+    check_schema(content, args.recipe)
+
+    from models.evaluation.trained import ignored_settings, load_trained, refuse_foreign, with_split, write_dump
+
+    if args.output is not None:
+        refuse_foreign(args.output)
     recipe = check_recipe(content, args.recipe, ["evaluate"], trained_facts(model))
     trained, networks = load_trained(model, recipe)
     refuse_untracked(trained)
@@ -70,7 +67,6 @@ def check_options(args: argparse.Namespace, model: Path) -> None:
         raise UserError(f"--output {args.output}: this folder is DVC's; choose another")
     if args.output.resolve().is_relative_to(model.resolve()):
         raise UserError(f"--output {args.output}: lies in the model folder {model}; choose one beside it")
-    refuse_foreign(args.output)
 
 
 if __name__ == "__main__":

@@ -11,14 +11,10 @@ import shutil
 import sys
 from pathlib import Path
 
-import pandas as pd
-
 from models.base.files import write_text
-from models.dump import EXAMPLES, Dump
-from models.recipe.load import load_recipe
+from models.base.yaml12 import read_yaml
+from models.recipe.load import check_recipe, check_schema
 from models.recipe.trial import KEY, short_metrics
-from models.report.curves import draw_curves, write_curves
-from models.report.metrics import compute_metrics, draw_pictures, summarize
 from stages.command import run
 from stages.dependencies import refuse_untracked
 
@@ -31,8 +27,17 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("metrics", type=Path, help="JSON file to write, and its namesake in full/")
     parser.add_argument("plots", type=Path, help="folder to write")
     args = parser.parse_args(arguments)
+    content = read_yaml(args.recipe)
+    check_schema(content, args.recipe)
+
+    import pandas as pd
+
+    from models.dump import EXAMPLES, Dump
+    from models.report.curves import draw_curves, write_curves
+    from models.report.metrics import compute_metrics, draw_pictures, summarize
+
     dump = Dump(args.run / "dump")
-    recipe = load_recipe(args.recipe, ["metrics"], dump.facts)
+    recipe = check_recipe(content, args.recipe, ["metrics"], dump.facts)
     refuse_untracked(recipe)
     if dump.trial:
         print(dump.trial, flush=True)
@@ -41,8 +46,8 @@ def main(arguments: list[str]) -> None:
     summary = summarize(recipe, metrics)
     shutil.rmtree(args.plots, ignore_errors=True)
     train, validation = (pd.read_csv(args.run / "history" / f"{split}.csv") for split in ("train", "validation"))
-    mark = f"{dump.trial}: " if dump.trial else ""
-    header = f"{mark}{args.run.name} ({args.recipe})  step {train['step'].max()}  dump {hash_of(dump)[:8]}"
+    mark, digest = f"{dump.trial}: " if dump.trial else "", hash_of(dump.folder / EXAMPLES)
+    header = f"{mark}{args.run.name} ({args.recipe})  step {train['step'].max()}  dump {digest[:8]}"
     draw_pictures(recipe, dump, args.plots / "pictures", header)
     write_curves(train, validation, args.plots, "TRY " if dump.trial else "")
     draw_curves(train, validation, args.plots / "pictures" / "losses.png", dump.trial)
@@ -52,9 +57,9 @@ def main(arguments: list[str]) -> None:
         print(f"{mark}{name}: " + ", ".join(f"{key} {number:.4g}" for key, number in entry.items()))
 
 
-def hash_of(dump: Dump) -> str:
+def hash_of(table: Path) -> str:
     """Return the MD5 of a dump's table: it tells models apart, and unlike a commit it is the same for equal results."""
-    return hashlib.md5((dump.folder / EXAMPLES).read_bytes(), usedforsecurity=False).hexdigest()
+    return hashlib.md5(table.read_bytes(), usedforsecurity=False).hexdigest()
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ import os
 import sys
 from pathlib import Path
 
-from models.live import listeners
-from models.recipe.load import load_recipe
-from models.recipe.trial import mark
-from models.training.trainer import Trainer
+from models.base.yaml12 import read_yaml
+from models.live.changes import changes, remember
+from models.recipe.load import check_recipe, check_schema
+from models.recipe.trial import mark, scratch
 from stages.command import run
 from stages.dependencies import refuse_untracked
 
@@ -23,12 +23,22 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet")
     args = parser.parse_args(arguments)
-    recipe = load_recipe(args.recipe)
+    content, first = read_yaml(args.recipe), os.environ.get("RANK", "0") == "0"
+    live = scratch(args.run, check_schema(content, args.recipe)) / "live"
+    if first:
+        print(*changes(args.recipe, content, live), sep="\n", flush=True)
+
+    from models.live.listeners import listeners
+    from models.training.trainer import Trainer
+
+    recipe = check_recipe(content, args.recipe)
     refuse_untracked(recipe)
-    if recipe.train.try_ and os.environ.get("RANK", "0") == "0":
+    if recipe.train.try_ and first:
         print(mark(recipe), flush=True)
     anyway = os.environ.get("FIGURA_RESUME_ANYWAY") == "1"
     trainer = Trainer(recipe, args.run, listeners=listeners(recipe), resume_anyway=anyway)
+    if first:
+        remember(content, live)
     with trainer.stop_request.by_signals():
         trainer.fit()
 

@@ -181,10 +181,10 @@ def loading(stage: dict) -> str:
     """Return code that loads what a stage loads."""
     words = stage["cmd"].split()
     name = words[3] if words[2] == "stages.launch" else words[2].removeprefix("stages.")
+    tree = ast.parse((ROOT / f"stages/{name}.py").read_text())  # with imports inside of functions
     lines = [f"import stages.{name}"]
-    if name == "prepare":  # imported when a dataset of this kind is drawn or read
-        lines += ["import data.preparation.sources, data.synthetic.catalogue, data.synthetic"]
-    else:
+    lines += [ast.unparse(one) for one in ast.walk(tree) if isinstance(one, ast.Import | ast.ImportFrom)]
+    if name != "prepare":
         part = {"train": "train", "eval_dump": "evaluate", "metrics": "metrics"}[name]
         recipe = next(word for word in words if word.endswith(".yaml"))
         facts = {"stride": 8} if name == "metrics" else None  # those of a dump; other stages read them from the data

@@ -24,11 +24,8 @@ from pathlib import Path
 
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
-from models.engine.build import make_accelerator
-from models.evaluation.trained import load_trained, model_folder, refuse_other_networks, trained_facts
-from models.prediction.inputs import find_files
-from models.prediction.prediction import Prediction
-from models.recipe.load import check_recipe
+from models.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
+from models.recipe.load import check_recipe, check_schema
 from models.recipe.overrides import overridden
 from stages.command import run
 
@@ -53,6 +50,13 @@ def main(arguments: list[str]) -> None:
     model = model_folder(args.run)
     content = overridden(read_yaml(args.recipe), args.set, ("evaluate", "predict"))
     refuse_other_networks(args.recipe, content, model)
+    check_schema(content, args.recipe)
+
+    from models.engine.build import make_accelerator
+    from models.evaluation.trained import load_trained
+    from models.prediction.inputs import find_files
+    from models.prediction.prediction import Prediction
+
     recipe = check_recipe(content, args.recipe, ["evaluate", "predict"], trained_facts(model))
     if recipe.predict is None:
         raise UserError(

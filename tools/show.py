@@ -18,10 +18,8 @@ from typing import Any
 from models.base.errors import UserError
 from models.base.files import replacing
 from models.base.yaml12 import read_yaml
-from models.recipe.load import check_recipe
+from models.recipe.load import check_recipe, check_schema
 from models.recipe.overrides import overridden
-from models.show.examples import drawn_examples
-from models.show.sheet import draw_sheet, table
 from stages.command import run
 
 SPLITS = ("train", "validation", "evaluate")
@@ -47,6 +45,11 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     _check(args)
     content = overridden(read_yaml(args.recipe), args.set, ("data", "evaluate", "seed"))
+    check_schema(content, args.recipe)
+
+    from models.show.examples import drawn_examples
+    from models.show.sheet import draw_sheet, table
+
     recipe = check_recipe(content, args.recipe, ["evaluate"])
     count = COUNT if args.count is None else args.count
     drawn = drawn_examples(

@@ -3,65 +3,20 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 from torch import nn
 
 from models.base.errors import UserError
 from models.base.files import write_text
-from models.base.yaml12 import read_yaml
 from models.dump import EXAMPLES, FACTS, TRY, unfinished
 from models.engine.build import build_networks, make_accelerator
 from models.engine.weights import load_weights
 from models.evaluation.evaluate import Evaluation
+from models.evaluation.model_folder import trained_content
 from models.recipe.load import check_recipe
 from models.recipe.resolved import leaves
 from models.recipe.schema import Recipe
 from models.recipe.trial import EVALUATED, mark, short_evaluation
-
-
-def model_folder(run: Path) -> Path:
-    """Return the model of a run, or the folder itself if it is a model.
-
-    Raises:
-        UserError: it is neither.
-    """
-    if (run / "recipe.yaml").is_file():
-        return run
-    if (run / "model").is_dir():
-        return run / "model"
-    why = "no training has ended here: it has no folder model" if run.is_dir() else "no such folder"
-    others = ", ".join(str(path.parent) for path in sorted(run.parent.glob("*/model")))
-    raise UserError(f"{run}: {why}; {f'there are {others}' if others else 'dvc repro, or dvc pull, makes runs/*'}")
-
-
-def refuse_other_networks(path: Path, content: dict[str, Any], model: Path) -> None:
-    """Raise UserError if a recipe, of that path and content, has none of the networks of a model folder."""
-    own, trained = (_types(one) for one in (content, read_yaml(model / "recipe.yaml")))
-    if own and trained and not own.items() & trained.items():
-        named, has = (", ".join(f"{name} ({kind})" for name, kind in one.items()) for one in (own, trained))
-        raise UserError(f"{path}: its networks are {named}, but {model} has {has}; name the recipe of this run")
-
-
-def _types(content: dict[str, Any]) -> dict[str, str]:
-    networks = content.get("networks")
-    entries = networks.items() if isinstance(networks, dict) else ()
-    return {name: str(entry.get("type")) for name, entry in entries if isinstance(entry, dict)}
-
-
-def trained_facts(model: Path) -> dict[str, Any]:
-    """Return the facts of the data that a model was trained on (`interfaces.Examples.facts`).
-
-    Raises:
-        UserError: the folder has no readable recipe.
-    """
-    return _content(model)[1]
-
-
-def _content(model: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the recipe beside the weights and its facts."""
-    content = read_yaml(model / "recipe.yaml")
-    return content, content.pop("facts", {})
 
 
 def load_trained(model: Path, evaluation: Recipe) -> tuple[Recipe, dict[str, nn.Module]]:
@@ -73,7 +28,7 @@ def load_trained(model: Path, evaluation: Recipe) -> tuple[Recipe, dict[str, nn.
         UserError: a file is missing, truncated, or does not fit, which also happens while the folder is being written.
     """
     sections = evaluation.model_dump(include={"evaluate", "metrics", "runtime"}, by_alias=True)
-    content, facts = _content(model)
+    content, facts = trained_content(model)
     validation = evaluation.model_dump(include={"data": {"validation"}}, by_alias=True)["data"]
     sections["data"] = content.get("data", {}) | validation
     recipe = check_recipe(content | sections, model / "recipe.yaml", ["evaluate"], facts)

@@ -1,21 +1,4 @@
-"""Listeners for watching a training: sample sheets and online scores.
+"""For watching a training: what its recipe changes, sample sheets, online scores.
 
-They write to `runs/<recipe>/live`, which DVC does not track, and change no result.
+It writes to `runs/<recipe>/live`, which DVC does not track, and changes no result.
 """
-
-from models.interfaces import Listener
-from models.recipe.schema import Recipe
-
-
-def listeners(recipe: Recipe) -> list[Listener]:
-    """Return the listeners that `runtime` asks for."""
-    chosen: list[Listener] = []
-    if recipe.runtime.samples:
-        from models.live.samples import SampleSheets  # loads OpenCV
-
-        chosen.append(SampleSheets(recipe))
-    if recipe.runtime.scores:
-        from models.live.scores import OnlineScores  # loads all of evaluation
-
-        chosen.append(OnlineScores(recipe))
-    return chosen

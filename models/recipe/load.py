@@ -17,6 +17,24 @@ PARTS = ("train", "evaluate", "predict", "metrics")
 """Parts to check. A stage looks up, and so imports, only the types of its own part; the train stage checks all."""
 
 
+def check_schema(content: dict[str, Any], path: Path) -> Recipe:
+    """Check a recipe's content against the schema alone; `path` is named in the messages.
+
+    This takes no time, so commands do it before they import PyTorch, and only then check the whole (`check_recipe`).
+    What is returned has no facts of the data yet.
+
+    Raises:
+        UserError: all faults of the schema, a line each, and what is not checked yet.
+    """
+    errors = ErrorCollector(path, hint=called_here)
+    recipe = validated(Recipe, with_data(content, errors), errors)
+    if recipe is None or errors.lines:
+        errors.lines.append(f"{path}: types, their arguments and names are checked once this is mended")
+        errors.raise_any()
+    assert recipe is not None, "`validated` returned None without an error"
+    return recipe
+
+
 def load_recipe(path: Path, parts: Collection[str] = PARTS, facts: Mapping[str, Any] | None = None) -> Recipe:
     """Read a recipe and check `parts` of it; the schema of all sections is always checked.
 

@@ -27,7 +27,7 @@ from models.evaluation.dump_writer import Output
 from models.evaluation.evaluate import Evaluation
 from models.evaluation.trained import refuse_foreign, write_dump
 from models.interfaces import Records
-from models.live import listeners
+from models.live.listeners import listeners
 from models.report.interfaces import Score
 from models.training.checkpoints import write_model
 from models.training.trainer import Trainer

@@ -16,7 +16,7 @@ from models.base.seeding import random_kept
 from models.dump import Dump
 from models.engine.data import ValidationBatches
 from models.evaluation.trained import load_trained, write_dump
-from models.live import listeners
+from models.live.listeners import listeners
 from models.live.scores import part_read
 from models.report.interfaces import NotApplicableError, Score
 from models.report.metrics import build_scores, compute_metrics, flattened

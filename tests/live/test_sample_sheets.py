@@ -5,7 +5,7 @@ import numpy as np
 import toy
 from trainings import outputs
 
-from models.live import listeners
+from models.live.listeners import listeners
 from models.live.samples import SampleSheets
 from models.live.scores import OnlineScores
 from models.training.trainer import Trainer
