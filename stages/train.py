@@ -12,7 +12,7 @@ from pathlib import Path
 from models.base.yaml12 import read_yaml
 from models.live.changes import changes, remember
 from models.recipe.load import check_recipe, check_schema
-from models.recipe.trial import mark, scratch
+from models.recipe.trial import mark, scratch, short_training
 from stages.command import run
 from stages.dependencies import refuse_untracked
 
@@ -24,7 +24,10 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet")
     args = parser.parse_args(arguments)
     content, first = read_yaml(args.recipe), os.environ.get("RANK", "0") == "0"
-    live = scratch(args.run, check_schema(content, args.recipe)) / "live"
+    asked = short_training(check_schema(content, args.recipe))
+    live = scratch(args.run, asked) / "live"
+    if asked.train.try_ and first:
+        print(mark(asked), flush=True)
     if first:
         print(*changes(args.recipe, content, live), sep="\n", flush=True)
 
@@ -33,8 +36,6 @@ def main(arguments: list[str]) -> None:
 
     recipe = check_recipe(content, args.recipe)
     refuse_untracked(recipe)
-    if recipe.train.try_ and first:
-        print(mark(recipe), flush=True)
     anyway = os.environ.get("FIGURA_RESUME_ANYWAY") == "1"
     trainer = Trainer(recipe, args.run, listeners=listeners(recipe), resume_anyway=anyway)
     if first:
