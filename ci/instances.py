@@ -9,7 +9,7 @@ from dvc.api import DVCFileSystem
 from dvc.exceptions import DvcException
 
 from models.base.yaml12 import read_yaml
-from models.dump import EXAMPLES, TEXTS
+from models.dump import EXAMPLES, read_table
 from tools.compare.matching import KEY
 
 SHOWN = 5  # examples, or files
@@ -40,11 +40,11 @@ def differing_examples(files: DVCFileSystem, recipe: str, scores: Iterable[str])
     if not table.is_file():
         return [f"{table}: no such file; `dvc repro eval-dump@{recipe}` writes it"]
     try:
-        with files.open(f"{folder}/{EXAMPLES}") as file:
-            before = pd.read_csv(file, dtype=TEXTS)
+        with files.open(f"{folder}/{EXAMPLES}", "rb") as file:
+            before = read_table(file.read())
     except (DvcException, OSError) as error:
         return [not_in_cache(folder, error)]
-    now = pd.read_csv(table, dtype=TEXTS)
+    now = read_table(table.read_bytes())
     modes = {mode for score in scores for mode in modes_of(recipe, score)}
     chosen = [mode for mode in before["mode"].unique() if mode in (modes or set(before["mode"]))]
     return [

@@ -18,6 +18,7 @@ import csv
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,11 +109,11 @@ class Table:
         self._growing.replace(self.path)
 
 
-def _read_table(path: Path) -> pd.DataFrame:
-    """Read what `Table` wrote: an empty cell is missing, and so is a number that is not one."""
-    columns = pd.read_csv(path, nrows=0).columns
+def read_table(content: bytes) -> pd.DataFrame:
+    """Read the content of a file that `Table` wrote: an empty cell is missing, and so is a number that is not one."""
+    columns = pd.read_csv(BytesIO(content), nrows=0).columns
     missing = {column: [""] if column in TEXTS else ["", "nan"] for column in columns}
-    return pd.read_csv(path, dtype=TEXTS, keep_default_na=False, na_values=missing)
+    return pd.read_csv(BytesIO(content), dtype=TEXTS, keep_default_na=False, na_values=missing)
 
 
 class RecordsFile:
@@ -147,7 +148,7 @@ class Dump:
         self.folder, self.part = folder, part
         if table is None and not (folder / EXAMPLES).is_file():
             raise UserError(f"{folder / EXAMPLES}: no such file; run the eval-dump stage first")
-        self.table = _read_table(folder / EXAMPLES) if table is None else table.reset_index(drop=True)
+        self.table = read_table((folder / EXAMPLES).read_bytes()) if table is None else table.reset_index(drop=True)
 
     def mode(self, name: str) -> "Dump":
         """Return the rows of one mode."""
@@ -160,7 +161,7 @@ class Dump:
     def grid(self, name: str) -> "Dump":
         """Return the pairs of a grid, with columns `row` and `column`."""
         path = self.folder / "grids.csv"
-        table = _read_table(path) if path.is_file() else pd.DataFrame({"grid": []})
+        table = read_table(path.read_bytes()) if path.is_file() else pd.DataFrame({"grid": []})
         if name not in set(table["grid"]):
             raise UserError(
                 f"{path}: no grid {name!r}; there are {', '.join(map(str, sorted(set(table['grid'])))) or 'none'}"

@@ -34,7 +34,8 @@ class Revision:
     def __init__(self, files: dict[str, bytes]) -> None:
         self.files = files
 
-    def open(self, path):
+    def open(self, path, mode):
+        assert mode == "rb"
         if path not in self.files:
             raise FileNotFoundError(path)
         return io.BytesIO(self.files[path])
