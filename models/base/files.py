@@ -1,9 +1,11 @@
-"""Atomic writes: a file is complete or absent."""
+"""Atomic writes (a file is complete or absent), and what the log says of files that were read."""
 
+import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 
@@ -31,3 +33,22 @@ def write_text(path: Path, text: str) -> None:
     """Replace `path` by `text` (UTF-8), atomically."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file's content; a file that has not changed since is not read again."""
+    stat = path.stat()
+    return _sha256(path, stat.st_ino, stat.st_size, stat.st_mtime_ns)
+
+
+@cache
+def _sha256(path: Path, *version: int) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@cache
+def log_weights(what: str, path: Path) -> None:
+    """Print that `what` was loaded from a file, and the start of its SHA-256: once, and on the main process alone."""
+    if os.environ.get("RANK", "0") == "0":
+        print(f"{what}: loaded from {path}, sha256 {sha256(path)[:8]}", flush=True)

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.base.files import replacing
+from models.base.files import replacing, sha256
 from models.recipe.schema import Recipe
 
 
@@ -69,7 +69,7 @@ def load_weights(network: nn.Module, path: Path) -> None:
 def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> dict[str, str]:
     """Load the weights that training starts from: the file that the recipe names, else a network's `Pretrained`.
 
-    Return where they came from, by network; those that keep their random weights are left out.
+    Return, as text for the log, where they came from, by network; those that keep their random weights are left out.
 
     Raises:
         UserError: as `load_weights` and `Pretrained.load_pretrained`.
@@ -80,7 +80,7 @@ def load_start(networks: Mapping[str, nn.Module], recipe: Recipe) -> dict[str, s
         try:
             if name in files:
                 load_weights(network, Path(files[name]))
-                sources[name] = files[name]
+                sources[name] = f"{files[name]}, sha256 {sha256(Path(files[name]))[:8]}"
             elif isinstance(network, Pretrained):
                 random = digest(network)
                 network.load_pretrained()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from models.base.errors import UserError
+from models.base.files import sha256
 from models.recipe.resolved import resolved
 from models.recipe.schema import Recipe
 from models.recipe.source_files import named_modules, source_files
@@ -92,12 +93,7 @@ def _git(*arguments: str) -> str | None:
 
 def file_versions(paths: Iterable[str]) -> str:
     """Return the SHA-256 of each file that exists, by path, as text."""
-    digests = {}
-    for path in sorted(paths):
-        if Path(path).is_file():
-            with Path(path).open("rb") as file:
-                digests[path] = hashlib.file_digest(file, "sha256").hexdigest()
-    return json.dumps(digests)
+    return json.dumps({path: sha256(Path(path)) for path in sorted(paths) if Path(path).is_file()})
 
 
 def data_version(roots: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -200,6 +201,16 @@ def test_local_file(network, weights_file):
     loaded = vgg.load(str(weights_file), sha256=checksum(weights_file)).weights
     assert loaded.keys() == network.weights.keys()
     assert all(torch.equal(loaded[name], network.weights[name]) for name in loaded)
+
+
+def test_the_log_names_the_file_once_and_on_the_main_process_alone(weights_file, tmp_path, capsys, monkeypatch):
+    for name, rank in (("first", "0"), ("second", "1")):
+        monkeypatch.setenv("RANK", rank)
+        copy = shutil.copy(weights_file, tmp_path / f"{name}.safetensors")
+        vgg.load(str(copy))
+        vgg.load(str(copy))
+    line = f"VGG19 weights: loaded from {tmp_path}/first.safetensors, sha256 {checksum(weights_file)[:8]}\n"
+    assert capsys.readouterr().out == line
 
 
 def test_wrong_checksum(weights_file):

@@ -1,5 +1,6 @@
 """What a training tells while it goes on: where its settings stand, what it starts from, and to which trackers."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,8 @@ def test_a_training_says_where_all_its_settings_stand_and_what_it_starts_from(ru
     assert read_yaml(run / "live/recipe.yaml") == read_yaml(run / "model/recipe.yaml")
     again = toy.checked({"networks.painter.weights": str(run / "model/painter.safetensors")})
     trainer = Trainer(again, tmp_path / "again")
-    assert capsys.readouterr().out == f"network 'painter' starts from {run}/model/painter.safetensors\n"
+    start = run / "model/painter.safetensors"
+    digest = hashlib.sha256(start.read_bytes()).hexdigest()[:8]
+    assert capsys.readouterr().out == f"network 'painter' starts from {start}, sha256 {digest}\n"
     wanted = load_file(run / "model/painter.safetensors")
     assert all((value == wanted[name]).all() for name, value in trainer.networks.live["painter"].state_dict().items())

@@ -1,6 +1,5 @@
 """Published weights in safetensors, from a file or from the Hugging Face hub, checked by checksum, names and shapes."""
 
-import hashlib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -11,6 +10,8 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from models.base.errors import UserError
+from models.base.files import log_weights
+from models.base.files import sha256 as sha256_of
 
 FILE = "model.safetensors"  # the file's name in a repository of the hub
 
@@ -47,7 +48,7 @@ class WeightFile:
     def read(
         self, path: Path, shapes: Mapping[str, tuple[int, ...]], may_hold: Callable[[str], bool] = lambda _: True
     ) -> dict[str, Tensor]:
-        """Return the tensors named in `shapes`, float32, on the CPU.
+        """Return the tensors named in `shapes`, float32, on the CPU; the log says which file they are from.
 
         `may_hold` tells whether the file may contain another name; such tensors are not read.
 
@@ -67,6 +68,7 @@ class WeightFile:
                     raise self._error(f"{path} has no tensor {_some(missing)}")
                 if foreign := sorted(name for name in present - shapes.keys() if not may_hold(name)):
                     raise self._error(f"{path} holds {_some(foreign)}, of another network")
+                log_weights(self.what, path)
                 return {name: file.get_tensor(name).float() for name in shapes}
         except SafetensorError as error:
             raise self._error(f"{path} is no safetensors file ({error})") from error
@@ -86,9 +88,7 @@ class WeightFile:
             raise self._error(f"no file {path}")
 
     def _verify(self, path: Path, expected: str) -> None:
-        with path.open("rb") as handle:
-            actual = hashlib.file_digest(handle, "sha256").hexdigest()
-        if actual != expected.lower():
+        if (actual := sha256_of(path)) != expected.lower():
             raise UserError(
                 f"{self.what}: {path} has SHA-256 {actual}, expected {expected}; delete it and fetch it again"
             )
