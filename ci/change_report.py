@@ -19,16 +19,16 @@ import tempfile
 from collections import defaultdict
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dvc.repo import Repo
-
-from ci.change_pictures import Curve, beside, draw_curves
 from ci.check_reproduction import METRICS
 from models.base.errors import UserError
 from models.base.files import write_text
 from models.recipe.trial import KEY
 from stages.command import run
+
+if TYPE_CHECKING:
+    from ci.change_pictures import Curve
 
 LIMITS = {"gate": 25_000, "params": 8_000, "metrics": 20_000}  # characters; a comment on GitHub holds 65536
 WORKSPACE = "workspace"  # DVC's name for the working tree
@@ -119,6 +119,8 @@ def comparison(recipe: str, base: str) -> str:
 
 def unread_files(kind: str, base: str) -> list[str]:
     """Return a line for each file of params or metrics that DVC cannot read, in the base or in the working tree."""
+    from dvc.repo import Repo
+
     with Repo() as repo:
         errors = getattr(repo, kind).diff(a_rev=base).get("errors", {})
     return [
@@ -136,6 +138,8 @@ def unread(done: subprocess.CompletedProcess[str], lines: list[str]) -> str:
 
 def plots(base: str, folder: Path) -> str:
     """Empty `folder` and write pictures of all differences into it; return Markdown that shows them, by recipe."""
+    from ci.change_pictures import beside, draw_curves
+
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory() as scratch:
         done = dvc("plots", "diff", base, "--json", "--out", scratch)
@@ -182,11 +186,13 @@ def folded(title: str, text: str) -> str:
 
 def read(
     data: dict[str, list[dict[str, Any]]],
-) -> tuple[dict[tuple[str, str], Curve], dict[str, tuple[Path | None, Path | None]]]:
+) -> tuple[dict[tuple[str, str], "Curve"], dict[str, tuple[Path | None, Path | None]]]:
     """Split the output of `dvc plots diff --json`: curves, and pictures by path (base, rerun; None if missing).
 
     A table holds several curves, told apart by `name` and `series`; their keys are (path, "KL training").
     """
+    from ci.change_pictures import Curve
+
     curves: dict[tuple[str, str], Curve] = {}
     pictures = {}
     for name, entries in data.items():

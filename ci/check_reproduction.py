@@ -17,11 +17,6 @@ from collections.abc import Container, Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 
-from dvc.api import DVCFileSystem
-from dvc.exceptions import DvcException
-from dvc.repo import Repo
-
-from ci.instances import differing_examples, differing_files
 from ci.reproduction import FAILING, Results, Row, compare, outputs, read_results
 from ci.tolerances import read_tolerances
 from models.base.errors import UserError
@@ -55,6 +50,9 @@ def main(arguments: list[str]) -> None:
 
 def metric_files() -> set[str]:
     """Return the paths of the metrics files that the pipeline writes. Raises UserError if DVC cannot tell."""
+    from dvc.exceptions import DvcException
+    from dvc.repo import Repo
+
     try:
         with Repo() as repo:
             return {str(out) for stage in repo.index.stages for out in stage.outs if Path(str(out)).parent == METRICS}
@@ -64,6 +62,9 @@ def metric_files() -> set[str]:
 
 def committed(revision: str, written: Container[str]) -> Results:
     """Read a revision's metrics and data hashes. Raises UserError if it is unknown, or if any are missing."""
+    from dvc.api import DVCFileSystem
+    from dvc.exceptions import DvcException
+
     try:
         files = DVCFileSystem(rev=revision)
         metrics = {path: files.read_text(path) for path in sorted(files.glob(f"{METRICS}/*.json"))}
@@ -93,6 +94,11 @@ def differing_instances(violated: Sequence[str], revision: str) -> list[str]:
     """Return lines that name the instances behind violated rows: metrics by dotted name, or paths of data."""
     if not violated:
         return []
+
+    from dvc.api import DVCFileSystem
+
+    from ci.instances import differing_examples, differing_files
+
     files = DVCFileSystem(rev=revision)
     outs = outputs(files.read_text(str(LOCK)), f" of {revision}")
     lines = [line for path in violated if path in outs for line in differing_files(files, path)]

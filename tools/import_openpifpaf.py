@@ -10,16 +10,15 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models.base.errors import UserError, nearest
-from models.engine.build import build_networks
-from models.engine.weights import save_weights
-from models.pose.openpifpaf import LEFT_OUT, fitted, read_state
-from models.pose.train.networks import PoseNetwork
-from models.recipe.load import load_recipe
-from models.training.checkpoints import write_model
-from models.training.provenance import file_versions, package_versions
+from models.base.yaml12 import read_yaml
+from models.recipe.load import check_recipe, check_schema
 from stages.command import run
+
+if TYPE_CHECKING:
+    from models.pose.train.networks import PoseNetwork
 
 
 def main(arguments: list[str]) -> None:
@@ -34,7 +33,17 @@ def main(arguments: list[str]) -> None:
         "heads start at random",
     )
     args = parser.parse_args(arguments)
-    recipe = load_recipe(args.recipe)
+    content = read_yaml(args.recipe)
+    check_schema(content, args.recipe)
+
+    from models.engine.build import build_networks
+    from models.engine.weights import save_weights
+    from models.pose.openpifpaf import fitted, read_state
+    from models.pose.train.networks import PoseNetwork
+    from models.training.checkpoints import write_model
+    from models.training.provenance import file_versions, package_versions
+
+    recipe = check_recipe(content, args.recipe)
     networks = build_networks(recipe)
     poses = {name: network for name, network in networks.items() if isinstance(network, PoseNetwork)}
     if len(poses) != 1:
@@ -59,7 +68,7 @@ def main(arguments: list[str]) -> None:
         print(f"{args.out}/model: written; evaluate it: python -m stages.eval_dump {args.recipe} {args.out}")
 
 
-def table(network: PoseNetwork, heads: Sequence[str]) -> str:
+def table(network: "PoseNetwork", heads: Sequence[str]) -> str:
     """Return what was matched, by part of the network: the checkpoint's name, ours, tensors, trained parameters."""
     places = {f"head_nets.{head}": f"head_nets.{place}" for place, head in enumerate(heads)}
     fresh = {f"head_nets.{head}" for head in network.head_nets if head not in heads}
@@ -80,7 +89,9 @@ def table(network: PoseNetwork, heads: Sequence[str]) -> str:
     return "\n".join(f"{a:<{first}}  {b:<{second}}  {c:>7}  {d:>11}" for a, b, c, d in rows)
 
 
-def _check_heads(heads: Sequence[str], network: PoseNetwork) -> None:
+def _check_heads(heads: Sequence[str], network: "PoseNetwork") -> None:
+    from models.pose.openpifpaf import LEFT_OUT
+
     for head in heads:
         if head != LEFT_OUT and head not in network.head_nets:
             known = ", ".join(network.head_nets)

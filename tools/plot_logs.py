@@ -12,14 +12,16 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-
-import pandas as pd
+from typing import TYPE_CHECKING
 
 from models.base.errors import UserError
 from models.recipe.trial import is_try
-from models.report.curves import draw_losses
 from stages.command import run
-from tools.log_plots import Log, draw_training, read_log
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from tools.log_plots import Log
 
 
 def main(arguments: list[str]) -> None:
@@ -32,7 +34,12 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--epochs", action="store_true", help="count epochs instead of steps")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     args = parser.parse_args(arguments)
-    logs = dict(zip(labels_of(args.runs, args.label), map(read_log, args.runs), strict=True))
+    labels = labels_of(args.runs, args.label)
+
+    from models.report.curves import draw_losses
+    from tools.log_plots import draw_training, read_log
+
+    logs = dict(zip(labels, map(read_log, args.runs), strict=True))
     for (label, log), folder in zip(logs.items(), args.runs, strict=True):
         print(described(label, folder, log))
     if args.epochs:
@@ -65,7 +72,7 @@ def labels_of(runs: Sequence[Path], asked: Sequence[str] | None) -> list[str]:
     return [f"{label} (TRY)" if is_try(run / "model") else label for label, run in zip(labels, runs, strict=True)]
 
 
-def described(label: str, folder: Path, log: Log) -> str:
+def described(label: str, folder: Path, log: "Log") -> str:
     """Return a summary to print: the command, its commit, and the last records of training and validation."""
     lines = [f"{label} ({folder})"]
     if process := log.process:
@@ -80,7 +87,7 @@ def described(label: str, folder: Path, log: Log) -> str:
     return "\n".join(lines)
 
 
-def last_record(table: pd.DataFrame) -> str:
+def last_record(table: "pd.DataFrame") -> str:
     """Return the last row of a history, losses unweighted: `step 1100: cif -1569.9, network.lr 4.56e-08`."""
     row = table.iloc[-1].drop("step").dropna()
     shown = {str(name): value for name, value in row.items() if not str(name).endswith((".weight", ".weighted"))}

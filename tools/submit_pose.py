@@ -23,13 +23,15 @@ import sys
 import zipfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from data.formats.coco import KEYPOINTS
 from models.base.errors import UserError
 from models.base.files import replacing
-from models.dump import Dump
 from stages.command import run
+
+if TYPE_CHECKING:
+    from models.dump import Dump
 
 TYPES = {"keypoints": "person_keypoints", "detections": "detections"}
 RECORDS = {"keypoints": "people", "detections": "objects"}
@@ -70,6 +72,9 @@ def main(arguments: list[str]) -> None:
     for option in ("testset", "algorithm"):
         if not WORD.fullmatch(word := getattr(args, option)):
             raise UserError(f"--{option} {word!r}: is part of a file name; letters, digits and . _ - are allowed")
+
+    from models.dump import Dump
+
     if trial := Dump(args.dump).trial:
         raise UserError(f"{args.dump}: {trial}; dump a trained model")
     check_facts(Dump(args.dump).facts, args.kind, args.dump)
@@ -104,7 +109,7 @@ def check_facts(facts: Mapping[str, Any], kind: str, dump: Path) -> None:
         print(f"warning: {len(foreign)} categories are not those of COCO's ids (in brackets): {named}")
 
 
-def image_ids(dump: Dump) -> set[int]:
+def image_ids(dump: "Dump") -> set[int]:
     """Return the ids of the evaluated images.
 
     Raises:

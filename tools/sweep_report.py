@@ -17,14 +17,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from models.base.errors import UserError
 from models.base.files import write_text
-from models.recipe.trial import KEY
 from stages.command import run
-from tools.sweep_plots import draw_sweep
-from tools.sweeps import Sweep, check_metrics, formatted, labels_of, read_sweep, table_of, with_files
 
 
 def main(arguments: list[str]) -> None:
@@ -44,9 +39,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     args = parser.parse_args(arguments)
     metrics = list(dict.fromkeys(args.metric))
-    sweep = read_sweep(exp_show(args.json, args.rev), args.rev if args.json else "HEAD", args.only)
-    shown = {key.partition(":")[0] for one in (sweep.baseline, *sweep.experiments) for key in one.metrics}
-    sweep = with_files(sweep, {metric.partition(":")[0] for metric in metrics} - shown, committed)
+    shown = exp_show(args.json, args.rev)
+
+    from tools.sweep_plots import draw_sweep
+    from tools.sweeps import check_metrics, printed, read_sweep, table_of, with_files
+
+    sweep = read_sweep(shown, args.rev if args.json else "HEAD", args.only)
+    known = {key.partition(":")[0] for one in (sweep.baseline, *sweep.experiments) for key in one.metrics}
+    sweep = with_files(sweep, {metric.partition(":")[0] for metric in metrics} - known, committed)
     check_metrics(sweep, metrics)
     table = table_of(sweep, metrics)
     write_text(args.output / "sweep.csv", table.to_csv(index=False, lineterminator="\n"))
@@ -80,29 +80,6 @@ def committed(rev: str, path: str) -> str | None:
     """Return the text of a file of a commit; None if Git has no such file."""
     done = subprocess.run(["git", "show", f"{rev}:{path}"], capture_output=True, text=True, check=False)
     return None if done.returncode else done.stdout
-
-
-def printed(table: pd.DataFrame, sweep: Sweep, metrics: list[str]) -> str:
-    """Return the table as text, intervals in brackets, with the extremes of each metric and the errors."""
-    shown, lines = table.copy(), []
-    for metric, label in labels_of(metrics).items():
-        estimates = [one.estimate(metric) for one in (sweep.baseline, *sweep.experiments)]
-        shown = shown.drop(columns=[f"{label}.low", f"{label}.high"], errors="ignore")
-        shown[label] = ["" if one is None else str(one) for one in estimates]
-        shown[f"{label}.change"] = ["" if pd.isna(value) else f"{value:+.3g}" for value in shown[f"{label}.change"]]
-        values = sorted((e.value, one.name) for one in sweep.experiments if (e := one.estimate(metric)))
-        if values:
-            (low, first), (high, last) = values[0], values[-1]
-            lines.append(f"{label}: lowest {low:.4g} ({first}), highest {high:.4g} ({last})")
-    files = dict.fromkeys(metric.partition(":")[0] for metric in metrics)
-    lines += [
-        f"{one.name}: {file} is that of a try, no result"
-        for one in (sweep.baseline, *sweep.experiments)
-        for file in files
-        if any(key.startswith(f"{file}:{KEY}.") for key in one.metrics)
-    ]
-    lines += [f"{e.name} failed: {e.error} (dvc queue logs {e.name})" for e in sweep.experiments if e.error]
-    return "\n".join([shown.map(formatted).to_string(index=False), *lines])
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from models.base.errors import UserError, nearest
+from models.recipe.trial import KEY
 
 MAIN = "params.yaml"
 ABSENT = "-"
@@ -247,3 +248,26 @@ def table_of(sweep: Sweep, metrics: Sequence[str]) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     empty = [name for name in table if str(name).endswith((".low", ".high")) and table[name].isna().all()]
     return table.drop(columns=empty)
+
+
+def printed(table: pd.DataFrame, sweep: Sweep, metrics: list[str]) -> str:
+    """Return the table as text, intervals in brackets, with the extremes of each metric and the errors."""
+    shown, lines = table.copy(), []
+    for metric, label in labels_of(metrics).items():
+        estimates = [one.estimate(metric) for one in (sweep.baseline, *sweep.experiments)]
+        shown = shown.drop(columns=[f"{label}.low", f"{label}.high"], errors="ignore")
+        shown[label] = ["" if one is None else str(one) for one in estimates]
+        shown[f"{label}.change"] = ["" if pd.isna(value) else f"{value:+.3g}" for value in shown[f"{label}.change"]]
+        values = sorted((e.value, one.name) for one in sweep.experiments if (e := one.estimate(metric)))
+        if values:
+            (low, first), (high, last) = values[0], values[-1]
+            lines.append(f"{label}: lowest {low:.4g} ({first}), highest {high:.4g} ({last})")
+    files = dict.fromkeys(metric.partition(":")[0] for metric in metrics)
+    lines += [
+        f"{one.name}: {file} is that of a try, no result"
+        for one in (sweep.baseline, *sweep.experiments)
+        for file in files
+        if any(key.startswith(f"{file}:{KEY}.") for key in one.metrics)
+    ]
+    lines += [f"{e.name} failed: {e.error} (dvc queue logs {e.name})" for e in sweep.experiments if e.error]
+    return "\n".join([shown.map(formatted).to_string(index=False), *lines])

@@ -126,3 +126,11 @@ def test_what_tools_compare_says_is_part_of_the_report(monkeypatch: pytest.Monke
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     said = change_report.comparison("pose", "abc")
     assert said == ("## pose: is it more than noise?\n\nNot known: `error: abc: runs/pose/dump is not in the cache`")
+
+
+def test_a_try_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("metrics/full").mkdir(parents=True)
+    for name, text in (("pose", '{"try": {"l1": 1}}'), ("vunet", '{"l1": 1}'), ("broken", "{")):
+        Path(f"metrics/full/{name}.json").write_text(text)
+    assert change_report.tries() == ["pose"]

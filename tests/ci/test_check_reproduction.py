@@ -361,3 +361,16 @@ def test_the_projects_own_file_fits_its_metrics():
     free = {name for name in counts if rows[name].tolerance != "exact" and float(rows[name].tolerance[1:]) >= 1}
     assert free == {"pose.errors.found"}
     assert {"data/prepared/people", "data/prepared/pairs"} <= rows.keys()
+
+
+@pytest.mark.parametrize("where", ["", " of HEAD"])
+def test_a_try_is_no_result(where, capsys):
+    write({"try": METRICS})
+    if where:
+        git("commit", "-qam", "try")
+        write(METRICS)
+    assert run(main, []) == 1
+    assert capsys.readouterr().err == (
+        f"error: metrics/full/toy.json{where}: metrics of a try, which no result is compared with; "
+        "set train.try: false\n"
+    )

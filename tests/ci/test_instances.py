@@ -126,7 +126,7 @@ def test_what_is_not_in_the_cache_is_said():
 
 
 def test_metrics_and_data_that_fail_lead_to_their_instances(monkeypatch):
-    monkeypatch.setattr(check_reproduction, "DVCFileSystem", lambda rev: REVISION)
+    monkeypatch.setattr("dvc.api.DVCFileSystem", lambda rev: REVISION)
     named = check_reproduction.differing_instances
     assert named(["toy.drawing.l1", "toy.drawing.psnr.x", "elsewhere.score.l1"], "HEAD") == LINES
     assert named(["data/prepared/people"], "HEAD")[0] == "data/prepared/people: 3 of 4 files differ"

@@ -31,7 +31,7 @@ from models.live.listeners import listeners
 from models.report.interfaces import Score
 from models.training.checkpoints import write_model
 from models.training.trainer import Trainer
-from tools.watch import CheckpointWatch
+from tools.checkpoint_watch import CheckpointWatch
 
 ROOT = Path(__file__).parents[2]
 PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/evaluation")))

@@ -197,7 +197,7 @@ def test_takes_a_step_when_it_is_small(file, variant, prepared, tmp_path, monkey
 @pytest.mark.parametrize("file", [slow_but_quick(file) for file in FILES])
 def test_is_described(file, prepared, monkeypatch, capsys):
     monkeypatch.chdir(prepared)
-    monkeypatch.setattr(describe, "load_recipe", lambda path: recipe(path, *SMALL[system(path)]))
+    monkeypatch.setattr(describe, "check_recipe", lambda content, path: recipe(path, *SMALL[system(path)]))
     describe.main([str(file)])
     said = capsys.readouterr().out
     assert "FLOP" in said

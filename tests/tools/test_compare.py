@@ -340,3 +340,12 @@ def test_inputs_drawn_with_the_seed_are_reported(tmp_path):
     }
     lines = check_inputs(both, {"mode": "plain", "appearance": "appearance"})
     assert lines == ["appearance was drawn with the seed: r1 has another in 4 of 4 rows"]
+
+
+def test_a_try_is_not_compared(repository, made):
+    lock = Path("dvc.lock").read_text()
+    try:
+        Path("dvc.lock").write_text(lock.replace("seed: 1", "train: {try: true}\n          seed: 1"))
+        assert refused("seed1", "workspace") == "workspace: toy is a try there (train.try), no result to compare"
+    finally:
+        Path("dvc.lock").write_text(lock)

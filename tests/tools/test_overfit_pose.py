@@ -12,7 +12,8 @@ from data.synthetic import SyntheticSettings, write_synthetic
 from models.base.yaml12 import read_yaml
 from models.recipe.load import check_recipe
 from stages.command import run
-from tools.overfit_pose import distance, few_images, main
+from tools.overfit_pose import main
+from tools.overfitting import distance, few_images
 
 SETTINGS = SyntheticSettings(
     image_size=96, jpeg_quality=90, scenes={"train": 3, "validation": 1}, identities={"train": 3, "validation": 3},

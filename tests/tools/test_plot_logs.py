@@ -146,3 +146,17 @@ def test_broken_files_are_told_in_one_message(tmp_path, capsys, file, content, m
     assert error.startswith(f"error: {folder / file}")
     assert message in error
     assert not (tmp_path / "plots").exists()
+
+
+def test_a_try_is_labelled_and_its_own_live_log_read(tmp_path, capsys):
+    run_folder = write_run(tmp_path / "quick", live=[{"process": PROCESS}, *records([1, 2], rate=40.0)])
+    (run_folder / "try").mkdir()
+    (run_folder / "live").rename(run_folder / "try/live")
+    (run_folder / "live").mkdir()
+    (run_folder / "live/log.jsonl").write_text(json.dumps({"process": PROCESS | {"host": "elsewhere"}}) + "\n")
+    (run_folder / "model").mkdir()
+    (run_folder / "model/recipe.yaml").write_text("train: {try: true}")
+    main([str(run_folder), "--output", str(tmp_path / "out")])
+    said = capsys.readouterr().out
+    assert said.startswith("quick (TRY) (")
+    assert "on there" in said

@@ -149,3 +149,10 @@ def test_joints_and_categories_that_are_not_coco_s(tmp_path, capsys):
     assert "the people have 3 joints, snout, left_paw, right_paw" in capsys.readouterr().err
     assert submit(dump, tmp_path / "out", "--kind", "detections") == 0
     assert "1 categories are not those of COCO's ids (in brackets): 18 gecko (dog)" in capsys.readouterr().out
+
+
+def test_a_try_is_refused(tmp_path, capsys):
+    dump = write_dump(tmp_path / "dump")
+    (dump / "try.txt").write_text("TRY of 10 steps, no result\n")
+    assert submit(dump, tmp_path / "out") == 1
+    assert capsys.readouterr().err == f"error: {dump}: TRY of 10 steps, no result; dump a trained model\n"

@@ -217,3 +217,18 @@ def test_an_unreadable_file(tmp_path):
 def test_difference_is_of_the_value_not_of_the_bounds():
     table = table_of(read_sweep(GRID, only="first"), [L1])
     assert table["reconstruction.l1.change"].iloc[1] == pytest.approx(0.35 - 0.5)
+
+
+def test_a_try_is_named_and_has_no_numbers(tmp_path, capsys):
+    quick = data({"losses": {"KL": {"weight": 9}}, "train": {"steps": 100, "try": True}}, 0.9)
+    figures = quick["metrics"]["metrics/vunet.json"]
+    figures["data"] = {"try": figures["data"]}
+    table = report(
+        tmp_path, shown(experiment("late", data(weights(2.0, 200), 0.3)), experiment("quick", quick)), "--metric", L1
+    )
+    assert table.set_index("name")["reconstruction.l1"].isna().to_dict() == {
+        "main": False,
+        "late": False,
+        "quick": True,
+    }
+    assert "quick: metrics/vunet.json is that of a try, no result" in capsys.readouterr().out

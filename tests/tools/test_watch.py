@@ -16,7 +16,7 @@ from models.base.yaml12 import read_yaml, to_yaml
 from models.training.trainer import Trainer
 from stages import eval_dump
 from stages.command import run as run_stage
-from tools.watch import append_row, draw_evaluations, read_rows
+from tools.checkpoint_watch import append_row, draw_evaluations, read_rows
 from tools.watch import main as watch_main
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -245,7 +245,7 @@ def test_faults_of_the_data_name_the_recipe_that_has_them(project, capsys, tmp_p
 @pytest.mark.parametrize(("rank", "times"), [("0", 1), ("1", 0)])
 def test_settings_that_do_not_count_are_told_once(project, capsys, tmp_path, monkeypatch, rank, times):
     (tmp_path / "other.yaml").write_text(to_yaml(toy.changed({"train.steps": 13}, read_yaml(project / "recipe.yaml"))))
-    monkeypatch.setattr(eval_dump, "write_dump", lambda *_: None)
+    monkeypatch.setattr("models.evaluation.trained.write_dump", lambda *_: None)
     monkeypatch.setenv("RANK", rank)
     words = [tmp_path / "other.yaml", project / "run", "--output", tmp_path / "out"]
     assert run_stage(eval_dump.main, list(map(str, words))) == 0

@@ -4,14 +4,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-from dvc.api import DVCFileSystem
-from dvc.exceptions import DvcException
+from typing import TYPE_CHECKING, Any
 
 from models.base.errors import UserError, nearest
 from models.base.yaml12 import parse_yaml, read_yaml
 from models.recipe.resolved import leaves
+
+if TYPE_CHECKING:
+    from dvc.api import DVCFileSystem
 
 WORKSPACE = "workspace"
 LOCK = "dvc.lock"
@@ -65,6 +65,10 @@ def read_revision(name: str, recipe: str, scratch: Path) -> Revision:
         if not Path(LOCK).is_file():
             raise UserError(f"{LOCK}: no such file; run `dvc repro metrics@{recipe}` first")
         return _revision(name, recipe, Path(LOCK).read_text(encoding="utf-8"), Path(dump))
+
+    from dvc.api import DVCFileSystem
+    from dvc.exceptions import DvcException
+
     try:
         files = DVCFileSystem(rev=name)
         lock = files.read_text(LOCK)
@@ -83,7 +87,7 @@ def read_revision(name: str, recipe: str, scratch: Path) -> Revision:
     return revision
 
 
-def _link(files: DVCFileSystem, dump: str, folder: Path) -> None:
+def _link(files: "DVCFileSystem", dump: str, folder: Path) -> None:
     """Fill `folder` with links to the files of the cache; copy from a remote what the cache lacks."""
     listed = files.find(dump, detail=True)
     if not listed:

@@ -12,14 +12,18 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models.base.errors import UserError
-from models.recipe.load import load_recipe
+from models.base.yaml12 import read_yaml
+from models.recipe.load import check_recipe, check_schema
 from models.recipe.schema import Recipe
 from stages.command import run
-from tools.describe.dataflow import Box, Flow, Panel, mode_flow, training_flow
-from tools.describe.dry_run import FEW, Costs, meta_networks, run_mode, run_training
-from tools.describe.footprint import Footprint, Size, footprint, size_of
+
+if TYPE_CHECKING:
+    from tools.describe.dataflow import Box, Flow, Panel
+    from tools.describe.dry_run import Costs
+    from tools.describe.footprint import Footprint, Size
 
 COUNTED = (
     "FLOP: convolutions and matrix products, two a multiply-accumulate, by the plain algorithm; activations in float32"
@@ -39,7 +43,14 @@ def main(arguments: list[str]) -> None:
         raise UserError(f"--batch-size {args.batch_size}: expected 1 or more")
     if args.output is not None and args.output.suffix not in (".svg", ".png"):
         raise UserError(f"--output {args.output}: expected a file that ends in .svg or .png")
-    recipe = load_recipe(args.recipe)
+    content = read_yaml(args.recipe)
+    check_schema(content, args.recipe)
+
+    from tools.describe.dataflow import mode_flow, training_flow
+    from tools.describe.dry_run import FEW, meta_networks, run_mode, run_training
+    from tools.describe.footprint import footprint, size_of
+
+    recipe = check_recipe(content, args.recipe)
     flow = training_flow(recipe) if args.mode is None else mode_flow(recipe, args.mode)
     networks = meta_networks(recipe)
     sizes = {name: size_of(network) for name, network in networks.items()}
@@ -66,7 +77,7 @@ def main(arguments: list[str]) -> None:
         print(f"wrote {args.output}")
 
 
-def network_rows(recipe: Recipe, flow: Flow, sizes: dict[str, Size]) -> Rows:
+def network_rows(recipe: Recipe, flow: "Flow", sizes: "dict[str, Size]") -> Rows:
     """Return a header and a row for each network: type, parameters, trained ones, steps that train it, bytes."""
     called = dict.fromkeys(box.network for box in flow.boxes.values() if box.network)
     rows: Rows = [("network", "type", "parameters", "trained", "by step", "weights")]
@@ -81,7 +92,7 @@ def network_rows(recipe: Recipe, flow: Flow, sizes: dict[str, Size]) -> Rows:
     return rows
 
 
-def described(flow: Flow, costs: Costs) -> Iterable[str]:
+def described(flow: "Flow", costs: "Costs") -> Iterable[str]:
     """Yield the lines that describe each panel."""
     for panel in flow.panels:
         yield ""
@@ -104,7 +115,7 @@ def described(flow: Flow, costs: Costs) -> Iterable[str]:
             yield f"  {line}"
 
 
-def _injector_rows(box: Box, costs: Costs) -> Iterable[tuple[str, ...]]:
+def _injector_rows(box: "Box", costs: "Costs") -> Iterable[tuple[str, ...]]:
     what = ", ".join((*((box.network,) if box.network else ()), *box.lines))
     flops = f"{costs.forward[box.key] / 1e9:.3f}" if box.key in costs.forward else ""
     adds = [" ".join((name, *_shape(name, costs))) for name in box.outputs]
@@ -113,20 +124,20 @@ def _injector_rows(box: Box, costs: Costs) -> Iterable[tuple[str, ...]]:
         yield "", "", "", "", name, ""
 
 
-def _loss_row(box: Box) -> tuple[str, ...]:
+def _loss_row(box: "Box") -> tuple[str, ...]:
     kind, *schedule = box.lines
     return "", box.title, kind, _reads(box), " ".join((f"{box.weight:g}", *schedule))
 
 
-def _reads(box: Box) -> str:
+def _reads(box: "Box") -> str:
     return ", ".join(name if role == name else f"{role} ← {name}" for role, name in box.inputs)
 
 
-def _shape(name: str, costs: Costs) -> tuple[str, ...]:
+def _shape(name: str, costs: "Costs") -> tuple[str, ...]:
     return (", ".join(costs.shapes[name]),) if name in costs.shapes else ()
 
 
-def cost_line(panel: Panel, costs: Costs) -> str:
+def cost_line(panel: "Panel", costs: "Costs") -> str:
     """Return a line with a panel's FLOPs and memory, empty if they are unknown."""
     forward = [costs.forward[box.key] for box in panel.boxes if box.key in costs.forward]
     if not forward:
@@ -139,7 +150,7 @@ def cost_line(panel: Panel, costs: Costs) -> str:
     return ", ".join(parts)
 
 
-def totals(costs: Costs, taken: Footprint | None) -> Iterable[str]:
+def totals(costs: "Costs", taken: "Footprint | None") -> Iterable[str]:
     """Yield the lines for the whole iteration: operations, memory."""
     if costs.forward:
         flops = sum(costs.forward.values()) + sum(costs.backward.values())
