@@ -15,7 +15,7 @@ from models.images.networks import vgg
 from models.images.report import features
 from models.images.report.features import random_features
 from models.images.report.frechet import FrechetDistance, Moments, frechet_distance
-from models.report.interfaces import Bootstrap
+from models.report.interfaces import Bootstrap, NotApplicableError
 
 Array = NDArray[np.float64]
 BOOTSTRAP = Bootstrap(10, 0.9, seed=0)
@@ -140,7 +140,7 @@ def test_bad_declarations_and_dumps(tmp_path: Path) -> None:
         ):
             FrechetDistance(mode="m", target="target", image="image", extractor=extractor, weights=weights)  # type: ignore[arg-type]
     score = FrechetDistance(mode="m", image="image", target="target", extractor="random")
-    with pytest.raises(UserError, match="needs 2 images, there is 1"):
+    with pytest.raises(NotApplicableError, match="needs 2 images, there is 1"):
         score(dump_of(tmp_path / "one", pictures(1), pictures(1)), BOOTSTRAP)
     with pytest.raises(UserError, match="'image' holds images with values that are no finite numbers"):
         score(dump_of(tmp_path / "nan", pictures(2) * float("nan"), pictures(2)), BOOTSTRAP)

@@ -392,3 +392,12 @@ def test_unreadable_weights(toys, tmp_path, capsys):
     assert "painter.safetensors: no such file" in capsys.readouterr().err
     with pytest.raises(UserError):
         main([*toys, str(tmp_path / "a.png"), "--output", str(tmp_path / "out")])
+
+
+@pytest.mark.parametrize("trial", [False, True])
+def test_weights_of_a_try_are_told(trial, tmp_path, capsys):
+    paint(tmp_path / "0.png", 9)
+    toys = toy_photos.write_run(tmp_path, {"train.try": trial, "runtime.progress": False})
+    assert predict(toys, tmp_path, tmp_path / "0.png") == 0
+    said = f"warning: {tmp_path}/run/model: the weights of a try of 10 steps\n"
+    assert (said in capsys.readouterr().err) is trial

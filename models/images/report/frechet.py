@@ -12,10 +12,9 @@ distinct images than the set, which would move the whole interval upwards.
 import numpy as np
 from numpy.typing import NDArray
 
-from models.base.errors import UserError
 from models.dump import Dump
 from models.images.report.features import Extract, SetScore, batches_of
-from models.report.interfaces import Bootstrap, Estimate, Values
+from models.report.interfaces import Bootstrap, Estimate, NotApplicableError, Values
 
 
 class Moments:
@@ -76,7 +75,7 @@ class FrechetDistance(SetScore):
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = dump.mode(self.mode)
         if len(rows) < 2:
-            raise UserError(
+            raise NotApplicableError(
                 f"{dump.folder}: mode {self.mode!r}: a Frechet distance needs 2 images, there is {len(rows)}"
             )
         extract = self.extract()
