@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data.preparation.people import Preparation, Raw
 from data.preparation.printable import printable
 from data.preparation.settings import Coco, DeepFashion, Market1501, PictureFolders
 from data.preparation.splits import TRAIN, VALIDATION
@@ -25,6 +24,7 @@ from stages.datasets import PARAMS, Dataset, dataset_names, read_dataset
 
 if TYPE_CHECKING:
     from data.preparation.pairs import PairPreparation
+    from data.preparation.people import Preparation
     from data.preparation.sources import RawFolder
 
 PREPARED = Path("data/prepared")
@@ -71,7 +71,8 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
     return final
 
 
-def _drawn_people(entry: Dataset, folder: Path, progress: bool) -> Preparation:
+def _drawn_people(entry: Dataset, folder: Path, progress: bool) -> "Preparation":
+    from data.preparation.people import Preparation, Raw
     from data.preparation.sources import always
     from data.synthetic import write_synthetic
 
@@ -122,6 +123,7 @@ def _read(
     """Read the source; also return lines to print."""
     from data.preparation import sources
     from data.preparation.pairs import PairPreparation
+    from data.preparation.people import Preparation
 
     if entry.kind == "paired":
         assert entry.paired is not None  # `Dataset` holds it
