@@ -96,6 +96,8 @@ ENTRY = """
         params: recipes/tiny.yaml
         data: pairs
         judged_on: pairs
+        start: weights/none/start
+        weights: weights/none
         shared: models/images/data
         train: models/tiny
         evaluate: models/tiny

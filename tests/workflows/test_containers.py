@@ -103,6 +103,7 @@ def test_the_image_gets_every_file_git_knows_and_nothing_else() -> None:
         "runs/vunet/model/generator.safetensors",
         ".venv/bin/python",
         ".dvc/cache/x",
+        "weights/vunet/start/mine.safetensors",
     )
     assert all(
         left_out(name) for name in (*large, ".dvc/config.local", "models/__pycache__/x.pyc", "data/raw/mine/1.jpg")
