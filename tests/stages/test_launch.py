@@ -211,6 +211,43 @@ def test_what_the_caller_set_stays(start, tmp_path) -> None:
     assert re.search(rf"^{thresholds}( LD_PRELOAD=\S+)?$", out, re.MULTILINE)  # tcmalloc, where it is installed
 
 
+IN_PLACE = """
+import os, resource, sys, types
+import numpy as np
+from stages import launch
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(10):
+        np.ones(6_000_000)  # 46 MiB
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+def stage(arguments):
+    faults()
+    print(os.getpid(), arguments, os.environ["MALLOC_TRIM_THRESHOLD_"], faults())
+sys.modules["stages.probe"] = types.SimpleNamespace(main=stage)
+launch.ctypes.util.find_library = lambda name: None  # tcmalloc would be preloaded into another process
+print(os.getpid(), faults() > 100)
+sys.exit(launch.main(["probe", "one"]))
+"""
+
+
+def test_one_process_is_the_launcher_itself_and_keeps_large_blocks() -> None:
+    clean = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "FIGURA_", "MALLOC_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", IN_PLACE], cwd=ROOT, env=clean, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    first, said, last = done.stdout.splitlines()
+    number, many = first.split()
+    assert many == "True"
+    assert said.startswith("launch: MALLOC_MMAP_THRESHOLD_=")
+    assert last == f"{number} ['one'] {1 << 30} 0"
+
+
+def test_an_unknown_stage_is_refused(start, tmp_path) -> None:
+    out = ended(start(tmp_path, stage="trian", processes=1), 1)
+    assert out.splitlines()[-1] == "error: python -m stages.launch: there is no stage 'trian'"
+
+
 @pytest.mark.slow
 def test_bad_input_is_said_once_by_several_processes(start, tmp_path) -> None:
     out = ended(start(tmp_path, changes={"train.steps": -3}, processes=2), 1)
