@@ -9,6 +9,7 @@ DVC tells a stage its name in the environment variable `DVC_STAGE`, such as `tra
 import ast
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Collection, Iterator, Mapping
@@ -157,7 +158,8 @@ def is_shared(path: str) -> bool:
     if any(Path(f"{one}.dvc").is_file() for one in (inside, *inside.parents)):
         return True
     command = ["git", "ls-files", "--error-unmatch", "--", str(inside)]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    # 1: git does not have it; 128: this is no git repository
+    return shutil.which("git") is None or subprocess.run(command, capture_output=True, check=False).returncode != 1
 
 
 def code_faults(recipe: Recipe, instance: Instance) -> Iterator[Fault]:
