@@ -29,9 +29,11 @@ FILES_OF = {"train": RESULT_SECTIONS, "eval-dump": ("losses", "evaluate"), "metr
 """The sections of a recipe whose files a stage reads. Losses are computed in evaluations too."""
 CODE_OF = FILES_OF | {"eval-dump": ("data", "networks", "losses", "evaluate")}
 """The sections whose types a stage loads."""
+START = "${item.start}"
+SHARED = "weights/none"  # of the recipes that read no files, so that it stays empty
 FOLDERS = {
-    "networks": "${item.start}",
-    "train": "${item.start}",
+    "networks": START,
+    "train": START,
     "losses": "${item.weights}/losses",
     "metrics": "${item.weights}/metrics",
 }
@@ -213,9 +215,11 @@ def _file_remedy(key: str, path: str, instance: Instance) -> str:
     folder = filled(FOLDERS[section], instance.entry) if section in FOLDERS else None
     if folder is None or not os.path.isdir(folder):
         return f"name it among the deps of {instance.name} in {PIPELINE}"
-    place = f"{folder}/{os.path.basename(path)}"
-    other = f", or name it at {instance.place}.start in {PIPELINE}" if folder == instance.entry["start"] else ""
-    return f"move it into {folder} and `dvc add {place}`{other}"
+    if FOLDERS[section] == START and Path(os.path.relpath(path)).is_relative_to("runs"):
+        return f"name {os.path.dirname(path)} at {instance.place}.start in {PIPELINE}"
+    if folder.startswith(f"{SHARED}/"):
+        return f"give {instance.place} folders of weights of its own in {PIPELINE} (weights/README.md)"
+    return f"move it into {folder} and `dvc add {folder}/{os.path.basename(path)}`"
 
 
 def _code_remedy(instance: Instance) -> str:

@@ -154,14 +154,20 @@ def test_a_file_of_ones_own_is_refused_with_what_to_do(project):
     (line,) = refusals(networks__painter__weights=path)
     assert line == (
         "toy.yaml: networks.painter.weights: mine.safetensors is no dependency in dvc.yaml of train@toy; "
-        "move it into weights/toy/start and `dvc add weights/toy/start/mine.safetensors`, "
-        "or name it at recipes.toy.start in dvc.yaml"
+        "move it into weights/toy/start and `dvc add weights/toy/start/mine.safetensors`"
     )
     (line,) = refusals(losses=perceptual(path))
     assert line == (
         "toy.yaml: losses.look.source: mine.safetensors is no dependency in dvc.yaml of train@toy, eval-dump@toy; "
         "move it into weights/toy/losses and `dvc add weights/toy/losses/mine.safetensors`"
     )
+
+
+def test_recipes_that_share_empty_folders_of_weights_get_their_own(project):
+    Path("dvc.yaml").write_text(PIPELINE.replace("weights: weights/toy", "weights: weights/none"))
+    (project / "weights/none/losses").mkdir(parents=True)
+    (line,) = refusals(losses=perceptual(written("mine.safetensors")))
+    assert line.endswith("; give recipes.toy folders of weights of its own in dvc.yaml (weights/README.md)")
 
 
 def test_each_file_has_its_line(project, tmp_path_factory):
@@ -180,7 +186,7 @@ def test_the_start_of_another_run_is_named_in_dvc_yaml(project):
     written("runs/first/model/painter.safetensors", tracked=False)
     (line,) = refusals(train__init_from={"run": "runs/first"})
     assert line.startswith("toy.yaml: train.init_from.run: runs/first/model/painter.safetensors is no dependency")
-    assert line.endswith("or name it at recipes.toy.start in dvc.yaml")
+    assert line.endswith("; name runs/first/model at recipes.toy.start in dvc.yaml")
     Path("dvc.yaml").write_text(PIPELINE.replace("start: weights/toy/start", "start: runs/first/model"))
     assert refusals(train__init_from={"run": "runs/first"}) == []
 
