@@ -123,13 +123,13 @@ def project(tmp_path, monkeypatch) -> Path:
 
 def test_a_recipe_is_compared_with_the_commit_and_with_the_last_training(project):
     live = Path("run/live")
-    assert changes(project, toy.recipe(), live) == ["toy.yaml: trains as HEAD"]
+    assert changes(project, toy.recipe(), live) == ["toy.yaml: no change of the training since HEAD"]
     heavier = toy.changed({"losses.square.weight": 2.0, "runtime.workers": 7})
     remember(heavier, live)
     assert changes(project, heavier, live) == [
         "toy.yaml, changed since HEAD:",
         f"  losses.square.weight  {toy.recipe()['losses']['square']['weight']} -> 2.0",
-        "toy.yaml: trains as the last training in run",
+        "toy.yaml: no change of the training since the last training in run",
     ]
     remember(toy.recipe(), live)
     without = toy.changed({"losses.square": ..., "losses.new": {"weight": 0.5}})

@@ -37,7 +37,7 @@ def changes(path: Path, content: dict[str, Any], live: Path) -> list[str]:
 
 def _told(path: Path, listed: tuple[str, ...], names: list[str]) -> list[str]:
     if not listed:
-        return [f"{path}: trains as {' and '.join(names)}"]
+        return [f"{path}: no change of the training since {' and '.join(names)}"]
     more = [f"  and {len(listed) - MOST} more"] if len(listed) > MOST else []
     return [f"{path}, changed since {' and '.join(names)}:", *(f"  {one}" for one in listed[:MOST]), *more]
 
