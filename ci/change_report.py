@@ -48,7 +48,8 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     base, head = commit(args.base), commit("HEAD")
     parts = [f"# Rerun of {head}\n\nCompared with {'what it committed' if base == head else base}."]
-    parts += [f"**{recipe} is a try here (`train.try`): its figures are no result.**" for recipe in tries()]
+    if marked := tries():
+        parts.append(f"**A try (`train.try`), so its figures are no result: {', '.join(marked)}.**")
     if args.gate:
         parts.append(f"## Reproduction gate\n\n{gate(args.gate)}")
     for kind, title in (("params", "Parameters"), ("metrics", "Metrics")):

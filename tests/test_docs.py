@@ -171,8 +171,9 @@ def knows(model: Any, names: list[str]) -> bool:
         return True
     if isinstance(model, type) and issubclass(model, BaseModel):
         name, *rest = names
-        if name in model.model_fields:
-            return knows(model.model_fields[name].annotation, rest)
+        fields = {info.alias or field: info for field, info in model.model_fields.items()}
+        if name in fields:
+            return knows(fields[name].annotation, rest)
         return issubclass(model, Declaration)
     parts = getattr(model, "__args__", ())
     if getattr(model, "__origin__", None) is dict:
