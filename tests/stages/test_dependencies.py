@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import toy
+from dvc.env import DVC_STAGE
 from dvc.repo import Repo
 
 from models.base.errors import UserError
@@ -49,7 +50,7 @@ HILLS = {"ramps": STORED | {"root": "data/prepared/hills"}}
 def project(tmp_path, monkeypatch):
     """A project with a `dvc.yaml`, made the current folder; DVC runs its stage train@toy."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DVC_STAGE", "train@toy")
+    monkeypatch.setenv(DVC_STAGE, "train@toy")
     (tmp_path / "dvc.yaml").write_text(PIPELINE)
     for folder in ("start", "losses", "metrics"):
         (tmp_path / "weights/toy" / folder).mkdir(parents=True)
@@ -202,7 +203,7 @@ def test_a_file_that_nobody_else_would_have_is_refused(project):
 
 @pytest.mark.parametrize("stage", ["train@toy", "eval-dump@toy"])
 def test_judged_on_another_dataset_than_dvc_yaml_says(project, monkeypatch, stage):
-    monkeypatch.setenv("DVC_STAGE", stage)
+    monkeypatch.setenv(DVC_STAGE, stage)
     for name in ("ramps", "hills", "dales"):
         (project / "data/prepared" / name).mkdir(parents=True)
     dales = {"ramps": STORED | {"root": "data/prepared/dales"}}
@@ -234,7 +235,7 @@ def test_code_of_scores_is_refused_by_metrics_alone(project, own, monkeypatch):
     package = own(scores="from toy import Mean\n\n\nclass Middle(Mean):\n    pass\n")
     score = {"type": f"{package}.scores.Middle", "column": "loss.distance"}
     assert refusals(metrics__scores__distance=score) == []
-    monkeypatch.setenv("DVC_STAGE", "metrics@toy")
+    monkeypatch.setenv(DVC_STAGE, "metrics@toy")
     (line,) = refusals(metrics__scores__distance=score)
     assert line.startswith(f"toy.yaml: metrics.scores.distance.type: {package}/scores.py is no dependency in dvc.yaml")
 
@@ -243,7 +244,7 @@ def test_code_of_scores_is_refused_by_metrics_alone(project, own, monkeypatch):
 def test_elsewhere_anything_goes(project, monkeypatch, stage):
     path = written("mine.safetensors")
     assert refusals(networks__painter__weights=path) != []
-    monkeypatch.setenv("DVC_STAGE", stage)
+    monkeypatch.setenv(DVC_STAGE, stage)
     assert refusals(networks__painter__weights=path) == []
 
 
@@ -258,11 +259,11 @@ def test_elsewhere_anything_goes(project, monkeypatch, stage):
 )
 def test_settings_of_papers_need_the_entry_of_their_system(name, recipe, monkeypatch):
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("DVC_STAGE", f"metrics@{recipe}")
+    monkeypatch.setenv(DVC_STAGE, f"metrics@{recipe}")
     published = load_recipe(Path(f"recipes/published/{name}.yaml"), ["metrics"], {"stride": 8})
     refuse_untracked(published)
     if recipe == "pose":
-        monkeypatch.setenv("DVC_STAGE", "metrics@vunet")
+        monkeypatch.setenv(DVC_STAGE, "metrics@vunet")
         with pytest.raises(
             UserError, match=r"metrics\.scores\.keypoints\.type: models/pose/report/coco_scores\.py is no"
         ):
