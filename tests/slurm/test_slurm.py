@@ -128,7 +128,8 @@ def test_a_preempted_job_goes_on(partition, cluster: Cluster, project: Project, 
     # Slurm 24.11 queues a job that was preempted with a notice another time, once it has ended well
     starts = ("1", "2") if partition == "notice" else ("1",)
     assert (ended["JobState"], ended["Restarts"] in starts) == ("COMPLETED", True), cluster.story()
-    assert "submit the job once more" not in said
+    if partition == "all":  # with a notice, Slurm may have queued the job by itself when its own request comes
+        assert "submit the job once more" not in said
     (reached,) = re.findall(r"interrupted: SIG\w+; stopped after iteration (\d+) of", said)
     assert f"resumed after iteration {reached}" in said
     trained = preempted.outputs()
