@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from data.formats.skeletons import Skeleton
 from models.base.error_collector import ErrorCollector
 from models.base.errors import UserError
+from models.base.pictures import write_png
 from models.dump import Dump
 from models.evaluation.trained import write_dump
 from models.pose.decode.field_images import (
@@ -27,7 +28,7 @@ from models.pose.report.plots import WorstImages
 from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD, Scenes
 from models.recipe.completion import with_data
 from models.recipe.schema import Recipe
-from models.report.sheets import save_picture, side_by_side
+from models.report.sheets import side_by_side
 
 Array = NDArray[np.floating]
 
@@ -121,5 +122,5 @@ def judge(network: torch.nn.Module, data: Scenes, folder: Path) -> int:
             [confidence_picture(picture, field, stride, 2) for field in shown]
             + [vectors_picture(picture, field, stride, 2) for field in shown]
         )
-    save_picture(folder / "fields.png", side_by_side(rows, ["target", "prediction", "target", "prediction"]))
+    write_png(folder / "fields.png", side_by_side(rows, ["target", "prediction", "target", "prediction"]))
     return missed

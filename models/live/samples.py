@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from models.base.pictures import write_png
 from models.base.seeding import seed_here
 from models.engine.weights import to_device
 from models.interfaces import Examples, Listener, State, batch_size
 from models.recipe.schema import Recipe
 from models.recipe.trial import mark
-from models.report.sheets import Pixels, save_picture, side_by_side, with_header
+from models.report.sheets import Pixels, side_by_side, with_header
 from models.show.drawing import drawing_of, forms_of
 
 LABELS = ("name", "image_id", "annotation_id", "index")
@@ -84,7 +85,7 @@ class SampleSheets(Listener):
         if sheet is None:
             return
         step, suffix = training.iteration, "-train" if split == "train" else ""
-        save_picture(training.scratch / "live" / "samples" / f"{step:08d}{suffix}.png", sheet)
+        write_png(training.scratch / "live" / "samples" / f"{step:08d}{suffix}.png", sheet)
         title = f"samples{suffix}"
         for tracker in training.accelerator.trackers:
             if tracker.name == "dvclive":

@@ -24,6 +24,7 @@ from tqdm import tqdm
 from models.base.error_collector import ErrorCollector
 from models.base.errors import UserError
 from models.base.modes import evaluating
+from models.base.pictures import write_png
 from models.base.seeding import seed_here
 from models.dump import RecordsFile
 from models.engine.data import collated
@@ -35,7 +36,7 @@ from models.prediction.inputs import File, Photo, PhotoExamples, SettingError, c
 from models.prediction.streaming import batch_by_shape, collated_with_photos, prefetch
 from models.recipe.schema import Grid, Predict, Recipe
 from models.recipe.types import COMPARISON, PHOTOS, build, construct, find_type
-from models.report.sheets import Pixels, as_pixels, save_picture, side_by_side
+from models.report.sheets import Pixels, as_pixels, side_by_side
 
 T = TypeVar("T")
 
@@ -168,7 +169,7 @@ class Prediction:
                 raise UserError(f"predict.compare.{name}: {name!r} is {sizes}; both must be of one shape")
             numbers |= {f"{name}.{one}": values.tolist() for one, values in comparison(image, target).items()}
             for label, *cells in zip(labels, *(_as_pixels(state[title]) for title in titles), strict=True):
-                save_picture(self.folder / f"{label}.{name}.compared.png", side_by_side([cells], titles))
+                write_png(self.folder / f"{label}.{name}.compared.png", side_by_side([cells], titles))
         return numbers
 
     def _run(self, batch: Mapping[str, Any], injectors: Mapping[str, Injector], prefix: str = "") -> State:
@@ -197,7 +198,7 @@ class Prediction:
                 sheet.append([blank if row is None else _as_pixels(state[row])[0], *cells])
         for name, sheet in sheets.items():
             titles = [f"{row} / {column}", *("" for _ in self._grid_examples)]
-            save_picture(self.folder / f"{self.predict.grid}.{name}.png", side_by_side(sheet, titles))
+            write_png(self.folder / f"{self.predict.grid}.{name}.png", side_by_side(sheet, titles))
         if self._examples > len(self._grid_examples):
             size = f"evaluate.grids.{self.predict.grid}.size"
             print(f"{self.predict.grid}: the first {len(self._grid_examples)} of {self._examples} ({size})")
@@ -269,7 +270,7 @@ def write_result(base: Path, value: Any, form: str) -> None:
         base.parent.mkdir(parents=True, exist_ok=True)
         np.save(base.with_name(f"{base.name}.npy"), value.detach().float().cpu().numpy())
     elif value.dtype == torch.uint8:
-        save_picture(base.with_name(f"{base.name}.png"), value.permute(1, 2, 0).cpu().numpy())
+        write_png(base.with_name(f"{base.name}.png"), value.permute(1, 2, 0).cpu().numpy())
     else:
         pixels = _as_pixels((2 * value - 1 if form == "mask" else value)[None])[0]
-        save_picture(base.with_name(f"{base.name}.png"), pixels)
+        write_png(base.with_name(f"{base.name}.png"), pixels)

@@ -8,8 +8,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from models.base.errors import UserError
-from models.base.files import replacing
+from models.base.pictures import read_picture, write_png
 
 Pixels = NDArray[np.uint8]
 Values = NDArray[np.float32]
@@ -100,10 +99,7 @@ def add_header(path: Path, text: str) -> None:
     Raises:
         UserError: the file is missing, or no picture.
     """
-    picture = cv2.imread(str(path), cv2.IMREAD_COLOR_RGB)
-    if picture is None:
-        raise UserError(f"{path}: no readable picture was drawn there")
-    save_picture(path, with_header(np.asarray(picture, dtype=np.uint8), text))
+    write_png(path, with_header(read_picture(path, advice="a plot's code must write a picture there"), text))
 
 
 def with_header(picture: Pixels, text: str) -> Pixels:
@@ -112,9 +108,3 @@ def with_header(picture: Pixels, text: str) -> Pixels:
     bar = np.full((BAR * len(lines), picture.shape[1], 3), 255, np.uint8)
     _write(bar, lines, 0, 0)
     return np.concatenate([bar, picture])
-
-
-def save_picture(path: Path, pixels: Pixels) -> None:
-    """Write (H, W, 3) RGB or (H, W) uint8 as PNG, atomically."""
-    with replacing(path) as temporary:
-        cv2.imwrite(str(temporary), pixels[..., ::-1] if pixels.ndim == 3 else pixels)

@@ -5,7 +5,8 @@ import sys
 
 import pytest
 
-from models.base.files import replacing, write_text
+from models.base.errors import UserError
+from models.base.files import read_bytes, read_json, read_text, replacing, write_bytes, write_text
 
 
 def test_the_new_file_takes_the_place(tmp_path):
@@ -14,7 +15,91 @@ def test_the_new_file_takes_the_place(tmp_path):
     write_text(path, "näw\n")
     assert path.read_bytes() == "näw\n".encode()
     assert os.listdir(path.parent) == ["a.txt"]
-    assert path.stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(("mask", "mode"), [("022", "644"), ("077", "600"), ("002", "664")])
+def test_permissions_are_what_the_umask_leaves(tmp_path, mask, mode):
+    write = "import sys; from pathlib import Path; from models.base.files import write_text"
+    code = f"{write}; write_text(Path(sys.argv[1]), 'a')"
+    subprocess.run(
+        ["sh", "-c", f'umask {mask}; exec "$@"', "sh", sys.executable, "-c", code, tmp_path / "a"], check=True
+    )
+    assert oct((tmp_path / "a").stat().st_mode)[-3:] == mode
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path):
+    """A limit on the size of files stands for the disk: the write ends with an error in both cases."""
+    path = tmp_path / "a"
+    write_bytes(path, b"old")
+    code = (
+        "import resource, signal, sys; from pathlib import Path; from models.base.files import write_bytes;"
+        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
+        "write_bytes(Path(sys.argv[1]), b'x' * 1001)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, path], check=False, capture_output=True, text=True)
+    assert done.stderr.endswith("OSError: [Errno 27] File too large\n")
+    assert (os.listdir(tmp_path), path.read_bytes()) == (["a"], b"old")
+
+
+def test_the_longest_name_that_the_system_takes_can_be_written(tmp_path):
+    path = tmp_path / ("x" * 251 + ".png")
+    write_bytes(path, b"a")
+    assert path.read_bytes() == b"a"
+
+
+def unreadable(folder, kind):
+    path = folder / kind
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "fifo":
+            os.mkfifo(path)
+        case "device":
+            path.symlink_to("/dev/zero")
+        case "loop":
+            path.symlink_to(path)
+        case "latin.json":
+            path.write_bytes(b'{"a": "caf\xe9"}')
+        case "deep.json":
+            path.write_text("[" * 100_000)
+        case "long.json":
+            path.write_text("1" * 5_000)
+        case "half.json":
+            path.write_text('{"a": ')
+        case "nul\0":
+            pass
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("missing", "no such file"),
+        ("folder", "no regular file"),
+        ("fifo", "no regular file"),
+        ("device", "no regular file"),
+        ("loop", "cannot be read: Too many levels of symbolic links"),
+        ("nul\0", "no path of a file"),
+        ("latin.json", "byte 10 is no UTF-8: the file is damaged or no text"),
+        ("deep.json", "no readable JSON: nested too deeply"),
+        ("long.json", "no readable JSON: Exceeds the limit (4300 digits)"),
+        ("half.json", "no readable JSON: Expecting value: line 1 column 7"),
+    ],
+)
+def test_what_cannot_be_read_is_an_error_with_advice(tmp_path, kind, reason):
+    path = unreadable(tmp_path, kind)
+    with pytest.raises(UserError) as raised:
+        read_json(path, "run it again")
+    assert reason in str(raised.value)
+    assert str(path).split("\0")[0] in str(raised.value)
+    assert str(raised.value).endswith("; run it again")
+
+
+def test_regular_files_are_read_through_links(tmp_path):
+    (tmp_path / "a.json").write_text('{"ä": [1, null]}', encoding="utf-8")
+    (tmp_path / "b").symlink_to("a.json")
+    assert read_json(tmp_path / "b") == {"ä": [1, None]}
+    assert read_text(tmp_path / "b") == read_bytes(tmp_path / "b").decode() == '{"ä": [1, null]}'
 
 
 def test_whoever_reads_the_old_file_reads_on(tmp_path):

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 import toy
 
+from models.base.pictures import write_png
 from models.base.yaml12 import to_yaml
 from models.dump import Dump
 from models.evaluation.trained import ignored_settings, load_trained, write_dump
 from models.report.interfaces import Picture
-from models.report.sheets import save_picture
 from models.training.trainer import Trainer
 from stages.eval_dump import main as eval_dump
 from stages.metrics import main as metrics
@@ -35,7 +35,7 @@ CONTENT = toy.changed(
 
 class Dark(Picture):
     def __call__(self, dump: Dump, path: Path) -> None:
-        save_picture(path, np.zeros((40, 400, 3), np.uint8))
+        write_png(path, np.zeros((40, 400, 3), np.uint8))
 
 
 def recipe_file(folder, trial):

@@ -2,7 +2,8 @@ import cv2
 import numpy as np
 import torch
 
-from models.report.sheets import add_header, as_pixels, save_picture, side_by_side, wrapped
+from models.base.pictures import write_png
+from models.report.sheets import add_header, as_pixels, side_by_side, wrapped
 
 
 def test_pixels_are_rounded_and_clipped():
@@ -21,9 +22,9 @@ def test_colours_keep_their_order(tmp_path):
     pixels = as_pixels(image.numpy())
     assert pixels.shape == (2, 4, 5, 3)
     assert pixels[1, 0, 0].tolist() == [255, 0, 128]
-    save_picture(tmp_path / "a.png", pixels[0])
+    write_png(tmp_path / "a.png", pixels[0])
     assert cv2.imread(str(tmp_path / "a.png"))[0, 0].tolist() == [128, 0, 255]
-    save_picture(tmp_path / "gray.png", pixels[0, ..., 0])
+    write_png(tmp_path / "gray.png", pixels[0, ..., 0])
     assert cv2.imread(str(tmp_path / "gray.png"), cv2.IMREAD_UNCHANGED).shape == (4, 5)
 
 
@@ -88,7 +89,7 @@ def test_nothing_is_written_beyond_a_line(tmp_path):
 
 def test_a_header_stands_above_a_picture(tmp_path):
     picture = np.random.default_rng(0).integers(0, 255, (20, 120, 3), np.uint8)
-    save_picture(tmp_path / "a.png", picture)
+    write_png(tmp_path / "a.png", picture)
     add_header(tmp_path / "a.png", "vunet (params.yaml)  step 2500")
     written = cv2.imread(str(tmp_path / "a.png"))[..., ::-1]
     assert (written[36:] == picture).all()

@@ -7,11 +7,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from models.base.errors import UserError
+from models.base.pictures import write_png
 from models.dump import SUFFIX, Dump
 from models.recipe.schema import Declaration, Headline
 from models.report.curves import save_figure
 from models.report.interfaces import Values, rows_where
-from models.report.sheets import as_pixels, save_picture, side_by_side
+from models.report.sheets import as_pixels, side_by_side
 from tools.compare.comparison import Comparison, Side
 from tools.compare.resampling import PairedEstimate
 from tools.compare.tables import verdict
@@ -97,7 +98,7 @@ def draw_changed(
         labels.append(f"{what} {' -> '.join(f'{one[place]:.4g}' for one in values)}  {example}")
     names = [side.revisions[0].name for side in sides]
     titles = [*inputs, *(name if len(outputs) == 1 else f"{name} {output}" for output in outputs for name in names)]
-    save_picture(path, side_by_side(cells, titles, cell=192, labels=labels))
+    write_png(path, side_by_side(cells, titles, cell=192, labels=labels))
 
 
 def _mean_values(seeds: Sequence[PairedEstimate], rows: Dump, headline: str) -> Values:

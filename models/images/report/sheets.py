@@ -8,10 +8,11 @@ import cv2
 import numpy as np
 
 from models.base.errors import UserError
+from models.base.pictures import write_png
 from models.base.sampling import evenly_spaced
 from models.dump import Array, Dump
 from models.report.interfaces import Picture, rows_where
-from models.report.sheets import Pixels, as_pixels, save_picture, side_by_side
+from models.report.sheets import Pixels, as_pixels, side_by_side
 
 LARGE_ERROR = 0.5
 """The error, of pixels in [-1, 1], that is drawn in the last colour, as are those beyond."""
@@ -36,7 +37,7 @@ def error_map(image: Array, target: Array) -> Pixels:
 
 def _sheet(rows: Dump, places: Sequence[int], columns: Sequence[str], path: Path) -> None:
     cells = [[_pixels(rows.value(p, c)) for c in columns] for p in places]
-    save_picture(path, side_by_side(cells, columns, labels=[row_label(rows, p) for p in places]))
+    write_png(path, side_by_side(cells, columns, labels=[row_label(rows, p) for p in places]))
 
 
 def row_label(rows: Dump, place: int, by: str | None = None) -> str:
@@ -95,7 +96,7 @@ class Extremes(Picture):
             titles.append(f"|{image} - {target}|, yellow: {LARGE_ERROR} or more")
             for row, place in zip(cells, places, strict=True):
                 row.append(error_map(rows.value(place, image), rows.value(place, target)))
-        save_picture(path, side_by_side(cells, titles, labels=[row_label(rows, p, self.by) for p in places]))
+        write_png(path, side_by_side(cells, titles, labels=[row_label(rows, p, self.by) for p in places]))
 
 
 class Draws(Picture):
@@ -112,7 +113,7 @@ class Draws(Picture):
             [_pixels(rows.value(p[0], self.first)), *(_pixels(rows.value(i, self.image)) for i in p)] for p in chosen
         ]
         titles = [self.first, *(f"draw {draw}" for draw in range(len(chosen[0])))]
-        save_picture(path, side_by_side(sheet, titles, labels=[row_label(rows, int(p[0])) for p in chosen]))
+        write_png(path, side_by_side(sheet, titles, labels=[row_label(rows, int(p[0])) for p in chosen]))
 
 
 class Grid(Picture):
@@ -141,4 +142,4 @@ class Grid(Picture):
         ]
         indices = [f"index {name}" for name in names]
         titles = [f"{self.row} / {self.column}", *indices]
-        save_picture(path, side_by_side([head, *body], titles, labels=["", *indices]))
+        write_png(path, side_by_side([head, *body], titles, labels=["", *indices]))

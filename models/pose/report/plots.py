@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from models.base.errors import UserError
+from models.base.pictures import write_png
 from models.dump import Array, Dump
 from models.pose.report.average_precision import Kind
 from models.pose.report.coco_evaluation import LEAST_OVERLAP, Evaluation, ImageMatches
@@ -18,7 +19,7 @@ from models.pose.report.coco_scores import NO_BOXES, NO_JOINTS
 from models.pose.report.dump_evaluation import evaluate, skeleton_of
 from models.report.curves import save_figure
 from models.report.interfaces import NotApplicableError, Picture
-from models.report.sheets import Pixels, as_pixels, save_picture
+from models.report.sheets import Pixels, as_pixels
 
 SHOWN_THRESHOLDS = (0.5, 0.75, 0.9)
 OVERLAP: dict[Kind, str] = {"keypoints": "OKS", "bbox": "IoU"}
@@ -161,7 +162,7 @@ class WorstImages(Picture):
         ids = rows.table["image_id"].astype(int).tolist()
         worst = sorted(saved, key=lambda place: _badness(matches[ids[place]]))[: self.count]
         images = [_pixels(rows.value(place, self.image)) for place in worst]
-        save_picture(path, sheet(images, [_label(ids[place], matches[ids[place]]) for place in worst], self.cell))
+        write_png(path, sheet(images, [_label(ids[place], matches[ids[place]]) for place in worst], self.cell))
 
 
 def sheet(images: Sequence[Pixels], labels: Sequence[tuple[str, str]], cell: int, columns: int = 4) -> Pixels:
