@@ -1,7 +1,9 @@
 """Whole files: atomic writes (a file is complete or absent), reads that neither wait nor end in a traceback."""
 
+import csv
 import errno
 import hashlib
+import io
 import json
 import os
 import stat
@@ -10,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from models.base.errors import UserError
 
@@ -47,43 +49,61 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def read_bytes(path: Path, advice: str = "") -> bytes:
-    """Return the content of a regular file.
+def open_regular(path: Path, advice: str = "") -> BinaryIO:
+    """Open a regular file to read.
 
     Raises:
         UserError: there is no file, or it is something else (a folder, a FIFO, which would be waited for, a device,
-            which never ends, a link to itself), or it cannot be read; `advice` says what to do.
+            which never ends, a link to itself), or it cannot be opened; `advice` says what to do.
     """
     end = f"; {advice}" if advice else ""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-        with open(descriptor, "rb") as file:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise UserError(f"{path}: no regular file{end}")
-            return file.read()
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return open(descriptor, "rb")
+        os.close(descriptor)
+        reason = "no regular file"
     except FileNotFoundError:
-        raise UserError(f"{path}: no such file{end}") from None
+        reason = "no such file"
     except OSError as error:
-        reason = (
-            "no regular file" if error.errno in (errno.EISDIR, errno.ENXIO) else f"cannot be read: {error.strerror}"
-        )
-        raise UserError(f"{path}: {reason}{end}") from None
-    except ValueError:  # a NUL in the path
+        special = error.errno in (errno.EISDIR, errno.ENXIO)
+        reason = "no regular file" if special else f"cannot be read: {error.strerror}"
+    except ValueError:  # a NUL, or a surrogate that stands for no byte
         raise UserError(f"{str(path)!r}: no path of a file{end}") from None
+    raise UserError(f"{path}: {reason}{end}")
 
 
-def read_text(path: Path, advice: str = "") -> str:
+def read_bytes(path: Path, advice: str = "", most: int | None = None) -> bytes:
+    """Return the content of a regular file.
+
+    Raises:
+        UserError: as `open_regular`, and if the file has more than `most` bytes, or more than memory can hold.
+    """
+    end = f"; {advice}" if advice else ""
+    with open_regular(path, advice) as file:
+        size = os.fstat(file.fileno()).st_size
+        if most is not None and size > most:
+            raise UserError(f"{path}: has {size:,} bytes; at most {most:,} are allowed{end}")
+        try:
+            return file.read()
+        except MemoryError:
+            raise UserError(f"{path}: its {size:,} bytes do not fit into memory{end}") from None
+        except OSError as error:
+            raise UserError(f"{path}: cannot be read: {error.strerror}{end}") from None
+
+
+def read_text(path: Path, advice: str = "", most: int | None = None) -> str:
     """Return the content of a file of UTF-8 text. Raises UserError as `read_bytes`, and if it is no UTF-8."""
     try:
-        return read_bytes(path, advice).decode("utf-8")
+        return read_bytes(path, advice, most).decode("utf-8")
     except UnicodeDecodeError as error:
         end = f"; {advice}" if advice else ""
         raise UserError(f"{path}: byte {error.start} is no UTF-8: the file is damaged or no text{end}") from None
 
 
-def read_json(path: Path, advice: str = "") -> Any:
+def read_json(path: Path, advice: str = "", most: int | None = None) -> Any:
     """Return the content of a JSON file. Raises UserError as `read_text`, and if it is no JSON."""
-    text = read_text(path, advice)
+    text = read_text(path, advice, most)
     try:
         return json.loads(text)
     except RecursionError:
@@ -91,6 +111,25 @@ def read_json(path: Path, advice: str = "") -> Any:
     except ValueError as error:  # also integers of more than 4,300 digits
         reason = str(error)
     raise UserError(f"{path}: no readable JSON: {reason}" + (f"; {advice}" if advice else "")) from None
+
+
+def read_rows(path: Path, column: str, advice: str = "") -> list[dict[str, str]]:
+    """Return the rows of a CSV file by column, as text; cells that a row lacks are empty.
+
+    Raises:
+        UserError: as `read_text`, and if it is no table, or has no column of this name.
+    """
+    end = f"; {advice}" if advice else ""
+    reader = csv.DictReader(io.StringIO(read_text(path, advice), newline=""), restval="", strict=True)
+    try:
+        rows, columns = list(reader), reader.fieldnames or ()
+    except csv.Error as error:
+        raise UserError(f"{path}: line {reader.line_num}: no table: {error}{end}") from None
+    if column not in columns:
+        raise UserError(f"{path}: no column {column!r}{end}")
+    if longer := [place for place, row in enumerate(rows, start=1) if None in row]:
+        raise UserError(f"{path}: row {longer[0]} has more cells than there are columns{end}")
+    return rows
 
 
 def sha256(path: Path) -> str:

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from models.base.errors import UserError
-from models.base.files import read_bytes, read_json, read_text, replacing, write_bytes, write_text
+from models.base.files import read_bytes, read_json, read_rows, read_text, replacing, write_bytes, write_text
 
 
 def test_the_new_file_takes_the_place(tmp_path):
@@ -151,3 +151,32 @@ def test_a_kill_while_writing_leaves_the_old_file(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert path.read_text() == "old"
+
+
+def test_rows_of_a_table_are_texts(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b'step,a\n1,"x, y"\n2\n')
+    assert read_rows(tmp_path / "t.csv", "step") == [{"step": "1", "a": "x, y"}, {"step": "2", "a": ""}]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", r"no column 'step'"),
+        (b"a,b\n1,2\n", r"no column 'step'"),
+        (b'step,a\n1,"open\n', r"line 1: no table: unexpected end of data"),
+        (b"step\n1,2\n", r"row 1 has more cells than there are columns"),
+        (b"step,a\n\xff,1\n", r"byte 7 is no UTF-8: the file is damaged or no text"),
+    ],
+)
+def test_no_table_is_an_error_with_advice(tmp_path, content, reason):
+    (tmp_path / "t.csv").write_bytes(content)
+    with pytest.raises(UserError, match=rf"t\.csv: {reason}; remove it$"):
+        read_rows(tmp_path / "t.csv", "step", "remove it")
+
+
+def test_a_file_that_is_too_large_is_not_read(tmp_path):
+    path = tmp_path / "sparse"
+    with path.open("wb") as file:
+        file.truncate(1 << 42)  # 4 TiB of nothing
+    with pytest.raises(UserError, match=r"sparse: has 4,398,046,511,104 bytes; at most 10 are allowed; cut it$"):
+        read_bytes(path, "cut it", most=10)

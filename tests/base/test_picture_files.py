@@ -48,3 +48,9 @@ def test_no_picture_is_an_error_with_advice(tmp_path, content):
     path.write_bytes(content)
     with pytest.raises(UserError, match=r"a\.png: no readable picture: .*; run it again$"):
         read_picture(path, advice="run it again")
+
+
+def test_sixteen_bits_are_not_cut_to_eight(tmp_path):
+    Image.fromarray(np.full((2, 3), 256 + 7, np.uint16)).save(tmp_path / "deep.png")
+    with pytest.raises(UserError, match=r"deep\.png: values of uint16: a picture of 8 bits is needed; convert it"):
+        read_picture(tmp_path / "deep.png", cv2.IMREAD_UNCHANGED, "convert it")
