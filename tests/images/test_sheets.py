@@ -52,6 +52,11 @@ def test_extremes(dump, tmp_path, largest, places):
     assert levels(tmp_path / "sheet.png") == pytest.approx([LEVELS[place] for place in places], abs=0.01)
 
 
+def test_no_extremes_of_a_loss_that_was_not_computed(dump, tmp_path):
+    with pytest.raises(NotApplicableError, match=r"no 'loss\.l2' but loss\.l1: losses of weight 0 are not"):
+        Extremes("m", "loss.l2", ["image"], 3, largest=True)(dump, tmp_path / "sheet.png")
+
+
 def test_an_error_map_is_beside_the_extremes(dump, tmp_path):
     for index in range(4):
         write_value(tmp_path / f"{index}.target.image.png", torch.full((3, SIDE, SIDE), 0.75))

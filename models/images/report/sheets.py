@@ -11,7 +11,7 @@ from models.base.errors import UserError
 from models.base.pictures import write_png
 from models.base.sampling import evenly_spaced
 from models.dump import Array, Dump
-from models.report.interfaces import Picture, rows_where
+from models.report.interfaces import NotApplicableError, Picture, rows_where
 from models.report.sheets import Pixels, as_pixels, side_by_side
 
 LARGE_ERROR = 0.5
@@ -88,6 +88,9 @@ class Extremes(Picture):
 
     def __call__(self, dump: Dump, path: Path) -> None:
         rows = dump.mode(self.mode)
+        if self.by not in rows.table:
+            known = ", ".join(str(c) for c in rows.table if str(c).startswith("loss.")) or "no loss"
+            raise NotApplicableError(f"the dump has no {self.by!r} but {known}: losses of weight 0 are not computed")
         order = rows.table[self.by].sort_values(ascending=not self.largest, kind="stable").index[: self.count]
         places, titles = [int(place) for place in order], [*self.columns]
         cells = [[_pixels(rows.value(place, column)) for column in self.columns] for place in places]
