@@ -83,5 +83,8 @@ def remembered(live: Path) -> dict[str, Any] | None:
 
 
 def remember(content: dict[str, Any], live: Path) -> None:
-    """Keep a recipe's settings as those of the last training."""
-    write_text(live / FILE, to_yaml(settings(content)))
+    """Keep a recipe's settings as those of the last training; where they cannot be written, print a warning."""
+    try:
+        write_text(live / FILE, to_yaml(settings(content)))
+    except OSError as error:
+        print(f"warning: {live / FILE} cannot be written, and is left out: {error.strerror}", flush=True)

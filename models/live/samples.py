@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from accelerate.tracking import GeneralTracker
 from torch import Tensor
 
 from models.base.pictures import write_png
@@ -85,15 +86,19 @@ class SampleSheets(Listener):
         if sheet is None:
             return
         step, suffix = training.iteration, "-train" if split == "train" else ""
-        write_png(training.scratch / "live" / "samples" / f"{step:08d}{suffix}.png", sheet)
-        title = f"samples{suffix}"
-        for tracker in training.accelerator.trackers:
+        folder, title = training.scratch / "live" / "samples", f"samples{suffix}"
+        with training.reporter.writing(str(folder)):
+            write_png(folder / f"{step:08d}{suffix}.png", sheet)
+
+        def log(tracker: GeneralTracker) -> None:
             if tracker.name == "dvclive":
                 tracker.tracker.log_image(f"{title}.png", sheet)  # Accelerate's DVCLive tracker has no `log_images`
             elif tracker.name == "tensorboard":
                 tracker.log_images({title: sheet[None]}, step=step, dataformats="NHWC")
             elif tracker.name == "wandb":
                 tracker.log_images({title: sheet[None]}, step=step)
+
+        training.reporter.tell(log)
 
 
 def _one(values: Any, place: int) -> Any:

@@ -60,7 +60,8 @@ class OnlineScores(Listener):
         if self.accelerator.is_main_process:
             shutil.rmtree(self.folder, ignore_errors=True)
             if self.table.is_file():
-                self._write([row for row in self._rows() if int(row["step"]) <= training.iteration])
+                with self.reporter.writing(str(self.table)):
+                    self._write([row for row in self._rows() if int(row["step"]) <= training.iteration])
 
     def on_iteration(self, training: Any, evaluated: bool) -> None:
         """Score the networks every `every` iterations and at the end, or by default after each evaluation."""
@@ -75,7 +76,8 @@ class OnlineScores(Listener):
             self.reporter.record({"step": iteration, **{f"score.{n}": value for n, value in metrics.items()}})
             self.reporter.track(iteration, metrics, "score")
             rows = [row for row in self._rows() if int(row["step"]) < iteration]  # training may have rolled back
-            self._write([*rows, {"step": iteration, **metrics}])
+            with self.reporter.writing(str(self.table)):
+                self._write([*rows, {"step": iteration, **metrics}])
         self.accelerator.wait_for_everyone()
 
     def _metrics(self, iteration: int) -> dict[str, float]:
@@ -83,7 +85,7 @@ class OnlineScores(Listener):
         metrics: dict[str, float] = {}
         try:
             self._dump()
-        except UserError as error:
+        except (UserError, OSError) as error:
             self._warn(iteration, error)
             return metrics
         if not self.accelerator.is_main_process:
@@ -103,7 +105,7 @@ class OnlineScores(Listener):
             self.said.add(line)
             self.reporter.say(line)
 
-    def _warn(self, iteration: int, error: UserError) -> None:
+    def _warn(self, iteration: int, error: Exception) -> None:
         self.reporter.say(f"warning: runtime.scores at step {iteration}: {error}")
 
     def _dump(self) -> None:

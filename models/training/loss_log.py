@@ -47,8 +47,11 @@ class LossLog:
     def start(self, done: int) -> None:
         """Go on after `done` iterations: remove later iterations, of an earlier run, from the file."""
         if self.path is not None:
-            rows = self._read()
-            write_text(self.path, rows[rows["step"] <= done].to_csv(index=False, lineterminator="\n"))
+            try:
+                rows = self._read()
+                write_text(self.path, rows[rows["step"] <= done].to_csv(index=False, lineterminator="\n"))
+            except OSError as error:
+                self._give_up(error)
 
     def add(
         self, iteration: int, reports: Mapping[str, StepReport], last: bool = False, rollbacks: int = 0
@@ -99,10 +102,13 @@ class LossLog:
         """Append the losses since the last call to the file."""
         self.fetch()
         if self.path is not None and self._unwritten:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            header = not self.path.is_file()
-            with self.path.open("a", encoding="utf-8") as file:
-                file.write(_long(self._unwritten).to_csv(index=False, header=header, lineterminator="\n"))
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                header = not self.path.is_file()
+                with self.path.open("a", encoding="utf-8") as file:
+                    file.write(_long(self._unwritten).to_csv(index=False, header=header, lineterminator="\n"))
+            except OSError as error:
+                self._give_up(error)
         self._unwritten = []
 
     def select(self, *query: str) -> list[str]:
@@ -148,6 +154,11 @@ class LossLog:
         """Write `train.csv` and `validation.csv`."""
         write_text(folder / "train.csv", as_csv(self.train))
         write_text(folder / "validation.csv", as_csv(self.validation))
+
+    def _give_up(self, error: OSError) -> None:
+        """Go on without the file, which no result depends on."""
+        print(f"warning: {self.path} cannot be written, and is left out: {error.strerror}", flush=True)
+        self.path = None
 
     def _read(self) -> pd.DataFrame:
         if self.path is None or not self.path.is_file():

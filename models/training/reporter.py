@@ -1,17 +1,18 @@
 """Monitoring of a running training: a progress line, a live log, trackers, sample pictures.
 
 All files are in `<run>/live`, those of a try in `<run>/try/live`. DVC does not track them, so they may differ from run
-to run.
+to run. No tracker and no file of these ends a training: what fails is a warning.
 """
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from accelerate import Accelerator
-from accelerate.tracking import get_available_trackers
+from accelerate.tracking import GeneralTracker, get_available_trackers
 from tqdm import tqdm
 
 from models.base.error_collector import ErrorCollector
@@ -58,19 +59,55 @@ class Reporter:
             mininterval=0.5, desc="TRY train" if recipe.train.try_ else "train",
         )  # fmt: skip
         self._since, self._from = time.perf_counter(), first
+        self._warned: set[str] = set()
         if self.main:
-            (folder / "samples").mkdir(parents=True, exist_ok=True)
-            write_text(folder / "recipe.yaml", resolved(recipe))
             self.say(f"{recipe.path}: {last} steps of {self.batch} examples; with all defaults: {folder}/recipe.yaml")
-        kwargs = {"dvclive": {"dir": str(folder / "dvclive"), "dvcyaml": None, "save_dvc_exp": False, "report": None}}
-        project = f"{run.name}-{KEY}" if recipe.train.try_ else run.name
-        accelerator.init_trackers(project, config=settings(recipe), init_kwargs=kwargs)
+            with self.writing(str(folder)):
+                (folder / "samples").mkdir(parents=True, exist_ok=True)
+                write_text(folder / "recipe.yaml", resolved(recipe))
+        self._start_trackers(f"{run.name}-{KEY}" if recipe.train.try_ else run.name, settings(recipe))
+
+    def _start_trackers(self, project: str, configuration: dict[str, Any]) -> None:
+        options = {"dir": str(self.folder / "dvclive"), "dvcyaml": None, "save_dvc_exp": False, "report": None}
+        asked, working = list(self.accelerator.log_with), list[GeneralTracker]()
+        for tracker in asked:
+            self.accelerator.log_with, self.accelerator.trackers = [tracker], []
+            try:
+                self.accelerator.init_trackers(project, config=configuration, init_kwargs={"dvclive": options})
+            except Exception as error:  # noqa: BLE001  # code of others, which training does without
+                self._left_out(str(getattr(tracker, "name", tracker)), error)
+            else:
+                working += self.accelerator.trackers
+        self.accelerator.log_with, self.accelerator.trackers = asked, working
+
+    def tell(self, call: Callable[[GeneralTracker], object]) -> None:
+        """Call a function with each tracker, on the main rank only; a tracker that fails is left out from then on."""
+        for tracker in list(self.accelerator.trackers) if self.main else ():
+            try:
+                call(tracker)
+            except Exception as error:  # noqa: BLE001  # code of others, which training does without
+                self.accelerator.trackers.remove(tracker)
+                self._left_out(tracker.name, error)
+
+    def _left_out(self, tracker: str, error: Exception) -> None:
+        self.say(f"warning: the tracker {tracker} failed, and gets nothing more: {error!r:.300}")
+
+    @contextmanager
+    def writing(self, what: str) -> Iterator[None]:
+        """Inside, an error of the disk is a warning, once for each `what`; the rest of the block is left out."""
+        try:
+            yield
+        except OSError as error:
+            if what not in self._warned:
+                self._warned.add(what)
+                self.say(f"warning: {what} cannot be written, and is left out: {error.strerror or error}")
 
     def record(self, values: Mapping[str, Any]) -> None:
         """Append a line to the live log."""
         if self.main:
-            with (self.folder / "log.jsonl").open("a", encoding="utf-8") as log:
-                log.write(json.dumps(values) + "\n")
+            log = self.folder / "log.jsonl"
+            with self.writing(str(log)), log.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(values) + "\n")
 
     def advance(self) -> None:
         """Count one iteration."""
@@ -91,13 +128,12 @@ class Reporter:
         values = {**scalars, "images_per_second": rate, **phases}
         self.record({"step": iteration, **values})
         self.bar.set_postfix_str(f"{losses_text(scalars, self.losses)}, {rate:.1f} images/s")
-        self.accelerator.log(values, step=iteration)
+        self.tell(lambda tracker: tracker.log(values, step=iteration))
 
     def track(self, iteration: int, row: Row, prefix: str) -> None:
         """Pass a row of the history to the trackers."""
-        self.accelerator.log(
-            {f"{prefix}.{name}": value for name, value in row.items() if name != "step"}, step=iteration
-        )
+        values = {f"{prefix}.{name}": value for name, value in row.items() if name != "step"}
+        self.tell(lambda tracker: tracker.log(values, step=iteration))
 
     def say(self, message: str) -> None:
         """Print a line above the progress bar, on the main rank only."""
@@ -107,8 +143,7 @@ class Reporter:
     def close(self, agreed: bool) -> None:
         """Close the progress bar and the trackers; if all ranks agreed to end, also their process group."""
         self.bar.close()
+        self.tell(lambda tracker: tracker.finish())
+        self.accelerator.trackers = []
         if agreed:
             self.accelerator.end_training()
-            return
-        for tracker in self.accelerator.trackers:
-            tracker.finish()

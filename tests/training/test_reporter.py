@@ -5,12 +5,14 @@ from pathlib import Path
 
 import pytest
 import toy
+import trainings
 from accelerate.tracking import GeneralTracker
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
+from models.live.listeners import listeners
 from models.recipe.resolved import settings
 from models.training import reporter
 from models.training.trainer import Trainer
@@ -78,6 +80,62 @@ def test_trackers_get_the_recipe_as_their_configuration(run):
     trainer.accelerator.log_with = [fake]
     trainer.fit()
     assert fake.configuration == settings(recipe)
+
+
+class Failing(Fake):
+    """Fails at one kind of call."""
+
+    name = "failing"
+
+    def __init__(self, at: str) -> None:
+        super().__init__()
+        self.at, self.calls = at, list[str]()
+
+    def _call(self, name: str) -> None:
+        self.calls.append(name)
+        if name == self.at:
+            raise ConnectionError("nobody answers")
+
+    def start(self):
+        self._call("start")
+
+    def store_init_configuration(self, values):
+        self._call("store_init_configuration")
+
+    def log(self, values, step, **kwargs):
+        self._call("log")
+
+    def finish(self):
+        self._call("finish")
+
+
+@pytest.mark.parametrize("at", ["start", "store_init_configuration", "log", "finish"])
+def test_a_tracker_that_fails_is_left_out_and_ends_no_training(at, run, tmp_path, capsys):
+    Trainer(toy.checked(), tmp_path / "without").fit()
+    failing, fake = Failing(at), Fake()
+    trainer = Trainer(toy.checked(), run)
+    trainer.accelerator.log_with = [failing, fake]
+    trainer.fit()
+    said = "warning: the tracker failing failed, and gets nothing more: ConnectionError('nobody answers')"
+    assert capsys.readouterr().out.count(said) == failing.calls.count(at) == 1
+    assert fake.configuration == settings(toy.checked())  # the others go on
+    assert trainings.outputs(run) == trainings.outputs(tmp_path / "without")
+
+
+@pytest.mark.parametrize("blocked", ["live", "live/log.jsonl", "live/losses.csv", "live/samples"])
+def test_a_live_folder_that_cannot_be_written_ends_no_training(blocked, run, tmp_path, capsys):
+    recipe = toy.checked({"runtime.samples": {"names": ["x", "image"], "count": 2}})
+    Trainer(recipe, tmp_path / "without", listeners=listeners(recipe)).fit()
+    path = run / blocked
+    if path.suffix:
+        path.mkdir(parents=True)
+    else:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    capsys.readouterr()
+    Trainer(recipe, run, listeners=listeners(recipe)).fit()
+    assert f"warning: {path} cannot be written, and is left out: " in capsys.readouterr().out
+    assert trainings.outputs(run) == trainings.outputs(tmp_path / "without")
 
 
 def test_tensorboard_takes_the_configuration(run):
