@@ -1,17 +1,25 @@
 """YAML 1.2, as DVC reads it: `3e-4` is a number, `no` is text, and each key appears once.
 
-Scalars that DVC reads differently from YAML 1.2, such as `1_000` and `2020-01-01`, are refused.
+Scalars that DVC reads differently from YAML 1.2, such as `1_000` and `2020-01-01`, are refused. So is what no recipe
+needs and some program in the way could not bear: deep nesting, and aliases that stand for millions of values.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Never
 
 import yaml
 
 from models.base.errors import UserError
+from models.base.files import read_text
 
+LARGEST = 2**20
+"""Bytes of a file. A recipe has about 10,000."""
+DEEPEST = 64
+"""Maps and lists inside each other. A recipe has about 8."""
+MOST = 100_000
+"""Values, each alias counted as all that it stands for. A recipe has about 500."""
 PREFIX = "tag:yaml.org,2002:"
 TEXT, LIST, MAP = f"{PREFIX}str", f"{PREFIX}seq", f"{PREFIX}map"
 MERGE, VALUE = f"{PREFIX}merge", f"{PREFIX}value"
@@ -49,8 +57,7 @@ FORMS = (
 )
 UNPRINTABLE = r"[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 UNREADABLE = re.compile(rf"{UNPRINTABLE}|^%YAML(?![ ]+1\.2\s).*", re.MULTILINE)
-LAX = re.compile(r"[\t\ufeff!]|[|>]\S*#")  # libyaml accepts here what DVC refuses, or reads it differently
-OPENINGS = 10_000  # of lists and maps; libyaml's loader crashes when 30,000 are nested
+LAX = re.compile(r"[\t\ufeff!]|[|>]\S{0,9}#")  # libyaml accepts here what DVC refuses, or reads it differently
 
 
 class Refusal(yaml.MarkedYAMLError):
@@ -61,16 +68,10 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """Read a mapping of plain values (no tags, no objects); keys are texts.
 
     Raises:
-        UserError: no such file, no mapping at the top, or `parse_yaml` refuses it.
+        UserError: no regular file of UTF-8 text, more than `LARGEST` bytes, no mapping at the top, or `parse_yaml`
+            refuses it.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UserError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise UserError(f"{path}: found a folder, expected a YAML file") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{path}: not UTF-8 text (byte {error.start})") from None
+    text = read_text(path, "a YAML file is needed", LARGEST).replace("\r\n", "\n").replace("\r", "\n")
     content = parse_yaml(text, str(path), text_keys=True)
     if not isinstance(content, dict):
         found = "nothing" if content is None else type(content).__name__
@@ -88,8 +89,8 @@ def parse_yaml(text: str, source: str, place: bool = True, text_keys: bool = Fal
         text_keys: whether to refuse keys that are numbers, booleans, null or empty: DVC cannot read them in params.
 
     Raises:
-        UserError: not YAML, a duplicate key, a key that is not a scalar, an alias inside its own anchor, or a scalar
-            that DVC reads differently from YAML 1.2.
+        UserError: not YAML, a duplicate key, a key that is not a scalar, an alias inside its own anchor, a scalar that
+            DVC reads differently from YAML 1.2, more than `MOST` values, or nested more than `DEEPEST` deep.
     """
     try:
         return _value(text, text_keys)
@@ -99,8 +100,6 @@ def parse_yaml(text: str, source: str, place: bool = True, text_keys: bool = Fal
         what = "" if isinstance(error, Refusal) else "not valid YAML: "
         problem = ", ".join(part.splitlines()[0] for part in (error.context, error.problem) if part)
         raise UserError(f"{where}: {what}{problem}") from None
-    except RecursionError:
-        raise UserError(f"{source}: nested too deeply") from None
 
 
 def to_yaml(content: dict[str, Any]) -> str:
@@ -113,8 +112,9 @@ def to_yaml(content: dict[str, Any]) -> str:
 
 def _value(text: str, text_keys: bool) -> Any:
     _check_characters(text)
-    openings = sum(text.count(opening) for opening in ("[", "{", "- ", "? "))
-    loader = (StrictLoader if openings > OPENINGS or LAX.search(text) else FastLoader)(text)
+    kind = StrictLoader if LAX.search(text) else FastLoader
+    _check_size(yaml.parse(text, kind))
+    loader = kind(text)
     try:
         node = loader.get_single_node()
         if node is None:
@@ -136,6 +136,30 @@ def _check_characters(text: str) -> None:
         raise Refusal(problem=f"{match[0]}: expected YAML 1.2", problem_mark=mark)
     escape = f'"\\u{ord(match[0]):04X}"'
     raise Refusal(problem=f"a character that cannot be read: write {escape}, in double quotes", problem_mark=mark)
+
+
+def _check_size(events: Iterable[yaml.Event]) -> None:
+    """Raise `Refusal` where maps and lists are nested too deeply, or values, each alias spelt out, become too many.
+
+    It reads the parser's events, before anything recursive: libyaml's loader crashes when 30,000 lists are nested.
+    """
+    values, sizes, opened = 0, dict[str | None, int](), list[tuple[str | None, int]]()
+    for event in events:
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = opened.pop()
+            sizes[anchor] = values - before
+        elif isinstance(event, yaml.AliasEvent):
+            values += sizes.get(event.anchor, 1)
+        elif isinstance(event, yaml.CollectionStartEvent):
+            opened.append((event.anchor, values))
+            values += 1
+        elif isinstance(event, yaml.ScalarEvent):
+            values += 1
+        if len(opened) > DEEPEST:
+            raise Refusal(problem=f"nested more than {DEEPEST} deep", problem_mark=event.start_mark)
+        if values > MOST:
+            counted = "more than {:,} values, each alias counted as what it stands for"
+            raise Refusal(problem=counted.format(MOST), problem_mark=event.start_mark)
 
 
 def _check_node(

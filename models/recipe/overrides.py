@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from models.base.error_collector import shown
 from models.base.errors import UserError
-from models.base.yaml12 import parse_yaml
+from models.base.yaml12 import DEEPEST, parse_yaml
 
 
 def overridden(content: dict[str, Any], assignments: Sequence[str], sections: Sequence[str]) -> dict[str, Any]:
@@ -13,8 +14,8 @@ def overridden(content: dict[str, Any], assignments: Sequence[str], sections: Se
     Missing maps are created: the later check of the recipe reports misspelt keys. `content` itself stays unchanged.
 
     Raises:
-        UserError: not of this form, not in one of the `sections`, a value that is not YAML, or a key inside a
-            value that is not a map.
+        UserError: not of this form, not in one of the `sections`, more than `DEEPEST` names, a value that is not YAML,
+            or a key inside a value that is not a map.
     """
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
@@ -24,14 +25,16 @@ def overridden(content: dict[str, Any], assignments: Sequence[str], sections: Se
                 f"--set {assignment}: expected key=value with a dotted key of {' or '.join(sections)}, such as "
                 f"{sections[0]}.batch_size=1"
             )
-        value = parse_yaml(text, f"--set {assignment}", place=False)
+        if len(names) > DEEPEST:
+            raise UserError(f"--set {assignment}: a key of {len(names)} names; at most {DEEPEST} are allowed")
+        value = parse_yaml(text, f"--set {assignment}", place=False, text_keys=True)
         content = _with(content, names, value, assignment)
     return content
 
 
 def _with(content: Any, names: list[str], value: Any, assignment: str) -> dict[str, Any]:
     if content is not None and not isinstance(content, dict):
-        raise UserError(f"--set {assignment}: {names[0]!r} would be a key of {content!r}, which is no map")
+        raise UserError(f"--set {assignment}: {names[0]!r} would be a key of {shown(content)}, which is no map")
     first, *rest = names
     section = dict(content or {})
     return {**section, first: _with(section.get(first), rest, value, assignment) if rest else value}

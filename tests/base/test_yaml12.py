@@ -2,6 +2,7 @@
 
 import datetime
 import math
+import os
 import random
 import re
 import runpy
@@ -227,8 +228,10 @@ def test_an_address_inside_brackets_needs_quotes_for_dvc_which_says_where():
         ("a: &x\n  b: [*x]", ":1:4: an alias inside what it stands for"),
         ("a: &x {<<: *x}", ":1:4: an alias inside what it stands for"),
         ("a: " + 5000 * "9", ":1:4: a number of 5000 digits is too long"),
-        ("a: " + 9000 * "[" + 9000 * "]", ": nested too deeply"),
-        ("a: " + 100_000 * "[" + 100_000 * "]", ": nested too deeply"),
+        ("a: " + 64 * "[" + 64 * "]", ":1:67: nested more than 64 deep"),
+        ("a: " + 100_000 * "[" + 100_000 * "]", ":1:67: nested more than 64 deep"),
+        ("".join(depth * " " + "a:\n" for depth in range(300)), ":65:65: nested more than 64 deep"),
+        ("a:\n  " + 3000 * "- ", ":2:129: nested more than 64 deep"),
     ],
 )
 def test_what_is_refused_and_where(tmp_path, text, said):
@@ -238,6 +241,75 @@ def test_what_is_refused_and_where(tmp_path, text, said):
         read_yaml(path)
     assert str(caught.value).startswith(f"{path}{said}")
     assert "\n" not in str(caught.value)
+
+
+def laughs(lists, form="[{}]"):
+    """Return lists, each of nine aliases of the one before: 9 to the power of `lists` values."""
+    rows = ["0: &l0 " + form.format("x: x" if "{{" in form else "x")]
+    rows += [f"{i}: &l{i} " + form.format(", ".join(9 * [f"*l{i - 1}"])) for i in range(1, lists + 1)]
+    return "\n".join(f"l{row}" for row in rows)
+
+
+@pytest.mark.usefixtures("_loaders")
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        # 1, 1 + 9 * 2 + 1, ... each list and its text are values: the sixth list is the first of more than 100,000
+        (laughs(6), 6),
+        (laughs(50), 6),
+        (laughs(50, "{{<<: [{}]}}").replace("<<: [x: x]", "x: x"), 6),
+        ("a: &x [" + 400 * "0," + "]\nb: [\n" + 250 * "*x,\n" + "]", 251),
+    ],
+    ids=["short", "long", "merges", "shared many times"],
+)
+def test_aliases_count_as_what_they_stand_for(text, line):
+    with pytest.raises(UserError) as caught:
+        parse_yaml(text, "p.yaml")
+    assert re.fullmatch(
+        rf"p\.yaml:{line}:\d+: more than 100,000 values, each alias counted as what it stands for", str(caught.value)
+    )
+
+
+@pytest.mark.usefixtures("_loaders")
+def test_what_is_just_small_enough_is_read():
+    deep = parse_yaml("a: " + 63 * "[" + 63 * "]", "p.yaml")
+    for _ in range(62):
+        deep = deep["a"] if isinstance(deep, dict) else deep[0]
+    assert deep == [[]]
+    aliases = parse_yaml("a: &x [" + 300 * "0," + "]\nb: [" + 300 * "*x," + "]", "p.yaml")  # 90,905 values
+    assert sum(map(sum, aliases["b"])) == 0
+    assert len(aliases["b"]) == 300
+
+
+@pytest.mark.usefixtures("_loaders")
+def test_values_count_without_aliases_too(monkeypatch):
+    monkeypatch.setattr(yaml12, "MOST", 100)
+    assert len(parse_yaml("a:\n" + 97 * "- 0\n", "p.yaml")["a"]) == 97  # and the map, its key, the list
+    with pytest.raises(UserError, match=r"p\.yaml:99:3: more than 100 values"):
+        parse_yaml("a:\n" + 200 * "- 0\n", "p.yaml")
+
+
+def test_a_long_text_is_read_in_a_moment():
+    """A search for a comment behind `>` once took the square of the length: an hour for this text."""
+    assert parse_yaml("'" + ">" * 500_000 + "'", "p.yaml") == ">" * 500_000
+
+
+def test_a_file_of_another_kind_or_size_is_refused(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    os.mkfifo(tmp_path / "fifo")
+    with (tmp_path / "large").open("wb") as file:
+        file.truncate(2**40)
+    (tmp_path / "latin").write_bytes(b"a: \xe9")
+    for name, said in (
+        ("folder", "no regular file"), ("fifo", "no regular file"), ("latin", "byte 3 is no UTF-8"),
+        ("loop", "cannot be read: Too many levels of symbolic links"),
+        ("large", "has 1,099,511,627,776 bytes; at most 1,048,576 are allowed"),
+    ):  # fmt: skip
+        with pytest.raises(UserError) as caught:
+            read_yaml(tmp_path / name)
+        assert str(caught.value).startswith(f"{tmp_path / name}: {said}")
+        assert "\n" not in str(caught.value)
 
 
 def test_a_value_of_the_command_line_has_no_place():

@@ -215,7 +215,7 @@ LONELY = {"images": [{"id": 1, "file_name": "a.jpg", "width": 4, "height": 4}], 
 LONELY["categories"] = [{"id": 1, "name": "person"}]
 FILES: list[tuple[str, Callable[[], Any], tuple[Any, ...], str]] = [
     ("no recipe", nothing, (train.main, "r.yaml", "runs/x"), "r.yaml: no such file"),
-    ("a folder", nothing, (train.main, ".", "runs/x"), ".: found a folder, expected a YAML file"),
+    ("a folder", nothing, (train.main, ".", "runs/x"), ".: no regular file; a YAML file is needed"),
     (
         "an empty recipe",
         text("r.yaml", ""),

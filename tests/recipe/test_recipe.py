@@ -382,5 +382,5 @@ def test_missing_and_undecodable_files(tmp_path):
     with pytest.raises(UserError, match=r"p\.yaml: no such file"):
         load_recipe(tmp_path / "p.yaml")
     (tmp_path / "p.yaml").write_bytes(b"a: \xff\xfe\n")
-    with pytest.raises(UserError, match=r"not UTF-8 text \(byte 3\)"):
+    with pytest.raises(UserError, match=r"byte 3 is no UTF-8"):
         load_recipe(tmp_path / "p.yaml")
