@@ -9,6 +9,7 @@ Environment variables:
 """
 
 import ctypes
+import errno
 import json
 import multiprocessing
 import os
@@ -23,18 +24,37 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from models.base.errors import Interrupted, UserError
+from models.base.errors import Interrupted, UserError, memory_asked, one_line, printable
 
 MARKER = "FIGURA_INTERRUPTED"
 PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
+IN_THE_WAY = "remove or rename it, or choose another path"
+SPACE = "free some, and run the same command again"
+ADVICE = {
+    errno.EROFS: "nothing can be written there; choose another place",
+    errno.EACCES: "ask its owner for the permission, or choose another path",
+    errno.EPERM: "ask its owner for the permission, or choose another path",
+    errno.ENOSPC: SPACE,
+    errno.EDQUOT: SPACE,
+    errno.EFBIG: "the limit is that of `ulimit -f`, or of the disk",
+    errno.ENOTDIR: f"a file is where a folder is needed; {IN_THE_WAY}",
+    errno.EEXIST: IN_THE_WAY,
+    errno.EISDIR: f"a folder is where a file is needed; {IN_THE_WAY}",
+    errno.ENOTEMPTY: IN_THE_WAY,
+    errno.ELOOP: "it is a link that leads to itself; remove it",
+    errno.ENAMETOOLONG: "choose a shorter one",
+    errno.EMFILE: "raise `ulimit -n`, or use fewer workers",
+    errno.ENOMEM: "make the networks, the pictures or the batch smaller",
+}
+"""What to do about what a system call reports."""
 
 
 def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int:
     """Call `main` with the command line's arguments (or `argv`) and return the exit status.
 
-    0: done. 1: bad input, reported in one message. 75: stopped by SIGTERM or SIGUSR1 (`main` may handle them itself).
-    130: Ctrl-C, as in shells. Bugs keep their traceback. One of several processes exits here after a failure instead
-    of returning, see `_leave`.
+    0: done. 1: bad input, or what the machine refused (`refusal`), reported in one message. 75: stopped by SIGTERM or
+    SIGUSR1 (`main` may handle them itself). 130: Ctrl-C, as in shells. Bugs keep their traceback. One of several
+    processes exits here after a failure instead of returning, see `_leave`.
     """
     live_with(os.environ.pop("FIGURA_LAUNCHER", None))
     first, several = os.environ.get("RANK", "0") == "0", os.environ.get("WORLD_SIZE", "1") != "1"
@@ -56,14 +76,28 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
             print("error: interrupted", file=sys.stderr)
         status = 130
     except Exception as error:
-        if not several:
+        if (message := refusal(error)) is not None:
+            _report(message)
+        elif several:
+            traceback.print_exc()
+            _report(repr(error), fault=True)
+        else:
             raise
-        traceback.print_exc()
-        _report(repr(error), fault=True)
         status = 1
     if several:
         _leave(status)
     return status
+
+
+def refusal(error: Exception) -> str | None:
+    """Return one line for what the machine refused: a path, space on its disk, memory. None for a bug."""
+    if (asked := memory_asked(error)) is not None:
+        return f"memory: {asked}; {ADVICE[errno.ENOMEM]}"
+    if not isinstance(error, OSError) or error.errno is None:
+        return None
+    paths = [one_line(str(path)) for path in (error.filename, error.filename2) if path is not None]
+    advice = [ADVICE[error.errno]] if error.errno in ADVICE else []
+    return "; ".join([": ".join([*paths, str(error.strerror)]), *advice])
 
 
 def live_with(launcher: str | None) -> None:
@@ -103,10 +137,11 @@ def note_interruption(environment: Mapping[str, str]) -> None:
 
 
 def _report(message: str, fault: bool = False) -> None:
-    """Print an error message, or pass it to the launcher, which prints it once for all processes.
+    """Print an error message, bounded, or pass it to the launcher, which prints it once for all processes.
 
     `fault` marks a bug, as opposed to bad input. The time tells the launcher which process failed first.
     """
+    message = printable(message)
     if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
         now = time.time()
         extra = {"timestamp": int(now), "py_callstack": ""}  # the layout that PyTorch expects

@@ -1,6 +1,7 @@
 """Collects all errors of a file, so that people see them at once."""
 
 import json
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,10 +11,13 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from models.base.annotations import Place, locate
-from models.base.errors import UserError, closest, nearest
+from models.base.errors import UserError, closest, nearest, one_line, printable
 
 Model = TypeVar("Model", bound=BaseModel)
 LONGEST = 80  # characters of a value in a message
+LISTED = 20  # errors of a file that are shown; the others are counted
+JUDGED = 1000  # errors of a file that are looked at
+LARGEST = 2**63 - 1  # of numbers in tensors and in files
 
 PHRASES = {
     "String should match pattern '^[A-Za-z_][A-Za-z0-9_]*$'": "a name of letters, digits and underscores",
@@ -35,7 +39,8 @@ class ErrorCollector:
 
     `hint` says what a word of another system is here, given what it should be (`key`, `schedule`) and the word.
     `origins` say where values are written that stand at other keys too; their errors are reported there, once.
-    `count` is the number of errors, those included that another line tells already.
+    `count` is the number of errors, those included that another line tells already. Lines after the first `JUDGED` are
+    only counted, in `more`.
     """
 
     file: Path
@@ -43,12 +48,16 @@ class ErrorCollector:
     hint: Callable[[str, str], str | None] = lambda what, word: None
     origins: dict[str, str] = field(default_factory=dict)
     count: int = 0
+    more: int = 0
     _unread: set[str] = field(default_factory=set)
 
     def add(self, key: str, message: str) -> None:
         """Add an error at the dotted `key`, except below a key whose value is known to be wrong."""
         self.count += 1
-        line = f"{self.file}: {self._written(key)}: {message}"
+        if len(self.lines) >= JUDGED:
+            self.more += 1
+            return
+        line = printable(f"{self.file}: {one_line(self._written(key))}: {message}")
         if line not in self.lines and not self.unread(key):
             self.lines.append(line)
 
@@ -57,7 +66,7 @@ class ErrorCollector:
         if (here := self.hint(what, word)) is not None:
             self.add(key, f"unknown {what} {word!r}; here: {here}")
             return
-        choices = sorted(allowed)
+        choices = sorted(allowed) if len(self.lines) < LISTED else []  # after these, no line is shown
         self.add(key, f"unknown {what} {word!r}{nearest(word, choices)}; allowed: {', '.join(choices) or 'none'}")
 
     def add_misspelt(self, key: str, found: str, name: str, renamed: Mapping[str, str]) -> None:
@@ -76,7 +85,9 @@ class ErrorCollector:
 
         Of a union, only the member that fits best is reported. Below these keys, nothing more is added.
         """
-        faults = _of_best_branches([(locate(annotation, one["loc"]), one) for one in error.errors(include_url=False)])
+        details = error.errors(include_url=False)
+        self.more += len(details[JUDGED:])
+        faults = _of_best_branches([(locate(annotation, one["loc"]), one) for one in details[:JUDGED]])
         told = _misspelt(faults)
         said: dict[str, list[tuple[Place, ErrorDetails]]] = {}
         for place, detail in faults:
@@ -135,10 +146,12 @@ class ErrorCollector:
                 return self._written(".".join([origin, *parts[end:]]))
         return key
 
-    def raise_any(self) -> None:
-        """Raise one UserError with all lines, if there are any."""
+    def raise_any(self, end: str = "") -> None:
+        """Raise one UserError with the first `LISTED` lines, if there are any, the number of the others, and `end`."""
         if self.lines:
-            raise UserError("\n".join(self.lines))
+            others = len(self.lines) - LISTED + self.more
+            more = [f"{self.file}: and {others:,} more"] if others > 0 else []
+            raise UserError("\n".join([*self.lines[:LISTED], *more, *([end] if end else [])]))
 
 
 class NestedError(ValueError):
@@ -149,11 +162,32 @@ class NestedError(ValueError):
         self.errors = errors
 
 
+def check_numbers(content: Any, errors: ErrorCollector, key: str = "") -> None:
+    """Add an error for each number in plain values, at or below a dotted key, that is not finite or needs over 64 bits.
+
+    No setting needs them: one that is off is null.
+    """
+    if isinstance(content, Mapping):
+        for name, part in content.items():
+            check_numbers(part, errors, f"{key}.{name}" if key else str(name))
+    elif isinstance(content, list | tuple):
+        for place, part in enumerate(content):
+            check_numbers(part, errors, f"{key}.{place}")
+    elif isinstance(content, float) and not math.isfinite(content):
+        errors.add(key, f"found {content}; expected a finite number")
+    elif isinstance(content, int) and abs(content) > LARGEST:
+        errors.add(key, f"found {shown(content)}; expected a number from -2^63 to 2^63")
+
+
 def validated(model: type[Model], content: dict[str, Any], errors: ErrorCollector, prefix: str = "") -> Model | None:
     """Check plain values against a schema, strictly: no text becomes a number, no number a boolean.
 
-    Errors go to `errors`; the result is then None.
+    Errors go to `errors`; the result is then None. Numbers that `check_numbers` refuses come first, and alone.
     """
+    before = errors.count
+    check_numbers(content, errors, prefix)
+    if errors.count > before:
+        return None
     try:
         return model.model_validate_json(json.dumps(content, default=str), strict=True)
     except ValidationError as error:

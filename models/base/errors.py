@@ -1,9 +1,15 @@
 """The two ways a stage stops early: `UserError` (bad input) and `Interrupted` (SIGTERM, SIGUSR1)."""
 
 import difflib
+import re
 import signal
 from collections.abc import Iterable
 from typing import ClassVar
+
+LENGTH = 1000
+"""Characters of a printed line: its end, which says what to do, and as much of its beginning as fits."""
+LINES = 50
+WORD = 100  # characters of a word that has a nearest spelling
 
 
 class UserError(Exception):
@@ -21,8 +27,41 @@ class Interrupted(BaseException):
     code: ClassVar = 75
 
 
+def printable(message: str) -> str:
+    r"""Return a message as it may be printed, whatever it quotes: at most `LINES` lines of about `LENGTH` characters.
+
+    What a terminal obeys rather than shows (colours, tabs, other directions of writing), and what is no UTF-8, is
+    written as an escape, such as `\x1b`.
+    """
+    lines = message.split("\n")
+    more = [f"and {len(lines) - LINES:,} lines more"] if len(lines) > LINES else []
+    return "\n".join([*map(one_line, lines[:LINES]), *more])
+
+
+def one_line(text: str) -> str:
+    r"""Return a text as `printable` does, in one line: `\n` is an escape, too."""
+    if len(text) > LENGTH:
+        end = LENGTH // 4
+        text = f"{text[: LENGTH - end]} [{len(text) - LENGTH:,} characters] {text[-end:]}"
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+
+
+def memory_asked(error: BaseException) -> str | None:
+    """Return that there is too little memory, and how much was asked for if an error says it; None for other errors."""
+    text = str(error)
+    if not isinstance(error, MemoryError) and not (isinstance(error, RuntimeError) and OUT_OF_MEMORY.search(text)):
+        return None
+    asked = re.search(r"(?:tried to|unable to) allocate ([\d.,]+ ?\w+)|with (sizes=\[[^]]*)", text, re.IGNORECASE)
+    return "more memory is needed than there is" + (f": {asked[1] or f'{asked[2]}]'} were asked for" if asked else "")
+
+
+OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|Storage size calculation overflowed")
+
+
 def closest(word: str, allowed: Iterable[str]) -> str | None:
     """Return the nearest spelling among `allowed`, or None if none is near."""
+    if len(word) > WORD:
+        return None
     close = difflib.get_close_matches(word, list(allowed), n=1, cutoff=0.6)
     return close[0] if close else None
 

@@ -20,6 +20,7 @@ DEEPEST = 64
 """Maps and lists inside each other. A recipe has about 8."""
 MOST = 100_000
 """Values, each alias counted as all that it stands for. A recipe has about 500."""
+DIGITS = 4300  # of a number, as Python limits decimal ones
 PREFIX = "tag:yaml.org,2002:"
 TEXT, LIST, MAP = f"{PREFIX}str", f"{PREFIX}seq", f"{PREFIX}map"
 MERGE, VALUE = f"{PREFIX}merge", f"{PREFIX}value"
@@ -138,7 +139,7 @@ def _check_characters(text: str) -> None:
     raise Refusal(problem=f"a character that cannot be read: write {escape}, in double quotes", problem_mark=mark)
 
 
-def _check_size(events: Iterable[yaml.Event]) -> None:
+def _check_size(events: Iterable[Any]) -> None:
     """Raise `Refusal` where maps and lists are nested too deeply, or values, each alias spelt out, become too many.
 
     It reads the parser's events, before anything recursive: libyaml's loader crashes when 30,000 lists are nested.
@@ -226,8 +227,10 @@ def _number(text: str) -> int | float:
     """Return the number that a text without underscores means.
 
     Raises:
-        ValueError: it is not a number.
+        ValueError: it is not a number, or has more than `DIGITS` digits.
     """
+    if len(text) > DIGITS:
+        raise ValueError
     digits = text.lstrip("+-")
     if digits[:2] in ("0b", "0o", "0x"):
         return int(text, 0)

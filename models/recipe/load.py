@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from models.base.annotations import with_stand_ins
-from models.base.error_collector import ErrorCollector, validated
+from models.base.error_collector import ErrorCollector, check_numbers, validated
 from models.base.yaml12 import read_yaml
 from models.recipe.check_metrics import check_metrics
 from models.recipe.completion import facts_of, with_data, with_facts
@@ -29,8 +29,7 @@ def check_schema(content: dict[str, Any], path: Path) -> Recipe:
     errors = ErrorCollector(path, hint=called_here)
     recipe = validated(Recipe, with_data(content, errors), errors)
     if recipe is None or errors.lines:
-        errors.lines.append(f"{path}: types, their arguments and names are checked once this is mended")
-        errors.raise_any()
+        errors.raise_any(f"{path}: types, their arguments and names are checked once this is mended")
     assert recipe is not None, "`validated` returned None without an error"
     return recipe
 
@@ -54,6 +53,8 @@ def check_recipe(
     The training of a try is cut short (`trial.py`).
     """
     errors = ErrorCollector(path, hint=called_here)
+    check_numbers(content, errors)
+    errors.raise_any()
     content = with_data(content, errors)
     if facts is None:
         facts = facts_of(content, errors)

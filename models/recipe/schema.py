@@ -13,8 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator,
 from models.recipe.gates import Gate
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
-Count = Annotated[int, Field(ge=1)]
-Position = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Position = Annotated[int, Field(ge=0, le=10**9)]
+BatchSize = Annotated[int, Field(ge=1, le=10**6)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Precision = Literal["no", "fp16", "bf16", "fp8"]
@@ -55,7 +56,7 @@ class Data(Section):
 
     train: Annotated[dict[Name, DatasetEntry], Field(min_length=1)]
     validation: Annotated[dict[Name, DatasetEntry], Field(min_length=1)]
-    batch_size: Count
+    batch_size: BatchSize
 
 
 class Frozen(Section):
@@ -212,7 +213,7 @@ class RateScaling(Section):
     """
 
     rule: Literal["linear", "sqrt"]
-    batch_size: Count
+    batch_size: BatchSize
 
     def factor(self, batch_size: int) -> float:
         """Return the factor of the learning rates at a batch size."""
@@ -294,7 +295,7 @@ class Evaluate(Section):
 
     renamed = {"crosses": "grids"}
     data: dict[Name, DatasetEntry] = {}
-    batch_size: Count
+    batch_size: BatchSize
     timing: bool = False
     inputs: dict[Name, Format]
     modes: Annotated[dict[Name, Mode], Field(min_length=1)]
@@ -338,7 +339,7 @@ class Metrics(Section):
     show none.
     """
 
-    bootstrap: Count
+    bootstrap: Annotated[int, Field(ge=1, le=10**6)]
     confidence: Annotated[float, Field(gt=0, lt=1)]
     summary: dict[Name, Headline] = {}
     scores: Annotated[dict[Name, Declaration], Field(min_length=1)]
@@ -377,7 +378,7 @@ class Runtime(Section):
     """
 
     renamed = {"keep_every": "checkpoint_every", "checkpoint_every": "resume_every"}
-    workers: Position
+    workers: Annotated[int, Field(ge=0, le=256)]
     log_every: Count
     resume_every: Count
     checkpoint_every: Count | None = None
@@ -394,7 +395,7 @@ class Recipe(Section):
     `callbacks` name your own code, called at fixed points of the training (`interfaces.Callback`).
     """
 
-    seed: Position
+    seed: Annotated[int, Field(ge=0)]
     data: Data
     networks: Annotated[dict[Name, NetworkEntry], Field(min_length=1)]
     losses: Annotated[dict[Name, LossEntry], Field(min_length=1)]

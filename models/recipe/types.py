@@ -23,7 +23,7 @@ from pydantic import (
 )
 
 from models.base.error_collector import ErrorCollector, NestedError, expectation
-from models.base.errors import closest
+from models.base.errors import closest, memory_asked
 from models.recipe.schema import Declaration, Recipe
 
 
@@ -62,6 +62,7 @@ OPTIMIZER = Slot("optimizer", "torch.optim.Optimizer", home="models.optimizers")
 CALLBACK = Slot("callback", "models.interfaces.Callback")
 SCORE = Slot("score", "models.report.interfaces.Score")
 PICTURE = Slot("picture", "models.report.interfaces.Picture")
+LONGEST_NAME = 200  # characters of a type
 ANY_NAME = r"[A-Za-z]\w*"
 FACTS = "facts of the training data"  # the key of what `from_data` takes, where an error made them unknown
 NESTED = (SCHEDULE, INJECTOR)  # may be declared inside the arguments of another declaration
@@ -70,7 +71,7 @@ NESTED = (SCHEDULE, INJECTOR)  # may be declared inside the arguments of another
 def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builtins.type | None:
     """Return the class that `name` means in `slot`, or None after adding an error at `key`."""
     package, _, attribute = name.rpartition(".")
-    if not attribute or (not package and slot.home is None):
+    if not _is_dotted(name) or (not package and slot.home is None):
         here = errors.hint(slot.what, name) or "a dotted name, such as 'images.L1' or 'mypackage.losses.Wing'"
         errors.add(key, f"found {name!r}; expected {here}")
         return None
@@ -96,6 +97,8 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
 
 def find_class(name: str) -> builtins.type | None:
     """Return the class that `name` means anywhere in a recipe; None if it names no class (`type: jpeg`)."""
+    if not _is_dotted(name):
+        return None
     package, _, attribute = name.rpartition(".")
     homes = [slot.home for slot in (SCHEDULE, INJECTOR, OPTIMIZER) if slot.home]
     modules = map(_import, [f"models.{package}", package] if package else homes)
@@ -120,9 +123,11 @@ def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
                 yield from (getattr(home, one) for one in defined)
 
 
+def _is_dotted(name: str) -> bool:
+    return len(name) <= LONGEST_NAME and all(part.isidentifier() for part in name.split("."))
+
+
 def _import(name: str) -> Any:
-    if not all(part.isidentifier() for part in name.split(".")):
-        return None
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -272,8 +277,8 @@ def construct(
 ) -> Any:
     """Return the object that a declaration names, or None after adding errors.
 
-    `supplied` are constructor arguments from the engine. A ValueError of the constructor is an error of the
-    declaration, not of the program.
+    `supplied` are constructor arguments from the engine. A ValueError or OverflowError of the constructor, and too
+    little memory, are errors of the declaration, not of the program.
     """
     before = errors.count
     kind = find_type(name, slot, f"{key}.type", errors)
@@ -287,7 +292,12 @@ def construct(
     except NestedError as error:
         errors.add_below(key, error.errors)
         return None
-    except ValueError as error:
+    except (MemoryError, RuntimeError) as error:
+        if (asked := memory_asked(error)) is None:
+            raise
+        errors.add(key, f"{name}: {asked}; make it smaller")
+        return None
+    except (ValueError, OverflowError) as error:
         lacking = [one for one in getattr(kind, "from_data", ()) if one not in checked]
         if not lacking or not errors.unread(FACTS):  # without the facts of the data, it may lack them
             errors.add(key, f"{name}: {error}")

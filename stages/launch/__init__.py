@@ -39,6 +39,7 @@ ALLOCATOR = {
 MALLOPT = {"MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2}  # from <malloc.h>
 CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # from cuBLAS' documentation, "Results reproducibility"
 PROCESSES = "FIGURA_PROCESSES"
+MOST = 256  # processes on a machine
 DRIVERS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA (two), NVIDIA in WSL, AMD
 
 
@@ -105,13 +106,13 @@ def process_count(environment: Mapping[str, str], available: int) -> int:
     """Return how many processes to start on this machine, which has `available` GPUs.
 
     Raises:
-        UserError: `FIGURA_PROCESSES` is not a positive integer, or exceeds the number of GPUs.
+        UserError: `FIGURA_PROCESSES` is no integer from 1 to `MOST`, or exceeds the number of GPUs.
     """
     asked = environment.get(PROCESSES, "")
     if not asked:
         return max(1, available)
-    if not asked.isdecimal() or int(asked) < 1:
-        raise UserError(f"{PROCESSES}: found {asked!r}; expected a number of processes a machine, 1 or more")
+    if not asked.isdecimal() or len(asked) > 9 or not 1 <= int(asked) <= MOST:
+        raise UserError(f"{PROCESSES}: found {asked!r}; expected a number of processes a machine, from 1 to {MOST}")
     if 0 < available < int(asked):
         raise UserError(
             f"{PROCESSES}: found {asked}; expected at most {available}, one for each GPU; CUDA_VISIBLE_DEVICES= "

@@ -130,7 +130,7 @@ def test_the_toy_recipes_are_right():
         ),
         ({"data.train.ramps.type": "Ramps"}, "data.train.ramps.type", "found 'Ramps'; expected a dotted name"),
         ({"networks.painter.type": "nowhere.Net"}, "networks.painter.type", "there is no module 'nowhere'"),
-        ({"networks.painter.type": "..toy.Painter"}, "networks.painter.type", "there is no module '..toy'"),
+        ({"networks.painter.type": "..toy.Painter"}, "networks.painter.type", "expected a dotted name, such as 'image"),
         ({"losses.square.type": "torch.nn.L1Loss"}, "losses.square.type", "'torch.nn.L1Loss' is no loss"),
         ({"losses.square.type": "os.system"}, "losses.square.type", "unknown loss 'os.system'"),
         ({"networks.painter.type": "torch.optim.Adam"}, "networks.painter.type", "is no network"),
