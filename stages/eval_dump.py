@@ -10,9 +10,12 @@ changes a value of `evaluate`. RUN may be a model folder itself. `python -m tool
 import argparse
 import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 from models.base.errors import UserError
+from models.base.lock import hold
 from models.base.yaml12 import read_yaml
 from models.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
 from models.recipe.load import check_recipe, check_schema
@@ -38,6 +41,13 @@ def main(arguments: list[str]) -> None:
     refuse_other_networks(args.recipe, content, model)
     check_schema(content, args.recipe)
 
+    # a dump elsewhere only reads the run, which may be in training
+    with hold(args.run) if args.output is None and os.environ.get("RANK", "0") == "0" else nullcontext():
+        evaluate(args, content, model)
+
+
+def evaluate(args: argparse.Namespace, content: dict[str, Any], model: Path) -> None:
+    """Evaluate the networks of a model folder as the content of a recipe says."""
     from models.evaluation.trained import ignored_settings, load_trained, refuse_foreign, with_split, write_dump
 
     if args.output is not None:
@@ -50,9 +60,8 @@ def main(arguments: list[str]) -> None:
             print(mark(trained))
         for line in ignored_settings(recipe, trained):
             print(f"{args.recipe}: {line}")
-    write_dump(
-        trained if args.split is None else with_split(trained, args.split), networks, args.output or args.run / "dump"
-    )
+    asked = trained if args.split is None else with_split(trained, args.split)
+    write_dump(asked, networks, args.output or args.run / "dump")
 
 
 def check_options(args: argparse.Namespace, model: Path) -> None:

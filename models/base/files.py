@@ -6,13 +6,14 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from models.base.errors import UserError
 
@@ -34,8 +35,36 @@ def replacing(path: Path) -> Iterator[Path]:
             os.fsync(handle.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
+    except OSError as error:
+        if error.filename in (None, name):  # a full disk says no name
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def replacing_folder(path: Path) -> Iterator[Path]:
+    """Yield an empty, hidden folder beside `path`; after the block, it is renamed to `path`, whose content goes.
+
+    If the block raises or the process dies, an earlier folder at `path` stays.
+    """
+    hidden, old = (path.with_name(f".{path.name}.{what}") for what in ("partial", "old"))
+    for left in (hidden, old):
+        shutil.rmtree(left, ignore_errors=True)
+    hidden.mkdir(parents=True)
+    try:
+        yield hidden
+        if path.exists():
+            path.rename(old)
+        hidden.rename(path)
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -49,7 +78,7 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode("utf-8"))
 
 
-def open_regular(path: Path, advice: str = "") -> BinaryIO:
+def open_regular(path: Path, advice: str = "") -> io.BufferedReader:
     """Open a regular file to read.
 
     Raises:
@@ -130,6 +159,14 @@ def read_rows(path: Path, column: str, advice: str = "") -> list[dict[str, str]]
     if longer := [place for place, row in enumerate(rows, start=1) if None in row]:
         raise UserError(f"{path}: row {longer[0]} has more cells than there are columns{end}")
     return rows
+
+
+def short_name(name: str) -> str:
+    """Return a name of at most 160 bytes, room for suffixes: of a longer one the beginning and 8 digits of a hash."""
+    content = os.fsencode(name)
+    if len(content) <= 160:
+        return name
+    return f"{content[:150].decode('utf-8', 'ignore')}-{hashlib.sha256(content).hexdigest()[:8]}"
 
 
 def sha256(path: Path) -> str:

@@ -1,6 +1,8 @@
 """Weights in safetensors: what a run writes, and what a training starts from."""
 
 import hashlib
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -10,6 +12,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from models.base.checksums import refuse_damaged
 from models.base.errors import UserError
 from models.base.files import replacing, sha256
 from models.recipe.schema import Recipe
@@ -30,7 +33,23 @@ def save_weights(network: nn.Module, path: Path) -> None:
     """Write a network's parameters and persistent buffers under their own names, atomically."""
     tensors = {name: tensor.detach().contiguous().cpu() for name, tensor in network.state_dict().items()}
     with replacing(path) as temporary:
-        save_file(tensors, temporary)
+        save_tensors(tensors, temporary)
+
+
+def save_tensors(tensors: dict[str, Tensor], path: Path) -> None:
+    """Write tensors, by name, to a safetensors file. Raises OSError, which safetensors hides in an error of its own."""
+    try:
+        save_file(tensors, path)
+    except SafetensorError as error:
+        if (number := re.search(r"os error (\d+)", str(error))) is None:
+            raise
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None
+
+
+def not_finite(network: nn.Module) -> list[str]:
+    """Return the names of parameters and persistent buffers with a value that is not finite."""
+    floating = {name: tensor for name, tensor in network.state_dict().items() if tensor.is_floating_point()}
+    return [name for name, tensor in floating.items() if not tensor.isfinite().all()]
 
 
 def digest(network: nn.Module) -> str:
@@ -45,9 +64,11 @@ def load_weights(network: nn.Module, path: Path) -> None:
     """Load what `save_weights` wrote.
 
     Raises:
-        UserError: no such file, not safetensors, or names and shapes that do not fit (all are listed).
+        UserError: no such file, not what `SHA256SUMS` beside it says, not safetensors, or names and shapes that do not
+            fit (all are listed).
     """
     try:
+        refuse_damaged(path)
         tensors = load_file(path)
     except FileNotFoundError:
         raise UserError(f"{path}: no such file") from None

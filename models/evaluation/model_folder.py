@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from models.base.checksums import refuse_damaged
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
 
@@ -46,6 +47,9 @@ def trained_facts(model: Path) -> dict[str, Any]:
 
 
 def trained_content(model: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the content of the recipe beside the weights, and its facts; raises UserError as `trained_facts`."""
+    """Return the content of the recipe beside the weights, and its facts; raises UserError as `trained_facts`,
+    and if it is not what `SHA256SUMS` beside it says.
+    """
+    refuse_damaged(model / "recipe.yaml")
     content = read_yaml(model / "recipe.yaml")
     return content, content.pop("facts", {})

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from torch import nn
 
-from models.base.files import write_text
+from models.base.checksums import write_sums
+from models.base.files import replacing_folder, write_text
 from models.engine.weights import save_weights
 from models.recipe.resolved import resolved
 from models.recipe.schema import Recipe
@@ -25,16 +26,8 @@ class Checkpoints:
 
     def save(self, iteration: int, write: Callable[[Path], None]) -> None:
         """Let `write` fill a hidden folder, then rename it; an earlier checkpoint of the same iteration is replaced."""
-        final = self.folder / f"step-{iteration:06d}"
-        hidden, old = self.folder / f".{final.name}.partial", self.folder / f".{final.name}.old"
-        for left in (hidden, old):
-            shutil.rmtree(left, ignore_errors=True)
-        hidden.mkdir(parents=True)
-        write(hidden)
-        if final.exists():
-            final.rename(old)
-        hidden.rename(final)
-        shutil.rmtree(old, ignore_errors=True)
+        with replacing_folder(self.folder / f"step-{iteration:06d}") as hidden:
+            write(hidden)
 
     def tidy(self) -> None:
         """Remove the incomplete checkpoints of a killed training."""
@@ -61,7 +54,7 @@ def models_in(folder: Path) -> list[Path]:
 
 
 def write_model(folder: Path, networks: Mapping[str, nn.Module], recipe: Recipe, provenance: Mapping[str, str]) -> None:
-    """Write `<network>.safetensors`, `recipe.yaml` and `provenance.json` into `folder`.
+    """Write `<network>.safetensors`, `recipe.yaml`, `provenance.json` and their `SHA256SUMS` into `folder`.
 
     The hash of the code is left out: with it, equal weights would have different outputs. dvc.lock and the log have it.
     """
@@ -71,3 +64,4 @@ def write_model(folder: Path, networks: Mapping[str, nn.Module], recipe: Recipe,
     trial = {KEY: mark(recipe)} if recipe.train.try_ else {}
     rest = trial | {key: value for key, value in provenance.items() if key not in ("recipe", "code")}
     write_text(folder / "provenance.json", json.dumps(rest, indent=2) + "\n")
+    write_sums(folder)

@@ -5,6 +5,7 @@ from typing import Any
 
 from models.base.errors import UserError
 from models.base.seeding import derive
+from models.engine.weights import not_finite
 from models.interfaces import StepReport
 from models.recipe.schema import Train
 from models.training.resume import ResumePoint, ResumePoints, TrainState, copied
@@ -30,14 +31,23 @@ class Rollback:
         """The factor of all learning rates."""
         return self.rule.rate_factor**self.count if self.rule else 1.0
 
+    @property
+    def may_roll_back(self) -> bool:
+        """Whether the recipe allows another rollback."""
+        return self.rule is not None and self.count < self.rule.times
+
+    def is_finite(self) -> bool:
+        """Whether all weights and their averages are finite."""
+        return not any(map(not_finite, (*self.state.networks.values(), *self.state.averages.values())))
+
     def seed(self, seed: int) -> int:
         """Return the seed of noise and of the order of examples; each rollback changes it."""
         return derive(seed, "recovery", self.count) if self.count else seed
 
     def take_snapshot(self, iteration: int) -> None:
-        """Copy the state after `iteration` updates if one is due and no update is being skipped."""
+        """Copy the state after `iteration` updates if one is due, no update is being skipped and weights are finite."""
         due = self.snapshot is None or (self.rule is not None and iteration % self.rule.every == 0)
-        if self.on and due and not any(self.state.nonfinite.values()):
+        if self.on and due and not any(self.state.nonfinite.values()) and self.is_finite():
             self.snapshot = iteration, copied(self.state.state_dict())
 
     def reason(self, iteration: int, reports: Mapping[str, StepReport]) -> str | None:
@@ -52,7 +62,7 @@ class Rollback:
             counts[name] = before if report.overflowed else before + 1 if report.skipped else 0
         for name, report in reports.items():
             message = f"step {name!r}: {counts[name]} updates in a row were not finite"
-            if self.rule is not None and self.count < self.rule.times and counts[name] >= self.rule.after:
+            if self.rule is not None and self.may_roll_back and counts[name] >= self.rule.after:
                 return f"{message}, the last in iteration {iteration}"
             if counts[name] >= self.limit:
                 values = {loss: value.item() for loss, value in report.raw.items()}

@@ -1,4 +1,7 @@
-"""Resume points: the state of a killed training, tensors in safetensors and the rest in JSON, written atomically."""
+"""Resume points: the state of a killed training, tensors in safetensors, the rest in JSON, and their SHA-256.
+
+Each is written atomically, and read only if every byte is as it was.
+"""
 
 import json
 import os
@@ -9,9 +12,13 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from models.base.checksums import damage, write_sums
+from models.base.errors import UserError
+from models.base.files import read_json
+from models.engine.weights import save_tensors
 from models.interfaces import Callback
 from models.training.loss_log import LossLog
 
@@ -64,8 +71,7 @@ class ResumePoint:
 
     def state(self) -> dict[str, Any]:
         """Read the state from disk."""
-        tree = json.loads((self.folder / TREE).read_text(encoding="utf-8"))
-        state: dict[str, Any] = unflatten(tree["state"], load_file(self.folder / TENSORS))
+        state: dict[str, Any] = unflatten(read_json(self.folder / TREE)["state"], load_file(self.folder / TENSORS))
         return state
 
 
@@ -105,11 +111,12 @@ def copied(tree: Any) -> Any:
 
 
 class ResumePoints:
-    """The folder `<run>/resume` with the latest state and its provenance; beside it `<run>/resume-refused`.
+    """The folder `<run>/resume` with the two latest states and their provenance; beside it `<run>/resume-refused`.
 
     A state is written to a temporary folder, flushed, and renamed: a process killed at any moment leaves the last
-    complete one. `provenance` maps what a state depends on to text. A state of another provenance is refused and moved
-    to `resume-refused`, where nothing deletes it.
+    complete one. The one before it is for the case that a disk damages the last; it goes before a new one is written,
+    so that there are never more than two. `provenance` maps what a state depends on to text. A state of another
+    provenance and a damaged one are moved to `resume-refused`, where nothing deletes them.
     """
 
     def __init__(self, folder: Path, provenance: Mapping[str, str]) -> None:
@@ -117,55 +124,95 @@ class ResumePoints:
         self.refused = folder.with_name(f"{folder.name}-refused")
 
     def save(self, iteration: int, state: Mapping[str, Any]) -> None:
-        """Write the state after `iteration` updates and remove older ones."""
-        temporary, final = self.folder / "writing", self.folder / f"{iteration:010d}"
-        shutil.rmtree(temporary, ignore_errors=True)
-        temporary.mkdir(parents=True)
-        tensors: dict[str, Tensor] = {}
+        """Write the state after `iteration` updates, and remove all but the last one before it.
+
+        Raises:
+            UserError: the disk is full, or cannot be written for another reason; the last state stays.
+        """
+        final, tensors = self.folder / f"{iteration:010d}", dict[str, Tensor]()
         tree = {"provenance": self.provenance, "iteration": iteration, "state": flatten(state, "", tensors)}
-        save_file(tensors, temporary / TENSORS)
-        (temporary / TREE).write_text(json.dumps(tree), encoding="utf-8")
+        text = json.dumps(tree).encode()
+        try:
+            self._write(final, tensors, text)
+        except OSError as error:
+            shutil.rmtree(self.folder / "writing", ignore_errors=True)
+            need = len(text) + sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+            last = [int(path.name) for path in self._states(self.folder)][-1:]
+            stays = f"the state of iteration {last[0]} stays, and `dvc repro` goes on from it" if last else ""
+            raise UserError(
+                f"{final}: cannot be written: {error.strerror or error}; a state needs {need / 1e6:,.1f} MB, and there "
+                f"is room for two; {stays or 'no earlier state was written'}"
+            ) from None
+
+    def _write(self, final: Path, tensors: dict[str, Tensor], text: bytes) -> None:
+        temporary = self.folder / "writing"
+        for path in (temporary, self.folder / "removing"):
+            shutil.rmtree(path, ignore_errors=True)
+        for older in self._states(self.folder)[:-1]:
+            self._remove(older)
+        temporary.mkdir(parents=True)
+        save_tensors(tensors, temporary / TENSORS)
+        (temporary / TREE).write_bytes(text)
+        write_sums(temporary)
         for path in (temporary / TENSORS, temporary / TREE, temporary):
             _flush(path)
+        before = [path for path in self._states(self.folder) if path.name < final.name]
         if final.is_dir():  # of the same iteration: keep it, as the oldest, until the new one is in place
-            shutil.rmtree(self.folder / "0", ignore_errors=True)
             final.rename(self.folder / "0")
         temporary.rename(final)
         _flush(self.folder)
-        for older in self.folder.glob("[0-9]*"):
-            if older != final:
-                shutil.rmtree(older)
+        for other in self._states(self.folder):
+            if other not in (final, *before):
+                self._remove(other)
 
     def latest(self, anyway: bool = False) -> ResumePoint | None:
-        """Return the latest state; with `anyway`, the furthest of all, including refused ones."""
-        points = [self._read(folder) for folder in self._complete(self.folder)[-1:]]
-        if anyway:
-            points += [self._read(folder) for folder in self._complete(self.refused)]
-        return max(points, key=lambda point: point.iteration, default=None)
+        """Return the latest whole state; with `anyway`, the furthest of all, including refused ones."""
+        return self.inspect(anyway)[0]
 
-    def refuse(self, point: ResumePoint) -> Path:
-        """Move a state to `resume-refused`; return its new folder."""
+    def inspect(self, anyway: bool = False) -> tuple[ResumePoint | None, dict[Path, str]]:
+        """Return what `latest` does, and what is wrong with each later state, by its folder."""
+        damaged, points = dict[Path, str](), list[ResumePoint]()
+        for folder in reversed(self._states(self.folder)):
+            if (why := damage(folder)) is None:
+                points.append(self._read(folder))
+                break
+            damaged[folder] = why
+        if anyway:
+            points += [self._read(folder) for folder in self._states(self.refused) if damage(folder) is None]
+        return max(points, key=lambda point: point.iteration, default=None), damaged
+
+    def set_aside(self, state: Path, suffix: str = "") -> Path:
+        """Move the folder of a state to `resume-refused`; return its new folder."""
         self.refused.mkdir(parents=True, exist_ok=True)
-        numbered = (self.refused / f"{point.folder.name}-{n}" for n in count(2))
-        place = next(place for place in chain([self.refused / point.folder.name], numbered) if not place.exists())
-        point.folder.rename(place)
+        name = f"{state.name}{suffix}"
+        numbered = (self.refused / f"{name}-{n}" for n in count(2))
+        place = next(place for place in chain([self.refused / name], numbered) if not place.exists())
+        state.rename(place)
         return place
 
     def clear(self, resumed_from: Path | None) -> None:
         """Remove the states of this training and the one it resumed from; other refused states stay."""
-        for folder in (self.folder, resumed_from):
-            if folder is not None:
-                shutil.rmtree(folder, ignore_errors=True)
+        if resumed_from is not None and resumed_from.exists():
+            self._remove(resumed_from)
+        for state in self._states(self.folder):
+            self._remove(state)
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _remove(self, state: Path) -> None:
+        """Remove a state; a process killed meanwhile leaves nothing that looks like a damaged one."""
+        removing = state.with_name("removing")
+        shutil.rmtree(removing, ignore_errors=True)
+        state.rename(removing)
+        shutil.rmtree(removing, ignore_errors=True)
 
     def _read(self, folder: Path) -> ResumePoint:
-        tree = json.loads((folder / TREE).read_text(encoding="utf-8"))
-        differs = tuple(key for key, value in self.provenance.items() if tree.get("provenance", {}).get(key) != value)
+        tree = read_json(folder / TREE)
+        differs = tuple(key for key, value in self.provenance.items() if tree["provenance"].get(key) != value)
         return ResumePoint(folder, tree["iteration"], differs)
 
-    def _complete(self, folder: Path) -> list[Path]:
-        """Return the folders with a complete state, oldest first; a kill during removal leaves incomplete ones."""
-        folders = sorted(folder.glob("[0-9]*"))
-        return [path for path in folders if all((path / name).is_file() for name in (TREE, TENSORS))]
+    def _states(self, folder: Path) -> list[Path]:
+        """Return the folders of states, oldest first."""
+        return sorted(folder.glob("[0-9]*"))
 
 
 def _flush(path: Path) -> None:

@@ -1,24 +1,32 @@
 """What a training writes into its run folder and goes on from: resume points, checkpoints, the model, the history."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
+from models.base.distributed import raise_on_all_ranks
 from models.base.errors import UserError
-from models.engine.weights import digest
+from models.base.files import replacing_folder
+from models.engine.weights import digest, not_finite
 from models.interfaces import Networks
 from models.recipe.schema import Recipe
 from models.recipe.trial import scratch
 from models.training.checkpoints import Checkpoints, write_model
 from models.training.divergence import Rollback
+from models.training.finished import Finished
 from models.training.loss_log import LossLog
 from models.training.resume import ResumePoint
 
 
 class RunFolder:
     """All ranks call each method; rank 0 writes, after it was checked that all ranks have the same weights.
+
+    Weights that are not finite are never written: the training ends, unless it may still roll back. Where the disk does
+    not take a file, all ranks raise UserError.
 
     Args:
         run: the folder.
@@ -33,31 +41,51 @@ class RunFolder:
         self.run, self.recipe, self.accelerator, self.networks = run, recipe, accelerator, networks
         self.loss_log, self.rollback, self.provenance = loss_log, rollback, dict(provenance)
         self.checkpoints = Checkpoints(scratch(run, recipe) / "checkpoints")
+        self.finished = Finished(scratch(run, recipe) / "finished", run, provenance)
         self.resumable = 0  # the iteration of the last resume point
         self._resumed_from: Path | None = None
+
+    def take_finished(self) -> bool:
+        """Whether this training had ended already, before DVC recorded it; its outputs are then in place again."""
+        taken = False
+        with self._writing(self.run):
+            if self.accelerator.is_main_process and (taken := self.finished.take()):
+                self._print(
+                    f"{self.run}: this training, of the same recipe, data and code, had ended before DVC recorded it; "
+                    f"its model and history are taken. To train again: `rm -r {self.finished.folder}`, and `dvc repro`"
+                )
+        return bool(gather_object([taken])[0])
 
     def resume(self, anyway: bool) -> int:
         """Restore the state of a resume point, if there is one; return its iteration, or 0.
 
-        `anyway` takes the furthest state, even if its recipe, code, packages or data differ.
+        `anyway` takes the furthest state, even if its recipe, code, packages or data differ. A damaged state is moved
+        aside, and the one before it is taken.
 
         Raises:
             UserError: ranks read different files.
         """
         points = self.rollback.points
-        point, iteration = points.latest(anyway), 0
-        everywhere = gather_object([None if point is None else (point.iteration, point.differs)])
+        (point, damaged), iteration = points.inspect(anyway), 0
+        own = None if point is None else (point.iteration, point.differs)
+        everywhere = gather_object([(own, *damaged.items())])
         if len(set(everywhere)) > 1:
             raise UserError(
                 f"{points.folder}: ranks read {', '.join(map(str, everywhere))}; the folder that machines share "
                 "shows them different files; run `dvc repro` again"
             )
+        self.accelerator.wait_for_everyone()  # no rank moves a state that another still reads
+        if self.accelerator.is_main_process:
+            for state, why in damaged.items():
+                place = points.set_aside(state, "-damaged")
+                goes_on = "the state before it is tried" if point else "training starts afresh"
+                self._print(f"{state}: damaged, and not used: {why}. It is kept in {place}; {goes_on}")
         if point is not None and (anyway or not point.differs):
             iteration = self.resumable = self.rollback.restore(point)
             made = f", made by another {', '.join(point.differs)}: taken anyway" if point.differs else ""
             self._print(f"resumed after iteration {iteration}{made}")
             self._resumed_from = point.folder
-        self.accelerator.wait_for_everyone()  # no rank moves a state that another still reads
+        self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
             if iteration > 0:
                 self.checkpoints.tidy()
@@ -66,9 +94,10 @@ class RunFolder:
         return iteration
 
     def _begin(self, refused: ResumePoint | None) -> None:
-        """Remove the checkpoints of an earlier training; move a refused resume point aside."""
+        """Remove what an earlier training left; move its refused resume point aside."""
         if refused is not None:
-            place = self.rollback.points.refuse(refused)
+            place = self.rollback.points.set_aside(refused.folder)
+            self.rollback.points.clear(None)  # the state before it, of the same training
             self._print(
                 f"not resumed, training starts afresh: the state of iteration {refused.iteration} was made by another "
                 f"{', '.join(refused.differs)}. It is kept in {place}; to go on from it anyway, stop this training and "
@@ -78,30 +107,105 @@ class RunFolder:
 
     def write_checkpoint(self, iteration: int) -> None:
         """Write `checkpoints/step-<iteration>`, a model folder."""
-        if self.accelerator.is_main_process:
-            self.checkpoints.save(iteration, self._write_model)
-        self.accelerator.wait_for_everyone()
+        with self._writing(self.checkpoints.folder):
+            if self.accelerator.is_main_process and self._is_finite(iteration):
+                self.checkpoints.save(iteration, self._write_model)
 
     def write_resume_point(self, iteration: int) -> None:
         """Write the state after `iteration` updates; losses recorded so far go to their file with it."""
         self.loss_log.flush()
         self._refuse_different_ranks(iteration)
-        if self.accelerator.is_main_process:
-            self.rollback.save(iteration)
-        self.accelerator.wait_for_everyone()
+        with self._writing(self.rollback.points.folder):
+            if self.accelerator.is_main_process and self._is_finite(iteration):
+                self.rollback.save(iteration)
         self.resumable = iteration
 
     def write_outputs(self, iteration: int) -> None:
-        """Write the outputs that DVC tracks: weights (averages, if any), the resolved recipe, provenance, history."""
+        """Write the outputs that DVC tracks: weights (averages, if any), the resolved recipe, provenance, history.
+
+        Raises:
+            UserError: weights are not finite, or neither the last updates nor the last validation are.
+        """
         self._refuse_different_ranks(iteration)
-        if self.accelerator.is_main_process:
-            self._write_model(self.run / "model")
-            self.loss_log.write(self.run / "history")
-        self.accelerator.wait_for_everyone()
+        with self._writing(self.run):
+            if self.accelerator.is_main_process:
+                self._refuse_not_finite(iteration)
+                self._judge_end(iteration)
+                with replacing_folder(self.run / "model") as folder:
+                    self._write_model(folder)
+                with replacing_folder(self.run / "history") as folder:
+                    self.loss_log.write(folder)
+                self.finished.remember()
 
     def finish(self) -> None:
         """Remove the resume points of a training that has ended, with the refused one that it went on from."""
-        self.rollback.points.clear(self._resumed_from)
+        if self.accelerator.is_main_process:
+            self.rollback.points.clear(self._resumed_from)
+
+    @contextmanager
+    def _writing(self, folder: Path) -> Iterator[None]:
+        """Inside, an error of the disk is one line, on all ranks."""
+        with raise_on_all_ranks():
+            try:
+                yield
+            except OSError as error:
+                at = f"the state of iteration {self.resumable} stays, and `dvc repro` goes on from it"
+                raise UserError(
+                    f"{error.filename or folder}: cannot be written: {error.strerror or error}; "
+                    + (at if self.resumable else "there is no earlier state to go on from")
+                ) from None
+
+    def _is_finite(self, iteration: int) -> bool:
+        """Whether weights are finite. If not, and training may still roll back, nothing is to be written.
+
+        Raises:
+            UserError: they are not, and it may not.
+        """
+        if self.rollback.may_roll_back and not self.rollback.is_finite():
+            return False
+        self._refuse_not_finite(iteration)
+        return True
+
+    def _refuse_not_finite(self, iteration: int) -> None:
+        live = {name: self.accelerator.unwrap_model(network) for name, network in self.networks.live.items()}
+        for what, networks in (("network", live), ("averages of network", self.networks.ema)):
+            for name, network in networks.items():
+                if broken := not_finite(network):
+                    count = len(network.state_dict())
+                    raise UserError(
+                        f"{self.recipe.path}: {what} {name!r}: {broken[0]} is not finite after iteration {iteration}"
+                        f", and {len(broken) - 1} of {count - 1} other tensors{self._since(name, iteration)}; no model "
+                        f"was written. {self._advice(name)}"
+                    )
+
+    def _judge_end(self, iteration: int) -> None:
+        """Refuse a training whose last updates and last validation are not finite; warn where only one is not."""
+        counts = {name: count for name, count in self.rollback.state.nonfinite.items() if count}
+        validation = self.loss_log.validation[-1] if self.loss_log.validation else {}
+        losses = [name.removesuffix(".raw") for name, value in validation.items() if not math.isfinite(value)]
+        steps = [
+            f"step {name!r}: the last {count} updates were not finite, from iteration {iteration - count + 1} on"
+            for name, count in counts.items()
+        ]
+        said = "; ".join([*steps, *([f"validation is not finite for {', '.join(losses)}"] if losses else [])])
+        if counts and losses:
+            (network, *_) = self.recipe.steps[next(iter(counts))].trains
+            raise UserError(f"{self.recipe.path}: {said}; no model was written. {self._advice(network)}")
+        if said:
+            self._print(f"warning: {said}; the weights are finite, and are written")
+
+    def _since(self, network: str, iteration: int) -> str:
+        counts = [
+            count
+            for step, count in self.rollback.state.nonfinite.items()
+            if count and network in self.recipe.steps[step].trains
+        ]
+        return f"; updates are not finite from iteration {iteration - max(counts) + 1} on" if counts else ""
+
+    def _advice(self, network: str) -> str:
+        step = next((name for name, entry in self.recipe.steps.items() if network in entry.trains), None)
+        lower = f"Lower steps.{step}.optimizer.lr or clip (steps.{step}.clip), or" if step else "Check its weights, or"
+        return f"{lower} go back where it happens (train.rollback); inputs that are not finite do this too"
 
     def _write_model(self, folder: Path) -> None:
         resumed = {"resumed": self.rollback.resumed} if self.rollback.resumed else {}

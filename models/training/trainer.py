@@ -1,7 +1,7 @@
 """The training loop: `fit` -> `_loop` -> `iterate` -> `train_step` -> `train_op` -> `Step.update` (engine/step.py)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,6 +14,7 @@ from torch import Tensor
 from models.base.distributed import sharded
 from models.base.error_collector import ErrorCollector
 from models.base.errors import Interrupted, UserError, nearest
+from models.base.lock import hold
 from models.base.modes import evaluating
 from models.base.seeding import derive, random_kept, seed_here
 from models.engine.build import (
@@ -192,7 +193,19 @@ class Trainer:
     # the loop
 
     def fit(self) -> None:
-        """Train to the end, from the resume point of a killed run if there is one; then write the outputs."""
+        """Train to the end, from the resume point of a killed run if there is one; then write the outputs.
+
+        Raises:
+            UserError: the folder is in use, something cannot be written, or updates or weights are not finite.
+        """
+        with hold(self.run) if self.accelerator.is_main_process else nullcontext():
+            self._fit()
+
+    def _fit(self) -> None:
+        if self.folder.take_finished():
+            self.iteration = self.last
+            self.accelerator.end_training()
+            return
         self.iteration = self.folder.resume(self.resume_anyway)
         self._follow_restored_state()
         self.rollback.take_snapshot(self.iteration)

@@ -167,7 +167,7 @@ def test_refused_after_a_change_set_aside_and_begun_again(what, run, tmp_path, m
     changes = stored(tmp_path / "data")
     with pytest.raises(Killed):
         fit(run, changes, stop=9)
-    state = contents(run / "resume")
+    state = {name: content for name, content in contents(run / "resume").items() if name.startswith("0000000008")}
     changes = change(what, changes, tmp_path / "data", monkeypatch)
     trainer = fit(run, changes)
     assert trainer.done == list(range(STEPS))

@@ -2,6 +2,7 @@
 
 import math
 import os
+import resource
 import shutil
 import signal
 from pathlib import Path
@@ -11,6 +12,7 @@ import torch
 import toy
 from torch import nn
 
+from models.base.errors import UserError
 from models.training import resume
 from models.training.resume import ResumePoints, flatten, unflatten
 
@@ -90,13 +92,13 @@ def test_saved_tensors_are_copies(tmp_path):
     assert points.latest().state()["a"].tolist() == [0, 0]
 
 
-def test_only_the_latest_state_stays(tmp_path):
+def test_the_latest_state_and_the_one_before_it_stay(tmp_path):
     points = ResumePoints(tmp_path / "resume", {})
-    for iteration in (4, 12, 8):
+    for iteration, stay in ((4, [4]), (8, [4, 8]), (12, [8, 12]), (12, [12]), (10, [10]), (11, [10, 11])):
         points.save(iteration, {"n": iteration})
-    assert points.latest().iteration == 8
-    assert points.latest().state() == {"n": 8}
-    assert os.listdir(tmp_path / "resume") == ["0000000008"]
+        assert points.latest().iteration == iteration
+        assert points.latest().state() == {"n": iteration}
+        assert sorted(os.listdir(tmp_path / "resume")) == [f"{one:010d}" for one in stay]
     points.clear(None)
     assert points.latest() is None
 
@@ -112,7 +114,7 @@ def test_what_made_a_state_otherwise_is_named(tmp_path):
 def test_a_refused_state_is_set_aside_with_the_same_bytes(tmp_path):
     points = saved(tmp_path / "resume")
     before = everything_in(tmp_path / "resume" / "0000000005")
-    place = points.refuse(points.latest())
+    place = points.set_aside(points.latest().folder)
     assert place == tmp_path / "resume-refused" / "0000000005"
     assert everything_in(place) == before
     assert points.latest() is None
@@ -122,7 +124,7 @@ def test_a_second_refusal_of_the_same_iteration_overwrites_nothing(tmp_path):
     places = []
     for text in ("first", "second", "third"):
         points = saved(tmp_path / "resume", state={"text": text})
-        places.append(points.refuse(points.latest()))
+        places.append(points.set_aside(points.latest().folder))
     assert [place.name for place in places] == ["0000000005", "0000000005-2", "0000000005-3"]
     refused = ResumePoints(tmp_path / "resume-refused", {})
     for place, text in zip(places, ("first", "second", "third"), strict=True):
@@ -131,7 +133,7 @@ def test_a_second_refusal_of_the_same_iteration_overwrites_nothing(tmp_path):
 
 def test_the_furthest_state_of_all_is_taken_where_any_is_welcome(tmp_path):
     points = saved(tmp_path / "resume", 9, code="old")
-    points.refuse(points.latest())
+    points.set_aside(points.latest().folder)
     young = saved(tmp_path / "resume", 3)
     assert young.latest().iteration == 3
     far = young.latest(anyway=True)
@@ -146,7 +148,7 @@ def test_the_furthest_state_of_all_is_taken_where_any_is_welcome(tmp_path):
 def test_clearing_leaves_states_that_nobody_went_on_from(tmp_path):
     for iteration in (4, 8):
         points = saved(tmp_path / "resume", iteration)
-        points.refuse(points.latest())
+        points.set_aside(points.latest().folder)
     points.save(2, {})
     points.clear(tmp_path / "resume-refused" / "0000000008")
     assert not (tmp_path / "resume").exists()
@@ -163,12 +165,12 @@ def run_and_die(folder, job, point):
     watched = toy.killed_at(point)
     for name in WATCHED:
         setattr(os, name, watched(getattr(os, name)))
-    resume.save_file = watched(resume.save_file)
+    resume.save_tensors = watched(resume.save_tensors)
     Path.write_text = watched(Path.write_text)
     if job == "clear":
         points.clear(None)
     elif job == "refuse":
-        points.refuse(latest)
+        points.set_aside(latest.folder)
     else:
         points.save(int(job), {"n": torch.full((3,), 2.0), "text": "two"})
 
@@ -184,6 +186,61 @@ def status_of_child(*arguments):
         finally:
             os._exit(code)
     return os.waitpid(child, 0)[1]
+
+
+DAMAGE = {
+    "a flipped bit of a tensor": lambda folder: flip(folder / "state.safetensors", -1),
+    "a flipped bit of a name": lambda folder: flip(folder / "state.safetensors", 20),
+    "a flipped bit of a number": lambda folder: flip(folder / "state.json", -4),
+    "a flipped bit of a sum": lambda folder: flip(folder / "SHA256SUMS", 5),
+    "a flipped bit of a name of a sum": lambda folder: flip(folder / "SHA256SUMS", 70),
+    "half a file": lambda folder: os.truncate(folder / "state.safetensors", 60),
+    "an empty file": lambda folder: os.truncate(folder / "state.json", 0),
+    "zeros": lambda folder: (folder / "state.safetensors").write_bytes(bytes(200)),
+    "a missing file": lambda folder: (folder / "state.safetensors").unlink(),
+    "missing sums": lambda folder: (folder / "SHA256SUMS").unlink(),
+    "one more file": lambda folder: (folder / "more").touch(),
+    "an empty folder": lambda folder: [path.unlink() for path in folder.iterdir()],
+}
+
+
+def flip(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_a_damaged_state_is_named_and_the_one_before_it_is_the_latest(what, tmp_path):
+    points = ResumePoints(tmp_path / "resume", {})
+    for iteration in (4, 8):
+        points.save(iteration, {"n": torch.full((3,), float(iteration))})
+    DAMAGE[what](tmp_path / "resume" / "0000000008")
+    point, damaged = points.inspect()
+    assert point.iteration == 4
+    assert point.state()["n"].tolist() == [4.0] * 3
+    assert list(damaged) == [tmp_path / "resume" / "0000000008"]
+    place = points.set_aside(tmp_path / "resume" / "0000000008", "-damaged")
+    assert place.name == "0000000008-damaged"
+    assert points.inspect() == (point, {})
+    assert points.latest(anyway=True).iteration == 4  # a damaged state is never taken
+
+
+def test_a_disk_that_takes_less_than_a_state_leaves_the_one_before_it(tmp_path):
+    points = ResumePoints(tmp_path / "resume", {})
+    points.save(4, {"n": 4})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, hard))
+    try:
+        with pytest.raises(UserError) as caught:
+            points.save(8, {"n": torch.zeros(100_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    said = str(caught.value)
+    assert "resume/0000000008: cannot be written: File too large; a state needs 0.4 MB" in said
+    assert said.endswith("the state of iteration 4 stays, and `dvc repro` goes on from it")
+    assert os.listdir(tmp_path / "resume") == ["0000000004"]
+    assert points.latest().state() == {"n": 4}
 
 
 def plain(point):

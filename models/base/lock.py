@@ -1,0 +1,77 @@
+"""The lock of a run's folder: one training or evaluation at a time writes there.
+
+The kernel releases the lock when its process dies, so that no lock is ever stale, whatever machine or process held it.
+It is a lock of POSIX (`fcntl`), which children of the process do not inherit: data loader workers that outlive a killed
+training hold nothing.
+"""
+
+import errno
+import fcntl
+import json
+import os
+import platform
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from pathlib import Path
+
+from models.base.errors import UserError
+
+NAME = ".lock"
+LONGEST = 200  # characters of the command in a message
+HELD = (errno.EACCES, errno.EAGAIN)
+_held: set[tuple[int, Path]] = set()
+
+
+@contextmanager
+def hold(run: Path) -> Iterator[None]:
+    """Hold the lock of a run's folder, which is created, inside the block; the file `.lock` says who holds it.
+
+    A process that holds the lock already just goes on. On a file system without locks, a warning is printed.
+
+    Raises:
+        UserError: another process holds it, or the folder cannot be written.
+    """
+    own, path = (os.getpid(), run.resolve()), run / NAME
+    if own in _held:
+        yield
+        return
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+    try:
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in HELD:
+                raise UserError(f"{run}: {_holder(path)} is at work there; wait for it, or stop it") from None
+            print(f"warning: {path}: this file system has no locks ({error.strerror}); start nothing else in {run}")
+        with suppress(OSError):  # a full disk; the lock holds as well without its text
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, _description(), 0)
+        _held.add(own)
+        try:
+            yield
+        finally:
+            _held.discard(own)
+    finally:
+        os.close(descriptor)
+
+
+def _description() -> bytes:
+    since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+    command = " ".join(["python", *sys.orig_argv[1:]])
+    holder = {"pid": os.getpid(), "host": platform.node(), "since": since, "command": command}
+    return f"{json.dumps(holder)}\n".encode()
+
+
+def _holder(path: Path) -> str:
+    try:
+        holder = json.loads(path.read_text(encoding="utf-8"))
+        who = f"process {holder['pid']} on {holder['host']}, since {holder['since']}"
+        return f"{who} ({str(holder['command'])[:LONGEST]})"
+    except (OSError, ValueError, LookupError, TypeError):
+        return "another process"
