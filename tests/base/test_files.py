@@ -37,7 +37,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
         "write_bytes(Path(sys.argv[1]), b'x' * 1001)"
     )
     done = subprocess.run([sys.executable, "-c", code, path], check=False, capture_output=True, text=True)
-    assert done.stderr.endswith("OSError: [Errno 27] File too large\n")
+    assert done.stderr.endswith(f"OSError: [Errno 27] File too large: {str(path)!r}\n")
     assert (os.listdir(tmp_path), path.read_bytes()) == (["a"], b"old")
 
 
