@@ -1,6 +1,6 @@
 """Damaged files: every one is detected, with one clear message, or harmless; never does another result come of it.
 
-Usage: python -m tests.reliability.damage [--cases 500] [--seed 0] [--case N] [--only KIND]
+Usage: python -m tests.reliability.damage [--cases 500] [--seed 0] [--case N] [--only TARGET]
 
 A case damages one file of a tiny project (its bytes, not its times, as a disk does it) and runs the command that reads
 it. The command must end with 1 and one bounded message, or with 0 and the results of an undisturbed run, byte by byte.
@@ -11,6 +11,7 @@ folder it is damage. Exit status 1 if any case is lost: another result, a traceb
 import argparse
 import os
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -171,8 +172,6 @@ def killed_before(iteration: int) -> None:
 
 def remove(path: Path) -> None:
     """Remove a file or a folder, if it is there."""
-    import shutil
-
     if path.is_dir():
         shutil.rmtree(path)
     else:
@@ -281,10 +280,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--case", type=int, help="do this case alone")
     parser.add_argument("--only", metavar="TARGET", help="damage these files alone, such as 'resume point'")
+    parser.add_argument("--recipes", nargs="+", default=HELD, metavar="NAME", help="default: pix2pix vunet")
     args = parser.parse_args(arguments)
     cases, began = list[Case](), time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        damage = Damage(Path(folder))
+        damage = Damage(Path(folder), args.recipes)
         print(f"project made in {time.monotonic() - began:.0f} s", flush=True)
         for number in range(args.cases) if args.case is None else [args.case]:
             cases.append(damage.case(number, args.seed, args.only))

@@ -11,7 +11,8 @@ from types import FrameType
 
 from reliability.forked import GIB, address_space
 
-SECONDS, MEMORY = 5.0, 2 * GIB
+SECONDS, WAITING, MEMORY = 5.0, 30.0, 2 * GIB
+"""Seconds of processor time, seconds of the clock (other processes may be busy), bytes of address space."""
 FORBIDDEN = {
     "os.system",
     "os.exec",
@@ -65,7 +66,7 @@ _watch: list[_Watch] = []
 
 
 @contextmanager
-def guarded(folder: Path, seconds: float = SECONDS, memory: int = MEMORY) -> Iterator[None]:
+def guarded(folder: Path) -> Iterator[None]:
     """Run the block in `folder`; raise Forbidden if it takes longer, or writes elsewhere."""
     if not _watch:
         _watch.append(_Watch())
@@ -73,21 +74,25 @@ def guarded(folder: Path, seconds: float = SECONDS, memory: int = MEMORY) -> Ite
 
     def ring(number: int, frame: FrameType | None) -> None:
         where = "" if frame is None else f", in {frame.f_code.co_filename}:{frame.f_lineno}"
-        raise Forbidden(f"no end in {seconds} s{where}")
+        raise Forbidden(f"no end in {SECONDS:.0f} s of work{where}" if number == signal.SIGPROF else f"waits{where}")
 
-    handler = signal.signal(signal.SIGALRM, ring)
+    clocks = {signal.SIGPROF: (signal.ITIMER_PROF, SECONDS), signal.SIGALRM: (signal.ITIMER_REAL, WAITING)}
+    handlers = {one: signal.signal(one, ring) for one in clocks}
     os.chdir(folder)
     watch.seen.clear()
     watch.folder = os.path.realpath(folder)
     try:
-        resource.setrlimit(resource.RLIMIT_AS, (address_space() + memory, limits[1]))
-        signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+        resource.setrlimit(resource.RLIMIT_AS, (address_space() + MEMORY, limits[1]))
+        for clock, seconds in clocks.values():
+            signal.setitimer(clock, seconds, seconds)
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        for clock, _ in clocks.values():
+            signal.setitimer(clock, 0)
         watch.folder = None
         resource.setrlimit(resource.RLIMIT_AS, limits)
-        signal.signal(signal.SIGALRM, handler)
+        for one, handler in handlers.items():
+            signal.signal(one, handler)
         os.chdir(before)
     if watch.seen:
         raise Forbidden("; ".join(watch.seen[:3]))

@@ -250,6 +250,7 @@ def odd(folder: Path, content: bytes, name: str, kind: str) -> Path:
     """Make a file of an odd name in a folder, or a link, a FIFO or a folder of that name."""
     path = folder / os.fsdecode(os.fsencode(name.replace("/", "_").replace("\0", "_"))[:240] + b".png")
     folder.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
     match kind:
         case "file":
             path.write_bytes(content)
