@@ -36,7 +36,7 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except OSError as error:
-        if error.filename in (None, name):  # a full disk says no name
+        if error.errno is not None and error.filename in (None, name):  # a full disk says no name
             error.filename = str(path)
         raise
     finally:
@@ -59,7 +59,7 @@ def replacing_folder(path: Path) -> Iterator[Path]:
             path.rename(old)
         hidden.rename(path)
     except OSError as error:
-        if error.filename is None:
+        if error.errno is not None and error.filename is None:
             error.filename = str(path)
         raise
     finally:
