@@ -10,7 +10,8 @@ import cv2
 import numpy as np
 from matplotlib.figure import Figure
 
-from models.base.files import replacing
+from models.base.files import read_bytes, replacing
+from models.base.pictures import read_picture, write_png
 
 COLUMNS = 4
 GAP = 12  # pixels between two pictures
@@ -52,25 +53,16 @@ def draw_curves(curves: Mapping[str, Curve], path: Path) -> None:
 def beside(before: Path | None, after: Path | None, path: Path) -> bool:
     """Write two pictures side by side, padded white to the same height, or only one if the other is None.
 
-    Returns False, and writes nothing, if both have the same bytes. Raises ValueError if a file is not a picture.
+    Returns False, and writes nothing, if both have the same bytes. Raises UserError if a file is not a picture.
     """
-    if before and after and before.read_bytes() == after.read_bytes():
+    if before and after and read_bytes(before) == read_bytes(after):
         return False
-    images = [_read(file) for file in (before, after) if file]
+    images = [read_picture(file) for file in (before, after) if file]
     height = max(image.shape[0] for image in images)
     white = (255, 255, 255)
     padded = [
         cv2.copyMakeBorder(image, 0, height - image.shape[0], 0, GAP, cv2.BORDER_CONSTANT, value=white)
         for image in images
     ]
-    encoded = cv2.imencode(".png", np.hstack(padded)[:, :-GAP])[1]
-    with replacing(path) as temporary:
-        temporary.write_bytes(encoded.tobytes())
+    write_png(path, np.asarray(np.hstack(padded)[:, :-GAP], dtype=np.uint8))
     return True
-
-
-def _read(path: Path) -> np.ndarray:
-    image = cv2.imread(str(path), cv2.IMREAD_COLOR)
-    if image is None:
-        raise ValueError(f"{path} is not a picture")
-    return image

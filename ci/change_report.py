@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from ci.check_reproduction import METRICS
 from models.base.errors import UserError
-from models.base.files import write_text
+from models.base.files import read_json, read_text, write_text
 from models.recipe.trial import KEY
 from stages.command import run
 
@@ -73,9 +73,9 @@ def commit(revision: str) -> str:
 
 def gate(path: Path) -> str:
     """Return the gate's table, or a sentence that it did not run."""
-    if not path.is_file():
+    if not path.exists():
         return "**It did not run**: the rerun ended before it. The log of the job says why."
-    return shortened(path.read_text(encoding="utf-8").strip(), LIMITS["gate"])
+    return shortened(read_text(path).strip(), LIMITS["gate"])
 
 
 def difference(kind: str, base: str, *options: str) -> str:
@@ -102,8 +102,9 @@ def tries() -> list[str]:
     """Return the recipes whose figures in the working tree are those of a try."""
     marked = []
     for file in sorted(METRICS.glob("*.json")):
-        with suppress(ValueError):  # not JSON: listed as what DVC could not read
-            marked += [file.stem] if KEY in json.loads(file.read_text(encoding="utf-8")) else []
+        with suppress(UserError):  # not JSON: listed as what DVC could not read
+            content = read_json(file)
+            marked += [file.stem] if isinstance(content, dict) and KEY in content else []
     return marked
 
 
@@ -157,7 +158,13 @@ def plots(base: str, folder: Path) -> str:
         differing = 0
         for name, (before, after) in sorted(pictures.items()):
             recipe, stem = recipe_of(name), Path(name).stem
-            if beside(before, after, folder / f"{recipe}_{stem}.png"):
+            try:
+                differs = beside(before, after, folder / f"{recipe}_{stem}.png")
+            except UserError as error:
+                differing += 1
+                shown[recipe].append(f"`{stem}`: `{error}`")
+                continue
+            if differs:
                 differing += 1
                 shown[recipe].append(picture(recipe, stem, SIDES[before is not None, after is not None]))
     errors = [

@@ -20,7 +20,7 @@ from pathlib import Path
 from ci.reproduction import FAILING, Results, Row, compare, outputs, read_results
 from ci.tolerances import read_tolerances
 from models.base.errors import UserError
-from models.base.files import write_text
+from models.base.files import read_text, write_text
 from stages.command import run
 
 METRICS = Path("metrics/full")
@@ -69,7 +69,7 @@ def committed(revision: str, written: Container[str]) -> Results:
         files = DVCFileSystem(rev=revision)
         metrics = {path: files.read_text(path) for path in sorted(files.glob(f"{METRICS}/*.json"))}
         lock = files.read_text(str(LOCK)) if files.exists(str(LOCK)) else None
-    except DvcException as error:
+    except (DvcException, UnicodeDecodeError) as error:
         raise UserError(f"--revision {revision}: {error}") from None
     if not metrics or lock is None:
         raise UserError(f"--revision {revision}: it has no {LOCK if metrics else f'{METRICS}/*.json'}")
@@ -80,14 +80,9 @@ def committed(revision: str, written: Container[str]) -> Results:
 
 def reproduced(written: Container[str]) -> Results:
     """Read the working tree's metrics and data hashes. Raises UserError if nothing has run."""
-    try:
-        files = [path for path in sorted(METRICS.glob("*.json")) if str(path) in written]
-        metrics = {str(path): path.read_text(encoding="utf-8") for path in files}
-        return read_results(metrics, LOCK.read_text(encoding="utf-8"), "")
-    except FileNotFoundError as error:
-        raise UserError(f"{error.filename}: no such file; `dvc repro` writes it") from None
-    except UnicodeDecodeError as error:
-        raise UserError(f"{METRICS}/*.json, {LOCK}: not UTF-8 text: {error}") from None
+    files = [path for path in sorted(METRICS.glob("*.json")) if str(path) in written]
+    metrics = {str(path): read_text(path, "`dvc repro` writes it") for path in files}
+    return read_results(metrics, read_text(LOCK, "`dvc repro` writes it"), "")
 
 
 def differing_instances(violated: Sequence[str], revision: str) -> list[str]:

@@ -8,8 +8,9 @@ import pandas as pd
 from dvc.api import DVCFileSystem
 from dvc.exceptions import DvcException
 
+from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
-from models.dump import EXAMPLES, read_table
+from models.dump import EXAMPLES, Dump, read_table
 from tools.compare.matching import KEY
 
 SHOWN = 5  # examples, or files
@@ -37,14 +38,18 @@ def differing_examples(files: DVCFileSystem, recipe: str, scores: Iterable[str])
     """
     folder = f"runs/{recipe}/dump"
     table = Path(folder) / EXAMPLES
-    if not table.is_file():
+    if not table.exists():
         return [f"{table}: no such file; `dvc repro eval-dump@{recipe}` writes it"]
     try:
         with files.open(f"{folder}/{EXAMPLES}", "rb") as file:
-            before = read_table(file.read())
+            content = file.read()
     except (DvcException, OSError) as error:
         return [not_in_cache(folder, error)]
-    now = read_table(table.read_bytes())
+    try:
+        before = read_table(content, Path(f"{folder}/{EXAMPLES} of the other revision"), ["mode"])
+        now = Dump(Path(folder)).table
+    except UserError as error:
+        return [f"{error}; so nothing is named"]
     modes = {mode for score in scores for mode in modes_of(recipe, score)}
     chosen = [mode for mode in before["mode"].unique() if mode in (modes or set(before["mode"]))]
     return [

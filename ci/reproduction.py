@@ -64,7 +64,7 @@ def read_results(files: Mapping[str, str], lock: str, where: str) -> Results:
     for path, text in files.items():
         try:
             content = json.loads(text)
-        except json.JSONDecodeError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"{path}{where}: not valid JSON: {error}") from None
         if not isinstance(content, dict):
             raise UserError(f"{path}{where}: found {type(content).__name__}, expected a map of metrics")

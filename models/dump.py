@@ -8,16 +8,25 @@
     try.txt           of a try alone: that it is one, and of how many steps (`recipe/trial.py`)
     averages/         means over training examples, float32 .npy
     inputs/ <mode>/   the files
+    SHA256SUMS        the SHA-256 of each file above, compared whenever one is read; `sha256sum -c` reads it too
 
 A file is an image of values in [-1, 1] (`image`) or [0, 1] (`mask`), rounded to 8 bits, or holds exact values (`array`,
 float32 .npy). File names end in the format, so that a reader restores the range. A `number` is a column of the table
-and has no file. The `records` of all examples are one list, `<mode>/<name>.json`.
+and has no file. The `records` of all examples are one list, `<mode>/<name>.json`. Numbers are finite; an empty cell is
+one that was not computed, and of the example's own numbers, one that is not known.
 """
 
+import copy
 import csv
+import hashlib
 import json
+import math
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import struct
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +36,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from models.base.errors import UserError
+from models.base.errors import UserError, nearest
+from models.base.files import read_bytes, read_text
+from models.base.pictures import decode_picture, encode_png
 from models.recipe.schema import Format
 
 if TYPE_CHECKING:
@@ -35,54 +46,151 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float32]
 EXAMPLES = "examples.csv"
+GRIDS = "grids.csv"
 FACTS = "facts.json"
 TRY = "try.txt"
+CHECKSUMS = "SHA256SUMS"
+AGAIN = "run eval-dump again"
 TEXTS = {"mode": str, "grid": str, "dataset": str, "name": str}
 """Columns of texts, which may look like numbers, such as the name of `000000000139.jpg`, or like none (`NA.jpg`)."""
+COMPUTED = ("loss.", "ms.")
+"""Beginnings of the columns that evaluation computes, whose cells are finite numbers or empty."""
 SUFFIX: dict[Format, str] = {"image": ".image.png", "mask": ".mask.png", "array": ".npy"}
+MOST_PIXELS = 2**26
+"""A picture with more is refused before it is decoded: its values would take more than 800 MB."""
+PNG = b"\x89PNG\r\n\x1a\n"
+NPY = re.compile(
+    rb"\x93NUMPY\x01\x00(..)\{'descr': '<f4', 'fortran_order': (True|False), "
+    rb"'shape': \(((?:[0-9]{1,9},? ?){0,8})\), \} *\n",
+    re.DOTALL,
+)
+"""The head of a float32 file of `np.save`; what it says is compared with the size of the file before anything is made
+of it, and nothing in it is evaluated."""
 
 
-def write_value(path: Path, value: "Tensor") -> None:
-    """Write one value in the format of `path`'s ending: image (3 or 1, H, W) in [-1, 1], mask (1, H, W) in [0, 1]."""
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise UserError where the disk does not take all of `path`, even for a moment."""
+    try:
+        yield
+    except OSError as error:
+        advice = "make room on the disk, or write elsewhere, and run this again"
+        raise UserError(f"{path}: cannot be written: {error.strerror or error}; {advice}") from None
+
+
+def write_file(path: Path, content: bytes) -> str:
+    """Write a file of a dump, and return its SHA-256.
+
+    Every write is checked, but files are not flushed to disk one by one, which takes longer than computing them: a dump
+    counts only with its table, and what a crash takes from it afterwards, its checksums tell.
+
+    Raises:
+        UserError: the disk is full, or the folder cannot be written.
+    """
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def write_value(path: Path, value: "Tensor") -> str:
+    """Write one value in the format of `path`'s ending, and return its SHA-256.
+
+    Images are (3 or 1, H, W) in [-1, 1], masks (1, H, W) in [0, 1].
+
+    Raises:
+        UserError: as `write_file`, or an image or a mask has another shape.
+    """
     array = value.detach().float().cpu().numpy()
-    path.parent.mkdir(parents=True, exist_ok=True)
     if path.name.endswith(SUFFIX["array"]):
-        np.save(path, array)
-        return
+        buffer = BytesIO()
+        np.save(buffer, array)
+        return write_file(path, buffer.getvalue())
+    if array.ndim != 3 or array.shape[0] not in (1, 3):
+        raise UserError(f"{path}: shape {array.shape}; a picture is (3 or 1, height, width); save it as array")
     levels = (array.clip(-1, 1) + 1) * 127.5 if path.name.endswith(SUFFIX["image"]) else array.clip(0, 1) * 255
-    pixels = np.rint(levels).astype(np.uint8).transpose(1, 2, 0)
-    cv2.imwrite(str(path), pixels[..., ::-1])
+    return write_file(path, encode_png(np.rint(levels).astype(np.uint8).transpose(1, 2, 0)))
 
 
-def read_value(path: Path) -> Array:
-    """Read what `write_value` wrote: float32, channel first, in its own range."""
+def decode_value(content: bytes, path: Path) -> Array:
+    """Return what `write_value` wrote to `path`: float32, channel first, in its own range.
+
+    Raises:
+        UserError: it is no picture of 1 or 3 channels of 8 bits, or no array of finite float32.
+    """
     if path.name.endswith(SUFFIX["array"]):
-        if not path.is_file():
-            raise UserError(f"{path}: no such file; run eval-dump again")
-        return np.asarray(np.load(path, allow_pickle=False), dtype=np.float32)
-    pixels = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
-    if pixels is None:
-        raise UserError(f"{path}: no readable picture; run eval-dump again")
-    channels = pixels[..., ::-1].transpose(2, 0, 1) if pixels.ndim == 3 else pixels[None]
+        return _decode_array(content, path)
+    width, height = struct.unpack(">2I", content[16:24]) if content[:8] == PNG and len(content) >= 24 else (0, 0)
+    if width * height > MOST_PIXELS:
+        raise UserError(f"{path}: {width} x {height} pixels; at most {MOST_PIXELS} are read; {AGAIN}")
+    pixels = decode_picture(content if width else b"", path, cv2.IMREAD_UNCHANGED, AGAIN)
+    if pixels.ndim == 3 and pixels.shape[2] != 3:
+        raise UserError(f"{path}: {pixels.shape[2]} channels; a picture of a dump has 1 or 3; {AGAIN}")
+    channels = pixels.transpose(2, 0, 1) if pixels.ndim == 3 else pixels[None]
     scaled = channels.astype(np.float32) / (127.5 if path.name.endswith(SUFFIX["image"]) else 255)
     return scaled - 1 if path.name.endswith(SUFFIX["image"]) else scaled
 
 
+def _decode_array(content: bytes, path: Path) -> Array:
+    head = NPY.match(content)
+    shape = [int(side) for side in head[3].decode().replace(" ", "").split(",") if side] if head else []
+    if head is None or len(content) - head.end() != 4 * math.prod(shape) or math.prod(s or 1 for s in shape) > 2**40:
+        raise UserError(f"{path}: no float32 array of np.save whose size is that of its head; {AGAIN}")
+    flat = np.frombuffer(content, "<f4", offset=head.end()).astype(np.float32)
+    array = flat.reshape(shape[::-1]).transpose() if head[2] == b"True" else flat.reshape(shape)
+    if wrong := array.size - int(np.isfinite(array).sum()):
+        raise UserError(f"{path}: {wrong} of {array.size} values are NaN or infinite; {AGAIN}")
+    return np.asarray(array)
+
+
 def unfinished(path: Path) -> Path:
-    """Return the path of a table while it is being written."""
+    """Return the path of a file while it is being written."""
     return path.with_name(f"{path.name}.unfinished")
 
 
+class GrowingFile:
+    """A text file written bit by bit; it appears at `path` when it is published.
+
+    Raises:
+        UserError: from each method, if the disk is full or the folder cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self._digest = path, hashlib.sha256()
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = unfinished(path).open("wb")
+
+    def write(self, text: str) -> None:
+        """Append text, as UTF-8."""
+        content = text.encode("utf-8")
+        with writing(self.path):
+            self._file.write(content)
+        self._digest.update(content)
+
+    def end(self) -> str:
+        """Flush to disk and close, and return the SHA-256 of all that was written."""
+        with writing(self.path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+        return self._digest.hexdigest()
+
+    def publish(self) -> None:
+        """Move the file to `path`."""
+        with writing(self.path):
+            unfinished(self.path).replace(self.path)
+
+
 class Table:
-    """A CSV file written row by row; it appears at `path` when it is closed.
+    """A CSV file written row by row; it appears at `path` when it is published.
 
     Rows may lack columns and may add new ones; such cells are empty in the other rows.
     """
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self.path, self._growing, self._columns = path, unfinished(path), list[str]()
-        self._file = self._growing.open("w", newline="", encoding="utf-8")
+        self.path, self._columns = path, list[str]()
+        self._file = GrowingFile(path)
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Append a row."""
@@ -91,49 +199,110 @@ class Table:
         self._writer.writerow(row)
 
     def _widen(self, row: Mapping[str, Any]) -> None:
-        self._file.close()
-        earlier = self._growing.replace(self.path.with_name(f"{self.path.name}.earlier"))
+        self._file.end()
+        with writing(self.path):
+            earlier = unfinished(self.path).replace(self.path.with_name(f"{self.path.name}.earlier"))
         self._columns += [column for column in row if column not in self._columns]
-        self._file = self._growing.open("w", newline="", encoding="utf-8")
+        self._file = GrowingFile(self.path)
         self._writer = csv.DictWriter(self._file, self._columns, lineterminator="\n", restval="")
         self._writer.writeheader()
         with earlier.open(newline="", encoding="utf-8") as file:
             self._writer.writerows(csv.DictReader(file))
         earlier.unlink()
 
+    def end(self) -> str:
+        """Flush to disk, and return the SHA-256."""
+        return self._file.end()
+
+    def publish(self) -> None:
+        """Move the table to `path`."""
+        self._file.publish()
+
     def close(self) -> None:
-        """Flush to disk, and move the table to `path`."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        self._growing.replace(self.path)
+        """End and publish."""
+        self.end()
+        self.publish()
 
 
-def read_table(content: bytes) -> pd.DataFrame:
-    """Read the content of a file that `Table` wrote: an empty cell is missing, and so is a number that is not one."""
-    columns = pd.read_csv(BytesIO(content), nrows=0).columns
-    missing = {column: [""] if column in TEXTS else ["", "nan"] for column in columns}
-    return pd.read_csv(BytesIO(content), dtype=TEXTS, keep_default_na=False, na_values=missing)
+def read_table(content: bytes, path: Path, needed: Collection[str]) -> pd.DataFrame:
+    """Read the content of a file that `Table` wrote; `path` is for messages.
+
+    An empty cell is missing, and so is a number of the example that is not known (`nan`).
+
+    Raises:
+        UserError: it is no table, lacks a column of `needed`, or has a number that is not finite.
+    """
+    try:
+        columns = [str(column) for column in pd.read_csv(BytesIO(content), nrows=0).columns]
+        kinds = TEXTS | {column: str for column in columns if column.startswith("file.")}
+        texts = {column for column in columns if column in kinds or column.startswith(COMPUTED)}
+        missing = {column: [""] if column in texts else ["", "nan"] for column in columns}
+        table = pd.read_csv(BytesIO(content), dtype=kinds, keep_default_na=False, na_values=missing)
+    except (ValueError, OverflowError, MemoryError) as error:  # no text, an open quote, rows that are too long
+        raise UserError(f"{path}: no readable table: {error}; {AGAIN}") from None
+    for column in needed:
+        if column not in columns or table[column].isna().any():
+            raise UserError(f"{path}: no column {column!r}, or it has empty cells; {AGAIN}")
+    numeric = set(table.select_dtypes("number").columns)
+    for column in columns:
+        wrong = column.startswith(COMPUTED) and column not in numeric
+        if wrong or (column in numeric and np.isinf(table[column].to_numpy(dtype=np.float64)).any()):
+            raise UserError(f"{path}: column {column!r} holds NaN, infinite or no numbers; {AGAIN}")
+    return table
 
 
 class RecordsFile:
-    """A JSON file with one list, written record by record."""
+    """A JSON file with one list, written record by record; it appears at `path` when it is published."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        self._file, self._first = path.open("w", encoding="utf-8"), True
+        self._file, self._first = GrowingFile(path), True
         self._file.write("[")
 
     def add(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Append records."""
+        """Append records. Raises UserError for one that holds NaN or infinity, which no JSON has."""
         for record in records:
-            self._file.write(("\n" if self._first else ",\n") + json.dumps(record))
+            try:
+                text = json.dumps(record, allow_nan=False)
+            except ValueError:
+                raise UserError(f"{self._file.path}: NaN or infinity in the record {record!s:.200}") from None
+            self._file.write(("\n" if self._first else ",\n") + text)
             self._first = False
 
-    def close(self) -> None:
-        """End the list and flush to disk."""
+    def end(self) -> str:
+        """End the list, flush to disk, and return the SHA-256."""
         self._file.write("\n]\n")
-        self._file.close()
+        return self._file.end()
+
+    def publish(self) -> None:
+        """Move the file to `path`."""
+        self._file.publish()
+
+    def close(self) -> None:
+        """End and publish."""
+        self.end()
+        self.publish()
+
+
+def checksum_lines(checksums: Mapping[str, str]) -> str:
+    """Return a line for each file, given the SHA-256 by path relative to the dump, as `sha256sum` writes them."""
+    return "".join(f"{digest}  {path}\n" for path, digest in checksums.items())
+
+
+def read_checksums(folder: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of a dump, by path relative to it.
+
+    Raises:
+        UserError: there are none, because an earlier version wrote the dump, or the file is damaged.
+    """
+    path = folder / CHECKSUMS
+    if not path.exists():
+        raise UserError(f"{path}: no such file: the dump is damaged, or older than its checksums; {AGAIN}")
+    checksums: dict[str, str] = {}
+    for number, line in enumerate(read_text(path, AGAIN).removesuffix("\n").split("\n"), start=1):
+        if not (match := re.fullmatch(r"([0-9a-f]{64})  (.+)", line)):
+            raise UserError(f"{path}: line {number}: no checksum and file: it is damaged; {AGAIN}")
+        checksums[match[2]] = match[1]
+    return checksums
 
 
 class Dump:
@@ -141,14 +310,30 @@ class Dump:
 
     `dump.mode("transfer")` selects the rows of one mode, `dump.table` is a DataFrame, `dump.average("mean_target")` an
     array. `dump.records("truth")` is the list of an input's records, `dump.mode("poses").records("people")` that of a
-    mode's. Only the table grows with the number of examples in memory.
+    mode's. Only the table and the checksums grow with the number of examples in memory.
+
+    Raises:
+        UserError: here and wherever a file is read: it is missing, its checksum differs, or it has another format.
     """
 
     def __init__(self, folder: Path, table: pd.DataFrame | None = None, part: str = "inputs") -> None:
         self.folder, self.part = folder, part
-        if table is None and not (folder / EXAMPLES).is_file():
-            raise UserError(f"{folder / EXAMPLES}: no such file; run the eval-dump stage first")
-        self.table = read_table((folder / EXAMPLES).read_bytes()) if table is None else table.reset_index(drop=True)
+        if table is None:
+            if not (folder / EXAMPLES).exists():
+                raise UserError(f"{folder / EXAMPLES}: no such file; run the eval-dump stage first")
+            table = read_table(self.read(EXAMPLES), folder / EXAMPLES, ["mode"])
+        self.table = table.reset_index(drop=True)
+
+    @cached_property
+    def checksums(self) -> dict[str, str]:
+        """The SHA-256 of each file, by path relative to the folder."""
+        return read_checksums(self.folder)
+
+    def rows(self, table: pd.DataFrame, part: str | None = None) -> "Dump":
+        """Return some rows of this dump."""
+        chosen = copy.copy(self)
+        chosen.table, chosen.part = table.reset_index(drop=True), self.part if part is None else part
+        return chosen
 
     def mode(self, name: str) -> "Dump":
         """Return the rows of one mode."""
@@ -156,44 +341,66 @@ class Dump:
         if table.empty:
             modes = sorted(self.table["mode"].unique())
             raise UserError(f"{self.folder / EXAMPLES}: no rows of mode {name!r}; there are {', '.join(modes)}")
-        return Dump(self.folder, table, name)
+        return self.rows(table, name)
 
     def grid(self, name: str) -> "Dump":
         """Return the pairs of a grid, with columns `row` and `column`."""
-        path = self.folder / "grids.csv"
-        table = read_table(path.read_bytes()) if path.is_file() else pd.DataFrame({"grid": []})
+        path = self.folder / GRIDS
+        table = pd.DataFrame({"grid": []})
+        if self.holds(GRIDS):
+            table = read_table(self.read(GRIDS), path, ["grid", "row", "column"])
         if name not in set(table["grid"]):
             raise UserError(
                 f"{path}: no grid {name!r}; there are {', '.join(map(str, sorted(set(table['grid'])))) or 'none'}"
             )
-        return Dump(self.folder, table[table["grid"] == name], name)
+        return self.rows(table[table["grid"] == name], name)
+
+    def column(self, name: str) -> pd.Series:
+        """Return a column of the table. Raises UserError if it has none of this name."""
+        if name not in self.table:
+            names = [str(column) for column in self.table]
+            raise UserError(f"{self.folder}: {self.part!r} has no column {name!r}{nearest(name, names)}")
+        return self.table[name]
+
+    def numbers(self, name: str) -> NDArray[np.float64]:
+        """Return a column of numbers that every row has, (rows,). Raises UserError if it is none."""
+        column = self.column(name)
+        if not pd.api.types.is_numeric_dtype(column) or not np.isfinite(column.to_numpy(dtype=np.float64)).all():
+            raise UserError(f"{self.folder}: {self.part!r}: column {name!r} lacks numbers; each row needs one")
+        return column.to_numpy(dtype=np.float64)
 
     @property
     def facts(self) -> dict[str, Any]:
         """Facts of the training data by name; empty if the dump holds none."""
-        path = self.folder / FACTS
-        facts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        facts = self._json(FACTS) if self.holds(FACTS) else {}
+        if not isinstance(facts, dict):
+            raise UserError(f"{self.folder / FACTS}: found {type(facts).__name__}; a map is needed; {AGAIN}")
         return facts
 
     @property
     def trial(self) -> str:
         """What marks the dump of a try (`recipe.trial.mark`); nothing for a result."""
-        path = self.folder / TRY
-        return path.read_text(encoding="utf-8").strip() if path.is_file() else ""
+        return self.read(TRY).decode("utf-8", errors="replace").strip() if self.holds(TRY) else ""
 
     def average(self, name: str) -> Array:
         """Return a mean over training examples, float32, channel first."""
-        path = self.folder / "averages" / f"{name}.npy"
-        if not path.is_file():
-            raise UserError(f"{path}: no such average; evaluate.averages names those that are written")
-        return read_value(path)
+        if not self.holds(path := f"averages/{name}.npy"):
+            raise UserError(f"{self.folder / path}: no such average; evaluate.averages names those that are written")
+        return self.decoded(path)
 
     def records(self, name: str) -> list[dict[str, Any]]:
         """Return the records of all examples, in the order of the rows: of this mode, or of the inputs."""
-        path = self.folder / self.part / f"{name}.json"
-        if not path.is_file():
-            raise UserError(f"{path}: no such file; save {name!r} as records in `evaluate` and run eval-dump again")
-        records: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
+        if not self.holds(path := f"{self.part}/{name}.json"):
+            raise UserError(
+                f"{self.folder / path}: no such file; save {name!r} as records in `evaluate` and run eval-dump again"
+            )
+        records = self._json(path)
+        if not isinstance(records, list):
+            raise UserError(f"{self.folder / path}: found {type(records).__name__}; a list is needed; {AGAIN}")
+        for place, record in enumerate(records):
+            if not isinstance(record, dict):
+                found = f"record {place} (counted from 0): found {record!r:.40}; expected an object"
+                raise UserError(f"{self.folder / path}: {found}; {AGAIN}")
         return records
 
     def value(self, place: int, name: str) -> Array:
@@ -202,7 +409,37 @@ class Dump:
         if column not in self.table:
             names = [str(c).removeprefix("file.") for c in self.table if str(c).startswith("file.")]
             raise UserError(f"{self.folder}: nothing named {name!r} was saved; there are {', '.join(names)}")
-        return read_value(self.folder / str(self.table[column].iloc[place]))
+        path = self.table[column].iloc[place]
+        if not isinstance(path, str):
+            raise UserError(f"{self.folder}: {self.part!r}: no {name!r} was saved for row {place} (counted from 0)")
+        return self.decoded(path)
+
+    def holds(self, path: str) -> bool:
+        """Whether the dump has a file; one that is only in the folder, or only in the checksums, cannot be read."""
+        return path in self.checksums or (self.folder / path).exists()
+
+    def read(self, path: str) -> bytes:
+        """Return the content of a file, given its path relative to the dump, exactly as it was written.
+
+        Raises:
+            UserError: it is missing, or no regular file, or its checksum differs or is missing.
+        """
+        if path not in self.checksums:
+            raise UserError(f"{self.folder / path}: not in {CHECKSUMS}: it is damaged, or not of this dump; {AGAIN}")
+        content = read_bytes(self.folder / path, AGAIN)
+        if hashlib.sha256(content).hexdigest() != self.checksums[path]:
+            raise UserError(f"{self.folder / path}: damaged: its checksum differs; {AGAIN}")
+        return content
+
+    def decoded(self, path: str) -> Array:
+        """Return a picture or an array, given its path relative to the dump: float32, channel first, in its range."""
+        return decode_value(self.read(path), self.folder / path)
+
+    def _json(self, path: str) -> Any:
+        try:
+            return json.loads(self.read(path))
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{self.folder / path}: no readable JSON: {error}; {AGAIN}") from None
 
     def __len__(self) -> int:
         return len(self.table)
@@ -211,7 +448,7 @@ class Dump:
         row = {str(key): value for key, value in self.table.iloc[place].items()}
         files = {key: value for key, value in row.items() if key.startswith("file.") and isinstance(value, str)}
         plain = {key: value for key, value in row.items() if not key.startswith("file.")}
-        return plain | {key.removeprefix("file."): read_value(self.folder / path) for key, path in files.items()}
+        return plain | {key.removeprefix("file."): self.decoded(path) for key, path in files.items()}
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self[place] for place in range(len(self)))

@@ -30,13 +30,11 @@ def main(arguments: list[str]) -> None:
     content = read_yaml(args.recipe)
     check_schema(content, args.recipe)
 
-    import pandas as pd
-
     from models.dump import EXAMPLES, Dump
-    from models.report.curves import draw_curves, write_curves
+    from models.report.curves import draw_curves, read_histories, write_curves
     from models.report.metrics import compute_metrics, draw_pictures, summarize
 
-    dump = Dump(args.run / "dump")
+    dump, (train, validation) = Dump(args.run / "dump"), read_histories(args.run)
     recipe = check_recipe(content, args.recipe, ["metrics"], dump.facts)
     refuse_untracked(recipe)
     if dump.trial:
@@ -45,21 +43,21 @@ def main(arguments: list[str]) -> None:
     metrics = compute_metrics(recipe, dump)
     summary = summarize(recipe, metrics)
     shutil.rmtree(args.plots, ignore_errors=True)
-    train, validation = (pd.read_csv(args.run / "history" / f"{split}.csv") for split in ("train", "validation"))
-    mark, digest = f"{dump.trial}: " if dump.trial else "", hash_of(dump.folder / EXAMPLES)
+    mark, digest = f"{dump.trial}: " if dump.trial else "", hash_of(dump.read(EXAMPLES))
     header = f"{mark}{args.run.name} ({args.recipe})  step {train['step'].max()}  dump {digest[:8]}"
     draw_pictures(recipe, dump, args.plots / "pictures", header)
     write_curves(train, validation, args.plots, "TRY " if dump.trial else "")
     draw_curves(train, validation, args.plots / "pictures" / "losses.png", dump.trial)
     for path, content in ((args.metrics.parent / "full" / args.metrics.name, metrics), (args.metrics, summary)):
-        write_text(path, json.dumps({KEY: content} if dump.trial else content, indent=2) + "\n")
+        text = json.dumps({KEY: content} if dump.trial else content, indent=2, allow_nan=False)
+        write_text(path, text + "\n")
     for name, entry in summary.items():
         print(f"{mark}{name}: " + ", ".join(f"{key} {number:.4g}" for key, number in entry.items()))
 
 
-def hash_of(table: Path) -> str:
+def hash_of(table: bytes) -> str:
     """Return the MD5 of a dump's table: it tells models apart, and unlike a commit it is the same for equal results."""
-    return hashlib.md5(table.read_bytes(), usedforsecurity=False).hexdigest()
+    return hashlib.md5(table, usedforsecurity=False).hexdigest()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from models.base.errors import UserError
-from models.base.files import write_text
+from models.base.files import read_rows, write_text
 from models.dump import Dump
 from models.evaluation.trained import load_trained, refuse_foreign, with_split, write_dump
 from models.recipe.schema import Recipe
@@ -75,7 +75,7 @@ class CheckpointWatch:
             UserError: waiting cannot help: a dataset, an injector or a score finds a fault, or a dump's folder holds
                 something else.
         """
-        done = {row["checkpoint"] for row in read_rows(self.output / TABLE)}
+        done = {row["checkpoint"] for row in read_evaluations(self.output / TABLE)}
         faults: dict[str, str] = {}
         for model in models_in(self.folder):
             if model.name in done:
@@ -97,24 +97,19 @@ class CheckpointWatch:
         return faults
 
 
-def read_rows(path: Path) -> list[dict[str, str]]:
+def read_evaluations(path: Path) -> list[dict[str, str]]:
     """Return the rows of a table as strings; an empty list if the file does not exist.
 
     Raises:
-        UserError: the file has no column `checkpoint`.
+        UserError: the file is damaged, or has no column `checkpoint`.
     """
-    if not path.is_file():
-        return []
-    with path.open(newline="", encoding="utf-8") as file:
-        reader = csv.DictReader(file)
-        if "checkpoint" not in (reader.fieldnames or ()):
-            raise UserError(f"{path}: no column `checkpoint`: not a table of evaluations; choose another --output")
-        return list(reader)
+    advice = "it is damaged, or not a table of evaluations; choose another --output"
+    return read_rows(path, "checkpoint", advice) if path.exists() else []
 
 
 def append_row(path: Path, row: Mapping[str, Any]) -> None:
     """Append a row to a table, atomically; earlier rows keep their text, new columns come last."""
-    rows = [*read_rows(path), row]
+    rows = [*read_evaluations(path), row]
     columns = list(dict.fromkeys([*KEYS, *(column for one in rows for column in one)]))
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, columns, lineterminator="\n", restval="")
@@ -124,8 +119,16 @@ def append_row(path: Path, row: Mapping[str, Any]) -> None:
 
 
 def draw_evaluations(table: Path, path: Path) -> None:
-    """Plot each metric of a table over the steps, one panel each, with its interval; skip rows without a step."""
-    rows = pd.read_csv(table, dtype={"checkpoint": str}).dropna(subset="step").sort_values("step")
+    """Plot each metric of a table over the steps, one panel each, with its interval; skip rows without a step.
+
+    Raises:
+        UserError: the table is damaged: a cell is neither empty nor a number.
+    """
+    texts = pd.DataFrame(read_evaluations(table)).drop(columns="checkpoint", errors="ignore").replace("", None)
+    try:
+        rows = texts.astype("float64").dropna(subset="step").sort_values("step")
+    except (ValueError, KeyError) as error:
+        raise UserError(f"{table}: no table of evaluations: {error}") from None
     bounds = {f"{column}.{bound}" for column in rows for bound in ("low", "high")}
     names = [column for column in rows if column not in {*KEYS, *bounds} and rows[column].notna().any()]
     if rows.empty or not names:

@@ -13,11 +13,24 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
 from models.base.errors import UserError
+from models.base.files import read_bytes
 from models.recipe.trial import KEY, is_try
-from models.report.curves import TRAINING, VALIDATION, add_legend, colours_of, fit_axis, losses_of, save_figure
+from models.report.curves import (
+    TRAINING,
+    VALIDATION,
+    add_legend,
+    colours_of,
+    fit_axis,
+    losses_of,
+    read_histories,
+    save_figure,
+)
 
 LEAST_RATE = 1e-4
 """The axis ends at this fraction of the highest learning rate: a schedule that decays to 0 would take all of it."""
+
+PRINTED = {"command", "commit", "host"}
+"""What is printed of a process."""
 
 STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
 
@@ -56,9 +69,11 @@ def read_log(run: Path) -> Log:
     Raises:
         UserError: the history is missing, or a file has another format.
     """
-    train, validation = (_read_history(run / "history" / f"{split}.csv") for split in ("train", "validation"))
-    if not losses_of(train):
-        raise UserError(f"{run / 'history' / 'train.csv'}: no loss in it; columns <loss>.raw are needed")
+    train, validation = (table.astype("float64") for table in read_histories(run))
+    needed = [f"{name}.{kind}" for name in losses_of(train) for kind in ("weight", "weighted")]
+    if not needed or not set(needed) <= set(train):
+        path = run / "history" / "train.csv"
+        raise UserError(f"{path}: no loss in it; columns <loss>.raw, .weight and .weighted are needed")
     folder = run / KEY if is_try(run / "model") else run
     live, start = _read_live(folder / "live" / "log.jsonl")
     return Log(train, validation, live, start.get("process", {}), start.get("batches_per_epoch"))
@@ -165,18 +180,6 @@ def _waiting(logs: Mapping[str, Log]) -> Iterator[Curve]:
             yield Curve(label, log.live, 100 * log.live["seconds.data"] / phases.sum(axis=1))
 
 
-def _read_history(path: Path) -> pd.DataFrame:
-    if not path.is_file():
-        raise UserError(f"{path}: no such file; a run's history is written when its training ends")
-    try:
-        table = pd.read_csv(path).astype("float64")
-    except (OSError, ValueError) as error:  # pandas: no CSV, no text, a cell that is no number
-        raise UserError(f"{path}: no table of numbers: {error}") from error
-    if "step" not in table:
-        raise UserError(f"{path}: no column 'step'; is it the history of a run?")
-    return table
-
-
 def _read_live(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """Return the numbers by step of the last training in a log, and the start record of its last process.
 
@@ -185,11 +188,13 @@ def _read_live(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
     """
     start: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
-    lines = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    lines = read_bytes(path).decode("utf-8", errors="replace").splitlines() if path.exists() else []
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
             if "process" in record:
+                if missing := PRINTED - record["process"].keys():
+                    raise KeyError(*sorted(missing))
                 start = record
                 continue
             if any(key.startswith("score.") for key in record):  # scores of the previous line's step
@@ -197,6 +202,6 @@ def _read_live(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             while rows and rows[-1]["step"] >= record["step"]:
                 rows.pop()
             rows.append({key: float(record[key]) for key in record if key.startswith(("step", "images_", "seconds."))})
-        except (ValueError, TypeError, KeyError) as error:
-            raise UserError(f"{path}:{number}: no record of a training: {error!r}") from error
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+            raise UserError(f"{path}:{number}: no record of a training: {error!r}") from None
     return pd.DataFrame(rows, columns=None if rows else ["step"]), start

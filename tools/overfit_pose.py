@@ -36,10 +36,8 @@ def main(arguments: list[str]) -> None:
     content = read_yaml(args.recipe)
     check_schema(content, args.recipe)
 
-    import pandas as pd
-
     from models.pose.train.scenes import Scenes
-    from models.report.curves import draw_curves
+    from models.report.curves import draw_curves, read_histories
     from models.training.trainer import Trainer
     from tools.overfitting import decoded, few_images, judge
 
@@ -49,8 +47,7 @@ def main(arguments: list[str]) -> None:
     trainer.fit()
     (data,) = trainer.loaders.train_data.values()
     assert isinstance(data, Scenes)
-    train, validation = (pd.read_csv(args.run / "history" / f"{split}.csv") for split in ("train", "validation"))
-    draw_curves(train, validation, args.run / "losses.png")
+    draw_curves(*read_histories(args.run), args.run / "losses.png")
     missed = judge(trainer.networks.ema["network"], data, args.run)
     precision = decoded(trainer.recipe, trainer.networks.ema, data.skeleton, args.run)
     if missed:

@@ -17,15 +17,16 @@ From COCO's `image_info_test-dev2017.json` to the archive, for a run of recipes/
 
 import argparse
 import json
-import math
 import re
 import sys
 import zipfile
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data.formats.coco import KEYPOINTS
+from data.formats.records import is_finite
 from models.base.errors import UserError
 from models.base.files import replacing
 from stages.command import run
@@ -75,16 +76,13 @@ def main(arguments: list[str]) -> None:
 
     from models.dump import Dump
 
-    if trial := Dump(args.dump).trial:
-        raise UserError(f"{args.dump}: {trial}; dump a trained model")
-    check_facts(Dump(args.dump).facts, args.kind, args.dump)
-    dump, name = Dump(args.dump).mode(args.mode), args.records or RECORDS[args.kind]
+    whole = Dump(args.dump)
+    if whole.trial:
+        raise UserError(f"{args.dump}: {whole.trial}; dump a trained model")
+    check_facts(whole.facts, args.kind, args.dump)
+    dump, name = whole.mode(args.mode), args.records or RECORDS[args.kind]
     path = args.dump / args.mode / f"{name}.json"
-    try:
-        records = dump.records(name)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}: not readable JSON ({error}); run eval-dump again") from None
-    entries = results(records, args.kind, image_ids(dump), path)
+    entries = results(dump.records(name), args.kind, image_ids(dump), path)
     archive = args.folder / f"{TYPES[args.kind]}_{args.testset}_{args.algorithm}_results.zip"
     write_archive(archive, entries)
     print(f"{archive}: {len(entries)} results of {len({one['image_id'] for one in entries})} images")
@@ -118,11 +116,9 @@ def image_ids(dump: "Dump") -> set[int]:
     path = dump.folder / "examples.csv"
     if "image_id" not in dump.table:
         raise UserError(f"{path}: no column `image_id`; only datasets of COCO's kind have one")
-    ids = dump.table["image_id"].dropna().astype(int)
-    if ids.duplicated().any():
-        raise UserError(
-            f"{path}: image {ids[ids.duplicated()].iloc[0]} was evaluated more than once; submit one result of each"
-        )
+    ids = dump.rows(dump.table[dump.table["image_id"].notna()]).numbers("image_id").astype(int).tolist()
+    if repeated := [number for number, count in Counter(ids).items() if count > 1]:
+        raise UserError(f"{path}: image {repeated[0]} was evaluated more than once; submit one result of each")
     return set(ids)
 
 
@@ -156,24 +152,20 @@ def _fault(record: Any, kind: str, known: Collection[int]) -> str | None:
     if missing := [key for key in ("image_id", "category_id", field, "score") if key not in record]:
         return f"has no {', '.join(missing)}"
     if type(record["image_id"]) is not int or record["image_id"] not in known:
-        return f"image_id {record['image_id']!r}: not an image of the dump's table"
+        return f"image_id {repr(record['image_id'])[:80]}: not an image of the dump's table"
     first, last = CATEGORIES[kind]
     if type(record["category_id"]) is not int or not first <= record["category_id"] <= last:
         allowed = f"{first}, person" if first == last else f"{first} to {last}"
-        return f"category_id {record['category_id']!r}: COCO has {allowed}"
+        return f"category_id {repr(record['category_id'])[:80]}: COCO has {allowed}"
     values = record[field]
-    if not isinstance(values, list) or len(values) != length or not _finite(values):
-        shown = f"{len(values)} values" if isinstance(values, list) else repr(values)
+    if not isinstance(values, list) or len(values) != length or not is_finite(values):
+        shown = f"{len(values)} values" if isinstance(values, list) else repr(values)[:80]
         return f"{field}: found {shown}; expected {length} finite numbers"
     if field == "bbox" and min(values[2:]) < 0:
         return f"bbox: width {values[2]}, height {values[3]}; expected none below 0"
-    if not _finite([record["score"]]):
-        return f"score: found {record['score']!r}; expected a finite number"
+    if not is_finite([record["score"]]):
+        return f"score: found {repr(record['score'])[:80]}; expected a finite number"
     return None
-
-
-def _finite(values: Sequence[Any]) -> bool:
-    return all(type(value) in (int, float) and math.isfinite(value) for value in values)
 
 
 def write_archive(path: Path, entries: Sequence[dict[str, Any]]) -> None:

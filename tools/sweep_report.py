@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from models.base.errors import UserError
-from models.base.files import write_text
+from models.base.files import read_text, write_text
 from stages.command import run
 
 
@@ -67,12 +67,12 @@ def exp_show(source: str | None, rev: str) -> Any:
         text = done.stdout
     else:
         try:
-            text = sys.stdin.read() if source == "-" else Path(source).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            text = sys.stdin.read() if source == "-" else read_text(Path(source))
+        except (UserError, UnicodeDecodeError) as error:
             raise UserError(f"--json {source}: not readable: {error}") from None
     try:
         return json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"--json {source or 'of dvc'}: not the output of `dvc exp show --json`: {error}") from None
 
 

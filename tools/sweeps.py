@@ -113,7 +113,7 @@ def read_sweep(shown: Any, rev: str = "HEAD", only: str = "*") -> Sweep:
             raise UserError(f"--rev {rev}: no such commit in what `dvc exp show` gave; there are {names or 'none'}")
         baseline = _experiment(chosen, chosen["name"] or chosen["rev"][:7], "baseline")
         experiments = [_experiment(one["revs"][0], one["name"], _state(one)) for one in chosen["experiments"] or ()]
-    except (TypeError, KeyError, IndexError, AttributeError) as error:
+    except (TypeError, KeyError, IndexError, AttributeError, OverflowError) as error:
         raise UserError(f"not the output of `dvc exp show --json`: {error!r}") from error
     matching = [one for one in experiments if fnmatchcase(one.name, only)]
     if not matching:
@@ -127,7 +127,7 @@ def _parsed(text: str, file: str) -> dict[str, Any]:
     """Return the metrics in a file. Raises UserError if it holds no map as JSON."""
     try:
         content = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise UserError(f"--metric {file}: not JSON: {error}") from None
     if not isinstance(content, dict):
         raise UserError(f"--metric {file}: found {type(content).__name__}; expected a map of metrics")

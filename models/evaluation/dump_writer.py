@@ -8,15 +8,19 @@ import heapq
 import json
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from accelerate import Accelerator
 
-from models.dump import EXAMPLES, RecordsFile, Table
+from models.base.distributed import raise_on_all_ranks
+from models.dump import CHECKSUMS, EXAMPLES, GrowingFile, RecordsFile, Table, checksum_lines, write_file, writing
 
 Turn = tuple[int, int]  # (0, place) for a batch; (1, place) for a row of the first grid, (2, place) of the second, ...
-Entry = tuple[str, Any]  # path of a file in the dump, and a row (.csv) or a list of records (.json) for it
+Entry = tuple[str, Any]
+"""Path of a file in the dump, and a row (.csv) or a list of records (.json) for it; for `CHECKSUMS`, the SHA-256 of
+files by path."""
 PARTS = ".parts"
 
 
@@ -32,21 +36,30 @@ class Output:
         self._files: dict[str, Table | RecordsFile] = {}
         self._part_files = [self._parts / f"{rank}.jsonl" for rank in range(accelerator.num_processes)]
         self._fault, self._alone = self._parts / "fault", accelerator.num_processes == 1
-        if accelerator.is_main_process:
-            shutil.rmtree(self._parts, ignore_errors=True)  # left by a failed evaluation
-            self._files[EXAMPLES] = Table(folder / EXAMPLES)
-        accelerator.wait_for_everyone()
+        with raise_on_all_ranks():
+            if accelerator.is_main_process:
+                shutil.rmtree(self._parts, ignore_errors=True)  # left by a failed evaluation
+                self._files[EXAMPLES] = Table(folder / EXAMPLES)
+                self._checksums = GrowingFile(folder / CHECKSUMS)
         if not self._alone:
-            self._parts.mkdir(parents=True, exist_ok=True)
-            self._part = self._part_files[accelerator.process_index].open("w", encoding="utf-8")
+            own = self._part_files[accelerator.process_index]
+            with raise_on_all_ranks(), writing(own):
+                self._parts.mkdir(parents=True, exist_ok=True)
+                self._part = own.open("w", encoding="utf-8")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if not self._alone:
-            self._part.close()
-            if kind is not None:
+        if self._alone:
+            return
+        if kind is None:
+            with writing(Path(self._part.name)):
+                self._part.close()
+        else:
+            with suppress(OSError):  # a full disk is why it failed
+                self._part.close()
+            with suppress(OSError):
                 self._fault.touch()
 
     def failed(self) -> bool:
@@ -59,20 +72,31 @@ class Output:
             self._write(entries)
         else:
             content = [(name, _texts(entry) if name.endswith(".csv") else entry) for name, entry in entries]
-            self._part.write(json.dumps([turn, content]) + "\n")
+            with writing(Path(self._part.name)):
+                self._part.write(json.dumps([turn, content]) + "\n")
 
-    def finish(self) -> None:
-        """Merge the parts and remove them; the dump is then complete."""
+    def finish(self, texts: Mapping[str, str]) -> None:
+        """Merge the parts and remove them, and write `texts` by name of their files; the dump is then complete."""
         if not self._alone:
             for _, entries in heapq.merge(*map(_lines, self._part_files), key=lambda line: line[0]):
                 self._write(entries)
             shutil.rmtree(self._parts)
+        checksums = {name: write_file(self.folder / name, text.encode("utf-8")) for name, text in texts.items()}
         examples = self._files.pop(EXAMPLES)
-        for file in (*self._files.values(), examples):
-            file.close()
+        for name, file in self._files.items():
+            checksums[name] = file.end()
+            file.publish()
+        checksums[EXAMPLES] = examples.end()
+        self._checksums.write(checksum_lines(checksums))
+        self._checksums.end()
+        self._checksums.publish()
+        examples.publish()
 
     def _write(self, entries: Iterable[Entry]) -> None:
         for name, content in entries:
+            if name == CHECKSUMS:
+                self._checksums.write(checksum_lines(content))
+                continue
             if name not in self._files:
                 path = self.folder / name
                 self._files[name] = Table(path) if path.suffix == ".csv" else RecordsFile(path)

@@ -1,5 +1,6 @@
 """Runs trained networks over `evaluate.data` in the modes, grids and averages of `evaluate`, into a dump."""
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
@@ -13,10 +14,11 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from models.base.distributed import raise_on_all_ranks
+from models.base.errors import UserError
 from models.base.modes import evaluating
 from models.base.sampling import evenly_spaced
 from models.base.seeding import generator, seed_here
-from models.dump import EXAMPLES, SUFFIX, write_value
+from models.dump import CHECKSUMS, EXAMPLES, GRIDS, SUFFIX, write_value
 from models.engine.build import build_datasets, build_losses
 from models.engine.data import Key, Mixture, ValidationBatches, collated, load_batches
 from models.engine.inference import named_injectors, run_injectors
@@ -62,21 +64,25 @@ class Evaluation:
         self.progress = recipe.runtime.progress and accelerator.is_main_process
         self._spent: dict[str, Counter[str]] = {}  # seconds, by mode and injector
         self.times: dict[str, dict[str, float]] = {}  # milliseconds for an image and draw, by mode and injector
+        self._averaged: dict[str, str] = {}  # SHA-256 of this rank's averages, by path
 
-    def write(self) -> None:
-        """Write everything that `evaluate` asks for; averages that are in the folder already are not recomputed.
+    def write(self, texts: Mapping[str, str] | None = None) -> None:
+        """Write everything that `evaluate` asks for, and `texts` by name of their files.
 
-        Every rank calls it; if one fails, all do.
+        Averages that an earlier call wrote are not computed again. Every rank calls it; if one fails, all do.
+
+        Raises:
+            UserError: a network, a loss or the data gave a value that is not finite, or the disk is full.
         """
         output = Output(self.folder, self.accelerator)
         with raise_on_all_ranks(), output, evaluating(*self.networks.live.values()):
             images = self._examples(output)
             self._grids(output)
-            self._averages()
+            self._averages(output)
         self.times = self._times(images)
-        if self.accelerator.is_main_process:
-            output.finish()
-        self.accelerator.wait_for_everyone()
+        with raise_on_all_ranks():
+            if self.accelerator.is_main_process:
+                output.finish(texts or {})
 
     def _examples(self, output: Output) -> int:
         """Run the modes over this rank's shard; return the number of examples whose times count.
@@ -130,6 +136,10 @@ class Evaluation:
         for loss_name, loss in self.losses.items():
             if set(loss.inputs.values()) <= state.keys() and not loss.loss.training_only:
                 losses |= {n: value.tolist() for n, value in loss.values(loss_name, state).items()}
+        for loss_name, values in losses.items():
+            for row, value in zip(ids, values, strict=True):
+                if not math.isfinite(value):
+                    self._refuse_nonfinite(torch.tensor(value), name, str(row["index"]), f"loss.{loss_name}")
         keys = [f"{row['index']}-{draw}" if mode.repeat > 1 else str(row["index"]) for row in ids]
         saved, records = self._save(name, state, mode.save, keys)
         self._spent[name].update(spent)
@@ -160,20 +170,36 @@ class Evaluation:
     def _save(
         self, folder: str, values: Mapping[str, Any], formats: Mapping[str, Format], keys: Sequence[str]
     ) -> tuple[list[dict[str, Any]], list[Entry]]:
-        """Save values in their formats; return each example's columns (numbers, and paths of files) and the records."""
+        """Save values in their formats; return each example's columns (numbers, and paths of files).
+
+        Also returns the records and the checksums of files. A number of the data may be unknown (NaN), but nothing else
+        that is not finite is saved.
+        """
         saved: list[dict[str, Any]] = [{} for _ in keys]
         records: list[Entry] = []
+        checksums: dict[str, str] = {}
         for name, form in formats.items():
             if form == "records":
                 records += [(f"{folder}/{name}.json", value) for value in values[name]]
                 continue
-            for row, key, value in zip(saved, keys, values[name], strict=True):
+            for row, key, one in zip(saved, keys, values[name], strict=True):
+                value = torch.as_tensor(one).detach().cpu()
+                if form != "number" or folder != "inputs":
+                    self._refuse_nonfinite(value, folder, key, name)
                 if form == "number":
                     row[name] = float(value)
                 else:
-                    row[f"file.{name}"] = f"{folder}/{key.zfill(6)}.{name}{SUFFIX[form]}"
-                    write_value(self.folder / row[f"file.{name}"], value)
-        return saved, records
+                    path = row[f"file.{name}"] = f"{folder}/{key.zfill(6)}.{name}{SUFFIX[form]}"
+                    checksums[path] = write_value(self.folder / path, value)
+        return saved, [*records, (CHECKSUMS, checksums)]
+
+    def _refuse_nonfinite(self, value: Tensor, part: str, key: str, name: str) -> None:
+        """Raise UserError for NaN or infinity in a value that would be saved as `name` of a mode, a grid or inputs."""
+        if wrong := value.numel() - int(value.isfinite().sum()):
+            raise UserError(
+                f"{self.folder}: {part}, example {key}, {name!r}: {wrong} of {value.numel()} values are NaN or "
+                "infinite; look at the weights and at this example"
+            )
 
     def _grids(self, output: Output) -> None:
         for number, (name, grid) in enumerate(self.recipe.evaluate.grids.items(), start=1):
@@ -198,23 +224,30 @@ class Evaluation:
             state, _ = self._state(collated(pairs), injectors)
             files, records = self._save(name, state, grid.save, [f"{row}-{column}" for column in chosen])
             rows = [{"grid": name, "row": row, "column": c} | f for c, f in zip(chosen, files, strict=True)]
-            yield place, [*(("grids.csv", one) for one in rows), *records]
+            yield place, [*((GRIDS, one) for one in rows), *records]
 
-    def _averages(self) -> None:
-        shard = list(self.recipe.evaluate.averages.items())[self.shard]
-        missing = {n: average for n, average in shard if not (self.folder / "averages" / f"{n}.npy").is_file()}
-        if not missing:
-            return
-        data = next(iter(build_datasets(self.recipe, "train").values()))
-        for name, average in missing.items():
-            chosen = evenly_spaced(len(data), average.examples)
-            total: Tensor | None = None
-            for index in tqdm(chosen, unit="image", desc=name, disable=not self.progress):
-                example = data.example(index, generator(self.recipe.seed, "average", index))
-                value = torch.as_tensor(example[average.of]).double()
-                total = value if total is None else total + value
-            assert total is not None
-            write_value(self.folder / "averages" / f"{name}.npy", total / len(chosen))
+    def _averages(self, output: Output) -> None:
+        missing = [name for name in list(self.recipe.evaluate.averages)[self.shard] if name not in self._averaged]
+        if missing:
+            data = next(iter(build_datasets(self.recipe, "train").values()))
+            self._averaged = {name: self._average(data, name) for name in missing}
+        places = {name: place for place, name in enumerate(self.recipe.evaluate.averages)}
+        for name, checksum in self._averaged.items():
+            turn = 1 + len(self.recipe.evaluate.grids), places[name]
+            output.add(turn, [(CHECKSUMS, {f"averages/{name}.npy": checksum})])
+
+    def _average(self, data: Examples, name: str) -> str:
+        """Write an average over training examples; return its SHA-256."""
+        average = self.recipe.evaluate.averages[name]
+        chosen = evenly_spaced(len(data), average.examples)
+        total: Tensor | None = None
+        for index in tqdm(chosen, unit="image", desc=name, disable=not self.progress):
+            example = data.example(index, generator(self.recipe.seed, "average", index))
+            value = torch.as_tensor(example[average.of]).double()
+            self._refuse_nonfinite(value, "averages", str(index), name)
+            total = value if total is None else total + value
+        assert total is not None
+        return write_value(self.folder / "averages" / f"{name}.npy", total / len(chosen))
 
 
 def _numbers(batch: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ from pathlib import Path
 from torch import nn
 
 from models.base.errors import UserError
-from models.base.files import write_text
 from models.dump import EXAMPLES, FACTS, TRY, unfinished
 from models.engine.build import build_networks, make_accelerator
 from models.engine.weights import load_weights
@@ -83,7 +82,8 @@ def write_dump(recipe: Recipe, networks: dict[str, nn.Module], folder: Path) -> 
     """Evaluate on all ranks and replace `folder` by the dump; the dump of a try is small (`recipe/trial.py`).
 
     Raises:
-        UserError: a dataset or an injector raised it, on all ranks if it happened on one.
+        UserError: a dataset or an injector raised it, a value is not finite, or the disk is full; on all ranks if it
+            happened on one.
     """
     accelerator = make_accelerator(recipe)
     if accelerator.is_main_process:
@@ -91,11 +91,8 @@ def write_dump(recipe: Recipe, networks: dict[str, nn.Module], folder: Path) -> 
     trial = mark(recipe)
     fewer = short_evaluation(recipe) if trial else recipe
     evaluation = Evaluation(fewer, networks, folder, accelerator, limit=EVALUATED if trial else None)
-    if accelerator.is_main_process and recipe.facts:
-        write_text(folder / FACTS, json.dumps(recipe.facts, indent=1) + "\n")
-    if accelerator.is_main_process and trial:
-        write_text(folder / TRY, f"{trial}\n")
-    evaluation.write()
+    facts = {FACTS: json.dumps(recipe.facts, indent=1, allow_nan=False) + "\n"} if recipe.facts else {}
+    evaluation.write(facts | ({TRY: f"{trial}\n"} if trial else {}))
     accelerator.end_training()
     if accelerator.is_main_process:  # `accelerator.print` would print once on every machine
         for mode, times in evaluation.times.items():

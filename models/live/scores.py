@@ -10,13 +10,14 @@ to `live/`, and a score that fails is a warning and does not end the training.
 import csv
 import inspect
 import io
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from models.base.distributed import raise_on_all_ranks
 from models.base.errors import UserError
-from models.base.files import write_text
+from models.base.files import read_rows, write_text
 from models.dump import Dump
 from models.evaluation.evaluate import Evaluation
 from models.interfaces import Listener
@@ -59,7 +60,7 @@ class OnlineScores(Listener):
         self.accelerator, self.reporter = training.accelerator, training.reporter
         if self.accelerator.is_main_process:
             shutil.rmtree(self.folder, ignore_errors=True)
-            if self.table.is_file():
+            if self.table.exists():
                 with self.reporter.writing(str(self.table)):
                     self._write([row for row in self._rows() if int(row["step"]) <= training.iteration])
 
@@ -126,10 +127,20 @@ class OnlineScores(Listener):
                 shutil.rmtree(path)
 
     def _rows(self) -> list[dict[str, Any]]:
-        if not self.table.is_file():
+        """Return the rows so far; a table that is damaged is kept under another name, and begins anew."""
+        if not self.table.exists():
             return []
-        with self.table.open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
+        try:
+            rows: list[dict[str, Any]] = list(read_rows(self.table, "step"))
+            if wrong := [row["step"] for row in rows if not re.fullmatch("[0-9]{1,18}", row["step"])]:
+                raise UserError(f"{self.table}: the step {wrong[0]!r:.40} is no whole number")
+        except UserError as error:
+            damaged = self.table.with_suffix(".damaged")
+            with self.reporter.writing(str(damaged)):
+                self.table.replace(damaged)
+            self.reporter.say(f"warning: {error}; it is now {damaged.name}, and the table begins anew")
+            return []
+        return rows
 
     def _write(self, rows: list[dict[str, Any]]) -> None:
         buffer = io.StringIO()

@@ -1,12 +1,15 @@
 """Writes the history of a training as tables for DVC plots, and plots the histories of one or more trainings."""
 
 from collections.abc import Iterable, Mapping
+from io import BytesIO
 from pathlib import Path
 
 import matplotlib
+import numpy as np
 import pandas as pd
 
-from models.base.files import replacing, write_text
+from models.base.errors import UserError
+from models.base.files import read_bytes, replacing, write_text
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -20,6 +23,32 @@ Histories = tuple[pd.DataFrame, pd.DataFrame]
 TRAINING, VALIDATION = {"linewidth": 1.0}, {"marker": "o", "markersize": 4.0, "linewidth": 1.8}
 WIDE_RANGE = 30.0
 """An axis is logarithmic if its values are positive and span more than this ratio."""
+
+
+def read_histories(run: Path) -> Histories:
+    """Read `history/train.csv` and `history/validation.csv` of a run; an empty cell was not computed.
+
+    Raises:
+        UserError: a file is missing, or no table of finite numbers with a column `step`.
+    """
+    train, validation = (_read_history(run / "history" / f"{split}.csv") for split in ("train", "validation"))
+    return train, validation
+
+
+def _read_history(path: Path) -> pd.DataFrame:
+    advice = "training writes it when it ends; run train again"
+    content = read_bytes(path, advice)
+    try:
+        table = pd.read_csv(BytesIO(content), keep_default_na=False, na_values=[""])
+    except (ValueError, OverflowError, MemoryError) as error:  # pandas: no table, no text
+        raise UserError(f"{path}: no table of numbers: {error}; {advice}") from None
+    if "step" not in table or table["step"].isna().any():
+        raise UserError(f"{path}: no column 'step', or it has empty cells; {advice}")
+    numeric = table.select_dtypes("number")
+    for column in table:
+        if column not in numeric or np.isinf(numeric[column].to_numpy(dtype=np.float64)).any():
+            raise UserError(f"{path}: column {str(column)!r} holds NaN, infinite or no numbers; {advice}")
+    return table
 
 
 def losses_of(history: pd.DataFrame) -> list[str]:

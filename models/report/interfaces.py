@@ -87,7 +87,7 @@ class NotApplicableError(UserError):
 
 
 def rows_where(rows: Dump, mode: str, where: str | None) -> Dump:
-    """Return the rows of a mode whose number named `where` is not 0; all rows if `where` is None.
+    """Return the rows of a mode whose number named `where` is neither 0 nor unknown; all rows if `where` is None.
 
     Raises:
         NotApplicableError: there is no such row.
@@ -102,7 +102,7 @@ def rows_where(rows: Dump, mode: str, where: str | None) -> Dump:
     chosen = rows.table[rows.table[where].fillna(0) != 0]
     if chosen.empty:
         raise NotApplicableError(f"{where} holds for none of the {len(rows)} examples of mode {mode!r}")
-    return Dump(rows.folder, chosen, rows.part)
+    return rows.rows(chosen)
 
 
 def groups_of(rows: Dump, mode: str, column: str | None) -> NDArray[np.intp]:

@@ -1,5 +1,6 @@
 """Computes a recipe's metrics from a dump."""
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,7 +37,7 @@ def compute_metrics(
     A score that does not apply to the data is left out, and `say` gets a line with the reason.
 
     Raises:
-        UserError: a score writes a key that DVC takes for a failure.
+        UserError: a metric is NaN or infinite, or a score writes a key that DVC takes for a failure.
     """
     bootstrap = Bootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
     metrics: Metrics = {}
@@ -46,8 +47,11 @@ def compute_metrics(
         except NotApplicableError as error:
             say(f"metrics.scores.{name}: left out: {error}")
     errors = ErrorCollector(recipe.path)
-    for key in flattened(metrics):
+    for key, value in flattened(metrics).items():
         name, *inside = key.split(".")
+        if isinstance(value, float) and not math.isfinite(value):
+            why = "a score leaves out what it cannot compute"
+            errors.add(f"metrics.scores.{name}", f"its metric {'.'.join(inside)!r} is {value}; {why}")
         if ERROR_KEY in inside:
             what = f"it writes the metric {'.'.join(inside).removesuffix('.low').removesuffix('.high')!r}"
             errors.add(

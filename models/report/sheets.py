@@ -8,7 +8,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from models.base.errors import UserError
 from models.base.pictures import read_picture, write_png
+from models.dump import Dump
 
 Pixels = NDArray[np.uint8]
 Values = NDArray[np.float32]
@@ -21,6 +23,14 @@ def as_pixels(images: Values) -> Pixels:
     """Turn (N, 3 or 1, H, W) in [-1, 1] into (N, H, W, 3) uint8, rounded to nearest; values outside are clipped."""
     pixels = np.rint((images.clip(-1, 1) + 1) * 127.5).astype(np.uint8).transpose(0, 2, 3, 1)
     return np.repeat(pixels, 3, axis=3) if pixels.shape[3] == 1 else pixels
+
+
+def pixels_of(rows: Dump, place: int, name: str) -> Pixels:
+    """Return one file of a row of a dump as a picture (H, W, 3). Raises UserError if it is none."""
+    value = rows.value(place, name)
+    if value.ndim != 3 or value.shape[0] not in (1, 3) or value.size == 0:
+        raise UserError(f"{rows.folder}: {name!r} has the shape {value.shape}; a picture is (3 or 1, height, width)")
+    return as_pixels(value[None])[0]
 
 
 def side_by_side(

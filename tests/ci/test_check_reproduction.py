@@ -300,7 +300,7 @@ def test_a_malformed_file_of_tolerances_is_refused(text, said, capsys):
             [],
             "metrics/full/toy.json: found list, expected a map",
         ),
-        (lambda: Path("metrics/full/toy.json").write_bytes(b"\xff"), [], "not UTF-8 text"),
+        (lambda: Path("metrics/full/toy.json").write_bytes(b"\xff"), [], "byte 0 is no UTF-8"),
     ],
 )
 def test_what_cannot_be_read_is_said(break_it, arguments, said, capsys):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from dumps_by_hand import sealed
 
 from ci import check_reproduction
 from ci.instances import compare_examples, differing_examples, differing_files
@@ -72,6 +73,7 @@ def folder(tmp_path, monkeypatch):
     now.loc[3, "loss.l1"], now.loc[7, "people"] = 1.0, 4.0
     Path("runs/toy/dump").mkdir(parents=True)
     Path("runs/toy/dump/examples.csv").write_bytes(written(now))
+    sealed(Path("runs/toy/dump"))
     Path("data/prepared/people").mkdir(parents=True)
     for name in ("same", "other", "new"):
         Path("data/prepared/people", name).write_text(name)

@@ -1,11 +1,13 @@
 """Scores against scikit-image and formulas in NumPy float64."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from dumps_by_hand import sealed
 from skimage.color import rgb2ycbcr
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from torch import Tensor
@@ -115,7 +117,7 @@ def dump_of(folder: Path, images: Tensor, targets: Tensor, masks: Tensor) -> Dum
         rows.append({"mode": "m", "index": index, **{f"file.{name}": path for name, path in files.items()}})
     pd.DataFrame(rows).to_csv(folder / "examples.csv", index=False)
     write_value(folder / "averages/mean.npy", targets.mean(0))
-    return Dump(folder)
+    return Dump(sealed(folder))
 
 
 def test_fidelity_averages_over_the_dump_and_knows_its_baseline(tmp_path: Path) -> None:
@@ -182,7 +184,7 @@ def test_fidelity_of_images_of_several_sizes(tmp_path: Path) -> None:
             write_value(tmp_path / f"{index}.{name}.npy", value[0])
         rows.append({"mode": "m", "index": index, **{f"file.{n}": f"{index}.{n}.npy" for n in ("image", "target")}})
     pd.DataFrame(rows).to_csv(tmp_path / "examples.csv", index=False)
-    found = Fidelity(mode="m", image="image", target="target")(Dump(tmp_path), Bootstrap(20, 0.9, 0))
+    found = Fidelity(mode="m", image="image", target="target")(Dump(sealed(tmp_path)), Bootstrap(20, 0.9, 0))
     assert found["images"] == 4
     assert found["psnr"]["value"] == pytest.approx(np.mean([psnr(a, b).item() for a, b in pairs]), rel=1e-6)  # type: ignore[index]
 
@@ -193,13 +195,30 @@ def test_fidelity_refuses_what_it_cannot_judge(tmp_path: Path) -> None:
             Fidelity(mode="m", image="image", target="target", **arguments)  # type: ignore[arg-type]
     image, target = (x.float() for x in pair(24))
     dump = dump_of(tmp_path / "1", image, target[..., :20], torch.ones(3, 1, 24, 24))
-    with pytest.raises(UserError, match="pixel by pixel; here they have 24 x 20 and 24 x 24"):
+    with pytest.raises(UserError, match=r"shape \(3, 24, 24\), targets \(3, 24, 20\); they are compared"):
         Fidelity(mode="m", image="image", target="target")(dump, Bootstrap(20, 0.9, 0))
     dump = dump_of(tmp_path / "2", image[:, :1], target[:, :1], torch.ones(3, 1, 24, 24))
     with pytest.raises(UserError, match="channel y is made of three"):
         Fidelity(mode="m", image="image", target="target", channel="y")(dump, Bootstrap(20, 0.9, 0))
     with pytest.raises(UserError, match="24 px without crop_border 7 on both sides are fewer than the 11 of SSIM"):
         Fidelity(mode="m", image="image", target="target", crop_border=7)(dump, Bootstrap(20, 0.9, 0))
+
+
+@pytest.mark.parametrize("shape", [(1, 24, 24), (3, 1, 1), (24, 24), (3, 24, 23)])
+def test_other_shapes_are_not_broadcast(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    """All but the last fit to (3, 24, 24) by NumPy's rules, and would give a plausible number."""
+    image, target = (x.float() for x in pair(24))
+    folder = dump_of(tmp_path, image, target, torch.ones(3, 1, 24, 24)).folder
+    for path in ("averages/mean.npy", "m/0.image.npy", "i/0.mask.npy"):
+        write_value(folder / path, torch.zeros(shape))
+    dump, said = Dump(sealed(folder)), re.escape(str(shape))
+    with pytest.raises(UserError, match=rf"the average 'mean' has the shape {said}, targets \(3, 24, 24\)"):
+        Fidelity(mode="m", average="mean", target="target")(dump, Bootstrap(20, 0.9, 0))
+    with pytest.raises(UserError, match=rf"images have the shape {said}, targets \(3, 24, 24\)"):
+        Fidelity(mode="m", image="image", target="target")(dump, Bootstrap(20, 0.9, 0))
+    if shape != (1, 24, 24):  # that of a mask
+        with pytest.raises(UserError, match=rf"mask 'mask' has the shape {said}"):
+            Fidelity(mode="m", image="target", target="target", mask="mask")(dump, Bootstrap(20, 0.9, 0))
 
 
 def test_mean_losses_of_a_mode(tmp_path: Path) -> None:
@@ -212,25 +231,25 @@ def test_mean_losses_of_a_mode(tmp_path: Path) -> None:
         }
     )
     table.to_csv(tmp_path / "examples.csv", index=False)
-    found = MeanLosses("m")(Dump(tmp_path), Bootstrap(50, 0.9, 0))
+    found = MeanLosses("m")(Dump(sealed(tmp_path)), Bootstrap(50, 0.9, 0))
     assert found.keys() == {"caf", "caf.vector", "instances"}
     assert found["caf"]["value"] == 1.5  # type: ignore[index]
     assert found["caf.vector"] == {"value": 0.5, "low": 0.5, "high": 0.5}
     assert found["instances"] == 3
     table[["mode"]].to_csv(tmp_path / "examples.csv", index=False)
     with pytest.raises(UserError, match="no loss"):
-        MeanLosses("m")(Dump(tmp_path), Bootstrap(50, 0.9, 0))
+        MeanLosses("m")(Dump(sealed(tmp_path)), Bootstrap(50, 0.9, 0))
 
 
 def test_times_by_injector(tmp_path: Path) -> None:
     table = pd.DataFrame(
         {"mode": ["poses"] * 4 + ["other"], "ms.detect": [10.0] * 4 + [99.0], "ms.people": [1.0, 2.0, 3.0, 6.0, np.nan]}
-    )
+    ).assign(**{"ms.draw": [np.nan] * 4 + [1.0]})
     table.to_csv(tmp_path / "examples.csv", index=False)
-    found = Times("poses")(Dump(tmp_path), Bootstrap(50, 0.9, 0))
+    found = Times("poses")(Dump(sealed(tmp_path)), Bootstrap(50, 0.9, 0))
     assert found["detect"] == {"value": 10.0, "low": 10.0, "high": 10.0}
     assert found["people"]["value"] == 3  # type: ignore[index]
     assert found["people_95"] == pytest.approx(5.55)
     table[["mode"]].to_csv(tmp_path / "examples.csv", index=False)
     with pytest.raises(UserError, match=r"needs evaluate\.timing"):
-        Times("poses")(Dump(tmp_path), Bootstrap(50, 0.9, 0))
+        Times("poses")(Dump(sealed(tmp_path)), Bootstrap(50, 0.9, 0))

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from dumps_by_hand import sealed
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor
@@ -96,7 +97,7 @@ def dump_of(folder: Path, **files: Tensor) -> Dump:
         rows.append({"mode": "m", "index": index, **{f"file.{name}": path for name, path in paths.items()}})
     pd.DataFrame(rows).to_csv(folder / "examples.csv", index=False)
     write_value(folder / "averages/mean.npy", files["target"].mean(0))
-    return Dump(folder)
+    return Dump(sealed(folder))
 
 
 def test_a_score_of_a_dump(tmp_path: Path, network: vgg.VGG16) -> None:
@@ -176,6 +177,9 @@ def test_bad_declarations_and_dumps(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             PerceptualDistance(mode="m", target="target", **arguments)  # type: ignore[arg-type]
     dump = dump_of(tmp_path, target=pictures(1, 32), half=pictures(1, 16), tiny=pictures(1, 8))
-    for image, target in (("half", "target"), ("tiny", "tiny")):
-        with pytest.raises(UserError, match="images and targets of one size, 16 px or more, are needed"):
+    for image, target, message in (
+        ("half", "target", r"images have the shape \(3, 16, 16\), targets \(3, 32, 32\)"),
+        ("tiny", "tiny", "8 x 8 px; 16 or more are needed"),
+    ):
+        with pytest.raises(UserError, match=message):
             PerceptualDistance(mode="m", image=image, target=target, source="random")(dump, BOOTSTRAP)

@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from dumps_by_hand import sealed
 
 from models.base.errors import UserError
 from models.dump import Dump, write_value
@@ -27,7 +28,7 @@ def dump(tmp_path):
             "seen": index % 2, "loss.l1": loss, "file.image": f"{index}.image.png",
         })  # fmt: skip
     pd.DataFrame(rows).to_csv(tmp_path / "examples.csv", index=False)
-    return Dump(tmp_path)
+    return Dump(sealed(tmp_path))
 
 
 def levels(path):
@@ -62,7 +63,7 @@ def test_an_error_map_is_beside_the_extremes(dump, tmp_path):
         write_value(tmp_path / f"{index}.target.image.png", torch.full((3, SIDE, SIDE), 0.75))
     table = dump.table.assign(**{"file.target": [f"{index}.target.image.png" for index in range(4)]})
     extremes = Extremes("m", "loss.l1", ["image"], 2, False, ("image", "target"))
-    extremes(Dump(tmp_path, table), tmp_path / "sheet.png")
+    extremes(Dump(sealed(tmp_path), table), tmp_path / "sheet.png")
     assert levels(tmp_path / "sheet.png") == pytest.approx([1.0, 0.5], abs=0.01)
     sheet = cv2.imread(str(tmp_path / "sheet.png"))
     middles = [18 + 18 + SIDE // 2 + row * (18 + SIDE + 2) for row in range(2)]
@@ -79,7 +80,7 @@ def test_the_colours_of_errors():
     assert red == pytest.approx([188, 55, 84], abs=4)
     assert yellow == pytest.approx([252, 255, 164], abs=4)
     assert error_map(np.array([[[0.75]], [[0.0]], [[0.0]]], np.float32), zeros[:, :, :1])[0, 0].tolist() == red
-    with pytest.raises(UserError, match="of \\(1, 3\\) and \\(1, 2\\) pixels cannot be drawn"):
+    with pytest.raises(UserError, match=r"shapes \(3, 1, 3\) and \(3, 1, 2\) cannot be drawn"):
         error_map(errors, zeros[:, :, :2])
 
 

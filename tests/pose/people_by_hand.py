@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import torch
+from dumps_by_hand import sealed
 
 from models.dump import Dump, RecordsFile, Table, write_value
 
@@ -54,4 +55,4 @@ def dump(folder: Path, image_ids, truth, results, *, name="people", size=(200, 2
         file = RecordsFile(folder / path)
         file.add(records)
         file.close()
-    return Dump(folder)
+    return Dump(sealed(folder))

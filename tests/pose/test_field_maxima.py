@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from dumps_by_hand import sealed
 from people_by_hand import SKELETON
 from skeletons_by_hand import STAR
 
@@ -37,7 +38,7 @@ def dump(folder, images):
             write_value(folder / files[f"file.{name}"], torch.from_numpy(value))
         table.add({"mode": "fields", "index": index, "height": height, **files})
     table.close()
-    return Dump(folder)
+    return Dump(sealed(folder))
 
 
 SCORE = FieldMaxima("fields", "cif", "joints", "height", 0.3, STRIDE)

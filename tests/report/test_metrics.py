@@ -6,6 +6,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import toy
+from dumps_by_hand import sealed
 
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
@@ -54,7 +55,7 @@ class Wrong(Score):
 @pytest.fixture
 def dump(tmp_path):
     pd.DataFrame([{"mode": "m", "index": 0}]).to_csv(tmp_path / "examples.csv", index=False)
-    return Dump(tmp_path)
+    return Dump(sealed(tmp_path))
 
 
 def test_a_score_without_anything_to_judge_is_left_out(dump):

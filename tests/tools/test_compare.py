@@ -11,6 +11,7 @@ import pytest
 import torch
 import toy
 from cached_dumps import Repository
+from dumps_by_hand import sealed
 from scipy import stats
 
 from models.base.errors import UserError
@@ -193,7 +194,7 @@ def write_dump(folder, shift, spoilt=(), target=0.0):
         row = {"mode": "plain", "draw": 0, "index": index, "dataset": "ramps", "person_id": index % PERSONS}
         rows.append(row | {"loss.distance": abs(shift[index])} | {f"file.{n}": path for n, path in names.items()})
     pd.DataFrame(rows).to_csv(folder / "examples.csv", index=False)
-    return folder
+    return sealed(folder)
 
 
 RECIPE = toy.changed(
@@ -335,7 +336,7 @@ def test_inputs_drawn_with_the_seed_are_reported(tmp_path):
         write_value(tmp_path / f"{place}/inputs/0.image.png", torch.full((1, 4, 4), level))
     both = {
         f"r{place}": Dump(
-            tmp_path / str(place), table(appearance_id=place, **{"file.appearance": "inputs/0.image.png"})
+            sealed(tmp_path / str(place)), table(appearance_id=place, **{"file.appearance": "inputs/0.image.png"})
         )
         for place in range(2)
     }

@@ -129,13 +129,16 @@ def test_labels_are_the_folders_or_their_paths_where_these_are_the_same(tmp_path
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("history/train.csv", None, "no such file; a run's history is written when its training ends"),
+        ("history/train.csv", None, "no such file; training writes it when it ends; run train again"),
         ("history/validation.csv", "", "no table of numbers"),
-        ("history/train.csv", "step,caf.raw\n10,much\n", "no table of numbers"),
+        ("history/train.csv", "step,caf.raw\n10,much\n", "column 'caf.raw' holds NaN, infinite or no numbers"),
+        ("history/validation.csv", "step,caf.raw\n10,nan\n", "column 'caf.raw' holds NaN, infinite or no numbers"),
+        ("history/validation.csv", "step,caf.raw\n10,-inf\n", "column 'caf.raw' holds NaN, infinite or no numbers"),
         ("history/train.csv", "epoch,caf.raw\n1,2\n", "no column 'step'"),
         ("history/train.csv", "step,G.lr\n1,2\n", "no loss in it"),
         ("live/log.jsonl", '{"step": 1}\n{"step": ', ":2: no record of a training"),
         ("live/log.jsonl", '{"step": 1}\n7\n', ":2: no record of a training"),
+        ("live/log.jsonl", '{"process": {"command": []}}\n', ":1: no record of a training: KeyError('commit', 'host')"),
     ],
 )
 def test_broken_files_are_told_in_one_message(tmp_path, capsys, file, content, message):

@@ -5,6 +5,7 @@ import zipfile
 
 import pandas as pd
 import pytest
+from dumps_by_hand import sealed
 
 from stages.command import run
 from tools.submit_pose import main
@@ -37,7 +38,7 @@ def write_dump(folder, people=PEOPLE, objects=THINGS, rows=((9, 0), (581929, 0),
     pd.DataFrame([*table, {"mode": "fields", "index": 0, "draw": 0, "image_id": 5}]).to_csv(
         folder / "examples.csv", index=False
     )
-    return folder
+    return sealed(folder)
 
 
 def submit(dump, folder, *options):
@@ -135,8 +136,10 @@ def test_dumps_and_words_that_will_not_do(tmp_path, capsys):
     assert "no rows of mode 'other'; there are fields, poses" in refused(good, "--mode", "other")
     assert "--algorithm '../x': is part of a file name" in refused(good, "--algorithm", "../x")
     (write_dump(tmp_path / "cut") / "poses/people.json").write_text("[{")
-    assert "not readable JSON" in refused(tmp_path / "cut")
+    assert "people.json: damaged: its checksum differs; run eval-dump again" in refused(tmp_path / "cut")
+    assert "people.json: no readable JSON" in refused(sealed(tmp_path / "cut"))
     (good / "examples.csv").write_text("mode,index\nposes,0\n")
+    sealed(good)
     assert "no column `image_id`" in refused(good)
     assert not (tmp_path / "out").exists()
 
@@ -145,6 +148,7 @@ def test_joints_and_categories_that_are_not_coco_s(tmp_path, capsys):
     dump = write_dump(tmp_path / "dump")
     facts = {"skeleton": {"keypoints": ["snout", "left_paw", "right_paw"]}, "categories": [{"id": 18, "name": "gecko"}]}
     (dump / "facts.json").write_text(json.dumps(facts))
+    sealed(dump)
     assert submit(dump, tmp_path / "out") == 1
     assert "the people have 3 joints, snout, left_paw, right_paw" in capsys.readouterr().err
     assert submit(dump, tmp_path / "out", "--kind", "detections") == 0
@@ -154,5 +158,6 @@ def test_joints_and_categories_that_are_not_coco_s(tmp_path, capsys):
 def test_a_try_is_refused(tmp_path, capsys):
     dump = write_dump(tmp_path / "dump")
     (dump / "try.txt").write_text("TRY of 10 steps, no result\n")
+    sealed(dump)
     assert submit(dump, tmp_path / "out") == 1
     assert capsys.readouterr().err == f"error: {dump}: TRY of 10 steps, no result; dump a trained model\n"

@@ -16,7 +16,7 @@ from models.base.yaml12 import read_yaml, to_yaml
 from models.training.trainer import Trainer
 from stages import eval_dump
 from stages.command import run as run_stage
-from tools.checkpoint_watch import append_row, draw_evaluations, read_rows
+from tools.checkpoint_watch import append_row, draw_evaluations, read_evaluations
 from tools.watch import main as watch_main
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -156,7 +156,7 @@ def test_watching(project, tmp_path):
         shutil.copytree(source / "step-000004", tmp_path / "step-000004")
         (tmp_path / "step-000004").rename(checkpoints / "step-000004")
         wait_for("step-000004: distance.mean")
-        assert [row["checkpoint"] for row in read_rows(out / "evaluations.csv")] == ["step-000004"]
+        assert [row["checkpoint"] for row in read_evaluations(out / "evaluations.csv")] == ["step-000004"]
         for path in (source / "step-000008").iterdir():
             shutil.copy(path, checkpoints / "step-000008")
         wait_for("step-000008: distance.mean")
@@ -184,7 +184,7 @@ def test_another_split(split_project, tmp_path, capsys):
     checkpoints = tmp_path / "checkpoints"
     shutil.copytree(split_project / "run/model", checkpoints / "final")
     assert watch(split_project, checkpoints, tmp_path / "both", "--split", "test") == 0
-    (row,) = read_rows(tmp_path / "both/evaluations.csv")
+    (row,) = read_evaluations(tmp_path / "both/evaluations.csv")
     assert (row["checkpoint"], row["step"]) == ("final", "")
     assert len(pd.read_csv(tmp_path / "both/final/examples.csv")) == 3
     assert not (tmp_path / "both/evaluations.png").exists()  # nothing has a step
@@ -266,8 +266,8 @@ def test_a_table_grows_and_keeps_what_it_has(tmp_path):
     draw_evaluations(path, tmp_path / "table.png")
     assert (tmp_path / "table.png").read_bytes().startswith(PNG)
     path.write_text("name\nx\n")
-    with pytest.raises(UserError, match="no column `checkpoint`"):
-        read_rows(path)
+    with pytest.raises(UserError, match="no column 'checkpoint'"):
+        read_evaluations(path)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from dumps_by_hand import sealed
 
 from models.dump import Dump, write_value
 from models.report.interfaces import Bootstrap, NotApplicableError
@@ -46,7 +47,7 @@ def dump_of(folder: Path, made: np.ndarray, shown: np.ndarray) -> Dump:
             write_value(folder / f"{person}.{name}.mask.png", mask)
         rows.append(row)
     pd.DataFrame(rows).to_csv(folder / "examples.csv", index=False)
-    return Dump(folder)
+    return Dump(sealed(folder))
 
 
 @pytest.mark.parametrize(("faithful", "bounds"), [(True, (0.999, 1.0001)), (False, (-0.6, 0.6))])

@@ -12,7 +12,7 @@ from models.dump import SUFFIX, Dump
 from models.recipe.schema import Declaration, Headline
 from models.report.curves import save_figure
 from models.report.interfaces import Values, rows_where
-from models.report.sheets import as_pixels, side_by_side
+from models.report.sheets import pixels_of, side_by_side
 from tools.compare.comparison import Comparison, Side
 from tools.compare.resampling import PairedEstimate
 from tools.compare.tables import verdict
@@ -92,7 +92,7 @@ def draw_changed(
     cells, labels = [], []
     for place in places[:count]:
         named = [*((shown[0], name) for name in inputs), *((one, name) for name in outputs for one in shown)]
-        cells.append([as_pixels(one.value(place, name)[None])[0] for one, name in named])
+        cells.append([pixels_of(one, place, name) for one, name in named])
         row = shown[0].table.iloc[place]
         example = "  ".join(f"{name} {row[name]}" for name in ("index", "name", "image_id") if name in row)
         labels.append(f"{what} {' -> '.join(f'{one[place]:.4g}' for one in values)}  {example}")

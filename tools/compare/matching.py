@@ -1,6 +1,5 @@
 """Rows of several dumps that are the same examples, and a check that scores read the same of them."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from models.base.errors import UserError
-from models.dump import Dump, read_value
+from models.dump import Dump
 
 KEY = ("mode", "draw", "dataset", "index", "name")
 SAME_DATA = "evaluate both on the same data, with the same `evaluate.data`"
@@ -38,7 +37,7 @@ def matched(dumps: Mapping[str, Dump]) -> dict[str, Dump]:
         indexed[name] = table = table.loc[order]
         for column in sorted(ids_of(reference) & ids_of(tables[name])):
             check_column(first, indexed[first], name, table, column)
-    return {name: Dump(dumps[name].folder, table) for name, table in indexed.items()}
+    return {name: dumps[name].rows(table) for name, table in indexed.items()}
 
 
 def ids_of(table: pd.DataFrame) -> set[str]:
@@ -85,7 +84,8 @@ def check_inputs(dumps: Mapping[str, Dump], arguments: Mapping[str, Any]) -> lis
             other = _of_mode(dump, arguments)
             if word in table and word in other:
                 check_column(first, table, name, other, word)
-            differing = sum(not _equal(*pair) for pair in _files(word, (reference, table), (dump, other)))
+            pairs = _files(word, (reference, table), (dump, other))
+            differing = sum(not _equal((reference, ours), (dump, theirs)) for ours, theirs in pairs)
             if differing and any(word == one or word.startswith(f"{one}_") for one in drawn(table)):
                 lines.append(f"{word} was drawn with the seed: {name} has another in {differing} of {len(table)} rows")
             elif differing:
@@ -101,23 +101,22 @@ def _of_mode(dump: Dump, arguments: Mapping[str, Any]) -> pd.DataFrame:
     return dump.table if mode is None else dump.mode(str(mode)).table
 
 
-def _files(word: str, *sides: tuple[Dump, pd.DataFrame]) -> list[tuple[Path, Path]]:
+def _files(word: str, *sides: tuple[Dump, pd.DataFrame]) -> list[tuple[str, str]]:
     """Return the pairs of files of an input or of its records, none if `word` names neither."""
-    dump, other = (dump for dump, _ in sides)
-    records = [one.folder / "inputs" / f"{word}.json" for one in (dump, other)]
-    if all(path.is_file() for path in records):
-        return [(records[0], records[1])]
+    if all(dump.holds(f"inputs/{word}.json") for dump, _ in sides):
+        return [(f"inputs/{word}.json", f"inputs/{word}.json")]
     column = f"file.{word}"
     if any(column not in rows or not str(rows[column].iloc[0]).startswith("inputs/") for _, rows in sides):
         return []
     names = [rows[column].dropna() for _, rows in sides]
-    return [(dump.folder / str(a), other.folder / str(b)) for a, b in zip(*names, strict=False)]
+    return [(str(a), str(b)) for a, b in zip(*names, strict=False)]
 
 
-def _equal(a: Path, b: Path) -> bool:
-    """Whether two files hold the same, in whatever compression."""
-    if a.resolve() == b.resolve() or a.read_bytes() == b.read_bytes():
+def _equal(first: tuple[Dump, str], second: tuple[Dump, str]) -> bool:
+    """Whether files of two dumps hold the same, in whatever compression."""
+    (dump, path), (other, other_path) = first, second
+    if dump.read(path) == other.read(other_path):
         return True
-    if a.suffix == ".json":
-        return bool(json.loads(a.read_text(encoding="utf-8")) == json.loads(b.read_text(encoding="utf-8")))
-    return np.array_equal(read_value(a), read_value(b), equal_nan=True)
+    if path.endswith(".json"):
+        return dump.records(Path(path).stem) == other.records(Path(other_path).stem)
+    return np.array_equal(dump.decoded(path), other.decoded(other_path))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.base.errors import UserError, nearest
+from models.base.files import read_text
 from models.base.yaml12 import parse_yaml, read_yaml
 from models.recipe.resolved import leaves
 
@@ -62,9 +63,9 @@ def read_revision(name: str, recipe: str, scratch: Path) -> Revision:
     """
     dump = f"runs/{recipe}/dump"
     if name == WORKSPACE:
-        if not Path(LOCK).is_file():
+        if not Path(LOCK).exists():
             raise UserError(f"{LOCK}: no such file; run `dvc repro metrics@{recipe}` first")
-        return _revision(name, recipe, Path(LOCK).read_text(encoding="utf-8"), Path(dump))
+        return _revision(name, recipe, read_text(Path(LOCK)), Path(dump))
 
     from dvc.api import DVCFileSystem
     from dvc.exceptions import DvcException
@@ -74,7 +75,7 @@ def read_revision(name: str, recipe: str, scratch: Path) -> Revision:
         lock = files.read_text(LOCK)
     except FileNotFoundError:
         raise UserError(f"{name}: it has no {LOCK}; run `dvc repro metrics@{recipe}` there and commit it") from None
-    except DvcException as error:
+    except (DvcException, UnicodeDecodeError) as error:
         raise UserError(f"{name}: not readable as a revision or experiment: {error}") from None
     revision = _revision(name, recipe, lock, scratch / name.replace("/", "_"))
     try:
@@ -104,6 +105,13 @@ def _link(files: "DVCFileSystem", dump: str, folder: Path) -> None:
 
 def _revision(name: str, recipe: str, lock: str, dump: Path) -> Revision:
     """Read `dvc.lock`: parameters, and hashes of what train and eval-dump depend on."""
+    try:
+        return _read_lock(name, recipe, lock, dump)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{LOCK} of {name}: not what DVC writes: {error!r}") from None
+
+
+def _read_lock(name: str, recipe: str, lock: str, dump: Path) -> Revision:
     stages = parse_yaml(lock, f"{LOCK} of {name}").get("stages", {})
     params: dict[str, Any] = {}
     sources: dict[str, str] = {}

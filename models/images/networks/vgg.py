@@ -50,6 +50,8 @@ LAYERS_16 = _layers(BLOCKS_16)
 
 def as_rgb(images: Tensor) -> Tensor:
     """(N, 1 or 3, H, W) -> (N, 3, H, W): a grey channel is expanded without a copy. Raises UserError otherwise."""
+    if images.ndim != 4:
+        raise UserError(f"a network of photographs judges images (channels, height, width); found {images.shape[1:]}")
     if images.shape[1] not in (1, 3):
         raise UserError(f"a network of photographs judges images of 1 or 3 channels; these have {images.shape[1]}")
     return images.expand(-1, 3, -1, -1)

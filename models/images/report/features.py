@@ -87,15 +87,28 @@ def pixel_means(maps: Tensor) -> Tensor:
     return maps.flatten(2).mean(dim=2) if maps.ndim > 2 else maps
 
 
+def check_widths(rows: Dump, image: Values, target: Values) -> None:
+    """Raise UserError unless features of images and of targets have the same dimensions, the last axis."""
+    if image.shape[-1] != target.shape[-1]:
+        raise UserError(
+            f"{rows.folder}: mode {rows.part!r}: features of images have {image.shape[-1]} dimensions, those of "
+            f"targets {target.shape[-1]}; they must be the same"
+        )
+
+
 @torch.no_grad()
 def batches_of(rows: Dump, name: str, extract: Extract, places: Iterable[int] | None = None) -> Iterator[Values]:
     """Yield the features (n, dimensions), n <= `BATCH`, of one file of each row, or only of the rows `places`.
 
     Raises:
-        UserError: a feature is not finite.
+        UserError: a feature is not finite, or rows differ in their dimensions.
     """
+    first: Values | None = None
     for (images,) in stacks(rows, [name], BATCH, places):
         features = extract(images)
+        first = features if first is None else first
+        if features.ndim != 2 or features.shape[1] != first.shape[1]:
+            raise UserError(f"{rows.folder}: mode {rows.part!r}: features of {name!r} differ in their dimensions")
         if not np.isfinite(features).all():
             raise UserError(f"{rows.folder}: {name!r} holds images with values that are no finite numbers")
         yield features

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.dump import Dump
-from models.images.report.features import Extract, SetScore, batches_of
+from models.images.report.features import Extract, SetScore, batches_of, check_widths
 from models.report.interfaces import Bootstrap, Estimate, NotApplicableError, Values
 
 
@@ -82,11 +82,13 @@ class FrechetDistance(SetScore):
         target = _moments(rows, self.target, extract)
         different = rows.table[f"file.{self.target}"].nunique()
         if self.image is None:
-            judged = Moments(len(target.mean))
-            judged.add(np.repeat(self.of_average(rows, extract), 2, axis=0))  # two copies give the moments of many
+            average = self.of_average(rows, extract)
+            judged = Moments(average.shape[1])
+            judged.add(np.repeat(average, 2, axis=0))  # two copies give the moments of many
         else:
             judged = _moments(rows, self.image, extract)
             different = min(different, rows.table[f"file.{self.image}"].nunique())
+        check_widths(rows, judged.mean, target.mean)
         return {
             "value": frechet_distance(judged.mean, judged.covariance(), target.mean, target.covariance()),
             "images": len(rows),

@@ -12,7 +12,7 @@ from models.base.errors import UserError
 from models.base.sampling import evenly_spaced
 from models.base.seeding import generator
 from models.dump import Dump
-from models.images.report.features import Extract, Extractor, SetScore, batches_of
+from models.images.report.features import Extract, Extractor, SetScore, batches_of, check_widths
 from models.report.interfaces import Bootstrap, Estimate, Values
 
 MOST = 20_000  # images whose features are in memory at a time
@@ -81,6 +81,7 @@ class KernelDistance(SetScore):
                 image = np.repeat(self.of_average(rows, extract), len(target), axis=0)
         else:
             image = _features(rows, self.image, extract)
+        check_widths(rows, image, target)
         if min(len(image), len(target)) < 2:
             raise UserError(
                 f"{dump.folder}: mode {self.mode!r}: a kernel distance needs 2 different images and 2 different "

@@ -22,7 +22,7 @@ from models.base.errors import UserError
 from models.dump import Dump
 from models.images.networks import vgg
 from models.images.networks.weight_files import WeightFile
-from models.images.report.scores import stacks
+from models.images.report.scores import average_as, check_shapes, stacks
 from models.report.interfaces import Bootstrap, Estimate, Score, groups_of
 
 NETWORKS: dict[str, type[vgg.Stack]] = {"vgg16": vgg.VGG16, "vgg19": vgg.VGG19}
@@ -96,8 +96,11 @@ class PerceptualDistance(Score):
         names = [name for name in (self.target, self.image) if name is not None]
         distances = []
         for target, *images in stacks(rows, names, BATCH):
-            image = images[0] if images else torch.from_numpy(rows.average(str(self.average))).expand_as(target)
-            self._check(rows, image, target)
+            image = images[0] if images else average_as(rows, str(self.average), target)
+            check_shapes(rows, image, target)
+            if min(target.shape[-2:]) < LEAST:
+                size = " x ".join(map(str, target.shape[-2:]))
+                raise UserError(f"{rows.folder}: mode {self.mode!r}: {size} px; {LEAST} or more are needed")
             ours, theirs = (stack.features(x, set(layers)) for x in (image, target))
             distance = perceptual_distance([ours[n] for n in layers], [theirs[n] for n in layers], weights)
             distances.append(distance.double().numpy())
@@ -112,11 +115,3 @@ class PerceptualDistance(Score):
             return [torch.ones(count) for count in channels]
         shapes = {f"lin{place}.model.1.weight": (1, count, 1, 1) for place, count in enumerate(channels)}
         return [weight.flatten() for weight in LINEAR.read(Path(self.linear), shapes).values()]
-
-    def _check(self, rows: Dump, image: Tensor, target: Tensor) -> None:
-        (height, width), other = target.shape[-2:], image.shape[-2:]
-        if (height, width) != other or min(other) < LEAST:
-            raise UserError(
-                f"{rows.folder}: mode {self.mode!r}: images and targets of one size, {LEAST} px or more, are needed; "
-                f"there are {other[0]} x {other[1]} and {height} x {width}"
-            )

@@ -26,6 +26,7 @@ from models.report.interfaces import Bootstrap, Estimate, Score, Values, groups_
 
 MS_SSIM_EXPONENTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
 SCALES = "ms_ssim_scales"
+MASKED = "l1_person"
 WINDOW = 11
 BATCH = 64  # images in memory at a time
 LUMA = (65.481, 128.553, 24.966)  # of R, G, B in [0, 1]; with the offset, black is 16 and white 235 of 255
@@ -141,47 +142,73 @@ class Fidelity(Score):
         parts = [self._batch(rows, dict(zip(names, batch, strict=True))) for batch in stacks(rows, names, BATCH)]
         values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         scales = {name: int(values.pop(name).min()) for name in list(values) if name.startswith(SCALES)}
-        finite = {name: np.isfinite(column) for name, column in values.items()}
-        if empty := [name for name, those in finite.items() if not those.any()]:
+        # only where a mask is empty there is nothing to average
+        known = {n: ~np.isnan(v) if n.startswith(MASKED) else np.full(len(v), True) for n, v in values.items()}
+        if empty := [name for name, those in known.items() if not those.any()]:
             raise UserError(f"{dump.folder}: mode {self.mode!r}: nothing to average for {', '.join(empty)}")
         owners = groups_of(rows, self.mode, self.groups)
         metrics: dict[str, Estimate | float | int] = {}
         for name, column in values.items():
-            metrics[name] = bootstrap.estimate(column[finite[name]], groups=owners[finite[name]])
+            metrics[name] = bootstrap.estimate(column[known[name]], groups=owners[known[name]])
         metrics |= {name: count for name, count in scales.items() if count < len(MS_SSIM_EXPONENTS)}
         return metrics | {"images": len(rows)}
 
     def _batch(self, rows: Dump, files: dict[str, Tensor]) -> dict[str, Values]:
         target = files[self.target]
-        if self.image is None:
-            image = torch.from_numpy(rows.average(str(self.average))).expand_as(target)
-        else:
-            image = files[self.image]
-        judged = [image, target] if self.mask is None else [image, target, files[self.mask]]
-        image, target, *masks = self._cropped(rows, judged)
+        image = average_as(rows, str(self.average), target) if self.image is None else files[self.image]
+        check_shapes(rows, image, target)
+        masks = [] if self.mask is None else [files[self.mask]]
+        for mask in masks:
+            if mask.shape != (len(target), 1, *target.shape[2:]):
+                raise UserError(
+                    f"{rows.folder}: mode {self.mode!r}: mask {self.mask!r} has the shape {shape_of(mask)}, the "
+                    f"pictures {shape_of(target)}; a mask is (1, height, width) of the same size"
+                )
+        image, target, *masks = self._cropped(rows, [image, target, *masks])
         if self.channel == "y":
-            if (image.shape[1], target.shape[1]) != (3, 3):
+            if target.shape[1] != 3:
                 raise UserError(f"{rows.folder}: mode {self.mode!r}: channel y is made of three; there is a grey image")
             image, target = luma(image), luma(target)
         scores = {"l1": l1(image, target), "psnr": psnr(image, target)}
         scores |= {"ssim": ssim(image, target), "ms_ssim": ms_ssim(image, target)}
         scores[SCALES] = torch.full((len(image),), scales_of(min(image.shape[-2:])))
         for mask in masks:
-            scores["l1_person"] = l1_masked(image, target, mask)
+            scores[MASKED] = l1_masked(image, target, mask)
         suffix = "" if self.channel == "rgb" else f"_{self.channel}"
         return {f"{name}{suffix}": value.double().numpy() for name, value in scores.items()}
 
     def _cropped(self, rows: Dump, images: Sequence[Tensor]) -> list[Tensor]:
-        sizes = {tuple(image.shape[-2:]) for image in images}
         where = f"{rows.folder}: mode {self.mode!r}"
-        if len(sizes) > 1:
-            listed = " and ".join(f"{height} x {width}" for height, width in sorted(sizes))
-            raise UserError(f"{where}: image and target are compared pixel by pixel; here they have {listed}")
         border, size = self.crop_border, min(images[0].shape[-2:])
         if size - 2 * border < WINDOW:
             cut = f" without crop_border {border} on both sides" if border else ""
             raise UserError(f"{where}: {size} px{cut} are fewer than the {WINDOW} of SSIM's window")
         return [image[..., border:-border, border:-border] if border else image for image in images]
+
+
+def average_as(rows: Dump, name: str, target: Tensor) -> Tensor:
+    """Return a training mean for each of the targets (N, C, H, W). Raises UserError if it has another shape."""
+    average = torch.from_numpy(rows.average(name))
+    if average.shape != target.shape[1:]:
+        raise UserError(
+            f"{rows.folder}: mode {rows.part!r}: the average {name!r} has the shape {tuple(average.shape)}, targets "
+            f"{shape_of(target)}; only equal shapes are compared"
+        )
+    return average.expand_as(target)
+
+
+def check_shapes(rows: Dump, image: Tensor, target: Tensor) -> None:
+    """Raise UserError unless images and targets are (N, C, H, W), of one shape."""
+    if image.shape != target.shape or target.ndim != 4:
+        raise UserError(
+            f"{rows.folder}: mode {rows.part!r}: images have the shape {shape_of(image)}, targets {shape_of(target)}; "
+            "they are compared pixel by pixel, so that both need (channels, height, width), the same"
+        )
+
+
+def shape_of(stack: Tensor) -> tuple[int, ...]:
+    """Return the shape of each of a stack."""
+    return tuple(stack.shape[1:])
 
 
 def stacks(
@@ -242,12 +269,13 @@ class Times(Score):
         self.mode = mode
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        table = dump.mode(self.mode).table
-        times = [str(column) for column in table if str(column).startswith("ms.")]
+        rows = dump.mode(self.mode)
+        known = rows.table.loc[:, rows.table.notna().any()]  # other modes have other injectors
+        times = [str(column) for column in known if str(column).startswith("ms.")]
         if not times:
             raise UserError(f"{dump.folder}: mode {self.mode!r} has no column of times; it needs evaluate.timing: true")
         metrics: dict[str, Estimate | float | int] = {}
         for column in times:
-            values, name = table[column].to_numpy(dtype=np.float64), column.removeprefix("ms.")
+            values, name = rows.numbers(column), column.removeprefix("ms.")
             metrics |= {name: bootstrap.estimate(values), f"{name}_95": float(np.quantile(values, 0.95))}
         return metrics

@@ -12,31 +12,27 @@ from models.base.pictures import write_png
 from models.base.sampling import evenly_spaced
 from models.dump import Array, Dump
 from models.report.interfaces import NotApplicableError, Picture, rows_where
-from models.report.sheets import Pixels, as_pixels, side_by_side
+from models.report.sheets import Pixels, pixels_of, side_by_side
 
 LARGE_ERROR = 0.5
 """The error, of pixels in [-1, 1], that is drawn in the last colour, as are those beyond."""
-
-
-def _pixels(array: Array) -> Pixels:
-    return as_pixels(array[None])[0]
 
 
 def error_map(image: Array, target: Array) -> Pixels:
     """Draw |image - target|, the mean over channels of (C, H, W), from black over red to yellow, (H, W, 3).
 
     Raises:
-        UserError: they differ in size.
+        UserError: they differ in shape.
     """
-    if image.shape[1:] != target.shape[1:]:
-        raise UserError(f"the error of pictures of {image.shape[1:]} and {target.shape[1:]} pixels cannot be drawn")
+    if image.shape != target.shape:
+        raise UserError(f"the error of pictures of the shapes {image.shape} and {target.shape} cannot be drawn")
     error = np.abs(image - target).mean(axis=0) / LARGE_ERROR
     levels = np.rint(error.clip(0, 1) * 255).astype(np.uint8)
     return np.asarray(cv2.applyColorMap(levels, cv2.COLORMAP_INFERNO)[..., ::-1], dtype=np.uint8)
 
 
 def _sheet(rows: Dump, places: Sequence[int], columns: Sequence[str], path: Path) -> None:
-    cells = [[_pixels(rows.value(p, c)) for c in columns] for p in places]
+    cells = [[pixels_of(rows, p, c) for c in columns] for p in places]
     write_png(path, side_by_side(cells, columns, labels=[row_label(rows, p) for p in places]))
 
 
@@ -91,9 +87,9 @@ class Extremes(Picture):
         if self.by not in rows.table:
             known = ", ".join(str(c) for c in rows.table if str(c).startswith("loss.")) or "no loss"
             raise NotApplicableError(f"the dump has no {self.by!r} but {known}: losses of weight 0 are not computed")
-        order = rows.table[self.by].sort_values(ascending=not self.largest, kind="stable").index[: self.count]
+        order = rows.column(self.by).sort_values(ascending=not self.largest, kind="stable").index[: self.count]
         places, titles = [int(place) for place in order], [*self.columns]
-        cells = [[_pixels(rows.value(place, column)) for column in self.columns] for place in places]
+        cells = [[pixels_of(rows, place, column) for column in self.columns] for place in places]
         if self.difference is not None:
             image, target = self.difference
             titles.append(f"|{image} - {target}|, yellow: {LARGE_ERROR} or more")
@@ -110,11 +106,9 @@ class Draws(Picture):
 
     def __call__(self, dump: Dump, path: Path) -> None:
         rows = dump.mode(self.mode)
-        places = rows.table.groupby("index").indices
+        places = rows.table.groupby(rows.column("index")).indices
         chosen = [list(places.values())[place] for place in evenly_spaced(len(places), self.count)]
-        sheet = [
-            [_pixels(rows.value(p[0], self.first)), *(_pixels(rows.value(i, self.image)) for i in p)] for p in chosen
-        ]
+        sheet = [[pixels_of(rows, p[0], self.first), *(pixels_of(rows, i, self.image) for i in p)] for p in chosen]
         titles = [self.first, *(f"draw {draw}" for draw in range(len(chosen[0])))]
         write_png(path, side_by_side(sheet, titles, labels=[row_label(rows, int(p[0])) for p in chosen]))
 
@@ -134,12 +128,14 @@ class Grid(Picture):
             for p, (row, column) in enumerate(zip(pairs.table["row"], pairs.table["column"], strict=True))
         }
         names = list(dict.fromkeys(pairs.table["row"]))
-        blank = np.full_like(_pixels(pairs.value(0, self.image)), 255)
-        head = [blank, *(_pixels(pairs.value(place[names[0], name], self.column)) for name in names)]
+        if missing := [(row, column) for row in names for column in names if (row, column) not in place]:
+            raise UserError(f"{pairs.folder}: grid {self.grid!r} lacks row {missing[0][0]}, column {missing[0][1]}")
+        blank = np.full_like(pixels_of(pairs, 0, self.image), 255)
+        head = [blank, *(pixels_of(pairs, place[names[0], name], self.column) for name in names)]
         body = [
             [
-                _pixels(pairs.value(place[row, names[0]], self.row)),
-                *(_pixels(pairs.value(place[row, c], self.image)) for c in names),
+                pixels_of(pairs, place[row, names[0]], self.row),
+                *(pixels_of(pairs, place[row, c], self.image) for c in names),
             ]
             for row in names
         ]

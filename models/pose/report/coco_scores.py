@@ -101,7 +101,7 @@ class KeypointAP(Score):
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = dump.mode(self.mode)
         whole = evaluate(rows, dump, self.results, self.truth, self.skeleton)
-        high = dict(zip(rows.table["image_id"].astype(int), rows.table["height"].astype(float), strict=True))
+        high = dict(zip(rows.numbers("image_id").astype(int).tolist(), rows.numbers("height").tolist(), strict=True))
         heights, shares = (
             [one["bbox"][3] / high[one["image_id"]] for one in records] for records in (whole.truth, whole.results)
         )

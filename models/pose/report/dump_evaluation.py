@@ -1,5 +1,6 @@
 """Evaluating the records of a dump, and metrics with bootstrap intervals over images."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -7,12 +8,15 @@ from numpy.typing import NDArray
 
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import UserError
-from models.dump import Dump
+from models.dump import AGAIN, Dump
 from models.pose.report.coco_evaluation import Evaluation
 from models.report.interfaces import Bootstrap, Estimate
 from models.report.intervals import leave_out
 
 Floats = NDArray[np.float64]
+
+FARTHEST = 1e12
+"""Numbers of records beyond this, pixels or their squares, are damage; so are NaN, which compares with nothing."""
 
 PEOPLE = 1
 """The category of people where only they are compared: data to judge on may have another id than the training data."""
@@ -34,20 +38,47 @@ def evaluate(
     With a `skeleton`, compares people by keypoints, whatever their category ids; else all categories by boxes. Ignores
     results that score less than `least_score`.
     """
-    ids = rows.table["image_id"].astype(int)
-    if ids.duplicated().any():
+    ids = rows.numbers("image_id").astype(int).tolist()
+    if repeated := [number for number, count in Counter(ids).items() if count > 1]:
         raise UserError(
-            f"{rows.folder}: image_id {ids[ids.duplicated()].iloc[0]} occurs more than once; results are judged for "
-            "one dataset, without draws"
+            f"{rows.folder}: image_id {repeated[0]} occurs more than once; results are judged for one dataset, without "
+            "draws"
         )
-    records = [one for one in rows.records(results) if one["score"] >= least_score]
-    annotations = dump.records(truth)
+    records, annotations = rows.records(results), dump.records(truth)
+    for place, record in enumerate(records):
+        if fault := _fault(record, ("score",), ("bbox",) if skeleton is None else ("keypoints",)):
+            raise UserError(f"{rows.folder}: {results!r}: record {place} (counted from 0): {fault}; {AGAIN}")
+    for place, record in enumerate(annotations):
+        if fault := _fault(record, (), ("bbox",)):
+            raise UserError(f"{dump.folder}: {truth!r}: record {place} (counted from 0): {fault}; {AGAIN}")
+    records = [one for one in records if one["score"] >= least_score]
     if skeleton is None:
-        return Evaluation(annotations, records, ids.tolist())
+        return Evaluation(annotations, records, ids)
     people = {one["category_id"] for one in annotations if one.get("keypoints")}
     annotations = [{**one, "category_id": PEOPLE} for one in annotations if one["category_id"] in people]
     records = [{**one, "category_id": PEOPLE} for one in records]
-    return Evaluation(annotations, records, ids.tolist(), skeleton.sigmas)
+    return Evaluation(annotations, records, ids, skeleton.sigmas)
+
+
+def _fault(record: dict[str, Any], numbers: tuple[str, ...], lists: tuple[str, ...]) -> str:
+    """Return what is wrong with a record: COCO's ids are integers, `numbers` finite, `lists` of finite numbers."""
+    for name in ("image_id", "category_id"):
+        if not isinstance(record.get(name), int):
+            return f"{name} is {record.get(name)!r:.40}; an integer is needed"
+    for name in ("score", "area"):
+        if (name in numbers or name in record) and not _finite([record.get(name)]):
+            return f"{name} is {record.get(name)!r:.40}; a finite number is needed"
+    for name in ("bbox", "keypoints"):
+        value = record.get(name)
+        if (name in lists or value) and not (isinstance(value, list) and _finite(value)):
+            return f"{name} is {value!r:.40}; a list of finite numbers is needed"
+        if name == "bbox" and value and len(value) != 4:
+            return f"bbox has {len(value)} numbers; 4 are needed"
+    return ""
+
+
+def _finite(values: list[Any]) -> bool:
+    return all(isinstance(value, int | float) and abs(value) <= FARTHEST for value in values)
 
 
 def estimates(evaluation: Evaluation, bootstrap: Bootstrap) -> dict[str, Estimate]:

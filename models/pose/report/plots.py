@@ -12,14 +12,14 @@ from matplotlib.ticker import MaxNLocator
 
 from models.base.errors import UserError
 from models.base.pictures import write_png
-from models.dump import Array, Dump
+from models.dump import Dump
 from models.pose.report.average_precision import Kind
 from models.pose.report.coco_evaluation import LEAST_OVERLAP, Evaluation, ImageMatches
 from models.pose.report.coco_scores import NO_BOXES, NO_JOINTS
 from models.pose.report.dump_evaluation import evaluate, skeleton_of
 from models.report.curves import save_figure
 from models.report.interfaces import NotApplicableError, Picture
-from models.report.sheets import Pixels, as_pixels
+from models.report.sheets import Pixels, pixels_of
 
 SHOWN_THRESHOLDS = (0.5, 0.75, 0.9)
 OVERLAP: dict[Kind, str] = {"keypoints": "OKS", "bbox": "IoU"}
@@ -159,9 +159,9 @@ class WorstImages(Picture):
                 f"{dump.folder}: mode {self.mode!r} has no image {self.image!r}; add it to the mode's `save`"
             )
         saved = np.flatnonzero(rows.table[column].notna()).tolist()
-        ids = rows.table["image_id"].astype(int).tolist()
+        ids = rows.numbers("image_id").astype(int).tolist()
         worst = sorted(saved, key=lambda place: _badness(matches[ids[place]]))[: self.count]
-        images = [_pixels(rows.value(place, self.image)) for place in worst]
+        images = [pixels_of(rows, place, self.image) for place in worst]
         write_png(path, sheet(images, [_label(ids[place], matches[ids[place]]) for place in worst], self.cell))
 
 
@@ -195,10 +195,6 @@ def _label(image: int, matches: ImageMatches) -> tuple[str, str]:
         f"image {image}: score {image_score(matches):.2f}",
         f"{hits} of {len(matches.truth)} found, {len(matches.false)} false",
     )
-
-
-def _pixels(array: Array) -> Pixels:
-    return as_pixels(array[None])[0]
 
 
 def _panel(x: str, y: str) -> tuple[Figure, Axes]:

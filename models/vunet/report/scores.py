@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.dump import Dump
+from models.base.errors import UserError
+from models.dump import Array, Dump
 from models.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score, Values, rows_where
 
 SMALLEST = 12.0  # pixels of cloth; a mean colour of fewer is unreliable
@@ -29,6 +30,17 @@ def mean_colour(image: NDArray[np.float32], mask: NDArray[np.float32]) -> NDArra
     return None if area < SMALLEST else np.asarray((image * mask).sum(axis=(1, 2)) / area, dtype=np.float64)
 
 
+def _masked(rows: Dump, place: int, image: str, mask: str) -> tuple[Array, Array]:
+    """Return an image (3, H, W) and its mask (1, H, W) of a row. Raises UserError if they have other shapes."""
+    picture, masked = rows.value(place, image), rows.value(place, mask)
+    if len(picture) != 3 or masked.shape != (1, *picture.shape[1:]):
+        raise UserError(
+            f"{rows.folder}: {image!r} has the shape {picture.shape}, {mask!r} {masked.shape}; (3, height, width) and "
+            "(1, height, width) are needed"
+        )
+    return picture, masked
+
+
 class ClothesColour(Score):
     """Correlation over identities between the clothes' mean colour in a transfer and in the appearance image.
 
@@ -43,13 +55,15 @@ class ClothesColour(Score):
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = rows_where(dump.mode(self.mode), self.mode, self.where)
+        persons = rows.column(self.person)
         colours: dict[str, dict[Any, list[NDArray[np.float64]]]] = {part: {} for part in PARTS}
-        for row in rows:
+        for place in range(len(rows)):
             for part in PARTS:
-                generated = mean_colour(row[self.image], row[part])
-                shown = mean_colour(row[self.appearance], row[f"appearance_{part}"])
+                generated = mean_colour(*_masked(rows, place, self.image, part))
+                shown = mean_colour(*_masked(rows, place, self.appearance, f"appearance_{part}"))
                 if generated is not None and shown is not None:
-                    identity = row.get("dataset"), row[self.person]
+                    dataset = rows.table["dataset"].iloc[place] if "dataset" in rows.table else None
+                    identity = dataset, persons.iloc[place]
                     colours[part].setdefault(identity, []).append(np.concatenate([generated, shown]))
         if not any(len(people) >= FEWEST for people in colours.values()):
             counts = " and ".join(f"{len(people)} with a {part}" for part, people in colours.items())
