@@ -27,7 +27,9 @@ VOLATILE = {
     "*__pycache__/*": "compiled code",
     "dvc.lock": "has the whole project, so that the hashes of outputs are compared by name",
     "runs/*/live/log.jsonl": "clock readings, and a line for each start",
-    "runs/*/live/changes.json": "what the last start but one read",
+    "runs/*/.lock": "who held it last",
+    "data/prepared/.*.lock": "who held it last",
+    "runs/*/finished/*": "the outputs once more, until DVC has recorded them",
 }
 OFTEN = {"runtime.checkpoint_every": 5}  # beside what makes any recipe tiny
 LIMIT = 240  # seconds within which any command here ends, on a busy machine too
@@ -91,18 +93,21 @@ class Workplace:
         run, plots, summary, full, prepared, *_ = self.written
         return {
             "prepare": (prepared,),
-            "train": tuple(f"{run}/{name}" for name in ("model", "history", "live", "resume", "checkpoints")),
+            "train": tuple(f"{run}/{one}" for one in ("model", "history", "live", "resume", "checkpoints", "finished")),
             "eval-dump": (f"{run}/dump",),
             "metrics": (summary, full, plots),
             "repro": self.written,
         }[stage]
 
-    def forget(self, stage: str) -> None:
-        """Make it as after the uninterrupted run, but for what a stage writes."""
+    def dvc_outputs(self, stage: str) -> tuple[str, ...]:
+        """Return the paths that DVC removes before it runs a stage."""
+        return self.outputs(stage)[:2] if stage == "train" else self.outputs(stage)
+
+    def restore(self) -> None:
+        """Make it as after the uninterrupted run."""
         self.remove(self.written)
         for name in self.written:
             copy(self.saved / name, self.folder / name)
-        self.remove(self.outputs(stage))
 
     def remove(self, names: Iterator[str] | tuple[str, ...]) -> None:
         """Remove files and folders of the project."""
@@ -132,13 +137,14 @@ class Workplace:
             + [f"other content: {name}" for name in expected.keys() & now.keys() if expected[name] != now[name]]
         )
 
-    def start(self, command: list[str], log: Path, processes: int = 1) -> subprocess.Popen[bytes]:
-        """Start a command in a session of its own; `log` gets what it prints, and `log`.err its errors."""
+    def start(self, command: list[str], log: Path, processes: int = 1, **variables: str) -> subprocess.Popen[bytes]:
+        """Start a command in a session of its own; `log` gets what it prints, and `.err` beside it its errors."""
         environment = {key: value for key, value in ENVIRONMENT.items() if not key.startswith(("SLURM_", "FIGURA_"))}
         settings = {"TMPDIR": str(self.temporary), "FIGURA_PROCESSES": str(processes), "CUDA_VISIBLE_DEVICES": ""}
+        environment |= settings | variables
         with log.open("wb") as out, log.with_suffix(".err").open("wb") as err, hearing_ctrl_c():
             return subprocess.Popen(
-                command, cwd=self.folder, env=environment | settings, stdout=out, stderr=err, start_new_session=True
+                command, cwd=self.folder, env=environment, stdout=out, stderr=err, start_new_session=True
             )
 
     def processes(self) -> list[int]:
