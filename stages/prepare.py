@@ -6,7 +6,6 @@ folder of A|B images, or of folders a and b. Usage: python -m stages.prepare <da
 """
 
 import argparse
-import json
 import shutil
 import sys
 from collections import Counter
@@ -15,10 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data.preparation.printable import printable
+from data.formats.prepared import MANIFEST
 from data.preparation.settings import Coco, DeepFashion, Market1501, PictureFolders
 from data.preparation.splits import TRAIN, VALIDATION
-from models.base.errors import UserError
+from models.base.errors import UserError, printable
+from models.base.files import read_json
+from models.base.lock import hold
 from stages.command import run
 from stages.datasets import PARAMS, Dataset, dataset_names, read_dataset
 
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> None:
     if name is None:
         raise UserError(f"which dataset? {PARAMS} has {', '.join(dataset_names())}")
     folder = prepare(read_dataset(name), name, Path(), progress=True)
-    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest = read_json(folder / MANIFEST)
     print(f"{folder}: {manifest['files']} files, sha256 {manifest['sha256']}")
 
 
@@ -50,11 +51,12 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
     An earlier `data/prepared/<name>` is replaced at the very end.
 
     Raises:
-        UserError: the source is unusable, a split is empty, or more than `max_rejected` of all records (images and
-            annotations, or pairs) are rejected; `data/prepared/<name>.rejected.csv` then lists those.
+        UserError: another process prepares it, the source is unusable, a split is empty, or more than `max_rejected` of
+            all records (images and annotations, or pairs) are rejected; `data/prepared/<name>.rejected.csv` then lists
+            those.
     """
     final = root / PREPARED / name
-    with _replacing_folder(final) as folder:
+    with hold(final, final.with_name(f".{name}.lock")), _replacing_folder(final) as folder:
         preparation: Preparation | PairPreparation
         lines: list[str] = []
         if entry.kind == "synthetic":
@@ -181,6 +183,8 @@ def _replacing_folder(final: Path) -> Iterator[Path]:
             old.rename(final)
         for folder in (partial, old):
             shutil.rmtree(folder, ignore_errors=True)
+        for unfinished in final.parent.glob(f".{final.name}.rejected.*"):  # the list, of a killed run
+            unfinished.unlink()
 
     tidy()
     partial.mkdir(parents=True)

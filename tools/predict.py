@@ -64,6 +64,10 @@ def main(arguments: list[str]) -> None:
             "such as {data: {type: images.Photos}, mode: translation, save: {fake: image}} in recipes/pix2pix.yaml"
         )
     files = find_files(args.files, args.output)
+    try:
+        args.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output {args.output}: no folder can be made there: {error.strerror}") from None
     trained, networks = load_trained(model, recipe)
     if trained.train.try_:
         print(f"warning: {model}: the weights of a try of {trained.train.steps} steps", file=sys.stderr)

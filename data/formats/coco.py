@@ -13,13 +13,14 @@ import json
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
 from models.base.errors import UserError
-from models.base.files import replacing
+from models.base.files import open_regular, replacing
 
 KEYPOINTS = (
     "nose",
@@ -41,6 +42,8 @@ PERSON = "person"
 RECORDS = ("images", "annotations")
 
 _CHUNK = 1 << 20
+_LARGEST_VALUE = 1 << 27  # characters of a record, or of anything else that is read whole
+_LONGEST_TOKEN = 16  # characters: longer than -Infinity and \u0000
 _OPEN = object()
 
 
@@ -49,14 +52,11 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.decoder = json.JSONDecoder()
+        self.decoder, self.long_numbers = json.JSONDecoder(), json.JSONDecoder(parse_int=float)
         self.text, self.at, self.before = "", 0, 0
 
     def __enter__(self) -> Self:
-        try:
-            self.handle = self.path.open(encoding="utf-8-sig")
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot be read: {error.strerror}") from error
+        self.handle = TextIOWrapper(open_regular(self.path), encoding="utf-8-sig")
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -71,6 +71,8 @@ class _Reader:
             chunk = self.handle.read(max(_CHUNK, len(self.text) - self.at))
         except UnicodeDecodeError as error:
             raise UserError(f"{self.path}: not a text file in UTF-8: {error.reason}") from error
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be read: {error.strerror}") from error
         self.before += self.at
         self.text, self.at = self.text[self.at :] + chunk, 0
         return bool(chunk)
@@ -99,14 +101,29 @@ class _Reader:
         while True:
             problem = "the end: the file is cut off"
             try:
-                value, end = self.decoder.raw_decode(self.text, self.at)
+                value, end = self._decoded()
                 if end < len(self.text):  # a number at the end of the chunk may continue
                     self.at = end
                     return value
-            except (ValueError, RecursionError) as error:
-                problem = str(error) or "too deeply nested"
+            except json.JSONDecodeError as error:
+                problem = str(error)
+                unterminated = error.msg.startswith("Unterminated string")
+                if error.pos < len(self.text) - _LONGEST_TOKEN and not unterminated:  # more text does not mend it
+                    raise self.fault(f"found no whole value: {problem}") from None
+            except RecursionError:
+                raise self.fault("found no whole value: too deeply nested") from None
+            if len(self.text) - self.at > _LARGEST_VALUE:
+                raise self.fault(f"a value of more than {_LARGEST_VALUE:,} characters")
             if not self.more():
                 raise self.fault(f"found no whole value: {problem}")
+
+    def _decoded(self) -> tuple[Any, int]:
+        try:
+            return self.decoder.raw_decode(self.text, self.at)
+        except json.JSONDecodeError:
+            raise
+        except ValueError:  # an integer of more than 4,300 digits; as a float it is infinite, which checks refuse
+            return self.long_numbers.raw_decode(self.text, self.at)
 
 
 def _walk(path: Path) -> Iterator[tuple[str, Any]]:
@@ -117,7 +134,7 @@ def _walk(path: Path) -> Iterator[tuple[str, Any]]:
         while follows == ",":
             key = reader.value()
             if not isinstance(key, str):
-                raise reader.fault(f"a key must be text, found {key!r}")
+                raise reader.fault(f"a key must be text, found {repr(key)[:80]}")
             reader.take(":")
             if key in RECORDS and reader.peek() == "[":
                 yield key, _OPEN
@@ -185,7 +202,9 @@ def categories_by_id(path: Path, categories: Any) -> dict[int, dict[str, Any]]:
     known: dict[int, dict[str, Any]] = {}
     for category in categories:
         if not isinstance(category, dict) or type(category.get("id")) is not int or category["id"] in known:
-            raise UserError(f"{path}: categories: each needs a whole number of its own as `id`, found {category!r}")
+            raise UserError(
+                f"{path}: categories: each needs a whole number of its own as `id`, found {repr(category)[:200]}"
+            )
         known[category["id"]] = category
     return known
 

@@ -9,11 +9,11 @@ Keys of a people dataset:
         (those of two persons or more); and `annotated`, false for a split whose source has no annotations.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 from models.base.errors import UserError
+from models.base.files import read_json
 
 FACTS = "facts.json"
 
@@ -25,12 +25,9 @@ def read_facts(root: Path) -> dict[str, Any]:
         UserError: the file is not a JSON object.
     """
     path = root / FACTS
-    try:
-        facts = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return {}
-    except (OSError, ValueError) as error:
-        raise UserError(f"{path}: cannot be read: {error}; run `dvc repro prepare@{root.name}`") from error
+    facts = read_json(path, f"run `dvc repro prepare@{root.name}`")
     if not isinstance(facts, dict):
         raise UserError(f"{path}: found {str(facts)[:80]!r}; expected a map; run `dvc repro prepare@{root.name}`")
     return facts

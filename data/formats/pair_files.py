@@ -6,7 +6,7 @@ half.
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -14,6 +14,10 @@ from typing import Literal, NamedTuple
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+
+from models.base.errors import UserError
+from models.base.files import read_bytes
+from models.base.pictures import LARGEST, decode_picture
 
 SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 """Suffixes of images, in upper or lower case; other files and hidden files are skipped."""
@@ -98,18 +102,22 @@ def _target(path: Path) -> str:
     return os.path.realpath(path)  # Path.resolve raises on circular links
 
 
-def load_pair(folder: Path, pair: Pair) -> Loaded | Fault:
-    """Read and decode a pair, each file once; scales 16 bits to 8, ignores transparency and EXIF orientation."""
+def load_pair(folder: Path, pair: Pair, read: Callable[[Path], bytes] | None = None) -> Loaded | Fault:
+    """Read and decode a pair, each file once; scales 16 bits to 8, ignores transparency and EXIF orientation.
+
+    `read` returns the content of a file, or raises UserError; by default it reads regular files of at most 1 GiB.
+    """
     contents, images = [], []
     for file in pair.files:
         try:
-            contents.append((folder / file).read_bytes())
-        except OSError as error:
-            return Fault(file, "image file unreadable", str(error.strerror))
-        image = _decoded(contents[-1])
-        if image is None:
-            return Fault(file, "image file unreadable", "damaged, or no image of 8 or 16 bits a channel")
-        images.append(image)
+            contents.append(read(folder / file) if read else read_bytes(folder / file, most=LARGEST))
+        except UserError as error:
+            return Fault(file, "image file unreadable", str(error).removeprefix(f"{folder / file}: "))
+        try:
+            flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+            images.append(decode_picture(contents[-1], folder / file, flags))
+        except UserError:
+            return Fault(file, "image file unreadable", "damaged, too large, or no image of 8 or 16 bits a channel")
     if len(images) == 1:
         width = images[0].shape[1]
         if width % 2:
@@ -118,17 +126,6 @@ def load_pair(folder: Path, pair: Pair) -> Loaded | Fault:
     if images[0].shape != images[1].shape:
         return Fault(pair.files[0], "A and B differ in size", f"{_size(images)}")
     return Loaded(images[0], images[1], tuple(contents))
-
-
-def _decoded(content: bytes) -> NDArray[np.uint8] | None:
-    """Decode an image to uint8 RGB `(height, width, 3)`; None if OpenCV cannot read all of it."""
-    if not content:
-        return None
-    try:
-        image = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
-    except cv2.error:  # larger than OpenCV's limit
-        return None
-    return None if image is None else np.asarray(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), dtype=np.uint8)
 
 
 def _size(images: Sequence[NDArray[np.uint8]]) -> str:

@@ -1,8 +1,13 @@
-"""The splits of a prepared dataset: `<split>.json` of people and plain pictures, folders of image pairs."""
+"""The folder of a prepared dataset: its splits, `<split>.json` or folders of image pairs, and its manifest."""
 
+import hashlib
 from pathlib import Path
+from typing import Any
 
-from models.base.errors import nearest
+import numpy as np
+
+from models.base.errors import UserError, nearest
+from models.base.files import read_bytes, read_json, sha256
 
 MANIFEST = "manifest.json"
 OTHERS = ("facts", "images", "manifest", "plots", "rejected", "statistics")
@@ -31,3 +36,50 @@ def without_split(root: Path, split: str) -> str:
     if root.is_dir() and not prepared:
         return f"{root} is no prepared dataset, which has a {MANIFEST}{known}"
     return f"run `dvc repro prepare@{root.name}`{known}"
+
+
+class Manifest:
+    """The SHA-256 of each file of a prepared dataset, as `prepare` wrote them: what is read must have the same one.
+
+    A folder without a manifest, or with one that lists no files, is not checked. Memory holds 40 bytes a file.
+
+    Raises:
+        UserError: the manifest cannot be read.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.advice = root, f"run `dvc repro --force prepare@{root.name}`"
+        path = root / MANIFEST
+        content = read_json(path, self.advice) if path.is_file() else {}
+        hashes: Any = content.get("hashes", {}) if isinstance(content, dict) else None
+        try:
+            pairs = sorted((_key(name), bytes.fromhex(one)) for name, one in hashes.items())
+            self._keys = np.array([key for key, _ in pairs], dtype=np.uint64)
+            self._hashes = np.frombuffer(b"".join(one for _, one in pairs), dtype=np.uint8).reshape(len(pairs), 32)
+        except (AttributeError, TypeError, ValueError):
+            raise UserError(f"{path}: no manifest of a prepared dataset; {self.advice}") from None
+
+    def check(self, path: Path) -> None:
+        """Raise UserError unless a file is as `prepare` wrote it; a large one is read in pieces, and only once."""
+        if len(self._keys):
+            self._compare(path, bytes.fromhex(sha256(path)))
+
+    def read_bytes(self, path: Path) -> bytes:
+        """Return the content of a file; raises UserError if it cannot be read, or is not as `prepare` wrote it."""
+        content = read_bytes(path, self.advice)
+        if len(self._keys):
+            self._compare(path, hashlib.sha256(content).digest())
+        return content
+
+    def _compare(self, path: Path, actual: bytes) -> None:
+        name = path.relative_to(self.root).as_posix()
+        place = int(np.searchsorted(self._keys, np.uint64(_key(name))))
+        if place == len(self._keys) or int(self._keys[place]) != _key(name):
+            raise UserError(f"{path}: {self.root / MANIFEST} does not list it; {self.advice}")
+        if self._hashes[place].tobytes() != actual:
+            manifest = self.root / MANIFEST
+            raise UserError(f"{path}: its SHA-256 is another than in {manifest}: one of them changed; {self.advice}")
+
+
+def _key(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode(errors="surrogatepass")).digest()[:8])

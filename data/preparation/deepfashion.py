@@ -14,6 +14,7 @@ from data.preparation.pictures import Person, Picture, Reading
 from data.preparation.settings import Status
 from data.preparation.validation import Rejected
 from models.base.errors import UserError
+from models.base.files import read_text
 
 STATUSES = get_args(Status)
 NAME = re.compile(r"(?:.*/)?id_(\d+)/(\d+)_(\d+)_(\w+)\.\w+")
@@ -52,10 +53,7 @@ def read_deepfashion(
 
 def _rows(partition: Path) -> Iterator[list[str]]:
     """Yield image name, item and status of each row."""
-    try:
-        lines = partition.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{partition}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    lines = read_text(partition).splitlines()
     rows = [line.split() for line in lines[2:] if line.strip()]
     if not lines or lines[0].strip() != str(len(rows)):
         found = lines[0].strip()[:80] if lines else ""

@@ -1,4 +1,4 @@
-"""Files that every prepared dataset has: `rejected.csv`, and `manifest.json` with a hash of the whole."""
+"""Files that every prepared dataset has: `rejected.csv`, and `manifest.json` with hashes of files and of the whole."""
 
 import csv
 import hashlib
@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from data.formats.prepared import MANIFEST
 from models.base.files import replacing, write_text
 
 
@@ -18,17 +19,16 @@ def write_rejected(path: Path, columns: Sequence[str], rows: Iterable[Sequence[s
 
 
 def write_manifest(folder: Path) -> None:
-    """Write `manifest.json`, `{"files": n, "sha256": hash}`, for the data in `folder`.
+    """Write `manifest.json`, `{"files": n, "hashes": {path: hash}, "sha256": hash}`, for the data in `folder`.
 
-    The hash covers the paths and contents of all files in order, except `manifest.json` itself and `plots/`, whose
-    bytes depend on matplotlib and its fonts.
+    `hashes` has the SHA-256 of each file, `sha256` that of all paths and hashes in order. Neither covers
+    `manifest.json` itself and `plots/`, whose bytes depend on matplotlib and its fonts.
     """
-    total = hashlib.sha256()
+    total, hashes = hashlib.sha256(), dict[str, str]()
     paths = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    names = [path.as_posix() for path in paths if path.parts[0] not in ("manifest.json", "plots")]
-    for name in names:
+    for name in (path.as_posix() for path in paths if path.parts[0] not in (MANIFEST, "plots")):
         with (folder / name).open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
-        total.update(f"{name}\0{digest}\n".encode(errors="surrogateescape"))
-    content = {"files": len(names), "sha256": total.hexdigest()}
-    write_text(folder / "manifest.json", json.dumps(content, separators=(",", ":")) + "\n")
+            hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        total.update(f"{name}\0{hashes[name]}\n".encode(errors="surrogateescape"))
+    content = {"files": len(hashes), "hashes": hashes, "sha256": total.hexdigest()}
+    write_text(folder / MANIFEST, json.dumps(content, indent=0) + "\n")

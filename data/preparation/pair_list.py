@@ -3,12 +3,13 @@
 import csv
 import re
 from collections.abc import Iterator
+from io import TextIOWrapper
 from pathlib import Path, PurePosixPath
 
 from data.formats.coco import read_records
 from data.preparation.validation import Rejected
 from models.base.errors import UserError
-from models.base.files import replacing
+from models.base.files import open_regular, replacing
 
 COLUMNS = ("from", "to")
 HEADER = ("appearance_id", "annotation_id")
@@ -32,10 +33,10 @@ def write_pair_list(listing: Path, folder: Path, split: str) -> tuple[int, list[
         for row, names in _rows(listing):
             found = [annotations.get(key) for key in map(_key, names)]
             if None in found:
-                missing = names[found.index(None)]
+                missing = names[found.index(None)][:300]
                 faults.append(Rejected(listing.name, "pair", f"row {row}", "image of the pair is not there", missing))
             elif -1 in found:
-                unclear = names[found.index(-1)]
+                unclear = names[found.index(-1)][:300]
                 faults.append(Rejected(listing.name, "pair", f"row {row}", "several images have this name", unclear))
             else:
                 writer.writerow(found)
@@ -45,7 +46,7 @@ def write_pair_list(listing: Path, folder: Path, split: str) -> tuple[int, list[
 
 def _rows(listing: Path) -> Iterator[tuple[int, tuple[str, str]]]:
     try:
-        with listing.open(newline="", encoding="utf-8-sig") as file:
+        with TextIOWrapper(open_regular(listing), encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             if not {*COLUMNS} <= {*(reader.fieldnames or ())}:
                 found = ", ".join(reader.fieldnames or ())

@@ -3,7 +3,7 @@
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -20,7 +20,8 @@ from tqdm import tqdm
 
 from data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair
 from data.preparation.manifest import write_manifest, write_rejected
-from data.preparation.printable import printable
+from data.preparation.validation import identity
+from models.base.errors import one_line
 from models.base.files import write_text
 
 _AT_ONCE = 64
@@ -118,6 +119,8 @@ class PairPreparation:
         `source` is already the split's folder.
         """
         pairs, faults = find_pairs(source, root)
+        pairs, twice = _once(source, pairs)
+        faults += twice
         self.records += len(pairs) + len(faults)
         self.statistics |= {split: PairStatistics() for split in splits}
         for fault in faults:
@@ -160,6 +163,20 @@ class PairPreparation:
         write_rejected(path, Rejected._fields, self.rejected)
 
 
+def _once(source: Path, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Fault]]:
+    """Return the pairs whose files no earlier pair has, and faults of the others: links and hard links to them."""
+    seen: dict[tuple[tuple[int, int] | None, ...], str] = {}
+    once, twice = [], []
+    for pair in pairs:
+        files = tuple(identity(source / file) for file in pair.files)
+        before = pair.name if None in files else seen.setdefault(files, pair.name)
+        if before == pair.name:
+            once.append(pair)
+        else:
+            twice.append(Fault(pair.files[0], "image file used twice", f"{pair.name} is the file of {before}"))
+    return once, twice
+
+
 def _bring(source: Path, place: Path | None, pair: Pair) -> Seen | Fault:
     """Check a pair and, if it is usable, copy its files to `place`."""
     loaded = load_pair(source, pair)
@@ -198,7 +215,7 @@ def write_sheet(splits: Mapping[str, PairStatistics], path: Path) -> None:
                 axes.set_axis_off()
             for (above, below), (name, (a, b)) in zip(columns, statistics.shown, strict=False):
                 above.imshow(a)
-                title = printable(name)
+                title = one_line(name)
                 above.set_title(title if len(title) <= 14 else f"{title[:13]}…", fontsize="small", parse_math=False)
                 below.imshow(b)
         figure.savefig(path, dpi=100, metadata={"Software": None})

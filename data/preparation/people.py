@@ -14,6 +14,7 @@ from typing import Any
 from tqdm import tqdm
 
 from data.formats.coco import RECORDS, Spool, read_head, read_records, to_json, write_coco
+from data.formats.records import Size, UnusableError
 from data.formats.skeletons import Skeleton
 from data.preparation.categories import People, choose_people, written_categories
 from data.preparation.facts import write_facts
@@ -27,11 +28,10 @@ from data.preparation.validation import (
     Categories,
     Rejected,
     Seen,
-    Size,
-    UnusableError,
     check_annotation,
     check_image_file,
     check_image_record,
+    identity,
 )
 from data.preparation.wholebody import is_wholebody, join_wholebody
 from models.base.errors import UserError
@@ -204,7 +204,11 @@ class Preparation:
     def _declared(self, raw: Raw, record: Any, seen: Seen) -> Size | None:
         try:
             size = check_image_record(record, seen)
-            seen.files.add(record["file_name"])
+            name = str(record["file_name"])
+            seen.files[name] = name
+            file = identity(raw.images / name)
+            if file is not None and (before := seen.files.setdefault(file, name)) != name:
+                raise UnusableError("image file used twice", f"{name} is the file {before}")
         except UnusableError as fault:
             self._reject(raw, "image", record, fault)
             size = None
@@ -236,6 +240,8 @@ class Preparation:
                 self._reject(raw, "annotation", record, fault)
             except ValueError:  # the checks cover COCO's keys; other keys may hold anything
                 self._reject(raw, "annotation", record, UnusableError("number not finite"))
+            except RecursionError:
+                self._reject(raw, "annotation", record, UnusableError("nested too deeply"))
             else:
                 file.accept(record, is_person)
                 self.statistics[split].add_annotation(record, name)

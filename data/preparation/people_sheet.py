@@ -16,7 +16,7 @@ from matplotlib.patches import Patch, Rectangle
 from PIL import Image
 
 from data.formats.skeletons import Skeleton
-from data.preparation.printable import printable
+from models.base.errors import one_line
 
 COLUMNS = 4
 SHOWN = 8
@@ -125,7 +125,7 @@ def _draw(axes: Axes, examples: Examples, number: int, folder: Path, skeleton: S
         image.draft("RGB", size)
         pixels = np.asarray(image.convert("RGB").resize(size, Image.Resampling.LANCZOS))
     axes.imshow(pixels, extent=(0, width, height, 0), interpolation="nearest")
-    title = printable(name)
+    title = one_line(name)
     axes.set_title(title if len(title) <= 36 else f"…{title[-35:]}", fontsize="small", parse_math=False)
     for record in sorted(examples.annotations.get(number, []), key=lambda one: int(one["id"])):
         x, y, wide, high = record["bbox"]
@@ -138,7 +138,7 @@ def _draw(axes: Axes, examples: Examples, number: int, folder: Path, skeleton: S
         if not record["is_person"]:
             text: dict[str, Any] = {"color": "black", "fontsize": 6, "parse_math": False, "clip_on": True}
             back = {"facecolor": _OTHER, "edgecolor": "none", "pad": 0.6, "alpha": 0.85}
-            axes.text(x, y, printable(record["label"]), verticalalignment="bottom", bbox=back, **text)
+            axes.text(x, y, one_line(record["label"]), verticalalignment="bottom", bbox=back, **text)
         elif skeleton is not None and not record.get("iscrowd") and record.get("keypoints"):
             _draw_joints(axes, np.array(record["keypoints"], dtype=np.float64).reshape(-1, 3), skeleton)
     axes.set(xlim=(0, width), ylim=(height, 0), anchor="N")

@@ -12,9 +12,11 @@ from tqdm import tqdm
 
 from data.formats.coco import PERSON, to_json
 from data.formats.pair_files import SUFFIXES
+from data.formats.records import Size
 from data.preparation.poses import PoseSource
-from data.preparation.validation import FORMATS, Rejected, Size
-from models.base.files import write_text
+from data.preparation.validation import FORMATS, Rejected
+from models.base.errors import UserError
+from models.base.files import open_regular, write_text
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +98,7 @@ def _annotations(
 
 def _size(path: Path) -> Size:
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with open_regular(path) as file, Image.open(file, formats=FORMATS) as image:
             return Size(*image.size)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, UserError):
         return Size(1, 1)

@@ -1,13 +1,17 @@
 """Joints for pictures of one person: from a COCO file, or from `<name>.people.json`, as `tools.predict` writes them."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
 from data.formats.coco import KEYPOINTS, PERSON, SKELETON, categories_by_id, check_keypoints, read_head, read_records
-from data.preparation.validation import Size
+from data.formats.records import Size, UnusableError, check_result, is_finite
+from data.preparation.validation import Rejected
 from models.base.errors import UserError
+from models.base.files import read_json, short_name
+
+LARGEST = 1 << 28
+"""Bytes of the people of a picture."""
 
 
 class PoseSource(Protocol):
@@ -20,6 +24,8 @@ class PoseSource(Protocol):
     category: dict[str, Any]
     pictures: int = 0
     """How many pictures were found."""
+    faults: list[Rejected]
+    """Records that cannot be used, so far."""
 
     def of(self, file: str, size: Size) -> dict[str, Any] | None:
         """Return `keypoints`, and other keys of an annotation, of the person in a picture; None if there is none."""
@@ -48,16 +54,17 @@ class PredictedPoses(PoseSource):
         if self.names == KEYPOINTS:
             self.category["skeleton"] = [list(pair) for pair in SKELETON]
         self._pictures: dict[Path, str] = {}  # by file of records
+        self.faults = []
 
     def of(self, file: str, size: Size) -> dict[str, Any] | None:
-        """Return `keypoints` and `num_keypoints`; raises UserError for a file of another form."""
+        """Return `keypoints` and `num_keypoints` of the person with the highest score; None without a usable one."""
         path = next((path for path in self._candidates(file) if path.is_file()), None)
         if path is None:
             return None
         if (other := self._pictures.setdefault(path, file)) != file:
             raise UserError(f"{path}: stands for {other} and for {file}; predict all pictures in one call")
         self.pictures += 1
-        people = self._people(path)
+        people = [] if size == Size(1, 1) else list(self._people(path, size))  # which is no picture
         if not people:
             return None
         best = max(people, key=lambda one: (one["score"], one["bbox"][2] * one["bbox"][3]))
@@ -71,24 +78,39 @@ class PredictedPoses(PoseSource):
     def _candidates(self, file: str) -> Iterator[Path]:
         parts = (*self.images.parts, *PurePosixPath(file).with_suffix("").parts)
         for first in range(len(parts)):
-            yield self.path.joinpath(*parts[first:]).with_name(f"{parts[-1]}.people.json")
+            yield self.path.joinpath(*map(short_name, parts[first:-1]), f"{short_name(parts[-1])}.people.json")
 
-    def _people(self, path: Path) -> list[dict[str, Any]]:
+    def _people(self, path: Path, size: Size) -> Iterator[dict[str, Any]]:
         try:
-            people: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-            for one in people:
-                if len(one["bbox"]) != 4:
-                    raise ValueError(f"bbox has {len(one['bbox'])} numbers; needed are 4")
-                if len(one["keypoints"]) != 3 * len(self.names):
-                    raise ValueError(
-                        f"keypoints has {len(one['keypoints'])} numbers; needed are 3 for each of {len(self.names)} "
-                        f"joints; write the names of others to {self.key}.keypoints"
-                    )
-                if not all(isinstance(value, int | float) for value in (*one["keypoints"], *one["bbox"], one["score"])):
-                    raise ValueError("keypoints, bbox and score are numbers")
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise UserError(f"{path}: no records of people as `tools.predict` writes them: {error}") from None
-        return people
+            people = read_json(path, most=LARGEST)
+        except UserError as error:
+            return self._reject(path, "", UnusableError("poses cannot be read", error))
+        if not isinstance(people, list):
+            found = UnusableError("poses are no list of people, as `tools.predict` writes them", repr(people)[:80])
+            return self._reject(path, "", found)
+        for place, one in enumerate(people):
+            try:
+                self._check(one, size)
+                yield one
+            except UnusableError as fault:
+                self._reject(path, str(place), fault)
+
+    def _check(self, record: Any, size: Size) -> None:
+        if isinstance(record, dict) and "score" not in record:
+            raise UnusableError("score is not a finite number", "it is missing")
+        if isinstance(record, dict) and "category_id" not in record:
+            record["category_id"] = 1
+        try:
+            check_result(record, size, len(self.names))
+        except UnusableError as fault:
+            if fault.reason.startswith("keypoints are not"):
+                names = f"write the names of others to {self.key}.keypoints"
+                raise UnusableError(f"{fault.reason}; {names}", fault.detail) from None
+            raise
+
+    def _reject(self, path: Path, number: str, fault: UnusableError) -> None:
+        name = path.relative_to(self.path).as_posix()
+        self.faults.append(Rejected(name, "pose", number, fault.reason, fault.detail))
 
 
 class AnnotatedPoses(PoseSource):
@@ -113,10 +135,11 @@ class AnnotatedPoses(PoseSource):
         check_keypoints(path, chosen)
         self.category = {**chosen, "id": 1, "name": PERSON}
         self._images: dict[str, list[dict[str, Any]]] = {}  # by the last part of the file name
-        for image in _checked(path, "images", {"id": int, "file_name": str, "width": int, "height": int}):
+        self.faults = []
+        for image in self._records("images", {"id": int, "file_name": str, "width": int, "height": int}):
             self._images.setdefault(PurePosixPath(image["file_name"]).name, []).append(image)
         self._persons: dict[int, dict[str, Any]] = {}  # by image
-        for record in _checked(path, "annotations", {"image_id": int, "category_id": int, "bbox": list}):
+        for record in self._records("annotations", {"image_id": int, "category_id": int, "bbox": list}):
             if record["category_id"] == chosen["id"] and not record.get("iscrowd") and record.get("keypoints"):
                 before = self._persons.setdefault(record["image_id"], record)
                 if _area(record) > _area(before):
@@ -150,15 +173,18 @@ class AnnotatedPoses(PoseSource):
             raise UserError(f"{self.path}: {len(images)} images have a file_name that fits {file}: {names}")
         return images[0] if images else None
 
-
-def _checked(path: Path, section: str, needed: Mapping[str, type]) -> Iterator[dict[str, Any]]:
-    """Yield the records of a section; raises UserError for one without a needed key, or with one of another type."""
-    for record in read_records(path, section):
-        if not isinstance(record, dict) or not all(isinstance(record.get(key), one) for key, one in needed.items()):
-            raise UserError(f"{path}: {section}: found {str(record)[:80]!r}; each needs {', '.join(needed)}")
-        yield record
+    def _records(self, section: str, needed: Mapping[str, type]) -> Iterator[dict[str, Any]]:
+        """Yield the records of a section that have the needed keys, with values of these types."""
+        for record in read_records(self.path, section):
+            known = record if isinstance(record, dict) else {}
+            if all(type(known.get(key)) is kind for key, kind in needed.items()):
+                yield record
+            else:
+                detail = f"found {str(record)[:80]!r}; each needs {', '.join(needed)}"
+                kind, number = f"pose {section[:-1]}", str(known.get("id", ""))[:80]
+                self.faults.append(Rejected(self.path.name, kind, number, "record of another form", detail))
 
 
 def _area(record: dict[str, Any]) -> float:
     box = record["bbox"]
-    return float(box[2] * box[3]) if len(box) == 4 and all(isinstance(one, int | float) for one in box) else 0.0
+    return float(box[2] * box[3]) if len(box) == 4 and is_finite(box) else 0.0

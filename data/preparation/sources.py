@@ -8,6 +8,7 @@ from pathlib import Path
 
 from data.formats.coco import read_head, read_records
 from data.formats.pair_files import LAYOUTS
+from data.formats.records import UnusableError
 from data.preparation.categories import stated_names
 from data.preparation.deepfashion import read_deepfashion
 from data.preparation.keypoint_settings import KeypointSettings
@@ -19,7 +20,7 @@ from data.preparation.pictures import Picture, Reading, picture_files, write_rec
 from data.preparation.poses import AnnotatedPoses, PoseSource, PredictedPoses
 from data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501
 from data.preparation.splits import TRAIN, drawn_split, grouped_split, identity_groups, in_order
-from data.preparation.validation import UnusableError, inside
+from data.preparation.validation import inside
 from models.base.errors import UserError
 
 
@@ -134,6 +135,8 @@ def _add_pictures(
             )
         )
         records.unlink()
+        while poses is not None and poses.faults:
+            preparation.add_rejected(split, poses.faults.pop(0))
 
 
 def add_market1501(preparation: Preparation, market: Market1501, source: RawFolder) -> list[str]:

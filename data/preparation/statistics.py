@@ -12,11 +12,12 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from data.preparation.printable import printable
+from models.base.errors import one_line
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 VISIBILITY = ("unlabelled", "hidden", "visible")
 _NAMED = 8  # categories that the line of a split names
+_BARS = 100  # of a split in the plot of persons per image, at most
 
 
 class Statistics:
@@ -169,11 +170,14 @@ def _figure(title: str, splits: int = 1) -> Figure:
 def _persons_per_image(splits: Mapping[str, Statistics]) -> Figure:
     figure = _figure("Persons per image")
     axes = figure.subplots()
-    width = 0.8 / len(splits)
+    most = max(max(one.persons_of.values(), default=0) for one in splits.values())
+    step = most // _BARS + 1  # numbers of persons that share a bar
+    width = 0.8 / len(splits) * step
     for place, (split, statistics) in enumerate(splits.items()):
-        counts = np.bincount(list(statistics.persons_of.values()), minlength=1)
+        counts = np.bincount(np.array(list(statistics.persons_of.values()), dtype=np.int64) // step, minlength=1)
         shift = (place - (len(splits) - 1) / 2) * width
-        axes.bar(np.arange(len(counts)) + shift, counts / counts.sum(), width, label=f"{split} ({counts.sum()} images)")
+        bars = np.arange(len(counts)) * step + shift
+        axes.bar(bars, counts / counts.sum(), width, label=f"{split} ({counts.sum()} images)")
     axes.set(xlabel="persons", ylabel="share of images")
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend()
@@ -199,7 +203,7 @@ def _keypoint_visibility(splits: Mapping[str, Statistics]) -> Figure:
     figure.set_figheight(max(4.8, 0.19 * len(joints) + 1.0))
     every = figure.subplots(1, len(splits), sharey=True, squeeze=False)[0]
     for axes, (split, statistics) in zip(every, splits.items(), strict=True):
-        names = [printable(name) for name in statistics.joints]
+        names = [one_line(name) for name in statistics.joints]
         shares = statistics.visibility / max(statistics.with_keypoints, 1)
         start = np.zeros(len(statistics.joints))
         for name, share, colour in zip(

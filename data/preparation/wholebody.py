@@ -6,7 +6,7 @@ Source: https://github.com/jin-s13/COCO-WholeBody/blob/master/data_format.md.
 from typing import Any
 
 from data.formats.keypoint_sets import WHOLEBODY
-from data.preparation.validation import Size, UnusableError, is_finite
+from data.formats.records import Size, UnusableError, is_finite
 
 PARTS = {
     "keypoints": (17, None),

@@ -1,22 +1,39 @@
 """Persons in photos as inputs of VUNet, with joints that a pose network predicted or somebody annotated."""
 
 import json
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from data.formats.coco import read_head, read_records
+from data.formats.coco import categories_by_id, check_keypoints, read_head, read_records
+from data.formats.records import Size, UnusableError, check_person, check_result
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import UserError
+from models.base.files import read_json, short_name
 from models.interfaces import Example
 from models.people.data.crops import square
 from models.people.data.pairs import IMAGE_SIZE, MARGIN, channels_first
-from models.people.data.persons import Texts, decode_mask, is_usable, joints_needed, people_category
+from models.people.data.persons import (
+    Texts,
+    decode_mask,
+    image_fault,
+    is_usable,
+    joints_needed,
+    people_category,
+)
 from models.people.data.stickman import pose_picture
 from models.prediction.inputs import Photo, PhotoExamples
+
+MOST = 1000  # people of a photo
+SAID = 10  # faults of a file that are said
+LARGEST_FILE = 1 << 28
+"""Bytes of the people of a photo."""
+LARGEST_CROP = 1 << 27
+"""Pixels of the square around a person: 1.6 GB."""
 
 
 class PersonPhotos(PhotoExamples):
@@ -40,7 +57,10 @@ class PersonPhotos(PhotoExamples):
     same picture, likewise; `mask` float32 `(1, P, P)` in [0, 1]; `name`, the photo's name, a hyphen and the number of
     the person from 1.
 
-    Raises ValueError for arguments out of range, UserError for annotations that cannot be read.
+    A record that cannot be used costs this person alone: a line in the photo's `faults`. So does each person after the
+    first 1,000 of a photo.
+
+    Raises ValueError for arguments out of range, UserError for files that cannot be read.
     """
 
     names: ClassVar[tuple[str, ...]] = ("pose", "appearance", "target", "mask", "name")
@@ -81,16 +101,24 @@ class PersonPhotos(PhotoExamples):
         self.min_confidence, self.min_score, self.padding = min_confidence, min_score, padding
         self.people = None if people is None else Path(people)
         self.annotations = None if annotations is None else _Annotations(Path(annotations), self.skeleton)
+        self.faults = [] if self.annotations is None else self.annotations.faults
 
     def examples(self, photo: Photo) -> list[Example]:
         """Return the usable persons of the photo, in the order of the records; possibly none."""
         pixels = photo.pixels()
+        size = Size(pixels.shape[1], pixels.shape[0])
         if self.annotations is None:
-            records, person = self._predicted(photo), self.category
+            source, records = self._predicted(photo)
         else:
-            records, person = self.annotations.of(photo.path, pixels.shape[:2]), self.annotations.person
+            source, records = self.annotations.path, self.annotations.of(photo.path, size)
+        people = self._checked(records[:MOST], size, f"{photo.path}: {source}", photo.faults)
+        if len(records) > MOST:
+            photo.faults.append(f"{photo.path}: {source}: has {len(records)} people; the first {MOST} are taken")
+        if self.annotations is None:
+            self._check_category(people, f"{photo.path}: {source}")
+        person = self.category if self.annotations is None else self.annotations.person
         examples: list[Example] = []
-        for record in records:
+        for record in people:
             joints = np.array(record.get("keypoints") or np.zeros(self._numbers), dtype=np.float64).reshape(-1, 3)
             joints[joints[:, 2] < self.min_confidence] = 0.0
             record = {**record, "keypoints": joints.ravel().tolist()}
@@ -101,37 +129,55 @@ class PersonPhotos(PhotoExamples):
                 examples.append({**self._views(pixels, record, joints), "name": name})
         return examples
 
+    def _checked(self, records: Sequence[Any], size: Size, where: str, faults: list[str]) -> list[dict[str, Any]]:
+        """Return the records that can be used; add lines about the others to `faults`."""
+        people, lines = [], list[str]()
+        for place, record in enumerate(records):
+            try:
+                if self.annotations is None:
+                    check_result(record, size, len(self.skeleton.keypoints))
+                    record["bbox"] = _padded(record["bbox"], self.padding)
+                else:
+                    check_person(record, size, self.skeleton.keypoints, {self.annotations.person})
+                side = square(np.array(record["bbox"], dtype=np.float64), self.margin, self.image_size).side
+                if side**2 > LARGEST_CROP:
+                    raise UnusableError("box too large", f"its square has {side} x {side} pixels")
+                people.append(record)
+            except UnusableError as fault:
+                who = f"record {place} (counted from 0)" if self.annotations is None else f"annotation {record['id']}"
+                lines.append(f"{where}: {who}: {fault}")
+        faults += lines[:SAID]
+        if len(lines) > SAID:
+            faults.append(f"{where}: and {len(lines) - SAID} more of its records")
+        return people
+
     @property
     def _numbers(self) -> int:
         return 3 * len(self.skeleton.keypoints)
 
-    def _predicted(self, photo: Photo) -> list[dict[str, Any]]:
+    def _predicted(self, photo: Photo) -> tuple[Path, list[Any]]:
+        """Return the file with the people of a photo, and its records, which may be anything."""
         if self.people is not None:
             path = self.people / f"{photo.name}.people.json"
         else:
             stem = photo.path.stem if photo.frame is None else Path(photo.name).name
-            path = photo.path.with_name(f"{stem}.people.json")
+            path = photo.path.with_name(f"{short_name(stem)}.people.json")
+        advice = "predict with a pose recipe first, and name its --output in predict.data.people"
         try:
-            records: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))
-            for record in records:
-                sizes = len(record["keypoints"]), len(record["bbox"])
-                if sizes != (self._numbers, 4) or not isinstance(record["category_id"], int):
-                    raise ValueError(f"category_id, keypoints and bbox: 1, {self._numbers} and 4 numbers are needed")
-                record["bbox"] = _padded(record["bbox"], self.padding)
-            categories = sorted({record["category_id"] for record in records})
-        except OSError as error:
-            raise UserError(
-                f"{photo.path}: {path}: {error.strerror}; predict with a pose recipe first, and name its --output in "
-                "predict.data.people"
-            ) from None
-        except (ValueError, TypeError, KeyError) as error:
-            raise UserError(f"{photo.path}: {path}: no COCO results of people: {error}") from None
+            records = read_json(path, advice, LARGEST_FILE)
+        except UserError as error:
+            raise UserError(f"{photo.path}: {error}") from None
+        if not isinstance(records, list):
+            raise UserError(f"{photo.path}: {path}: no COCO results of people: found {repr(records)[:80]}")
+        return path, records
+
+    def _check_category(self, people: Sequence[Mapping[str, Any]], where: str) -> None:
+        categories = sorted({record["category_id"] for record in people})
         if categories and self.category not in categories:
             raise UserError(
-                f"{photo.path}: {path}: nobody has the category_id {self.category}; there are {categories}; write the "
+                f"{where}: nobody has the category_id {self.category}; there are {categories[:SAID]}; write the "
                 "id of people in these results to predict.data.category"
             )
-        return records
 
     def _views(
         self, pixels: NDArray[np.uint8], record: Mapping[str, Any], joints: NDArray[np.float64]
@@ -165,23 +211,38 @@ def _padded(box: list[float], padding: float) -> list[float]:
 
 
 class _Annotations:
-    """The annotations of a COCO file by image, in one block of text."""
+    """The annotations of a COCO file by image, in one block of text.
+
+    `faults` are lines about records that belong to no image. An annotation is checked when its photo asks for it.
+    """
 
     def __init__(self, path: Path, skeleton: Skeleton) -> None:
         self.path = path
-        self.person = people_category(path, read_head(path)[0]["categories"], skeleton)
+        categories = categories_by_id(path, read_head(path)[0].get("categories", []))
+        for category in categories.values():
+            check_keypoints(path, category)
+        self.person = people_category(path, list(categories.values()), skeleton)
+        faults: list[str] = []
         self._images: dict[str, list[dict[str, Any]]] = {}  # by the last part of the file name
         for image in read_records(path, "images"):
-            self._images.setdefault(Path(image["file_name"]).name, []).append(image)
+            if isinstance(image, dict) and isinstance(image.get("file_name"), str) and type(image.get("id")) is int:
+                self._images.setdefault(Path(image["file_name"]).name, []).append(image)
+            else:
+                faults.append(f"{path}: images: {repr(image)[:80]}: an `id` and a `file_name` are needed")
         self._records, self._places = Texts(), dict[int, list[int]]()
         for record in read_records(path, "annotations"):
-            if record["category_id"] == self.person:
+            keys = ("id", "image_id", "category_id")
+            if not isinstance(record, dict) or not all(type(record.get(key)) is int for key in keys):
+                faults.append(f"{path}: annotations: {repr(record)[:80]}: whole numbers {', '.join(keys)} are needed")
+            elif record["category_id"] == self.person:
                 self._places.setdefault(record["image_id"], []).append(len(self._records))
                 self._records.append(json.dumps(record))
+        more = [f"{path}: and {len(faults) - SAID} more of its records"] if len(faults) > SAID else []
+        self.faults = faults[:SAID] + more
 
-    def of(self, photo: Path, size: tuple[int, ...]) -> list[dict[str, Any]]:
-        """Return the persons in a photo of `size` (height, width)."""
-        parts = photo.resolve().parts
+    def of(self, photo: Path, size: Size) -> list[Any]:
+        """Return the persons in a photo."""
+        parts = Path(os.path.realpath(photo)).parts
         named = self._images.get(photo.name, [])
         images = [
             image for image in named if parts[-len(Path(image["file_name"]).parts) :] == Path(image["file_name"]).parts
@@ -190,9 +251,11 @@ class _Annotations:
             problem = "no image has" if not images else f"{len(images)} images have"
             raise UserError(f"{photo}: {self.path}: {problem} a file_name with which this path ends")
         image = images[0]
-        if size != (image["height"], image["width"]):
+        if fault := image_fault(image):
+            raise UserError(f"{photo}: {self.path}: image {image['id']}: {fault}")
+        if size != (image["width"], image["height"]):
             raise UserError(
-                f"{photo}: is {size[1]} x {size[0]} pixels, upright, but {self.path} says "
+                f"{photo}: is {size.width} x {size.height} pixels, upright, but {self.path} says "
                 f"{image['width']} x {image['height']}"
             )
         return [json.loads(self._records[place]) for place in self._places.get(image["id"], ())]

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from models.base.errors import one_line
 from models.dump import Table
 from models.prediction.inputs import Photo
 
@@ -46,7 +47,7 @@ class PredictionTable:
         """Write a row."""
         self._table = self._table or Table(self.path)
         frame = "" if photo.place is None else photo.place
-        row = {"name": name, "file": photo.path, "image_id": photo.number, "frame": frame}
+        row = {"name": one_line(name), "file": one_line(str(photo.path)), "image_id": photo.number, "frame": frame}
         self._table.add(row | {one: f"{values[one]:.6g}" for one in self.numbers})
         self.rows += 1
         for one in self.numbers:

@@ -4,21 +4,21 @@ import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import cv2
 import numpy as np
-from numpy.typing import NDArray
 
-from models.base.errors import UserError
+from models.base.errors import UserError, printable
+from models.base.files import open_regular, short_name
+from models.base.pictures import Pixels, read_picture
 from models.interfaces import Example
 
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
-
-Pixels = NDArray[np.uint8]
 
 
 class SettingError(UserError):
@@ -41,7 +41,8 @@ class File(NamedTuple):
 class Photo:
     """One photo to predict from: an image file, or a frame of the video at `path`.
 
-    `number` counts photos from 1; `place` counts the frames of a video from 0.
+    `number` counts photos from 1; `place` counts the frames of a video from 0. `faults` are lines about parts of it
+    that cannot be used, such as persons; `PhotoExamples.examples` adds them, and they are reported.
     """
 
     path: Path
@@ -49,38 +50,30 @@ class Photo:
     number: int
     frame: Pixels | None = None
     place: int | None = None
+    faults: list[str] = field(default_factory=list)
 
     def pixels(self) -> Pixels:
         """Return RGB pixels, uint8 (height, width, 3), rotated upright by the EXIF orientation.
 
         Raises:
-            UserError: the file does not exist, or OpenCV cannot read it as an image.
+            UserError: it is no regular file, or OpenCV cannot read it as an image.
         """
         if self.frame is not None:
             return self.frame
-        try:
-            content = np.frombuffer(self.path.read_bytes(), np.uint8)
-            bgr = cv2.imdecode(content, cv2.IMREAD_COLOR) if len(content) else None
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot be read: {error.strerror}") from error
-        except cv2.error:  # more pixels than OpenCV takes
-            bgr = None
-        if bgr is None:
-            kinds = "" if self.path.suffix.lower() in IMAGES else f"; images end in {', '.join(IMAGES)}"
-            raise UserError(
-                f"{self.path}: no readable image: it is empty, damaged, too large or of another kind{kinds}"
-            )
-        return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+        kinds = "" if self.path.suffix.lower() in IMAGES else f"images end in {', '.join(IMAGES)}"
+        return read_picture(self.path, advice=kinds)
 
 
 class PhotoExamples:
     """Base class for `predict.data`: turns a photo without annotations into examples like those of a dataset.
 
-    `optional` are names that examples have with some arguments.
+    `optional` are names that examples have with some arguments. `faults` are lines about files of its own, such as
+    annotations, of which a part belongs to no photo and cannot be used; they are reported before the first photo.
     """
 
     names: ClassVar[tuple[str, ...]]
     optional: ClassVar[tuple[str, ...]] = ()
+    faults: Sequence[str] = ()
 
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
@@ -109,24 +102,32 @@ def find_files(arguments: Sequence[str], results: Path) -> list[File]:
     faults = []
     for text in arguments:
         path = Path(text)
-        if path.is_dir():
+        if os.path.isdir(path):  # `path.is_dir` raises OSError for long names
             files = [(one, path) for one in _images_below(path) if not _within(one, results)]
             fault = f"no images ({', '.join(IMAGES)}) in it{_videos_in(path)}"
-        elif path.exists():
+        elif os.path.exists(path):
             files, fault = [(path, path.parent)], ""
         else:
             matches = (Path(match) for match in sorted(glob.glob(text, recursive=True)))
-            files = [(one, _fixed(text)) for one in matches if one.is_file() and not _within(one, results)]
+            files = [(one, _fixed(text)) for one in matches if os.path.isfile(one) and not _within(one, results)]
             fault = "no such file or folder, and no file matches it as a pattern"
         if not files:
             faults.append(
                 f"{text}: {fault}, but for results below {results}" if results.exists() else f"{text}: {fault}"
             )
         for one, folder in files:
-            sources.setdefault(one.resolve(), (one, folder))
+            sources.setdefault(_resolved(one), (one, folder))
     if faults:
         raise UserError("\n".join(faults))
-    return [File(path, name) for (path, _), name in zip(sources.values(), _names(sources), strict=True)]
+    names = _names(sources)
+    short = ["/".join(map(short_name, name.split("/"))) for name in names]
+    if changed := [new for new, old in zip(short, names, strict=True) if new != old]:
+        print(printable(f"{len(changed)} names are too long for results, which are called such as {changed[0]}"))
+    return [File(path, name) for (path, _), name in zip(sources.values(), short, strict=True)]
+
+
+def _resolved(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # `path.resolve` raises RuntimeError for a link to itself
 
 
 def _images_below(folder: Path) -> Iterator[Path]:
@@ -143,7 +144,7 @@ def _videos_in(folder: Path) -> str:
 
 
 def _within(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
+    return _resolved(path).is_relative_to(_resolved(folder))
 
 
 def _fixed(pattern: str) -> Path:
@@ -179,15 +180,29 @@ def count_photos(files: Iterable[File], every: int) -> int:
     """Return the number of photos in the files; videos are counted by their metadata."""
     total = 0
     for file in files:
-        frames = int(cv2.VideoCapture(str(file.path)).get(cv2.CAP_PROP_FRAME_COUNT)) if file.is_video else 1
+        frames = _frame_count(file.path) if file.is_video else 1
         total += -(-max(frames, 0) // every)
     return total
+
+
+def _frame_count(path: Path) -> int:
+    try:
+        with open_regular(path) as file:
+            return int(_video(file).get(cv2.CAP_PROP_FRAME_COUNT))
+    except UserError:
+        return 0
+
+
+def _video(file: BufferedReader) -> cv2.VideoCapture:
+    """Open a video. OpenCV gets no path: it would wait for a FIFO, and crash on names that are no UTF-8."""
+    return cv2.VideoCapture(file, cv2.CAP_FFMPEG, [])  # type: ignore[call-overload]
 
 
 def read_photos(files: Iterable[File], every: int, report: Callable[[str], None]) -> Iterator[Photo]:
     """Yield the photos of the files in order. Of a video, yield each `every`-th frame, named `<name>-<frame number>`.
 
-    Images are not opened yet. A video without frames is passed to `report` and skipped.
+    Images are not opened yet. A video without frames, or with less than nine tenths of the frames that it promises, is
+    passed to `report`.
     """
     number = 0
     for file in files:
@@ -195,24 +210,31 @@ def read_photos(files: Iterable[File], every: int, report: Callable[[str], None]
             number += 1
             yield Photo(file.path, file.name, number)
             continue
-        last = number
-        for place, frame in _frames(file.path, every):
-            number += 1
-            yield Photo(file.path, f"{file.name}-{place:06d}", number, frame, place)
-        if number == last:
-            report(f"{file.path}: no readable video: it is damaged, or its codec is unknown")
+        try:
+            with open_regular(file.path) as content:
+                for place, frame in _frames(content, file.path, every, report):
+                    number += 1
+                    yield Photo(file.path, f"{file.name}-{place:06d}", number, frame, place)
+        except UserError as error:
+            report(str(error))
 
 
-def _frames(path: Path, every: int) -> Iterator[tuple[int, Pixels]]:
-    video = cv2.VideoCapture(str(path))
+def _frames(
+    content: BufferedReader, path: Path, every: int, report: Callable[[str], None]
+) -> Iterator[tuple[int, Pixels]]:
+    video, place = _video(content), 0
+    promised = int(video.get(cv2.CAP_PROP_FRAME_COUNT))
     try:
-        place = 0
         while video.grab():
             if place % every == 0:
                 decoded, frame = video.retrieve()
                 if not decoded:
-                    return
+                    break
                 yield place, np.asarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB), dtype=np.uint8)
             place += 1
     finally:
         video.release()
+    if not place:
+        report(f"{path}: no readable video: it is damaged, or its codec is unknown")
+    elif place < 0.9 * promised:
+        report(f"{path}: ends after {place} of {promised} frames: it is damaged or cut off")

@@ -8,8 +8,9 @@ both, and the table has the numbers of `predict.compare`.
 
 import sys
 import time
+import traceback
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from models.base.error_collector import ErrorCollector
-from models.base.errors import UserError
+from models.base.errors import UserError, memory_asked, printable
 from models.base.modes import evaluating
 from models.base.pictures import write_png
 from models.base.seeding import seed_here
@@ -77,10 +78,11 @@ class Prediction:
         self._spent: dict[str, float] = defaultdict(float)  # seconds
 
     def write(self, files: Sequence[File], every: int) -> None:
-        """Predict from the files, and from each `every`-th frame of videos; report unreadable ones and go on.
+        """Predict from the files, and from each `every`-th frame of videos; report what cannot be used and go on.
 
         Raises:
-            UserError: at the end, if any input was unreadable.
+            SettingError: at once, for what no photo fits.
+            UserError: at the end, if any input could not be used.
         """
         start, done = time.perf_counter(), 0
         progress = tqdm(
@@ -96,19 +98,36 @@ class Prediction:
                         self._report(str(result))
                     else:
                         done += 1
+                        for fault in photo.faults:
+                            self._report(fault)
                         yield from (one for one in result if self._is_new(one, photo))
 
+            for fault in self.photos.faults:
+                self._report(fault)
             for place, batch in enumerate(self._timed("read", batch_by_shape(examples(), self.batch_size))):
-                self._batch(batch, place)
+                self._note(batch)
+                self._batch(batch, place, range(self.mode.repeat))
+                for one in batch:
+                    del self._photos[one["name"]]
             if self.grid is not None:
-                self._grid(self.grid)
+                self._attempt(str(self.predict.grid), self._grid, self.grid)
         self._summary(done, time.perf_counter() - start)
         if self._faults:
             raise UserError(f"{self._faults} of the inputs could not be used (see above); the others are done")
 
     def _report(self, message: str) -> None:
         self._faults += 1
-        tqdm.write(f"skipped: {message}", file=sys.stderr)
+        tqdm.write(printable(f"skipped: {message}"), file=sys.stderr)
+
+    def _attempt(self, subject: object, act: Callable[..., T], *arguments: Any) -> T | None:
+        """Return what `act` returns; if it fails, report that, and return None. SettingErrors pass."""
+        try:
+            return act(*arguments)
+        except SettingError:
+            raise
+        except Exception as error:  # noqa: BLE001  # the other photos are done all the same
+            self._report(said(subject, error))
+            return None
 
     def _read(self, photo: Photo) -> tuple[Photo, list[Example] | UserError]:
         try:
@@ -117,6 +136,8 @@ class Prediction:
             raise
         except UserError as error:
             return photo, error
+        except Exception as error:  # noqa: BLE001  # the other photos are done all the same
+            return photo, UserError(said(photo.path, error))
         return photo, [{name: one[name] for name in one.keys() & self.reads} for one in examples]
 
     def _is_new(self, example: Example, photo: Photo) -> bool:
@@ -135,28 +156,56 @@ class Prediction:
             yield item
             start = time.perf_counter()
 
-    def _batch(self, examples: list[Example], place: int) -> None:
+    def _note(self, examples: list[Example]) -> None:
+        """Count examples, and store the first ones for the grid."""
         self._examples += len(examples)
         if self.grid is not None:
             names = {*self.grid.rows, *self.grid.columns}
             missing = self.grid.size - len(self._grid_examples)
             self._grid_examples += [{name: one[name] for name in names} for one in examples[:missing]]
-        batch = to_device(collated_with_photos(examples), self.accelerator.device)
-        for draw in range(self.mode.repeat):
-            seed_here(self.recipe.seed, "predict", draw, place)
-            state = self._run(batch, self.injectors)
-            start = time.perf_counter()
+
+    def _batch(self, examples: list[Example], place: int, draws: range) -> None:
+        """Predict from a batch and write its results; if that fails, predict from each of its examples alone."""
+        for draw in draws:
             labels = [f"{one['name']}-{draw}" if self.mode.repeat > 1 else one["name"] for one in examples]
-            for name, form in self.predict.save.items():
-                for label, value in zip(labels, state[name], strict=True):
-                    write_result(self.folder / f"{label}.{name}", value, form)
-            numbers = self._compared(state, labels)
+            if len(examples) == 1:
+                photo = self._photos[examples[0]["name"]]
+                drawn = self._attempt(photo.path, self._drawn, examples, labels, place, draw)
+                if drawn is None:
+                    return
+            else:
+                try:
+                    drawn = self._drawn(examples, labels, place, draw)
+                except SettingError:
+                    raise
+                except Exception:  # noqa: BLE001  # said when an example fails alone
+                    for one in examples:
+                        self._batch([one], place, range(draw, draws.stop))
+                    return
+            start = time.perf_counter()
+            state, numbers = drawn
             for row, (label, one) in enumerate(zip(labels, examples, strict=True)):
-                values = {name: float(column[row]) for name, column in numbers.items()}
-                self.table.add(label, self._photos[one["name"]], values)
+                photo = self._photos[one["name"]]
+                self._attempt(photo.path, self._write, state, row, label, photo, numbers)
             self._spent["write"] += time.perf_counter() - start
-        for one in examples:
-            del self._photos[one["name"]]
+
+    def _drawn(
+        self, examples: list[Example], labels: Sequence[str], place: int, draw: int
+    ) -> tuple[State, dict[str, Any]]:
+        """Return the state after the injectors, and the numbers of the comparisons."""
+        batch = to_device(collated_with_photos(examples), self.accelerator.device)
+        seed_here(self.recipe.seed, "predict", draw, place)
+        state = self._run(batch, self.injectors)
+        start = time.perf_counter()
+        numbers = self._compared(state, labels)
+        self._spent["write"] += time.perf_counter() - start
+        return state, numbers
+
+    def _write(self, state: State, row: int, label: str, photo: Photo, numbers: Mapping[str, Any]) -> None:
+        """Write the results of one example, its row in the batch, and its row of the table."""
+        for name, form in self.predict.save.items():
+            write_result(self.folder / f"{label}.{name}", state[name][row], form)
+        self.table.add(label, photo, {name: float(column[row]) for name, column in numbers.items()})
 
     def _compared(self, state: State, labels: Sequence[str]) -> dict[str, Any]:
         """Draw each prediction beside its truth; return the numbers of the comparisons, (N,) by column."""
@@ -166,7 +215,7 @@ class Prediction:
             image, target = _picture(state, name), _picture(state, comparison.target)
             if image.shape != target.shape:
                 sizes = f"{tuple(image.shape[1:])}, and {comparison.target!r} {tuple(target.shape[1:])}"
-                raise UserError(f"predict.compare.{name}: {name!r} is {sizes}; both must be of one shape")
+                raise SettingError(f"predict.compare.{name}: {name!r} is {sizes}; both must be of one shape")
             numbers |= {f"{name}.{one}": values.tolist() for one, values in comparison(image, target).items()}
             for label, *cells in zip(labels, *(_as_pixels(state[title]) for title in titles), strict=True):
                 write_png(self.folder / f"{label}.{name}.compared.png", side_by_side([cells], titles))
@@ -214,13 +263,25 @@ class Prediction:
             print(f"ms an image: {', '.join(times)}")
         if self.table.rows:
             means = ", ".join(f"{name} {mean:.4g}" for name, mean in self.table.means().items())
-            print(f"{self.table.path}: {self.table.rows} results" + (f"; on average {means}" if means else ""))
+            average = f"; on average {means}" if means else ""
+            print(printable(f"{self.table.path}: {self.table.rows} results{average}"))
+
+
+def said(subject: object, error: Exception) -> str:
+    """Return a line about an error: of bad input what it says, of a bug its type and the line of code as well."""
+    if isinstance(error, UserError):
+        return str(error) if str(subject) in str(error) else f"{subject}: {error}"
+    if lacking := memory_asked(error):
+        return f"{subject}: {lacking}"
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    where = f"{place.filename}:{place.lineno}, {place.name}"
+    return f"{subject}: {type(error).__name__}: {error} (unexpected, at {where}; please report it)"
 
 
 def _picture(state: State, name: str) -> Tensor:
     value = state[name]
     if not isinstance(value, Tensor) or not value.is_floating_point():
-        raise UserError(f"predict.compare: {name!r} is no picture in [-1, 1], and cannot be compared")
+        raise SettingError(f"predict.compare: {name!r} is no picture in [-1, 1], and cannot be compared")
     return value.float()
 
 

@@ -114,7 +114,7 @@ FAULTS = {
     "cut": (cut, ["1.jpg"], "image file unreadable", "damaged"),
     "empty": (lambda p: (p / "1.png").touch(), ["1.png"], "image file unreadable", "damaged"),
     "text": (lambda p: (p / "1.png").write_text("no image"), ["1.png"], "image file unreadable", "damaged"),
-    "gone": (lambda p: None, ["1.png"], "image file unreadable", "No such file"),
+    "gone": (lambda p: None, ["1.png"], "image file unreadable", "no such file"),
     "sizes": (
         lambda p: (write(p / "a/1.png", noise(8, 13)), write(p / "b/1.png", noise(8, 12))),
         ["a/1.png", "b/1.png"],

@@ -23,16 +23,8 @@ from data.formats.coco import (
     read_records,
     write_coco,
 )
-from data.preparation.validation import (
-    Categories,
-    Seen,
-    Size,
-    UnusableError,
-    check_annotation,
-    check_image_file,
-    check_image_record,
-    decode_runs,
-)
+from data.formats.records import Size, UnusableError, decode_runs
+from data.preparation.validation import Categories, Seen, check_annotation, check_image_file, check_image_record
 from models.base.errors import UserError
 from tests.real_people import REAL, needs_real
 
@@ -290,7 +282,7 @@ def test_run_lengths_decode_like_pycocotools():
 )
 def test_unusable_image_records(record, reason):
     with pytest.raises(UnusableError) as caught:
-        check_image_record(record, Seen(images={1: SIZE}, files={"used.jpg"}))
+        check_image_record(record, Seen(images={1: SIZE}, files={"used.jpg": "used.jpg"}))
     assert caught.value.reason == reason
 
 

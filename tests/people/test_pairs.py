@@ -245,7 +245,7 @@ def test_a_list_of_pairs(folder):
     [
         (
             None,
-            r"train\.pairs\.csv: cannot be read: .*`appearance: pairs` needs this list, appearance_id,annotation_id",
+            r"train\.pairs\.csv: no such file; `appearance: pairs` needs this list, appearance_id,annotation_id",
         ),
         ("from,to\n1,2\n", r"line 1: found 'from,to'; expected appearance_id,annotation_id"),
         ("appearance_id,annotation_id\n1,2\n1\n", "line 3: found '1'; expected two annotation ids"),
@@ -393,11 +393,11 @@ def test_damaged_images(folder):
     Image.fromarray(noise(1, 30, 30)).save(image)
     dataset = pairs(folder)
     with pytest.raises(
-        UserError, match=r"1\.png: is 30 x 30 pixels, .* promises 80 x 60; run `dvc repro prepare@people`"
+        UserError, match=r"1\.png: is 30 x 30 pixels, .* promise 80 x 60; run `dvc repro --force prepare@people`"
     ):
         draw(dataset, 0)
     image.unlink()
-    with pytest.raises(UserError, match=r"1\.png: cannot be read"):
+    with pytest.raises(UserError, match=r"1\.png: no such file"):
         draw(dataset, 0)
 
 

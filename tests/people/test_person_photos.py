@@ -89,11 +89,12 @@ def test_own_joints(photo, tmp_path):
     assert found["pose"].shape == (3, 32, 32)
     assert len(PersonPhotos(**settings | {"min_keypoints": 0.4}).examples(photo)) == 2
     beside(photo, [person()])  # seventeen joints
-    with pytest.raises(UserError, match="keypoints and bbox: 1, 15 and 4 numbers are needed"):
-        PersonPhotos(**settings).examples(photo)
+    assert PersonPhotos(**settings).examples(photo) == []
+    assert photo.faults[-1].endswith("record 0 (counted from 0): keypoints are not 5 x 3 numbers: 51 numbers")
+    flagged = [2 if place % 3 == 2 else value for place, value in enumerate(joints)]
     category = {"id": 7, "name": "dog", "keypoints": DOG["keypoints"]}
     image = {"id": 1, "file_name": "a.png", "width": 80, "height": 60}
-    annotation = {"id": 1, "image_id": 1, "category_id": 7, "bbox": [10, 5, 20, 40], "keypoints": joints}
+    annotation = {"id": 1, "image_id": 1, "category_id": 7, "bbox": [10, 5, 20, 40], "keypoints": flagged}
     content = {"categories": [{"id": 1, "name": "ball"}, category], "images": [image], "annotations": [annotation]}
     (tmp_path / "dogs.json").write_text(json.dumps(content))
     assert len(PersonPhotos(**settings, annotations=str(tmp_path / "dogs.json")).examples(photo)) == 1
@@ -118,17 +119,21 @@ def test_a_found_box_is_padded_and_all_around_it_replaced(photo):
 def test_people_in_a_folder_of_predictions(photo, tmp_path):
     beside(photo, [person()], "poses/deep/a")
     assert len(PersonPhotos(people=str(tmp_path / "poses"), **BASIC).examples(photo)) == 1
-    with pytest.raises(UserError, match=r"a\.png: .*a\.people\.json: No such file.*predict with a pose recipe first"):
+    with pytest.raises(UserError, match=r"a\.png: .*a\.people\.json: no such file; predict with a pose recipe first"):
         PersonPhotos(**BASIC).examples(photo)
 
 
 @pytest.mark.parametrize(
-    "content",
-    ["{", "[1]", '[{"bbox": [1, 2, 3, 4]}]', '[{"keypoints": [1, 2, 3], "bbox": [1, 2, 3, 4], "category_id": 1}]'],
+    ("content", "message"),
+    [
+        ("{", r"no readable JSON"),
+        ("[" * 100000, r"no readable JSON: nested too deeply"),
+        ('{"a": 1}', r"no COCO results of people: found {'a': 1}$"),
+    ],
 )
-def test_files_that_are_no_results(photo, content):
+def test_files_that_are_no_results(photo, content, message):
     beside(photo, content)
-    with pytest.raises(UserError, match=r"a\.people\.json: no COCO results of people"):
+    with pytest.raises(UserError, match=rf"a\.png: .*a\.people\.json: {message}"):
         PersonPhotos(**BASIC).examples(photo)
 
 

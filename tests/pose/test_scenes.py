@@ -212,7 +212,7 @@ def test_bad_files_and_filters_are_named(make, tmp_path):
         make([], categories=CATEGORIES[1:])
     dataset = make()
     (tmp_path / "images/1.png").write_bytes(b"no picture")
-    with pytest.raises(UserError, match=r"1\.png: cannot be read"):
+    with pytest.raises(UserError, match=r"1\.png: no readable picture"):
         dataset.example(0, np.random.default_rng(0))
     with pytest.raises(UserError, match=r"test\.json: no such file"):
         Scenes(root=str(tmp_path), split="test", side=SIDE, heads=CIF)

@@ -260,7 +260,7 @@ def test_predicted_poses_of_own_joints(capsys):
     write_params("market1501", **section)
     assert run(main, ["mine"]) == 1
     error = capsys.readouterr().err
-    assert "keypoints has 9 numbers; needed are 3 for each of 17 joints; write the names of others to" in error
+    assert "keypoints are not 17 x 3 numbers; write the names of others to" in error
     assert "datasets.mine.market1501.keypoints" in error
     write_params("market1501", **section, min_confidence=0.5, keypoints={"keypoints": ["head", "left", "right"]})
     assert run(main, ["mine"]) == 0
@@ -370,17 +370,28 @@ def test_a_file_of_poses_that_fits_two_pictures_is_refused(capsys):
 
 
 @pytest.mark.parametrize(
-    "text", ["{", '[{"keypoints": [1], "bbox": [1, 2, 3, 4], "score": 1}]', '[{"bbox": 1}]', "[3]"]
+    ("text", "number", "reason"),
+    [
+        ("{", "", "poses cannot be read"),
+        ("3", "", "poses are no list of people, as `tools.predict` writes them"),
+        ("[" * 100000, "", "poses cannot be read"),
+        ("[3]", "0", "not an object"),
+        ('[{"bbox": 1}]', "0", "score is not a finite number"),
+        ('[{"bbox": [1, 2, 3, 1e9], "score": 1}]', "0", "box outside of the image"),
+        (f'[{{"bbox": [1, 2, 3, 1{"0" * 400}], "score": 1}}]', "0", "box is not four finite numbers"),
+        ('[{"keypoints": [1], "bbox": [1, 2, 3, 4], "score": true}]', "0", "keypoints are not 17 x 3 numbers; write "),
+    ],
 )
-def test_faulty_predictions(text, capsys):
+def test_faulty_predictions_are_listed_and_the_rest_is_prepared(text, number, reason):
     write_market()
     Path("raw/poses").mkdir()
     Path("raw/poses/0002_c1s1_000451_03.people.json").write_text(text)
-    write_params("market1501", poses="poses", shares={"validation": 0.5})
-    assert run(main, ["mine"]) == 1
-    error = capsys.readouterr().err
-    assert "0002_c1s1_000451_03.people.json: no records of people as `tools.predict` writes them" in error
-    assert "Traceback" not in error
+    write_params("market1501", max_rejected=0.1, poses="poses", shares={"validation": 0.5})
+    assert run(main, ["mine"]) == 0
+    (row,) = rows(PREPARED / "rejected.csv")
+    assert (row["file"], row["kind"], row["id"]) == ("0002_c1s1_000451_03.people.json", "pose", number)
+    assert row["reason"].startswith(reason)
+    assert len(row["detail"]) < 400
 
 
 # --- lists of pairs ---

@@ -158,7 +158,7 @@ def test_folders_and_files_that_cannot_be_used(tmp_path):
     with pytest.raises(UserError, match="has no images"):
         patches(tmp_path)
     (tmp_path / "train/one.png").write_bytes(b"nothing")
-    with pytest.raises(UserError, match=r"one\.png: no readable image"):
+    with pytest.raises(UserError, match=r"one\.png: no readable picture"):
         example(patches(tmp_path))
     write(tmp_path / "validation/thin.png", noise(1, 9))
     with pytest.raises(UserError, match="all 1 images are smaller than 2 x 2 pixels"):

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.formats.pair_files import LAYOUTS, Fault, find_pairs, load_pair, with_channels
-from data.formats.prepared import without_split
+from data.formats.prepared import Manifest, without_split
 from models.base.errors import UserError
 from models.images.data.augmentation import Augmentation, augment
 from models.interfaces import Example, Examples
@@ -70,6 +70,7 @@ class ImagePairs(Examples):
                 f"{self.folder}: no such folder; {without_split(Path(root), split)}, or let root and split name a "
                 f"folder of {LAYOUTS}"
             )
+        self.manifest = Manifest(Path(root))
         self.pairs, faults = find_pairs(self.folder, Path(root))
         if faults:
             raise UserError(_said(self.folder, faults))
@@ -89,7 +90,7 @@ class ImagePairs(Examples):
 
     def example(self, index: int, random: np.random.Generator) -> Example:
         """Return example `index`; `random` draws the crop and the augmentation."""
-        loaded = load_pair(self.folder, self.pairs[index])
+        loaded = load_pair(self.folder, self.pairs[index], self.manifest.read_bytes)
         if isinstance(loaded, Fault):
             raise UserError(_said(self.folder, [loaded]))
         x, y = (loaded.a, loaded.b) if self.direction == "a_to_b" else (loaded.b, loaded.a)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from data.formats.facts import read_facts
 from data.formats.skeletons import skeleton_from
 from models.base.errors import UserError, nearest
+from models.base.files import read_text
 from models.interfaces import Example, Examples
 from models.people.data.crops import Crop, square
 from models.people.data.persons import Persons
@@ -127,6 +128,8 @@ class PersonPairs(Examples):
     def _listed(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the places of targets and appearances in the split's list of pairs, usable ones only."""
         path = self.persons.path.with_suffix(".pairs.csv")
+        if path.is_file():
+            self.persons.manifest.check(path)
         listed = read_pairs(path, self.persons.annotated)
         usable = np.isin(listed, self.persons.ids).all(axis=1)
         if not usable.any():
@@ -215,10 +218,7 @@ def read_pairs(path: Path, annotated: NDArray[np.int64]) -> NDArray[np.int64]:
         UserError: the file is missing or damaged, or names an annotation that is not there.
     """
     header = "appearance_id,annotation_id"
-    try:
-        head, *lines = path.read_text(encoding="utf-8").splitlines() or [""]
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {error}; `appearance: pairs` needs this list, {header}") from error
+    head, *lines = read_text(path, f"`appearance: pairs` needs this list, {header}").splitlines() or [""]
     if head.replace(" ", "") != header:
         raise UserError(f"{path}: line 1: found {head[:80]!r}; expected {header}")
     if not lines:

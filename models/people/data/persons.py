@@ -17,10 +17,12 @@ from numpy.typing import NDArray
 from pycocotools import mask as run_lengths
 
 from data.formats.coco import KEYPOINTS, PERSON, read_head, read_records
-from data.formats.facts import read_facts
-from data.formats.prepared import without_split
+from data.formats.facts import FACTS, read_facts
+from data.formats.prepared import Manifest, without_split
+from data.formats.records import Size, UnusableError, check_id, check_person
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import UserError
+from models.base.pictures import decode_picture
 
 
 class Texts:
@@ -35,11 +37,11 @@ class Texts:
 
     def append(self, text: str) -> None:
         """Add a text at the end."""
-        self._block += text.encode()
+        self._block += text.encode(errors="surrogatepass")
         self._ends.append(len(self._block))
 
     def __getitem__(self, index: int) -> str:
-        return self._block[self._ends[index] : self._ends[index + 1]].decode()
+        return self._block[self._ends[index] : self._ends[index + 1]].decode(errors="surrogatepass")
 
 
 def is_usable(record: Mapping[str, Any], *, person: int, min_keypoints: float, min_height: float) -> bool:
@@ -104,6 +106,10 @@ class Persons:
         self.remedy = f"run `dvc repro prepare@{root.name}`"
         if not self.path.is_file():
             raise UserError(f"{self.path}: no such file; {without_split(root, split)}")
+        self.manifest = Manifest(root)
+        for file in (self.path, root / FACTS):
+            if file.is_file():
+                self.manifest.check(file)
         facts = read_facts(root)
         self.skeleton = skeleton_from(facts["skeleton"]) if facts.get("skeleton") else COCO
         joints, enough = len(self.skeleton.keypoints), joints_needed(min_keypoints, self.skeleton)
@@ -113,6 +119,9 @@ class Persons:
         annotated, labelled, heights = array("q"), array("i"), array("f")
         self._masks, self._parts = Texts(), Texts()
         for record in self._in_order("annotations"):
+            of = record.get("image_id")
+            image = places.get(of, -1) if isinstance(of, int) else -1
+            self._check(record, image, person)
             if is_usable(record, person=person, min_keypoints=0, min_height=0):
                 annotated.append(record["id"])
                 labelled.append(labelled_joints(record))
@@ -121,7 +130,7 @@ class Persons:
                 continue
             ids.append(record["id"])
             person_ids.append(record.get("person_id", -1 - record["id"]))
-            images.append(places[record["image_id"]])
+            images.append(image)
             boxes.extend(record["bbox"])
             keypoints.extend(record.get("keypoints") or [0.0] * 3 * joints)
             self._masks.append(json.dumps(record.get("segmentation")))
@@ -151,9 +160,23 @@ class Persons:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def _check(self, record: dict[str, Any], image: int, person: int) -> None:
+        """Raise UserError unless an annotation, of the image in this row, can be an example."""
+        try:
+            if image < 0:
+                raise UnusableError("annotation without image", f"image_id {repr(record.get('image_id'))[:80]}")
+            height, width = self._sizes[image].tolist()
+            check_person(record, Size(width, height), self.skeleton.keypoints, {person})
+        except UnusableError as fault:
+            raise UserError(f"{self.path}: annotation {record['id']}: {fault}; {self.remedy}") from None
+
     def _in_order(self, section: str) -> Iterator[dict[str, Any]]:
         last = None
         for record in read_records(self.path, section):
+            try:
+                check_id(record)
+            except UnusableError as fault:
+                raise UserError(f"{self.path}: {section}: {fault}; {self.remedy}") from None
             if last is not None and record["id"] <= last:
                 raise UserError(f"{self.path}: {section} are not in the order of their ids; {self.remedy}")
             last = record["id"]
@@ -163,6 +186,8 @@ class Persons:
         """Fill the arrays of images and return image id -> row."""
         self._names, sizes, places = Texts(), array("q"), {}
         for record in self._in_order("images"):
+            if fault := image_fault(record):
+                raise UserError(f"{self.path}: image {record['id']}: {fault}; {self.remedy}")
             places[record["id"]] = len(self._names)
             self._names.append(record["file_name"])
             sizes.extend((record["height"], record["width"]))
@@ -177,13 +202,7 @@ class Persons:
     def image(self, index: int) -> NDArray[np.uint8]:
         """Read the person's image, BGR uint8 `(height, width, 3)`."""
         path = self.root / "images" / self._names[self._images[index]]
-        # Annotations refer to the stored pixels; without the flag OpenCV would rotate images by their EXIF tag.
-        image = cv2.imread(str(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
-        if image is None or image.shape[:2] != self.size(index):
-            problem = "cannot be read" if image is None else f"is {image.shape[1]} x {image.shape[0]} pixels"
-            height, width = self.size(index)
-            raise UserError(f"{path}: {problem}, but {self.path} promises {width} x {height}; {self.remedy}")
-        return image
+        return read_stored(self.manifest, path, self.size(index))
 
     def mask(self, index: int) -> NDArray[np.uint8]:
         """Return the person's mask, uint8 0/1 `(height, width)`; the box if the annotation has no mask."""
@@ -200,6 +219,34 @@ class Persons:
         height, width = self.size(index)
         mask = decode_mask(json.loads(self._parts[index]).get(name), height, width)
         return np.zeros((height, width), dtype=np.uint8) if mask is None else mask
+
+
+def read_stored(manifest: Manifest, path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
+    """Read an image of a prepared dataset, BGR uint8 `(height, width, 3)`.
+
+    Raises:
+        UserError: it cannot be read, or is not as `prepare` wrote it, or not of this `size` (height, width).
+    """
+    # Annotations refer to the stored pixels; without the flag OpenCV would rotate images by their EXIF tag.
+    flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
+    image = decode_picture(manifest.read_bytes(path), path, flags, manifest.advice)
+    if image.shape[:2] != size:
+        height, width = size
+        raise UserError(
+            f"{path}: is {image.shape[1]} x {image.shape[0]} pixels, but its annotations promise {width} x {height}; "
+            f"{manifest.advice}"
+        )
+    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2BGR), dtype=np.uint8)
+
+
+def image_fault(record: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with the record of an image, None if it has a name and a size."""
+    if not isinstance(record.get("file_name"), str) or ".." in Path(record["file_name"]).parts:
+        return f"file_name: found {repr(record.get('file_name'))[:80]}; a path below images is needed"
+    sides = record.get("width"), record.get("height")
+    if not all(type(side) is int and 0 < side < 2**16 for side in sides):
+        return f"width and height: found {repr(sides)[:80]}; two whole numbers from 1 to {2**16 - 1} are needed"
+    return None
 
 
 def decode_mask(mask: Any, height: int, width: int) -> NDArray[np.uint8] | None:

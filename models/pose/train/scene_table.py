@@ -1,24 +1,26 @@
 """The annotations of whole images, read from a prepared people dataset into flat arrays."""
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from data.formats.coco import read_head, read_records
-from data.formats.prepared import without_split
+from data.formats.coco import categories_by_id, read_head, read_records
+from data.formats.prepared import Manifest, without_split
+from data.formats.records import UnusableError, check_id, is_finite
 from data.formats.skeletons import Skeleton
 from models.base.errors import UserError
 from models.interfaces import Records
-from models.people.data.persons import Texts
+from models.people.data.persons import Texts, image_fault, read_stored
 from models.pose.train.annotations import Annotations
 
 FARTHEST = 1e6
 """Pixels from the corner of an image. Coordinates beyond are mistakes, and would overflow a grid's indices."""
+
+_TOO_FAR = f"a box or keypoint is no finite number, or farther than {FARTHEST:,.0f} pixels away; correct or remove it"
 
 
 class SceneTable:
@@ -37,6 +39,9 @@ class SceneTable:
     ) -> None:
         self.root, self.path, self.skeleton = root, root / f"{split}.json", skeleton
         self.joints = 0 if skeleton is None else len(skeleton.keypoints)
+        self.manifest = Manifest(root)
+        if self.path.is_file():
+            self.manifest.check(self.path)
         known = {one["id"]: one for one in read_categories(self.path)}
         self.names = {number: str(one.get("name")) for number, one in known.items()}
         person = self._person(known, people)
@@ -61,7 +66,9 @@ class SceneTable:
     def _read_images(self) -> dict[int, int]:
         """Fill the arrays of images and return image id -> row."""
         ids, sizes, names = array("q"), array("q"), Texts()
-        for record in read_records(self.path, "images"):
+        for record in self._records("images"):
+            if fault := image_fault(record):
+                raise UserError(f"{self.path}: image {record['id']}: {fault}")
             ids.append(record["id"])
             sizes.extend((record["height"], record["width"]))
             names.append(record["file_name"])
@@ -74,22 +81,25 @@ class SceneTable:
         ids, rows, kinds, crowd = array("q"), array("q"), array("q"), array("b")
         boxes, areas = array("d"), array("d")
         keypoints, keypoint_rows, people = array("f"), array("q"), 0
-        for record in read_records(self.path, "annotations"):
-            where = f"{self.path}: annotation {record.get('id')}"
+        for record in self._records("annotations"):
+            where = f"{self.path}: annotation {record['id']}"
             kind = record.get("category_id")
-            if kind not in self.names or (fields is not None and kind not in fields):
+            if type(kind) is not int or kind not in self.names or (fields is not None and kind not in fields):
                 limit = "" if fields is None else f", and detection fields for {sorted(fields)}"
                 raise UserError(f"{where}: category_id {kind!r} is unknown; there are {sorted(self.names)}{limit}")
             is_person = self.skeleton is not None and kind == person
             if not is_person and fields is None:
                 continue
-            if record.get("image_id") not in places:
-                raise UserError(f"{where}: image_id {record.get('image_id')!r} is none of the file's images")
+            if type(record.get("image_id")) is not int or record["image_id"] not in places:
+                image = repr(record.get("image_id"))[:80]
+                raise UserError(f"{where}: image_id {image} is none of the file's images")
             ids.append(record["id"])
             rows.append(places[record["image_id"]])
             kinds.append(kind)
             crowd.append(bool(record.get("iscrowd", 0)))
             boxes.extend(box := _box(record.get("bbox"), where))
+            if not is_finite([record.get("area") or 0]):
+                raise UserError(f"{where}: area {repr(record['area'])[:80]}; a number is needed")
             areas.append(record.get("area") or box[2] * box[3])
             keypoint_rows.append(people if is_person else -1)
             if is_person:
@@ -114,13 +124,14 @@ class SceneTable:
         people = np.abs(keypoints).reshape(int((rows >= 0).sum()), 3 * self.joints).max(axis=1, initial=0.0) <= FARTHEST
         near[rows >= 0] &= people  # NaN is not near
         if not near.all():
-            raise UserError(
-                f"{self.path}: annotation {ids[int(np.argmin(near))]}: a box or keypoint is no finite number, or "
-                f"farther than {FARTHEST:,.0f} pixels away; correct or remove it"
-            )
+            raise UserError(f"{self.path}: annotation {ids[int(np.argmin(near))]}: {_TOO_FAR}")
 
     def _keypoints(self, record: Mapping[str, Any], where: str) -> list[float]:
         flat: list[float] = record.get("keypoints") or [0.0] * 3 * self.joints
+        if not isinstance(flat, list) or not {*map(type, flat)} <= {int, float}:
+            raise UserError(f"{where}: keypoints {repr(flat)[:80]}; numbers are needed")
+        if any(abs(one) > FARTHEST for one in flat):
+            raise UserError(f"{where}: {_TOO_FAR}")
         if len(flat) != 3 * self.joints:
             raise UserError(
                 f"{where}: has {len(flat)} numbers as keypoints; the skeleton's {self.joints} keypoints need "
@@ -188,25 +199,31 @@ class SceneTable:
     def image(self, row: int) -> NDArray[np.uint8]:
         """Read an image, uint8 (height, width, 3) BGR."""
         path = self.root / "images" / self._names[self._name_places[row]]
-        # Annotations refer to the stored pixels; without the flag OpenCV would rotate images by their EXIF tag.
-        image = cv2.imread(str(path), cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION)
         width, height = self.size(row)
-        if image is None or image.shape[:2] != (height, width):
-            problem = "cannot be read" if image is None else f"is {image.shape[1]} x {image.shape[0]} pixels"
-            raise UserError(f"{path}: {problem}, but {self.path} promises {width} x {height}")
-        return np.asarray(image, dtype=np.uint8)
+        return read_stored(self.manifest, path, (height, width))
+
+    def _records(self, section: str) -> Iterator[dict[str, Any]]:
+        for record in read_records(self.path, section):
+            try:
+                check_id(record)
+            except UnusableError as fault:
+                raise UserError(f"{self.path}: {section}: {fault}; correct or remove it") from None
+            yield record
 
 
 def read_categories(path: Path) -> list[dict[str, Any]]:
     """Return the categories of a prepared split, by id; raises UserError if there is no such file."""
     if not path.is_file():
         raise UserError(f"{path}: no such file; {without_split(path.parent, path.stem)}, or correct root and split")
-    return sorted(read_head(path)[0]["categories"], key=lambda one: int(one["id"]))
+    known = categories_by_id(path, read_head(path)[0].get("categories", []))
+    return [known[number] for number in sorted(known)]
 
 
 def _box(box: Any, where: str) -> list[float]:
     if not isinstance(box, list) or len(box) != 4:
-        raise UserError(f"{where}: bbox {box!r}; four numbers are needed: x, y, width, height")
+        raise UserError(f"{where}: bbox {repr(box)[:80]}; four numbers are needed: x, y, width, height")
+    if not {*map(type, box)} <= {int, float} or any(abs(one) > FARTHEST for one in box):
+        raise UserError(f"{where}: {_TOO_FAR}")
     if not (box[2] > 0 and box[3] > 0):
         raise UserError(f"{where}: bbox {box} has no area; remove the annotation, or give it a width and a height")
     return box

@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from data.formats.coco import PERSON
-from data.formats.facts import read_facts
+from data.formats.facts import FACTS, read_facts
+from data.formats.prepared import Manifest
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import UserError, nearest
 from models.images.data import augmentation as tones
@@ -133,6 +134,8 @@ class Scenes(Examples):
             joints,
             truth,
         )
+        if (facts := Path(root, FACTS)).is_file():
+            Manifest(Path(root)).check(facts)
         known = read_facts(Path(root))
         skeleton = skeleton or known.get("skeleton")
         self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from data.formats.pair_files import SUFFIXES
-from data.formats.prepared import without_split
+from data.formats.prepared import Manifest, without_split
 from models.base.errors import UserError
+from models.base.files import open_regular
+from models.base.pictures import decode_picture
 from models.images.data.augmentation import augment
 from models.images.data.augmentation_settings import Augmentation, Both
 from models.images.data.pairs import normalised
@@ -78,7 +80,7 @@ class Patches(Examples):
         self.scale, self.size, self.crop, self.baselines = scale, size, crop, baselines
         self.degradation = degradation or Degradation(kernels={"bicubic": 1.0})
         self.augmentation = None if augmentation is None else Augmentation(both=augmentation)
-        self.folder = _folder(Path(root), split)
+        self.folder, self.manifest = _folder(Path(root), split), Manifest(Path(root))
         paths = sorted(
             path.relative_to(self.folder)
             for path in self.folder.rglob("*")
@@ -118,7 +120,8 @@ class Patches(Examples):
     def example(self, index: int, random: np.random.Generator) -> Example:
         """Return example `index`; `random` draws the position, the augmentation and the degradation."""
         path = self.folder / self.paths[index]
-        image, least = read_rgb(path), self.size or self.scale
+        content, least = self.manifest.read_bytes(path), self.size or self.scale
+        image = decode_picture(content, path, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION, "remove it")
         height, width = image.shape[:2]
         if min(height, width) < least:  # its head did not tell the size
             raise UserError(f"{path}: {width} x {height} pixels, smaller than {least} x {least}, a patch; remove it")
@@ -143,9 +146,9 @@ class Patches(Examples):
 def _size(path: Path) -> tuple[int, int] | None:
     """Return height and width as the file's head says; None if it says nothing (reading the image reports why)."""
     try:
-        with Image.open(path) as image:
+        with open_regular(path) as file, Image.open(file) as image:
             return image.height, image.width
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, UserError):
         return None
 
 
@@ -158,21 +161,3 @@ def _folder(root: Path, split: str) -> Path:
             "folder of images"
         )
     return folder
-
-
-def read_rgb(path: Path) -> NDArray[np.uint8]:
-    """Read an image file as uint8 RGB `(height, width, 3)`; 16 bits become 8, alpha and EXIF orientation are ignored.
-
-    Raises:
-        UserError: the file does not exist, or OpenCV cannot read it completely.
-    """
-    try:
-        content = np.frombuffer(path.read_bytes(), np.uint8)
-        bgr = cv2.imdecode(content, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION) if len(content) else None
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except cv2.error:  # larger than OpenCV's limit
-        bgr = None
-    if bgr is None:
-        raise UserError(f"{path}: no readable image: it is empty, damaged, too large or of another kind; remove it")
-    return np.asarray(cv2.cvtColor(bgr, cv2.COLOR_BGR2RGB), dtype=np.uint8)
