@@ -1,0 +1,229 @@
+"""Recipes that nobody means well by: every command refuses each in few, short, printable lines, at once."""
+
+import os
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import toy
+
+from models.base.error_collector import ErrorCollector
+from models.base.errors import UserError
+from models.base.yaml12 import to_yaml
+from models.recipe.gates import Gate, always, ever
+from models.recipe.load import check_recipe, check_schema
+from models.recipe.overrides import overridden
+from models.recipe.types import NETWORK, construct, find_class, find_type
+from stages import eval_dump, metrics, prepare, train
+from stages.command import run
+from stages.launch import process_count, run_here
+from tools import overfit_pose, predict, show, watch
+from tools.describe.__main__ import main as describe
+
+TOY = to_yaml(toy.recipe())
+LAUGHS = "l0: &l0 [x]\n" + "".join(f"l{i}: &l{i} [{', '.join(9 * [f'*l{i - 1}'])}]\n" for i in range(1, 12))
+ESCAPES = '"\\e[31m\\nerror: \\u202e\\r\\0": 1\n'
+
+
+def edited(changes: dict[str, Any]) -> str:
+    return to_yaml(toy.changed(changes))
+
+
+TEXTS: dict[str, tuple[str, str]] = {
+    "a number as a key": (f"{TOY}1: 2\n", r"r\.yaml:\d+:1: DVC cannot show params with keys that are not text, 1"),
+    "null as a key": (f"{TOY}null: 2\n", r"r\.yaml:\d+:1: DVC cannot show params with keys that are not text, null"),
+    "a date as a key": (f"{TOY}2020-01-01: 2\n", r"r\.yaml:\d+:1: DVC takes 2020-01-01 for a date"),
+    "a number as a key below": (f"{TOY}x: [{{a: {{1.5: 2}}}}]\n", r"r\.yaml:\d+:10: DVC cannot show .* text, 1\.5"),
+    "depth": (f"{TOY}x: {5000 * '['}{5000 * ']'}\n", r"r\.yaml:\d+:67: nested more than 64 deep"),
+    "laughs": (TOY + LAUGHS, r"r\.yaml:\d+:\d+: more than 100,000 values"),
+    "a cycle": (f"{TOY}x: &x [*x]\n", r"r\.yaml:\d+:4: an alias inside what it stands for"),
+    "a long value": (edited({"seed": 10**6 * "x"}), r"r\.yaml: seed: found 'x{70,80}\.\.\.; expected an integer"),
+    "a long key": (edited({10**6 * "k": 1}), r"r\.yaml.*"),
+    "many keys": (edited({f"k{i}": 1 for i in range(3000)}), r"r\.yaml: k0: unknown key 'k0'"),
+    "escapes": (TOY + ESCAPES, r"r\.yaml: \\x1b\[31m\\nerror: \\u202e\\r\\x00: unknown key"),
+    "not a number": (
+        edited({"losses.square.weight": float("nan")}),
+        r"r\.yaml: losses\.square\.weight: found nan; exp",
+    ),
+    "infinite": (edited({"train.ema": [1, float("inf")]}), r"r\.yaml: train\.ema\.1: found inf; expected a finite"),
+    "a huge number": (
+        edited({"train.steps": 10**400}),
+        r"r\.yaml: train\.steps: found 10{70,80}\.\.\.; expected a num",
+    ),
+    "a longer number": (TOY + "x: " + 5000 * "9", r"r\.yaml:\d+:4: a number of 5000 digits is too long"),
+    "a hexadecimal number": (TOY + "x: 0x" + 5000 * "f", r"r\.yaml:\d+:4: a number of 5002 digits is too long"),
+    "workers": (edited({"runtime.workers": 10**6}), r"r\.yaml: runtime\.workers: found 1000000; expected .* 256"),
+    "steps": (edited({"train.steps": 10**10}), r"r\.yaml: train\.steps: found 10000000000; expected .* 1000000000"),
+    "a batch": (edited({"data.batch_size": 10**7}), r"r\.yaml: data\.batch_size: found 10000000; expected .* 1000000"),
+    "text": ("hello", r"r\.yaml: found str, expected a mapping"),
+    "bytes": ("\x00\x01", r'r\.yaml:1:1: a character that cannot be read: write "\\u0000"'),
+}
+COMMANDS: dict[str, tuple[Callable[[list[str]], None], tuple[str, ...]]] = {
+    "train": (train.main, ("r.yaml", "run")),
+    "eval_dump": (eval_dump.main, ("r.yaml", "run")),
+    "eval_dump of a model": (eval_dump.main, ("good.yaml", "bad")),
+    "metrics": (metrics.main, ("r.yaml", "run", "m.json", "plots")),
+    "describe": (describe, ("r.yaml",)),
+    "show": (show.main, ("r.yaml", "--output", "o.png")),
+    "predict": (predict.main, ("r.yaml", "run", "a.png", "--output", "o")),
+    "predict with a model": (predict.main, ("good.yaml", "bad", "a.png", "--output", "o")),
+    "watch": (watch.main, ("r.yaml", "run", "o")),
+    "overfit_pose": (overfit_pose.main, ("r.yaml", "run")),
+}
+IN_MODELS = {name for name, (_, said) in TEXTS.items() if r":\d+:" in said}
+OF_MODELS = [name for name, (_, words) in COMMANDS.items() if "bad" in words]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a good recipe and a run of it; tests write r.yaml and bad/model/recipe.yaml."""
+    folder = tmp_path_factory.mktemp("hostile")
+    for run_folder in ("run", "bad"):
+        (folder / run_folder / "model").mkdir(parents=True)
+    for path in ("good.yaml", "run/model/recipe.yaml"):
+        (folder / path).write_text(TOY)
+    return folder
+
+
+def lines_of(
+    main: Callable[[list[str]], None], words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> list[str]:
+    """Run a command that refuses its recipe; return what it prints, which is bounded and printable."""
+    capsys.readouterr()
+    assert run(main, list(words)) == 1
+    said = capsys.readouterr().err
+    lines = said.removesuffix("\n").split("\n")
+    assert len(lines) <= 22
+    assert all(len(line) < 1100 and line.isprintable() for line in lines)
+    assert [line.startswith("error: ") for line in lines] == [True] + [False] * (len(lines) - 1)
+    return lines
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_refuses_each_in_printable_lines(command, folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    main, words = COMMANDS[command]
+    path = "bad/model/recipe.yaml" if command in OF_MODELS else "r.yaml"
+    for name, (content, said) in TEXTS.items():
+        Path(path).write_text(content)
+        started = time.monotonic()
+        if command in OF_MODELS and name not in IN_MODELS:
+            continue
+        lines = lines_of(main, words, capsys)
+        assert time.monotonic() - started < 10, name
+        expected = said.replace(r"r\.yaml", re.escape(path))
+        assert re.match(f"error: {expected}", lines[0]), (name, lines[0])
+
+
+@pytest.mark.parametrize("kind", ["folder", "fifo", "loop", "device", "binary", "large"])
+def test_a_recipe_that_is_no_file_of_text(kind, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make = {
+        "folder": lambda: os.mkdir("r.yaml"), "fifo": lambda: os.mkfifo("r.yaml"),
+        "loop": lambda: os.symlink("r.yaml", "r.yaml"), "device": lambda: os.symlink("/dev/zero", "r.yaml"),
+        "binary": lambda: Path("r.yaml").write_bytes(bytes(range(256))),
+        "large": lambda: os.truncate(os.open("r.yaml", os.O_CREAT | os.O_RDWR), 2**40),
+    }  # fmt: skip
+    make[kind]()
+    for main, *words in (
+        (train.main, "r.yaml", "run"),
+        (describe, "r.yaml"),
+        (show.main, "r.yaml", "--output", "o.png"),
+    ):
+        (line,) = lines_of(main, tuple(words), capsys)
+        assert line.startswith("error: r.yaml: ")
+        assert line.endswith("; a YAML file is needed")
+    assert run_here("train", ["r.yaml", "run"]) == 1
+
+
+def test_datasets_too(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("data").mkdir()
+    wrong = {"datasets": {"mine": {"kind": "coco", "seed": 10**400, "max_rejected": float("nan")}}}
+    for content, said in (
+        ("1: 2", "data/params.yaml:1:1: DVC cannot show"),
+        (f"a: {100 * '['}{100 * ']'}", "data/params.yaml:1:67: nested more than 64 deep"),
+        (to_yaml(wrong), "data/params.yaml: datasets.mine.seed: found 1000"),
+    ):
+        Path("data/params.yaml").write_text(content)
+        assert lines_of(prepare.main, ("mine",), capsys)[0].startswith(f"error: {said}")
+
+
+def faults(changes: dict[str, Any], check: Callable[..., Any] = check_recipe) -> list[str]:
+    with pytest.raises(UserError) as caught:
+        check(toy.changed(changes), Path("p.yaml"))
+    return str(caught.value).splitlines()
+
+
+def test_many_errors_are_counted():
+    lines = faults({f"key{i}": 1 for i in range(3000)}, check_schema)
+    assert [line.split(": ")[1] for line in lines[:20]] == [f"key{i}" for i in range(20)]
+    assert lines[20:] == [
+        "p.yaml: and 2,980 more", "p.yaml: types, their arguments and names are checked once this is mended",
+    ]  # fmt: skip
+
+
+def test_numbers_that_no_setting_needs_are_refused_wherever_they_stand():
+    wrong = {
+        "losses.square.weight": float("nan"), "steps.painter.optimizer.lr": float("inf"),
+        "networks.painter.dropout": float("-inf"), "callbacks": {"mine": {"type": "x.Y", "sizes": [1, {"a": 2**63}]}},
+    }  # fmt: skip
+    assert faults(wrong) == [
+        "p.yaml: networks.painter.dropout: found -inf; expected a finite number",
+        "p.yaml: losses.square.weight: found nan; expected a finite number",
+        "p.yaml: steps.painter.optimizer.lr: found inf; expected a finite number",
+        "p.yaml: callbacks.mine.sizes.1.a: found 9223372036854775808; expected a number from -2^63 to 2^63",
+    ]
+    assert check_recipe(toy.changed({"seed": 2**63 - 1, "runtime.workers": 256}), Path("p.yaml")).seed == 2**63 - 1
+
+
+@pytest.mark.parametrize("name", ["toy.(a+)+$", "toy.[", "toy.\nPainter", "toy.", ".Painter", "a..B", "x" * 201 + ".Y"])
+def test_a_type_that_is_no_dotted_name(name):
+    """Types once were part of a regular expression."""
+    errors = ErrorCollector(Path("p.yaml"))
+    assert find_type(name, NETWORK, "k", errors) is None
+    assert find_class(name) is None
+    (line,) = errors.lines
+    assert "expected a dotted name" in line
+
+
+@pytest.mark.parametrize(
+    ("width", "asked"), [(10**12, "36000000000000 bytes"), (2**62, "sizes=[4611686018427387904, 1, 3, 3]")]
+)
+def test_a_network_larger_than_any_memory(width, asked):
+    errors = ErrorCollector(Path("p.yaml"))
+    assert construct("toy.Painter", {"width": width}, NETWORK, "networks.painter", errors) is None
+    said = f"more memory is needed than there is: {asked} were asked for; make it smaller"
+    assert errors.lines == [f"p.yaml: networks.painter: toy.Painter: {said}"]
+
+
+def test_gates_of_any_length_are_judged_at_once():
+    far = Gate(999_999_937, 5)
+    assert always((far,), [(Gate(999_999_937, 5), Gate())])
+    assert not always((Gate(),), [(far,), (Gate(999_999_929),)])
+    assert ever((far, Gate(999_999_929, 7)))  # coprime periods meet, though late
+    assert not ever((Gate(10**9, 5), Gate(10**9, 6)))
+    assert not ever((far, Gate(999_999_929, 7, before=10**9)))
+    parts = [(Gate(2),), (Gate(4, 1),), (Gate(4, 3),)]
+    assert always((Gate(),), [*parts, (far,)])
+    assert not always((Gate(),), [*parts[:2], (far,)])
+
+
+def test_values_of_the_command_line():
+    for assignment, said in (
+        ("evaluate.x={1: 2}", "--set evaluate.x={1: 2}: DVC cannot show params with keys that are not text, 1"),
+        (f"evaluate.x={100 * '['}{100 * ']'}", "nested more than 64 deep"),
+        (f"evaluate{500 * '.x'}=1", "a key of 501 names; at most 64 are allowed"),
+    ):
+        with pytest.raises(UserError) as caught:
+            overridden(toy.recipe(), [assignment], ("evaluate",))
+        assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("asked", ["9" * 5000, "257", "0", "-1", "²", "x" * 10**6])
+def test_numbers_of_processes(asked):
+    with pytest.raises(UserError, match="expected a number of processes a machine, from 1 to 256"):
+        process_count({"FIGURA_PROCESSES": asked}, 0)

@@ -1,0 +1,158 @@
+"""What the machine refuses (a path, space, memory) is one line and exit status 1; a bug keeps its traceback."""
+
+import errno
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import toy
+
+from models.base.errors import UserError, printable
+from models.base.files import write_text
+from models.base.yaml12 import to_yaml
+from stages import metrics, train
+from stages.command import refusal, run
+from tools.describe.__main__ import main as describe
+
+
+def said(main: Callable[[list[str]], None], capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    """Run what fails; return its one line, without the prefix."""
+    assert run(main, list(words)) == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("launch")]
+    assert line.startswith("error: ")
+    return line.removeprefix("error: ")
+
+
+def calling(function: Callable[[], Any]) -> Callable[[list[str]], None]:
+    return lambda _: function()
+
+
+@pytest.mark.parametrize(
+    ("call", "line"),
+    [
+        (
+            lambda: write_text(Path("file/below"), "x"),
+            "file: File exists; remove or rename it, or choose another path",
+        ),
+        (
+            lambda: Path("file/below").read_text(),
+            "file/below: Not a directory; a file is where a folder is needed; remove or rename it, or choose another "
+            "path",
+        ),
+        (
+            lambda: Path("folder").write_text("x"),
+            "folder: Is a directory; a folder is where a file is needed; remove or rename it, or choose another path",
+        ),
+        (lambda: os.rename("nothing", "elsewhere"), "nothing -> elsewhere: No such file or directory"),
+        (lambda: Path("x" * 300).touch(), f"{'x' * 300}: File name too long; choose a shorter one"),
+        (
+            lambda: write_text(Path("/proc/x/y"), "x"),
+            "/proc/x: No such file or directory",
+        ),
+    ],
+)  # fmt: skip
+def test_paths_of_the_wrong_kind(call, line, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    Path("folder").mkdir()
+    assert said(calling(call), capsys) == line
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.EROFS, "runs/x: Read-only file system; nothing can be written there; choose another place"),
+        (errno.ENOSPC, "runs/x: No space left on device; free some, and run the same command again"),
+        (errno.EDQUOT, "runs/x: Disk quota exceeded; free some, and run the same command again"),
+        (errno.EACCES, "runs/x: Permission denied; ask its owner for the permission, or choose another path"),
+        (errno.EIO, "runs/x: Input/output error"),
+    ],
+)
+def test_a_refusal_says_the_path_and_what_to_do(number, advice):
+    assert refusal(OSError(number, os.strerror(number), "runs/x")) == advice
+    assert refusal(OSError(number, os.strerror(number))) == advice.removeprefix("runs/x: ")
+
+
+def test_a_path_that_is_no_text_is_shown_as_escapes():
+    assert refusal(OSError(errno.EIO, "Input/output error", "a\n\x1b[31m\udce9")) == (
+        "a\\n\\x1b[31m\\udce9: Input/output error"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ask", "asked"),
+    [
+        (lambda: torch.zeros(10**14), "400000000000000 bytes"),
+        (lambda: torch.zeros(2**62, 2), "sizes=[4611686018427387904, 2]"),
+        (lambda: np.zeros(10**14), "728. TiB"),
+        (lambda: bytearray(2**62), None),
+    ],
+)
+def test_memory(ask, asked, capsys):
+    what = "" if asked is None else f": {asked} were asked for"
+    assert said(calling(ask), capsys) == (
+        f"memory: more memory is needed than there is{what}; make the networks, the pictures or the batch smaller"
+    )
+
+
+@pytest.mark.parametrize("bug", [KeyError("x"), RuntimeError("x"), ValueError("y"), OSError("from a library")])
+def test_a_bug_keeps_its_traceback(bug):
+    def fail(_: list[str]) -> None:
+        raise bug
+
+    assert refusal(bug) is None
+    with pytest.raises(type(bug)):
+        run(fail, [])
+
+
+def test_a_file_where_the_run_or_the_output_should_be(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path("r.yaml").write_text(to_yaml(toy.recipe()))
+    Path("file").touch()
+    Path("folder.svg").mkdir()
+    assert said(train.main, capsys, "r.yaml", "file/run").startswith("file/run")
+    assert "file/dump/" in said(metrics.main, capsys, "r.yaml", "file", "m.json", "plots")
+    assert said(describe, capsys, "r.yaml", "--output", "folder.svg").startswith("folder.svg: Is a directory; a folder")
+
+
+def test_a_long_message_keeps_its_beginning_and_its_end():
+    (line,) = printable("x" * 10**6 + "; do this").splitlines()
+    assert line.startswith("x" * 700)
+    assert line.endswith("x; do this")
+    assert "[999,009 characters]" in line
+    lines = printable("\n".join(map(str, range(1000)))).splitlines()
+    assert lines == [*map(str, range(50)), "and 950 lines more"]
+    assert printable("a\tb\x1b[2J\r\u202ec\ud800é空\nd") == "a\\tb\\x1b[2J\\r\\u202ec\\ud800é空\nd"
+
+
+def test_a_message_of_any_command_is_bounded(capsys):
+    def fail(_: list[str]) -> None:
+        raise UserError("x" * 10**6 + "\x1b[31m")
+
+    line = said(fail, capsys)
+    assert len(line) < 1100
+    assert line.endswith("\\x1b[31m")
+
+
+def test_a_quota(tmp_path):
+    """Of the kernel, in a process of its own."""
+    code = (
+        "import signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+        "from pathlib import Path\nfrom models.base.files import write_text\nfrom stages.command import run\n"
+        "sys.exit(run(lambda _: write_text(Path(sys.argv[1]), 'x' * 10**6), []))"
+    )
+    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10**5, 10**5))
+    path = tmp_path / "a.txt"
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False, preexec_fn=limit
+    )
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("File too large; the limit is that of `ulimit -f`, or of the disk\n")
+    assert list(tmp_path.iterdir()) == []
