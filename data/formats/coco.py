@@ -47,12 +47,17 @@ _LONGEST_TOKEN = 16  # characters: longer than -Infinity and \u0000
 _OPEN = object()
 
 
+def _integer(digits: str) -> float:
+    """Return a whole number; infinity, which the checks of records refuse, for one that Python does not convert."""
+    return int(digits) if len(digits) < 1000 else float(digits)
+
+
 class _Reader:
     """Parses the JSON values of a text file one by one; memory holds one chunk, or one value if that is larger."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.decoder, self.long_numbers = json.JSONDecoder(), json.JSONDecoder(parse_int=float)
+        self.decoder, self.long_numbers = json.JSONDecoder(), json.JSONDecoder(parse_int=_integer)
         self.text, self.at, self.before = "", 0, 0
 
     def __enter__(self) -> Self:
@@ -122,7 +127,7 @@ class _Reader:
             return self.decoder.raw_decode(self.text, self.at)
         except json.JSONDecodeError:
             raise
-        except ValueError:  # an integer of more than 4,300 digits; as a float it is infinite, which checks refuse
+        except ValueError:  # an integer of more than 4,300 digits
             return self.long_numbers.raw_decode(self.text, self.at)
 
 

@@ -1,0 +1,322 @@
+"""Raw data of any kind of damage: what cannot be used is listed with its reason, and the rest is prepared."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from prepared_files import rows, write_entry, write_picture
+
+from data.formats.coco import KEYPOINTS, read_head, read_records
+from data.formats.prepared import Manifest
+from data.formats.records import UnusableError, is_finite
+from data.preparation.statistics import Statistics, write_plots
+from models.base.errors import UserError
+from models.images.data.pairs import ImagePairs
+from models.people.data.persons import Persons
+from models.pose.train.scene_table import SceneTable
+from stages import prepare
+from stages.command import run
+
+PREPARED = Path("data/prepared/mine")
+HUGE = 10**400
+JOINTS = [5, 5, 2] * 17
+
+
+def write_params(kind="coco", max_rejected=0.9, **section):
+    if kind == "coco":
+        section = {"images": "images", "annotations": "annotations.json", "shares": {"validation": 0.3}} | section
+    write_entry("mine", {"kind": kind, "source": "raw", "seed": 7, "max_rejected": max_rejected, kind: section})
+
+
+@pytest.fixture(autouse=True)
+def _project(project):
+    """Make a project in an empty folder."""
+
+
+def image(number, **changes):
+    return {"id": number, "file_name": f"{number}.png", "width": 48, "height": 32} | changes
+
+
+def annotation(number, **changes):
+    record = {"id": number, "image_id": number, "category_id": 1, "bbox": [1, 1, 20, 20], "area": 400}
+    return record | {"keypoints": JOINTS, "num_keypoints": 17, "iscrowd": 0} | changes
+
+
+def write_coco(images=(), annotations=(), count=12):
+    """Write twelve good images with a person each, and further records."""
+    for number in range(1, count + 1):
+        write_picture(f"raw/images/{number}.png", number)
+    good = range(1, count + 1)
+    content = {
+        "images": [*map(image, good), *images],
+        "annotations": [*map(annotation, good), *annotations],
+        "categories": [{"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}],
+    }
+    Path("raw/annotations.json").write_text(json.dumps(content))
+
+
+def prepared():
+    assert run(prepare.main, ["mine"]) == 0
+    return [(row["id"], row["reason"]) for row in rows(PREPARED / "rejected.csv")]
+
+
+# --- one picture, one record ---
+
+
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("./2.png", None),
+        ("a//../2.png", None),
+        ("link.png", lambda path: path.symlink_to("2.png")),
+        ("hard.png", lambda path: path.hardlink_to("raw/images/2.png")),
+        ("2.png", None),
+    ],
+)
+def test_a_picture_counts_once(name, link):
+    write_coco([image(20, file_name=name)], [annotation(20)])
+    if link:
+        link(Path("raw/images") / name)
+    reason = "path leaves the data root" if ".." in name else "image file used twice"
+    assert prepared() == [("20", reason), ("20", "image of the annotation rejected")]
+    stored = [one["file_name"] for split in ("train", "validation") for one in records(split, "images")]
+    assert sum(Path(one).name == "2.png" for one in stored) == 1
+
+
+def records(split, section):
+    return list(read_records(PREPARED / f"{split}.json", section))
+
+
+def test_a_pair_counts_once():
+    for number in range(6):
+        write_picture(f"raw/train/{number}.png", number)
+    Path("raw/train/7.png").symlink_to("1.png")
+    Path("raw/train/8.png").hardlink_to("raw/train/2.png")
+    write_params("paired", train="train", shares={"validation": 0.3})
+    assert run(prepare.main, ["mine"]) == 0
+    listed = [(row["file"], row["reason"], row["detail"]) for row in rows(PREPARED / "rejected.csv")]
+    assert listed == [(f"{n}.png", "image file used twice", f"{n} is the file of {n - 6}") for n in (7, 8)]
+
+
+# --- what is no regular file ---
+
+
+def test_files_that_are_none_are_listed_and_not_waited_for():
+    write_coco([image(number) for number in range(20, 24)])
+    os.mkfifo("raw/images/20.png")
+    Path("raw/images/21.png").symlink_to("21.png")
+    Path("raw/images/22.png").symlink_to("/dev/zero")
+    with Path("raw/images/23.png").open("wb") as file:
+        file.truncate((1 << 30) + 1)
+    missing = "image file missing"
+    reasons = [missing, missing, "path leaves the data root", "image file too large"]
+    assert prepared() == [(str(20 + place), reason) for place, reason in enumerate(reasons)]
+
+
+def test_special_files_among_pairs_and_pictures():
+    for number in range(5):
+        write_picture(f"raw/train/{number}.png", number)
+    os.mkfifo("raw/train/p.png")
+    Path("raw/train/q.png").symlink_to("q.png")
+    write_params("paired", train="train", shares={"validation": 0.3})
+    assert run(prepare.main, ["mine"]) == 0
+    listed = {row["file"]: row["detail"] for row in rows(PREPARED / "rejected.csv")}
+    assert listed["p.png"] == "no regular file"
+    assert "symbolic links" in listed["q.png"]
+    assert len(listed) == 2
+    write_params("images", train="train", shares={"validation": 0.3})
+    assert run(prepare.main, ["mine"]) == 0
+    assert {row["reason"] for row in rows(PREPARED / "rejected.csv")} == {"image file missing"}
+
+
+@pytest.mark.parametrize("listing", ["annotations", "poses", "partition", "pairs"])
+def test_lists_that_are_fifos_end_in_one_line(listing, capsys):
+    write_coco()
+    os.mkfifo("raw/fifo")
+    if listing == "annotations":
+        write_params(annotations="fifo")
+    else:
+        write_picture("raw/Img/img/WOMEN/a/id_00000002/02_1_front.jpg", 1)
+        Path("raw/list.txt").write_text("1\nheader\nimg/WOMEN/a/id_00000002/02_1_front.jpg id_00000002 train\n")
+        section = {"partition": "list.txt", "shares": {"validation": 0.5}}
+        section |= {"pairs": {"pairs": {"train": "fifo"}}}.get(listing, {listing: "fifo"})
+        write_params("deepfashion", **section)
+    assert run(prepare.main, ["mine"]) == 1
+    err = capsys.readouterr().err
+    assert "Traceback" not in err
+    assert "fifo" in err.splitlines()[-1]
+
+
+def test_a_sparse_annotation_file_is_not_read_to_its_end(tmp_path):
+    path = tmp_path / "sparse.json"
+    path.write_text('{"images": [{"id": 1, ')
+    with path.open("ab") as file:
+        file.truncate(1 << 36)  # 64 GiB
+    with pytest.raises(UserError, match=r"sparse\.json: not valid JSON at character \d+: found no whole value: Exp"):
+        read_head(path)
+    (tmp_path / "deep.json").write_text('{"images": ' + "[" * 200000)
+    with pytest.raises(UserError, match="too deeply nested"):
+        read_head(tmp_path / "deep.json")
+
+
+# --- numbers ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"bbox": [0, 0, HUGE, 9]}, "box is not four finite numbers"),
+        ({"bbox": [0, 0, True, 9]}, "box is not four finite numbers"),
+        ({"keypoints": [HUGE, 5, 2] * 17}, "keypoint not finite"),
+        ({"area": HUGE}, "area is not a number of at least 0"),
+        ({"area": "4"}, "area is not a number of at least 0"),
+        ({"segmentation": [[1, 1, 9, 1, 9, HUGE]]}, "polygon is not three or more finite points"),
+        ({"segmentation": {"size": [32, 48], "counts": "~~~~"}}, "run lengths do not fill the image"),
+        ({"segmentation": {"size": [32, 48], "counts": "0" * 10**6}}, "run lengths do not fill the image"),
+        ({"segmentation": {"size": [10**6, 10**6], "counts": [10**12]}}, "run lengths of another image size"),
+        ({"image_id": HUGE}, "annotation without image"),
+        ({"person_id": HUGE}, "person_id is not a whole number"),
+        ({"note": float("inf")}, "number not finite"),
+    ],
+)
+def test_one_bad_annotation_costs_itself(changes, reason):
+    write_coco([], [annotation(50) | {"image_id": 3} | changes])
+    ((number, found),) = prepared()
+    assert (number, found) == ("50", reason)
+
+
+def test_an_integer_of_five_thousand_digits_costs_its_record(tmp_path):
+    write_coco([], [annotation(50) | {"image_id": 3, "area": 12345678}])
+    text = Path("raw/annotations.json").read_text()
+    Path("raw/annotations.json").write_text(text.replace("12345678", "9" * 5000))
+    assert prepared() == [("50", "area is not a number of at least 0")]
+
+
+def test_numbers_that_are_finite():
+    assert is_finite([1, -2.5, 1e300, 10**300])
+    for wrong in (HUGE, float("nan"), float("inf"), True, "1", None, [1]):
+        assert not is_finite([0, wrong])
+    assert len(str(UnusableError("reason", "x" * 10**6))) < 400
+
+
+def test_names_that_are_no_text():
+    write_coco(
+        [image(20, file_name="caf\udce9.png"), image(21, file_name="a\0b.png"), image(22, file_name="\ud800.png")]
+    )
+    write_picture("raw/images/ok.png", 30)
+    Path("raw/images/ok.png").rename("raw/images/caf\udce9.png")
+    assert prepared() == [("21", "image file broken"), ("22", "image file broken")]
+    found = [one["file_name"] for split in ("train", "validation") for one in records(split, "images")]
+    assert any(name.endswith("caf\udce9.png") for name in found)
+    split = next(split for split in ("train", "validation") if any(one["id"] == 20 for one in records(split, "images")))
+    table = SceneTable(PREPARED, split, None, "person", {1: 0})
+    assert table.image(list(table.image_ids).index(20)).shape == (32, 48, 3)
+
+
+def test_pairs_with_names_that_are_no_text(with_plots):
+    for number, name in enumerate([b"caf\xe9", b"new\nline", b"\x1b[31m", b"x" * 200, b"$a_b^{$", b"5", b"6"]):
+        write_picture("raw/train/new.png", number)
+        os.rename(b"raw/train/new.png", b"raw/train/" + name + b".png")
+    write_params("paired", train="train", shares={"validation": 0.3})
+    assert run(prepare.main, ["mine"]) == 0
+    assert rows(PREPARED / "rejected.csv") == []
+    assert (PREPARED / "plots/pairs.png").is_file()
+
+
+# --- many records ---
+
+
+def test_a_hundred_thousand_persons_in_an_image_are_drawn_at_once(tmp_path):
+    many = Statistics(1, KEYPOINTS)
+    for number, persons in ((1, 100_000), (2, 3)):
+        many.add_image(image(number))
+        many.persons_of[number] = persons
+    write_plots({"train": many}, tmp_path)  # took more than two minutes
+    assert (tmp_path / "persons_per_image.png").is_file()
+
+
+# --- what reads prepared data ---
+
+
+def flip(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(bytes(content))
+
+
+def read_all():
+    persons = Persons(PREPARED, "train", min_keypoints=1, min_height=1)
+    return [persons.image(row) for row in range(len(persons))]
+
+
+def test_a_flipped_bit_in_prepared_people_is_found():
+    write_coco()
+    assert prepared() == []
+    read_all()
+    table = SceneTable(PREPARED, "train", None, "person", {1: 0})
+    picture = min((PREPARED / "images/train").iterdir())
+    for path in (picture, PREPARED / "train.json", PREPARED / "facts.json"):
+        before = path.read_bytes()
+        flip(path, before.index(b"1"))  # JSON stays JSON, with another number
+        advice = "another than in .*manifest.json: one of them changed; run `dvc repro --force prepare@mine`"
+        with pytest.raises(UserError, match=rf"{path.name}: its SHA-256 is {advice}"):
+            read_all()
+        if path == picture:
+            with pytest.raises(UserError, match="its SHA-256 is another"):
+                [table.image(row) for row in range(len(table.image_ids))]
+        path.write_bytes(before)
+    read_all()
+
+
+def test_pictures_that_prepare_did_not_write_are_found():
+    for number in range(6):
+        write_picture(f"raw/train/{number}.png", number)
+    write_params("paired", train="train", shares={"validation": 0.3})
+    assert run(prepare.main, ["mine"]) == 0
+    settings = {"root": str(PREPARED), "split": "train", "direction": "a_to_b", "crop_size": 16}
+    write_picture(PREPARED / "train/9.png", 9)
+    with pytest.raises(UserError, match=r"9\.png: image file unreadable \(.*manifest\.json does not list it; run"):
+        list(ImagePairs(**settings))
+
+
+def test_manifests_without_files_and_damaged_ones(tmp_path):
+    (tmp_path / "a").write_text("a")
+    Manifest(tmp_path).check(tmp_path / "a")
+    (tmp_path / "manifest.json").write_text('{"sha256": "0"}')
+    assert Manifest(tmp_path).read_bytes(tmp_path / "a") == b"a"
+    for text in ("[]", '{"hashes": {"a": 1}}', '{"hashes": {"a": "00"}}', '{"hashes": []}', "{"):
+        (tmp_path / "manifest.json").write_text(text)
+        with pytest.raises(UserError, match=r"manifest\.json: no "):
+            Manifest(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"bbox": [0, 0, HUGE, 9]}, "annotation 3: box is not four finite numbers"),
+        ({"keypoints": ["a"] * 51}, "annotation 3: keypoint not finite"),
+        ({"segmentation": {"size": [32, 48], "counts": "~~~~"}}, "annotation 3: run lengths do not fill the image"),
+        ({"image_id": None}, "annotation 3: annotation without image"),
+        ({"person_id": HUGE}, "annotation 3: person_id is not a whole number"),
+    ],
+)
+def test_prepared_files_by_hand_are_checked_record_by_record(tmp_path, changes, message):
+    content = {"images": [image(1), image(2), image(3)], "categories": [{"id": 1, "name": "person"}]}
+    content["annotations"] = [annotation(1), annotation(2), annotation(3) | changes]
+    (tmp_path / "train.json").write_text(json.dumps(content))
+    with pytest.raises(UserError, match=f"train.json: {message}"):
+        Persons(tmp_path, "train", min_keypoints=1, min_height=1)
+
+
+# --- litter ---
+
+
+def test_a_killed_run_leaves_nothing_to_the_next_one():
+    write_coco()
+    litter = [PREPARED.with_name(name) for name in (".mine.partial", ".mine.old", ".mine.rejected.x1y2.csv")]
+    for path in litter[:2]:
+        (path / "images").mkdir(parents=True)
+    litter[2].touch()
+    assert prepared() == []
+    assert {path.name for path in PREPARED.parent.iterdir()} - {".mine.lock"} == {"mine"}
