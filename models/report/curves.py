@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 
+from models.base.checksums import refuse_damaged
 from models.base.errors import UserError
 from models.base.files import read_bytes, replacing, write_text
 
@@ -29,7 +30,7 @@ def read_histories(run: Path) -> Histories:
     """Read `history/train.csv` and `history/validation.csv` of a run; an empty cell was not computed.
 
     Raises:
-        UserError: a file is missing, or no table of finite numbers with a column `step`.
+        UserError: a file is missing, damaged, or no table of finite numbers with a column `step`.
     """
     train, validation = (_read_history(run / "history" / f"{split}.csv") for split in ("train", "validation"))
     return train, validation
@@ -38,6 +39,7 @@ def read_histories(run: Path) -> Histories:
 def _read_history(path: Path) -> pd.DataFrame:
     advice = "training writes it when it ends; run train again"
     content = read_bytes(path, advice)
+    refuse_damaged(path)
     try:
         table = pd.read_csv(BytesIO(content), keep_default_na=False, na_values=[""])
     except (ValueError, OverflowError, MemoryError) as error:  # pandas: no table, no text

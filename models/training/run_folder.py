@@ -8,6 +8,7 @@ from pathlib import Path
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 
+from models.base.checksums import write_sums
 from models.base.distributed import raise_on_all_ranks
 from models.base.errors import UserError
 from models.base.files import replacing_folder
@@ -135,6 +136,7 @@ class RunFolder:
                     self._write_model(folder)
                 with replacing_folder(self.run / "history") as folder:
                     self.loss_log.write(folder)
+                    write_sums(folder)
                 self.finished.remember()
 
     def finish(self) -> None:

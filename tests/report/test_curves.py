@@ -2,7 +2,9 @@ import cv2
 import pandas as pd
 import pytest
 
-from models.report.curves import draw_curves, losses_of, write_curves
+from models.base.checksums import write_sums
+from models.base.errors import UserError
+from models.report.curves import draw_curves, losses_of, read_histories, write_curves
 
 TRAIN = pd.DataFrame(
     {
@@ -21,6 +23,18 @@ VALIDATION = pd.DataFrame({"step": [3, 6], "a.raw": [2.0, 1.0]})
 
 def test_losses_are_named_by_their_raw_columns():
     assert losses_of(TRAIN) == ["a", "b"]
+
+
+def test_a_digit_that_changed_on_disk_is_refused(tmp_path):
+    (tmp_path / "history").mkdir()
+    for name, table in (("train", TRAIN), ("validation", VALIDATION)):
+        table.to_csv(tmp_path / f"history/{name}.csv", index=False)
+    write_sums(tmp_path / "history")
+    assert read_histories(tmp_path)[1].equals(VALIDATION)
+    path = tmp_path / "history/validation.csv"
+    path.write_text(path.read_text().replace("2.0", "3.0"))
+    with pytest.raises(UserError, match=r"history/validation\.csv: its SHA-256 is another"):
+        read_histories(tmp_path)
 
 
 def test_tables_for_dvc(tmp_path):
