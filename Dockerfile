@@ -34,11 +34,14 @@ RUN apt-get update \
     && install --directory --owner figura --group figura /figura
 
 WORKDIR /figura
-# Before the code, so that a change of the code does not install again. PyTorch alone comes from PyTorch's index.
+# Before the code, so that a change of the code does not install again. PyTorch for CPUs is checked like all packages, by the
+# hashes in the lock; of builds for GPUs PyTorch's index is believed.
 COPY requirements.lock ./
 RUN --mount=type=cache,target=/root/.cache/pip \
-    pip install --no-deps --index-url "https://download.pytorch.org/whl/${ACCELERATOR}" "$(grep '^torch==' requirements.lock)" \
-    && pip install --requirement requirements.lock
+    if [ "${ACCELERATOR}" != cpu ]; then \
+        pip install --index-url "https://download.pytorch.org/whl/${ACCELERATOR}" "$(grep --only-matching '^torch==[^ ]*' requirements.lock)"; \
+    fi \
+    && pip install --no-deps --require-hashes --extra-index-url https://download.pytorch.org/whl/cpu --requirement requirements.lock
 
 COPY --chown=figura:figura . ./
 RUN --mount=type=cache,target=/root/.cache/pip \

@@ -1,9 +1,10 @@
-# One front door; each target makes the environment first.
+# One front door; each target makes the environment that it needs first.
 #   make run        trains everything that is not up to date
 #   make test       lint, types, and tests of all behaviour; less than 5 minutes on two cores
 #   make test-slow  tests that start the real DVC, Slurm, an entry point, stores and hosted workflows; 17 minutes more
 #   make test-all   both, as .ci/run does
 #   make lint       lint, format and types alone
+#   make lock audit licences sbom     the supply chain: docs/supply_chain.md
 # The slowest tests are listed at the end of each run.
 PYTHON ?= python3
 VENV ?= .venv
@@ -13,9 +14,9 @@ export PATH := $(abspath $(BIN)):$(PATH)
 PYTEST = OMP_NUM_THREADS=1 pytest -n $(WORKERS) --dist loadfile --durations 25
 WORKERS := 2
 
-.PHONY: run test test-slow test-all lint environment
+.PHONY: run test test-slow test-all lint environment lock audit licences sbom
 
-run: environment
+run: $(VENV)/.ready
 	dvc repro
 
 test: environment lint
@@ -33,10 +34,50 @@ lint: environment
 	ruff format --check .
 	mypy
 
-environment: $(VENV)/.ready
+environment: $(VENV)/.ready-dev
 
-$(VENV)/.ready: requirements.lock pyproject.toml
+# Every file is checked against the hash in the lock; `--no-deps`: the locks are complete, tests hold that.
+LOCKED := pip install --quiet --no-deps --require-hashes --requirement
+
+# PyTorch's build for CUDA (PyPI's for Linux) asks for NVIDIA's libraries, that for CPUs does not. Another build of the same
+# version, installed into $(VENV) with what it needs before, stays.
+$(VENV)/.ready: requirements.lock requirements-cuda.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --requirement requirements.lock
-	$(BIN)/pip install --quiet --no-deps --editable .
+	$(BIN)/$(LOCKED) requirements.lock
+	! $(BIN)/pip check | grep '^torch .* not installed' > /dev/null || $(BIN)/$(LOCKED) requirements-cuda.lock
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
+
+$(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock
+	$(BIN)/$(LOCKED) requirements-dev.lock
+	touch $@
+
+# The supply chain, by tools in an environment of their own.
+LOCKS := $(wildcard requirements*.lock)
+AUDIT := $(VENV)/audit
+
+$(AUDIT)/.ready: requirements-audit.lock
+	$(PYTHON) -m venv $(AUDIT)
+	$(AUDIT)/bin/$(LOCKED) requirements-audit.lock
+	touch $@
+
+lock: environment $(AUDIT)/.ready
+	PATH="$(abspath $(AUDIT))/bin:$$PATH" python -m ci.lock $(OPTIONS)
+
+# --strict: a package that the database does not answer for is no clean one
+audit: $(AUDIT)/.ready
+	$(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes $(LOCKS:%=--requirement %) || { $(ADVICE); exit 1; }
+
+define ADVICE
+echo "What to do: 'make lock OPTIONS=\"--upgrade-package NAME\"' takes the fixed version; then 'make licences test-all' and\
+ 'dvc repro', as results depend on packages. Where no fix exists and figura does not use what is vulnerable, add\
+ '--ignore-vuln ID' to the target 'audit' of the Makefile, with the reason." >&2
+endef
+
+licences: environment $(AUDIT)/.ready
+	$(AUDIT)/bin/pip-licenses --python $(BIN)/python --with-system --format csv --output-file LICENSES.csv --packages \
+	    $$(sed -n 's/==.*//p' requirements.lock requirements-dev.lock)
+	sed -i 's/+cpu"/"/' LICENSES.csv
+
+sbom: $(VENV)/.ready $(AUDIT)/.ready
+	$(AUDIT)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file sbom.cdx.json $(VENV)

@@ -55,7 +55,7 @@ def installs(text: str) -> list[str]:
     """Return what each `pip install` of the environment is told, caching aside and build arguments named alike."""
     commands = re.findall(r"pip install ([^\n\\]+)", text)
     alike = [re.sub(r"\$\{(\w+)\}|\{\{ (\w+) \}\}", r"<\1\2>", one) for one in commands]
-    return [one.replace("--no-cache-dir ", "").rstrip(" &") for one in alike if "--editable" not in one]
+    return [one.replace("--no-cache-dir ", "").rstrip(" &;") for one in alike if "--editable" not in one]
 
 
 def test_both_install_the_lock_file_in_the_same_way() -> None:
@@ -63,7 +63,10 @@ def test_both_install_the_lock_file_in_the_same_way() -> None:
     torch, rest = installs(DOCKERFILE)
     assert "--index-url" in torch
     assert "<ACCELERATOR>" in torch
-    assert rest == "--requirement requirements.lock"
+    cpu = "--extra-index-url https://download.pytorch.org/whl/cpu"
+    assert rest == f"--no-deps --require-hashes {cpu} --requirement requirements.lock"
+    for text in (DOCKERFILE, DEFINITION):  # where the lock's hashes are those of PyTorch's builds for CPUs
+        assert re.search(r'if \[ "(\$\{ACCELERATOR\}|\{\{ ACCELERATOR \}\})" != cpu \]; then', text)
     pattern = re.search(r"\$\((grep .+) requirements\.lock\)", torch)
     assert pattern is not None
     done = subprocess.run(

@@ -1,6 +1,10 @@
-"""requirements.lock: a version of all that the project needs, on every Python that it is for, and of nothing else."""
+"""Lock files: a version of all that the project needs, on every Python that it is for, nothing else, and hashes."""
 
+import io
+import re
+import subprocess
 import tomllib
+import urllib.request
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -8,11 +12,21 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from ci.lock import AUDIT, CUDA, DEV, PURPOSES, USE, compiled, cpu_builds, entries, with_cpu_builds
+from models.base.errors import UserError
+
 ROOT = Path(__file__).parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+EXTRAS = PROJECT["project"]["optional-dependencies"]
 OF_GPUS = ("cuda-", "nvidia-", "triton")  # needed by PyTorch's builds for GPUs alone, which pin them
-LINES = (ROOT / "requirements.lock").read_text().splitlines()
-LOCKED = {canonicalize_name(one.name): one for one in map(Requirement, (x for x in LINES if not x.startswith("#")))}
+TEXTS = {path: (ROOT / path).read_text() for path in PURPOSES}
+
+
+def pins(*paths: Path) -> dict[str, Requirement]:
+    """Return what lock files pin, by the name in its canonical form."""
+    read = [Requirement(text.split(" \\")[0]) for path in paths for text in entries(TEXTS[path]).values()]
+    assert len({one.name for one in read}) == len(read), "a package is in two lock files"
+    return {canonicalize_name(one.name): one for one in read}
 
 
 def needed(requirements: list[str], python: str, extras: set[str]) -> list[Requirement]:
@@ -25,18 +39,84 @@ def needed(requirements: list[str], python: str, extras: set[str]) -> list[Requi
 
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
-def test_what_is_needed_is_locked_and_nothing_else(python: str) -> None:
-    left = needed(PROJECT["dependencies"] + PROJECT["optional-dependencies"]["dev"], python, set())
+@pytest.mark.parametrize(
+    ("paths", "extras"), [((USE,), ("s3",)), ((USE, DEV), ("s3", "dev"))], ids=["make run", "make test"]
+)
+def test_what_is_needed_is_locked_and_nothing_else(python: str, paths: tuple[Path], extras: tuple[str]) -> None:
+    locked = pins(*paths)
+    wanted = PROJECT["project"]["dependencies"] + [one for extra in extras for one in EXTRAS[extra]]
+    left = needed(wanted, python, set())
     done: set[tuple[str, frozenset[str]]] = set()
     while left:
         one = left.pop()
-        name, extras = canonicalize_name(one.name), one.extras
-        if (name, frozenset(extras)) in done:
+        name, with_extras = canonicalize_name(one.name), one.extras
+        if (name, frozenset(with_extras)) in done:
             continue
-        done.add((name, frozenset(extras)))
-        assert name in LOCKED, f"{name} is missing"
-        (pin,) = LOCKED[name].specifier
+        done.add((name, frozenset(with_extras)))
+        assert name in locked, f"{name} is missing"
+        (pin,) = locked[name].specifier
         assert one.specifier.contains(pin.version, prereleases=True), f"{name}{pin}, but {one} is needed"
-        more = needed(requires(name) or [], python, extras)
+        more = needed(requires(name) or [], python, with_extras)
         left += [one for one in more if name != "torch" or not one.name.startswith(OF_GPUS)]
-    assert LOCKED.keys() == {name for name, _ in done}
+    assert locked.keys() == {name for name, _ in done}
+
+
+def test_what_gpus_and_the_audit_need_is_locked_apart() -> None:
+    assert all(name.startswith(OF_GPUS) for name in pins(USE, CUDA).keys() - pins(USE).keys())
+    assert {"nvidia-cudnn-cu13", "triton"} <= pins(CUDA).keys()
+    for one in map(Requirement, PROJECT["dependency-groups"]["audit"]):
+        (pin,) = pins(AUDIT)[canonicalize_name(one.name)].specifier
+        assert one.specifier.contains(pin.version)
+
+
+@pytest.mark.parametrize("path", PURPOSES, ids=str)
+def test_each_entry_is_one_version_with_hashes(path: Path) -> None:
+    comment, _, rest = TEXTS[path].partition("\n")
+    assert comment.startswith("# ")
+    assert "".join(entries(TEXTS[path]).values()) == rest  # nothing stands between the entries, options of pip either
+    for text in entries(TEXTS[path]).values():
+        first, *hashes = text.removesuffix("\n").split(" \\\n")
+        assert re.fullmatch(r"[\w.-]+==[\w.]+", first)
+        assert hashes
+        assert all(re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}", one) for one in hashes)
+
+
+PAGE = """
+<a href="/whl/cpu/torch-2.13.0%2Bcpu-cp312-cp312-manylinux_2_28_x86_64.whl#sha256={a}">torch</a><br/>
+<a href="https://x/whl/cpu/torch-2.13.0+cpu-cp313-cp313-manylinux_2_28_aarch64.whl#sha256={b}" data-x="y">torch</a><br/>
+<a href="/whl/cpu/torch-2.13.0%2Bcpu-cp312-cp312-win_amd64.whl#sha256={c}">of another system</a><br/>
+<a href="/whl/cpu/torch-2.13.0%2Bcpu-cp313-cp313t-manylinux_2_28_x86_64.whl#sha256={c}">of another Python</a><br/>
+<a href="/whl/cpu/torch-2.13.1%2Bcpu-cp312-cp312-manylinux_2_28_x86_64.whl#sha256={d}">torch</a><br/>
+""".format(**{letter: letter * 64 for letter in "abcd"})
+
+
+def test_hashes_of_the_builds_for_cpus_are_those_of_their_version() -> None:
+    assert cpu_builds(PAGE, "2.13.0") == {"a" * 64, "b" * 64}
+    with pytest.raises(UserError, match=r"no build of PyTorch 2\.13 for Linux"):
+        cpu_builds(PAGE, "2.13")
+
+
+def test_the_builds_for_cpus_stay_while_the_version_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    def entry(version: str, *letters: str) -> str:
+        return " \\\n    --hash=sha256:".join([f"torch=={version}", *(letter * 64 for letter in letters)]) + "\n"
+
+    monkeypatch.setattr(urllib.request, "urlopen", lambda url, timeout: io.BytesIO(PAGE.encode()))
+    assert with_cpu_builds(entry("2.13.0", "e"), entry("2.13.0", "e", "f")) == entry("2.13.0", "e", "f")
+    assert with_cpu_builds(entry("2.13.1", "e"), entry("2.13.0", "f")) == entry("2.13.1", "d", "e")
+
+
+def test_what_uv_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "uv"
+    program.write_text('#!/bin/sh\necho "error: No solution found: numpy>99" >&2\nexit 1\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(UserError, match=r"^No solution found: numpy>99$"):
+        compiled(["pyproject.toml"], {})
+
+
+def test_every_install_of_the_makefile_checks_hashes(tmp_path: Path) -> None:
+    command = ["make", "--dry-run", "environment", "audit", "licences", "sbom", f"VENV={tmp_path}"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    installs = re.findall(r"/pip install (.+)", printed)
+    locks = [one.removeprefix("--quiet --no-deps --require-hashes --requirement ") for one in installs]
+    assert sorted(locks) == sorted([*map(str, PURPOSES), "--quiet --no-deps --no-build-isolation --editable ."])
