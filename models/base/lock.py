@@ -1,4 +1,4 @@
-"""The lock of a run's folder: one training or evaluation at a time writes there.
+"""The lock of a folder: one training or evaluation at a time writes into a run, one preparation into a dataset.
 
 The kernel releases the lock when its process dies, so that no lock is ever stale, whatever machine or process held it.
 It is a lock of POSIX (`fcntl`), which children of the process do not inherit: data loader workers that outlive a killed
@@ -25,30 +25,21 @@ _held: set[tuple[int, Path]] = set()
 
 
 @contextmanager
-def hold(run: Path) -> Iterator[None]:
-    """Hold the lock of a run's folder, which is created, inside the block; the file `.lock` says who holds it.
+def hold(folder: Path, file: Path | None = None) -> Iterator[None]:
+    """Hold the lock of a folder inside the block; the file says who holds it, and is removed at the end.
 
-    A process that holds the lock already just goes on. On a file system without locks, a warning is printed.
+    The default file is `.lock` in the folder, which is created. A process that holds the lock already just goes on. On
+    a file system without locks, a warning is printed.
 
     Raises:
         UserError: another process holds it, or the folder cannot be written.
     """
-    own, path = (os.getpid(), run.resolve()), run / NAME
+    own, path = (os.getpid(), folder.resolve()), file or folder / NAME
     if own in _held:
         yield
         return
+    descriptor = _locked(folder, path)
     try:
-        run.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
-    try:
-        try:
-            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            if error.errno in HELD:
-                raise UserError(f"{run}: {_holder(path)} is at work there; wait for it, or stop it") from None
-            print(f"warning: {path}: this file system has no locks ({error.strerror}); start nothing else in {run}")
         with suppress(OSError):  # a full disk; the lock holds as well without its text
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, _description(), 0)
@@ -57,8 +48,31 @@ def hold(run: Path) -> Iterator[None]:
             yield
         finally:
             _held.discard(own)
+            path.unlink(missing_ok=True)
     finally:
         os.close(descriptor)
+
+
+def _locked(folder: Path, path: Path) -> int:
+    """Return the descriptor of a lock file that this process holds. Raises UserError as `hold`."""
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written: {error.strerror}") from None
+        try:
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            if error.errno in HELD:
+                os.close(descriptor)
+                raise UserError(f"{folder}: {_holder(path)} is at work there; wait for it, or stop it") from None
+            print(f"warning: {path}: this file system has no locks ({error.strerror}); start nothing else in {folder}")
+            return descriptor
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                return descriptor
+        os.close(descriptor)  # whoever held it has just removed it
 
 
 def _description() -> bytes:
