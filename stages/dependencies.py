@@ -19,6 +19,7 @@ from typing import Any
 
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
+from models.recipe.named_files import named_files
 from models.recipe.resolved import RESULT_SECTIONS
 from models.recipe.schema import Recipe
 from models.recipe.source_files import INSTALLED, STANDARD_LIBRARY, declared_types, named_modules, source_files
@@ -128,28 +129,6 @@ def file_faults(recipe: Recipe, instance: Instance) -> Iterator[Fault]:
         elif os.path.isfile(path) and not is_shared(path):
             yield Fault(key, path, "is in neither DVC nor git, so no other clone has it for",
                 f"`dvc add {path}`")  # fmt: skip
-
-
-def named_files(recipe: Recipe, sections: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Yield the files and folders that exist and that sections name, each with its dotted key.
-
-    A text names one if it has a `/` or a suffix.
-    """
-    content = recipe.model_dump(include=set(sections), by_alias=True)
-    if start := content.get("train", {}).pop("init_from", None):
-        files = {name: f"{start['run']}/model/{name}.safetensors" for name in start["networks"] or recipe.networks}
-        yield from (("train.init_from.run", path) for path in files.values() if os.path.isfile(path))
-    for key, text in _texts(content, ""):
-        if Path(text).name and ("/" in text or Path(text).suffix) and os.path.exists(text):
-            yield key, text
-
-
-def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, Mapping | list | tuple):
-        for name, part in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _texts(part, f"{key}.{name}" if key else str(name))
 
 
 def is_shared(path: str) -> bool:

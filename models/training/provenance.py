@@ -13,7 +13,8 @@ from typing import Any
 
 from models.base.errors import UserError
 from models.base.files import sha256
-from models.recipe.resolved import resolved
+from models.recipe.named_files import named_files
+from models.recipe.resolved import RESULT_SECTIONS, resolved
 from models.recipe.schema import Recipe
 from models.recipe.source_files import named_modules, source_files
 
@@ -30,8 +31,8 @@ processes and GPUs are not among them (`OMP_NUM_THREADS`): a training may go on 
 
 
 def provenance(recipe: Recipe, modules: Iterable[str]) -> dict[str, str]:
-    """Return what the state of a training depends on, as text: recipe, code, packages, data, initial weights, and
-    environment variables that change arithmetic.
+    """Return what the state of a training depends on, as text: recipe, code, packages, data, files that the recipe
+    names (weights to start from, and those of losses), and environment variables that change arithmetic.
 
     The state does not depend on the number of ranks. `modules` are those of the trainer and its hooks.
     """
@@ -40,7 +41,8 @@ def provenance(recipe: Recipe, modules: Iterable[str]) -> dict[str, str]:
     return {
         "recipe": resolved(recipe), "code": code_version([*modules, *named_modules(recipe)]),
         "packages": str(package_versions()), "data": data_version(roots),
-        "start": file_versions(recipe.starts_from().values()), "environment": json.dumps(arithmetic_variables()),
+        "start": file_versions(path for _, path in named_files(recipe, RESULT_SECTIONS)),
+        "environment": json.dumps(arithmetic_variables()),
     }  # fmt: skip
 
 

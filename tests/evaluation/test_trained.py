@@ -3,6 +3,7 @@
 import pytest
 import toy
 
+from models.base.errors import UserError
 from models.engine.build import build_networks
 from models.evaluation.trained import ignored_settings, load_trained, with_split
 from models.training.checkpoints import write_model
@@ -48,3 +49,12 @@ def test_what_the_recipe_no_longer_has_is_told(model):
     for key in ("networks.critic", "steps.critic", "losses.real"):
         assert f"{key} is not in the recipe; the model was trained with it, which counts here" in lines
     assert not ignored_settings(toy.checked({}, toy.gan()), trained)
+
+
+@pytest.mark.parametrize("name", ["critic.safetensors", "recipe.yaml"])
+def test_a_flipped_bit_of_a_model_is_told(name, model):
+    content = bytearray((model / name).read_bytes())
+    content[-2] ^= 1
+    (model / name).write_bytes(content)
+    with pytest.raises(UserError, match=rf"model/{name}: its SHA-256 is another than in .*model/SHA256SUMS"):
+        load_trained(model, toy.checked({}, toy.gan()))
