@@ -193,6 +193,10 @@ def _replacing_folder(final: Path) -> Iterator[Path]:
         if final.exists():
             final.rename(old)
         partial.rename(final)
+    except OSError as error:
+        if error.errno is not None and error.filename is None:  # a full disk says no name
+            error.filename = str(final)
+        raise
     finally:
         tidy()
 
