@@ -103,7 +103,8 @@ def test_a_dataset_that_is_being_prepared_is_not_prepared_twice(work: Workplace)
 
 def test_two_predictions_into_one_folder_are_as_one(work: Workplace) -> None:
     photos = [str(path) for path in sorted((work.folder / "data/prepared/pairs/validation").rglob("*.png"))[:4]]
-    command = ["python", "-m", "tools.predict", work.params, "runs/pix2pix", *photos, "--output"]
+    command = ["python", "-m", "tools.predict", work.params, "runs/pix2pix", *photos]
+    command += ["--set", "predict.data.layout=pairs", "--output"]
     logs = [work.temporary.parent / f"predict-{number}" for number in range(3)]
     children = [work.start([*command, name], log) for name, log in zip(("both", "both", "alone"), logs, strict=True)]
     said = [log.with_suffix(".err") for log in logs]
@@ -115,26 +116,30 @@ def test_two_predictions_into_one_folder_are_as_one(work: Workplace) -> None:
 
 
 def test_two_temporary_experiments_beside_each_other_are_both_right(work: Workplace) -> None:
+    """The second starts when the first trains: while DVC makes an experiment, it lets no other in, and says so."""
     changes = {"twice": "losses.G_L1.weight=200", "other": "seed=5"}
     logs = {name: work.temporary.parent / f"{name}.log" for name in changes}
-    children = {
-        name: work.start(
-            ["dvc", "exp", "run", "--temp", "--name", name, "-S", f"{work.params}:{change}", "train@pix2pix"],
-            logs[name],
-        )
-        for name, change in changes.items()
-    }
-    for name, child in children.items():
-        assert wait(child, LIMIT) == 0, logs[name].read_text() + logs[name].with_suffix(".err").read_text()
-    assert work.differences() == []  # the workspace stays as it was
+    children = []
     for name, change in changes.items():
-        work.remove(work.outputs("train"))
-        alone = work.project.copy(work.temporary.parent / name)
+        command = ["dvc", "exp", "run", "--temp", "--name", name, "-S", f"{work.params}:{change}", "train@pix2pix"]
+        child = work.start(command, logs[name])
+        children.append(child)
+        assert until(lambda log=logs[name], child=child: "Running stage" in log.read_text() or child.poll(), LIMIT)
+    ends = [wait(child, LIMIT) for child in children]
+    assert ends == [0, 0], [path.with_suffix(end).read_text() for path in logs.values() for end in (".log", ".err")]
+    assert work.differences() == []  # the workspace stays as it was
+    refs = work.project.run("git", "for-each-ref", "--format=%(refname)", "refs/exps").stdout.split()
+    for name, change in changes.items():
         key, value = change.split("=")
-        alone.set(work.params, {key: int(value)})
-        alone.run(*work.command("train"))
-        lock = work.project.run("git", "show", f"{name}:dvc.lock").stdout
-        assert recorded(work, lock, "runs/pix2pix/model") == files(alone.folder / "runs/pix2pix/model")
+        work.remove(work.outputs("train"))
+        work.project.set(work.params, {key: int(value)})
+        try:
+            work.project.run(*work.command("train"))
+        finally:
+            work.project.run("git", "checkout", "-q", "--", work.params)
+        (ref,) = (ref for ref in refs if ref.endswith(f"/{name}"))
+        lock = work.project.run("git", "show", f"{ref}:dvc.lock").stdout
+        assert recorded(work, lock, "runs/pix2pix/model") == files(work.folder / "runs/pix2pix/model")
 
 
 def files(folder: Path) -> dict[str, str]:
