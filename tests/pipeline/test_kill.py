@@ -33,9 +33,9 @@ def kill_when(project: Project, reached: Callable[[], bool]) -> None:
         child.wait()
 
 
-def forget(project: Project, *more: str) -> None:
-    """Make it as before the training: remove what it wrote, what the cache and the lock know of it, and more."""
-    project.run("rm", "-rf", *TRAINED, ".dvc/cache", *more)
+def forget(project: Project) -> None:
+    """Make it as before the training: remove what it wrote, and what the cache and the lock know of it."""
+    project.run("rm", "-rf", *TRAINED, "runs/vunet/finished", ".dvc/cache")
     path = project.folder / "dvc.lock"
     content = path.read_text()
     start = content.index("  train@vunet:\n")
