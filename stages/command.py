@@ -95,8 +95,8 @@ def refusal(error: Exception) -> str | None:
         return f"memory: {asked}; {ADVICE[errno.ENOMEM]}"
     if not isinstance(error, OSError) or error.errno is None:
         return None
-    paths = " -> ".join(one_line(str(path)) for path in (error.filename, error.filename2) if path is not None)
-    told = f"{paths}: {error.strerror}" if paths else str(error.strerror)
+    paths = dict.fromkeys(str(path) for path in (error.filename, error.filename2) if path is not None)
+    told = ": ".join([*([one_line(" -> ".join(paths))] if paths else []), str(error.strerror)])
     return f"{told}; {ADVICE[error.errno]}" if error.errno in ADVICE else told
 
 

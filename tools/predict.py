@@ -27,6 +27,7 @@ from models.base.yaml12 import read_yaml
 from models.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
 from models.recipe.load import check_recipe, check_schema
 from models.recipe.overrides import overridden
+from models.recipe.trusted import HELP, OPTION, refuse_untrusted, refuse_untrusted_model
 from stages.command import run
 
 
@@ -46,9 +47,13 @@ def main(arguments: list[str]) -> None:
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of evaluate or predict"
     )
+    parser.add_argument(OPTION, action="store_true", help=HELP)
     args = parser.parse_intermixed_args(arguments)
-    model = model_folder(args.run)
-    content = overridden(read_yaml(args.recipe), args.set, ("evaluate", "predict"))
+    model, content = model_folder(args.run), read_yaml(args.recipe)
+    if args.trusted_types_only:
+        refuse_untrusted(content, args.recipe)
+        refuse_untrusted_model(model)
+    content = overridden(content, args.set, ("evaluate", "predict"))
     refuse_other_networks(args.recipe, content, model)
     check_schema(content, args.recipe)
 

@@ -76,11 +76,14 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
         errors.add(key, f"found {name!r}; expected {here}")
         return None
     places = [f"models.{package}", package] if package else [str(slot.home)]
-    modules = [module for module in map(_import, places) if module is not None]
+    modules, kinds = [], list[builtins.type]()
+    for place in places:
+        if not kinds and (module := _import(place)) is not None:  # a module of another package runs only if need be
+            modules.append(module)
+            kinds = list(_classes(module, attribute))
     if not modules:
         errors.add(key, f"{slot.what} {name!r}: there is no module {package!r}, in models or elsewhere")
         return None
-    kinds = [kind for module in modules for kind in _classes(module, attribute)]
     for kind in kinds:
         if _fits(kind, slot):
             return kind

@@ -42,9 +42,8 @@ def calling(function: Callable[[], Any]) -> Callable[[list[str]], None]:
             "file: File exists; remove or rename it, or choose another path",
         ),
         (
-            lambda: Path("file/below").read_text(),
-            "file/below: Not a directory; a file is where a folder is needed; remove or rename it, or choose another "
-            "path",
+            lambda: Path("file/b").read_text(),
+            "file/b: Not a directory; a file is where a folder is needed; remove or rename it, or choose another path",
         ),
         (
             lambda: Path("folder").write_text("x"),

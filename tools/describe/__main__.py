@@ -18,6 +18,7 @@ from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
 from models.recipe.load import check_recipe, check_schema
 from models.recipe.schema import Recipe
+from models.recipe.trusted import HELP, OPTION, refuse_untrusted
 from stages.command import run
 
 if TYPE_CHECKING:
@@ -38,12 +39,15 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--output", type=Path, metavar="FILE", help="picture to write, .svg or .png")
     parser.add_argument("--batch-size", type=int, metavar="N", help="examples in a batch; default: the recipe's")
     parser.add_argument("--mode", metavar="NAME", help="describe this mode of `evaluate` instead of training")
+    parser.add_argument(OPTION, action="store_true", help=HELP)
     args = parser.parse_args(arguments)
     if args.batch_size is not None and args.batch_size < 1:
         raise UserError(f"--batch-size {args.batch_size}: expected 1 or more")
     if args.output is not None and args.output.suffix not in (".svg", ".png"):
         raise UserError(f"--output {args.output}: expected a file that ends in .svg or .png")
     content = read_yaml(args.recipe)
+    if args.trusted_types_only:
+        refuse_untrusted(content, args.recipe)
     check_schema(content, args.recipe)
 
     from tools.describe.dataflow import mode_flow, training_flow
