@@ -240,6 +240,8 @@ def read_table(content: bytes, path: Path, needed: Collection[str]) -> pd.DataFr
         table = pd.read_csv(BytesIO(content), dtype=kinds, keep_default_na=False, na_values=missing)
     except (ValueError, OverflowError, MemoryError) as error:  # no text, an open quote, rows that are too long
         raise UserError(f"{path}: no readable table: {error}; {AGAIN}") from None
+    if not isinstance(table.index, pd.RangeIndex):
+        raise UserError(f"{path}: no readable table: a row has more cells than there are columns; {AGAIN}")
     for column in needed:
         if column not in columns or table[column].isna().any():
             raise UserError(f"{path}: no column {column!r}, or it has empty cells; {AGAIN}")

@@ -40,6 +40,8 @@ def _read_history(path: Path) -> pd.DataFrame:
     advice = "training writes it when it ends; run train again"
     content = read_bytes(path, advice)
     refuse_damaged(path)
+    if (content and not content.endswith(b"\n")) or len({line.count(b",") for line in content.splitlines()}) > 1:
+        raise UserError(f"{path}: no table of numbers: its last line is cut off, or rows differ in length; {advice}")
     try:
         table = pd.read_csv(BytesIO(content), keep_default_na=False, na_values=[""])
     except (ValueError, OverflowError, MemoryError) as error:  # pandas: no table, no text

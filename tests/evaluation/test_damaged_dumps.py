@@ -1,0 +1,373 @@
+"""Dumps on a full disk, dumps that were damaged, dumps of others: one line that names the file."""
+
+import errno
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import toy
+from dumps_by_hand import sealed
+from PIL import Image
+
+from data.formats.skeletons import COCO
+from models.base.errors import UserError
+from models.base.yaml12 import to_yaml
+from models.dump import Dump, RecordsFile, Table, write_file, write_value
+from models.engine.build import build_networks
+from models.evaluation.trained import write_dump
+from models.pose.report.dump_evaluation import evaluate
+from stages import metrics
+from stages.command import run
+
+PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
+CHANGES = {
+    "evaluate.inputs": {"y": "array"},
+    "evaluate.modes": {"plain": {"injectors": {"paint": PAINT}, "save": {"image": "image"}}},
+    "evaluate.grids": {
+        "pairs": {"rows": ["x"], "columns": ["y"], "size": 2, "injectors": {"paint": PAINT}, "save": {"image": "image"}}
+    },
+    "evaluate.averages": {"mean": {"of": "y", "examples": 2}},
+    "metrics.scores": {
+        "distance": {"type": "toy.Mean", "column": "loss.distance"},
+        "fit": {"type": "test_damaged_dumps.Fit"},
+    },
+    "metrics.pictures": {
+        "sheet": {"type": "images.Sheet", "mode": "plain", "columns": ["image"], "count": 1},
+        "grid": {"type": "images.Grid", "grid": "pairs", "row": "image", "column": "image", "image": "image"},
+    },
+}
+HISTORY = "step,distance.raw,distance.weight,distance.weighted\n4,0.5,1,0.5\n"
+
+
+class Fit(toy.Score):
+    """Reads every file of the mode, and an average."""
+
+    def __call__(self, dump, bootstrap):
+        pairs = [(row["image"], row["y"], dump.average("mean")) for row in dump.mode("plain")]
+        return {"fit": float(np.mean([abs(image - y).mean() + abs(y - mean).mean() for image, y, mean in pairs]))}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run with a dump and a history, and its recipe."""
+    folder = tmp_path_factory.mktemp("whole")
+    recipe = toy.checked(CHANGES)
+    write_dump(recipe, build_networks(recipe), folder / "dump")
+    (folder / "history").mkdir()
+    for split in ("train", "validation"):
+        (folder / "history" / f"{split}.csv").write_text(HISTORY)
+    (folder / "recipe.yaml").write_text(to_yaml(toy.changed(CHANGES)))
+    return folder
+
+
+@pytest.fixture
+def spoilt(whole, tmp_path):
+    """A copy of the run."""
+    shutil.copytree(whole, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def said(folder, capsys):
+    """Compute metrics; return the exit status and the only line of the error."""
+    out = folder / "out"
+    status = run(metrics.main, [str(folder / "recipe.yaml"), str(folder), str(out / "toy.json"), str(out / "plots")])
+    assert status == 0 or not (out / "toy.json").exists()
+    lines = capsys.readouterr().err.splitlines()
+    return status, *(line.removeprefix("error: ") for line in lines if "warning" not in line.lower())
+
+
+def test_checksums_are_those_of_all_files(whole):
+    """In the format of `sha256sum`, without a line that names no file."""
+    done = subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=whole / "dump", check=False)
+    assert done.returncode == 0
+    listed = [line[66:] for line in (whole / "dump/SHA256SUMS").read_text().splitlines()]
+    there = {path.relative_to(whole / "dump").as_posix() for path in (whole / "dump").rglob("*") if path.is_file()}
+    assert sorted(listed) == sorted(there - {"SHA256SUMS"})
+    assert {"averages/mean.npy", "grids.csv", "examples.csv", "inputs/000000.y.npy"} <= there
+
+
+def test_a_whole_dump_is_judged(spoilt, capsys):
+    assert said(spoilt, capsys) == (0,)
+
+
+def half(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def flipped(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def pipe(path):
+    path.unlink()
+    os.mkfifo(path)
+
+
+DAMAGES = {
+    "empty": lambda path: path.write_bytes(b""),
+    "zeroed": lambda path: path.write_bytes(bytes(path.stat().st_size)),
+    "half": half,
+    "flipped": flipped,
+    "missing": lambda path: path.unlink(),
+    "pipe": pipe,
+}
+FILES = ["examples.csv", "grids.csv", "averages/mean.npy", "inputs/000001.y.npy", "plain/000000.image.image.png"]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_any_damage_of_any_file_is_one_line(damage, spoilt, capsys):
+    for name in FILES:
+        path = spoilt / "dump" / name
+        content = path.read_bytes()
+        DAMAGES[damage](path)
+        status, line = said(spoilt, capsys)
+        reason = {"missing": "no such file", "pipe": "no regular file"}.get(damage, "damaged: its checksum differs")
+        advice = "the eval-dump stage first" if (name, damage) == ("examples.csv", "missing") else "eval-dump again"
+        assert (status, line) == (1, f"{path}: {reason}; run {advice}")
+        path.unlink(missing_ok=True)
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damaged_checksums_are_detected(damage, spoilt, capsys):
+    DAMAGES[damage](spoilt / "dump/SHA256SUMS")
+    status, line = said(spoilt, capsys)
+    assert status == 1
+    assert line.startswith(str(spoilt / "dump"))
+    assert line.endswith("run eval-dump again")
+    if damage == "missing":
+        assert "SHA256SUMS: no such file: the dump is damaged, or older than its checksums" in line
+
+
+def test_a_mark_of_a_try_that_is_lost_or_added_is_detected(spoilt, capsys):
+    (spoilt / "dump/try.txt").write_text("TRY\n")
+    assert said(spoilt, capsys)[1].startswith(f"{spoilt}/dump/try.txt: not in SHA256SUMS")
+    sealed(spoilt / "dump")
+    (spoilt / "dump/try.txt").unlink()
+    assert said(spoilt, capsys)[1].startswith(f"{spoilt}/dump/try.txt: no such file")
+
+
+def npy(descr="<f4", shape="(1, 4, 4)", values=b"\0" * 64, version=b"\x01\x00"):
+    head = f"{{'descr': '{descr}', 'fortran_order': False, 'shape': {shape}, }}".encode()
+    head += b" " * (64 - (len(head) + 11) % 64) + b"\n"
+    return b"\x93NUMPY" + version + len(head).to_bytes(2, "little") + head + values
+
+
+def picture(tmp_path, mode, size=(4, 4)):
+    Image.new(mode, size).save(tmp_path / "p.png")
+    return (tmp_path / "p.png").read_bytes()
+
+
+NO_ARRAY = "no float32 array of np.save whose size is that of its head"
+ARRAYS = {
+    "pickled": (npy("|O"), NO_ARRAY),
+    "lying": (npy(shape="(1000000000000, 3)"), NO_ARRAY),
+    "lying less": (npy(shape="(1, 4, 5)"), NO_ARRAY),
+    "empty and huge": (npy(shape="(0, 999999999, 999999999, 999999999)", values=b""), NO_ARRAY),
+    "negative": (npy(shape="(-1, 3)"), NO_ARRAY),
+    "no shape": (npy(shape="('a',)"), NO_ARRAY),
+    "deep": (npy(shape="(" * 5000), NO_ARRAY),
+    "double": (npy("<f8", values=b"\0" * 128), NO_ARRAY),
+    "text": (b"no array", NO_ARRAY),
+    "NaN": (npy(values=np.full(16, np.nan, "<f4").tobytes()), "16 of 16 values are NaN or infinite"),
+    "infinite": (npy(values=np.full(16, np.inf, "<f4").tobytes()), "16 of 16 values are NaN or infinite"),
+}
+
+
+@pytest.mark.parametrize("case", ARRAYS)
+def test_arrays_of_others(case, spoilt, capsys):
+    """With checksums that are right, as whoever writes a dump by hand can make them."""
+    content, reason = ARRAYS[case]
+    path = spoilt / "dump/averages/mean.npy"
+    path.write_bytes(content)
+    sealed(spoilt / "dump")
+    assert said(spoilt, capsys) == (1, f"{path}: {reason}; run eval-dump again")
+
+
+def test_arrays_in_the_order_of_fortran_are_read(tmp_path):
+    value = np.asfortranarray(np.arange(6, dtype=np.float32).reshape(1, 2, 3))
+    write_value(tmp_path / "a.npy", torch.from_numpy(value))
+    assert b"'fortran_order': True" in (tmp_path / "a.npy").read_bytes()
+    assert np.array_equal(Dump(sealed(tmp_path), pd.DataFrame()).decoded("a.npy"), value)
+
+
+@pytest.mark.parametrize(
+    ("mode", "size", "reason"),
+    [
+        ("RGBA", (4, 4), "4 channels; a picture of a dump has 1 or 3"),
+        ("I;16", (4, 4), "values of uint16: a picture of 8 bits is needed"),
+        ("L", (8193, 8193), "8193 x 8193 pixels; at most 67108864 are read"),
+        ("RGB", None, "no readable picture"),
+    ],
+)
+def test_pictures_of_others(mode, size, reason, spoilt, capsys):
+    content = b"GIF89a" if size is None else picture(spoilt, mode, size)
+    (spoilt / "dump/plain/000000.image.image.png").write_bytes(content)
+    sealed(spoilt / "dump")
+    status, line = said(spoilt, capsys)
+    assert (status, line.partition(": ")[0]) == (1, f"{spoilt}/dump/plain/000000.image.image.png")
+    assert reason in line
+    assert line.endswith("; run eval-dump again")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "no readable table: No columns to parse from file"),
+        (b"\xa4,\x00\n\xff\n", "no readable table: "),
+        (b'mode,loss.a\nplain,"1\n', "no readable table: "),
+        (b"mode,loss.a\nplain,1,2,3\n", "no readable table: a row has more cells than there are columns"),
+        (b"index,loss.a\n0,1\n", "no column 'mode', or it has empty cells"),
+        (b"mode,loss.a\n,1\n", "no column 'mode', or it has empty cells"),
+        (b"mode,loss.a\nplain,nan\n", "column 'loss.a' holds NaN, infinite or no numbers"),
+        (b"mode,loss.a\nplain,much\n", "column 'loss.a' holds NaN, infinite or no numbers"),
+        (b"mode,size\nplain,inf\n", "column 'size' holds NaN, infinite or no numbers"),
+        (b"mode,size\nplain,1e999\n", "column 'size' holds NaN, infinite or no numbers"),
+    ],
+)
+def test_tables_of_others(content, reason, spoilt, capsys):
+    (spoilt / "dump/examples.csv").write_bytes(content)
+    sealed(spoilt / "dump")
+    status, line = said(spoilt, capsys)
+    assert (status, line.partition(": ")[0]) == (1, f"{spoilt}/dump/examples.csv")
+    assert reason in line
+    assert line.endswith("; run eval-dump again")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "no such file"),
+        (b"", "no table of numbers: No columns to parse from file"),
+        (bytes(99) + b"\n", "no column 'step', or it has empty cells"),
+        (HISTORY.encode().replace(b"0.5", b"nan"), "column 'distance.raw' holds NaN, infinite or no numbers"),
+        (HISTORY.encode().replace(b"0.5", b"0.0\x115"), "column 'distance.raw' holds NaN, infinite or no numbers"),
+        (b"\xa4\xff\n", "no table of numbers: "),
+        (HISTORY.encode()[:-3], "no table of numbers: its last line is cut off, or rows differ in length"),
+        (HISTORY.encode() + b"8,0.25\n", "no table of numbers: its last line is cut off, or rows differ in length"),
+        (HISTORY.encode() + b"8,1,1,1,1\n", "no table of numbers: its last line is cut off, or rows differ in length"),
+    ],
+)
+def test_histories_of_others(content, reason, spoilt, capsys):
+    path = spoilt / "history/validation.csv"
+    path.unlink() if content is None else path.write_bytes(content)
+    status, line = said(spoilt, capsys)
+    assert (status, line.partition(": ")[0]) == (1, str(path))
+    assert reason in line
+    assert line.endswith("; training writes it when it ends; run train again")
+
+
+def test_a_metric_that_is_no_number_is_an_error(spoilt, capsys):
+    content = toy.changed(CHANGES | {"metrics.scores": {"fit": {"type": "test_damaged_dumps.Nothing"}}})
+    (spoilt / "recipe.yaml").write_text(to_yaml(content))
+    where, why = f"{spoilt}/recipe.yaml: metrics.scores.fit: its metric", "a score leaves out what it cannot compute"
+    assert said(spoilt, capsys) == (1, f"{where} 'mean' is nan; {why}", f"{where} 'mean.high' is inf; {why}")
+
+
+class Nothing(toy.Score):
+    def __call__(self, dump, bootstrap):
+        return {"mean": {"value": float("nan"), "low": 0.0, "high": float("inf")}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"data.validation": {"ramps": {"type": "toy.Ramps", "length": 4, "broken_from": 2}}},
+         "inputs, example 2, 'x': 16 of 16 values"),
+        ({"evaluate.inputs": {}, "data.validation": {"ramps": {"type": "toy.Ramps", "length": 4, "broken_from": 3}}},
+         "plain, example 3, 'loss.distance': 1 of 1 values"),
+    ],
+)  # fmt: skip
+def test_what_is_not_finite_is_not_dumped(changes, where, tmp_path):
+    recipe = toy.checked(CHANGES | {"evaluate.inputs": {"x": "image"}} | changes)
+    with pytest.raises(UserError) as caught:
+        write_dump(recipe, build_networks(recipe), tmp_path / "dump")
+    advice = "are NaN or infinite; look at the weights and at this example"
+    assert str(caught.value) == f"{tmp_path}/dump: {where} {advice}"
+    assert not (tmp_path / "dump/examples.csv").exists()
+
+
+def test_records_that_are_not_finite_are_refused(tmp_path):
+    file = RecordsFile(tmp_path / "people.json")
+    with pytest.raises(UserError, match=r"people\.json: NaN or infinity in the record \{'score': nan\}"):
+        file.add([{"score": 1.0}, {"score": float("nan")}])
+
+
+@pytest.mark.parametrize("at", [1, 5, 12])
+def test_a_disk_that_is_full_for_a_moment_is_an_error(at, tmp_path, monkeypatch):
+    """One write of a file fails, and all after it would succeed."""
+    written, write = [], Path.write_bytes
+
+    def fails_once(path, content):
+        written.append(path)
+        if len(written) == at:
+            write(path, content[:1])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", fails_once)
+    recipe = toy.checked(CHANGES)
+    with pytest.raises(UserError) as caught:
+        write_dump(recipe, build_networks(recipe), tmp_path / "dump")
+    reason = "cannot be written: No space left on device; make room on the disk, or write elsewhere, and run this again"
+    assert str(caught.value) == f"{written[at - 1]}: {reason}"
+    assert not (tmp_path / "dump/examples.csv").exists()
+
+
+def written(kind, folder):
+    """Write more than 5000 bytes."""
+    if kind == "file":
+        write_file(folder / "a.bin", bytes(6000))
+        return
+    file = Table(folder / "a.csv") if kind == "table" else RecordsFile(folder / "a.json")
+    for number in range(10**6, 10**6 + 1000):
+        file.add({"a": number} if kind == "table" else [{"a": number}])
+    file.close()
+
+
+@pytest.mark.parametrize("kind", ["file", "table", "records"])
+def test_a_limit_of_the_size_is_an_error(kind, tmp_path):
+    """The system's own limit: part of the bytes are written, then the write fails."""
+    process = os.fork()
+    if process == 0:
+        try:
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))
+            with pytest.raises(UserError, match=r"/a\.\w+: cannot be written: File too large; make room on the disk"):
+                written(kind, tmp_path)
+            os._exit(0 if kind == "file" or not {"a.csv", "a.json"} & set(os.listdir(tmp_path)) else 3)
+        except BaseException as error:  # noqa: BLE001  # pytest must not go on in the child
+            print(repr(error), file=sys.stderr)
+            os._exit(2)
+    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 0
+
+
+def test_records_of_people_are_checked(tmp_path):
+    good = {"image_id": 1, "category_id": 1, "score": 0.5, "keypoints": [1.0] * 51, "bbox": [0, 0, 1, 1]}
+    for change, reason in (
+        ({"score": None}, "score is None; a finite number is needed"),
+        ({"score": 10**400}, "score is 1000"),
+        ({"keypoints": "a"}, "keypoints is 'a'; a list of finite numbers is needed"),
+        ({"keypoints": [1e400] * 51}, "keypoints is [inf"),
+        ({"bbox": [0, 1]}, "bbox has 2 numbers; 4 are needed"),
+        ({"image_id": "1"}, "image_id is '1'; an integer is needed"),
+    ):
+        for part, records in (("poses", [good, good | change]), ("inputs", [])):
+            (tmp_path / part).mkdir(exist_ok=True)
+            (tmp_path / part / ("people.json" if part == "poses" else "truth.json")).write_text(json.dumps(records))
+        pd.DataFrame({"mode": ["poses"], "image_id": [1]}).to_csv(tmp_path / "examples.csv", index=False)
+        dump = Dump(sealed(tmp_path))
+        with pytest.raises(UserError) as caught:
+            evaluate(dump.mode("poses"), dump, "people", "truth", COCO)
+        assert f"'people': record 1 (counted from 0): {reason}" in str(caught.value)
