@@ -1,6 +1,7 @@
 """The folder of a prepared dataset: its splits, `<split>.json` or folders of image pairs, and its manifest."""
 
 import hashlib
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,18 @@ class Manifest:
             pairs = sorted((_key(name), bytes.fromhex(one)) for name, one in hashes.items())
             self._keys = np.array([key for key, _ in pairs], dtype=np.uint64)
             self._hashes = np.frombuffer(b"".join(one for _, one in pairs), dtype=np.uint8).reshape(len(pairs), 32)
+            self._folders = Counter(name.rpartition("/")[0] for name in hashes)
         except (AttributeError, TypeError, ValueError):
             raise UserError(f"{path}: no manifest of a prepared dataset; {self.advice}") from None
+
+    def check_count(self, folder: Path, count: int) -> None:
+        """Raise UserError if there are fewer files in a folder, and in those inside it, than `prepare` wrote."""
+        above = folder.relative_to(self.root).parts
+        written = sum(n for name, n in self._folders.items() if Path(name).parts[: len(above)] == above)
+        if count < written:
+            raise UserError(
+                f"{folder}: has {count} of the {written} files in {self.root / MANIFEST}; {self.advice}"
+            )
 
     def check(self, path: Path) -> None:
         """Raise UserError unless a file is as `prepare` wrote it; a large one is read in pieces, and only once."""

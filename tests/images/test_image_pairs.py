@@ -5,6 +5,7 @@ import cv2
 import numpy as np
 import pytest
 
+from data.preparation.manifest import write_manifest
 from models.base.error_collector import ErrorCollector
 from models.base.errors import UserError
 from models.images.data.augmentation import Augmentation
@@ -214,6 +215,18 @@ def test_unusable_folders(make, message, tmp_path):
     make(root)
     with pytest.raises(UserError, match=re.escape(f"{root / 'train'}: {message.format(root=root)}")):
         pairs(root)
+
+
+def test_a_picture_that_is_gone_is_missed(tmp_path):
+    """Pairs are what the folder holds, so that nothing else would tell that there were more."""
+    for name in ("train/1", "train/2", "validation/a/1", "validation/b/1"):
+        write(tmp_path / f"{name}.png", noise(8, 16))
+    write_manifest(tmp_path)
+    assert [len(pairs(tmp_path, split)) for split in ("train", "validation")] == [2, 1]
+    (tmp_path / "train/2.png").unlink()
+    with pytest.raises(UserError, match=re.escape("train: has 1 of the 2 files in ")):
+        pairs(tmp_path)
+    assert len(pairs(tmp_path, "validation")) == 1
 
 
 @pytest.mark.parametrize(("width", "message"), [(9, "odd width (9 x 4"), (None, "image file unreadable (damaged")])

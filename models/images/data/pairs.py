@@ -76,6 +76,7 @@ class ImagePairs(Examples):
             raise UserError(_said(self.folder, faults))
         if not self.pairs:
             raise UserError(f"{self.folder}: has no image pairs; it may hold {LAYOUTS}")
+        self.manifest.check_count(self.folder, sum(len(pair.files) for pair in self.pairs))
 
     @classmethod
     def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:

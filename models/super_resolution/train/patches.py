@@ -88,6 +88,7 @@ class Patches(Examples):
         )
         if not paths:
             raise UserError(f"{self.folder}: has no images ({', '.join(SUFFIXES)})")
+        self.manifest.check_count(self.folder, len(paths))
         sizes = [_size(self.folder / path) for path in paths]
         least = size or scale
         large_enough = [place for place, one in enumerate(sizes) if one is None or min(one) >= least]
