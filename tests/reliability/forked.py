@@ -4,7 +4,6 @@ import os
 import resource
 import signal
 import sys
-import tempfile
 import time
 import traceback
 import types
@@ -72,30 +71,44 @@ def run(
         prepare: called in the child, before the command.
         meanwhile: called here again and again while the child runs.
     """
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        began, child = time.monotonic(), os.fork()
-        if child == 0:
-            _be_the_command(
-                main, [str(one) for one in arguments], folder, memory, prepare, (out.fileno(), err.fileno())
-            )
-        status: int | None = None
-        while (ended := os.waitpid(child, os.WNOHANG))[0] == 0:
-            meanwhile()
-            if time.monotonic() > began + seconds:
-                os.kill(child, signal.SIGKILL)
-                os.waitpid(child, 0)
-                break
-            time.sleep(0.002)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pipes = [os.pipe() for _ in range(2)]  # no limit on the size of files holds for them
+    began, child = time.monotonic(), os.fork()
+    if child == 0:
+        _be_the_command(main, [str(one) for one in arguments], folder, memory, prepare, [write for _, write in pipes])
+    said = [bytearray(), bytearray()]
+    for read, write in pipes:
+        os.close(write)
+        os.set_blocking(read, False)
+    status, ended = None, False
+    while not ended:
+        meanwhile()
+        number, how = os.waitpid(child, os.WNOHANG)
+        if number:
+            status, ended = os.waitstatus_to_exitcode(how), True
+        elif time.monotonic() > began + seconds:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            ended = True
         else:
-            status = os.waitstatus_to_exitcode(ended[1])
-        spent = time.monotonic() - began
-        texts = []
-        for file in (out, err):
-            file.seek(0)
-            texts.append(file.read().decode("utf-8", "replace"))
-    return Ended(status, *texts, spent)
+            time.sleep(0.002)
+        for (read, _), text in zip(pipes, said, strict=True):
+            text += _waiting(read)
+    for read, _ in pipes:
+        os.close(read)
+    return Ended(status, *(text.decode("utf-8", "replace") for text in said), time.monotonic() - began)
+
+
+def _waiting(pipe: int) -> bytes:
+    """Return what waits in a pipe."""
+    content = b""
+    try:
+        while more := os.read(pipe, 1 << 16):
+            content += more
+    except BlockingIOError:
+        pass
+    return content
 
 
 def _be_the_command(
@@ -104,7 +117,7 @@ def _be_the_command(
     folder: Path,
     memory: int,
     prepare: Callable[[], object],
-    outputs: tuple[int, int],
+    outputs: Sequence[int],
 ) -> None:
     status = 70
     try:
@@ -125,9 +138,11 @@ def _be_the_command(
         traceback.print_exc()
         status = 1
     finally:
-        for stream in (sys.stdout, sys.stderr):
-            stream.flush()
-        os._exit(status)
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
 
 
 def address_space() -> int:
