@@ -66,9 +66,7 @@ class Manifest:
         above = folder.relative_to(self.root).parts
         written = sum(n for name, n in self._folders.items() if Path(name).parts[: len(above)] == above)
         if count < written:
-            raise UserError(
-                f"{folder}: has {count} of the {written} files in {self.root / MANIFEST}; {self.advice}"
-            )
+            raise UserError(f"{folder}: has {count} of the {written} files in {self.root / MANIFEST}; {self.advice}")
 
     def check(self, path: Path) -> None:
         """Raise UserError unless a file is as `prepare` wrote it; a large one is read in pieces, and only once."""
