@@ -80,4 +80,5 @@ licences: environment $(AUDIT)/.ready
 	sed -i 's/+cpu"/"/' LICENSES.csv
 
 sbom: $(VENV)/.ready $(AUDIT)/.ready
-	$(AUDIT)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file sbom.cdx.json $(VENV)
+	mkdir -p sbom
+	$(AUDIT)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file sbom/figura.cdx.json $(VENV)

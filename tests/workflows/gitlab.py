@@ -1,8 +1,9 @@
 """A small runner of .gitlab-ci.yml, with the stand-ins of workflow.py."""
 
+import fnmatch
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from workflows.expressions import evaluate
@@ -16,11 +17,26 @@ def jobs() -> dict[str, dict[str, Any]]:
     return {name: job for name, job in load(GITLAB).items() if name not in WORDS}
 
 
-def wanted(rules: list[Mapping[str, str]] | None, variables: Mapping[str, str]) -> str | None:
-    """Return when the first rule that fits lets a job run (`on_success` where it says nothing), None if none fits."""
+def wanted(
+    rules: list[Mapping[str, Any]] | None, variables: Mapping[str, str], changed: Collection[str] = ()
+) -> str | None:
+    """Return when the first rule that fits lets a job run (`on_success` where it says nothing), None if none fits.
+
+    `changed` has the paths of the files that `changes` is about.
+    """
     if rules is None:
         return "on_success"
-    return next((rule.get("when", "on_success") for rule in rules if evaluate(rule["if"], variables)), None)
+    fitting = (
+        rule.get("when", "on_success")
+        for rule in rules
+        if evaluate(rule["if"], variables) and fits(rule.get("changes"), changed)
+    )
+    return next(fitting, None)
+
+
+def fits(patterns: list[str] | None, changed: Collection[str]) -> bool:
+    """Whether a file that changed fits one of the patterns of `changes`, or a rule has none."""
+    return patterns is None or any(fnmatch.filter(changed, pattern) for pattern in patterns)
 
 
 def expanded(values: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, str]:
