@@ -80,24 +80,19 @@ RULES = (
 SLOWER = 1.25  # processor time of an iteration, and megabytes kept by one: the last quarter over the second one
 
 
-class Failing:
-    """Says what a tracker says, and fails at every call."""
+def failing_tracker() -> Any:
+    """Return a tracker that fails at every call."""
+    from accelerate.tracking import GeneralTracker  # takes seconds to load
 
-    @staticmethod
-    def made() -> Any:
-        """Return one; Accelerate takes seconds to load."""
-        from accelerate.tracking import GeneralTracker
+    class Failing(GeneralTracker):
+        name, requires_logging_directory, tracker = "failing", False, None
 
-        class Tracker(GeneralTracker):
-            name, requires_logging_directory = "failing", False
-            tracker = None
+        def log(self, values: dict[str, Any], step: int | None = None, **more: Any) -> None:
+            raise ConnectionError("nobody answers")
 
-            def log(self, values: dict[str, Any], step: int | None = None, **more: Any) -> None:
-                raise ConnectionError("nobody answers")
+        finish = store_init_configuration = log
 
-            finish = store_init_configuration = log
-
-        return Tracker()
+    return Failing()
 
 
 def train(recipe_file: Path, run: Path) -> None:
@@ -109,7 +104,7 @@ def train(recipe_file: Path, run: Path) -> None:
 
     recipe = check_recipe(read_yaml(recipe_file), recipe_file)
     trainer = Trainer(recipe, run, listeners=listeners(recipe))
-    trainer.accelerator.log_with = [*trainer.accelerator.log_with, Failing.made()]
+    trainer.accelerator.log_with = [*trainer.accelerator.log_with, failing_tracker()]
     with trainer.stop_request.by_signals():
         trainer.fit()
 

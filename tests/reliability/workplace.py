@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +109,7 @@ class Workplace:
         for name in self.written:
             copy(self.saved / name, self.folder / name)
 
-    def remove(self, names: Iterator[str] | tuple[str, ...]) -> None:
+    def remove(self, names: Iterable[str]) -> None:
         """Remove files and folders of the project."""
         for name in names:
             path = self.folder / name
