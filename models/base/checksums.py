@@ -1,11 +1,11 @@
 """The SHA-256 of each file of a folder, in a file beside them, in the form that `sha256sum -c SHA256SUMS` reads."""
 
 import hashlib
+import io
 import os
 from pathlib import Path
 
 from models.base.errors import UserError
-from models.base.files import open_regular, read_bytes
 
 SUMS = "SHA256SUMS"
 
@@ -21,7 +21,7 @@ def write_sums(folder: Path) -> None:
 def damage(folder: Path) -> str | None:
     """Return what is wrong with a folder that `write_sums` completed, or None if each of its bytes is as it was."""
     try:
-        content, sums = read_bytes(folder / SUMS), _sums(folder)
+        content, sums = _read(folder / SUMS), _sums(folder)
     except (OSError, UserError) as error:
         return str(error)
     if content == _content(sums):
@@ -38,7 +38,7 @@ def refuse_damaged(path: Path) -> None:
     sums = path.parent / SUMS
     if not sums.exists():
         return
-    listed = _listed(read_bytes(sums))
+    listed = _listed(_read(sums))
     if path.name not in listed:
         found = f"{sums} does not list it: one of the two is damaged"
     elif listed[path.name] != _sha256(path):
@@ -58,8 +58,23 @@ def _sums(folder: Path) -> dict[str, str]:
 
 
 def _sha256(path: Path) -> str:
-    with open_regular(path) as file:
+    with _open(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    with _open(path) as file:
+        return file.read()
+
+
+def _open(path: Path) -> io.BufferedReader:
+    """Open a regular file. Raises UserError if it is something else, or cannot be read."""
+    if not path.is_file():  # a FIFO would be waited for
+        raise UserError(f"{path}: {'no regular' if path.exists() else 'no such'} file")
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _content(sums: dict[str, str]) -> bytes:
