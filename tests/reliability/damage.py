@@ -18,13 +18,13 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from models.base.yaml12 import read_yaml
 from models.training.trainer import Trainer
 from reliability.forked import Ended
-from reliability.small_project import SmallProject, contents
+from reliability.small_project import SmallProject, contents, dvc_repository
 
 DETECTED, HARMLESS, OTHER_RECIPE, LOST = "detected", "harmless", "another recipe", "LOST"
 HELD = ("pix2pix", "vunet")
@@ -41,6 +41,8 @@ class Target:
     by_hand: bool = False
     absent: tuple[str, ...] = ()
     """What is removed before: the results, and what would spare the command from reading the files."""
+    dvc: bool = False
+    """Whether the project is a repository of git and DVC."""
 
 
 def target_of(recipe: str, dataset: str) -> list[Target]:
@@ -81,6 +83,34 @@ def target_of(recipe: str, dataset: str) -> list[Target]:
     return targets
 
 
+def targets_of_dvc(recipe: str) -> list[Target]:
+    """Return the targets in a repository of DVC: what the gate reads, and DVC's cache, from which stages get files."""
+    run = f"runs/{recipe}"
+    outputs, metrics = (f"{run}/model", f"{run}/dump", "data/prepared/pairs"), f"metrics/full/{recipe}.json"
+
+    def gate(project: SmallProject) -> Ended:
+        return project.command("ci.check_reproduction", "--markdown", "gate.md")
+
+    def from_cache(project: SmallProject) -> Ended:
+        ended = project.command("dvc.cli", "checkout", "--force")
+        if ended.code not in (None, 0):
+            said = [line for line in ended.err.splitlines() if line.startswith("ERROR: ")]
+            return replace(ended, code=1, err="".join(f"error: dvc: {line}\n" for line in said))
+        for stage in ("metrics", "eval_dump"):
+            if (ended := project.stage(stage, recipe)).code != 0:
+                break
+        return ended
+
+    whole = tuple(f"metrics/{one}{recipe}.json" for one in ("", "full/"))
+    return [
+        Target("metrics, gate", (metrics,), gate, ("gate.md",), dvc=True),
+        Target("dvc.lock, gate", ("dvc.lock",), gate, ("gate.md",), dvc=True),
+        Target(
+            "cache of DVC", (".dvc/cache/files/**/*",), from_cache, (f"{run}/dump", *whole), absent=outputs, dvc=True
+        ),
+    ]
+
+
 @dataclass(frozen=True)
 class Case:
     """What was damaged and how, and what came of it."""
@@ -113,15 +143,19 @@ class Damage:
             copied = stopped.folder / f"runs/{name}/resume"
             assert any(copied.glob("0*")), f"{copied}: no resume point"
             copied.rename(self.whole.folder / f"runs/{name}/resume")
-            for target in target_of(name, "pairs" if name == "pix2pix" else "people"):
-                project = self.ready(target)
-                project.checked(target.command(project))
-                self.expected[name, target.name] = contents(project.folder, *target.results)
-                self.targets.append((name, target))
+            self.targets += [(name, one) for one in target_of(name, "pairs" if name == "pix2pix" else "people")]
+        self.repository = self.whole.copy(folder / "repository")
+        if "pix2pix" in names:
+            dvc_repository(self.repository.folder, "pix2pix", "exact")
+            self.targets += [("pix2pix", one) for one in targets_of_dvc("pix2pix")]
+        for name, target in self.targets:
+            project = self.ready(target)
+            project.checked(target.command(project))
+            self.expected[name, target.name] = contents(project.folder, *target.results)
 
     def ready(self, target: Target) -> SmallProject:
         """Return a copy of the project in which the command of a target has everything to do."""
-        project = self.whole.copy(self.scratch)
+        project = (self.repository if target.dvc else self.whole).copy(self.scratch)
         for name in target.absent:
             remove(project.folder / name)
         return project
@@ -181,9 +215,11 @@ def remove(path: Path) -> None:
 def rewrite(path: Path, content: bytes) -> None:
     """Write in place, and leave times and mode as they are: a disk that loses bytes changes neither."""
     before = path.stat()
+    path.chmod(0o644)  # DVC's cache is read-only
     with path.open("r+b") as file:
         file.truncate(len(content))
         file.write(content)
+    path.chmod(before.st_mode)
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 

@@ -46,11 +46,11 @@ VALUES = st.recursive(
 
 
 @st.composite
-def mutated_tree(draw: st.DrawFn, base: Any, fragments: tuple[str, ...], most: int = 3) -> str:
-    """Return `base` as JSON with a few places replaced, removed, renamed, copied, or made fragments of raw text."""
+def mutated_tree(draw: st.DrawFn, base: Any, fragments: tuple[str, ...]) -> str:
+    """Return `base` as JSON with up to three places replaced, removed, renamed, copied, or made fragments of text."""
     tree = json.loads(json.dumps(base))
     raw: dict[str, str] = {}
-    for number in range(draw(st.integers(1, most))):
+    for number in range(draw(st.sampled_from([1, 1, 1, 2, 3]))):
         places = list(_places(tree))
         holder, key = draw(st.sampled_from(places))
         action = draw(st.sampled_from(["fragment", "like", "like", "value", "remove", "rename", "copy"]))

@@ -106,8 +106,8 @@ def contents(folder: Path, *names: str) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(paths) if path.is_file()}
 
 
-def dvc_repository(folder: Path, recipe: str) -> None:
-    """Make a repository of git and DVC of a project whose stages have run, and commit it."""
+def dvc_repository(folder: Path, recipe: str, rule: str = "{relative: 0.1, absolute: 0.001}") -> None:
+    """Make a repository of git and DVC of a project whose stages have run; `rule` is the gate's tolerance."""
     run_of = "runs/${key}"
     stages = {
         "prepare": {"foreach": ["pairs"], "do": {"cmd": "true", "outs": ["data/prepared/${item}"]}},
@@ -127,7 +127,7 @@ def dvc_repository(folder: Path, recipe: str) -> None:
     each = {name: one if name == "prepare" else {"foreach": "${recipes}", "do": one} for name, one in stages.items()}
     entry = {"params": recipes()[recipe]["params"]}
     (folder / "dvc.yaml").write_text(to_yaml({"vars": [{"recipes": {recipe: entry}}], "stages": each}))
-    (folder / "metrics/tolerances.yaml").write_text('"*": {relative: 0.1, absolute: 0.001}\n')
+    (folder / "metrics/tolerances.yaml").write_text(f'"*": {rule}\n')
     project = Project(folder)
     project.run("git", "init", "-q", "-b", "main")
     project.run("dvc", "init", "-q")
