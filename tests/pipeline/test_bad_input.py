@@ -127,14 +127,18 @@ def person(content: dict) -> dict:
     return next(a for a in content["annotations"] if a.get("num_keypoints"))
 
 
-def scenes(change: Callable[[dict], None], split: str = "train") -> Callable[[Project], None]:
-    """Return a change of a prepared file of people, such as a hand or another program may make."""
+def scenes(change: Callable[[dict], None], split: str = "train", *, listed: bool = False) -> Callable[[Project], None]:
+    """Return a change of a prepared file of people, such as another program may make, which lists no hashes."""
 
     def spoil(project: Project) -> None:
         path = project.folder / f"data/prepared/people/{split}.json"
         content = json.loads(path.read_text())
         change(content)
         path.write_text(json.dumps(content))
+        manifest = path.with_name("manifest.json")
+        hashes = json.loads(manifest.read_text())
+        if not listed:
+            manifest.write_text(json.dumps(hashes | {"hashes": {}}))
 
     return spoil
 
@@ -177,6 +181,9 @@ CASES = {
     "run to start from": (
         PIX2PIX, recipe({"train.init_from": {"run": "runs/nowhere"}}, "recipes/pix2pix.yaml"),
         ["runs/nowhere/model/generator.safetensors: no such file"],
+    ),
+    "prepared file that changed": (
+        POSE, scenes(all_crowds, listed=True), ["train.json: its SHA-256 is another than in", "prepare@people"],
     ),
     "unknown category": (
         POSE, scenes(odd_person(lambda one: one.update(category_id=99))),
