@@ -234,7 +234,7 @@ FILES: list[tuple[str, Callable[[], Any], tuple[Any, ...], str]] = [
         (train.main, "r.yaml", "runs/x"),
         "r.yaml:2:1: a key stands twice: seed",
     ),
-    ("no annotations", dataset({}), (prepare.main, "mine"), "raw/a.json: cannot be read: No such file or directory"),
+    ("no annotations", dataset({}), (prepare.main, "mine"), "raw/a.json: no such file"),
     (
         "broken JSON",
         dataset({}, '{"images": ['),
