@@ -10,6 +10,7 @@ import pytest
 from ci import change_report
 from ci.change_pictures import Curve, beside, draw_curves
 from ci.change_report import read, shortened
+from models.base.errors import UserError
 
 
 def test_pictures_stand_side_by_side_only_where_they_differ(tmp_path: Path) -> None:
@@ -27,6 +28,9 @@ def test_pictures_stand_side_by_side_only_where_they_differ(tmp_path: Path) -> N
     assert (both[4:, :6] == 255).all()  # padding
     assert beside(None, black, tmp_path / "one.png")
     assert cv2.imread(str(tmp_path / "one.png")).shape == (4, 6, 3)
+    (tmp_path / "text.png").write_text("no picture")
+    with pytest.raises(UserError, match=r"text\.png: no readable picture"):
+        beside(None, tmp_path / "text.png", tmp_path / "two.png")
 
 
 def test_curves_are_sorted_by_side_and_drawn(tmp_path: Path) -> None:

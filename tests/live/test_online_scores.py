@@ -205,6 +205,16 @@ def test_rows_of_iterations_that_are_taken_again_are_cut_off(run):
     assert [row["step"] for row in rows(run)] == [0, 5, 10]
 
 
+@pytest.mark.parametrize("content", [b"\xff\n", b"", b"step,a\n5,1\nten,2\n", b'step\n"1\n'])
+def test_a_damaged_table_is_kept_under_another_name(run, content, capsys):
+    (run / "live").mkdir(parents=True)
+    (run / "live/scores.csv").write_bytes(content)
+    trained(run, ["deviation"])
+    assert [row["step"] for row in rows(run)] == [5, 10, 12]
+    assert (run / "live/scores.damaged").read_bytes() == content
+    assert "; it is now scores.damaged, and the table begins anew" in capsys.readouterr().out
+
+
 class Named(Score):
     def __init__(self, mode: str = "plain", parts: tuple[str, ...] = ()) -> None:
         self.mode, self.parts = mode, parts

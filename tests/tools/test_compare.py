@@ -342,6 +342,10 @@ def test_inputs_drawn_with_the_seed_are_reported(tmp_path):
     }
     lines = check_inputs(both, {"mode": "plain", "appearance": "appearance"})
     assert lines == ["appearance was drawn with the seed: r1 has another in 4 of 4 rows"]
+    damaged = tmp_path / "1/inputs/0.image.png"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(UserError, match=r"1/inputs/0\.image\.png: damaged: its checksum differs; run eval-dump again"):
+        check_inputs(both, {"mode": "plain", "appearance": "appearance"})
 
 
 def test_a_try_is_not_compared(repository, made):

@@ -268,6 +268,9 @@ def test_a_table_grows_and_keeps_what_it_has(tmp_path):
     path.write_text("name\nx\n")
     with pytest.raises(UserError, match="no column 'checkpoint'"):
         read_evaluations(path)
+    path.write_text("checkpoint,step,a\nlast,ten,1\n")
+    with pytest.raises(UserError, match=r"table\.csv: no table of evaluations: "):
+        draw_evaluations(path, tmp_path / "table.png")
 
 
 @pytest.mark.parametrize(
