@@ -23,6 +23,7 @@ from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from functools import cache, partial
+from inspect import isfunction
 from pathlib import Path
 from typing import Any
 
@@ -552,8 +553,19 @@ def guided(test: Any, seconds: float) -> None:
     """Fuzz a property by coverage."""
     import atheris
 
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in ("models", "data", "stages", "ci"):
+            for function in (one for one in vars(module).values() if isfunction(one) and one.__module__ == name):
+                atheris.instrument_func(function)
     atheris.Setup(
-        [sys.argv[0], f"-max_total_time={int(seconds)}", "-rss_limit_mb=0", "-timeout=60", "-verbosity=0"],
+        [
+            sys.argv[0],
+            f"-max_total_time={int(seconds)}",
+            "-rss_limit_mb=0",
+            "-max_len=65536",
+            "-timeout=60",
+            "-verbosity=0",
+        ],
         lambda content: test.hypothesis.fuzz_one_input(content),
     )
     atheris.Fuzz()
