@@ -36,6 +36,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from models.base.checksums import SUMS
 from models.base.errors import UserError, nearest
 from models.base.files import read_bytes, read_text
 from models.base.pictures import decode_picture, encode_png
@@ -49,7 +50,6 @@ EXAMPLES = "examples.csv"
 GRIDS = "grids.csv"
 FACTS = "facts.json"
 TRY = "try.txt"
-CHECKSUMS = "SHA256SUMS"
 AGAIN = "run eval-dump again"
 TEXTS = {"mode": str, "grid": str, "dataset": str, "name": str}
 """Columns of texts, which may look like numbers, such as the name of `000000000139.jpg`, or like none (`NA.jpg`)."""
@@ -296,7 +296,7 @@ def read_checksums(folder: Path) -> dict[str, str]:
     Raises:
         UserError: there are none, because an earlier version wrote the dump, or the file is damaged.
     """
-    path = folder / CHECKSUMS
+    path = folder / SUMS
     if not path.exists():
         raise UserError(f"{path}: no such file: the dump is damaged, or older than its checksums; {AGAIN}")
     checksums: dict[str, str] = {}
@@ -427,7 +427,7 @@ class Dump:
             UserError: it is missing, or no regular file, or its checksum differs or is missing.
         """
         if path not in self.checksums:
-            raise UserError(f"{self.folder / path}: not in {CHECKSUMS}: it is damaged, or not of this dump; {AGAIN}")
+            raise UserError(f"{self.folder / path}: not in {SUMS}: it is damaged, or not of this dump; {AGAIN}")
         content = read_bytes(self.folder / path, AGAIN)
         if hashlib.sha256(content).hexdigest() != self.checksums[path]:
             raise UserError(f"{self.folder / path}: damaged: its checksum differs; {AGAIN}")

@@ -14,12 +14,13 @@ from typing import Any, Self
 
 from accelerate import Accelerator
 
+from models.base.checksums import SUMS
 from models.base.distributed import raise_on_all_ranks
-from models.dump import CHECKSUMS, EXAMPLES, GrowingFile, RecordsFile, Table, checksum_lines, write_file, writing
+from models.dump import EXAMPLES, GrowingFile, RecordsFile, Table, checksum_lines, write_file, writing
 
 Turn = tuple[int, int]  # (0, place) for a batch; (1, place) for a row of the first grid, (2, place) of the second, ...
 Entry = tuple[str, Any]
-"""Path of a file in the dump, and a row (.csv) or a list of records (.json) for it; for `CHECKSUMS`, the SHA-256 of
+"""Path of a file in the dump, and a row (.csv) or a list of records (.json) for it; for `SUMS`, the SHA-256 of
 files by path."""
 PARTS = ".parts"
 
@@ -40,7 +41,7 @@ class Output:
             if accelerator.is_main_process:
                 shutil.rmtree(self._parts, ignore_errors=True)  # left by a failed evaluation
                 self._files[EXAMPLES] = Table(folder / EXAMPLES)
-                self._checksums = GrowingFile(folder / CHECKSUMS)
+                self._checksums = GrowingFile(folder / SUMS)
         if not self._alone:
             own = self._part_files[accelerator.process_index]
             with raise_on_all_ranks(), writing(own):
@@ -94,7 +95,7 @@ class Output:
 
     def _write(self, entries: Iterable[Entry]) -> None:
         for name, content in entries:
-            if name == CHECKSUMS:
+            if name == SUMS:
                 self._checksums.write(checksum_lines(content))
                 continue
             if name not in self._files:

@@ -13,12 +13,13 @@ from accelerate.utils import gather_object
 from torch import Tensor, nn
 from tqdm import tqdm
 
+from models.base.checksums import SUMS
 from models.base.distributed import raise_on_all_ranks
 from models.base.errors import UserError
 from models.base.modes import evaluating
 from models.base.sampling import evenly_spaced
 from models.base.seeding import generator, seed_here
-from models.dump import CHECKSUMS, EXAMPLES, GRIDS, SUFFIX, write_value
+from models.dump import EXAMPLES, GRIDS, SUFFIX, write_value
 from models.engine.build import build_datasets, build_losses
 from models.engine.data import Key, Mixture, ValidationBatches, collated, load_batches
 from models.engine.inference import named_injectors, run_injectors
@@ -191,7 +192,7 @@ class Evaluation:
                 else:
                     path = row[f"file.{name}"] = f"{folder}/{key.zfill(6)}.{name}{SUFFIX[form]}"
                     checksums[path] = write_value(self.folder / path, value)
-        return saved, [*records, (CHECKSUMS, checksums)]
+        return saved, [*records, (SUMS, checksums)]
 
     def _refuse_nonfinite(self, value: Tensor, part: str, key: str, name: str) -> None:
         """Raise UserError for NaN or infinity in a value that would be saved as `name` of a mode, a grid or inputs."""
@@ -234,7 +235,7 @@ class Evaluation:
         places = {name: place for place, name in enumerate(self.recipe.evaluate.averages)}
         for name, checksum in self._averaged.items():
             turn = 1 + len(self.recipe.evaluate.grids), places[name]
-            output.add(turn, [(CHECKSUMS, {f"averages/{name}.npy": checksum})])
+            output.add(turn, [(SUMS, {f"averages/{name}.npy": checksum})])
 
     def _average(self, data: Examples, name: str) -> str:
         """Write an average over training examples; return its SHA-256."""
