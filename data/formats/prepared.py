@@ -68,10 +68,14 @@ class Manifest:
         if count < written:
             raise UserError(f"{folder}: has {count} of the {written} files in {self.root / MANIFEST}; {self.advice}")
 
-    def check(self, path: Path) -> None:
-        """Raise UserError unless a file is as `prepare` wrote it; a large one is read in pieces, and only once."""
+    def check(self, path: Path) -> bool:
+        """Tell whether a file is as `prepare` wrote it, which checked its records; False if nothing tells.
+
+        A large file is read in pieces, and only once. Raises UserError if it is another than `prepare` wrote.
+        """
         if len(self._keys):
             self._compare(path, bytes.fromhex(sha256(path)))
+        return bool(len(self._keys))
 
     def read_bytes(self, path: Path) -> bytes:
         """Return the content of a file; raises UserError if it cannot be read, or is not as `prepare` wrote it."""

@@ -107,9 +107,9 @@ class Persons:
         if not self.path.is_file():
             raise UserError(f"{self.path}: no such file; {without_split(root, split)}")
         self.manifest = Manifest(root)
-        for file in (self.path, root / FACTS):
-            if file.is_file():
-                self.manifest.check(file)
+        checked = self.manifest.check(self.path)
+        if (root / FACTS).is_file():
+            self.manifest.check(root / FACTS)
         facts = read_facts(root)
         self.skeleton = skeleton_from(facts["skeleton"]) if facts.get("skeleton") else COCO
         joints, enough = len(self.skeleton.keypoints), joints_needed(min_keypoints, self.skeleton)
@@ -121,7 +121,8 @@ class Persons:
         for record in self._in_order("annotations"):
             of = record.get("image_id")
             image = places.get(of, -1) if isinstance(of, int) else -1
-            self._check(record, image, person)
+            if not checked:
+                self._check(record, image, person)
             if is_usable(record, person=person, min_keypoints=0, min_height=0):
                 annotated.append(record["id"])
                 labelled.append(labelled_joints(record))
