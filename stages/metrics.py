@@ -11,7 +11,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from models.base.files import write_text
+from models.base.files import tidy, write_text
 from models.base.yaml12 import read_yaml
 from models.recipe.load import check_recipe, check_schema
 from models.recipe.trial import KEY, short_metrics
@@ -50,6 +50,7 @@ def main(arguments: list[str]) -> None:
     draw_curves(train, validation, args.plots / "pictures" / "losses.png", dump.trial)
     for path, content in ((args.metrics.parent / "full" / args.metrics.name, metrics), (args.metrics, summary)):
         text = json.dumps({KEY: content} if dump.trial else content, indent=2, allow_nan=False)
+        tidy(path)
         write_text(path, text + "\n")
     for name, entry in summary.items():
         print(f"{mark}{name}: " + ", ".join(f"{key} {number:.4g}" for key, number in entry.items()))

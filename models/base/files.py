@@ -6,16 +6,21 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 from models.base.errors import UserError
+
+TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}(\.[^.]*)?")
+"""The names of `tempfile` in `replacing`."""
 
 
 @contextmanager
@@ -41,6 +46,14 @@ def replacing(path: Path) -> Iterator[Path]:
         raise
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def tidy(path: Path) -> None:
+    """Remove what processes left that were killed while they replaced a file, or any file below a folder."""
+    pattern = ".*" if path.is_dir() else f".{escape(path.stem[:40])}.*{escape(path.suffix)}"
+    for one in path.rglob(pattern) if path.is_dir() else path.parent.glob(pattern):
+        if TEMPORARY.fullmatch(one.name) and one.is_file():
+            one.unlink(missing_ok=True)
 
 
 @contextmanager

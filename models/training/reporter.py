@@ -16,7 +16,7 @@ from accelerate.tracking import GeneralTracker, get_available_trackers
 from tqdm import tqdm
 
 from models.base.error_collector import ErrorCollector
-from models.base.files import write_text
+from models.base.files import tidy, write_text
 from models.interfaces import Row
 from models.recipe.resolved import resolved, settings
 from models.recipe.schema import Recipe
@@ -64,6 +64,7 @@ class Reporter:
             self.say(f"{recipe.path}: {last} steps of {self.batch} examples; with all defaults: {folder}/recipe.yaml")
             with self.writing(str(folder)):
                 (folder / "samples").mkdir(parents=True, exist_ok=True)
+                tidy(folder)
                 write_text(folder / "recipe.yaml", resolved(recipe))
         self._start_trackers(f"{run.name}-{KEY}" if recipe.train.try_ else run.name, settings(recipe))
 

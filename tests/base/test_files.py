@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from models.base.errors import UserError
-from models.base.files import read_bytes, read_json, read_rows, read_text, replacing, write_bytes, write_text
+from models.base.files import read_bytes, read_json, read_rows, read_text, replacing, tidy, write_bytes, write_text
 
 
 def test_the_new_file_takes_the_place(tmp_path):
@@ -180,3 +180,21 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
         file.truncate(1 << 42)  # 4 TiB of nothing
     with pytest.raises(UserError, match=r"sparse: has 4,398,046,511,104 bytes; at most 10 are allowed; cut it$"):
         read_bytes(path, "cut it", most=10)
+
+
+def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
+    (tmp_path / "below").mkdir()
+    for name in ("one.json", "below/.one.json", "below/.gitignore"):
+        (tmp_path / name).touch()
+    wanted = sorted(tmp_path.rglob("*"))
+    for path in (tmp_path / "one.json", tmp_path / "below/no_suffix", tmp_path / "below/two.csv"):
+        child = os.fork()
+        if child == 0:
+            with replacing(path):
+                os.kill(os.getpid(), signal.SIGKILL)
+        os.waitpid(child, 0)
+    assert len(list(tmp_path.rglob("*"))) == len(wanted) + 3
+    tidy(tmp_path / "one.json")
+    assert len(list(tmp_path.rglob("*"))) == len(wanted) + 2
+    tidy(tmp_path)
+    assert sorted(tmp_path.rglob("*")) == wanted
