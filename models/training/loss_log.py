@@ -163,7 +163,13 @@ class LossLog:
     def _read(self) -> pd.DataFrame:
         if self.path is None or not self.path.is_file():
             return pd.DataFrame(columns=list(COLUMNS))
-        return pd.read_csv(self.path).dropna(subset=["loss"])  # a process killed while writing leaves half a row
+        try:
+            rows = pd.read_csv(self.path).dropna(subset=["loss"])  # a process killed while writing leaves half a row
+            return rows.astype({"step": int})
+        except (ValueError, KeyError) as error:  # it is for people alone
+            print(f"warning: {self.path} is damaged, and begins again: {error!r:.200}", flush=True)
+            self.path.unlink(missing_ok=True)
+            return pd.DataFrame(columns=list(COLUMNS))
 
 
 def window_means(rows: list[dict[str, float]], tags: Mapping[str, str]) -> Row:

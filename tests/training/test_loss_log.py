@@ -225,3 +225,14 @@ def test_csv_keeps_every_digit(tmp_path):
     assert table.to_dict("records") == log.train
     assert (tmp_path / "validation.csv").read_text() == f"step,a.raw\n10,{1 / 3!r}\n"
     assert as_csv([]) == "step\n"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\xff\xfe\n", b"step,loss\n1,a,b,c,d\n2\n", b"step,raw\n1,2\n", b"step,loss\nx,a\n"]
+)
+def test_a_damaged_file_begins_again_with_a_warning(content, tmp_path, capsys):
+    path = tmp_path / "losses.csv"
+    path.write_bytes(content)
+    LossLog(path, {"a": "painter"}, 3).start(5)
+    assert path.read_text() == "step,loss,raw,weight,weighted\n"
+    assert f"warning: {path} is damaged, and begins again: " in capsys.readouterr().out
