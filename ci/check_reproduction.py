@@ -11,6 +11,7 @@ Below the table are the examples of the dumps, and the files of the data, that d
 """
 
 import argparse
+import sqlite3
 import sys
 from collections import Counter
 from collections.abc import Container, Sequence
@@ -37,8 +38,11 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--tolerances", type=Path, default=TOLERANCES, help="default: %(default)s")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table to FILE, as Markdown")
     args = parser.parse_args(arguments)
-    written = metric_files()
-    rows = compare(committed(args.revision, written), reproduced(written), read_tolerances(args.tolerances))
+    try:
+        written = metric_files()
+        rows = compare(committed(args.revision, written), reproduced(written), read_tolerances(args.tolerances))
+    except sqlite3.Error as error:  # on a full disk; DVC lets it pass
+        raise UserError(f"the databases of DVC, in .dvc/tmp or at core.site_cache_dir: {error}") from None
     failing = [row.metric for row in rows if row.verdict in FAILING]
     instances = differing_instances([row.metric for row in rows if row.verdict == "violated"], args.revision)
     print("\n".join([*as_text(rows), summary(rows, args.revision), *instances]))
