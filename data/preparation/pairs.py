@@ -164,8 +164,8 @@ class PairPreparation:
 
 
 def _once(source: Path, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Fault]]:
-    """Return the pairs whose files no earlier pair has, and faults of the others: links and hard links to them."""
-    seen: dict[tuple[tuple[int, int] | None, ...], str] = {}
+    """Return the pairs whose files no earlier pair has, and faults of the others: links to them."""
+    seen: dict[tuple[str | None, ...], str] = {}
     once, twice = [], []
     for pair in pairs:
         files = tuple(identity(source / file) for file in pair.files)

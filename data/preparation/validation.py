@@ -52,8 +52,8 @@ class Seen:
 
     images: dict[int, Size | None] = field(default_factory=dict)
     """The usable images; None for the id of an image that was rejected."""
-    files: dict[str | tuple[int, int], str] = field(default_factory=dict)
-    """The name of each image file in its record, by this name, and by the file's device and inode."""
+    files: dict[str, str] = field(default_factory=dict)
+    """The name of each image file in its record, by this name, and by the file's path with links resolved."""
     annotations: set[int] = field(default_factory=set)
 
 
@@ -87,13 +87,15 @@ def check_image_record(record: Any, seen: Seen) -> Size:
     return size
 
 
-def identity(path: Path) -> tuple[int, int] | None:
-    """Return device and inode of a file, the same for all its names, links and hard links; None if there is none."""
+def identity(path: Path) -> str | None:
+    """Return the path of a file with its links resolved, the same for all of them; None if it has none.
+
+    Hard links count as files of their own: a cache of DVC may make some of any two equal files, on one machine alone.
+    """
     try:
-        status = os.stat(path)
-    except (OSError, ValueError):  # a link to itself; a NUL, or a surrogate that stands for no byte
+        return os.path.realpath(path)
+    except (OSError, ValueError):  # a NUL, or a surrogate that stands for no byte
         return None
-    return status.st_dev, status.st_ino
 
 
 def check_image_file(folder: Path, name: str, size: Size, root: Path) -> Path:
