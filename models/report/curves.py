@@ -29,8 +29,11 @@ WIDE_RANGE = 30.0
 def read_histories(run: Path) -> Histories:
     """Read `history/train.csv` and `history/validation.csv` of a run; an empty cell was not computed.
 
+    A value that was not finite, as a validation in half precision may be, becomes an empty cell too, and a line says
+    so.
+
     Raises:
-        UserError: a file is missing, damaged, or no table of finite numbers with a column `step`.
+        UserError: a file is missing, damaged, or no table of numbers with a column `step`.
     """
     train, validation = (_read_history(run / "history" / f"{split}.csv") for split in ("train", "validation"))
     return train, validation
@@ -48,10 +51,18 @@ def _read_history(path: Path) -> pd.DataFrame:
         raise UserError(f"{path}: no table of numbers: {error}; {advice}") from None
     if "step" not in table or table["step"].isna().any():
         raise UserError(f"{path}: no column 'step', or it has empty cells; {advice}")
-    numeric = table.select_dtypes("number")
+    gaps = []
     for column in table:
-        if column not in numeric or np.isinf(numeric[column].to_numpy(dtype=np.float64)).any():
-            raise UserError(f"{path}: column {str(column)!r} holds NaN, infinite or no numbers; {advice}")
+        try:
+            values = table[column].to_numpy(dtype=np.float64)  # reads nan and inf, too
+        except ValueError:
+            raise UserError(f"{path}: column {str(column)!r} holds texts; {advice}") from None
+        if (wrong := table[column].notna().to_numpy() & ~np.isfinite(values)).any():
+            gaps.append(f"{column} at step {', '.join(map(str, table['step'][wrong][:3]))}")
+            table[column] = np.where(wrong, np.nan, values)
+    if gaps:
+        more = f", and {len(gaps) - 5} more columns" if len(gaps) > 5 else ""
+        print(f"{path}: not finite, and a gap in the curves: {'; '.join(gaps[:5])}{more}", flush=True)
     return table
 
 

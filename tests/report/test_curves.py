@@ -37,6 +37,18 @@ def test_a_digit_that_changed_on_disk_is_refused(tmp_path):
         read_histories(tmp_path)
 
 
+def test_a_validation_that_was_not_finite_is_a_gap_and_told(tmp_path, capsys):
+    (tmp_path / "history").mkdir()
+    TRAIN.to_csv(tmp_path / "history/train.csv", index=False)
+    (tmp_path / "history/validation.csv").write_text("step,a.raw,b.raw,c.raw\n3,nan,1.5,-inf\n6,0.5,,2\n")
+    train, validation = read_histories(tmp_path)
+    assert train.equals(TRAIN)
+    expected = {"step": [3, 6], "a.raw": [None, 0.5], "b.raw": [1.5, None], "c.raw": [None, 2.0]}
+    pd.testing.assert_frame_equal(validation, pd.DataFrame(expected))
+    said = f"{tmp_path}/history/validation.csv: not finite, and a gap in the curves: a.raw at step 3; c.raw at step 3\n"
+    assert capsys.readouterr().out == said
+
+
 def test_tables_for_dvc(tmp_path):
     write_curves(TRAIN, VALIDATION, tmp_path)
     tables = {path.stem: pd.read_csv(path) for path in tmp_path.iterdir()}
