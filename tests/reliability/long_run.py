@@ -121,8 +121,10 @@ class LongRun:
         self.base = folder.resolve()
         self.project = make_project(self.base / "figura", recipe, settings(recipe))
         entry = recipes(self.project.folder)[recipe]
-        self.params, self.run, self.temporary = entry["params"], self.project.folder / "runs" / "run", self.base / "tmp"
-        self.temporary.mkdir()
+        self.params, self.run = entry["params"], self.project.folder / "runs" / "run"
+        # short, because data loader workers open Unix sockets there, whose paths have at most 107 bytes
+        self._temporary = tempfile.TemporaryDirectory(prefix="run-")
+        self.temporary = Path(self._temporary.name)
         self.project.run("python", "-m", "stages.prepare", entry["data"])
 
     def start(self) -> subprocess.Popen[bytes]:

@@ -122,9 +122,8 @@ def points(folder: Path) -> set[str]:
 
 
 def stopped_after(folder: Path) -> int:
-    """Return the iteration of the only resume point."""
-    (point,) = points(folder)
-    return int(point)
+    """Return the iteration of the latest resume point."""
+    return max(int(point) for point in points(folder))
 
 
 def wait_until_none_is_left(folder: Path) -> None:
