@@ -137,10 +137,19 @@ class RunFolder:
                 with replacing_folder(self.run / "history") as folder:
                     self.loss_log.write(folder)
                     write_sums(folder)
-                self.finished.remember()
 
     def finish(self) -> None:
-        """Remove the resume points of a training that has ended, with the refused one that it went on from."""
+        """Remember the outputs; then remove the resume points, with the refused one that this training went on from.
+
+        Everything else of the run must have been written, because a training that is killed from here on is not resumed.
+        """
+        with self._writing(self.run):
+            if self.accelerator.is_main_process:
+                self.finished.remember()
+        self.remove_resume_points()
+
+    def remove_resume_points(self) -> None:
+        """Remove what a training that has ended was to go on from."""
         if self.accelerator.is_main_process:
             self.rollback.points.clear(self._resumed_from)
 

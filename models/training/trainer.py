@@ -203,6 +203,7 @@ class Trainer:
 
     def _fit(self) -> None:
         if self.folder.take_finished():
+            self.folder.remove_resume_points()  # a kill left them
             self.iteration = self.last
             self.accelerator.end_training()
             return

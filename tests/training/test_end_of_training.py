@@ -181,6 +181,23 @@ def test_a_kill_between_the_model_and_its_record_costs_no_iteration_before_the_l
     assert outputs(in_dvc) == expected
 
 
+def test_a_kill_before_the_last_states_are_removed_leaves_none_of_them(in_dvc, monkeypatch):
+    def die(points, resumed_from):
+        (points.folder / "removing").mkdir()
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("models.training.resume.ResumePoints.clear", die)
+        with pytest.raises(Killed):
+            fit(in_dvc, BASE)
+    expected, losses = outputs(in_dvc), (in_dvc / "live/losses.csv").read_bytes()
+    removed_by_dvc(in_dvc)
+    assert fit(in_dvc, BASE).done == []
+    assert outputs(in_dvc) == expected
+    assert (in_dvc / "live/losses.csv").read_bytes() == losses
+    assert not (in_dvc / "resume").exists()
+
+
 def test_a_folder_has_the_sum_that_dvc_gives_it(tmp_path):
     (tmp_path / "data/more").mkdir(parents=True)
     for name in ("b.txt", "a", "more/ü"):
