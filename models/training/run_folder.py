@@ -141,7 +141,7 @@ class RunFolder:
     def finish(self) -> None:
         """Remember the outputs; then remove the resume points, with the refused one that this training went on from.
 
-        Everything else of the run must have been written, because a training that is killed from here on is not resumed.
+        Everything else of the run must have been written: a training that is killed from here on is not resumed.
         """
         with self._writing(self.run):
             if self.accelerator.is_main_process:
