@@ -143,8 +143,8 @@ class RunFolder:
 
         Everything else of the run must have been written: a training that is killed from here on is not resumed.
         """
-        with self._writing(self.run):
-            if self.accelerator.is_main_process:
+        if self.accelerator.is_main_process:  # the ranks have parted
+            with self._in_one_line(self.run):
                 self.finished.remember()
         self.remove_resume_points()
 
@@ -156,15 +156,19 @@ class RunFolder:
     @contextmanager
     def _writing(self, folder: Path) -> Iterator[None]:
         """Inside, an error of the disk is one line, on all ranks."""
-        with raise_on_all_ranks():
-            try:
-                yield
-            except OSError as error:
-                at = f"the state of iteration {self.resumable} stays, and `dvc repro` goes on from it"
-                raise UserError(
-                    f"{error.filename or folder}: cannot be written: {error.strerror or error}; "
-                    + (at if self.resumable else "there is no earlier state to go on from")
-                ) from None
+        with raise_on_all_ranks(), self._in_one_line(folder):
+            yield
+
+    @contextmanager
+    def _in_one_line(self, folder: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            at = f"the state of iteration {self.resumable} stays, and `dvc repro` goes on from it"
+            raise UserError(
+                f"{error.filename or folder}: cannot be written: {error.strerror or error}; "
+                + (at if self.resumable else "there is no earlier state to go on from")
+            ) from None
 
     def _is_finite(self, iteration: int) -> bool:
         """Whether weights are finite. If not, and training may still roll back, nothing is to be written.
