@@ -5,7 +5,7 @@ number in the record.
 """
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 LARGEST_ID = 2**63 - 1
@@ -42,13 +42,26 @@ def check_id(record: Any) -> int:
     return number
 
 
-def is_finite(numbers: Iterable[Any]) -> bool:
-    """Tell whether all are finite numbers: neither texts nor truth values, nor too large for a float."""
+def check_size(record: Mapping[str, Any]) -> Size:
+    """Return the size that an image's record states; raises UnusableError unless both sides are in [1, 65535]."""
+    size = Size(record.get("width"), record.get("height"))  # type: ignore[arg-type]
+    if not all(type(side) is int and 0 < side < 2**16 for side in size):
+        sides = f"width {repr(size.width)[:80]}, height {repr(size.height)[:80]}"
+        raise UnusableError("image size is not two whole numbers", f"{sides}; each must be from 1 to {2**16 - 1}")
+    return size
+
+
+def is_finite(numbers: Iterable[Any], farthest: float = math.inf) -> bool:
+    """Tell whether all are finite numbers, none above `farthest` or below -`farthest`.
+
+    Texts, truth values and whole numbers that are too large for a float are none.
+    """
     numbers = list(numbers)
     try:
-        return {*map(type, numbers)} <= {int, float} and all(map(math.isfinite, numbers))
+        finite = {*map(type, numbers)} <= {int, float} and all(map(math.isfinite, numbers))
     except OverflowError:
         return False
+    return finite and max(map(abs, numbers), default=0) <= farthest
 
 
 def _far(x: float, y: float, size: Size) -> bool:
@@ -108,12 +121,7 @@ def check_person(record: Any, size: Size, joints: Sequence[str], categories: Col
     check_box(record.get("bbox"), size)
     if record.get("keypoints"):
         check_keypoints(record, size, joints)
-    check_mask(record.get("segmentation"), size)
-    parts = record.get("parts", {})
-    if not isinstance(parts, dict):
-        raise UnusableError("parts are not masks by name", repr(parts)[:80])
-    for mask in parts.values():
-        check_mask(mask, size)
+    check_masks(record, size)
     check_identity(record)
 
 
@@ -142,6 +150,16 @@ def check_result(record: Any, size: Size, joints: int) -> None:
     if not is_finite([record.get("score", 1)]):
         raise UnusableError("score is not a finite number", repr(record["score"])[:80])
     check_mask(record.get("segmentation"), size)
+
+
+def check_masks(record: Mapping[str, Any], size: Size) -> None:
+    """Raise UnusableError unless `segmentation` and each of `parts` is a mask of the image's size, or missing."""
+    check_mask(record.get("segmentation"), size)
+    parts = record.get("parts", {})
+    if not isinstance(parts, dict):
+        raise UnusableError("parts are not masks by name", repr(parts)[:80])
+    for mask in parts.values():
+        check_mask(mask, size)
 
 
 def check_mask(mask: Any, size: Size) -> None:

@@ -15,7 +15,8 @@ from data.formats.records import (
     check_id,
     check_identity,
     check_keypoints,
-    check_mask,
+    check_masks,
+    check_size,
     is_finite,
 )
 from models.base.pictures import LARGEST
@@ -80,11 +81,7 @@ def check_image_record(record: Any, seen: Seen) -> Size:
         raise UnusableError("number not finite") from error
     except RecursionError:
         raise UnusableError("nested too deeply") from None
-    size = Size(record.get("width"), record.get("height"))
-    if not all(type(side) is int and 0 < side < 2**16 for side in size):
-        sides = f"width {repr(size.width)[:80]}, height {repr(size.height)[:80]}"
-        raise UnusableError("image size is not two whole numbers", sides)
-    return size
+    return check_size(record)
 
 
 def identity(path: Path) -> str | None:
@@ -137,12 +134,7 @@ def check_annotation(record: Any, seen: Seen, categories: Categories) -> None:
     check_box(record.get("bbox"), size)
     if record["category_id"] in categories.people:
         check_keypoints(record, size, categories.joints)
-    check_mask(record.get("segmentation"), size)
-    parts = record.get("parts", {})
-    if not isinstance(parts, dict):
-        raise UnusableError("parts are not masks by name", repr(parts)[:80])
-    for mask in parts.values():
-        check_mask(mask, size)
+    check_masks(record, size)
     if not is_finite([record.get("area", 0)]) or record.get("area", 0) < 0:
         raise UnusableError("area is not a number of at least 0", repr(record["area"])[:80])
     check_identity(record)

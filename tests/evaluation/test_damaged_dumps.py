@@ -357,10 +357,14 @@ def test_records_of_people_are_checked(tmp_path):
     for change, reason in (
         ({"score": None}, "score is None; a finite number is needed"),
         ({"score": 10**400}, "score is 1000"),
+        ({"score": True}, "score is True; a finite number is needed"),
+        ({"area": float("nan")}, "area is nan; a finite number is needed"),
+        ({"area": 2e12}, "area is 2000000000000.0; a finite number is needed"),
         ({"keypoints": "a"}, "keypoints is 'a'; a list of finite numbers is needed"),
         ({"keypoints": [1e400] * 51}, "keypoints is [inf"),
         ({"bbox": [0, 1]}, "bbox has 2 numbers; 4 are needed"),
         ({"image_id": "1"}, "image_id is '1'; an integer is needed"),
+        ({"image_id": True}, "image_id is True; an integer is needed"),
     ):
         for part, records in (("poses", [good, good | change]), ("inputs", [])):
             (tmp_path / part).mkdir(exist_ok=True)

@@ -327,7 +327,11 @@ def test_truth_is_what_the_file_says(make):
 
 
 @pytest.mark.parametrize(
-    ("joint", "box"), [((0, 1e12, 5, 2), None), ((0, float("nan"), 5, 2), None), (None, (0, 0, 5, 1e9))]
+    ("joint", "box"),
+    [
+        ((0, 1e12, 5, 2), None), ((0, float("nan"), 5, 2), None), ((0, "4", 5, 2), None), ((0, 10**400, 5, 2), None),
+        (None, (0, 0, 5, 1e9)), (None, (0, 0, 5, True)), (None, (float("nan"), 0, 5, 5)),
+    ],
 )
 def test_places_beyond_any_picture(make, joint, box):
     bad = annotation(99, 3, box or (10, 10, 40, 40), joints=[joint] if joint else [])

@@ -202,6 +202,9 @@ def test_numbers_that_are_finite():
     assert is_finite([1, -2.5, 1e300, 10**300])
     for wrong in (HUGE, float("nan"), float("inf"), True, "1", None, [1]):
         assert not is_finite([0, wrong])
+    assert is_finite([-5, 5.0], 5)
+    assert not is_finite([0, -5.1], 5)
+    assert is_finite([], 5)
     assert len(str(UnusableError("reason", "x" * 10**6))) < 400
 
 

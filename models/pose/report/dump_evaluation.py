@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from data.formats.records import is_finite
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import UserError
 from models.dump import AGAIN, Dump
@@ -16,7 +17,7 @@ from models.report.intervals import leave_out
 Floats = NDArray[np.float64]
 
 FARTHEST = 1e12
-"""Numbers of records beyond this, pixels or their squares, are damage; so are NaN, which compares with nothing."""
+"""Numbers of records beyond this, pixels or their squares, are damage."""
 
 PEOPLE = 1
 """The category of people where only they are compared: data to judge on may have another id than the training data."""
@@ -63,22 +64,18 @@ def evaluate(
 def _fault(record: dict[str, Any], numbers: tuple[str, ...], lists: tuple[str, ...]) -> str:
     """Return what is wrong with a record: COCO's ids are integers, `numbers` finite, `lists` of finite numbers."""
     for name in ("image_id", "category_id"):
-        if not isinstance(record.get(name), int):
+        if type(record.get(name)) is not int:
             return f"{name} is {record.get(name)!r:.40}; an integer is needed"
     for name in ("score", "area"):
-        if (name in numbers or name in record) and not _finite([record.get(name)]):
+        if (name in numbers or name in record) and not is_finite([record.get(name)], FARTHEST):
             return f"{name} is {record.get(name)!r:.40}; a finite number is needed"
     for name in ("bbox", "keypoints"):
         value = record.get(name)
-        if (name in lists or value) and not (isinstance(value, list) and _finite(value)):
+        if (name in lists or value) and not (isinstance(value, list) and is_finite(value, FARTHEST)):
             return f"{name} is {value!r:.40}; a list of finite numbers is needed"
         if name == "bbox" and value and len(value) != 4:
             return f"bbox has {len(value)} numbers; 4 are needed"
     return ""
-
-
-def _finite(values: list[Any]) -> bool:
-    return all(isinstance(value, int | float) and abs(value) <= FARTHEST for value in values)
 
 
 def estimates(evaluation: Evaluation, bootstrap: Bootstrap) -> dict[str, Estimate]:
