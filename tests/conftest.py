@@ -18,12 +18,21 @@ from models.training import provenance
 
 @pytest.fixture(scope="session", autouse=True)
 def one_code_version() -> Iterator[None]:
-    """Edits while the tests run change no comparison of two runs; a recipe's files, and git, are read once."""
+    """Edits while the tests run change no comparison of two runs; what is read for a provenance is read once."""
     code, real_git = cache(provenance.code_version), provenance._git
     git = cache(lambda folder, *arguments: real_git(*arguments))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(provenance, "code_version", lambda modules: code(frozenset(modules)))
+        patch.setattr(provenance, "package_versions", cache(provenance.package_versions))
         patch.setattr(provenance, "_git", lambda *arguments: git(Path.cwd(), *arguments))
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_flush() -> Iterator[None]:
+    """No test cuts the power, and a file outlives a killed process without being flushed; waiting for disks is slow."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("os.fsync", lambda descriptor: None)
         yield
 
 

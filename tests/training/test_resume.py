@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import signal
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ RECIPES = {
     "plain": (BASE, None),
     "parts and skips": (BASE | BROKEN | {"train.accumulation": 3, "train.record_every": 5}, None),
     "two steps": (BASE | {"train.ema": {"decay": 0.8}, "steps.critic.every": 1, "steps.painter.after": 3}, toy.gan()),
+    "short": (BASE | {"train.steps": 6, "runtime.resume_every": 2}, None),
     "epochs": (BASE | {"train.steps": ..., "train.epochs": 2, "train.evaluate_every": None}, None),
 }
 
@@ -100,43 +102,52 @@ def test_a_finished_run_begins_again(run, uninterrupted):
 WATCHED = ("fsync", "unlink", "rmdir", "rename", "replace", "mkdir")
 
 
-def train_and_die(run, point):
-    """In a child process: train, killed at call number `point` of whatever changes the disk."""
-    watched = toy.killed_at(point)
+def watch(patch, watched):
+    """Wrap whatever changes the disk."""
     for name in WATCHED:
-        setattr(os, name, watched(getattr(os, name)))
-    Path.write_text = watched(Path.write_text)
-    fit(run, *RECIPES["plain"])
+        patch.setattr(os, name, watched(getattr(os, name)))
+    patch.setattr(Path, "write_text", watched(Path.write_text))
 
 
-def status_of_child(run, point):
+def different_moments(run, monkeypatch):
+    """Train; return the numbers of the calls that find the disk changed since the call before them."""
+    seen = []
+
+    def watched(call):
+        def wrapper(*arguments, **keywords):
+            seen.append({str(path): path.read_bytes() if path.is_file() else None for path in run.rglob("*")})
+            return call(*arguments, **keywords)
+
+        return wrapper
+
+    with monkeypatch.context() as patch:
+        watch(patch, watched)
+        fit(run, *RECIPES["short"])
+    return [number for number, (before, now) in enumerate(pairwise([None, *seen]), start=1) if now != before]
+
+
+def status_of_killed_child(run, point):
+    """In a child process: train, killed at call number `point` of whatever changes the disk."""
     child = os.fork()
     if child == 0:
-        code = 1
         try:
-            train_and_die(run, point)
-            code = 0
+            watch(pytest.MonkeyPatch(), toy.killed_at(point))
+            fit(run, *RECIPES["short"])
         finally:
-            os._exit(code)
+            os._exit(1)
     return os.waitpid(child, 0)[1]
 
 
-@pytest.mark.parametrize("first", range(1, 8))
-def test_kill_9_at_any_change_of_the_disk(first, run, uninterrupted):
-    """Every seventh call is enough in one run; the seven of them cover all."""
-    went_on = []
-    for point in range(first, 200, 7):
-        status = status_of_child(run, point)
-        if not os.WIFSIGNALED(status):
-            assert status == 0
-            break
-        assert os.WTERMSIG(status) == signal.SIGKILL
+def test_kill_9_at_any_change_of_the_disk(run, uninterrupted, monkeypatch):
+    moments, went_on = different_moments(run, monkeypatch), []
+    for point in moments:
+        shutil.rmtree(run)
+        assert status_of_killed_child(run, point) == signal.SIGKILL
         for folder in ("model", "history"):  # as DVC does before it runs the stage again
             shutil.rmtree(run / folder, ignore_errors=True)
-        went_on.append(fit(run, *RECIPES["plain"]).done[0])
-        assert outputs(run) == uninterrupted("plain"), f"killed at call {point}"
-        shutil.rmtree(run)
-    assert {0, 4, 8} == set(went_on)
+        went_on.append(fit(run, *RECIPES["short"]).done[0])
+        assert outputs(run) == uninterrupted("short"), f"killed at call {point}"
+    assert set(went_on) == {0, 2, 4}
 
 
 def stored(folder, content="1"):
