@@ -239,7 +239,7 @@ def images(*names: str, side: int = 64, channels: int = 3) -> dict[str, Any]:
     return dict.fromkeys(names, (channels, side, side))
 
 
-def fields(cells: int = 21) -> dict[str, Any]:
+def fields(cells: int = 11) -> dict[str, Any]:
     sizes = {"cif_target": (17, 5), "caf_target": (19, 9), "cifdet_target": (5, 7)}
     return {name: (*size, cells, cells) for name, size in sizes.items()}
 
@@ -259,7 +259,7 @@ DATA: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         images("pose", "appearance", "target", "foreign") | images(*PARTS, channels=1),
     ),
     PIX: (images("x", "y"), images("x", "y")),
-    POSE: (images("image", side=161) | fields(), images("image", side=161) | fields() | RECORDED),
+    POSE: (images("image", side=81) | fields(), images("image", side=81) | fields() | RECORDED),
     SR: (
         images("hq") | images("lq", side=32),
         images("hq", "bicubic", "lanczos", side=96) | images("lq", side=48),
@@ -316,13 +316,13 @@ RECONSTRUCT = "evaluate.modes.reconstruction"
             "it read 'fake' (2, 3, 64, 64), 'judged_logits' (2, 1, 14, 14)",
         ),
         (SR, {"networks.generator.scale": 4}, {}, "losses.G_pixel", "'sr' (2, 3, 128, 128)"),
-        (POSE, {}, images("image", side=160), "losses.cif", "same B, F, h, w are needed"),
+        (POSE, {}, images("image", side=80), "losses.cif", "same B, F, h, w are needed"),
         # fields
         (
             POSE, {"networks.network.heads.cif.fields": 16}, {}, "losses.cif",
-            "fields (2, 16, 5, 21, 21), target (2, 17, 5, 21, 21)",
+            "fields (2, 16, 5, 11, 11), target (2, 17, 5, 11, 11)",
         ),
-        (POSE, {"networks.network.heads.cif.upsample": 1}, {}, "losses.cif", "'cif' (2, 17, 5, 11, 11)"),
+        (POSE, {"networks.network.heads.cif.upsample": 1}, {}, "losses.cif", "'cif' (2, 17, 5, 6, 6)"),
         (POSE, {"networks.network.heads.cifdet": ...}, {}, "steps.network.injectors.detect", "'cifdet'"),
         (POSE, {"losses.cif.inputs.target": "caf_target"}, {}, "losses.cif", "Composite of cif needs (B, F, 5, h, w)"),
         # what is asked of a network or a loss
@@ -374,13 +374,13 @@ RECONSTRUCT = "evaluate.modes.reconstruction"
             "cannot be saved as 'mask': (batch, 1, height, width)",
         ),
         (VUNET, {"evaluate.inputs.pose": "number"}, {}, "evaluate.inputs.pose", "cannot be saved as 'number'"),
-        (POSE, {f"{FIND}.caf": "cif"}, {}, FIND, "caf of shape (17, 5, 21, 21): (19, 8, rows, columns) is needed"),
+        (POSE, {f"{FIND}.caf": "cif"}, {}, FIND, "caf of shape (17, 5, 11, 11): (19, 8, rows, columns) is needed"),
         (
             POSE,
             {"evaluate.modes.fields.injectors.draw.heads": {"cif": {"kind": "caf"}}},
             {},
             "evaluate.modes.fields.injectors.draw",
-            "a caf field of shape (5, 21, 21): (9, rows, columns) is needed",
+            "a caf field of shape (5, 11, 11): (9, rows, columns) is needed",
         ),
         (
             POSE, {"evaluate.modes.poses.save.people": "array"}, {}, "evaluate.modes.poses.save.people",
