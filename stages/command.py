@@ -13,6 +13,7 @@ import errno
 import json
 import multiprocessing
 import os
+import re
 import signal
 import sys
 import threading
@@ -47,6 +48,14 @@ ADVICE = {
     errno.ENOMEM: "make the networks, the pictures or the batch smaller",
 }
 """What to do about what a system call reports."""
+LOST_WORKER = re.compile(
+    r"DataLoader worker \(pid.{,200}(?:exited unexpectedly|killed by signal: ([\w ]+))|"
+    "process pool was terminated abruptly"
+)
+LOST_RANK = re.compile(
+    r"gloo/transport/.{,200}(?:Connection (?:closed|reset) by peer|Broken pipe)|remote process exited"
+)
+"""What PyTorch, and Gloo or NCCL, tell the processes that are left."""
 
 
 def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int:
@@ -90,7 +99,15 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
 
 
 def refusal(error: Exception) -> str | None:
-    """Return one line for what the machine refused: a path, space on its disk, memory. None for a bug."""
+    """Return one line for what the machine refused (a path, space on its disk, memory) or ended. None for a bug."""
+    if isinstance(error, RuntimeError) and (lost := LOST_WORKER.search(str(error))):
+        why = f" ({lost[1].strip()})" if lost[1] else ""
+        return (
+            f"a worker process was killed or ended unexpectedly{why}; often memory ran out (`dmesg` tells), or /dev/shm "
+            "is full; run the same command again, and if it comes back, with fewer workers (`runtime.workers`)"
+        )
+    if isinstance(error, RuntimeError) and LOST_RANK.search(str(error)):
+        return "another process of this run ended, and its own lines say why; `dvc repro` runs the stage again"
     if (asked := memory_asked(error)) is not None:
         return f"memory: {asked}; {ADVICE[errno.ENOMEM]}"
     if not isinstance(error, OSError) or error.errno is None:

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 import toy
+from torch import distributed
+from two_processes import run_in_two
 
 from models.base.errors import UserError, printable
 from models.base.files import write_text
@@ -109,6 +111,27 @@ def test_a_bug_keeps_its_traceback(bug):
     assert refusal(bug) is None
     with pytest.raises(type(bug)):
         run(fail, [])
+
+
+def test_a_rank_whose_partner_ends_says_so(tmp_path):
+    def left_alone() -> None:
+        distributed.init_process_group("gloo")
+        distributed.barrier()
+        if distributed.get_rank() == 1:
+            os._exit(0)
+        try:
+            for _ in range(1000):
+                distributed.all_reduce(torch.zeros(100))
+        except RuntimeError as error:
+            (tmp_path / "said").write_text(str(refusal(error)))
+        os._exit(0)
+
+    run_in_two(left_alone)
+    assert (tmp_path / "said").read_text() == (
+        "another process of this run ended, and its own lines say why; `dvc repro` runs the stage again"
+    )
+    remote = "NCCL error in: x.cpp:1, remote process exited or there was a network error, NCCL version 2.27"
+    assert refusal(distributed.DistBackendError(remote)) is not None
 
 
 def test_a_file_where_the_run_or_the_output_should_be(tmp_path, monkeypatch, capsys):
