@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from ci.tolerances import Tolerance, Tolerances
+from data.formats.records import is_finite
 from models.base.error_collector import ErrorCollector
 from models.base.errors import UserError
 from models.base.yaml12 import parse_yaml
@@ -92,7 +93,7 @@ def _metrics(content: Mapping[str, Any], prefix: str) -> dict[str, Metric]:
             metrics[f"{prefix}{key}"] = Metric(value)
         elif value.keys() == INTERVAL:
             low, high = value["low"], value["high"]
-            half_width = (high - low) / 2 if is_number(low) and is_number(high) else None
+            half_width = (high - low) / 2 if is_finite([low, high]) else None
             metrics[f"{prefix}{key}"] = Metric(value["value"], half_width)
         else:
             metrics |= _metrics(value, f"{prefix}{key}.")
@@ -116,7 +117,7 @@ def compare(committed: Results, reproduced: Results, tolerances: Tolerances) -> 
         pattern = tolerances.pattern(name)
         rule = tolerances.rules[pattern]
         before, now = committed.metrics.get(name), reproduced.metrics.get(name)
-        if before and rule and is_number(before.value) and rule.width(*before) is None:
+        if before and rule and is_finite([before.value]) and rule.width(*before) is None:
             errors.add(pattern, f"{name} has no interval; absolute or relative must say how far it may be")
         else:
             rows.append(compare_metrics(name, before, now, rule))
@@ -136,25 +137,20 @@ def compare_metrics(name: str, before: Metric | None, now: Metric | None, rule: 
     if rule is None or before is None or now is None:
         verdict = "ignored" if rule is None else "new" if before is None else "vanished"
         return Row(name, first, second, "", "", verdict)
-    if not is_number(before.value) or not is_number(now.value):
-        same = type(before.value) is type(now.value) and before.value == now.value
+    if not is_finite([before.value, now.value]):  # a float here is NaN or infinite, and reproduces nothing
+        same = type(before.value) is type(now.value) is not float and before.value == now.value
         return Row(name, first, second, "", "exact", "identical" if same else "violated")
     width = rule.width(*before)
     assert width is not None, "compare() refuses it"
-    difference = now.value - before.value
-    if now.value == before.value or (math.isnan(now.value) and math.isnan(before.value)):
-        difference, verdict = 0.0, "identical"
+    difference = float(now.value) - float(before.value)
+    if now.value == before.value:
+        verdict = "identical"
     elif abs(difference) <= width:
         verdict = "within"
     else:
         verdict = "better" if math.isfinite(difference) and rule.forgives(difference) else "violated"
     tolerance = f"{SIGNS[rule.direction]}{width:.3g}" if width else "exact"
     return Row(name, first, second, f"{difference:+.3g}" if difference else "0", tolerance, verdict)
-
-
-def is_number(value: Any) -> bool:
-    """Whether `value` is an int or a float, and not a bool."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def formatted(value: Any) -> str:

@@ -50,13 +50,10 @@ class Tolerance(BaseModel):
         return self
 
     def width(self, value: float, half_width: float | None) -> float | None:
-        """Return the allowed distance from the committed `value`, in its unit.
+        """Return the allowed distance from the committed `value`, a finite number, in its unit.
 
-        None if the rule gives only `interval` and the metric has none; for a count it is then 0. Also 0 if the
-        committed value is not finite: only the same value passes.
+        None if the rule gives only `interval` and the metric has none; for a count it is then 0.
         """
-        if not math.isfinite(value):
-            return 0.0
         widths = [
             self.absolute,
             None if self.relative is None else self.relative * abs(value),

@@ -23,7 +23,7 @@ METRICS = {
     },
     "distance": {"value": 4.0, "images": 10},
     "source": "drawn",
-    "undefined": float("nan"),
+    "undefined": None,
     "seconds": 12.5,
 }
 TOLERANCES = """
@@ -153,6 +153,30 @@ def test_a_metric_may_be_as_far_as_its_rule_says(metric, value, verdict, capsys)
     if verdict == "violated":
         assert output.err == f"error: not reproduced: {name}\n"
         assert output.out.splitlines()[1].startswith(f"! {name} ")  # what failed is on top
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_a_metric_that_is_not_finite_fails_though_the_commit_has_the_same(value, capsys):
+    write(altered("distance.value", value))
+    git("commit", "-qam", "not finite")
+    assert run(main, []) == 1
+    output = capsys.readouterr()
+    assert output.err == "error: not reproduced: toy.distance.value\n"
+    row = output.out.splitlines()[1].split()
+    assert row == ["!", "toy.distance.value", str(value), str(value), "exact", "violated"]
+    write(altered("seconds", value))  # no rule compares it
+    git("commit", "-qam", "ignored")
+    assert run(main, []) == 0
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**308)], ids=["value", "distance"])
+def test_a_whole_number_that_no_float_holds_fails(value, capsys):
+    """Neither it nor its distance from the commit's value."""
+    write(altered("distance.value", 10**308))
+    git("commit", "-qam", "large")
+    write(altered("distance.value", value))
+    assert run(main, []) == 1
+    assert capsys.readouterr().err == "error: not reproduced: toy.distance.value\n"
 
 
 def test_the_row_says_both_values_their_difference_and_what_is_allowed(capsys):
