@@ -33,7 +33,7 @@ def read_histories(run: Path) -> Histories:
     so.
 
     Raises:
-        UserError: a file is missing, damaged, or no table of numbers with a column `step`.
+        UserError: a file is missing, damaged, or no table of numbers with a finite `step` in each row.
     """
     train, validation = (_read_history(run / "history" / f"{split}.csv") for split in ("train", "validation"))
     return train, validation
@@ -55,9 +55,11 @@ def _read_history(path: Path) -> pd.DataFrame:
     for column in table:
         try:
             values = table[column].to_numpy(dtype=np.float64)  # reads nan and inf, too
-        except ValueError:
-            raise UserError(f"{path}: column {str(column)!r} holds texts; {advice}") from None
+        except (ValueError, OverflowError):
+            raise UserError(f"{path}: column {str(column)!r} holds texts, or too large numbers; {advice}") from None
         if (wrong := table[column].notna().to_numpy() & ~np.isfinite(values)).any():
+            if column == "step":
+                raise UserError(f"{path}: column 'step' holds {values[wrong][0]}; a finite number is needed; {advice}")
             gaps.append(f"{column} at step {', '.join(map(str, table['step'][wrong][:3]))}")
             table[column] = np.where(wrong, np.nan, values)
     if gaps:
