@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 
 from models.base.errors import UserError, nearest
+from models.recipe.dotted_keys import leaves
 from models.recipe.trial import KEY
 
 MAIN = "params.yaml"
@@ -146,12 +147,12 @@ def _experiment(entry: Mapping[str, Any], name: str | None, state: str) -> Exper
     params = {
         key if file == MAIN else f"{file}:{key}": value
         for file, content in (data.get("params") or {}).items()
-        for key, value in _leaves(content.get("data") or {}).items()
+        for key, value in leaves(content.get("data") or {})
     }
     metrics = {
         f"{file}:{key}": float(value)
         for file, content in (data.get("metrics") or {}).items()
-        for key, value in _leaves(content.get("data") or {}).items()
+        for key, value in leaves(content.get("data") or {})
         if is_number(value)
     }
     measured = metrics if state in ("baseline", "done") else {}  # queued experiments show the baseline's metrics
@@ -175,20 +176,12 @@ def with_files(sweep: Sweep, files: Collection[str], read: Callable[[str, str], 
             f"{file}:{key}": float(value)
             for file, text in texts.items()
             if text is not None
-            for key, value in _leaves(_parsed(text, file)).items()
+            for key, value in leaves(_parsed(text, file))
             if is_number(value)
         }
         return replace(one, metrics={**one.metrics, **numbers})
 
     return Sweep(read_all(sweep.baseline), [read_all(one) for one in sweep.experiments])
-
-
-def _leaves(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return the values by dotted keys; lists stay whole."""
-    leaves: dict[str, Any] = {}
-    for key, value in content.items():
-        leaves |= _leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return leaves
 
 
 def _differing(experiments: Sequence[Experiment]) -> list[str]:

@@ -13,7 +13,7 @@ from models.engine.weights import load_weights
 from models.evaluation.evaluate import Evaluation
 from models.evaluation.model_folder import trained_content
 from models.recipe.load import check_recipe
-from models.recipe.resolved import leaves
+from models.recipe.dotted_keys import leaves
 from models.recipe.schema import Recipe
 from models.recipe.trial import EVALUATED, mark, short_evaluation
 

@@ -1,10 +1,10 @@
 """The files that a recipe names: weights to start from, and those that losses and metrics read."""
 
 import os
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
 
+from models.recipe.dotted_keys import texts
 from models.recipe.schema import Recipe
 
 
@@ -17,14 +17,6 @@ def named_files(recipe: Recipe, sections: Collection[str]) -> Iterator[tuple[str
     if start := content.get("train", {}).pop("init_from", None):
         files = {name: f"{start['run']}/model/{name}.safetensors" for name in start["networks"] or recipe.networks}
         yield from (("train.init_from.run", path) for path in files.values() if os.path.isfile(path))
-    for key, text in _texts(content, ""):
+    for key, text in texts(content):
         if Path(text).name and ("/" in text or Path(text).suffix) and os.path.exists(text):
             yield key, text
-
-
-def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, Mapping | list | tuple):
-        for name, part in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _texts(part, f"{key}.{name}" if key else str(name))

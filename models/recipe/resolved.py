@@ -1,9 +1,7 @@
 """The sections that training reads, every default filled in: what is saved beside the weights, and tracked."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
 from models.base.yaml12 import to_yaml
+from models.recipe.dotted_keys import leaves
 from models.recipe.schema import Recipe
 
 RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "callbacks")
@@ -14,15 +12,6 @@ def settings(recipe: Recipe) -> dict[str, bool | int | float | str]:
     """Return the settings that training depends on by dotted key, for trackers: lists and null become text."""
     content = recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)
     return {k: value if isinstance(value, bool | int | float | str) else str(value) for k, value in leaves(content)}
-
-
-def leaves(section: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield the values inside nested maps with their dotted keys; an empty map is a value."""
-    for key, value in section.items():
-        if isinstance(value, Mapping) and value:
-            yield from leaves(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
 
 
 def resolved(recipe: Recipe) -> str:

@@ -13,12 +13,13 @@ hold no code. Weights of the Hugging Face hub are not fetched.
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from models.base.error_collector import ErrorCollector, shown
 from models.base.yaml12 import read_yaml
+from models.recipe.dotted_keys import texts
 
 OPTION = "--trusted-types-only"
 HELP = "for strangers' recipes: refuse types but of models, torch.nn and torch.optim, and files elsewhere"
@@ -36,7 +37,7 @@ def refuse_untrusted(content: Mapping[str, Any], path: Path) -> None:
     """
     os.environ["HF_HUB_OFFLINE"] = "1"
     errors = ErrorCollector(path)
-    for key, text in _texts(content, ""):
+    for key, text in texts(content):
         if key.rpartition(".")[2] == "type" and not _is_ours(text):
             errors.add(key, f"found {shown(text)}; {OPTION} takes classes of models, torch.nn and torch.optim alone")
         elif OUTSIDE.match(text):
@@ -53,15 +54,6 @@ def refuse_untrusted_model(model: Path) -> None:
             errors.add(path.name, f"a link that leads out of this folder; {OPTION} takes the folder's own files alone")
     errors.raise_any()
     refuse_untrusted(read_yaml(model / "recipe.yaml"), model / "recipe.yaml")
-
-
-def _texts(value: Any, key: str) -> Iterator[tuple[str, str]]:
-    """Yield the texts among plain values, those in lists too, with their dotted keys."""
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, Mapping | list):
-        for name, part in value.items() if isinstance(value, Mapping) else enumerate(value):
-            yield from _texts(part, f"{key}.{name}" if key else str(name))
 
 
 def _is_ours(name: str) -> bool:

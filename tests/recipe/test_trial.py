@@ -7,8 +7,9 @@ import toy
 
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
+from models.recipe.dotted_keys import leaves
 from models.recipe.load import check_recipe, load_recipe
-from models.recipe.resolved import leaves, settings
+from models.recipe.resolved import settings
 from models.recipe.trial import is_try, mark, scratch, short_evaluation, short_metrics
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from models.base.errors import UserError, nearest
 from models.base.files import read_text
 from models.base.yaml12 import parse_yaml, read_yaml
-from models.recipe.resolved import leaves
+from models.recipe.dotted_keys import leaves
 
 if TYPE_CHECKING:
     from dvc.api import DVCFileSystem
