@@ -11,7 +11,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 export PATH := $(abspath $(BIN)):$(PATH)
 
-PYTEST = OMP_NUM_THREADS=1 pytest -n $(WORKERS) --dist loadfile --durations 25
+PYTEST = OMP_NUM_THREADS=1 pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25
 WORKERS := 2
 
 .PHONY: run test test-slow test-all lint environment lock audit licences sbom

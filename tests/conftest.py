@@ -3,6 +3,7 @@ import os
 # Tests compare bits, and start more processes than a machine may have GPUs; before PyTorch looks for them.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,39 @@ from pipeline.project import made_once, shared_by_workers
 from real_people import prepare_real
 
 from models.training import provenance
+
+# Slow files, the longest first. Those at places 2 and 3 need no finished project, which the first one makes.
+LONGEST = (
+    "slurm/test_slurm.py",
+    "stages/test_launch.py",
+    "reliability/test_long_run.py",
+    "pipeline/test_dag.py",
+    "workflows/test_workflows.py",
+    "pipeline/test_remotes.py",
+    "pipeline/test_same_at_any_size.py",
+    "pipeline/test_kill.py",
+    "reliability/test_files_and_disks.py",
+    "pipeline/test_tracked.py",
+    "pipeline/test_reproduction.py",
+    "recipe/test_published.py",
+    "reliability/test_storm.py",
+    "pipeline/test_sweep.py",
+    "pipeline/test_try.py",
+    "pipeline/test_real_pairs.py",
+    "pipeline/test_compare.py",
+    "pipeline/test_real_data.py",
+    "tools/test_overfit_pose.py",
+    "pose/test_pose_precision.py",
+)
+
+
+@pytest.hookimpl(trylast=True)  # after `-m` has chosen
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files, then those with the most tests, so that all workers end at about the same time."""
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    assert all(path.is_file() for path in places), "LONGEST names a file that is not there"
+    tests = Counter(item.path for item in items)
+    items.sort(key=lambda item: (places.get(item.path, len(places)), -tests[item.path]))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,17 +4,15 @@ import ast
 import importlib
 import json
 import re
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
+from loading import CODE, modules_loaded_by
 
 from models.base.yaml12 import read_yaml
 
 ROOT = Path(__file__).parents[1]
-CODE = ("ci", "data", "models", "stages", "tools")
 FILES = sorted(path.relative_to(ROOT) for folder in CODE for path in (ROOT / folder).rglob("*.py"))
 # What a package may import beside itself; `data` is data.formats, the files that data comes in.
 BELOW = {
@@ -202,37 +200,14 @@ def loading(stage: dict) -> str:
     return "\n".join(lines)
 
 
-SERVER = """
-import json, os, sys
-import accelerate, cv2, matplotlib.pyplot, numba, pandas, pycocotools.cocoeval, pydantic
-import safetensors.torch, torchmetrics
-import torch.distributed.launcher.api
-for line in sys.stdin:
-    name, code = json.loads(line)
-    read, write = os.pipe()
-    if os.fork() == 0:  # what is loaded is not loaded for the next
-        exec(code)
-        files = [getattr(m, "__file__", None) or "" for m in list(sys.modules.values())]
-        os.write(write, json.dumps([name, [f for f in files if f.startswith(os.getcwd() + "/")]]).encode())
-        os._exit(0)
-    os.close(write)
-    with os.fdopen(read) as answer:
-        print(answer.read(), flush=True)
-    os.wait()
-"""
-
-
 @pytest.fixture(scope="module")
 def loaded() -> dict[str, set[str]]:
-    """Our files that each stage loads, in a fork of one fresh interpreter that has loaded the installed packages."""
-    asked = "".join(json.dumps([name, loading(stage)]) + "\n" for name, stage in stages().items())
-    done = subprocess.run(
-        [sys.executable, "-c", SERVER], input=asked, cwd=ROOT, check=True, capture_output=True, text=True
-    )
-    answers = (json.loads(line) for line in done.stdout.splitlines() if line.startswith("["))
-    files = {name: {Path(file).relative_to(ROOT).as_posix() for file in answer} for name, answer in answers}
-    assert files.keys() == stages().keys(), done.stderr
-    return {name: {one for one in own if one.startswith(tuple(f"{c}/" for c in CODE))} for name, own in files.items()}
+    """Our files that each stage loads."""
+    files = {}
+    for name, stage in stages().items():
+        own = (Path(file) for file in modules_loaded_by(loading(stage)).values() if file)
+        files[name] = {file.relative_to(ROOT).as_posix() for file in own}
+    return files
 
 
 def covers(dep: str, file: str) -> bool:
