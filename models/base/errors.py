@@ -4,7 +4,9 @@ import difflib
 import re
 import signal
 from collections.abc import Iterable
-from typing import ClassVar
+from typing import ClassVar, TypeVar
+
+T = TypeVar("T")
 
 LENGTH = 1000
 """Characters of a printed line: its end, which says what to do, and as much of its beginning as fits."""
@@ -56,6 +58,13 @@ def memory_asked(error: BaseException) -> str | None:
 
 
 OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|Storage size calculation overflowed")
+
+
+def need(name: str, value: T | None) -> T:
+    """Return the value of an argument; raises ValueError if neither the recipe nor its training data tell it."""
+    if value is None:
+        raise ValueError(f"{name}: missing, and the training data tell none, or several; write it")
+    return value
 
 
 def closest(word: str, allowed: Iterable[str]) -> str | None:

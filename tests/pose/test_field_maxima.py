@@ -123,5 +123,5 @@ def test_fields_of_any_skeleton_are_shown_by_name():
         shown(cif={"fields": ["left_en"]})
     with pytest.raises(ValueError, match=r"heads\.links\.kind 'links'"):
         shown(links={})
-    with pytest.raises(ValueError, match="stride: missing"):
+    with pytest.raises(ValueError, match="stride: missing, and the training data tell none, or several; write it"):
         FieldPictures("image", {"cif": HeadFields()}, "picture")

@@ -329,8 +329,13 @@ def test_truth_is_what_the_file_says(make):
 @pytest.mark.parametrize(
     ("joint", "box"),
     [
-        ((0, 1e12, 5, 2), None), ((0, float("nan"), 5, 2), None), ((0, "4", 5, 2), None), ((0, 10**400, 5, 2), None),
-        (None, (0, 0, 5, 1e9)), (None, (0, 0, 5, True)), (None, (float("nan"), 0, 5, 5)),
+        ((0, 1e12, 5, 2), None),
+        ((0, float("nan"), 5, 2), None),
+        ((0, "4", 5, 2), None),
+        ((0, 10**400, 5, 2), None),
+        (None, (0, 0, 5, 1e9)),
+        (None, (0, 0, 5, True)),
+        (None, (float("nan"), 0, 5, 5)),
     ],
 )
 def test_places_beyond_any_picture(make, joint, box):

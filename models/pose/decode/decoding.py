@@ -8,11 +8,11 @@ import torch
 from numpy.typing import NDArray
 
 from data.formats.skeletons import COCO, skeleton_from
-from models.base.errors import UserError
+from models.base.errors import UserError, need
 from models.interfaces import Injector, Networks, Records, State
 from models.pose.decode.cifcaf import CifCafDecoder, Poses
 from models.pose.decode.cifdet import Boxes, CifDetDecoder
-from models.pose.decode.injectors import as_array, stride_of
+from models.pose.decode.injectors import as_array
 from models.pose.train.categories import categories_from
 from models.recipe.types import checked_call
 
@@ -64,7 +64,7 @@ class FindPeople(Injector):
         self.image_id, self.to_original, self.output = image_id, to_original, output
         body = COCO if skeleton is None else skeleton_from(skeleton)
         settings = ({} if dense is None else {"dense_weight": 1.0}) | (decoder or {})
-        self.decode = checked_call(CifCafDecoder, settings, "decoder", stride=stride_of(stride), skeleton=body)
+        self.decode = checked_call(CifCafDecoder, settings, "decoder", stride=need("stride", stride), skeleton=body)
         self.reads = (cif, *self.caf, image_id, to_original)
         self.adds = (output, f"{output}_count", f"{output}_score")
 
@@ -135,7 +135,7 @@ class FindObjects(Injector):
         self.cifdet, self.maximum, self.least_score = cifdet, maximum, least_score
         self.ids = categories_from(categories).ids
         self.image_id, self.to_original, self.output = image_id, to_original, output
-        self.decode = checked_call(CifDetDecoder, decoder or {}, "decoder", stride=stride_of(stride))
+        self.decode = checked_call(CifDetDecoder, decoder or {}, "decoder", stride=need("stride", stride))
         self.reads = (cifdet, image_id, to_original)
         self.adds = (output, f"{output}_count", f"{output}_score")
 

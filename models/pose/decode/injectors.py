@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from data.formats.skeletons import COCO, ConnectionSet, Skeleton, skeleton_from
-from models.base.errors import nearest
+from models.base.errors import nearest, need
 from models.base.sampling import evenly_spaced
 from models.interfaces import Injector, Networks, State
 from models.pose.decode.field_images import (
@@ -82,7 +82,7 @@ class FieldPictures(Injector):
     ) -> None:
         if not heads or count < 1:
             raise ValueError(f"heads {heads}, count {count}: at least one head and one example are needed")
-        self.image, self.output, self.stride = image, output, stride_of(stride)
+        self.image, self.output, self.stride = image, output, need("stride", stride)
         self.zoom, self.threshold, self.count, self.image_ids = zoom, threshold, count, image_ids
         self.mean, self.std = mean, std
         body = COCO if skeleton is None else skeleton_from(skeleton)
@@ -157,13 +157,6 @@ def _chosen(head: str, settings: HeadFields, skeleton: Skeleton, categories: Cat
             raise ValueError(f"heads.{head}.fields: no field {title!r}{nearest(title, titles)}; there are {titles}")
         fields.append((kind, titles.index(match), match))
     return fields
-
-
-def stride_of(stride: int | None) -> int:
-    """Return a stride that a recipe or its data give; raises ValueError without one."""
-    if stride is None:
-        raise ValueError("stride: missing, and the heads of the training data share none; write that of the fields")
-    return stride
 
 
 class Overlays(Injector):

@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from models.base.errors import UserError
+from models.base.errors import UserError, need
 from models.dump import Dump
 from models.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score
 
@@ -50,10 +50,8 @@ class FieldMaxima(Score):
     def __init__(
         self, mode: str, fields: str, joints: str, height: str, confidence: float, stride: int | None = None
     ) -> None:
-        if stride is None:
-            raise ValueError("stride: missing, and the heads of the training data share none; write that of the fields")
         self.mode, self.fields, self.joints, self.height = mode, fields, joints, height
-        self.stride, self.confidence = stride, confidence
+        self.stride, self.confidence = need("stride", stride), confidence
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = dump.mode(self.mode)
