@@ -10,7 +10,7 @@ METRIC = "metrics/full/vunet.json:reconstruction.l1.value"
 
 
 def test_a_grid_is_queued_run_and_reported(project: Project) -> None:
-    grid = ["-S", "metrics.bootstrap=20,40", "-S", "metrics.confidence=0.5,0.9"]  # reruns the cheapest stage
+    grid = ["-S", "metrics.bootstrap=40", "-S", "metrics.confidence=0.5,0.9"]  # reruns the cheapest stage
     project.run("dvc", "exp", "run", "--queue", "--name", "grid", *grid, "metrics@vunet")
     project.run("dvc", "exp", "run", "--queue", "--name", "broken", "-S", "metrics.confidence=2", "metrics@vunet")
     project.run("dvc", "exp", "run", "--run-all", "--jobs", "2", code=None)  # one of them fails
@@ -19,13 +19,11 @@ def test_a_grid_is_queued_run_and_reported(project: Project) -> None:
     assert table.loc["broken", "state"] == "failed"
     assert "broken failed:" in done.stdout
     cells = table[table["state"] == "done"]
-    settings = zip(cells["metrics.bootstrap"], cells["metrics.confidence"], strict=True)
-    assert sorted(settings) == [(20, 0.5), (20, 0.9), (40, 0.5), (40, 0.9)]
     # a higher confidence widens the interval; the value, of the same pictures, stays that of the commit
-    width = cells["reconstruction.l1.high"] - cells["reconstruction.l1.low"]
-    for draws in (20, 40):
-        of_draws = width[cells["metrics.bootstrap"] == draws]
-        assert of_draws[cells["metrics.confidence"] == 0.5].item() < of_draws[cells["metrics.confidence"] == 0.9].item()
+    widths = cells["reconstruction.l1.high"] - cells["reconstruction.l1.low"]
+    width = widths.groupby(cells["metrics.confidence"]).sum()
+    assert list(width.index) == [0.5, 0.9]
+    assert 0 < width[0.5] < width[0.9]
     assert (cells["reconstruction.l1.change"] == 0).all()
     assert (project.folder / "sweep/sweep.png").stat().st_size > 5000
     best = cells.index[0]

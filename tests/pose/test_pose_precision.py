@@ -11,7 +11,7 @@ from models.engine import build as assemble
 from models.pose.train.losses import Composite
 from models.training.trainer import Trainer
 
-STEPS = 120
+STEPS = 60
 PARTS = {
     "cif": ("confidence", "vector", "scale"),
     "caf": ("confidence", "vector", "scale"),
