@@ -98,15 +98,23 @@ def raise_on_all_ranks() -> Iterator[None]:
     Every rank must enter the block. The block must not contain collectives: they would wait for the failed rank.
 
     Raises:
-        UserError: another rank raised this one.
+        UserError, OSError: another rank raised this one.
         RuntimeError: another rank raised something else.
     """
     try:
         yield
     except Exception as error:
-        gather_object([(isinstance(error, UserError), str(error) if isinstance(error, UserError) else repr(error))])
+        gather_object([_for_others(error)])
         raise
     for rank, failure in enumerate(gather_object([None])):
         if failure is not None:
-            is_user_error, message = failure
-            raise UserError(message) if is_user_error else RuntimeError(f"rank {rank} failed: {message}")
+            raise RuntimeError(f"rank {rank} failed: {failure}") if isinstance(failure, str) else failure
+
+
+def _for_others(error: Exception) -> Exception | str:
+    """Return what the other ranks raise, or for a bug its text: not every error can be pickled."""
+    if isinstance(error, UserError):
+        return UserError(str(error))
+    if isinstance(error, OSError) and error.errno is not None:
+        return OSError(error.errno, error.strerror, error.filename, None, error.filename2)
+    return repr(error)

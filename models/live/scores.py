@@ -86,18 +86,16 @@ class OnlineScores(Listener):
         metrics: dict[str, float] = {}
         try:
             self._dump()
+            if self.accelerator.is_main_process:
+                dump = Dump(self.folder)
+                for name, score in self.scores.items():
+                    try:
+                        metrics |= flattened(compute_metrics(self.recipe, dump, {name: score}, self._say_once))
+                    except UserError as error:
+                        self._warn(iteration, error)
+                self._clear()
         except (UserError, OSError) as error:
             self._warn(iteration, error)
-            return metrics
-        if not self.accelerator.is_main_process:
-            return metrics
-        dump = Dump(self.folder)
-        for name, score in self.scores.items():
-            try:
-                metrics |= flattened(compute_metrics(self.recipe, dump, {name: score}, self._say_once))
-            except UserError as error:
-                self._warn(iteration, error)
-        self._clear()
         return metrics
 
     def _say_once(self, line: str) -> None:
@@ -110,9 +108,9 @@ class OnlineScores(Listener):
         self.reporter.say(f"warning: runtime.scores at step {iteration}: {error}")
 
     def _dump(self) -> None:
-        if self.accelerator.is_main_process:
-            self._clear()
         with raise_on_all_ranks():
+            if self.accelerator.is_main_process:
+                self._clear()
             self.evaluation = self.evaluation or Evaluation(
                 self.recipe, self.networks, self.folder, self.accelerator, data=self.data, limit=self.limit
             )

@@ -1,7 +1,9 @@
 """Scores during a training: the figures of eval-dump and metrics, and nothing else changed by them."""
 
 import csv
+import errno
 import json
+import os
 import random
 
 import numpy as np
@@ -15,9 +17,10 @@ from models.base.errors import UserError
 from models.base.seeding import random_kept
 from models.dump import Dump
 from models.engine.data import ValidationBatches
+from models.evaluation.evaluate import Evaluation
 from models.evaluation.trained import load_trained, write_dump
 from models.live.listeners import listeners
-from models.live.scores import part_read
+from models.live.scores import OnlineScores, part_read
 from models.report.interfaces import NotApplicableError, Score
 from models.report.metrics import build_scores, compute_metrics, flattened
 from models.training.trainer import Trainer
@@ -193,6 +196,35 @@ def test_a_score_that_fails_is_a_warning(run, capsys):
     assert [row["step"] for row in rows(run)] == [5, 10, 12]
     assert rows(run)[0].keys() == {"step", "deviation.l1", "deviation.l1.low", "deviation.l1.high", "deviation.images"}
     assert "warning: runtime.scores at step 5: there is nothing to judge" in capsys.readouterr().out
+
+
+def failing(monkeypatch, kind, name, at):
+    """Let the method of a class raise OSError in rank `at`, in one process always."""
+    real = getattr(kind, name)
+
+    def method(self, *arguments, **keywords):
+        if int(os.environ.get("RANK", at)) == at:
+            raise OSError(errno.EIO, "Input/output error", f"part.{at}")
+        return real(self, *arguments, **keywords)
+
+    monkeypatch.setattr(kind, name, method)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "at"),
+    [(Evaluation, "_examples", 0), (Evaluation, "_examples", 1), (OnlineScores, "_clear", 0), (Dump, "read", 0)],
+)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_a_disk_that_fails_is_a_warning_on_every_rank(run, monkeypatch, capfd, kind, name, at, ranks):
+    failing(monkeypatch, kind, name, at)
+    if ranks == 2:
+        run_in_two(lambda: trained(run, ["deviation"]))
+    else:
+        trained(run, ["deviation"])
+    said = capfd.readouterr().out
+    assert said.count(f"warning: runtime.scores at step 5: [Errno 5] Input/output error: 'part.{at}'") == 1
+    assert (run / "model/recipe.yaml").is_file()
+    assert not (run / "live/scores.csv").exists()
 
 
 def test_rows_of_iterations_that_are_taken_again_are_cut_off(run):
