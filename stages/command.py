@@ -103,8 +103,8 @@ def refusal(error: Exception) -> str | None:
     if isinstance(error, RuntimeError) and (lost := LOST_WORKER.search(str(error))):
         why = f" ({lost[1].strip()})" if lost[1] else ""
         return (
-            f"a worker process was killed or ended unexpectedly{why}; often memory ran out (`dmesg` tells), or /dev/shm "
-            "is full; run the same command again, and if it comes back, with fewer workers (`runtime.workers`)"
+            f"a worker process was killed or ended unexpectedly{why}; often memory ran out (`dmesg` tells), or "
+            "/dev/shm is full; run the same command again, and if it comes back, with fewer workers (`runtime.workers`)"
         )
     if isinstance(error, RuntimeError) and LOST_RANK.search(str(error)):
         return "another process of this run ended, and its own lines say why; `dvc repro` runs the stage again"

@@ -1,6 +1,10 @@
 """From datasets to batches: a weighted mixture in training, the sorted split in validation; both repeat exactly."""
 
+import os
+import sys
+import tempfile
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from multiprocessing.queues import Queue
 from typing import Any
 
 import numpy as np
@@ -16,6 +20,11 @@ from models.interfaces import Example, Examples, Records
 from models.recipe.schema import Recipe
 
 Key = tuple[str, int, int]  # dataset, epoch, index
+SOCKET = "/pymp-12345678/listener-12345678"  # below the folder for temporary files, as multiprocessing names it
+LONGEST = (107 if sys.platform == "linux" else 103) - len(SOCKET)  # of that folder, in bytes; the kernel limits sockets
+SHARED_MEMORY = (
+    "make /dev/shm larger (of a container: `--shm-size`), or use fewer workers; `runtime.workers: 0` needs none"
+)
 
 
 class Mixture(Dataset[Example]):
@@ -124,6 +133,52 @@ def _grouped(groups: Sequence[Hashable], size: int) -> Iterator[list[int]]:
     yield from waiting.values()
 
 
+class CollatedBatches(Dataset[Any]):
+    """Batches by the keys of their examples.
+
+    A fault of the data, or what the machine refuses, is returned in place of the batch: PyTorch would raise it in the
+    training with the traceback of the worker as its message.
+    """
+
+    def __init__(self, mixture: Mixture) -> None:
+        self.mixture = mixture
+
+    def __getitem__(self, keys: list[Key]) -> Any:
+        try:
+            return collated([self.mixture[key] for key in keys])
+        except UserError as error:
+            return error
+        except OSError as error:
+            if error.errno is None:  # a bug
+                raise
+            return error
+        except RuntimeError as error:
+            if "shared memory" not in str(error):
+                raise
+            return UserError(f"a data loader worker: {error}; {SHARED_MEMORY}")
+
+
+class Batches:
+    """Collated batches; each `iter` begins anew.
+
+    Raises:
+        UserError, OSError: as the dataset did, also in a worker.
+    """
+
+    def __init__(self, loader: DataLoader[Any]) -> None:
+        self.loader = loader
+
+    def __iter__(self) -> Iterator[Any]:
+        return _raise_faults(iter(self.loader))
+
+
+def _raise_faults(batches: Iterator[Any]) -> Iterator[Any]:
+    for batch in batches:
+        if isinstance(batch, Exception):
+            raise batch
+        yield batch
+
+
 class Loaders:
     """The batches of a recipe, for one rank.
 
@@ -152,7 +207,7 @@ class Loaders:
             self.recipe.data.batch_size, seed, start, self.shard,
         )  # fmt: skip
 
-    def train(self, start: int, seed: int | None = None) -> DataLoader[Any]:
+    def train(self, start: int, seed: int | None = None) -> Batches:
         """Return the endless training batches from iteration `start` on, ordered by `seed` (default: the recipe's)."""
         seed = self.recipe.seed if seed is None else seed
         mixture = Mixture(self.train_data, seed)
@@ -160,7 +215,7 @@ class Loaders:
 
     def validation(
         self, workers: int, size: int | None = None, limit: int | None = None, shard: slice = slice(None)
-    ) -> DataLoader[Any]:
+    ) -> Batches:
         """Return the sorted validation split in batches of `size` (default: that of training), or a `shard` of them.
 
         `limit` and `shard` are those of `ValidationBatches`.
@@ -170,12 +225,29 @@ class Loaders:
         return load_batches(Mixture(self.validation_data, self.recipe.seed), batches, workers)
 
 
-def load_batches(mixture: Mixture, sampler: Sampler[list[Key]], workers: int, pin: bool = False) -> DataLoader[Any]:
-    """Return a loader of collated batches, prefetched by `workers` processes (0: by this one)."""
-    return DataLoader(
-        mixture, batch_sampler=sampler, num_workers=workers, collate_fn=collated, pin_memory=pin,
-        worker_init_fn=_start_worker, prefetch_factor=4 if workers else None,
+def load_batches(mixture: Mixture, sampler: Sampler[list[Key]], workers: int, pin: bool = False) -> Batches:
+    """Return collated batches, prefetched by `workers` processes (0: by this one).
+
+    Raises:
+        UserError: workers cannot open sockets, because the path of the folder for temporary files is too long.
+    """
+    if workers:
+        _check_sockets()
+    loader = DataLoader(
+        CollatedBatches(mixture), sampler=sampler, batch_size=None, num_workers=workers, collate_fn=_unchanged,
+        pin_memory=pin, worker_init_fn=_start_worker, prefetch_factor=4 if workers else None,
     )  # fmt: skip
+    return Batches(loader)
+
+
+def _check_sockets() -> None:
+    """Raise UserError where sockets would have too long a path; a worker would fail in a thread that nobody hears."""
+    folder = tempfile.gettempdir()
+    if (size := len(os.fsencode(folder))) > LONGEST:
+        raise UserError(
+            f"TMPDIR: {folder} has {size} bytes; at most {LONGEST} are allowed, because data loader workers open "
+            "sockets there; set TMPDIR to a shorter path, or `runtime.workers: 0`"
+        )
 
 
 def collated(examples: list[Any]) -> Any:
@@ -187,8 +259,24 @@ def _listed(batch: list[Records], *, collate_fn_map: Any = None) -> list[Records
     return batch
 
 
+def _unchanged(batch: Any) -> Any:
+    return batch
+
+
 def _start_worker(worker: int) -> None:
     outlive_signals()
+    Queue._on_queue_feeder_error = _send_error  # type: ignore[attr-defined]
     import cv2  # here, because a training may need no images; several threads a worker would slow the training down
 
     cv2.setNumThreads(0)
+
+
+def _send_error(queue: "Queue[Any]", error: Exception, unsent: Any) -> None:
+    """Send an error in place of a batch that a worker cannot send.
+
+    Python's thread that sends would print the error and go on, and the training would wait for the batch for ever.
+    """
+    if not isinstance(unsent, tuple):  # bytes, for which the pipe is broken
+        os._exit(1)
+    place, _ = unsent
+    queue.put((place, UserError(f"a data loader worker cannot send a batch: {error}; {SHARED_MEMORY}")))

@@ -1,4 +1,10 @@
+import errno
+import os
+import signal
+import sys
+import tempfile
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +15,7 @@ from models.base.errors import UserError
 from models.base.sampling import evenly_spaced
 from models.engine.data import Mixture, TrainBatches, ValidationBatches, collated, load_batches
 from models.interfaces import Records
+from stages.command import refusal
 
 
 def sampler(lengths, weights=None, size=4, seed=1, **rest):
@@ -116,6 +123,81 @@ def test_workers_do_not_change_the_batches():
     alone, one, two = (torch.stack(first_batches(workers)) for workers in (0, 1, 2))
     assert torch.equal(alone, one)
     assert torch.equal(alone, two)
+
+
+class Failing(toy.Ramps):
+    """Ramps of which a worker process gets an error, or is killed."""
+
+    def __init__(self, failure):
+        super().__init__(4)
+        self.failure = failure
+
+    def example(self, index, random):
+        if isinstance(self.failure, Exception):
+            raise self.failure
+        if self.failure is not None:
+            os.kill(os.getpid(), self.failure)
+        return super().example(index, random)
+
+
+def first_of(failure, workers=1):
+    return next(iter(load_batches(Mixture({"a": Failing(failure)}, seed=1), sampler({"a": 4}), workers)))
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_bad_input_and_refusals_arrive_as_they_were(workers):
+    with pytest.raises(UserError) as caught:
+        first_of(UserError("a.json: record 3"), workers)
+    assert str(caught.value) == "a.json: record 3"
+    with pytest.raises(FileNotFoundError) as caught:
+        first_of(FileNotFoundError(errno.ENOENT, "No such file or directory", "a.png"), workers)
+    assert (caught.value.errno, caught.value.filename) == (errno.ENOENT, "a.png")
+    for bug in (KeyError("x"), OSError("of a library"), RuntimeError("y")):
+        with pytest.raises(type(bug), match="test_batches" if workers else None):  # with the traceback of the worker
+            first_of(bug, workers)
+
+
+def test_a_full_shared_memory_says_what_to_do():
+    full = RuntimeError("unable to allocate shared memory(shm) for file </torch_1>: No space left on device (28)")
+    with pytest.raises(
+        UserError, match=r"No space left on device \(28\); make /dev/shm larger .*workers: 0` needs none$"
+    ):
+        first_of(full)
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGBUS])
+def test_a_worker_that_is_killed_is_one_line(number):
+    with pytest.raises(RuntimeError) as caught:
+        first_of(number)
+    assert refusal(caught.value).startswith("a worker process was killed or ended unexpectedly")
+
+
+def folder_of(path: Path, size: int) -> Path:
+    """Make a folder below a path, whose own path has so many bytes."""
+    while (rest := size - len(os.fsencode(path))) > 0:
+        path /= "x" * (min(rest, 101) - 1)
+    path.mkdir(parents=True)
+    return path
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere paths of sockets are shorter")
+def test_sockets_with_too_long_a_path_are_refused_before_workers_start(monkeypatch):
+    """75 bytes, `/pymp-` and 8 more, `/listener-` and 8 more are the 107 bytes that Linux allows."""
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="s-") as short:
+        fits, long = (folder_of(Path(short) / str(size), size) for size in (75, 76))
+        monkeypatch.setattr(tempfile, "tempdir", str(fits))
+        assert first_of(None)["x"].shape == (4, 1, 4, 4)
+        monkeypatch.setattr(tempfile, "tempdir", str(long))
+        with pytest.raises(UserError, match=f"^TMPDIR: {long} has 76 bytes; at most 75 are allowed, .*workers: 0`$"):
+            load_batches(Mixture({}, seed=1), sampler({"a": 4}), workers=1)
+        assert first_of(None, workers=0)["x"].shape == (4, 1, 4, 4)
+
+
+def test_a_batch_that_cannot_be_sent_is_an_error(monkeypatch):
+    """Without a folder for sockets, the thread of the worker that sends fails."""
+    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+    with pytest.raises(UserError, match=r"a data loader worker cannot send a batch: .*/nowhere/pymp-"):
+        first_of(None)
 
 
 def test_an_example_is_seeded_by_dataset_epoch_and_index():
