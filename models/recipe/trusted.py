@@ -8,7 +8,9 @@ the recipe or the model folder of a stranger, a command checks before it imports
 - no file of the model folder is a link that leads out of it.
 
 The classes of `models` and PyTorch then get the numbers and words of the recipe, and weights from safetensors, which
-hold no code. Weights of the Hugging Face hub are not fetched.
+hold no code. Weights of the Hugging Face hub are not fetched. A class of `models` that passes its arguments to another
+package, which may read files and fetch weights by them, says so by the attribute `passes_arguments_to`, the package's
+name, and is refused before it is made, also where another class makes it.
 """
 
 import os
@@ -20,22 +22,22 @@ from typing import Any
 from models.base.error_collector import ErrorCollector, shown
 from models.base.yaml12 import read_yaml
 from models.recipe.dotted_keys import texts
+from models.recipe.types import TRUSTED_ONLY
 
 OPTION = "--trusted-types-only"
 HELP = "for strangers' recipes: refuse types but of models, torch.nn and torch.optim, and files elsewhere"
 MODELS = Path(__file__).parents[1]
 OF_TORCH = re.compile(r"torch\.(nn|optim)(\.[a-z_][a-z0-9_]*)*\.[A-Z]\w*")
-OF_OTHERS = ("TimmBackbone",)
-"""Classes of ours that hand their arguments to another package, which reads files and fetches weights by them."""
 OUTSIDE = re.compile(r"[/~]|[A-Za-z][A-Za-z0-9+.-]*://|(.*/)?\.\.(/|$)", re.DOTALL)
 
 
 def refuse_untrusted(content: Mapping[str, Any], path: Path) -> None:
     """Raise UserError, a line for each dotted key, if a recipe's content could run or read what is not ours.
 
-    Imports nothing. `path` is the recipe's, for messages. From here on, this process fetches nothing from the hub.
+    Imports nothing. `path` is the recipe's, for messages. From here on, this process fetches nothing from the hub, and
+    `types.check_arguments` refuses classes that pass their arguments to another package (`passes_arguments_to`).
     """
-    os.environ["HF_HUB_OFFLINE"] = "1"
+    os.environ |= {"HF_HUB_OFFLINE": "1", TRUSTED_ONLY: OPTION}
     errors = ErrorCollector(path)
     for key, text in texts(content):
         if key.rpartition(".")[2] == "type" and not _is_ours(text):
@@ -62,7 +64,7 @@ def _is_ours(name: str) -> bool:
     A word without a dot is looked up in `models` alone, if it is a type at all (`type: jpeg`).
     """
     *package, attribute = name.split(".")
-    if not all(part.isidentifier() for part in (*package, attribute)) or attribute in OF_OTHERS:
+    if not all(part.isidentifier() for part in (*package, attribute)):
         return False
     if not package or OF_TORCH.fullmatch(name):
         return True

@@ -4,6 +4,7 @@ import builtins
 import importlib
 import inspect
 import json
+import os
 import re
 import sys
 import typing
@@ -62,6 +63,7 @@ OPTIMIZER = Slot("optimizer", "torch.optim.Optimizer", home="models.optimizers")
 CALLBACK = Slot("callback", "models.interfaces.Callback")
 SCORE = Slot("score", "models.report.interfaces.Score")
 PICTURE = Slot("picture", "models.report.interfaces.Picture")
+TRUSTED_ONLY = "FIGURA_TRUSTED_TYPES_ONLY"  # the variable in which `models.recipe.trusted` leaves its option
 LONGEST_NAME = 200  # characters of a type
 ANY_NAME = r"[A-Za-z]\w*"
 FACTS = "facts of the training data"  # the key of what `from_data` takes, where an error made them unknown
@@ -157,6 +159,9 @@ def check_arguments(
     Every parameter without default is needed, except those in `supplied`, which the engine adds. A parameter that ends
     in an underscore (`from_`) is written without it. `beside` are the entry's other keys, suggested as spellings.
     """
+    if (option := os.environ.get(TRUSTED_ONLY)) and (package := getattr(kind, "passes_arguments_to", None)):
+        errors.add(key, f"{kind.__name__} passes its arguments to {package}; {option} takes no class that does")
+        return {}
     parameters = {
         name.rstrip("_"): parameter
         for name, parameter in inspect.signature(kind).parameters.items()
@@ -185,9 +190,8 @@ def check_arguments(
         if errors.count == before:
             value = _conforming(value, hint, f"{key}.{name}", errors)
         checked[parameters[name].name] = value
-    for name in parameters:
-        if name in needed:
-            errors.add(f"{key}.{name}", f"missing; {kind.__name__} needs it")
+    for name in [one for one in parameters if one in needed]:
+        errors.add(f"{key}.{name}", f"missing; {kind.__name__} needs it")
     return checked
 
 

@@ -17,7 +17,8 @@ from models.base.error_collector import ErrorCollector
 from models.base.yaml12 import read_yaml, to_yaml
 from models.engine.build import build_networks
 from models.recipe.load import check_recipe
-from models.recipe.types import LOSS, NETWORK, find_type
+from models.recipe.trusted import refuse_untrusted
+from models.recipe.types import LOSS, NETWORK, TRUSTED_ONLY, construct, find_type
 from models.training.checkpoints import write_model
 from stages.command import run
 from tools import predict
@@ -57,6 +58,7 @@ def stranger(trained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv(TRUSTED_ONLY, "")
     for name in FOREIGN:
         Path(f"{name}.py").write_text(CODE.format(path=str(tmp_path / f"{name}.ran")))
         monkeypatch.delitem(sys.modules, name, raising=False)
@@ -101,7 +103,6 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"networks.generator.type": "torch.utils.data.Dataset"}, "networks.generator.type"),
     ({"networks.generator.type": "..canary.Evil"}, "networks.generator.type"),
     ({"networks.generator.type": "../canary.Evil"}, "networks.generator.type"),
-    ({"networks.generator.type": "pose.TimmBackbone"}, "networks.generator.type"),
     ({"networks.generator.backbone": {"type": "canary.Evil"}}, "networks.generator.backbone.type"),
     ({"networks.generator.list": [{"x": {"type": "canary.Evil"}}]}, "networks.generator.list.0.x.type"),
     ({"losses.G_pixel.type": "canary.Evil"}, "losses.G_pixel.type"),
@@ -132,6 +133,24 @@ def test_nothing_of_a_stranger_is_imported(stranger, changes, said, capsys):
     assert line.startswith(f"error: run/model/recipe.yaml: {said}")
     assert not ran()
     assert not Path("o").exists()
+
+
+BACKBONES = {
+    "its own type": ({"type": "pose.TimmBackbone"}, "networks.generator"),
+    "in a network": (
+        {"type": "pose.PoseNetwork", "backbone": {"name": "timm"}, "heads": {"cif": {}}}, "networks.generator.backbone",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("entry", "key"), BACKBONES.values(), ids=BACKBONES)
+def test_a_class_that_passes_its_arguments_to_another_package(stranger, entry, key):
+    errors = ErrorCollector(Path("hostile.yaml"))
+    refuse_untrusted({**stranger, "networks": {"generator": entry}}, errors.file)
+    arguments = {name: value for name, value in entry.items() if name != "type"}
+    construct(entry["type"], arguments, NETWORK, "networks.generator", errors)
+    said = "TimmBackbone passes its arguments to timm; --trusted-types-only takes no class that does"
+    assert errors.lines == [f"hostile.yaml: {key}: {said}"]
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../elsewhere", "generator.safetensors"])

@@ -1,7 +1,7 @@
 """Backbones from the package `timm` (install figura's extra `timm`)."""
 
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -26,6 +26,8 @@ class TimmBackbone(nn.Module):
         UserError: if timm is not installed.
         ValueError: for names and options that timm does not know, and for models without such a map.
     """
+
+    passes_arguments_to: ClassVar[str] = "timm"
 
     def __init__(
         self, *, model: str, max_stride: int = 16, pretrained: bool = False, options: dict[str, Any] | None = None
