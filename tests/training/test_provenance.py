@@ -2,6 +2,7 @@
 
 import json
 import sys
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from platform import python_version
@@ -166,6 +167,26 @@ def test_variables_that_change_arithmetic_are_recorded_and_no_others(monkeypatch
     variables = {"ATEN_CPU_CAPABILITY": "default", "OPENBLAS_CORETYPE": "Haswell"}
     assert json.loads(provenance.provenance(toy.checked(), ())["environment"]) == variables
     assert provenance.process_record()["environment"] == variables
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"networks.painter.weights": "start/model/painter.safetensors"}, {"train.init_from": {"run": "start"}}],
+    ids=["weights", "init_from"],
+)
+def test_the_content_of_a_file_that_the_recipe_names_counts(tmp_path, changes, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path("start/model/painter.safetensors")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"one")
+    recipe = toy.checked(changes)
+    before = provenance.provenance(recipe, ())
+    assert json.loads(before["start"]) == {str(path): sha256(b"one").hexdigest()}
+    path.with_name("critic.safetensors").write_bytes(b"not named")
+    assert provenance.provenance(recipe, ()) == before
+    path.write_bytes(b"two")  # as long as before
+    after = provenance.provenance(recipe, ())
+    assert {name for name in before if after[name] != before[name]} == {"start"}
 
 
 def test_data_version_follows_the_manifests(tmp_path):
