@@ -41,16 +41,21 @@ def read_picture(path: Path, flags: int = cv2.IMREAD_COLOR, advice: str = "") ->
 
 def decode_picture(content: bytes, path: Path, flags: int = cv2.IMREAD_COLOR, advice: str = "") -> Pixels:
     """Return the pixels of a file's content, as `read_picture`; `path` is for messages."""
+    pixels = decode_bgr(content, path, flags, advice)
+    if pixels.ndim == 3:
+        pixels = cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB if pixels.shape[2] == 3 else cv2.COLOR_BGRA2RGBA)
+    return np.asarray(pixels, dtype=np.uint8)
+
+
+def decode_bgr(content: bytes, path: Path, flags: int = cv2.IMREAD_COLOR, advice: str = "") -> Pixels:
+    """Return the pixels of a file's content as `decode_picture`, but in OpenCV's order: BGR or BGRA."""
+    end = f"; {advice}" if advice else ""
     try:
         pixels = cv2.imdecode(np.frombuffer(content, np.uint8), flags) if content else None
     except cv2.error:  # more pixels than OpenCV takes
         pixels = None
     if pixels is None:
-        end = f"; {advice}" if advice else ""
         raise UserError(f"{path}: no readable picture: it is empty, damaged, too large or of another kind{end}")
     if pixels.dtype != np.uint8:
-        end = f"; {advice}" if advice else ""
         raise UserError(f"{path}: values of {pixels.dtype}: a picture of 8 bits is needed{end}")
-    if pixels.ndim == 3:
-        pixels = cv2.cvtColor(pixels, cv2.COLOR_BGR2RGB if pixels.shape[2] == 3 else cv2.COLOR_BGRA2RGBA)
     return np.asarray(pixels, dtype=np.uint8)

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from models.base.errors import UserError
-from models.base.pictures import read_picture, write_png
+from models.base.pictures import decode_bgr, read_picture, write_png
 
 COLOURS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
 
@@ -26,6 +26,9 @@ def test_channels_keep_their_order(tmp_path):
     transparent = np.dstack([COLOURS, COLOURS[..., :1]])
     Image.fromarray(transparent).save(tmp_path / "rgba.png")
     assert np.array_equal(read_picture(tmp_path / "rgba.png", cv2.IMREAD_UNCHANGED), transparent)
+    content = (tmp_path / "rgba.png").read_bytes()
+    assert np.array_equal(decode_bgr(content, tmp_path), COLOURS[..., ::-1])
+    assert np.array_equal(decode_bgr(content, tmp_path, cv2.IMREAD_UNCHANGED), transparent[..., [2, 1, 0, 3]])
     write_png(tmp_path / "grey.png", COLOURS[..., :1])
     assert np.array_equal(read_picture(tmp_path / "grey.png", cv2.IMREAD_UNCHANGED), COLOURS[..., 0])
 

@@ -22,7 +22,7 @@ from data.formats.prepared import Manifest, without_split
 from data.formats.records import Size, UnusableError, check_id, check_person
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import UserError
-from models.base.pictures import decode_picture
+from models.base.pictures import decode_bgr
 
 
 class Texts:
@@ -230,14 +230,14 @@ def read_stored(manifest: Manifest, path: Path, size: tuple[int, int]) -> NDArra
     """
     # Annotations refer to the stored pixels; without the flag OpenCV would rotate images by their EXIF tag.
     flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
-    image = decode_picture(manifest.read_bytes(path), path, flags, manifest.advice)
+    image = decode_bgr(manifest.read_bytes(path), path, flags, manifest.advice)
     if image.shape[:2] != size:
         height, width = size
         raise UserError(
             f"{path}: is {image.shape[1]} x {image.shape[0]} pixels, but its annotations promise {width} x {height}; "
             f"{manifest.advice}"
         )
-    return np.asarray(cv2.cvtColor(image, cv2.COLOR_RGB2BGR), dtype=np.uint8)
+    return image
 
 
 def image_fault(record: Mapping[str, Any]) -> str | None:
