@@ -26,6 +26,7 @@ from data.formats.coco import (
 from data.formats.records import Size, UnusableError, decode_runs
 from data.preparation.validation import Categories, Seen, check_annotation, check_image_file, check_image_record
 from models.base.errors import UserError
+from models.people.data.persons import image_fault
 from tests.real_people import REAL, needs_real
 
 ANNOTATIONS = REAL / "annotations.json"
@@ -284,6 +285,19 @@ def test_unusable_image_records(record, reason):
     with pytest.raises(UnusableError) as caught:
         check_image_record(record, Seen(images={1: SIZE}, files={"used.jpg": "used.jpg"}))
     assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize("width", [0, -1, 65536, 4.0, True, "4", None])
+def test_sizes_of_images(width):
+    """Raw and prepared records obey the same rule."""
+    record = {"id": 3, "file_name": "a.jpg", "width": 65535, "height": 1}
+    assert check_image_record(record, Seen()) == (65535, 1)
+    assert image_fault(record) is None
+    record["width"] = width
+    why = f"image size is not two whole numbers: width {width!r}, height 1; each must be from 1 to 65535"
+    with pytest.raises(UnusableError) as caught:
+        check_image_record(record, Seen())
+    assert (str(caught.value), image_fault(record)) == (why, why)
 
 
 def jpeg(width=40, height=30):

@@ -223,5 +223,5 @@ def test_bad_annotations_cost_their_photo_or_person(photo):
     (line,) = photo.faults
     assert line == f"{photo.path}: {path}: annotation 8: keypoints are not 17 x 3 numbers: 2 numbers"
     other = Photo(photo.path.rename(photo.path.with_name("b.png")), "b", 2)
-    with pytest.raises(Exception, match="image 3: width and height: found"):
+    with pytest.raises(Exception, match="image 3: image size is not two whole numbers: width "):
         photos.examples(other)

@@ -19,7 +19,7 @@ from pycocotools import mask as run_lengths
 from data.formats.coco import KEYPOINTS, PERSON, read_head, read_records
 from data.formats.facts import FACTS, read_facts
 from data.formats.prepared import Manifest, without_split
-from data.formats.records import Size, UnusableError, check_id, check_person
+from data.formats.records import Size, UnusableError, check_id, check_person, check_size
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import UserError
 from models.base.pictures import decode_bgr
@@ -244,9 +244,10 @@ def image_fault(record: Mapping[str, Any]) -> str | None:
     """Return what is wrong with the record of an image, None if it has a name and a size."""
     if not isinstance(record.get("file_name"), str) or ".." in Path(record["file_name"]).parts:
         return f"file_name: found {repr(record.get('file_name'))[:80]}; a path below images is needed"
-    sides = record.get("width"), record.get("height")
-    if not all(type(side) is int and 0 < side < 2**16 for side in sides):
-        return f"width and height: found {repr(sides)[:80]}; two whole numbers from 1 to {2**16 - 1} are needed"
+    try:
+        check_size(record)
+    except UnusableError as fault:
+        return str(fault)
     return None
 
 
