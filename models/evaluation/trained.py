@@ -12,8 +12,8 @@ from models.engine.build import build_networks, make_accelerator
 from models.engine.weights import load_weights
 from models.evaluation.evaluate import Evaluation
 from models.evaluation.model_folder import trained_content
-from models.recipe.load import check_recipe
 from models.recipe.dotted_keys import leaves
+from models.recipe.load import check_recipe
 from models.recipe.schema import Recipe
 from models.recipe.trial import EVALUATED, mark, short_evaluation
 
