@@ -6,11 +6,8 @@ folder of A|B images, or of folders a and b. Usage: python -m stages.prepare <da
 """
 
 import argparse
-import shutil
 import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +15,7 @@ from data.formats.prepared import MANIFEST
 from data.preparation.settings import Coco, DeepFashion, Market1501, PictureFolders
 from data.preparation.splits import TRAIN, VALIDATION
 from models.base.errors import UserError, printable
-from models.base.files import read_json
+from models.base.files import read_json, replacing_folder, tidy
 from models.base.lock import hold
 from stages.command import run
 from stages.datasets import PARAMS, Dataset, dataset_names, read_dataset
@@ -56,7 +53,7 @@ def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Pa
             those.
     """
     final = root / PREPARED / name
-    with hold(final, final.with_name(f".{name}.lock")), _replacing_folder(final) as folder:
+    with hold(final, final.with_name(f".{name}.lock")), replacing_folder(final) as folder:
         preparation: Preparation | PairPreparation
         lines: list[str] = []
         if entry.kind == "synthetic":
@@ -155,6 +152,7 @@ def _read(
 def _check_rejected(preparation: "Preparation | PairPreparation", entry: Dataset, name: str, listing: Path) -> None:
     """Raise UserError if too many records are rejected, or a split has no image left."""
     rejected, records = preparation.rejected, preparation.records
+    tidy(listing)
     listing.unlink(missing_ok=True)
     if len(rejected) > entry.max_rejected * records:
         preparation.list_rejected(listing)
@@ -171,34 +169,6 @@ def _check_rejected(preparation: "Preparation | PairPreparation", entry: Dataset
                 f"{PARAMS}: datasets.{name}: the split {split!r} has no image; the splits are "
                 f"{', '.join(f'{one} ({count})' for one, count in preparation.images.items())}, of {records} records"
             )
-
-
-@contextmanager
-def _replacing_folder(final: Path) -> Iterator[Path]:
-    """Yield an empty folder beside `final`. It replaces `final` if the block succeeds, and is removed if it fails."""
-    partial, old = final.with_name(f".{final.name}.partial"), final.with_name(f".{final.name}.old")
-
-    def tidy() -> None:
-        if old.exists() and not final.exists():  # stopped between the two renames below
-            old.rename(final)
-        for folder in (partial, old):
-            shutil.rmtree(folder, ignore_errors=True)
-        for unfinished in final.parent.glob(f".{final.name}.rejected.*"):  # the list, of a killed run
-            unfinished.unlink()
-
-    tidy()
-    partial.mkdir(parents=True)
-    try:
-        yield partial
-        if final.exists():
-            final.rename(old)
-        partial.rename(final)
-    except OSError as error:
-        if error.errno is not None and error.filename is None:  # a full disk says no name
-            error.filename = str(final)
-        raise
-    finally:
-        tidy()
 
 
 if __name__ == "__main__":

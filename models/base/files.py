@@ -60,11 +60,11 @@ def tidy(path: Path) -> None:
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield an empty, hidden folder beside `path`; after the block, it is renamed to `path`, whose content goes.
 
-    If the block raises or the process dies, an earlier folder at `path` stays.
+    If the block raises or the process dies, an earlier folder at `path` stays; a process that dies between the two
+    renames leaves it beside `path`, and the next call puts it back.
     """
     hidden, old = (path.with_name(f".{path.name}.{what}") for what in ("partial", "old"))
-    for left in (hidden, old):
-        shutil.rmtree(left, ignore_errors=True)
+    _tidy_folders(path, hidden, old)
     hidden.mkdir(parents=True)
     try:
         yield hidden
@@ -72,12 +72,18 @@ def replacing_folder(path: Path) -> Iterator[Path]:
             path.rename(old)
         hidden.rename(path)
     except OSError as error:
-        if error.errno is not None and error.filename is None:
+        if error.errno is not None and error.filename is None:  # a full disk says no name
             error.filename = str(path)
         raise
     finally:
-        shutil.rmtree(hidden, ignore_errors=True)
-    shutil.rmtree(old, ignore_errors=True)
+        _tidy_folders(path, hidden, old)
+
+
+def _tidy_folders(path: Path, hidden: Path, old: Path) -> None:
+    if old.exists() and not path.exists():
+        old.rename(path)
+    for left in (hidden, old):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def write_bytes(path: Path, content: bytes) -> None:

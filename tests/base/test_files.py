@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -6,7 +7,17 @@ import sys
 import pytest
 
 from models.base.errors import UserError
-from models.base.files import read_bytes, read_json, read_rows, read_text, replacing, tidy, write_bytes, write_text
+from models.base.files import (
+    read_bytes,
+    read_json,
+    read_rows,
+    read_text,
+    replacing,
+    replacing_folder,
+    tidy,
+    write_bytes,
+    write_text,
+)
 
 
 def test_the_new_file_takes_the_place(tmp_path):
@@ -151,6 +162,55 @@ def test_a_kill_while_writing_leaves_the_old_file(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, str(path)], check=False)
     assert done.returncode == -signal.SIGKILL
     assert path.read_text() == "old"
+
+
+def replace_folder(path, dies_at=None):
+    """Replace a folder whose file says old; the rename that dies, of two, is that to a path of this name."""
+    rename = os.rename
+
+    def dying(source, target):
+        if os.path.basename(target) == dies_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        rename(source, target)
+
+    child = os.fork()
+    if child == 0:
+        os.rename = dying
+        with replacing_folder(path) as hidden:
+            (hidden / "said").write_text("new")
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+@pytest.mark.parametrize("dies_at", [".run.old", "run"])
+def test_a_kill_at_either_rename_of_a_folder_costs_nothing(tmp_path, dies_at):
+    path = tmp_path / "run"
+    path.mkdir()
+    (path / "said").write_text("old")
+    assert replace_folder(path, dies_at) == -signal.SIGKILL
+    with pytest.raises(ZeroDivisionError), replacing_folder(path):
+        raise ZeroDivisionError
+    assert ((path / "said").read_text(), os.listdir(tmp_path)) == ("old", ["run"])
+    assert replace_folder(path, dies_at) == -signal.SIGKILL
+    assert replace_folder(path) == 0
+    assert ((path / "said").read_text(), os.listdir(tmp_path)) == ("new", ["run"])
+
+
+def test_a_folder_that_cannot_be_replaced_stays(tmp_path, monkeypatch):
+    path = tmp_path / "run"
+    path.mkdir()
+    (path / "said").write_text("old")
+    rename = os.rename
+
+    def failing(source, target):
+        if str(source).endswith(".partial"):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "rename", failing)
+    with pytest.raises(OSError, match=rf"No space left on device: '{path}'"), replacing_folder(path):
+        pass
+    assert ((path / "said").read_text(), os.listdir(tmp_path)) == ("old", ["run"])
 
 
 def test_rows_of_a_table_are_texts(tmp_path):

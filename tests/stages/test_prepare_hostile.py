@@ -322,7 +322,7 @@ def test_prepared_files_by_hand_are_checked_record_by_record(tmp_path, changes, 
 
 def test_a_killed_run_leaves_nothing_to_the_next_one():
     write_coco()
-    litter = [PREPARED.with_name(name) for name in (".mine.partial", ".mine.old", ".mine.rejected.x1y2.csv")]
+    litter = [PREPARED.with_name(name) for name in (".mine.partial", ".mine.old", ".mine.rejected.x1y2z3w4.csv")]
     for path in litter[:2]:
         (path / "images").mkdir(parents=True)
     litter[2].touch()
