@@ -13,6 +13,7 @@ from people_by_hand import AREA, SIGMAS, SKELETON, dump, oks, person, pose
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
+from bench import coco_figures
 from data.formats.skeletons import COCO as COCO_PERSON
 from data.formats.skeletons import skeleton_from
 from models.base.errors import UserError
@@ -32,7 +33,7 @@ def reference(kind):
     return truth, results, None if kind == "bbox" else COCO_PERSON.sigmas
 
 
-def by_pycocotools(truth, results, kind):
+def judged_by_pycocotools(truth, results, kind):
     with contextlib.redirect_stdout(io.StringIO()):
         index = COCO()
         index.dataset = copy.deepcopy(truth)
@@ -41,7 +42,11 @@ def by_pycocotools(truth, results, kind):
         evaluator.evaluate()
         evaluator.accumulate()
         evaluator.summarize()
-    return evaluator.stats
+    return evaluator
+
+
+def by_pycocotools(truth, results, kind):
+    return judged_by_pycocotools(truth, results, kind).stats
 
 
 def evaluated(kind):
@@ -92,6 +97,53 @@ def test_overlaps_of_matches_of_the_reference():
             column = example["gt_ids"].index(number)
             assert overlap == pytest.approx(table[match[number], column] if match[number] >= 0 else 0.0, abs=1e-12)
             assert near == pytest.approx(table[false, column].max(initial=0.0), abs=1e-12)
+
+
+def drawn(kind):
+    """Crowded scenes, of up to 40 people, with crowds, people without joints, equal scores, and images of nobody."""
+    random, truth, results = np.random.default_rng(5), [], []
+    for image, people in enumerate([0, 1, 2, 3, 5, 8, 12, 30], start=1):
+        own = coco_figures.annotations(random, image, people)
+        truth += [one for one in own if kind == "bbox" or one["category_id"] == 1]
+        results += coco_figures.results(random, image, own)[kind == "bbox"]
+    for one in results:
+        one["score"] = round(one["score"], 1)
+        if kind == "keypoints":
+            del one["bbox"]  # pycocotools takes the extent of the joints
+    categories = [{"id": category} for category in sorted({one["category_id"] for one in truth})]
+    return {
+        "images": [{"id": image} for image in range(1, 10)],
+        "annotations": truth,
+        "categories": categories,
+    }, results
+
+
+@pytest.mark.parametrize(("kind", "sigmas"), [("keypoints", COCO_PERSON.sigmas), ("bbox", None)])
+def test_crowded_scenes(kind, sigmas):
+    truth, results = drawn(kind)
+    theirs = judged_by_pycocotools(truth, results, kind)
+    ours = Evaluation(truth["annotations"], results, range(1, 10), sigmas)
+    assert list(ours.values().values()) == pytest.approx(theirs.stats, abs=1e-13, rel=0)
+    assert len(theirs.stats) == (10 if kind == "keypoints" else 12)
+    thresholds, recalls, precisions = ours.curves()
+    assert (thresholds == theirs.params.iouThrs).all()
+    assert (recalls == theirs.params.recThrs).all()
+    assert (precisions == theirs.eval["precision"][..., 0, -1].mean(axis=2)).all()
+    assert max(len(one["dtIds"]) for one in theirs.evalImgs if one) == (20 if kind == "keypoints" else 41)
+    # who matches whom at 0.5, all categories and areas
+    taken, false = {}, set()
+    for one in theirs.evalImgs:
+        if one and one["aRng"] == theirs.params.areaRng[0]:
+            places = [number - 1 for number in one["dtIds"]]
+            false |= {
+                p for p, by, no in zip(places, one["dtMatches"][0], one["dtIgnore"][0], strict=True) if not (by or no)
+            }
+            ids = zip(one["gtIds"], one["gtMatches"][0], one["gtIgnore"], strict=True)
+            taken |= {number: int(by) - 1 for number, by, ignored in ids if not ignored}
+    pairs = [(one.truth, one.results, one.false) for one in ours.matches()]
+    assert {ours.truth[t]["id"]: r for people, by, _ in pairs for t, r in zip(people, by, strict=True)} == taken
+    assert {place for _, _, wrong in pairs for place in wrong.tolist()} == false
+    assert min(len(taken), len(false)) > 20
 
 
 @with_reference

@@ -1,12 +1,11 @@
-"""COCO's average precision and recall for poses and boxes: matching and accumulation by pycocotools' COCOeval.
+"""COCO's average precision and recall for poses and boxes, with weights for images, for a bootstrap.
 
-Sources: Lin et al. 2014, "Microsoft COCO", and COCO's keypoint challenge (object keypoint similarity, OKS). This module
-adds weights per image, for a bootstrap, and ranges of measures other than the area.
+Precision, recall and matches are those of pycocotools' COCOeval. Each result is matched once, and copies of an image
+are weights. Sources: Lin et al. 2014, "Microsoft COCO", and COCO's keypoint challenge (object keypoint similarity,
+OKS). This module adds ranges of measures other than the area.
 """
 
-import contextlib
 import copy
-import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -14,11 +13,25 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
 
 from models.base.errors import UserError
-from models.pose.report.average_precision import METRICS, Floats, Kind, Metric, accumulated, mean_of_known
+from models.pose.report.average_precision import (
+    AREAS,
+    METRICS,
+    MOST,
+    RECALLS,
+    THRESHOLDS,
+    Flags,
+    Floats,
+    Integers,
+    Kind,
+    Metric,
+    averaged,
+    doubled,
+    least_hits,
+    mean_of_known,
+)
+from models.pose.report.coco_matching import Cells, box_overlaps, matched, paired, similarities
 
 Record = Mapping[str, Any]
 Ranges = Mapping[str, tuple[float, float]]
@@ -64,8 +77,8 @@ class Evaluation:
             IoU.
 
     Attributes:
-        truth: completed copies of the annotations; `id` is the index + 1 (COCOeval reads 0 as no match).
-        results: completed copies of the results, likewise.
+        truth: completed copies of the annotations.
+        results: completed copies of the results.
         image_ids: sorted, without repeats.
 
     Raises:
@@ -89,25 +102,59 @@ class Evaluation:
         ]
         self.results = [_result(one, joints) for one in results if one["image_id"] in known]
         self.categories = sorted({one["category_id"] for one in (*self.truth, *self.results)})
-        self.metrics = METRICS[kind]
-        with contextlib.redirect_stdout(io.StringIO()):  # pycocotools prints
-            self._evaluator = COCOeval(self._index(self.truth), self._index(self.results), kind)
-            if sigmas is not None:
-                self._evaluator.params.kpt_oks_sigmas = np.asarray(sigmas, dtype=np.float64)
-            self._evaluator.evaluate()
-            self._evaluator.accumulate()
+        self.metrics, self._most = METRICS[kind], MOST[kind]
+        self._ignored = np.array(
+            [bool(one["iscrowd"] or (joints and not one["num_keypoints"])) for one in self.truth], bool
+        )
+        self._truth_cells = self._cells_of(self.truth)
+        cells, scores = self._cells_of(self.results), _column(self.results, "score")
+        order = np.lexsort((-scores, cells))
+        rank = np.arange(len(order)) - np.searchsorted(cells[order], cells[order])
+        self._kept, self._rank = order[rank < self._most[-1]], rank[rank < self._most[-1]]
+        self._result_cells, self._scores = cells[self._kept], scores[self._kept]
+        self._cells = list(self._compared(None if sigmas is None else np.asarray(sigmas, dtype=np.float64)))
+        self._judge(AREAS[kind], _column(self.truth, "area"), _column(self.results, "area"))
 
-    def _index(self, records: list[dict[str, Any]]) -> COCO:
-        for place, record in enumerate(records):
-            record["id"] = place + 1
-        index = COCO()
-        index.dataset = {
-            "images": [{"id": image} for image in self.image_ids],
-            "categories": [{"id": category} for category in self.categories],
-            "annotations": records,
-        }
-        index.createIndex()
-        return index
+    def _cells_of(self, records: Sequence[Record]) -> Integers:
+        """Return the number of each record's cell: category by category, the images in order."""
+        images = {number: place for place, number in enumerate(self.image_ids)}
+        starts = {number: place * len(images) for place, number in enumerate(self.categories)}
+        return np.array([starts[one["category_id"]] + images[one["image_id"]] for one in records], dtype=np.int64)
+
+    def _compared(self, sigmas: Floats | None) -> Iterable[Cells]:
+        crowd, boxes = _column(self.truth, "iscrowd") != 0, _table(self.truth, "bbox", 4)
+        kept = [self.results[place] for place in self._kept]
+        if sigmas is None:
+            found = _table(kept, "bbox", 4)
+        else:
+            joints = _table(self.truth, "keypoints", 3 * len(sigmas)).reshape(-1, len(sigmas), 3)
+            found = _table(kept, "keypoints", 3 * len(sigmas)).reshape(-1, len(sigmas), 3)[..., :2]
+            areas = _column(self.truth, "area")
+        size = max(len(THRESHOLDS), 0 if sigmas is None else len(sigmas))
+        for truth, results in paired(self._truth_cells, self._result_cells, size):
+            overlaps = (
+                box_overlaps(found[results], boxes[truth], crowd[truth])
+                if sigmas is None
+                else similarities(found[results], joints[truth], boxes[truth], areas[truth], sigmas)
+            )
+            yield Cells(truth, results, overlaps, crowd[truth])
+
+    def _judge(self, ranges: Ranges, truth: Floats, results: Floats) -> None:
+        """Match within each range of a measure, which annotations and results have."""
+        self._ranges = list(ranges)
+        self._judged = [self._within(truth, results[self._kept], low, high) for low, high in ranges.values()]
+
+    def _within(self, truth: Floats, results: Floats, low: float, high: float) -> "_Judged":
+        ignored = self._ignored | (truth < low) | (truth > high)
+        matches = np.full((len(THRESHOLDS), len(results)), -1, dtype=np.int64)
+        for cells in self._cells:
+            best = matched(cells, ignored[cells.truth], THRESHOLDS)
+            row, column = np.nonzero(cells.results >= 0)
+            taken = best[:, row, column]
+            matches[:, cells.results[row, column]] = np.where(taken < 0, -1, cells.truth[row, taken])
+        free = matches < 0
+        judged = np.where(free, ~((results < low) | (results > high)), ~np.append(ignored, True)[matches])
+        return _Judged(ignored, matches, judged & ~free, judged)
 
     def ranged(self, ranges: Ranges, truth: Sequence[float], results: Sequence[float]) -> "Evaluation":
         """Return an evaluation within ranges of a measure other than the area; OKS do not change.
@@ -116,83 +163,126 @@ class Evaluation:
         with COCO's areas, annotations out of range are ignored, and so are results that match nothing and are out of
         range (NaN never is). The metrics are `AP_<range>` and `AR_<range>`.
         """
-        other = copy.deepcopy(self)
-        for record, measure in zip((*other.truth, *other.results), (*truth, *results), strict=True):
-            record["area"] = measure
-        evaluator, params = other._evaluator, other._evaluator.params
-        params.areaRng, params.areaRngLbl = [list(one) for one in ranges.values()], list(ranges)
-        cells = product(params.catIds, params.areaRng, params.imgIds)
-        evaluator.evalImgs = [evaluator.evaluateImg(i, k, area, params.maxDets[-1]) for k, area, i in cells]
-        evaluator._paramsEval = copy.deepcopy(params)
-        with contextlib.redirect_stdout(io.StringIO()):
-            evaluator.accumulate()
+        other = copy.copy(self)
+        other._judge(ranges, np.asarray(truth, dtype=np.float64), np.asarray(results, dtype=np.float64))
         other.metrics = {f"AP_{name}": Metric("precision", range=name) for name in ranges}
         other.metrics |= {f"AR_{name}": Metric("recall", range=name) for name in ranges}
         return other
 
     def values(self) -> dict[str, float]:
         """Return the metrics in [0, 1]; NaN (COCO's -1) where there are no annotations."""
-        precision, recall = (
-            np.where(self._evaluator.eval[of] < 0, np.nan, self._evaluator.eval[of]) for of in ("precision", "recall")
-        )
-        return {name: float(value) for name, value in self._pick(precision[..., -1].mean(axis=1), recall).items()}
+        _, recall, precision = self._tables(np.ones((1, len(self.image_ids))))
+        return {name: float(value) for name, value in self._pick(precision.mean(axis=1), recall[0]).items()}
 
     def resampled(self, weights: Floats) -> dict[str, Floats]:
         """Return each metric (samples,) of resampled images; `weights` (samples, images) counts copies of each image.
 
         Equals COCOeval's result for copied images, except for the order of equal scores within an image.
         """
-        params = self._evaluator.params
-        shape = (len(weights), len(params.iouThrs), len(self.categories), len(params.areaRng))
-        precision, recall = np.full(shape, np.nan), np.full((*shape, len(params.maxDets)), np.nan)
-        for category, size in product(range(shape[2]), range(shape[3])):
-            if cell := self._cell(category, size):
-                precision[:, :, category, size], recall[:, :, category, size] = accumulated(
-                    cell, weights, params.recThrs, params.maxDets
-                )
-        return self._pick(precision, recall)
+        average, recall, _ = self._tables(weights)
+        return self._pick(average, recall)
 
     def curves(self) -> tuple[Floats, Floats, Floats]:
         """Return precision over recall for all sizes: thresholds (T,), recalls (R,), precisions (T, R).
 
         Precisions are interpolated and averaged over categories as COCO does; NaN where there are no annotations.
         """
-        precision = np.where(self._evaluator.eval["precision"] < 0, np.nan, self._evaluator.eval["precision"])
-        params = self._evaluator.params
-        return params.iouThrs, params.recThrs, mean_of_known(precision[..., 0, -1], (2,))
+        _, _, precision = self._tables(np.ones((1, len(self.image_ids))))
+        return THRESHOLDS, RECALLS, mean_of_known(precision[..., 0], (2,))
 
     def matches(self) -> list[ImageMatches]:
         """Return the matches in each image of `image_ids`, over all categories and sizes."""
-        images: list[list[ImageMatches]] = [[] for _ in self.image_ids]
-        for category in range(len(self.categories)):
-            for place, one in self._cell(category, 0):
-                key = (self.image_ids[place], self.categories[category])
-                images[place].append(_image_matches(one, self._evaluator.ious[key]))
-        fields = ImageMatches.__dataclass_fields__
-        empty = ImageMatches(*(np.zeros(0, float if name in ("overlaps", "nearest") else np.int64) for name in fields))
-        return [
-            ImageMatches(*(np.concatenate([getattr(one, name) for one in (empty, *parts)]) for name in fields))
-            for parts in images
-        ]
+        judged, images = self._judged[0], len(self.image_ids)
+        matches, false = judged.matches[0], judged.judged[0] & ~judged.hits[0]
+        results, overlaps, nearest = np.full(len(self.truth), -1), np.zeros(len(self.truth)), np.zeros(len(self.truth))
+        for cells in self._cells:
+            row, column = np.nonzero(cells.results >= 0)
+            places = cells.results[row, column]
+            taken = cells.truth[row] == matches[places][:, None]
+            results[cells.truth[row][taken]] = self._kept[places[taken.any(axis=1)]]
+            overlaps[cells.truth[row][taken]] = cells.overlaps[row, column][taken]
+            near = np.where((false[cells.results] & (cells.results >= 0))[..., None], cells.overlaps, 0.0)
+            nearest[cells.truth] = near.max(axis=1, initial=0.0)
+        truth = np.flatnonzero(~judged.ignored)
+        truth = truth[np.lexsort((self._truth_cells[truth], self._truth_cells[truth] % max(images, 1)))]
+        wrong = np.flatnonzero(false)
+        wrong = wrong[np.argsort(self._result_cells[wrong] % max(images, 1), kind="stable")]
+        people, others = (
+            np.searchsorted(cells % max(images, 1), np.arange(1, images))
+            for cells in (self._truth_cells[truth], self._result_cells[wrong])
+        )
+        columns = [np.split(one[truth], people) for one in (np.arange(len(self.truth)), results, overlaps, nearest)]
+        rows = zip(*columns, np.split(self._kept[wrong], others), strict=True)
+        return [ImageMatches(*row) for row in rows][:images]
 
-    def _cell(self, category: int, size: int) -> list[tuple[int, dict[str, Any]]]:
-        """Return COCOeval's matches for one category and range, each with the index of its image."""
-        images = len(self.image_ids)
-        start = (category * len(self._evaluator.params.areaRng) + size) * images
-        entries = enumerate(self._evaluator.evalImgs[start : start + images])
-        return [(place, one) for place, one in entries if one is not None]
+    def _tables(self, weights: Floats) -> tuple[Floats, Floats, Floats]:
+        """Return average precision (samples, T, categories, ranges) and recall (samples, T, categories, ranges, M).
+
+        Then the first sample's precision at `RECALLS` (T, R, categories, ranges). NaN where there are no annotations.
+        """
+        samples, images = weights.shape
+        shape = (len(self.categories), len(self._ranges))
+        average = np.full((samples, len(THRESHOLDS), *shape), np.nan)
+        recall = np.full((*average.shape, len(self._most)), np.nan)
+        precision = np.full((len(THRESHOLDS), len(RECALLS), *shape), np.nan)
+        counts = doubled(weights)
+        for category, size in product(*map(range, shape)):
+            ends = np.array([category, category + 1]) * images
+            judged, own = self._judged[size], slice(*np.searchsorted(self._result_cells, ends))
+            truth = self._truth_cells[~judged.ignored] - ends[0]
+            positives = weights @ np.bincount(truth[(truth >= 0) & (truth < images)], minlength=images)
+            known, least = positives > 0, least_hits(positives)
+            places, rank = self._result_cells[own] - ends[0], self._rank[own]
+            order = np.argsort(-self._scores[own], kind="stable")
+            for row, (hits, counted) in enumerate(zip(judged.hits[:, own], judged.judged[:, own], strict=True)):
+                means, curves = averaged(places[order], hits[order], counted[order], counts, least)
+                average[known, row, category, size] = means[known]
+                precision[row, :, category, size] = curves[0] if known[0] else np.nan
+            present, images_of = np.unique(places, return_inverse=True)
+            correct = [
+                np.bincount(images_of[hits & (rank < limit)], minlength=len(present))
+                for hits in judged.hits[:, own]
+                for limit in self._most
+            ]
+            found = (weights[:, present] @ np.array(correct, dtype=np.float64).T).reshape(samples, len(THRESHOLDS), -1)
+            recall[known, :, category, size] = found[known] / positives[known, None, None]
+        return average, recall, precision
 
     def _pick(self, precision: Floats, recall: Floats) -> dict[str, Floats]:
         """Return metrics (...) from `precision` (..., T, categories, ranges) and `recall`, with one more axis (M,)."""
-        params = self._evaluator.params
         values = {}
         for name, metric in self.metrics.items():
             table = precision if metric.of == "precision" else recall[..., metric.best]
-            table = table[..., params.areaRngLbl.index(metric.range)]
+            table = table[..., self._ranges.index(metric.range)]
             if metric.threshold is not None:
-                table = table[..., np.isclose(params.iouThrs, metric.threshold), :]
+                table = table[..., np.isclose(THRESHOLDS, metric.threshold), :]
             values[name] = mean_of_known(table, (-2, -1))
         return values
+
+
+@dataclass(frozen=True, eq=False)
+class _Judged:
+    """What became of the annotations and the n sorted results within one range.
+
+    Attributes:
+        ignored: bool (annotations,).
+        matches: int64 (T, n), indices of annotations, -1 for none.
+        hits: bool (T, n), results that match an annotation that counts.
+        judged: bool (T, n), results that count, as hits or as false ones.
+    """
+
+    ignored: Flags
+    matches: Integers
+    hits: Flags
+    judged: Flags
+
+
+def _column(records: Sequence[Record], name: str) -> Floats:
+    return np.array([one[name] for one in records], dtype=np.float64)
+
+
+def _table(records: Sequence[Record], name: str, width: int) -> Floats:
+    return np.array([one[name] for one in records], dtype=np.float64).reshape(-1, width)
 
 
 def _annotation(record: Record, joints: int) -> dict[str, Any]:
@@ -223,21 +313,3 @@ def _check_keypoints(record: Record, joints: int) -> None:
             f"image {record['image_id']}: a person has {len(record['keypoints'])} numbers as keypoints; the skeleton's "
             f"{joints} keypoints need {3 * joints}; give the dataset's own `skeleton` to the score"
         )
-
-
-def _image_matches(one: Mapping[str, Any], overlaps: Any) -> ImageMatches:
-    """Convert COCOeval's matches of an image; `overlaps` has a row per result and a column per annotation, by id."""
-    ids, judged = np.array(one["gtIds"], dtype=np.int64), np.asarray(one["gtIgnore"]) == 0
-    table = np.zeros((len(one["dtIds"]), len(ids))) if not len(overlaps) else np.asarray(overlaps, dtype=np.float64)
-    table = table[:, np.argsort(np.argsort(ids))]
-    matches = np.asarray(one["gtMatches"][0], dtype=np.int64)
-    false = (one["dtMatches"][0] == 0) & ~one["dtIgnore"][0]
-    rows = {number: row for row, number in enumerate(one["dtIds"])}
-    exact = [table[rows[match], column] if match else 0.0 for column, match in enumerate(matches.tolist())]
-    return ImageMatches(
-        truth=ids[judged] - 1,
-        results=matches[judged] - 1,
-        overlaps=np.array(exact, dtype=np.float64)[judged],
-        nearest=table[false].max(axis=0, initial=0.0)[judged],
-        false=np.array(one["dtIds"], dtype=np.int64)[false] - 1,
-    )
