@@ -36,9 +36,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from models.base.checksums import SUMS
+from models.base.checksums import SUMS, read_sums
 from models.base.errors import UserError, nearest
-from models.base.files import read_bytes, read_text
+from models.base.files import read_bytes
 from models.base.pictures import decode_picture, encode_png
 from models.recipe.schema import Format
 
@@ -156,10 +156,14 @@ class GrowingFile:
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self._digest = path, hashlib.sha256()
-        with writing(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = unfinished(path).open("wb")
+        self.path = path
+        self._open()
+
+    def _open(self) -> None:
+        self._digest = hashlib.sha256()
+        with writing(self.path):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = unfinished(self.path).open("wb")
 
     def write(self, text: str) -> None:
         """Append text, as UTF-8."""
@@ -181,16 +185,21 @@ class GrowingFile:
         with writing(self.path):
             unfinished(self.path).replace(self.path)
 
+    def close(self) -> None:
+        """End and publish."""
+        self.end()
+        self.publish()
 
-class Table:
-    """A CSV file written row by row; it appears at `path` when it is published.
+
+class Table(GrowingFile):
+    """A CSV file written row by row.
 
     Rows may lack columns and may add new ones; such cells are empty in the other rows.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self._columns = path, list[str]()
-        self._file = GrowingFile(path)
+        super().__init__(path)
+        self._columns = list[str]()
 
     def add(self, row: Mapping[str, Any]) -> None:
         """Append a row."""
@@ -199,29 +208,16 @@ class Table:
         self._writer.writerow(row)
 
     def _widen(self, row: Mapping[str, Any]) -> None:
-        self._file.end()
+        self.end()
         with writing(self.path):
             earlier = unfinished(self.path).replace(self.path.with_name(f"{self.path.name}.earlier"))
         self._columns += [column for column in row if column not in self._columns]
-        self._file = GrowingFile(self.path)
-        self._writer = csv.DictWriter(self._file, self._columns, lineterminator="\n", restval="")
+        self._open()
+        self._writer = csv.DictWriter(self, self._columns, lineterminator="\n", restval="")
         self._writer.writeheader()
         with earlier.open(newline="", encoding="utf-8") as file:
             self._writer.writerows(csv.DictReader(file))
         earlier.unlink()
-
-    def end(self) -> str:
-        """Flush to disk, and return the SHA-256."""
-        return self._file.end()
-
-    def publish(self) -> None:
-        """Move the table to `path`."""
-        self._file.publish()
-
-    def close(self) -> None:
-        """End and publish."""
-        self.end()
-        self.publish()
 
 
 def read_table(content: bytes, path: Path, needed: Collection[str]) -> pd.DataFrame:
@@ -253,12 +249,13 @@ def read_table(content: bytes, path: Path, needed: Collection[str]) -> pd.DataFr
     return table
 
 
-class RecordsFile:
-    """A JSON file with one list, written record by record; it appears at `path` when it is published."""
+class RecordsFile(GrowingFile):
+    """A JSON file with one list, written record by record."""
 
     def __init__(self, path: Path) -> None:
-        self._file, self._first = GrowingFile(path), True
-        self._file.write("[")
+        super().__init__(path)
+        self._first = True
+        self.write("[")
 
     def add(self, records: Iterable[Mapping[str, Any]]) -> None:
         """Append records. Raises UserError for one that holds NaN or infinity, which no JSON has."""
@@ -266,45 +263,14 @@ class RecordsFile:
             try:
                 text = json.dumps(record, allow_nan=False)
             except ValueError:
-                raise UserError(f"{self._file.path}: NaN or infinity in the record {record!s:.200}") from None
-            self._file.write(("\n" if self._first else ",\n") + text)
+                raise UserError(f"{self.path}: NaN or infinity in the record {record!s:.200}") from None
+            self.write(("\n" if self._first else ",\n") + text)
             self._first = False
 
     def end(self) -> str:
-        """End the list, flush to disk, and return the SHA-256."""
-        self._file.write("\n]\n")
-        return self._file.end()
-
-    def publish(self) -> None:
-        """Move the file to `path`."""
-        self._file.publish()
-
-    def close(self) -> None:
-        """End and publish."""
-        self.end()
-        self.publish()
-
-
-def checksum_lines(checksums: Mapping[str, str]) -> str:
-    """Return a line for each file, given the SHA-256 by path relative to the dump, as `sha256sum` writes them."""
-    return "".join(f"{digest}  {path}\n" for path, digest in checksums.items())
-
-
-def read_checksums(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file of a dump, by path relative to it.
-
-    Raises:
-        UserError: there are none, because an earlier version wrote the dump, or the file is damaged.
-    """
-    path = folder / SUMS
-    if not path.exists():
-        raise UserError(f"{path}: no such file: the dump is damaged, or older than its checksums; {AGAIN}")
-    checksums: dict[str, str] = {}
-    for number, line in enumerate(read_text(path, AGAIN).removesuffix("\n").split("\n"), start=1):
-        if not (match := re.fullmatch(r"([0-9a-f]{64})  (.+)", line)):
-            raise UserError(f"{path}: line {number}: no checksum and file: it is damaged; {AGAIN}")
-        checksums[match[2]] = match[1]
-    return checksums
+        """End the list, flush to disk and close, and return the SHA-256."""
+        self.write("\n]\n")
+        return super().end()
 
 
 class Dump:
@@ -329,7 +295,7 @@ class Dump:
     @cached_property
     def checksums(self) -> dict[str, str]:
         """The SHA-256 of each file, by path relative to the folder."""
-        return read_checksums(self.folder)
+        return read_sums(self.folder, AGAIN)
 
     def rows(self, table: pd.DataFrame, part: str | None = None) -> "Dump":
         """Return some rows of this dump."""

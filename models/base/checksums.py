@@ -1,13 +1,40 @@
 """The SHA-256 of each file of a folder, in a file beside them, in the form that `sha256sum -c SHA256SUMS` reads."""
 
 import hashlib
-import io
 import os
+import re
+from collections.abc import Mapping
 from pathlib import Path
 
 from models.base.errors import UserError
+from models.base.files import open_regular, read_bytes
 
 SUMS = "SHA256SUMS"
+
+
+LINE = re.compile(r"([0-9a-f]{64})  (.+)")
+
+
+def sum_lines(sums: Mapping[str, str]) -> str:
+    """Return a line for each file, given the SHA-256 by path relative to the folder, as `sha256sum` writes them."""
+    return "".join(f"{value}  {name}\n" for name, value in sums.items())
+
+
+def read_sums(folder: Path, advice: str = "") -> dict[str, str]:
+    """Return the SHA-256 of each file that `SHA256SUMS` in a folder lists, by path relative to the folder.
+
+    Raises:
+        UserError: it is missing, or no regular file, or has a line that is no checksum and path; `advice` says what to
+            do.
+    """
+    path, sums = folder / SUMS, dict[str, str]()
+    content = read_bytes(path, advice).decode(errors="surrogateescape")
+    for number, line in enumerate(content.removesuffix("\n").split("\n"), start=1):
+        if not (match := LINE.fullmatch(line)):
+            end = f"; {advice}" if advice else ""
+            raise UserError(f"{path}: line {number}: no checksum and file: it is damaged{end}")
+        sums[match[2]] = match[1]
+    return sums
 
 
 def write_sums(folder: Path) -> None:
@@ -21,12 +48,12 @@ def write_sums(folder: Path) -> None:
 def damage(folder: Path) -> str | None:
     """Return what is wrong with a folder that `write_sums` completed, or None if each of its bytes is as it was."""
     try:
-        content, sums = _read(folder / SUMS), _sums(folder)
+        content, sums = read_bytes(folder / SUMS), _sums(folder)
+        if content == _content(sums):
+            return None
+        listed = read_sums(folder)
     except (OSError, UserError) as error:
         return str(error)
-    if content == _content(sums):
-        return None
-    listed = _listed(content)
     missing, added = sorted(listed.keys() - sums.keys()), sorted(sums.keys() - listed.keys())
     changed = sorted(name for name in listed.keys() & sums.keys() if listed[name] != sums[name])
     faults = [f"{name} is missing" for name in missing] + [f"{name} has another SHA-256" for name in changed]
@@ -35,21 +62,21 @@ def damage(folder: Path) -> str | None:
 
 def refuse_damaged(path: Path) -> None:
     """Raise UserError if `SHA256SUMS` beside a file does not confirm it; without `SHA256SUMS`, do nothing."""
-    sums = path.parent / SUMS
+    folder, sums = path.parent, path.parent / SUMS
     if not sums.exists():
         return
-    listed = _listed(_read(sums))
+    advice = (
+        f"get the folder again (`rm -r {folder} && dvc checkout {folder}`), or train again; if you changed it "
+        f"yourself, remove {SUMS}"
+    )
+    listed = read_sums(folder, advice)
     if path.name not in listed:
-        found = f"{sums} does not list it: one of the two is damaged"
+        fault = f"{sums} does not list it"
     elif listed[path.name] != _sha256(path):
-        found = f"its SHA-256 is another than in {sums}: one of the two is damaged"
+        fault = f"its SHA-256 is another than in {sums}"
     else:
         return
-    folder = path.parent
-    raise UserError(
-        f"{path}: {found}; get the folder again (`rm -r {folder} && dvc checkout {folder}`), or train again; if you "
-        f"changed it yourself, remove {SUMS}"
-    )
+    raise UserError(f"{path}: {fault}: one of the two is damaged; {advice}")
 
 
 def _sums(folder: Path) -> dict[str, str]:
@@ -58,29 +85,9 @@ def _sums(folder: Path) -> dict[str, str]:
 
 
 def _sha256(path: Path) -> str:
-    with _open(path) as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _read(path: Path) -> bytes:
-    with _open(path) as file:
-        return file.read()
-
-
-def _open(path: Path) -> io.BufferedReader:
-    """Open a regular file. Raises UserError if it is something else, or cannot be read."""
-    if not path.is_file():  # a FIFO would be waited for
-        raise UserError(f"{path}: {'no regular' if path.exists() else 'no such'} file")
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _content(sums: dict[str, str]) -> bytes:
-    return "".join(f"{value}  {name}\n" for name, value in sums.items()).encode(errors="surrogateescape")
-
-
-def _listed(content: bytes) -> dict[str, str]:
-    lines = (line.partition("  ") for line in content.decode(errors="replace").splitlines())
-    return {name: value for value, _, name in lines}
+def _content(sums: Mapping[str, str]) -> bytes:
+    return sum_lines(sums).encode(errors="surrogateescape")

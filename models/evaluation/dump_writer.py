@@ -14,9 +14,9 @@ from typing import Any, Self
 
 from accelerate import Accelerator
 
-from models.base.checksums import SUMS
+from models.base.checksums import SUMS, sum_lines
 from models.base.distributed import raise_on_all_ranks
-from models.dump import EXAMPLES, GrowingFile, RecordsFile, Table, checksum_lines, write_file, writing
+from models.dump import EXAMPLES, GrowingFile, RecordsFile, Table, write_file, writing
 
 Turn = tuple[int, int]  # (0, place) for a batch; (1, place) for a row of the first grid, (2, place) of the second, ...
 Entry = tuple[str, Any]
@@ -88,15 +88,14 @@ class Output:
             checksums[name] = file.end()
             file.publish()
         checksums[EXAMPLES] = examples.end()
-        self._checksums.write(checksum_lines(checksums))
-        self._checksums.end()
-        self._checksums.publish()
+        self._checksums.write(sum_lines(checksums))
+        self._checksums.close()
         examples.publish()
 
     def _write(self, entries: Iterable[Entry]) -> None:
         for name, content in entries:
             if name == SUMS:
-                self._checksums.write(checksum_lines(content))
+                self._checksums.write(sum_lines(content))
                 continue
             if name not in self._files:
                 path = self.folder / name

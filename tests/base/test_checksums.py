@@ -1,5 +1,6 @@
 """SHA-256 sums beside files: what differs is named, by file."""
 
+import os
 import subprocess
 
 import pytest
@@ -44,6 +45,23 @@ def test_each_flipped_bit_of_the_sums_is_damage(folder):
 def test_what_differs_is_named(change, said, folder):
     change(folder)
     assert damage(folder).endswith(said)
+
+
+def test_a_name_that_is_no_text_is_named_as_it_is(folder):
+    name = os.fsdecode(b"caf\xe9")
+    (folder / name).touch()
+    write_sums(folder)
+    assert damage(folder) is None
+    (folder / name).write_text("b")
+    assert damage(folder) == f"{name} has another SHA-256 (SHA256SUMS)"
+
+
+def test_sums_that_are_cut_off_confirm_nothing(folder):
+    path = folder / "SHA256SUMS"
+    path.write_bytes(path.read_bytes()[:-10])
+    assert damage(folder) == f"{path}: line 3: no checksum and file: it is damaged"
+    with pytest.raises(UserError, match=r"SHA256SUMS: line 3: no checksum and file: it is damaged; get the folder aga"):
+        refuse_damaged(folder / "a")
 
 
 def test_a_file_is_read_only_if_its_sum_confirms_it(folder, tmp_path):
