@@ -10,7 +10,7 @@ import sys
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +65,7 @@ SCORE = Slot("score", "models.report.interfaces.Score")
 PICTURE = Slot("picture", "models.report.interfaces.Picture")
 TRUSTED_ONLY = "FIGURA_TRUSTED_TYPES_ONLY"  # the variable in which `models.recipe.trusted` leaves its option
 LONGEST_NAME = 200  # characters of a type
-ANY_NAME = r"[A-Za-z]\w*"
+CLASS = re.compile(r"^class (\w+)\b", re.MULTILINE)
 FACTS = "facts of the training data"  # the key of what `from_data` takes, where an error made them unknown
 NESTED = (SCHEDULE, INJECTOR)  # may be declared inside the arguments of another declaration
 
@@ -119,13 +119,20 @@ def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
     yield from (kind for one in public if isinstance(kind := getattr(module, one, None), type))
     if not module.__name__.startswith("models.") or not hasattr(module, "__path__"):
         return
-    pattern = re.compile(rf"^class ({name or ANY_NAME})\b", re.MULTILINE)
     for folder in map(Path, module.__path__):
-        for path in sorted(folder.rglob("*.py")):
-            if defined := pattern.findall(path.read_text(encoding="utf-8")):
-                parts = path.relative_to(folder).with_suffix("").parts
+        for parts, defined in _definitions(folder):
+            if names := [one for one in defined if (one == name if name else not one.startswith("_"))]:
                 home = importlib.import_module(".".join((module.__name__, *parts)))
-                yield from (getattr(home, one) for one in defined)
+                yield from (getattr(home, one) for one in names)
+
+
+@cache
+def _definitions(folder: Path) -> list[tuple[tuple[str, ...], list[str]]]:
+    """Return each module below a folder, by the parts of its name, with the names of the classes in it."""
+    return [
+        (path.relative_to(folder).with_suffix("").parts, CLASS.findall(path.read_text(encoding="utf-8")))
+        for path in sorted(folder.rglob("*.py"))
+    ]
 
 
 def _is_dotted(name: str) -> bool:
