@@ -45,7 +45,7 @@ def similarities(people: Floats, truth: Floats, boxes: Floats, areas: Floats, si
     away = people[:, :, None] - truth[:, None, ..., :2]
     rows, columns = np.nonzero(count == 0)
     corner, extent = boxes[rows, columns, :2], boxes[rows, columns, 2:]
-    near, far = (corner - extent)[:, None, None], (corner + extent)[:, None, None]
+    near, far = (corner - extent)[:, None, None], (corner + extent * 2)[:, None, None]
     away[rows, :, columns] = np.maximum(0, near - people[rows]) + np.maximum(0, people[rows] - far)
     squares = away[..., 0] ** 2 + away[..., 1] ** 2
     exponents = squares / (sigmas * 2) ** 2 / (areas + np.spacing(1))[:, None, :, None] / 2
