@@ -44,6 +44,19 @@ def losses_text(scalars: Mapping[str, float], losses: Sequence[str]) -> str:
     return f"total {scalars.get('train.total', float('nan')):.4g}" + (f" ({', '.join(each)})" if each else "")
 
 
+def _keep_from_studio(trackers: Sequence[GeneralTracker]) -> None:
+    """Let DVCLive send nothing to DVC Studio where no token for it is set.
+
+    It reads all its rows again at each step, to send them, and keeps them: time and memory would grow with the steps.
+    """
+    for tracker in trackers:
+        if tracker.name == "dvclive":
+            from dvclive.studio import get_dvc_studio_config
+
+            if not get_dvc_studio_config(tracker.tracker):
+                tracker.tracker.post_data_to_studio = lambda: None
+
+
 class Reporter:
     """The progress bar, `<run>/live/log.jsonl`, `<run>/live/samples/`, and the trackers of `runtime`.
 
@@ -79,6 +92,7 @@ class Reporter:
                 self._left_out(str(getattr(tracker, "name", tracker)), error)
             else:
                 working += self.accelerator.trackers
+                _keep_from_studio(self.accelerator.trackers)
         self.accelerator.log_with, self.accelerator.trackers = asked, working
 
     def tell(self, call: Callable[[GeneralTracker], object]) -> None:

@@ -145,6 +145,18 @@ def test_tensorboard_takes_the_configuration(run):
     assert "_hparams_/session_start_info" in tags
 
 
+@pytest.mark.parametrize(("token", "read"), [("", False), ("a token", True)])
+def test_dvclive_reads_its_rows_again_only_for_studio(token, read, run, monkeypatch):
+    monkeypatch.setenv("DVC_STUDIO_TOKEN", token)
+    monkeypatch.setenv("DVC_STUDIO_REPO_URL", "https://example.org/figura")
+    monkeypatch.setattr("dvclive.live.post_to_studio", lambda *arguments: None)
+    reads = []
+    monkeypatch.setattr("dvclive.live.parse_metrics", lambda live: (reads.append(live), ({}, {}))[1])
+    Trainer(toy.checked({"runtime": RUNTIME | {"trackers": ["dvclive"]}}), run).fit()
+    assert bool(reads) == read
+    assert (run / "live/dvclive/plots/metrics/train.total.tsv").is_file()
+
+
 def test_dvclive_takes_the_configuration(run):
     recipe = toy.checked({"runtime": RUNTIME | {"trackers": ["dvclive"]}})
     Trainer(recipe, run).fit()
