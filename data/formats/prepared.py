@@ -11,6 +11,7 @@ from models.base.errors import UserError, nearest
 from models.base.files import read_bytes, read_json, sha256
 
 MANIFEST = "manifest.json"
+REJECTED = "rejected.csv"
 OTHERS = ("facts", "images", "manifest", "plots", "rejected", "statistics")
 """Names of what else lies in the folder of a prepared dataset."""
 
@@ -42,16 +43,17 @@ def without_split(root: Path, split: str) -> str:
 class Manifest:
     """The SHA-256 of each file of a prepared dataset, as `prepare` wrote them: what is read must have the same one.
 
-    A folder without a manifest, or with one that lists no files, is not checked. Memory holds 40 bytes a file.
+    A folder made by hand, without a manifest and without `prepare`'s list of rejected records, is not checked, and
+    neither is one whose manifest lists no files. Memory holds 40 bytes a file.
 
     Raises:
-        UserError: the manifest cannot be read.
+        UserError: the manifest cannot be read, or `prepare` wrote the folder and it is missing.
     """
 
     def __init__(self, root: Path) -> None:
         self.root, self.advice = root, f"run `dvc repro --force prepare@{root.name}`"
         path = root / MANIFEST
-        content = read_json(path, self.advice) if path.is_file() else {}
+        content = read_json(path, self.advice) if path.exists() or (root / REJECTED).exists() else {}
         hashes: Any = content.get("hashes", {}) if isinstance(content, dict) else None
         try:
             pairs = sorted((_key(name), bytes.fromhex(one)) for name, one in hashes.items())

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair
+from data.formats.prepared import REJECTED
 from data.preparation.manifest import write_manifest, write_rejected
 from data.preparation.validation import identity
 from models.base.errors import one_line
@@ -150,7 +151,7 @@ class PairPreparation:
         summaries = {split: one.summary() for split, one in self.statistics.items()}
         write_text(self.folder / "statistics.json", json.dumps(summaries, indent=2) + "\n")
         write_sheet(self.statistics, self.folder / "plots" / "pairs.png")
-        self.list_rejected(self.folder / "rejected.csv")
+        self.list_rejected(self.folder / REJECTED)
         write_manifest(self.folder)
 
     def lines(self) -> Iterator[str]:

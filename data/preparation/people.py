@@ -14,6 +14,7 @@ from typing import Any
 from tqdm import tqdm
 
 from data.formats.coco import RECORDS, Spool, read_head, read_records, to_json, write_coco
+from data.formats.prepared import REJECTED
 from data.formats.records import Size, UnusableError
 from data.formats.skeletons import Skeleton
 from data.preparation.categories import People, choose_people, written_categories
@@ -276,7 +277,7 @@ class Preparation:
         write_text(self.folder / "statistics.json", json.dumps(summaries, indent=2) + "\n")
         write_plots(self.statistics, self.folder / "plots")
         write_people(self.examples, self.folder / "images", self.skeleton, self.folder / "plots" / "people.png")
-        self.list_rejected(self.folder / "rejected.csv")
+        self.list_rejected(self.folder / REJECTED)
         write_manifest(self.folder)
 
     def lines(self) -> Iterator[str]:

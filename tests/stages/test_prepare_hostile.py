@@ -15,6 +15,7 @@ from models.base.errors import UserError
 from models.images.data.pairs import ImagePairs
 from models.people.data.persons import Persons
 from models.pose.train.scene_table import SceneTable
+from models.super_resolution.train.patches import Patches
 from stages import prepare
 from stages.command import run
 
@@ -286,6 +287,32 @@ def test_pictures_that_prepare_did_not_write_are_found():
     write_picture(PREPARED / "train/9.png", 9)
     with pytest.raises(UserError, match=r"9\.png: image file unreadable \(.*manifest\.json does not list it; run"):
         list(ImagePairs(**settings))
+
+
+MISSING = r"^data/prepared/mine/manifest\.json: no such file; run `dvc repro --force prepare@mine`$"
+
+
+def test_people_whose_manifest_is_missing_are_not_read():
+    write_coco()
+    assert prepared() == []
+    (PREPARED / "manifest.json").unlink()
+    for read in (
+        read_all,
+        lambda: SceneTable(PREPARED, "train", None, "person", {1: 0}),
+        lambda: Patches(root=str(PREPARED), split="train", scale=2, size=16),
+    ):
+        with pytest.raises(UserError, match=MISSING):
+            read()
+
+
+def test_pairs_whose_manifest_is_missing_are_not_read():
+    for number in range(6):
+        write_picture(f"raw/train/{number}.png", number)
+    write_params("paired", train="train", shares={"validation": 0.3})
+    assert run(prepare.main, ["mine"]) == 0
+    (PREPARED / "manifest.json").unlink()
+    with pytest.raises(UserError, match=MISSING):
+        ImagePairs(root=str(PREPARED), split="train", direction="a_to_b", crop_size=16)
 
 
 def test_manifests_without_files_and_damaged_ones(tmp_path):
