@@ -55,13 +55,15 @@ def evaluate(args: argparse.Namespace, content: dict[str, Any], model: Path) -> 
     recipe = check_recipe(content, args.recipe, ["evaluate"], trained_facts(model))
     trained, networks = load_trained(model, recipe)
     refuse_untracked(trained)
-    if os.environ.get("RANK", "0") == "0":
+    first = os.environ.get("RANK", "0") == "0"
+    if first:
         if trained.train.try_:
             print(mark(trained))
         for line in ignored_settings(recipe, trained):
             print(f"{args.recipe}: {line}")
     asked = trained if args.split is None else with_split(trained, args.split)
-    write_dump(asked, networks, args.output or args.run / "dump")
+    with hold(args.output or args.run) if first else nullcontext():
+        write_dump(asked, networks, args.output or args.run / "dump")
 
 
 def check_options(args: argparse.Namespace, model: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from torch import nn
 
 from models.base.errors import UserError
+from models.base.lock import NAME
 from models.dump import EXAMPLES, FACTS, TRY, unfinished
 from models.engine.build import build_networks, make_accelerator
 from models.engine.weights import load_weights
@@ -72,14 +73,16 @@ def with_split(recipe: Recipe, split: str) -> Recipe:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Raise UserError if the folder is neither missing, nor empty, nor a dump (complete or not)."""
-    empty = not folder.exists() or (folder.is_dir() and not any(folder.iterdir()))
+    """Raise UserError if the folder is neither missing, nor empty but for a lock, nor a dump (complete or not)."""
+    empty = not folder.exists() or (folder.is_dir() and all(path.name == NAME for path in folder.iterdir()))
     if not empty and not any(path.is_file() for path in (folder / EXAMPLES, unfinished(folder / EXAMPLES))):
         raise UserError(f"{folder}: holds something else than a dump, which would be lost; remove it or choose another")
 
 
 def write_dump(recipe: Recipe, networks: dict[str, nn.Module], folder: Path) -> None:
-    """Evaluate on all ranks and replace `folder` by the dump; the dump of a try is small (`recipe/trial.py`).
+    """Evaluate on all ranks and replace what `folder` has, but its lock, by the dump.
+
+    The dump of a try is small (`recipe/trial.py`).
 
     Raises:
         UserError: a dataset or an injector raised it, a value is not finite, or the disk is full; on all ranks if it
@@ -87,7 +90,11 @@ def write_dump(recipe: Recipe, networks: dict[str, nn.Module], folder: Path) -> 
     """
     accelerator = make_accelerator(recipe)
     if accelerator.is_main_process:
-        shutil.rmtree(folder, ignore_errors=True)
+        for path in folder.iterdir() if folder.is_dir() else ():
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            elif path.name != NAME:
+                path.unlink()
     trial = mark(recipe)
     fewer = short_evaluation(recipe) if trial else recipe
     evaluation = Evaluation(fewer, networks, folder, accelerator, limit=EVALUATED if trial else None)

@@ -4,8 +4,9 @@ import pytest
 import toy
 
 from models.base.errors import UserError
+from models.base.lock import hold
 from models.engine.build import build_networks
-from models.evaluation.trained import ignored_settings, load_trained, with_split
+from models.evaluation.trained import ignored_settings, load_trained, refuse_foreign, with_split, write_dump
 from models.training.checkpoints import write_model
 
 
@@ -58,3 +59,20 @@ def test_a_flipped_bit_of_a_model_is_told(name, model):
     (model / name).write_bytes(content)
     with pytest.raises(UserError, match=rf"model/{name}: its SHA-256 is another than in .*model/SHA256SUMS"):
         load_trained(model, toy.checked({}, toy.gan()))
+
+
+def test_a_dump_takes_the_place_of_what_a_killed_process_left(tmp_path):
+    """It left its lock, before anything else and then beside half a dump; the lock is held until the dump is whole."""
+    recipe, folder = toy.checked(), tmp_path / "dump"
+    folder.mkdir()
+    (folder / ".lock").touch()
+    refuse_foreign(folder)
+    (folder / "old").mkdir()
+    for name in ("examples.csv.unfinished", "old/0.npy"):
+        (folder / name).touch()
+    refuse_foreign(folder)
+    with hold(folder):
+        write_dump(recipe, build_networks(recipe), folder)
+        assert (folder / ".lock").is_file()
+    assert {"old", ".lock", "examples.csv.unfinished"}.isdisjoint(path.name for path in folder.iterdir())
+    assert (folder / "examples.csv").is_file()

@@ -12,6 +12,7 @@ import pytest
 import toy
 
 from models.base.errors import UserError
+from models.base.lock import hold
 from models.base.yaml12 import read_yaml, to_yaml
 from models.training.trainer import Trainer
 from stages import eval_dump
@@ -221,6 +222,30 @@ def test_options_that_do_not_go_together(project, monkeypatch, capsys, options, 
     assert run_stage(eval_dump.main, ["recipe.yaml", "run", *options]) == 1
     assert message in capsys.readouterr().err
     assert contents(project) == before
+
+
+@pytest.fixture
+def locked(tmp_path):
+    """A folder that another process holds."""
+    (ready, told), (waits, end) = os.pipe(), os.pipe()
+    if (number := os.fork()) == 0:
+        os.close(end)
+        with hold(tmp_path / "out"):
+            os.write(told, b"1")
+            os.read(waits, 1)  # until the test has closed its end
+            os._exit(0)
+    assert os.read(ready, 1) == b"1"
+    yield tmp_path / "out"
+    os.close(end)
+    os.waitpid(number, 0)
+
+
+def test_one_process_at_a_time_writes_a_dump(project, locked, capsys):
+    assert evaluate(project, "--output", locked) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {locked}: process ")
+    assert said.endswith(" is at work there; wait for it, or stop it\n")
+    assert os.listdir(locked) == [".lock"]
 
 
 @pytest.mark.parametrize("model", ["run/model", "run/checkpoints/step-000004"])
