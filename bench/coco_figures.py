@@ -26,9 +26,8 @@ from numpy.typing import NDArray
 
 from bench.table import show
 from data.formats.skeletons import COCO as SKELETON
-from models.base.checksums import SUMS
-from models.base.files import write_text
-from models.dump import Dump, RecordsFile, Table, checksum_lines, write_value
+from models.base.checksums import SUMS, write_sums
+from models.dump import Dump, RecordsFile, Table, write_value
 from models.pose.report.coco_evaluation import Evaluation
 from models.pose.report.coco_scores import BoxAP, KeypointAP, KeypointErrors
 from models.pose.report.dump_evaluation import estimates
@@ -105,23 +104,22 @@ def results(random: np.random.Generator, image: int, truth: list[Record]) -> tup
 
 def write_dump(folder: Path, images: int, people: int, seed: int = 0) -> None:
     """Write a dump of the mode `poses` with the records `truth`, `people` and `objects`."""
-    random, sums = np.random.default_rng(seed), dict[str, str]()
+    random = np.random.default_rng(seed)
     table = Table(folder / "examples.csv")
     files = {name: RecordsFile(folder / f"{name}.json") for name in ("inputs/truth", "poses/people", "poses/objects")}
     picture = torch.linspace(-1, 1, 192).expand(3, 192, 192)
     for place in range(images):
         name = f"poses/{place:06d}.overlay.image.png"
-        sums[name] = write_value(folder / name, picture)
+        write_value(folder / name, picture)
         row = {"mode": "poses", "index": place, "image_id": place + 1, "width": WIDTH, "height": HEIGHT}
         table.add({**row, "file.overlay": name})
         truth = annotations(random, place + 1, people)
         for file, records in zip(files.values(), (truth, *results(random, place + 1, truth)), strict=True):
             file.add(records)
-    sums |= {"examples.csv": table.end()} | {f"{name}.json": file.end() for name, file in files.items()}
-    table.publish()
+    table.close()
     for file in files.values():
-        file.publish()
-    write_text(folder / SUMS, checksum_lines(sums))
+        file.close()
+    write_sums(folder)
 
 
 class Parts:

@@ -82,7 +82,7 @@ def decoded(
     """Evaluate as the DAG does, draw the detected people; return COCO's keypoint metrics."""
     write_dump(recipe, dict(networks), folder / "dump")
     dump = Dump(folder / "dump")
-    metrics = evaluate(dump.mode("poses"), dump, "people", "truth", skeleton).values()
+    metrics = evaluate(dump, "poses", "people", "truth", skeleton).values()
     print("keypoints: " + ", ".join(f"{name} {value:.3f}" for name, value in metrics.items() if np.isfinite(value)))
     count = len(dump.mode("poses"))
     sheet = WorstImages(

@@ -376,5 +376,5 @@ def test_records_of_people_are_checked(tmp_path):
         pd.DataFrame({"mode": ["poses"], "image_id": [1]}).to_csv(tmp_path / "examples.csv", index=False)
         dump = Dump(sealed(tmp_path))
         with pytest.raises(UserError) as caught:
-            evaluate(dump.mode("poses"), dump, "people", "truth", COCO)
+            evaluate(dump, "poses", "people", "truth", COCO)
         assert f"'people': record 1 (counted from 0): {reason}" in str(caught.value)

@@ -290,8 +290,8 @@ def test_people_are_compared_whatever_their_category_ids(tmp_path):
     """Results carry the id of the training data; in the data that they are judged on, people have another."""
     ball = {"id": 9, "image_id": 1, "category_id": 7, "iscrowd": 0, "bbox": [0.0, 0.0, 9.0, 9.0], "area": 81.0}
     rows = dump(tmp_path, [1], [person(1, 30, category_id=3), ball], [pose(1, 30, 0.9, category_id=7)])
-    people = evaluate(rows.mode("poses"), rows, "people", "truth", skeleton_from(SKELETON))
+    people = evaluate(rows, "poses", "people", "truth", skeleton_from(SKELETON))
     assert people.values()["AP"] == pytest.approx(1.0)
     assert len(people.truth) == 1
-    boxes = evaluate(rows.mode("poses"), rows, "people", "truth", None)
+    boxes = evaluate(rows, "poses", "people", "truth", None)
     assert boxes.values()["AP"] == 0.0

@@ -16,6 +16,7 @@ from models.pose.report.coco_scores import (
     hidden_share,
     occlusion_ranges,
 )
+from models.pose.report.dump_evaluation import evaluate, skeleton_of
 from models.report.interfaces import Bootstrap, NotApplicableError
 
 DATA = Path(__file__).parents[2] / "../shared/data/coco_eval_reference"
@@ -181,3 +182,16 @@ def test_wrong_arguments_and_dumps(tmp_path):
     twice = dump(tmp_path, [5, 5], [], [])
     with pytest.raises(UserError, match="image_id 5 occurs more than once"):
         BoxAP("poses", "people", "truth")(twice, BOOTSTRAP)
+
+
+def test_people_are_matched_once_for_all_scores(tmp_path):
+    """Scores and pictures of the same dump share an evaluation; other results, data or dumps have their own."""
+    truth, results = [person(1, 30)], [pose(1, 30, 0.9)]
+    rows = dump(tmp_path / "a", [1], truth, results)
+    skeleton = skeleton_of(SKELETON)
+    one = evaluate(rows, "poses", "people", "truth", skeleton)
+    assert evaluate(rows, "poses", "people", "truth", skeleton_of(SKELETON)) is one
+    assert evaluate(rows, "poses", "people", "truth", None) is not one
+    assert evaluate(rows, "poses", "people", "truth", skeleton, 0.95).results == []
+    other = dump(tmp_path / "b", [1], truth, [pose(1, 300, 0.9)])
+    assert evaluate(other, "poses", "people", "truth", skeleton).values()["AP"] == 0.0

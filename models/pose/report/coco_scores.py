@@ -100,7 +100,7 @@ class KeypointAP(Score):
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = dump.mode(self.mode)
-        whole = evaluate(rows, dump, self.results, self.truth, self.skeleton)
+        whole = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
         high = dict(zip(rows.numbers("image_id").astype(int).tolist(), rows.numbers("height").tolist(), strict=True))
         heights, shares = (
             [one["bbox"][3] / high[one["image_id"]] for one in records] for records in (whole.truth, whole.results)
@@ -138,7 +138,7 @@ class BoxAP(Score):
         self.mode, self.results, self.truth = mode, results, truth
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        evaluation = evaluate(dump.mode(self.mode), dump, self.results, self.truth, None)
+        evaluation = evaluate(dump, self.mode, self.results, self.truth, None)
         judged = sum(len(one.truth) for one in evaluation.matches())
         if not judged:
             raise NotApplicableError(NO_BOXES)
@@ -178,7 +178,7 @@ class KeypointErrors(Score):
         self.within, self.skeleton = {f"PCK_{100 * share:g}": share for share in within}, skeleton_of(skeleton)
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        evaluation = evaluate(dump.mode(self.mode), dump, self.results, self.truth, self.skeleton)
+        evaluation = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
         images = evaluation.matches()
         if not any(len(one.truth) for one in images):
             raise NotApplicableError(NO_JOINTS)

@@ -1,6 +1,7 @@
 """Evaluating the records of a dump, and metrics with bootstrap intervals over images."""
 
 from collections import Counter
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,13 +33,22 @@ def skeleton_of(settings: dict[str, Any] | None) -> Skeleton:
 
 
 def evaluate(
-    rows: Dump, dump: Dump, results: str, truth: str, skeleton: Skeleton | None, least_score: float = 0.0
+    dump: Dump, mode: str, results: str, truth: str, skeleton: Skeleton | None, least_score: float = 0.0
 ) -> Evaluation:
-    """Match the records `results` of a mode's images (`rows`) with the records `truth` of the inputs.
+    """Match the records `results` of a mode's images with the records `truth` of the inputs.
 
     With a `skeleton`, compares people by keypoints, whatever their category ids; else all categories by boxes. Ignores
-    results that score less than `least_score`.
+    results that score less than `least_score`. Scores and pictures of the same dump share an evaluation.
     """
+    sigmas = None if skeleton is None else tuple(np.asarray(skeleton.sigmas).tolist())
+    return _evaluated(dump, mode, results, truth, sigmas, least_score)
+
+
+@lru_cache(maxsize=2)  # people and boxes
+def _evaluated(
+    dump: Dump, mode: str, results: str, truth: str, sigmas: tuple[float, ...] | None, least_score: float
+) -> Evaluation:
+    rows = dump.mode(mode)
     ids = rows.numbers("image_id").astype(int).tolist()
     if repeated := [number for number, count in Counter(ids).items() if count > 1]:
         raise UserError(
@@ -47,18 +57,18 @@ def evaluate(
         )
     records, annotations = rows.records(results), dump.records(truth)
     for place, record in enumerate(records):
-        if fault := _fault(record, ("score",), ("bbox",) if skeleton is None else ("keypoints",)):
+        if fault := _fault(record, ("score",), ("bbox",) if sigmas is None else ("keypoints",)):
             raise UserError(f"{rows.folder}: {results!r}: record {place} (counted from 0): {fault}; {AGAIN}")
     for place, record in enumerate(annotations):
         if fault := _fault(record, (), ("bbox",)):
             raise UserError(f"{dump.folder}: {truth!r}: record {place} (counted from 0): {fault}; {AGAIN}")
     records = [one for one in records if one["score"] >= least_score]
-    if skeleton is None:
+    if sigmas is None:
         return Evaluation(annotations, records, ids)
     people = {one["category_id"] for one in annotations if one.get("keypoints")}
     annotations = [{**one, "category_id": PEOPLE} for one in annotations if one["category_id"] in people]
     records = [{**one, "category_id": PEOPLE} for one in records]
-    return Evaluation(annotations, records, ids, skeleton.sigmas)
+    return Evaluation(annotations, records, ids, sigmas)
 
 
 def _fault(record: dict[str, Any], numbers: tuple[str, ...], lists: tuple[str, ...]) -> str:

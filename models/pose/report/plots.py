@@ -47,7 +47,7 @@ class PrecisionRecall(Picture):
         self.skeleton = None if kind == "bbox" else skeleton_of(skeleton)
 
     def __call__(self, dump: Dump, path: Path) -> None:
-        evaluation = evaluate(dump.mode(self.mode), dump, self.results, self.truth, self.skeleton)
+        evaluation = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
         _check_truth(evaluation, self.kind)
         thresholds, recalls, precisions = evaluation.curves()
         figure, axis = _panel(f"recall ({len(evaluation.image_ids)} images)", "precision")
@@ -75,7 +75,7 @@ class OKSHistogram(Picture):
         self.mode, self.results, self.truth, self.skeleton = mode, results, truth, skeleton_of(skeleton)
 
     def __call__(self, dump: Dump, path: Path) -> None:
-        evaluation = evaluate(dump.mode(self.mode), dump, self.results, self.truth, self.skeleton)
+        evaluation = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
         _check_truth(evaluation, "keypoints")
         images = evaluation.matches()
         overlaps, nearest = (np.concatenate([getattr(one, name) for one in images]) for name in ("overlaps", "nearest"))
@@ -150,7 +150,7 @@ class WorstImages(Picture):
 
     def __call__(self, dump: Dump, path: Path) -> None:
         rows = dump.mode(self.mode)
-        evaluation = evaluate(rows, dump, self.results, self.truth, self.skeleton, self.least_score)
+        evaluation = evaluate(dump, self.mode, self.results, self.truth, self.skeleton, self.least_score)
         _check_truth(evaluation, self.kind)
         matches = dict(zip(evaluation.image_ids, evaluation.matches(), strict=True))
         column = f"file.{self.image}"
