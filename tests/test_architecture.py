@@ -150,7 +150,7 @@ def longest_chain(start: str) -> list[str]:
 def test_the_longest_import_chain_of_a_training_is_short() -> None:
     chain = longest_chain("stages.train")
     print(f"{len(chain)} modules: {' > '.join(chain)}")
-    assert len(chain) <= 9
+    assert len(chain) <= 10
 
 
 def test_every_module_imports_and_says_what_it_is() -> None:
