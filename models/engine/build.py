@@ -135,6 +135,7 @@ def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Acc
             gate=entry.gate,
             requires=entry.requires,
             scaler=gradient_scaler(accelerator),
+            compiled=recipe.train.compile,
         )
     return steps
 

@@ -76,7 +76,7 @@ class Step:
 
     A loss whose scheduled weight happens to be 0 is still computed and keeps its graph: the set of parameters with a
     gradient stays the same throughout a run. `rate_scale` multiplies all learning rates. `scaler` scales the gradients
-    of this step only, so an overflow here does not hold up other steps.
+    of this step only, so an overflow here does not hold up other steps. `compiled`: the networks are (`drop_zeros`).
     """
 
     def __init__(
@@ -93,7 +93,9 @@ class Step:
         gate: Gate,
         requires: Sequence[str] = (),
         scaler: GradScaler | None = None,
+        compiled: bool = False,
     ) -> None:
+        self.compiled = compiled
         self.trains, self.injectors, self.optimizer, self.scaler = trains, injectors, optimizer, scaler
         self.gate, self.requires, self.rate_scale = gate, list(requires), 1.0
         self.declared = list(losses)
@@ -186,6 +188,8 @@ class Step:
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
             group["lr"] = rate * factor * self.rate_scale
         report.learning_rate = self.rates[0] * factor * self.rate_scale
+        if self.compiled:
+            drop_zeros(self.parameters)
         if accelerator.num_processes > 1:
             average(self.parameters, accelerator)
         scaler = self.scaler if any(p.grad is not None for p in self.parameters) else None
@@ -207,6 +211,20 @@ class Step:
             clip(self.parameters, report.grad_norm, self.clip_value, self.clip)
             self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
+
+
+def drop_zeros(parameters: Sequence[nn.Parameter]) -> None:
+    """Take away gradients that are zero everywhere.
+
+    A compiled network gives zeros to parameters whose outputs no loss reads, as where a gate is closed. Momentum and
+    weight decay would move them; without compilation they have no gradient.
+    """
+    gradients = {parameter: parameter.grad for parameter in parameters if parameter.grad is not None}
+    if gradients:
+        largest = torch.stack([torch.linalg.vector_norm(gradient, torch.inf) for gradient in gradients.values()])
+        for parameter, norm in zip(gradients, largest.tolist(), strict=True):
+            if norm == 0:
+                parameter.grad = None
 
 
 def average(parameters: Sequence[nn.Parameter], accelerator: Accelerator) -> None:

@@ -228,6 +228,7 @@ class Train(Section):
     steps, whenever memory runs out, and training goes back to its last resume point. Results then differ by rounding,
     by noise (drawn for each part) and by batch norm (computed over a part). Without `sync_batch_norm` each rank
     normalises its own shard of a batch. `try` runs a few steps of everything, to see whether it runs (`trial.py`).
+    `compile` trains with compiled networks (`torch.compile`), whose results differ by rounding.
     """
 
     renamed = {"recover": "rollback"}
@@ -239,6 +240,7 @@ class Train(Section):
     accumulation: Count = 1
     rate_scaling: RateScaling | None = None
     sync_batch_norm: bool = True
+    compile: bool = False
     find_batch_size: bool = False
     evaluate_every: Count | None = Field(default=None, description="iterations; left out: after each epoch")
     evaluate_limit: Count | None = Field(default=None, description="evenly spaced examples; left out: all")

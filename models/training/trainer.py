@@ -26,6 +26,7 @@ from models.engine.build import (
     start_networks,
 )
 from models.engine.checkpointing import checkpoint_networks
+from models.engine.compiling import compile_networks
 from models.engine.freezing import Freezing
 from models.engine.rank_invariant_rng import rank_invariant_noise
 from models.engine.signals import StopRequest
@@ -104,6 +105,8 @@ class Trainer:
         unwrap = self.accelerator.unwrap_model
         plain = {name: unwrap(network) for name, network in self.networks.live.items()}
         checkpoint_networks(plain, recipe)
+        losses = {name: weighted.loss for step in self.steps.values() for name, weighted in step.losses.items()}
+        compile_networks(self.networks.live, losses, recipe)
         self.freezing = Freezing(recipe, plain)
         self.validation = Validation(recipe, self.loaders, self.accelerator.device)
         self.batches_per_epoch = self.loaders.batches_per_epoch

@@ -1,0 +1,60 @@
+"""Compiled networks (`train.compile`): `torch.compile`, in place, so that weights keep their names.
+
+Training calls the compiled networks. Losses, averages (`train.ema`), dumps and predictions run as without it.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import nn
+
+from models.base.errors import UserError, one_line
+from models.interfaces import Loss
+from models.recipe.schema import Recipe
+
+
+def compile_networks(networks: Mapping[str, nn.Module], losses: Mapping[str, Loss], recipe: Recipe) -> None:
+    """Compile networks, in place, if `train.compile` says so.
+
+    Every shape of a batch is compiled for itself: what a shape computes then does not depend on those seen before, and
+    a training that was killed goes on to the same weights. Layers draw their noise by PyTorch's own functions, so that
+    it is the same numbers as without compilation. What no loss reads gets zeros as gradients (`step.drop_zeros`).
+
+    Args:
+        networks: prepared ones, by name.
+        losses: those of all steps, by name.
+        recipe: says whether.
+
+    Raises:
+        UserError: a network is checkpointed, a loss differentiates networks twice, or this machine cannot compile.
+    """
+    if not recipe.train.compile:
+        return
+    for name, entry in recipe.networks.items():
+        if entry.checkpointing:
+            raise UserError(
+                f"{recipe.path}: networks.{name}.checkpointing: not with train.compile, whose compiler chooses what "
+                "the backward pass computes again; leave one of them out"
+            )
+    for name, loss in losses.items():
+        if loss.differentiated:
+            raise UserError(
+                f"{recipe.path}: train.compile: losses.{name} differentiates networks twice, and compiled ones can be "
+                "differentiated once; leave train.compile out"
+            )
+    for device in {parameter.device for network in networks.values() for parameter in network.parameters()}:
+        _check_compiler(device, recipe)
+    for network in networks.values():
+        network.compile(dynamic=False, options={"fallback_random": True})
+
+
+def _check_compiler(device: torch.device, recipe: Recipe) -> None:
+    """Compile a sum. Raises UserError."""
+    try:
+        torch.compile(lambda values: values + 1)(torch.zeros(2, device=device))
+    except Exception as error:  # noqa: BLE001  # whatever the compiler meets: no program, no headers, an old GPU
+        needs = "Triton" if device.type == "cuda" else "a C++ compiler (g++, or the one that CXX names) and Python.h"
+        raise UserError(
+            f"{recipe.path}: train.compile: nothing can be compiled for {device.type} here: "
+            f"{one_line(str(error).strip().partition(chr(10))[0])}; install {needs}, or leave train.compile out"
+        ) from None
