@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -131,10 +131,14 @@ class Score:
 
 
 class Picture:
-    """The base of every `metrics.pictures` entry."""
+    """The base of every `metrics.pictures` entry.
 
-    suffix: ClassVar[str] = ".png"
+    Attributes:
+        suffix: of the file among the plots: `.png`, or `.jpg` for sheets of photos, which take a fraction of the disk.
+    """
+
+    suffix: ClassVar[Literal[".png", ".jpg"]] = ".png"
 
     def __call__(self, dump: Dump, path: Path) -> None:
-        """Draw to `path`; raise NotApplicableError if there is nothing to draw."""
+        """Draw to `path`, a PNG file; raise NotApplicableError if there is nothing to draw."""
         raise TypeError(f"{type(self).__name__} draws nothing")

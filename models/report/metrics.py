@@ -11,7 +11,7 @@ from models.recipe.check_metrics import ERROR_KEY
 from models.recipe.schema import Recipe
 from models.recipe.types import PICTURE, SCORE, build
 from models.report.interfaces import Bootstrap, NotApplicableError, Picture, Score
-from models.report.sheets import add_header
+from models.report.sheets import finish
 
 Metrics = dict[str, dict[str, Any]]
 """By score and metric: a number, or `{value, low, high}`."""
@@ -109,8 +109,7 @@ def draw_pictures(
     for name, picture in build_pictures(recipe).items():
         try:
             picture(dump, folder / f"{name}.png")
-            if header:
-                add_header(folder / f"{name}.png", header)
+            finish(folder / f"{name}.png", header, picture.suffix)
         except NotApplicableError as error:
             say(f"metrics.pictures.{name}: left out: {error}")
 

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
 
 from models.base.errors import UserError
+from models.base.files import write_bytes
 from models.base.pictures import read_picture, write_png
 from models.dump import Dump
 
@@ -17,6 +18,8 @@ Values = NDArray[np.float32]
 BAR = 18  # pixels of a line of text
 FONT, SIZE = cv2.FONT_HERSHEY_SIMPLEX, 0.42
 MARGIN = 2  # pixels at both ends of a line
+QUALITY = 90
+"""Of JPEG, in per cent; lines and texts look as they do in PNG."""
 
 
 def as_pixels(images: Values) -> Pixels:
@@ -103,13 +106,22 @@ def _write(sheet: Pixels, lines: Sequence[str], x: int, y: int) -> None:
         cv2.putText(sheet, line, (x + MARGIN, y + place * BAR + 13), FONT, SIZE, (0, 0, 0), 1, cv2.LINE_AA)
 
 
-def add_header(path: Path, text: str) -> None:
-    """Write a text above the picture in a file, in as many lines as its width needs.
+def finish(path: Path, header: str, suffix: Literal[".png", ".jpg"]) -> None:
+    """Write a text, if there is one, above the picture in a PNG file; with `.jpg`, turn it into a JPEG of this name.
 
     Raises:
         UserError: the file is missing, or no picture.
     """
-    write_png(path, with_header(read_picture(path, advice="a plot's code must write a picture there"), text))
+    if not header and suffix == ".png":
+        return
+    picture = read_picture(path, advice="a plot's code must write a picture there")
+    picture = with_header(picture, header) if header else picture
+    if suffix == ".png":
+        write_png(path, picture)
+        return
+    _, content = cv2.imencode(suffix, np.ascontiguousarray(picture[..., ::-1]), [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
+    write_bytes(path.with_suffix(suffix), content.tobytes())
+    path.unlink()
 
 
 def with_header(picture: Pixels, text: str) -> Pixels:

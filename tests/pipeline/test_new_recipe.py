@@ -134,7 +134,7 @@ def test_a_new_recipe_is_three_files_and_runs_alone(project: Project) -> None:
         "loss.charbonnier",
         "loss.L1",
     }
-    assert (project.folder / "plots/tiny/pictures/mixed.png").is_file()
+    assert (project.folder / "plots/tiny/pictures/mixed.jpg").is_file()
     assert stages_with_changes(project.folder) == []
 
     code = project.folder / "models/tiny/tiny.py"

@@ -39,10 +39,10 @@ def test_real_people_by_paths(project: Project) -> None:
     metrics = json.loads((project.folder / "metrics/full/vunet.json").read_text())
     assert metrics["reconstruction"]["images"] == reconstructions
     pictures = project.folder / "plots/vunet/pictures"
-    assert (pictures / "reconstructions.png").is_file()
+    assert (pictures / "reconstructions.jpg").is_file()
     reason = f"left out: has_other_view holds for none of the {reconstructions} examples of mode 'transfer'"
     for name in NEED_IDENTITIES:
         assert f"metrics.scores.{name}: {reason}\n" in done.stdout
         assert name not in metrics
     assert f"metrics.pictures.transfers: {reason}\n" in done.stdout
-    assert not (pictures / "transfers.png").exists()
+    assert not (pictures / "transfers.jpg").exists()

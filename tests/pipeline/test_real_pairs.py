@@ -32,7 +32,7 @@ def test_real_pairs_by_paths(project: Project) -> None:
     assert metrics["translation"]["images"] == len(list((REAL / "val").glob("*.jpg")))
     validation = pd.read_csv(project.folder / "runs/pix2pix/history/validation.csv")["G_L1.raw"]
     assert validation.iloc[-1] < validation.iloc[0]
-    assert (project.folder / "plots/pix2pix/pictures/triptychs.png").is_file()
+    assert (project.folder / "plots/pix2pix/pictures/triptychs.jpg").is_file()
     predicts_the_validation_pairs(project, metrics["translation"]["l1"]["value"])
 
 

@@ -3,7 +3,7 @@ import numpy as np
 import torch
 
 from models.base.pictures import write_png
-from models.report.sheets import add_header, as_pixels, side_by_side, wrapped
+from models.report.sheets import as_pixels, finish, side_by_side, wrapped
 
 
 def test_pixels_are_rounded_and_clipped():
@@ -90,8 +90,26 @@ def test_nothing_is_written_beyond_a_line(tmp_path):
 def test_a_header_stands_above_a_picture(tmp_path):
     picture = np.random.default_rng(0).integers(0, 255, (20, 120, 3), np.uint8)
     write_png(tmp_path / "a.png", picture)
-    add_header(tmp_path / "a.png", "vunet (params.yaml)  step 2500")
+    finish(tmp_path / "a.png", "vunet (params.yaml)  step 2500", ".png")
     written = cv2.imread(str(tmp_path / "a.png"))[..., ::-1]
     assert (written[36:] == picture).all()
     assert (written[:18] < 128).any()
     assert (written[18:36] < 128).any()
+
+
+def test_a_sheet_of_photos_is_a_jpeg_of_a_tenth(tmp_path):
+    """A photo is a smooth scene with the noise of a camera. Colours keep their order, and nothing else is left."""
+    random, steps = np.random.default_rng(0), np.linspace(40, 200, 300)
+    scene = np.stack(np.broadcast_arrays(steps, steps[:, None], 90.0), axis=-1)
+    photo = np.rint(scene + random.normal(0, 3, scene.shape)).clip(0, 255).astype(np.uint8)
+    contents = []
+    for _ in range(2):
+        write_png(tmp_path / "a.png", photo)
+        size = (tmp_path / "a.png").stat().st_size
+        finish(tmp_path / "a.png", "vunet", ".jpg")
+        assert [path.name for path in tmp_path.iterdir()] == ["a.jpg"]
+        contents.append((tmp_path / "a.jpg").read_bytes())
+    assert contents[0] == contents[1]
+    assert len(contents[0]) < 0.1 * size
+    written = cv2.imdecode(np.frombuffer(contents[0], np.uint8), cv2.IMREAD_COLOR)[18:, :, ::-1]
+    assert np.abs(written[8:] - scene[8:]).mean() < 3

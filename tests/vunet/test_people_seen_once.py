@@ -79,7 +79,7 @@ def test_transfer_is_judged_where_there_is_another_view(tmp_path):
     assert metrics["copy_appearance"]["l1"]["value"] == pytest.approx(np.mean(difference), rel=1e-5)
     assert min(difference) > 0.05
     draw_pictures(recipe(tmp_path / "people"), dump, tmp_path / "pictures", say=said.append)
-    assert (tmp_path / "pictures/transfers.png").is_file()
+    assert (tmp_path / "pictures/transfers.jpg").is_file()
 
 
 def check_left_out(metrics, said, count):

@@ -55,6 +55,8 @@ class Sheet(Picture):
     With `where`, only the examples whose number of this name is not 0.
     """
 
+    suffix = ".jpg"
+
     def __init__(self, mode: str, columns: list[str], count: int, where: str | None = None) -> None:
         self.mode, self.columns, self.count, self.where = mode, columns, count, where
 
@@ -69,6 +71,8 @@ class Extremes(Picture):
     Each row carries the value, index and name of its example. `difference` names two images; the absolute difference of
     them is a column of its own.
     """
+
+    suffix = ".jpg"
 
     def __init__(
         self,
@@ -101,6 +105,8 @@ class Extremes(Picture):
 class Draws(Picture):
     """For examples evenly spaced over the split: an input first, then every draw of a repeated mode."""
 
+    suffix = ".jpg"
+
     def __init__(self, mode: str, first: str, image: str, count: int) -> None:
         self.mode, self.first, self.image, self.count = mode, first, image, count
 
@@ -116,6 +122,7 @@ class Draws(Picture):
 class Grid(Picture):
     """A grid of `evaluate`: the rows' own image at the left, the columns' own at the top, the results between."""
 
+    suffix = ".jpg"
     renamed: ClassVar[dict[str, str]] = {"cross": "grid"}
 
     def __init__(self, grid: str, row: str, column: str, image: str) -> None:

@@ -128,6 +128,7 @@ class WorstImages(Picture):
         skeleton: as in `pose.Scenes`, for keypoints; COCO's unless given.
     """
 
+    suffix = ".jpg"
     from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
 
     def __init__(
