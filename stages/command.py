@@ -208,6 +208,8 @@ def _stopped_by_signals() -> Iterator[None]:
 
     previous_hook, sys.unraisablehook = sys.unraisablehook, resend
     previous = {one: signal.signal(one, stop) for one in Interrupted.signals}
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # of `stages/__init__.py`
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, Interrupted.signals)
         yield

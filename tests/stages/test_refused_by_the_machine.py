@@ -178,3 +178,24 @@ def test_a_quota(tmp_path):
     assert ended.returncode == 1
     assert ended.stderr.endswith("File too large; the limit is that of `ulimit -f`, or of the disk\n")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_ctrl_c_leaves_no_traceback_while_a_stage_is_loaded_nor_later():
+    code = (
+        "import os, signal, sys\nsys.argv[0] = '-m'\nimport stages\n"  # as `python -m stages.train` does
+        "print(signal.getsignal(signal.SIGINT) is signal.SIG_DFL)\nfrom stages.command import run\n"
+        "sys.exit(run(lambda _: os.kill(os.getpid(), signal.SIGINT)))"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "True\n", "error: interrupted\n")
+
+
+def test_what_removes_semaphores_lives_through_a_signal_to_all():
+    code = (
+        "import os, signal, time\nfrom multiprocessing import resource_tracker\n"
+        "from data.synthetic.processes import processes\nwith processes(1):\n"
+        "    tracker = resource_tracker._resource_tracker._pid\n"
+        "    os.kill(tracker, signal.SIGUSR1)\n    time.sleep(0.2)\n    print(os.waitpid(tracker, os.WNOHANG))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ended.stdout == "(0, 0)\n"
