@@ -56,6 +56,7 @@ LOST_RANK = re.compile(
     r"gloo/transport/.{,200}(?:Connection (?:closed|reset) by peer|Broken pipe)|remote process exited"
 )
 """What PyTorch, and Gloo or NCCL, tell the processes that are left."""
+LEFT_ALONE = "another process of this run ended, and its own lines say why; `dvc repro` runs the stage again"
 
 
 def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int:
@@ -86,7 +87,7 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
         status = 130
     except Exception as error:
         if (message := refusal(error)) is not None:
-            _report(message)
+            _report(message, lost=message == LEFT_ALONE)
         elif several:
             traceback.print_exc()
             _report(repr(error), fault=True)
@@ -107,7 +108,7 @@ def refusal(error: Exception) -> str | None:
             "/dev/shm is full; run the same command again, and if it comes back, with fewer workers (`runtime.workers`)"
         )
     if isinstance(error, RuntimeError) and LOST_RANK.search(str(error)):
-        return "another process of this run ended, and its own lines say why; `dvc repro` runs the stage again"
+        return LEFT_ALONE
     if (asked := memory_asked(error)) is not None:
         return f"memory: {asked}; {ADVICE[errno.ENOMEM]}"
     if not isinstance(error, OSError) or error.errno is None:
@@ -153,16 +154,17 @@ def note_interruption(environment: Mapping[str, str]) -> None:
         Path(marker).touch()
 
 
-def _report(message: str, fault: bool = False) -> None:
+def _report(message: str, fault: bool = False, lost: bool = False) -> None:
     """Print an error message, bounded, or pass it to the launcher, which prints it once for all processes.
 
-    `fault` marks a bug, as opposed to bad input. The time tells the launcher which process failed first.
+    `fault` marks a bug, as opposed to bad input; `lost`, that another process failed. The time tells the launcher which
+    process failed first.
     """
     message = printable(message)
     if file := os.environ.get("TORCHELASTIC_ERROR_FILE"):
         now = time.time()
         extra = {"timestamp": int(now), "py_callstack": ""}  # the layout that PyTorch expects
-        content = {"message": message, "fault": fault, "time": now, "extraInfo": extra}
+        content = {"message": message, "fault": fault, "lost": lost, "time": now, "extraInfo": extra}
         Path(file).write_text(json.dumps({"message": content}), encoding="utf-8")
     else:
         print(f"error: {message}", file=sys.stderr)

@@ -108,7 +108,8 @@ def _configuration(count: int, meeting: str | None, folder: str) -> LaunchConfig
 
 
 def _ended(failures: Mapping[int, ProcessFailure]) -> int:
-    """Print, once, why the processes failed; return the exit status."""
+    """Print, once, why the processes failed; return the exit status. Those that lost another one tell nothing more."""
+    failures = {rank: one for rank, one in failures.items() if not report_of(one).get("lost")} or failures
     if all(failure.exitcode in STOPPED for failure in failures.values()):
         return Interrupted.code
     rank, cause = first_cause(failures)

@@ -450,3 +450,29 @@ def test_nothing_outlives_a_launcher_that_is_killed(start, tmp_path) -> None:
     child.wait()
     wait_until_none_is_left(tmp_path)
     assert points(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("codes", "status", "line"),
+    [
+        ((75, 1), 75, ""),
+        ((1, 75), 75, ""),
+        ((-9, 1), 1, "launch: process 0 (number 10 on "),
+        ((1, 1), 1, "error: another "),
+    ],
+)
+def test_who_lost_another_process_is_no_cause(codes, status, line, tmp_path, monkeypatch, capsys) -> None:
+    from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+
+    from stages import command
+    from stages.launch import processes
+
+    failures = {}
+    for rank, code in enumerate(codes):
+        file = tmp_path / f"{rank}.json"
+        if code == 1:
+            monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(file))
+            command._report(command.LEFT_ALONE, lost=True)
+        failures[rank] = ProcessFailure(rank, 10 + rank, code, str(file))
+    assert processes._ended(failures) == status
+    assert capsys.readouterr().err.startswith(line)
