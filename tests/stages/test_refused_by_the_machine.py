@@ -1,8 +1,10 @@
 """What the machine refuses (a path, space, memory) is one line and exit status 1; a bug keeps its traceback."""
 
 import errno
+import functools
 import os
 import resource
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -186,7 +188,8 @@ def test_ctrl_c_leaves_no_traceback_while_a_stage_is_loaded_nor_later():
         "print(signal.getsignal(signal.SIGINT) is signal.SIG_DFL)\nfrom stages.command import run\n"
         "sys.exit(run(lambda _: os.kill(os.getpid(), signal.SIGINT)))"
     )
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    hears = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also where tests run in the background
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=hears)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "True\n", "error: interrupted\n")
 
 
