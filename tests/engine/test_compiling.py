@@ -10,6 +10,7 @@ import torch
 import toy
 from safetensors.torch import load_file
 from torch._inductor import compile_fx
+from torch._inductor import config as inductor
 from trainings import BASE, Killed, fit, outputs
 from two_processes import run_in_two
 
@@ -30,8 +31,10 @@ RECIPES = {
 
 @pytest.fixture(autouse=True)
 def fresh_compiler():
+    """The compiler has no threads of its own, which would be missing in ranks that are forked from this process."""
     torch.compiler.reset()
-    yield
+    with inductor.patch(compile_threads=1):
+        yield
     torch.compiler.reset()
 
 
