@@ -19,11 +19,10 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from models.base.errors import Interrupted, UserError, memory_asked, one_line, printable
 
@@ -69,7 +68,7 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
     live_with(os.environ.pop("FIGURA_LAUNCHER", None))
     first, several = os.environ.get("RANK", "0") == "0", os.environ.get("WORLD_SIZE", "1") != "1"
     try:
-        with _stopped_by_signals():
+        with _Stopped():
             main(sys.argv[1:] if argv is None else argv)
             return 0
     except UserError as error:
@@ -87,7 +86,7 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
         status = 130
     except Exception as error:
         if (message := refusal(error)) is not None:
-            _report(message, lost=message == LEFT_ALONE)
+            _report(message, lost=lost_rank(error))
         elif several:
             traceback.print_exc()
             _report(repr(error), fault=True)
@@ -107,7 +106,7 @@ def refusal(error: Exception) -> str | None:
             f"a worker process was killed or ended unexpectedly{why}; often memory ran out (`dmesg` tells), or "
             "/dev/shm is full; run the same command again, and if it comes back, with fewer workers (`runtime.workers`)"
         )
-    if isinstance(error, RuntimeError) and LOST_RANK.search(str(error)):
+    if lost_rank(error):
         return LEFT_ALONE
     if (asked := memory_asked(error)) is not None:
         return f"memory: {asked}; {ADVICE[errno.ENOMEM]}"
@@ -116,6 +115,11 @@ def refusal(error: Exception) -> str | None:
     paths = dict.fromkeys(str(path) for path in (error.filename, error.filename2) if path is not None)
     told = ": ".join([*([one_line(" -> ".join(paths))] if paths else []), str(error.strerror)])
     return f"{told}; {ADVICE[error.errno]}" if error.errno in ADVICE else told
+
+
+def lost_rank(error: Exception) -> bool:
+    """Whether an error says that another process of this run ended, which is no cause but a consequence."""
+    return isinstance(error, RuntimeError) and LOST_RANK.search(str(error)) is not None
 
 
 def live_with(launcher: str | None) -> None:
@@ -179,44 +183,48 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-@contextmanager
-def _stopped_by_signals() -> Iterator[None]:
-    """Raise `Interrupted` inside the block at the first SIGTERM or SIGUSR1; drop all later ones.
+class _Stopped:
+    """Raises `Interrupted` inside the block at the first SIGTERM or SIGUSR1, and drops later ones; Ctrl-C as usual.
 
-    Signals that the launcher blocked before it started this stage arrive on entry.
+    Signals that the launcher blocked before it started this stage arrive on entry. Once a signal came, finalizers of
+    objects that it left half made complain no more, here and while this process exits.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
-    received: list[int] = []
+    def __enter__(self) -> None:
+        self.received: list[int] = []
+        self.before: dict[int, Any] = {}
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self.hook, sys.unraisablehook = sys.unraisablehook, self.unraisable
+        self.before = {one: signal.signal(one, self.stop) for one in Interrupted.signals}
+        if signal.getsignal(signal.SIGINT) in (signal.SIG_DFL, signal.default_int_handler):  # not ignored
+            self.before[signal.SIGINT] = signal.signal(signal.SIGINT, self.stop)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, Interrupted.signals)
 
-    def stop(number: int, frame: FrameType | None) -> None:
-        received.append(number)
+    def __exit__(self, *_: object) -> None:
+        if self.before and not self.received:
+            sys.unraisablehook = self.hook
+        for one, handler in self.before.items():
+            if signal.getsignal(one) == self.stop:  # `do_nothing` stays
+                signal.signal(one, handler)
+
+    def stop(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        self.received.append(number)
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
         for one in Interrupted.signals:
             signal.signal(one, do_nothing)
         raise Interrupted(f"{signal.Signals(number).name}; this stage begins again at the next `dvc repro`")
 
-    def resend(unraisable: "sys.UnraisableHookArgs") -> None:
-        """Exceptions raised in finalizers and weak reference callbacks are swallowed by Python; re-send the signal."""
-        if not isinstance(unraisable.exc_value, Interrupted):
-            previous_hook(unraisable)
-            return
-        for one in Interrupted.signals:
-            signal.signal(one, stop)
-        timer = threading.Timer(0.1, os.kill, [os.getpid(), received[-1]])
-        timer.daemon = True
-        timer.start()
-
-    previous_hook, sys.unraisablehook = sys.unraisablehook, resend
-    previous = {one: signal.signal(one, stop) for one in Interrupted.signals}
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # of `stages/__init__.py`
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, Interrupted.signals)
-        yield
-    finally:
-        sys.unraisablehook = previous_hook
-        for one, handler in previous.items():
-            if signal.getsignal(one) is stop:  # nothing was interrupted
-                signal.signal(one, handler)
+    def unraisable(self, unraisable: "sys.UnraisableHookArgs") -> None:
+        """Send the signal again whose exception Python swallowed in a finalizer or a weak reference's callback."""
+        if not self.received:
+            self.hook(unraisable)
+        elif isinstance(unraisable.exc_value, (Interrupted, KeyboardInterrupt)):
+            if isinstance(unraisable.exc_value, Interrupted):
+                for one in Interrupted.signals:
+                    signal.signal(one, self.stop)
+            timer = threading.Timer(0.1, os.kill, [os.getpid(), self.received[-1]])
+            timer.daemon = True
+            timer.start()

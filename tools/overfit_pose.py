@@ -19,6 +19,7 @@ from models.recipe.load import check_recipe, check_schema
 from stages.command import run
 
 LEAST_AP = 0.95
+LEAST_STEPS = 8  # it logs eight times
 ALL = 1 - 1e-6  # 1 up to rounding: AP is a mean of 101 precisions
 
 
@@ -33,6 +34,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--side", type=int, help="pixels, a multiple of 16 plus one; default: the recipe's")
     parser.add_argument("--steps", type=int, default=400)
     args = parser.parse_args(arguments)
+    if args.steps < LEAST_STEPS:
+        raise UserError(f"--steps {args.steps}: at least {LEAST_STEPS} are needed")
     content = read_yaml(args.recipe)
     check_schema(content, args.recipe)
 

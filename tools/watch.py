@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 from models.base.errors import UserError
+from models.base.lock import hold
 from models.base.yaml12 import read_yaml
 from models.recipe.load import check_recipe, check_schema
 from stages.command import run
@@ -48,10 +49,11 @@ def main(arguments: list[str]) -> None:
 
     recipe = check_recipe(content, args.recipe, ["evaluate", "metrics"])
     watch = CheckpointWatch(args.checkpoints, args.output, recipe, args.split)
-    if args.every is None:
-        watch.evaluate_all()
-    else:
-        watch.watch(args.every)
+    with hold(args.output):
+        if args.every is None:
+            watch.evaluate_all()
+        else:
+            watch.watch(args.every)
 
 
 if __name__ == "__main__":

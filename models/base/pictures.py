@@ -13,6 +13,8 @@ Pixels = NDArray[np.uint8]
 
 LARGEST = 1 << 30
 """Bytes of a file with a picture."""
+QUALITY = 90
+"""Of JPEG, in per cent; lines and texts look as they do in PNG."""
 
 
 def write_png(path: Path, pixels: Pixels) -> None:
@@ -27,6 +29,12 @@ def encode_png(pixels: Pixels) -> bytes:
     """Return (H, W, 3) RGB or (H, W) or (H, W, 1) pixels as the content of a PNG file."""
     ordered = pixels[..., ::-1] if pixels.ndim == 3 else pixels
     _, content = cv2.imencode(".png", np.ascontiguousarray(ordered))
+    return content.tobytes()
+
+
+def encode_jpeg(pixels: Pixels, quality: int = QUALITY) -> bytes:
+    """Return (H, W, 3) RGB pixels as the content of a JPEG file."""
+    _, content = cv2.imencode(".jpg", np.ascontiguousarray(pixels[..., ::-1]), [cv2.IMWRITE_JPEG_QUALITY, quality])
     return content.tobytes()
 
 

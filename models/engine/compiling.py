@@ -1,6 +1,7 @@
 """Compiled networks (`train.compile`): `torch.compile`, in place, so that weights keep their names.
 
-Training calls the compiled networks. Losses, averages (`train.ema`), dumps and predictions run as without it.
+Training calls the compiled networks, and so do its own evaluations and samples, unless they use averages
+(`train.ema`). Losses, averages, dumps and predictions run as without it.
 """
 
 from collections.abc import Mapping

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from models.base.errors import UserError
 from models.base.files import write_bytes
-from models.base.pictures import read_picture, write_png
+from models.base.pictures import encode_jpeg, read_picture, write_png
 from models.dump import Dump
 
 Pixels = NDArray[np.uint8]
@@ -18,8 +18,6 @@ Values = NDArray[np.float32]
 BAR = 18  # pixels of a line of text
 FONT, SIZE = cv2.FONT_HERSHEY_SIMPLEX, 0.42
 MARGIN = 2  # pixels at both ends of a line
-QUALITY = 90
-"""Of JPEG, in per cent; lines and texts look as they do in PNG."""
 
 
 def as_pixels(images: Values) -> Pixels:
@@ -119,8 +117,7 @@ def finish(path: Path, header: str, suffix: Literal[".png", ".jpg"]) -> None:
     if suffix == ".png":
         write_png(path, picture)
         return
-    _, content = cv2.imencode(suffix, np.ascontiguousarray(picture[..., ::-1]), [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
-    write_bytes(path.with_suffix(suffix), content.tobytes())
+    write_bytes(path.with_suffix(suffix), encode_jpeg(picture))
     path.unlink()
 
 

@@ -193,6 +193,19 @@ def test_ctrl_c_leaves_no_traceback_while_a_stage_is_loaded_nor_later():
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "True\n", "error: interrupted\n")
 
 
+def test_ctrl_c_in_a_finalizer_is_heard_and_what_it_left_half_made_is_silent():
+    code = (
+        "import os, signal, sys, time\nfrom stages.command import run\n"
+        "class Half:\n    def __del__(self):\n        raise AttributeError('half made')\n"
+        "class Asks:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGINT)\n"
+        "def main(_):\n    Asks()\n    half = Half()\n    time.sleep(30)\n"
+        "sys.exit(run(main, []))"
+    )
+    hears = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=hears)
+    assert (ended.returncode, ended.stderr) == (130, "error: interrupted\n")
+
+
 def test_what_removes_semaphores_lives_through_a_signal_to_all():
     code = (
         "import os, signal, time\nfrom multiprocessing import resource_tracker\n"

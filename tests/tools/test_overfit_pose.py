@@ -66,6 +66,8 @@ def test_too_few_steps_and_too_few_images_are_told(root, tmp_path, capsys):
     assert "visible keypoints are not found within one stride" in capsys.readouterr().err
     assert overfit(root, tmp_path / "many", steps=8, images=9) == 1
     assert "3 images have no crowd region, 9 are asked for" in capsys.readouterr().err
+    assert overfit(root, tmp_path / "none", steps=2) == 1
+    assert capsys.readouterr().err == "error: --steps 2: at least 8 are needed\n"
 
 
 def test_it_is_judged_on_the_few_images_it_learns(root):

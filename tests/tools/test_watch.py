@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import threading
 
@@ -314,3 +315,19 @@ def test_what_cannot_be_watched(project, monkeypatch, capsys, words, message):
     assert run_stage(watch_main, ["recipe.yaml", *words]) == 1
     assert message in capsys.readouterr().err
     assert contents(project) == before
+
+
+def test_a_second_watch_of_the_same_output_is_refused(project, tmp_path, capsys):
+    output = tmp_path / "watched"
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom models.base.lock import hold\n"
+        "with hold(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(output)], stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        assert watch(project, project / "run/checkpoints", output) == 1
+        other.kill()
+    said = capsys.readouterr().err
+    assert str(output) in said
+    assert str(other.pid) in said
+    assert watch(project, project / "run/checkpoints", output) == 0

@@ -72,10 +72,13 @@ def _evaluated(
 
 
 def _fault(record: dict[str, Any], numbers: tuple[str, ...], lists: tuple[str, ...]) -> str:
-    """Return what is wrong with a record: COCO's ids are integers, `numbers` finite, `lists` of finite numbers."""
+    """Return what is wrong with a record: `numbers` are finite, `lists` have finite numbers, the rest integers."""
     for name in ("image_id", "category_id"):
         if type(record.get(name)) is not int:
             return f"{name} is {record.get(name)!r:.40}; an integer is needed"
+    for name in ("iscrowd", "num_keypoints"):
+        if type(record.get(name, 0)) not in (int, bool):
+            return f"{name} is {record[name]!r:.40}; a whole number is needed"
     for name in ("score", "area"):
         if (name in numbers or name in record) and not is_finite([record.get(name)], FARTHEST):
             return f"{name} is {record.get(name)!r:.40}; a finite number is needed"
