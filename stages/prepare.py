@@ -11,12 +11,12 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data.formats.prepared import MANIFEST
 from data.preparation.settings import Coco, DeepFashion, Market1501, PictureFolders
 from data.preparation.splits import TRAIN, VALIDATION
 from models.base.errors import UserError, printable
 from models.base.files import read_json, replacing_folder, tidy
 from models.base.lock import hold
+from models.base.manifest import MANIFEST
 from stages.command import run
 from stages.datasets import PARAMS, Dataset, dataset_names, read_dataset
 

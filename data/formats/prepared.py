@@ -3,14 +3,13 @@
 import hashlib
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from models.base.errors import UserError, nearest
-from models.base.files import read_bytes, read_json, sha256
+from models.base.files import read_bytes, sha256
+from models.base.manifest import MANIFEST, advice_of, no_manifest, read_manifest
 
-MANIFEST = "manifest.json"
 REJECTED = "rejected.csv"
 OTHERS = ("facts", "images", "manifest", "plots", "rejected", "statistics")
 """Names of what else lies in the folder of a prepared dataset."""
@@ -51,17 +50,17 @@ class Manifest:
     """
 
     def __init__(self, root: Path) -> None:
-        self.root, self.advice = root, f"run `dvc repro --force prepare@{root.name}`"
+        self.root, self.advice = root, advice_of(root)
         path = root / MANIFEST
-        content = read_json(path, self.advice) if path.exists() or (root / REJECTED).exists() else {}
-        hashes: Any = content.get("hashes", {}) if isinstance(content, dict) else None
+        content = read_manifest(root) if path.exists() or (root / REJECTED).exists() else {}
+        hashes = content.get("hashes", {})
         try:
             pairs = sorted((_key(name), bytes.fromhex(one)) for name, one in hashes.items())
             self._keys = np.array([key for key, _ in pairs], dtype=np.uint64)
             self._hashes = np.frombuffer(b"".join(one for _, one in pairs), dtype=np.uint8).reshape(len(pairs), 32)
             self._folders = Counter(name.rpartition("/")[0] for name in hashes)
         except (AttributeError, TypeError, ValueError):
-            raise UserError(f"{path}: no manifest of a prepared dataset; {self.advice}") from None
+            raise no_manifest(root) from None
 
     def check_count(self, folder: Path, count: int) -> None:
         """Raise UserError if there are fewer files in a folder, and in those inside it, than `prepare` wrote."""

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from data.formats.prepared import MANIFEST
 from models.base.files import replacing, write_text
+from models.base.manifest import MANIFEST
 
 
 def write_rejected(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

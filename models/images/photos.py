@@ -55,7 +55,7 @@ class Photos(PhotoExamples):
         y_channels: Literal[1, 3] = 3,
         label_maps: tuple[Side, ...] = (),
     ) -> None:
-        size = need("image_size", image_size)
+        size: int | tuple[int, int] = need("image_size", image_size)
         self.size = (size, size) if isinstance(size, int) else size
         if min(self.size) < 1:
             raise ValueError(f"image_size {image_size}: a whole number from 1 is needed, or two (height, width)")

@@ -13,6 +13,7 @@ from typing import Any
 
 from models.base.errors import UserError
 from models.base.files import sha256
+from models.base.manifest import MANIFEST, read_manifest
 from models.recipe.named_files import named_files
 from models.recipe.resolved import RESULT_SECTIONS, resolved
 from models.recipe.schema import Recipe
@@ -104,13 +105,13 @@ def data_version(roots: Iterable[str]) -> str:
     For a folder without manifest, hash the names, sizes and modification times of its files.
 
     Raises:
-        UserError: a dataset is missing.
+        UserError: a dataset is missing, or its manifest is none.
     """
     versions = {}
     for root in sorted(set(roots)):
-        manifest = Path(root, "manifest.json")
+        manifest = Path(root, MANIFEST)
         if manifest.is_file():
-            versions[root] = json.loads(manifest.read_text(encoding="utf-8"))["sha256"]
+            versions[root] = read_manifest(Path(root))["sha256"]
         elif Path(root).is_dir():
             versions[root] = _files_version(Path(root))
         else:

@@ -10,6 +10,7 @@ from platform import python_version
 import pytest
 import toy
 
+from data.formats.prepared import Manifest
 from models.base.errors import UserError
 from models.recipe.load import load_recipe
 from models.recipe.source_files import named_modules, source_files
@@ -200,6 +201,14 @@ def test_data_version_follows_the_manifests(tmp_path):
     (tmp_path / "a" / "manifest.json").write_text(json.dumps({"sha256": "other"}))
     assert provenance.data_version(roots) != before
     assert provenance.data_version([]) == "{}"
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"sha256": 3}', "{"])
+def test_another_file_in_the_place_of_a_manifest_is_told(tmp_path, content):
+    (tmp_path / "manifest.json").write_text(content)
+    for read in (lambda: provenance.data_version([str(tmp_path)]), lambda: Manifest(tmp_path)):
+        with pytest.raises(UserError, match=rf"manifest\.json.*run `dvc repro --force prepare@{tmp_path.name}`"):
+            read()
 
 
 def test_data_that_are_not_prepared(tmp_path):

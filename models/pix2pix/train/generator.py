@@ -70,7 +70,7 @@ class UNetGenerator(nn.Module):
         if features < 1:
             raise ValueError(f"features {features}: at least 1 is needed")
         self.factor = 2 ** (n_downs + 2)
-        size = need("image_size", image_size)
+        size: int | tuple[int, int] = need("image_size", image_size)
         sides = (size, size) if isinstance(size, int) else size
         if n_downs < 3:
             raise ValueError(f"n_downs {n_downs}: at least 3 is needed (the bottleneck has 8 features channels)")
