@@ -63,8 +63,13 @@ OUT_OF_MEMORY = re.compile("can't allocate memory|out of memory|Storage size cal
 def need(name: str, value: T | None) -> T:
     """Return the value of an argument; raises ValueError if neither the recipe nor its training data tell it."""
     if value is None:
-        raise ValueError(f"{name}: missing, and the training data tell none, or several; write it")
+        raise missing(name)
     return value
+
+
+def missing(name: str) -> ValueError:
+    """Return the error about an argument that neither the recipe nor its training data tell."""
+    return ValueError(f"{name}: missing, and the training data tell none, or several; write it")
 
 
 def closest(word: str, allowed: Iterable[str]) -> str | None:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
-from models.base.errors import UserError, need
+from models.base.errors import UserError, missing
 from models.images.data.pairs import Side, normalised, resized
 from models.interfaces import Example
 from models.prediction.inputs import Photo, PhotoExamples, SettingError
@@ -55,8 +55,9 @@ class Photos(PhotoExamples):
         y_channels: Literal[1, 3] = 3,
         label_maps: tuple[Side, ...] = (),
     ) -> None:
-        size: int | tuple[int, int] = need("image_size", image_size)
-        self.size = (size, size) if isinstance(size, int) else size
+        if image_size is None:
+            raise missing("image_size")
+        self.size = (image_size, image_size) if isinstance(image_size, int) else image_size
         if min(self.size) < 1:
             raise ValueError(f"image_size {image_size}: a whole number from 1 is needed, or two (height, width)")
         if layout == "pairs" and direction is None:

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
-from models.base.errors import UserError, need
+from models.base.errors import UserError, missing
 from models.pix2pix.train.blocks import (
     Block,
     Initialisation,
@@ -70,8 +70,9 @@ class UNetGenerator(nn.Module):
         if features < 1:
             raise ValueError(f"features {features}: at least 1 is needed")
         self.factor = 2 ** (n_downs + 2)
-        size: int | tuple[int, int] = need("image_size", image_size)
-        sides = (size, size) if isinstance(size, int) else size
+        if image_size is None:
+            raise missing("image_size")
+        sides = (image_size, image_size) if isinstance(image_size, int) else image_size
         if n_downs < 3:
             raise ValueError(f"n_downs {n_downs}: at least 3 is needed (the bottleneck has 8 features channels)")
         if any(side < 1 or side % self.factor for side in sides):
