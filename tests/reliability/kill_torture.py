@@ -45,6 +45,11 @@ DVC_STOPPED = (255, 252, 130)  # a stage failed; interrupted
 NOT_OURS = ("torchinductor_*", "pymp-*", "figura-launch-*")
 """PyTorch's cache, and what Python and PyTorch's launcher remove unless they are killed; the system clears them."""
 TRACEBACK = "Traceback (most recent call last)"
+ORPHAN = re.compile(
+    r'Traceback \(most recent call last\):\n(?:  .*\n)*  File ".*/multiprocessing/spawn\.py".*\n(?:  .*\n)*'
+    r"EOFError: Ran out of input\n"
+)
+"""What Python prints in a process that was just being started when its parent was killed."""
 
 
 @dataclass(frozen=True)
@@ -233,6 +238,8 @@ class Torture:
         said, faults = self.said(), []
         if one.status is None:
             faults.append(f"hung for {LIMIT} s")
+        if one.blow is not None and one.blow.number == signal.SIGKILL:
+            said = ORPHAN.sub("", said)
         if TRACEBACK in said:
             faults.append(f"traceback: {said[said.index(TRACEBACK) :][-400:]!r}")
         resumed = [int(number) for number in re.findall(r"resumed after iteration (\d+)", said)]
