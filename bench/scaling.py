@@ -7,9 +7,10 @@ processes and threads. On a shared machine only rows with one thread each are me
 preempted one spin.
 
 `calls` and `MB` are the collectives of a step and the bytes that one rank sends in them. They are timed in further
-steps, after a barrier: `wait` is the time in barriers (the slowest rank, and the barrier itself), `move` the time in
-the collectives, `share` is move over the step without barriers. `average` is `step.average` alone, including copies, on
-the gradients of all steps, and GB/s their bytes over that.
+steps, one after another: `wait` is the time in barriers before them (the slowest rank, and the barrier itself), `move`
+the time in the collectives, `share` is move over the step without barriers, where most of it is hidden behind backward.
+`average` is `GradientAverage.finish` alone, copies included, on the gradients of all steps, and GB/s their bytes over
+that.
 
 Without GPUs the ranks use gloo. With GPUs the same command uses one GPU for each rank and nccl; that was not run yet.
 
@@ -40,7 +41,6 @@ from torch import Tensor
 from bench import scaling_estimate
 from bench.table import show
 from models.base.yaml12 import read_yaml
-from models.engine.step import average
 from models.engine.weights import to_device
 from models.recipe.load import check_recipe
 from models.training.trainer import Trainer
@@ -155,16 +155,17 @@ def measure(name: str, steps: int, folder: Path) -> dict[str, float]:
         repeated(work.step, steps)
     for one in ("waits", "moves", "calls", "bytes"):
         found[one] = getattr(meter, one) / steps
-    groups = [step.parameters for step in work.trainer.steps.values()]
-    for parameter in (p for group in groups for p in group):
+    averages = [step.average for step in work.trainer.steps.values() if step.average is not None]
+    parameters = [parameter for step in work.trainer.steps.values() for parameter in step.parameters]
+    for parameter in parameters:
         parameter.grad = torch.ones_like(parameter)
 
     def averaged() -> None:
-        for group in groups:
-            average(group, accelerator)
+        for one in averages:
+            one.finish()
 
     found["average"], _ = repeated(averaged, steps)
-    found["gradients"] = sum(p.numel() * p.element_size() for group in groups for p in group)
+    found["gradients"] = sum(parameter.nbytes for parameter in parameters)
     return found
 
 

@@ -2,16 +2,18 @@
 
 The times are computed from FLOPs, bytes and link speeds, and not measured. A step on n GPUs, with b examples on each:
 
-    T(n, b) = compute(b) + sum over gradients B of (6 B / HBM + ring(B, n)) + small * ring(0, n)
+    T(n, b) = compute(b) + sum over gradients B of 4 B / HBM + send(n, b) + small * ring(0, n)
+    send(n, b) = max(ring(last bucket, n), sum over gradients B of ring(B, n) - 2/3 compute(b))
     compute(b) = max(kernels * LAUNCH, b * FLOP an example / (PEAK * UTILISATION))
     ring(B, n) = 2 (m - 1) / m * B / NVLINK + 2 (k - 1) / k * B / network + 2 log2(m) * HOP + 2 log2(k) * FAR_HOP
 
 n GPUs are k machines of m: one ring inside each machine, another between machines (Patarasuk and Yuan, *Bandwidth
 optimal all-reduce algorithms*, J. Parallel Distrib. Comput. 2009); the latency is that of a tree, which nccl uses for
-few numbers. 6 B are the copies in `step.average`: concatenation, clone and division, each read and written. `small` are
-the collectives of a few numbers: one for each step that checks for non-finite values, and two for each batch
-normalisation. The optimizer, elementwise work and reading data are left out. FLOPs, kernels (operations other than
-views), calls of batch normalisation and bytes come from a dry run (tools/describe/dry_run.py).
+few numbers. Gradients travel while backward computes, for which it has 2/3 of the time, all but the last bucket.
+4 B are the copies of `GradientAverage`: concatenation and division, each read and written. `small` are the collectives
+of a few numbers: one for each step that checks for non-finite values, and two for each batch normalisation. The
+optimizer, elementwise work and reading data are left out. FLOPs, kernels (operations other than views), calls of batch
+normalisation and bytes come from a dry run (tools/describe/dry_run.py).
 
 Speeds are from data sheets, in one direction: H100 SXM 494.7 TFLOP/s (TF32, dense), 3.35 TB/s, NVLink 4 450 GB/s; one
 network port in each machine, 100 GbE 12.5, InfiniBand HDR 25, NDR 50 GB/s. UTILISATION, LAUNCH and hops are
@@ -30,6 +32,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bench.paper_sizes import CASES
 from bench.precision import recipe
 from bench.table import show
+from models.engine.averaging import BUCKET
 from tools.describe.dry_run import meta_networks, run_training
 from tools.describe.footprint import size_of
 
@@ -61,18 +64,19 @@ class Job:
             return max(launches, examples * self.flops / (PEAK * UTILISATION))
         return max(min(launches, self.measured), self.measured * examples / self.batch)
 
-    def seconds(self, gpus: int, examples: float, network: float, *, overlap: bool = False) -> float:
-        """Return T: `examples` on each of `gpus`; with `overlap`, gradients travel while backward passes compute."""
+    def seconds(self, gpus: int, examples: float, network: float, *, overlap: bool = True) -> float:
+        """Return T: `examples` on each of `gpus`; without `overlap`, gradients travel after backward."""
         computed = self.compute(examples)
         if gpus == 1:
             return computed
-        copied = sum(6 * size / HBM for size in self.gradients)
+        copied = sum(4 * size / HBM for size in self.gradients)
         moved = sum(ring(size, gpus, network) for size in self.gradients)
         if overlap:
-            moved = max(0.0, moved - BACKWARD * computed)
+            last = ring(min(BUCKET, self.gradients[-1]), gpus, network)
+            moved = max(last, moved - BACKWARD * computed)
         return computed + copied + moved + self.small * ring(0, gpus, network)
 
-    def weak(self, gpus: int, network: float, *, overlap: bool = False) -> float:
+    def weak(self, gpus: int, network: float, *, overlap: bool = True) -> float:
         """Return the efficiency with the paper's batch on every GPU."""
         return self.seconds(1, self.batch, network) / self.seconds(gpus, self.batch, network, overlap=overlap)
 
@@ -150,12 +154,12 @@ def main(measured: Mapping[str, float]) -> None:
     print(f"\nefficiency; weak: the paper's batch on each GPU, strong: {TOGETHER} examples on all; HDR unless stated")
     hdr, most = NETWORKS["HDR"], GPUS[-1]
     others = {name: speed for name, speed in NETWORKS.items() if name != "HDR"}
-    hidden = {"overlapped": hdr, "overlapped, 100GbE": NETWORKS["100GbE"]}
+    afterwards = {"after backward": hdr, "after backward, 100GbE": NETWORKS["100GbE"]}
     sizes = [f"{kind} {gpus}" for kind in ("weak", "strong") for gpus in GPUS]
-    rows = [["recipe", *sizes, *(f"weak {most}, {name}" for name in others), *hidden]]
+    rows = [["recipe", *sizes, *(f"weak {most}, {name}" for name in others), *afterwards]]
     for name, one in jobs.items():
         found = [efficiency(gpus, hdr) for efficiency in (one.weak, one.strong) for gpus in GPUS]
         found += [one.weak(most, speed) for speed in others.values()]
-        found += [one.weak(most, speed, overlap=True) for speed in hidden.values()]
+        found += [one.weak(most, speed, overlap=False) for speed in afterwards.values()]
         rows.append([name, *(f"{value:.2f}" for value in found)])
     show(rows)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
+import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs, broadcast
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from models.base.error_collector import ErrorCollector
 from models.base.errors import UserError
 from models.base.seeding import seed_here
+from models.engine.averaging import GradientAverage
 from models.engine.batch_norm import share_batch_norms
 from models.engine.data import Loaders
 from models.engine.precision import (
@@ -41,6 +43,8 @@ from models.recipe.types import (
 )
 
 Split = Literal["train", "validation", "evaluate"]
+# How long a rank waits for another, which may be scoring a dump. If a rank dies, the launcher ends the others at once.
+PATIENCE = timedelta(hours=2)
 
 
 def split_entries(recipe: Recipe, split: Split) -> tuple[str, Mapping[str, DatasetEntry]]:
@@ -110,6 +114,7 @@ def parameter_groups(networks: dict[str, nn.Module], groups: dict[str, Group]) -
 def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Accelerator) -> dict[str, Step]:
     """Construct the steps with their optimizers, by name; `networks` are the prepared ones."""
     steps = {}
+    group = dist.new_group(timeout=PATIENCE) if accelerator.num_processes > 1 else None
     for name, entry in recipe.steps.items():
         trains = {network: networks[network] for network in entry.trains}
         optimizer = build(entry.optimizer, OPTIMIZER, f"steps.{name}.optimizer", recipe.path,
@@ -137,6 +142,8 @@ def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Acc
             scaler=gradient_scaler(accelerator),
             compiled=recipe.train.compile,
         )
+        if group is not None:  # gradients of compiled networks are complete when `drop_zeros` is done
+            steps[name].average = GradientAverage(steps[name].parameters, group, early=not recipe.train.compile)
     return steps
 
 
@@ -150,10 +157,6 @@ def build_callbacks(recipe: Recipe, further: Mapping[str, Callback]) -> dict[str
         raise UserError(f"callbacks: {name!r} is in the recipe already")
     built = {n: build(entry, CALLBACK, f"callbacks.{n}", recipe.path) for n, entry in recipe.callbacks.items()}
     return {**built, **further}
-
-
-# How long a rank waits for another, which may be scoring a dump. If a rank dies, the launcher ends the others at once.
-PATIENCE = timedelta(hours=2)
 
 
 def make_accelerator(recipe: Recipe, run: Path | None = None) -> Accelerator:
@@ -202,7 +205,7 @@ def start_networks(recipe: Recipe, accelerator: Accelerator) -> tuple[Networks, 
     if accelerator.mixed_precision == "fp8":
         for network in networks.values():
             convert_to_fp8(network)
-    # not wrapped in DistributedDataParallel: a step averages gradients itself (`step.average` says why)
+    # not wrapped in DistributedDataParallel: a step averages gradients itself (engine/averaging.py says why)
     live = {name: accelerator.prepare_model(network, evaluation_mode=True) for name, network in networks.items()}
     if accelerator.num_processes > 1:  # in case libraries or machines differ
         broadcast_(value for network in networks.values() for value in network.state_dict().values())

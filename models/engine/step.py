@@ -1,6 +1,7 @@
 """One optimization step: run injectors, sum weighted losses, go backward, clip, update (`Step.update`)."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.amp import GradScaler
 
 from models.base.errors import UserError, nearest
+from models.engine.averaging import GradientAverage
 from models.engine.precision import adapt, in_float32, unscaled, without_autocast
 from models.engine.stopwatch import Stopwatch
 from models.interfaces import Injector, Loss, Networks, Schedule, State, StepReport, loss_of
@@ -96,6 +98,7 @@ class Step:
         compiled: bool = False,
     ) -> None:
         self.compiled = compiled
+        self.average: GradientAverage | None = None  # over ranks; of `parameters`, set where there are several
         self.trains, self.injectors, self.optimizer, self.scaler = trains, injectors, optimizer, scaler
         self.gate, self.requires, self.rate_scale = gate, list(requires), 1.0
         self.declared = list(losses)
@@ -120,11 +123,11 @@ class Step:
         If a loss or the gradient norm (over all ranks) is not finite, all weights stay and the report says so.
         """
         report = self._report(iteration)
-        for state, fraction in states:
+        for place, (state, fraction) in enumerate(states, 1):
             with stopwatch("forward"), accelerator.autocast():
                 values = self.observe(state, networks, iteration, training=True)
             with stopwatch("backward"):
-                self._backward(values, fraction, report)
+                self._backward(values, fraction, report, last=place == len(states))
         if report.raw:
             with stopwatch("optimizer"):
                 self._step(report, iteration, accelerator, before_update)
@@ -146,7 +149,7 @@ class Step:
         for name in self.losses.keys() - values.keys():
             raise UserError(f"the loss {name!r} has weight {self.losses[name].weight:g} and no value was given for it")
         report = self._report(iteration)
-        self._backward({name: values[name] for name in self.losses}, 1.0, report)
+        self._backward({name: values[name] for name in self.losses}, 1.0, report, last=True)
         self._step(report, iteration, accelerator, before_update)
         return report
 
@@ -168,7 +171,7 @@ class Step:
     def _report(self, iteration: int) -> StepReport:
         return StepReport(weights={name: loss.effective_weight(iteration) for name, loss in self.losses.items()})
 
-    def _backward(self, values: Mapping[str, Tensor], fraction: float, report: StepReport) -> None:
+    def _backward(self, values: Mapping[str, Tensor], fraction: float, report: StepReport, last: bool) -> None:
         if not values:
             return
         means = {name: in_float32(value).mean() for name, value in values.items()}
@@ -177,7 +180,8 @@ class Step:
         total = sum((report.weights[name] * fraction * mean for name, mean in whole.items()), torch.zeros(()))
         # only into what this step trains: a discriminator that judges in a generator's step gathers no gradients
         trained = [parameter for parameter in self.parameters if parameter.requires_grad]  # without the frozen ones
-        (total if self.scaler is None else self.scaler.scale(total)).backward(inputs=trained)
+        with self.average.last_backward() if self.average is not None and last else nullcontext():
+            (total if self.scaler is None else self.scaler.scale(total)).backward(inputs=trained)
         for name, mean in means.items():
             report.raw[name] = report.raw.get(name, 0) + fraction * mean.detach()
 
@@ -190,8 +194,8 @@ class Step:
         report.learning_rate = self.rates[0] * factor * self.rate_scale
         if self.compiled:
             drop_zeros(self.parameters)
-        if accelerator.num_processes > 1:
-            average(self.parameters, accelerator)
+        if self.average is not None:
+            self.average.finish()
         scaler = self.scaler if any(p.grad is not None for p in self.parameters) else None
         with unscaled(scaler, self.optimizer):
             if before_update is not None:
@@ -225,26 +229,6 @@ def drop_zeros(parameters: Sequence[nn.Parameter]) -> None:
         for parameter, norm in zip(gradients, largest.tolist(), strict=True):
             if norm == 0:
                 parameter.grad = None
-
-
-def average(parameters: Sequence[nn.Parameter], accelerator: Accelerator) -> None:
-    """Replace each gradient by its mean over ranks, after all parts of a batch went backward.
-
-    Gates and mixtures of datasets may leave parameters out. A gradient that only some ranks have counts as zero on the
-    others; where no rank has one, it stays None, because momentum and weight decay would move the parameter. A step
-    may also go back through forwards of earlier steps, and in parts. `DistributedDataParallel` allows neither: it waits
-    for the gradients of all parameters after each forward. docs/scaling.md has the cost.
-    """
-    kinds: dict[torch.dtype, list[nn.Parameter]] = {}
-    for parameter in parameters:
-        kinds.setdefault(parameter.dtype, []).append(parameter)
-    for dtype, chosen in kinds.items():
-        reached = torch.tensor([parameter.grad is not None for parameter in chosen], dtype=dtype)
-        parts = [torch.zeros_like(p).flatten() if p.grad is None else p.grad.flatten() for p in chosen]
-        sizes = [*map(len, parts), len(chosen)]
-        *means, fractions = accelerator.reduce(torch.cat([*parts, reached.to(parts[0].device)]), "mean").split(sizes)
-        for parameter, mean, fraction in zip(chosen, means, fractions.tolist(), strict=True):
-            parameter.grad = mean.view_as(parameter) if fraction else None
 
 
 def norms_of(parameters: Mapping[str, Sequence[nn.Parameter]]) -> tuple[Tensor, dict[str, Tensor]]:
