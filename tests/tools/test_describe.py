@@ -10,6 +10,7 @@ import pytest
 from models.base.yaml12 import read_yaml, to_yaml
 from stages.command import run
 from tools.describe.__main__ import aligned, main
+from tools.describe.footprint import largest_batch
 
 ROOT = Path(__file__).parents[2]
 
@@ -48,6 +49,18 @@ def test_parameters_and_operations_of_pix2pix(pix2pix, capsys):
     assert "fake 8×3×64×64" in said
     assert re.search(r"G_L1 +images.L1 +image ← fake, target ← y +100\n", said)
     assert "of weight 0, not computed: G_L2, G_SOBEL, G_LAP, G_VGG" in said
+
+
+def test_the_largest_batch_that_fits(pix2pix, capsys):
+    assert largest_batch(8 * 2**30, 2**30, 2**30) == 4  # (8 - 1) / 1.4 - 1
+    assert largest_batch(2**30, 10**6, 10**6) == 0
+    main([str(pix2pix)])
+    said = capsys.readouterr().out
+    numbers = re.search(r"weights ([\d.]+) MiB, gradients ([\d.]+).* activations ([\d.]+) MiB; together ([\d.]+)", said)
+    activations, total = float(numbers[3]), float(numbers[4])
+    fitting = (7 * 1024 / 1.4 - (total - activations)) / (activations / 8)
+    told = int(re.search(r"fit a GPU, estimated: 8 GB ([\d,]+), 16 GB", said)[1].replace(",", ""))
+    assert told == pytest.approx(fitting, rel=0.01)
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg"])

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tools.describe.dry_run import Costs
     from tools.describe.footprint import Footprint, Size
 
+GPUS = (8, 16, 24, 80)
+"""Their memory, GiB."""
 COUNTED = (
     "FLOP: convolutions and matrix products, two a multiply-accumulate, by the plain algorithm; activations in float32"
 )
@@ -155,7 +157,7 @@ def cost_line(panel: "Panel", costs: "Costs") -> str:
 
 
 def totals(costs: "Costs", taken: "Footprint | None") -> Iterable[str]:
-    """Yield the lines for the whole iteration: operations, memory."""
+    """Yield the lines for the whole iteration: operations, memory, the batches that fit."""
     if costs.forward:
         flops = sum(costs.forward.values()) + sum(costs.backward.values())
         known = costs.saved.keys() == costs.backward.keys()
@@ -176,6 +178,11 @@ def totals(costs: "Costs", taken: "Footprint | None") -> Iterable[str]:
         parts.append(f"activations {mebibytes(costs.peak)}{part}")
         total += costs.peak
     yield f"memory: {', '.join(parts)}; together {mebibytes(total)}"
+    if costs.peak:
+        from tools.describe.footprint import largest_batch
+
+        fitting = [f"{size} GB {largest_batch(size * 2**30, taken.total, costs.peak / costs.part):,}" for size in GPUS]
+        yield f"examples at a time that fit a GPU, estimated: {', '.join(fitting)}"
 
 
 def mebibytes(size: int) -> str:
