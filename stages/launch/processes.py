@@ -30,6 +30,7 @@ PATIENCE = 300  # seconds that processes have after SIGTERM to finish an iterati
 AT_ONCE = 20  # seconds that they have after Ctrl-C
 TOGETHER = 5  # failures within this many seconds have one cause
 HANDLED = (*Interrupted.signals, signal.SIGINT, signal.SIGHUP)
+INTERRUPTED = (130, -signal.SIGINT)  # exit codes after Ctrl-C: of a stage, and of one that Python was leaving
 STOPPED = (Interrupted.code, *(-one for one in Interrupted.signals))  # exit codes of a process that was told to stop
 
 
@@ -117,8 +118,10 @@ def _ended(failures: Mapping[int, ProcessFailure]) -> int:
     bad_input = dict.fromkeys(report["message"] for report in reports if report and not report["fault"])
     if bad_input:
         print(*(f"error: {message}" for message in bad_input), sep="\n", file=sys.stderr)
-    elif cause.exitcode != 130:
+    elif cause.exitcode not in INTERRUPTED:
         print(f"launch: {explained(rank, cause)}", file=sys.stderr)
+    if cause.exitcode in INTERRUPTED:
+        return INTERRUPTED[0]
     return cause.exitcode if cause.exitcode > 0 else 1
 
 
