@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import orjson
 
 from models.base.errors import UserError
 from models.base.files import open_regular, replacing
@@ -103,11 +104,14 @@ class _Reader:
 
     def value(self) -> Any:
         self.peek()
+        ended = False
         while True:
             problem = "the end: the file is cut off"
             try:
                 value, end = self._decoded()
-                if end < len(self.text):  # a number at the end of the chunk may continue
+                # a number at the end of the chunk may continue: `1` as `12`, `1.` as `1.5`, `1e-` as `1e-5`
+                whole = ended or end + 2 < len(self.text) or not isinstance(value, (int, float))
+                if whole and end < len(self.text):
                     self.at = end
                     return value
             except json.JSONDecodeError as error:
@@ -119,8 +123,25 @@ class _Reader:
                 raise self.fault("found no whole value: too deeply nested") from None
             if len(self.text) - self.at > _LARGEST_VALUE:
                 raise self.fault(f"a value of more than {_LARGEST_VALUE:,} characters")
-            if not self.more():
+            if ended:
                 raise self.fault(f"found no whole value: {problem}")
+            ended = not self.more()
+
+    def line(self) -> Any:
+        """Return the value that is alone in a line but for a comma, as `write_coco` writes records; else `_OPEN`.
+
+        This takes a fifth of the time of `value`.
+        """
+        end = self.text.find("\n", self.at + 1)  # the value may stand in the next line
+        if end < 0 and self.more():
+            end = self.text.find("\n", 1)
+        last = end - (self.text[end - 1 : end] == ",")
+        try:
+            value = orjson.loads(self.text[self.at : last]) if end >= 0 else _OPEN
+        except orjson.JSONDecodeError:
+            return _OPEN
+        self.at = self.at if value is _OPEN else last
+        return value
 
     def _decoded(self) -> tuple[Any, int]:
         try:
@@ -155,15 +176,19 @@ def _walk(path: Path) -> Iterator[tuple[str, Any]]:
 def _elements(reader: _Reader) -> Iterator[Any]:
     reader.take("[")
     follows = reader.take("]") if reader.peek() == "]" else ","
+    in_lines = True
     while follows == ",":
-        yield reader.value()
+        value = reader.line() if in_lines else _OPEN
+        in_lines = value is not _OPEN
+        yield value if in_lines else reader.value()
         follows = reader.take(",]")
 
 
-def read_head(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
+def read_head(path: Path, whole: bool = True) -> tuple[dict[str, Any], dict[str, int]]:
     """Read all of a COCO file but its records; also return their counts, `{"images": n, "annotations": m}`.
 
-    A file without annotations, as COCO publishes for its test sets (`image_info_*.json`), has no count of them.
+    A file without annotations, as COCO publishes for its test sets (`image_info_*.json`), has no count of them. Without
+    `whole`, what stands before the records is read, which is all in a file of `write_coco`; nothing is counted.
 
     Raises:
         UserError: the file is no JSON object, is cut off, or lacks `images`; or it lacks `categories` though it has
@@ -172,6 +197,8 @@ def read_head(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     head: dict[str, Any] = {}
     counts: dict[str, int] = {}
     for key, value in _walk(path):
+        if value is _OPEN and not whole:
+            return head, counts
         if key in RECORDS and (value is _OPEN or key in counts):
             counts[key] = 0 if value is _OPEN else counts[key] + 1
         else:
@@ -186,14 +213,19 @@ def read_head(path: Path) -> tuple[dict[str, Any], dict[str, int]]:
     return head, counts
 
 
-def read_records(path: Path, section: str) -> Iterator[Any]:
-    """Yield the elements of `images` or `annotations` one by one; raises UserError like `read_head`."""
+def read_records(path: Path, section: str, whole: bool = True) -> Iterator[Any]:
+    """Yield the elements of `images` or `annotations` one by one; raises UserError like `read_head`.
+
+    Without `whole`, the file is not read beyond them.
+    """
     opened = False
     for key, value in _walk(path):
         if key == section and value is _OPEN:
             opened = True
         elif key == section and opened:
             yield value
+        elif opened and not whole:
+            return
     if not opened:
         raise UserError(f"{path}: {section}: must be a list of records")
 

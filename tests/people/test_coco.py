@@ -75,6 +75,31 @@ def test_stream_equals_json(tmp_path, monkeypatch, chunk, indent):
     assert list(read_records(path, "images")) == []
 
 
+RECORDS = [
+    {"id": 12, "x": [1.5, -2e3, True, None, 0.1], "text": '"],}'}, {"id": 2**63 - 1}, [], "é\u2028", 123456, {"a": {}},
+    math.inf, "\ud800", {"id": 3}, {"nan": -math.inf}, -0.0, 1e-320, 12,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("chunk", [1, 5, 64, 1000])
+@pytest.mark.parametrize("between", [",\n", "\n,", " ,\n ", ",\r\n", ", ", ",\n\n"])
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_records_in_lines_equal_json(tmp_path, monkeypatch, chunk, between, ascii_only):
+    monkeypatch.setattr(coco, "_CHUNK", chunk)
+    lines = [json.dumps(one, ensure_ascii=ascii_only or one == "\ud800") for one in RECORDS]
+    for number in (1, len(lines) - 1, len(lines)):
+        path = tmp_path / f"{number}.json"
+        text = f'{{"categories":[],"images":[{lines[0]}],"annotations":[\n{between.join(lines[:number])}]}}'
+        path.write_bytes(text.encode())
+        whole = json.loads(text)
+        for section in ("images", "annotations"):
+            for whole_file in (True, False):
+                read = list(read_records(path, section, whole_file))
+                assert list(map(repr, read)) == list(map(repr, whole[section]))
+        assert read_head(path)[1] == {"images": 1, "annotations": number}
+        assert read_head(path, whole=False) == ({"categories": []}, {})
+
+
 @needs_real
 def test_stream_equals_json_on_real_data():
     whole = json.loads(ANNOTATIONS.read_text())

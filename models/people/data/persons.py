@@ -107,13 +107,14 @@ class Persons:
         if not self.path.is_file():
             raise UserError(f"{self.path}: no such file; {without_split(root, split)}")
         self.manifest = Manifest(root)
-        checked = self.manifest.check(self.path)
+        self.checked = self.manifest.check(self.path)
         if (root / FACTS).is_file():
             self.manifest.check(root / FACTS)
         facts = read_facts(root)
         self.skeleton = skeleton_from(facts["skeleton"]) if facts.get("skeleton") else COCO
         joints, enough = len(self.skeleton.keypoints), joints_needed(min_keypoints, self.skeleton)
-        person = people_category(self.path, read_head(self.path)[0]["categories"], self.skeleton, facts.get("people"))
+        categories = read_head(self.path, whole=not self.checked)[0]["categories"]
+        person = people_category(self.path, categories, self.skeleton, facts.get("people"))
         places = self._read_images()
         ids, person_ids, images, boxes, keypoints = array("q"), array("q"), array("q"), array("f"), array("f")
         annotated, labelled, heights = array("q"), array("i"), array("f")
@@ -121,7 +122,7 @@ class Persons:
         for record in self._in_order("annotations"):
             of = record.get("image_id")
             image = places.get(of, -1) if isinstance(of, int) else -1
-            if not checked:
+            if not self.checked:
                 self._check(record, image, person)
             if is_usable(record, person=person, min_keypoints=0, min_height=0):
                 annotated.append(record["id"])
@@ -173,7 +174,7 @@ class Persons:
 
     def _in_order(self, section: str) -> Iterator[dict[str, Any]]:
         last = None
-        for record in read_records(self.path, section):
+        for record in read_records(self.path, section, whole=not self.checked):
             try:
                 check_id(record)
             except UnusableError as fault:

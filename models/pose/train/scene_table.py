@@ -40,9 +40,8 @@ class SceneTable:
         self.root, self.path, self.skeleton = root, root / f"{split}.json", skeleton
         self.joints = 0 if skeleton is None else len(skeleton.keypoints)
         self.manifest = Manifest(root)
-        if self.path.is_file():
-            self.manifest.check(self.path)
-        known = {one["id"]: one for one in read_categories(self.path)}
+        self.checked = self.path.is_file() and self.manifest.check(self.path)  # by `prepare`
+        known = {one["id"]: one for one in read_categories(self.path, whole=not self.checked)}
         self.names = {number: str(one.get("name")) for number, one in known.items()}
         person = self._person(known, people)
         self.person_field = 0 if fields is None else fields.get(person, -1)
@@ -97,8 +96,8 @@ class SceneTable:
             rows.append(places[record["image_id"]])
             kinds.append(kind)
             crowd.append(bool(record.get("iscrowd", 0)))
-            boxes.extend(box := _box(record.get("bbox"), where))
-            if not is_finite([record.get("area") or 0]):
+            boxes.extend(box := record["bbox"] if self.checked else _box(record.get("bbox"), where))
+            if not self.checked and not is_finite([record.get("area") or 0]):
                 raise UserError(f"{where}: area {repr(record['area'])[:80]}; a number is needed")
             areas.append(record.get("area") or box[2] * box[3])
             keypoint_rows.append(people if is_person else -1)
@@ -120,9 +119,9 @@ class SceneTable:
 
     def _keypoints(self, record: Mapping[str, Any], where: str) -> list[float]:
         flat: list[float] = record.get("keypoints") or [0.0] * 3 * self.joints
-        if not isinstance(flat, list):
+        if not self.checked and not isinstance(flat, list):
             raise UserError(f"{where}: keypoints {repr(flat)[:80]}; numbers are needed")
-        if not is_finite(flat, FARTHEST):
+        if not self.checked and not is_finite(flat, FARTHEST):
             raise UserError(f"{where}: {_TOO_FAR}")
         if len(flat) != 3 * self.joints:
             raise UserError(
@@ -195,7 +194,7 @@ class SceneTable:
         return read_stored(self.manifest, path, (height, width))
 
     def _records(self, section: str) -> Iterator[dict[str, Any]]:
-        for record in read_records(self.path, section):
+        for record in read_records(self.path, section, whole=not self.checked):
             try:
                 check_id(record)
             except UnusableError as fault:
@@ -203,11 +202,14 @@ class SceneTable:
             yield record
 
 
-def read_categories(path: Path) -> list[dict[str, Any]]:
-    """Return the categories of a prepared split, by id; raises UserError if there is no such file."""
+def read_categories(path: Path, whole: bool = True) -> list[dict[str, Any]]:
+    """Return the categories of a prepared split, by id; raises UserError if there is no such file.
+
+    Without `whole`, the file is one of `prepare`, and is not read beyond them.
+    """
     if not path.is_file():
         raise UserError(f"{path}: no such file; {without_split(path.parent, path.stem)}, or correct root and split")
-    known = categories_by_id(path, read_head(path)[0].get("categories", []))
+    known = categories_by_id(path, read_head(path, whole)[0].get("categories", []))
     return [known[number] for number in sorted(known)]
 
 
