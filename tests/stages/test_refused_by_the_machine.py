@@ -215,3 +215,21 @@ def test_what_removes_semaphores_lives_through_a_signal_to_all():
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ended.stdout == "(0, 0)\n"
+
+
+@pytest.mark.parametrize("seconds", [0.05, 0.15, 0.3])
+def test_processes_that_are_starting_say_nothing_of_ctrl_c(seconds):
+    code = (
+        "import os, signal, sys, threading\nfrom data.synthetic.processes import processes\n"
+        "from stages.command import run\n"
+        "def main(_):\n"
+        f"    threading.Timer({seconds}, os.killpg, [0, signal.SIGINT]).start()\n"
+        "    with processes(2) as pool:\n        list(pool.map(abs, range(9)))\n        threading.Event().wait(20)\n"
+        "sys.exit(run(main, []))"
+    )
+    hears = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=hears, timeout=60,
+        start_new_session=True,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (130, "error: interrupted\n")
