@@ -28,9 +28,7 @@ from models.people.data.persons import Persons
 from models.pose.train.scene_table import SceneTable
 
 PEOPLE = 262_465 / 118_287  # an image
-HEAD = {
-    "categories": [{"id": 1, "name": PERSON, "keypoints": list(KEYPOINTS), "skeleton": [list(p) for p in SKELETON]}]
-}
+CATEGORY = {"id": 1, "name": PERSON, "keypoints": list(KEYPOINTS), "skeleton": [list(pair) for pair in SKELETON]}
 KINDS = ("confirmed", "by hand", "one line")
 
 
