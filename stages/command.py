@@ -66,33 +66,28 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
     processes exits here after a failure instead of returning, see `_leave`.
     """
     live_with(os.environ.pop("FIGURA_LAUNCHER", None))
-    first, several = os.environ.get("RANK", "0") == "0", os.environ.get("WORLD_SIZE", "1") != "1"
+    several, signals = os.environ.get("WORLD_SIZE", "1") != "1", _Signals()
     try:
-        with _Stopped():
+        with signals:
             main(sys.argv[1:] if argv is None else argv)
             return 0
     except UserError as error:
         _report(str(error))
         status = 1
-    except Interrupted as error:
-        ignore_signals()
-        note_interruption(os.environ)
-        if first:
-            print(f"interrupted: {error}", file=sys.stderr)
-        status = Interrupted.code
-    except KeyboardInterrupt:
-        if first:
-            print("error: interrupted", file=sys.stderr)
-        status = 130
+    except (Interrupted, KeyboardInterrupt) as error:
+        status = _interrupted(error)
     except Exception as error:
-        if (message := refusal(error)) is not None:
+        if signals.received:  # perhaps in the middle of an import: what fails then is a consequence
+            status = _interrupted(signals.exception())
+        elif (message := refusal(error)) is not None:
             _report(message, lost=lost_rank(error))
+            status = 1
         elif several:
             traceback.print_exc()
             _report(repr(error), fault=True)
+            status = 1
         else:
             raise
-        status = 1
     if several:
         _leave(status)
     return status
@@ -158,6 +153,20 @@ def note_interruption(environment: Mapping[str, str]) -> None:
         Path(marker).touch()
 
 
+def _interrupted(error: BaseException) -> int:
+    """Tell, once for all ranks, that a signal ended this process, and return the exit status."""
+    first = os.environ.get("RANK", "0") == "0"
+    if not isinstance(error, Interrupted):
+        if first:
+            print("error: interrupted", file=sys.stderr)
+        return 130
+    ignore_signals()
+    note_interruption(os.environ)
+    if first:
+        print(f"interrupted: {error}", file=sys.stderr)
+    return Interrupted.code
+
+
 def _report(message: str, fault: bool = False, lost: bool = False) -> None:
     """Print an error message, bounded, or pass it to the launcher, which prints it once for all processes.
 
@@ -183,7 +192,7 @@ def _leave(status: int) -> NoReturn:
     os._exit(status)
 
 
-class _Stopped:
+class _Signals:
     """Raises `Interrupted` inside the block at the first SIGTERM or SIGUSR1, and drops later ones; Ctrl-C as usual.
 
     Signals that the launcher blocked before it started this stage arrive on entry. Once a signal came, finalizers of
@@ -211,11 +220,16 @@ class _Stopped:
     def stop(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
         self.received.append(number)
-        if number == signal.SIGINT:
-            raise KeyboardInterrupt
-        for one in Interrupted.signals:
+        for one in Interrupted.signals if number in Interrupted.signals else ():
             signal.signal(one, do_nothing)
-        raise Interrupted(f"{signal.Signals(number).name}; this stage begins again at the next `dvc repro`")
+        raise self.exception()
+
+    def exception(self) -> BaseException:
+        """Return what the last signal raised."""
+        if self.received[-1] == signal.SIGINT:
+            return KeyboardInterrupt()
+        name = signal.Signals(self.received[-1]).name
+        return Interrupted(f"{name}; this stage begins again at the next `dvc repro`")
 
     def unraisable(self, unraisable: "sys.UnraisableHookArgs") -> None:
         """Send the signal again whose exception Python swallowed in a finalizer or a weak reference's callback."""

@@ -217,6 +217,25 @@ def test_what_removes_semaphores_lives_through_a_signal_to_all():
     assert ended.stdout == "(0, 0)\n"
 
 
+@pytest.mark.parametrize(
+    ("number", "status", "line"),
+    [
+        ("SIGINT", 130, "error: interrupted\n"),
+        ("SIGTERM", 75, "interrupted: SIGTERM; this stage begins again at the next `dvc repro`\n"),
+    ],
+)
+def test_what_fails_because_a_signal_stopped_it_halfway_is_an_interruption(number, status, line):
+    code = (
+        "import os, signal, sys\nfrom stages.command import run\n"
+        "def main(_):\n    try:\n"
+        f"        os.kill(os.getpid(), signal.{number})\n    finally:\n        raise RecursionError('half imported')\n"
+        "sys.exit(run(main, []))"
+    )
+    hears = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=hears)
+    assert (ended.returncode, ended.stderr) == (status, line)
+
+
 @pytest.mark.parametrize("seconds", [0.05, 0.15, 0.3])
 def test_processes_that_are_starting_say_nothing_of_ctrl_c(seconds):
     code = (
