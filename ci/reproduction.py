@@ -81,9 +81,13 @@ def outputs(lock: str, where: str, prefix: str = "") -> dict[str, str]:
     try:
         stages = content["stages"]
         outs = [out for name, stage in stages.items() if name.startswith(prefix) for out in stage["outs"]]
-        return {out["path"]: out[out.get("hash", "md5")] for out in outs}
+        hashes = {out["path"]: out[out.get("hash", "md5")] for out in outs}
     except (TypeError, KeyError, AttributeError) as error:
         raise UserError(f"dvc.lock{where}: not what DVC writes: {error!r}") from None
+    for path, value in hashes.items():
+        if not isinstance(path, str) or not isinstance(value, str):
+            raise UserError(f"dvc.lock{where}: not what DVC writes: the hash of {path!r:.80} is {value!r:.80}")
+    return hashes
 
 
 def _metrics(content: Mapping[str, Any], prefix: str) -> dict[str, Metric]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from ci.check_reproduction import main
-from ci.reproduction import compare, read_results
+from ci.reproduction import compare, outputs, read_results
 from ci.tolerances import read_tolerances
 from models.base.errors import UserError
 from stages.command import run
@@ -398,3 +398,12 @@ def test_a_try_is_no_result(where, capsys):
         f"error: metrics/full/toy.json{where}: metrics of a try, which no result is compared with; "
         "set train.try: false\n"
     )
+
+
+@pytest.mark.parametrize("value", [".nan", "12", "{a: b}", "[x]", "null"])
+def test_a_hash_in_the_lock_that_is_no_text(value):
+    lock = f"stages: {{prepare@people: {{outs: [{{path: data/prepared/people, md5: {value}}}]}}}}"
+    with pytest.raises(
+        UserError, match=r"^dvc\.lock of x: not what DVC writes: the hash of 'data/prepared/people' is "
+    ):
+        outputs(lock, " of x")
