@@ -1,4 +1,4 @@
-"""How long a training waits for the annotations of COCO's size: 118,287 images, 262,465 people, no pictures.
+"""How long a training waits for annotations of the size of COCO's: 118,287 images, 262,465 people, no pictures.
 
 Each row is a process of its own that opens the annotations of one dataset, of images for poses or of people for pairs.
 `confirmed` is a file that `prepare` wrote and its manifest confirms; `by hand` is the same file without a manifest,

@@ -69,6 +69,7 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
     several, signals = os.environ.get("WORLD_SIZE", "1") != "1", _Signals()
     try:
         with signals:
+            signals.listen()
             main(sys.argv[1:] if argv is None else argv)
             return 0
     except UserError as error:
@@ -77,7 +78,7 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
     except (Interrupted, KeyboardInterrupt) as error:
         status = _interrupted(error)
     except Exception as error:
-        if signals.received:  # perhaps in the middle of an import: what fails then is a consequence
+        if signals.received and _after_signal(error):  # perhaps in the middle of an import
             status = _interrupted(signals.exception())
         elif (message := refusal(error)) is not None:
             _report(message, lost=lost_rank(error))
@@ -153,6 +154,12 @@ def note_interruption(environment: Mapping[str, str]) -> None:
         Path(marker).touch()
 
 
+def _after_signal(error: BaseException) -> bool:
+    """Whether an error was raised while the exception of a signal went through the code."""
+    before = error.__cause__ or error.__context__
+    return before is not None and (isinstance(before, (Interrupted, KeyboardInterrupt)) or _after_signal(before))
+
+
 def _interrupted(error: BaseException) -> int:
     """Tell, once for all ranks, that a signal ended this process, and return the exit status."""
     first = os.environ.get("RANK", "0") == "0"
@@ -195,27 +202,36 @@ def _leave(status: int) -> NoReturn:
 class _Signals:
     """Raises `Interrupted` inside the block at the first SIGTERM or SIGUSR1, and drops later ones; Ctrl-C as usual.
 
-    Signals that the launcher blocked before it started this stage arrive on entry. Once a signal came, finalizers of
-    objects that it left half made complain no more, here and while this process exits.
+    Where a signal ends the block, finalizers of objects that it left half made complain no more while this process
+    exits.
     """
 
-    def __enter__(self) -> None:
+    def __init__(self) -> None:
         self.received: list[int] = []
         self.before: dict[int, Any] = {}
+        self.again: threading.Timer | None = None
+
+    def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
         self.hook, sys.unraisablehook = sys.unraisablehook, self.unraisable
         self.before = {one: signal.signal(one, self.stop) for one in Interrupted.signals}
         if signal.getsignal(signal.SIGINT) in (signal.SIG_DFL, signal.default_int_handler):  # not ignored
             self.before[signal.SIGINT] = signal.signal(signal.SIGINT, self.stop)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, Interrupted.signals)
 
-    def __exit__(self, *_: object) -> None:
-        if self.before and not self.received:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self.again is not None:
+            self.again.cancel()
+        if self.before and not (self.received and kind is not None):
             sys.unraisablehook = self.hook
         for one, handler in self.before.items():
             if signal.getsignal(one) == self.stop:  # `do_nothing` stays
                 signal.signal(one, handler)
+
+    def listen(self) -> None:
+        """Let signals arrive that the launcher blocked before it started this stage."""
+        if self.before:
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, Interrupted.signals)
 
     def stop(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal."""
@@ -239,6 +255,6 @@ class _Signals:
             if isinstance(unraisable.exc_value, Interrupted):
                 for one in Interrupted.signals:
                     signal.signal(one, self.stop)
-            timer = threading.Timer(0.1, os.kill, [os.getpid(), self.received[-1]])
-            timer.daemon = True
-            timer.start()
+            self.again = threading.Timer(0.1, os.kill, [os.getpid(), self.received[-1]])
+            self.again.daemon = True
+            self.again.start()

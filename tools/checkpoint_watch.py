@@ -42,14 +42,17 @@ class CheckpointWatch:
         self.evaluated = 0
         self._reported: set[str] = set()  # incomplete checkpoints that were already printed
 
+    def refuse_nothing(self) -> None:
+        """Raise UserError if there is no model folder yet."""
+        if not models_in(self.folder):
+            raise UserError(f"{self.folder}: neither a model folder (no recipe.yaml) nor a folder of such folders")
+
     def evaluate_all(self) -> None:
         """Evaluate all model folders that exist now.
 
         Raises:
-            UserError: there is none, or some cannot be read (raised after the others are done).
+            UserError: some cannot be read (raised after the others are done).
         """
-        if not models_in(self.folder):
-            raise UserError(f"{self.folder}: neither a model folder (no recipe.yaml) nor a folder of such folders")
         if faults := self.scan():
             raise UserError("\n".join(faults.values()))
         print(f"{self.evaluated} evaluated; see {self.output / TABLE}")

@@ -49,6 +49,8 @@ def main(arguments: list[str]) -> None:
 
     recipe = check_recipe(content, args.recipe, ["evaluate", "metrics"])
     watch = CheckpointWatch(args.checkpoints, args.output, recipe, args.split)
+    if args.every is None:
+        watch.refuse_nothing()
     with hold(args.output):
         if args.every is None:
             watch.evaluate_all()

@@ -130,7 +130,7 @@ class _Reader:
     def line(self) -> Any:
         """Return the value that is alone in a line but for a comma, as `write_coco` writes records; else `_OPEN`.
 
-        This takes a fifth of the time of `value`.
+        This takes a fifth of the time of `value`. Whole numbers of more than 64 bits become floats.
         """
         end = self.text.find("\n", self.at + 1)  # the value may stand in the next line
         if end < 0 and self.more():
@@ -152,8 +152,11 @@ class _Reader:
             return self.long_numbers.raw_decode(self.text, self.at)
 
 
-def _walk(path: Path) -> Iterator[tuple[str, Any]]:
-    """Yield the top-level pairs of a COCO file; for a key of `RECORDS`, `_OPEN` and then each element of the list."""
+def _walk(path: Path, in_lines: bool = False) -> Iterator[tuple[str, Any]]:
+    """Yield the top-level pairs of a COCO file; for a key of `RECORDS`, `_OPEN` and then each element of the list.
+
+    `in_lines`: the file is one of `write_coco`; others are read too, but see `_Reader.line`.
+    """
     with _Reader(path) as reader:
         reader.take("{")
         follows = reader.take("}") if reader.peek() == "}" else ","
@@ -164,7 +167,7 @@ def _walk(path: Path) -> Iterator[tuple[str, Any]]:
             reader.take(":")
             if key in RECORDS and reader.peek() == "[":
                 yield key, _OPEN
-                for element in _elements(reader):
+                for element in _elements(reader, in_lines):
                     yield key, element
             else:
                 yield key, reader.value()
@@ -173,10 +176,9 @@ def _walk(path: Path) -> Iterator[tuple[str, Any]]:
             raise reader.fault("something follows the closing brace")
 
 
-def _elements(reader: _Reader) -> Iterator[Any]:
+def _elements(reader: _Reader, in_lines: bool) -> Iterator[Any]:
     reader.take("[")
     follows = reader.take("]") if reader.peek() == "]" else ","
-    in_lines = True
     while follows == ",":
         value = reader.line() if in_lines else _OPEN
         in_lines = value is not _OPEN
@@ -196,7 +198,7 @@ def read_head(path: Path, whole: bool = True) -> tuple[dict[str, Any], dict[str,
     """
     head: dict[str, Any] = {}
     counts: dict[str, int] = {}
-    for key, value in _walk(path):
+    for key, value in _walk(path, in_lines=not whole):
         if value is _OPEN and not whole:
             return head, counts
         if key in RECORDS and (value is _OPEN or key in counts):
@@ -216,10 +218,10 @@ def read_head(path: Path, whole: bool = True) -> tuple[dict[str, Any], dict[str,
 def read_records(path: Path, section: str, whole: bool = True) -> Iterator[Any]:
     """Yield the elements of `images` or `annotations` one by one; raises UserError like `read_head`.
 
-    Without `whole`, the file is not read beyond them.
+    Without `whole`, the file is one of `write_coco`, and is not read beyond them.
     """
     opened = False
-    for key, value in _walk(path):
+    for key, value in _walk(path, in_lines=not whole):
         if key == section and value is _OPEN:
             opened = True
         elif key == section and opened:

@@ -82,7 +82,7 @@ def write_catalogue(
         if any((folder / split).glob("*")):
             raise UserError(f"{folder / split}: is not empty; remove it or choose another folder")
         (folder / split).mkdir(parents=True, exist_ok=True)
-    with processes(workers) as pool:
+    with processes(workers, max(getattr(settings.pairs, split) for split in SPLITS)) as pool:
         for split in SPLITS:
             count = getattr(settings.pairs, split)
             written = pool.map(partial(_write, settings, seed, split, folder / split), range(count), chunksize=CHUNK)

@@ -16,12 +16,13 @@ STOPS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
 
 
 @contextmanager
-def processes(workers: int | None) -> Iterator[ProcessPoolExecutor]:
-    """Open a pool of `workers` processes (default: one per core); drops pending work at the end."""
+def processes(workers: int | None, pictures: int) -> Iterator[ProcessPoolExecutor]:
+    """Open a pool of `workers` processes (default: one per core), or one per chunk; drops pending work at the end."""
     # Forking a process that has threads may hang.
     context = multiprocessing.get_context("spawn")
-    count = workers or os.cpu_count() or 1
-    # What is just starting would complain of a signal, also of its parent's: `_prepare_worker` listens again.
+    count = min(workers or os.cpu_count() or 1, -(-pictures // CHUNK))
+    # A process that is still starting prints a traceback on a signal; so does one whose parent is interrupted while
+    # starting it. `_prepare_worker` listens again.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)
     try:
         resource_tracker.ensure_running()  # removes semaphores; a signal to all must not end it
@@ -29,16 +30,18 @@ def processes(workers: int | None) -> Iterator[ProcessPoolExecutor]:
         pool = ProcessPoolExecutor(count, mp_context=context, initializer=_prepare_worker)
         for _ in range(count):
             pool.submit(int)  # starts a process
-    finally:
+    except BaseException:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
     try:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         yield pool
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def _prepare_worker() -> None:
-    """Use one core; ignore interrupts, which the parent handles; end when the parent ends."""
+    """Use one core; ignore Ctrl-C, which the parent handles, and hear other signals; end when the parent ends."""
     cv2.setNumThreads(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPS)

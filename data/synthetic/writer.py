@@ -37,7 +37,7 @@ def write_synthetic(
         if any((folder / "images" / split).glob("*")):
             raise UserError(f"{folder / 'images' / split}: is not empty; remove it or choose another folder")
         (folder / "images" / split).mkdir(parents=True, exist_ok=True)
-    with processes(workers) as pool:
+    with processes(workers, max(getattr(settings.scenes, split) for split in SPLITS)) as pool:
         for split in SPLITS:
             count = getattr(settings.scenes, split)
             scenes = pool.map(partial(_draw, settings, seed, split, folder), range(count), chunksize=CHUNK)

@@ -27,5 +27,5 @@ def advice_of(root: Path) -> str:
 
 
 def no_manifest(root: Path) -> UserError:
-    """Return the error about a manifest that is none."""
+    """Return the error about a `manifest.json` that is something else."""
     return UserError(f"{root / MANIFEST}: no manifest of a prepared dataset; {advice_of(root)}")

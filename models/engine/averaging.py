@@ -32,7 +32,8 @@ class GradientAverage:
 
     Buckets are filled from the last parameter to the first, which is about the order in which backward reaches them,
     and are sent in this order on every rank, whatever its own batch reached. They have a group of processes of their
-    own: batch normalisation over ranks also communicates during backward.
+    own: batch normalisation over ranks also communicates during backward, and where a batch leaves parameters out on
+    one rank, the order of the two differs. With NCCL that is not tried yet.
 
     Args:
         parameters: all on one device.
@@ -45,7 +46,7 @@ class GradientAverage:
     def __init__(
         self, parameters: Sequence[nn.Parameter], group: dist.ProcessGroup, early: bool = True, size: int = BUCKET
     ) -> None:
-        self.group, self.early = group, early
+        self.group = group
         self.buckets = buckets_of(parameters, size)
         self._transfers: list[Transfer] = []
         self._left: list[int] | None = None  # gradients that each bucket waits for, during the last backward pass
@@ -57,7 +58,7 @@ class GradientAverage:
     def last_backward(self) -> Iterator[None]:
         """Inside, gradients are accumulated for the last time before `finish`; there may be no such block."""
         self._transfers = []
-        self._left = [len(bucket) for bucket in self.buckets]
+        self._left = [sum(one.requires_grad for one in bucket) for bucket in self.buckets]  # without the frozen ones
         try:
             yield
         finally:
@@ -87,10 +88,13 @@ class GradientAverage:
     def _send(self) -> None:
         """Send the next bucket; its gradients become views of what is sent."""
         bucket = self.buckets[len(self._transfers)]
-        reached = torch.tensor([one.grad is not None for one in bucket], dtype=bucket[0].dtype)
+        reached = torch.ones(len(bucket), dtype=bucket[0].dtype, device=bucket[0].device)
+        for place, parameter in enumerate(bucket):
+            if parameter.grad is None:
+                reached[place] = 0
         parts = [(torch.zeros_like(one) if one.grad is None else one.grad).flatten() for one in bucket]
         complete = all(one.grad is not None for one in bucket)
-        flat = torch.cat([*parts, reached.to(bucket[0].device)])
+        flat = torch.cat([*parts, reached])
         for parameter, part in zip(bucket, flat.split([*map(len, parts), len(bucket)]), strict=False):
             parameter.grad = part.view_as(parameter)
         self._transfers.append(Transfer(flat, complete, dist.all_reduce(flat, group=self.group, async_op=True)))
@@ -100,7 +104,7 @@ def buckets_of(parameters: Sequence[nn.Parameter], size: int = BUCKET) -> list[l
     """Return the parameters from last to first in lists of one dtype and about `size` bytes, one at least in each."""
     buckets: list[list[nn.Parameter]] = []
     room = 0
-    for parameter in reversed(parameters):
+    for parameter in reversed(dict.fromkeys(parameters)):  # networks may share one
         if not buckets or parameter.nbytes > room or parameter.dtype != buckets[-1][0].dtype:
             buckets.append([])
             room = size

@@ -114,7 +114,7 @@ def parameter_groups(networks: dict[str, nn.Module], groups: dict[str, Group]) -
 def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Accelerator) -> dict[str, Step]:
     """Construct the steps with their optimizers, by name; `networks` are the prepared ones."""
     steps = {}
-    group = dist.new_group(timeout=PATIENCE) if accelerator.num_processes > 1 else None
+    ranks = dist.new_group(timeout=PATIENCE) if accelerator.num_processes > 1 else None
     for name, entry in recipe.steps.items():
         trains = {network: networks[network] for network in entry.trains}
         optimizer = build(entry.optimizer, OPTIMIZER, f"steps.{name}.optimizer", recipe.path,
@@ -142,8 +142,8 @@ def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Acc
             scaler=gradient_scaler(accelerator),
             compiled=recipe.train.compile,
         )
-        if group is not None:  # gradients of compiled networks are complete when `drop_zeros` is done
-            steps[name].average = GradientAverage(steps[name].parameters, group, early=not recipe.train.compile)
+        if ranks is not None:  # gradients of compiled networks are complete when `drop_zeros` is done
+            steps[name].average = GradientAverage(steps[name].parameters, ranks, early=not recipe.train.compile)
     return steps
 
 

@@ -105,7 +105,7 @@ def data_version(roots: Iterable[str]) -> str:
     For a folder without manifest, hash the names, sizes and modification times of its files.
 
     Raises:
-        UserError: a dataset is missing, or its manifest is none.
+        UserError: a dataset is missing, or its `manifest.json` is something else.
     """
     versions = {}
     for root in sorted(set(roots)):

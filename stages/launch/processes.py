@@ -30,7 +30,7 @@ PATIENCE = 300  # seconds that processes have after SIGTERM to finish an iterati
 AT_ONCE = 20  # seconds that they have after Ctrl-C
 TOGETHER = 5  # failures within this many seconds have one cause
 HANDLED = (*Interrupted.signals, signal.SIGINT, signal.SIGHUP)
-INTERRUPTED = (130, -signal.SIGINT)  # exit codes after Ctrl-C: of a stage, and of one that Python was leaving
+INTERRUPTED = (130, -signal.SIGINT)  # exit codes after Ctrl-C: of a stage, and of one whose Python was shutting down
 STOPPED = (Interrupted.code, *(-one for one in Interrupted.signals))  # exit codes of a process that was told to stop
 
 

@@ -1,5 +1,6 @@
 """Gradients averaged over two ranks in buckets, against means computed by NumPy."""
 
+from contextlib import ExitStack
 from datetime import timedelta
 from unittest.mock import patch
 
@@ -7,16 +8,19 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
+import toy
 from torch import nn
 from two_processes import run_in_two
 
 from models.engine.averaging import GradientAverage, buckets_of
+from models.engine.step import Step
+from models.training.trainer import Trainer
 
 WIDTHS = (3, 5, 2, 4)
 
 
 class Chain(nn.Module):
-    """Linear layers, each reached by `depth` or deeper; what they give is also summed over ranks, as in batch norms."""
+    """Linear layers; what each gives is also summed over ranks, as in batch norms."""
 
     def __init__(self):
         super().__init__()
@@ -149,9 +153,28 @@ def test_buckets_are_sent_during_the_last_backward_pass_and_in_one_order():
     run_in_two(job)
 
 
+def test_a_training_sends_during_the_last_part_alone(tmp_path):
+    sent = []
+    send, backward, finish = GradientAverage._send, Step._backward, GradientAverage.finish
+
+    def job():
+        with ExitStack() as stack:
+            stack.enter_context(patch.object(GradientAverage, "_send", lambda one: [sent.append("sent"), send(one)]))
+            stack.enter_context(
+                patch.object(Step, "_backward", lambda *a, **k: [sent.append("part"), backward(*a, **k)])
+            )
+            stack.enter_context(patch.object(GradientAverage, "finish", lambda o: [sent.append("done"), finish(o)]))
+            steps = {"train.steps": 2, "train.evaluate_every": 2, "train.accumulation": 2, "data.batch_size": 4}
+            Trainer(toy.checked(steps), tmp_path / "run").fit()
+        assert sent == ["part", "part", "sent", "done"] * 2
+
+    run_in_two(job)
+
+
 def test_buckets_have_one_dtype_and_a_size():
     parameters = [nn.Parameter(torch.zeros(length)) for length in (2, 3, 4, 100, 1)]
     parameters[2] = nn.Parameter(parameters[2].to(torch.float64))
     assert [[one.numel() for one in bucket] for bucket in buckets_of(parameters, 404)] == [[1, 100], [4], [3, 2]]
     assert [len(bucket) for bucket in buckets_of(parameters, 400)] == [1, 1, 1, 2]
     assert buckets_of([]) == []
+    assert buckets_of([*parameters[:2], parameters[0]]) == [[parameters[1], parameters[0]]]

@@ -17,3 +17,10 @@ def test_learning_rates_follow_the_batch_size_as_the_recipe_says(rule, factor, r
     scaled = rates({"data.batch_size": 4, "train.rate_scaling": {"rule": rule, "batch_size": 1}})
     assert scaled == pytest.approx([factor * rate for rate in plain])
     assert rates({"data.batch_size": 4, "train.rate_scaling": {"rule": rule, "batch_size": 4}}) == plain
+
+
+def test_a_training_with_a_rule_ends(run):
+    changes = {"train.rate_scaling": {"rule": "linear", "batch_size": 4}, "train.steps": 2, "train.evaluate_every": 2}
+    trainer = Trainer(toy.checked(BASE | changes), run)
+    trainer.fit()
+    assert trainer.iteration == 2

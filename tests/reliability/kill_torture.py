@@ -264,8 +264,8 @@ def statuses(stage: str, one: Start, said: str) -> set[int]:
     if number == signal.SIGKILL:
         return {0, 1} if whom.startswith("rank") else {-number}
     unheard = not re.search(r"^(launch|error|interrupted): ", said, re.MULTILINE) or stage in ("prepare", "metrics")
-    if number == signal.SIGINT:  # which shells tell as 130 where it kills, too
-        return {0, STOPPED[number], -number}
+    if number == signal.SIGINT and not re.search(r"\d+ steps of \d+ examples", said):
+        return {0, STOPPED[number], -number}  # PyTorch was loaded; shells tell both as 130
     return {0, STOPPED[number]} | ({-number} if unheard else set())  # Python itself was starting, or had ended
 
 

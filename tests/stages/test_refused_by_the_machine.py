@@ -206,10 +206,33 @@ def test_ctrl_c_in_a_finalizer_is_heard_and_what_it_left_half_made_is_silent():
     assert (ended.returncode, ended.stderr) == (130, "error: interrupted\n")
 
 
+def test_a_signal_in_a_finalizer_of_what_is_done_changes_nothing():
+    code = (
+        "import os, signal, sys, time\nfrom stages.command import run\n"
+        "class Asks:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "hook = sys.unraisablehook\nstatus = run(lambda _: Asks() and None, [])\n"
+        "time.sleep(0.3)\nprint(status, sys.unraisablehook is hook)"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "0 True\n", "")
+
+
+def test_a_bug_after_a_signal_that_was_caught_keeps_its_traceback():
+    code = (
+        "import os, signal, sys\nfrom stages.command import run\n"
+        "def main(_):\n    try:\n        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    except KeyboardInterrupt:\n        pass\n    1 / 0\nsys.exit(run(main, []))"
+    )
+    hears = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=hears)
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
 def test_what_removes_semaphores_lives_through_a_signal_to_all():
     code = (
         "import os, signal, time\nfrom multiprocessing import resource_tracker\n"
-        "from data.synthetic.processes import processes\nwith processes(1):\n"
+        "from data.synthetic.processes import processes\nwith processes(1, 8):\n"
         "    tracker = resource_tracker._resource_tracker._pid\n"
         "    os.kill(tracker, signal.SIGUSR1)\n    time.sleep(0.2)\n    print(os.waitpid(tracker, os.WNOHANG))\n"
     )
@@ -243,7 +266,8 @@ def test_processes_that_are_starting_say_nothing_of_ctrl_c(seconds):
         "from stages.command import run\n"
         "def main(_):\n"
         f"    threading.Timer({seconds}, os.killpg, [0, signal.SIGINT]).start()\n"
-        "    with processes(2) as pool:\n        list(pool.map(abs, range(9)))\n        threading.Event().wait(20)\n"
+        "    with processes(2, 16) as pool:\n        list(pool.map(abs, range(9)))\n"
+        "        threading.Event().wait(20)\n"
         "sys.exit(run(main, []))"
     )
     hears = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)

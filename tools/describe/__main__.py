@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tools.describe.footprint import Footprint, Size
 
 GPUS = (8, 16, 24, 80)
-"""Their memory, GiB."""
+"""Their memory, as it is sold: a GB here is 2^30 bytes."""
 COUNTED = (
     "FLOP: convolutions and matrix products, two a multiply-accumulate, by the plain algorithm; activations in float32"
 )
@@ -178,7 +178,7 @@ def totals(costs: "Costs", taken: "Footprint | None") -> Iterable[str]:
         parts.append(f"activations {mebibytes(costs.peak)}{part}")
         total += costs.peak
     yield f"memory: {', '.join(parts)}; together {mebibytes(total)}"
-    if costs.peak:
+    if costs.peak and None not in taken.optimizers.values():
         from tools.describe.footprint import largest_batch
 
         fitting = [f"{size} GB {largest_batch(size * 2**30, taken.total, costs.peak / costs.part):,}" for size in GPUS]

@@ -50,10 +50,7 @@ class Footprint:
 
 
 def largest_batch(gpu: int, fixed: int, example: float) -> int:
-    """Return how many examples fit a GPU of so many bytes at a time: `OVERHEAD` times `fixed` and `example` bytes each.
-
-    0 if not even one does.
-    """
+    """Return the largest n with CONTEXT + OVERHEAD (`fixed` + n `example`) <= `gpu`, all in bytes; 0 if none has."""
     return max(0, int(((gpu - CONTEXT) / OVERHEAD - fixed) / example))
 
 

@@ -121,7 +121,7 @@ class SceneTable:
         flat: list[float] = record.get("keypoints") or [0.0] * 3 * self.joints
         if not self.checked and not isinstance(flat, list):
             raise UserError(f"{where}: keypoints {repr(flat)[:80]}; numbers are needed")
-        if not self.checked and not is_finite(flat, FARTHEST):
+        if not is_finite(flat, FARTHEST):  # `prepare` bounds those of labelled joints alone
             raise UserError(f"{where}: {_TOO_FAR}")
         if len(flat) != 3 * self.joints:
             raise UserError(
