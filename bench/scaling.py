@@ -8,7 +8,7 @@ preempted one spin.
 
 `calls` and `MB` are the collectives of a step and the bytes that one rank sends in them. They are timed in further
 steps, one after another: `wait` is the time in barriers before them (the slowest rank, and the barrier itself), `move`
-the time in the collectives, `share` is move over the step without barriers, where most of it is hidden behind backward.
+the time in the collectives, `share` is move over the step without barriers, where gradients travel during backward.
 `average` is `GradientAverage.finish` alone, copies included, on the gradients of all steps, and GB/s their bytes over
 that.
 

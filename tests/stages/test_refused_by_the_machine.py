@@ -182,14 +182,22 @@ def test_a_quota(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def hearing_ctrl_c(code):
+    """Run Python code in a session of its own, where it hears SIGINT also if tests run in the background."""
+    hears = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=hears, timeout=60,
+        start_new_session=True,
+    )  # fmt: skip
+
+
 def test_ctrl_c_leaves_no_traceback_while_a_stage_is_loaded_nor_later():
     code = (
         "import os, signal, sys\nsys.argv[0] = '-m'\nimport stages\n"  # as `python -m stages.train` does
         "print(signal.getsignal(signal.SIGINT) is signal.SIG_DFL)\nfrom stages.command import run\n"
         "sys.exit(run(lambda _: os.kill(os.getpid(), signal.SIGINT)))"
     )
-    hears = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)  # also where tests run in the background
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=hears)
+    ended = hearing_ctrl_c(code)
     assert (ended.returncode, ended.stdout, ended.stderr) == (130, "True\n", "error: interrupted\n")
 
 
@@ -201,8 +209,7 @@ def test_ctrl_c_in_a_finalizer_is_heard_and_what_it_left_half_made_is_silent():
         "def main(_):\n    Asks()\n    half = Half()\n    time.sleep(30)\n"
         "sys.exit(run(main, []))"
     )
-    hears = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=hears)
+    ended = hearing_ctrl_c(code)
     assert (ended.returncode, ended.stderr) == (130, "error: interrupted\n")
 
 
@@ -223,8 +230,7 @@ def test_a_bug_after_a_signal_that_was_caught_keeps_its_traceback():
         "def main(_):\n    try:\n        os.kill(os.getpid(), signal.SIGINT)\n"
         "    except KeyboardInterrupt:\n        pass\n    1 / 0\nsys.exit(run(main, []))"
     )
-    hears = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=hears)
+    ended = hearing_ctrl_c(code)
     assert ended.returncode == 1
     assert ended.stderr.endswith("ZeroDivisionError: division by zero\n")
 
@@ -254,8 +260,7 @@ def test_what_fails_because_a_signal_stopped_it_halfway_is_an_interruption(numbe
         f"        os.kill(os.getpid(), signal.{number})\n    finally:\n        raise RecursionError('half imported')\n"
         "sys.exit(run(main, []))"
     )
-    hears = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=hears)
+    ended = hearing_ctrl_c(code)
     assert (ended.returncode, ended.stderr) == (status, line)
 
 
@@ -270,9 +275,5 @@ def test_processes_that_are_starting_say_nothing_of_ctrl_c(seconds):
         "        threading.Event().wait(20)\n"
         "sys.exit(run(main, []))"
     )
-    hears = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
-    ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, preexec_fn=hears, timeout=60,
-        start_new_session=True,
-    )  # fmt: skip
+    ended = hearing_ctrl_c(code)
     assert (ended.returncode, ended.stderr) == (130, "error: interrupted\n")
