@@ -6,11 +6,16 @@ whose records are all checked; `one line` the same without line breaks, as COCO 
 of the processor, without imports; memory is what the process grew by.
 
 `python -m bench.coco_scale [--images 118287]`
+
+With `--prepare`, it is `stages.prepare` that reads the annotations, and plain pictures of 640 x 480 pixels with them,
+on one processor and on all: `python -m bench.coco_scale --prepare --images 20000`
 """
 
 import argparse
+import contextlib
 import hashlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -20,12 +25,16 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.table import show
+from bench.table import most_resident, show
 from data.formats.coco import KEYPOINTS, PERSON, SKELETON, to_json, write_coco
 from data.formats.skeletons import COCO
+from data.preparation.settings import Coco
 from models.base.manifest import MANIFEST
+from models.base.pictures import encode_jpeg
 from models.people.data.persons import Persons
 from models.pose.train.scene_table import SceneTable
+from stages.datasets import Dataset
+from stages.prepare import prepare
 
 PEOPLE = 262_465 / 118_287  # an image
 CATEGORY = {"id": 1, "name": PERSON, "keypoints": list(KEYPOINTS), "skeleton": [list(pair) for pair in SKELETON]}
@@ -69,10 +78,23 @@ def make(folder: Path, count: int, kind: str) -> None:
         (folder / MANIFEST).write_text(json.dumps({"files": len(hashes), "hashes": hashes, "sha256": "0" * 64}))
 
 
-def most_resident() -> float:
-    """Return the largest resident size of this process so far, MiB; `getrusage` would count its parent's."""
-    status = Path("/proc/self/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+def make_raw(folder: Path, count: int) -> None:
+    """Write a raw dataset in COCO's layout: the annotations, and pictures that are all the same."""
+    (folder / "images" / "train").mkdir(parents=True)
+    write_coco(folder / "annotations.json", {"categories": [CATEGORY]}, images(count), annotations(count))
+    picture = encode_jpeg(np.full((480, 640, 3), 128, dtype=np.uint8))
+    for number in range(1, count + 1):
+        (folder / "images" / "train" / f"{number:012d}.jpg").write_bytes(picture)
+
+
+def measure_prepare(root: Path) -> None:
+    """Prepare `root / "raw"` in this process; print seconds of the clock and of the processor, and MiB."""
+    files = {"annotations": "annotations.json", "images": "images", "shares": {"validation": 0.05}}
+    entry = Dataset(kind="coco", source="raw", seed=0, max_rejected=0.0, coco=Coco.model_validate(files))
+    before, start, processor = most_resident(), time.perf_counter(), time.process_time()
+    with contextlib.redirect_stdout(sys.stderr):
+        prepare(entry, "people", root)
+    print(time.perf_counter() - start, time.process_time() - processor, most_resident() - before)
 
 
 def measure(kind: str, folder: Path) -> None:
@@ -85,26 +107,48 @@ def measure(kind: str, folder: Path) -> None:
     print(time.process_time() - start, most_resident() - before)
 
 
+def opening(count: int, temporary: Path) -> list[list[object]]:
+    """Return the rows of opening the annotations."""
+    rows: list[list[object]] = [["annotations", "file", "MB", "seconds", "MiB"]]
+    for kind in KINDS:
+        folder = temporary / kind.replace(" ", "-")
+        make(folder, count, kind)
+        size = (folder / "train.json").stat().st_size / 1e6
+        rows += [[of, kind, size, *cell(of, folder)] for of in ("images", "people")]
+    return rows
+
+
+def preparing(count: int, temporary: Path) -> list[list[object]]:
+    """Return the rows of `stages.prepare` on one processor and on all."""
+    rows: list[list[object]] = [["processors", "images", "seconds", "of the processors", "MiB"]]
+    make_raw(temporary / "raw", count)
+    every = sorted(os.sched_getaffinity(0))
+    for processors in (every[:1], every):
+        os.sched_setaffinity(0, processors)
+        rows.append([len(processors), count, *cell("prepare", temporary)])
+    return rows
+
+
+def cell(kind: str, folder: Path) -> list[float]:
+    """Return what a process of its own measures."""
+    command = [sys.executable, "-m", "bench.coco_scale", "--cell", kind, str(folder)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return [float(number) for number in done.stdout.split()]
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.coco_scale")
     parser.add_argument("--images", type=int, default=118_287)
+    parser.add_argument("--prepare", action="store_true", help="measure `stages.prepare`")
     parser.add_argument("--cell", nargs=2, metavar=("KIND", "FOLDER"), help="measure one, print the numbers")
     args = parser.parse_args()
     if args.cell:
-        measure(args.cell[0], Path(args.cell[1]))
+        kind, folder = args.cell
+        measure_prepare(Path(folder)) if kind == "prepare" else measure(kind, Path(folder))
         return
-    rows: list[list[object]] = [["annotations", "file", "MB", "seconds", "MiB"]]
     with tempfile.TemporaryDirectory() as temporary:
-        for kind in KINDS:
-            folder = Path(temporary) / kind.replace(" ", "-")
-            make(folder, args.images, kind)
-            for of in ("images", "people"):
-                command = [sys.executable, "-m", "bench.coco_scale", "--cell", of, str(folder)]
-                done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-                size = (folder / "train.json").stat().st_size / 1e6
-                rows.append([of, kind, size, *map(float, done.stdout.split())])
-    show(rows)
+        show((preparing if args.prepare else opening)(args.images, Path(temporary)))
 
 
 if __name__ == "__main__":

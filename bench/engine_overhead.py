@@ -14,13 +14,13 @@ from typing import Any
 import torch
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from bench.fixed_batch import quiet
 from bench.table import show
 from models.images.losses.pixel import L1, L2
 from models.optimizers.muon import Muon
 from models.recipe.load import load_recipe
 from models.recipe.schema import Recipe
 from models.schedules import Cosine, Linear, WarmUp
-from models.training.trainer import Trainer
 from models.vunet.train.losses import LatentKL
 from models.vunet.train.networks import VUNet
 
@@ -61,14 +61,7 @@ def bare() -> Callable[[dict[str, Any]], None]:
 
 def engine(folder: Path, recipe: Recipe) -> Callable[[dict[str, Any]], None]:
     """Return one iteration of a recipe through the engine, including hooks and records."""
-    trainer = Trainer(recipe, folder)
-
-    class Quiet:
-        def advance(self) -> None:
-            """Stand in for the progress bar, which a bare loop would have as well."""
-
-    trainer.reporter = Quiet()  # type: ignore[assignment]
-    trainer._due = lambda every: False  # type: ignore[method-assign]  # cadences are not part of the step
+    trainer = quiet(recipe, folder)
 
     def iteration(batch: dict[str, Any]) -> None:
         trainer.iterate(batch, 1)

@@ -14,7 +14,8 @@ that.
 
 Without GPUs the ranks use gloo. With GPUs the same command uses one GPU for each rank and nccl; that was not run yet.
 
-`python -m bench.scaling [--processes 2] [--rounds 3] [--steps 10]`, after `dvc repro prepare@people prepare@pairs`.
+`python -m bench.scaling [--processes 2] [--rounds 3] [--steps 10] [--recipes pose 'published pose']`, after `dvc repro
+prepare@people prepare@pairs`.
 `python -m bench.scaling --estimate [--step-ms pose=120 'pix2pix, batch 1=9']`: see bench/scaling_estimate.py and
 docs/scaling.md.
 """
@@ -27,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,41 +39,38 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from bench import scaling_estimate
+from bench import fixed_batch, scaling_estimate
+from bench.fixed_batch import Work
+from bench.paper_sizes import CASES as PUBLISHED
 from bench.table import show
 from models.base.yaml12 import read_yaml
-from models.engine.weights import to_device
 from models.recipe.load import check_recipe
-from models.training.trainer import Trainer
+from models.recipe.overrides import overridden
+from models.recipe.schema import Recipe
 
-RECIPES = {
-    "vunet": Path("params.yaml"),
-    "pix2pix": Path("recipes/pix2pix.yaml"),
-    "pose": Path("recipes/pose.yaml"),
-    "super_resolution": Path("recipes/super_resolution.yaml"),
+Asked = tuple[Path, list[str]]
+
+
+def published(case: str, *more: str) -> Asked:
+    """Return a published recipe and the keys that are changed in it."""
+    return PUBLISHED[case].recipe, [*PUBLISHED[case].here, *more]
+
+
+DEFAULTS: dict[str, Asked] = {
+    "vunet": (Path("params.yaml"), []),
+    "pix2pix": (Path("recipes/pix2pix.yaml"), []),
+    "pose": (Path("recipes/pose.yaml"), []),
+    "super_resolution": (Path("recipes/super_resolution.yaml"), []),
+}
+RECIPES: dict[str, Asked] = DEFAULTS | {
+    "published vunet": published("vunet", "data.common.image_size=128", "data.batch_size=4"),
+    "published pix2pix": published("pix2pix, batch 1", "data.batch_size=2"),
+    "published pose": published("pose", "data.common.side=193", "data.batch_size=4"),
+    "published super_resolution": published("super_resolution", "data.batch_size=2"),
 }
 COLLECTIVES = ("all_reduce", "broadcast", "all_gather", "all_gather_into_tensor")
 WARM_UP = 3  # steps that are not timed
 Cell = tuple[int, int]  # processes, threads in each
-
-
-@dataclass(frozen=True)
-class Work:
-    """A training on one fixed batch; `step` runs one iteration of `trainer`."""
-
-    trainer: Trainer
-    step: Callable[[], object]
-
-    def results(self) -> Iterable[Tensor]:
-        """Return the parameters of all networks."""
-        return [p for network in self.trainer.networks.live.values() for p in network.parameters()]
-
-
-class Quiet:
-    """Replaces the progress bar."""
-
-    def advance(self) -> None:
-        """Called after each iteration."""
 
 
 @dataclass
@@ -120,15 +118,11 @@ def now() -> float:
 
 
 def start(name: str, folder: Path) -> Work:
-    """Return a recipe's training in its last quarter, where every step runs; it writes into `folder`."""
-    content = read_yaml(RECIPES[name])
+    """Return the training of one of `RECIPES` on a fixed batch; it writes into `folder`."""
+    path, asked = RECIPES[name]
+    content = overridden(read_yaml(path), asked, tuple(Recipe.model_fields))
     content["runtime"] |= {"trackers": [], "progress": False, "workers": 0}
-    trainer = Trainer(check_recipe(content, RECIPES[name]), folder)
-    trainer.reporter = Quiet()  # type: ignore[assignment]
-    trainer._due = lambda every: False  # type: ignore[method-assign]  # cadences are not part of the step
-    trainer.iteration = trainer.last * 3 // 4
-    batch = to_device(next(iter(trainer.loaders.train(0))), trainer.accelerator.device)
-    return Work(trainer, lambda: trainer.iterate(batch, 1))
+    return fixed_batch.start(check_recipe(content, path), folder)
 
 
 def repeated(call: Callable[[], object], times: int) -> tuple[float, float]:
@@ -221,7 +215,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=torch.accelerator.device_count() or 2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10, help="measured in each row and round")
-    parser.add_argument("--recipes", nargs="+", default=list(RECIPES), choices=list(RECIPES))
+    parser.add_argument("--recipes", nargs="+", default=list(DEFAULTS), choices=list(RECIPES))
     parser.add_argument("--cell", action="store_true", help="measure in this process, print JSON")
     parser.add_argument("--estimate", action="store_true", help="for 8 to 64 GPUs, from FLOPs and link speeds")
     parser.add_argument(

@@ -26,6 +26,7 @@ from models.base.errors import UserError
 from models.base.files import read_json, read_text, write_text
 from models.recipe.trial import KEY
 from stages.command import run
+from tools import pipeline
 
 if TYPE_CHECKING:
     from ci.change_pictures import Curve
@@ -95,7 +96,8 @@ def difference(kind: str, base: str, *options: str) -> str:
 def changed_recipes(base: str) -> list[str]:
     """Return the recipes that have figures in the base and other ones in the working tree."""
     done = git("diff", "--name-only", "--diff-filter=M", base, "--", str(METRICS))
-    return [Path(name).stem for name in done.stdout.splitlines()]
+    recipes = pipeline.entries("recipes")  # what judges their pictures is none
+    return [name for name in (Path(line).stem for line in done.stdout.splitlines()) if name in recipes]
 
 
 def tries() -> list[str]:

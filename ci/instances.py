@@ -12,6 +12,7 @@ from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
 from models.dump import EXAMPLES, Dump, read_table
 from tools.compare.matching import KEY
+from tools.pipeline import entries
 
 SHOWN = 5  # examples, or files
 
@@ -61,8 +62,7 @@ def differing_examples(files: DVCFileSystem, recipe: str, scores: Iterable[str])
 
 def modes_of(recipe: str, score: str) -> list[str]:
     """Return the mode that a score of a recipe of `dvc.yaml` reads; nothing if it names none."""
-    recipes = [one["recipes"] for one in read_yaml(Path("dvc.yaml")).get("vars", []) if "recipes" in one]
-    entry = next((known[recipe] for known in recipes if recipe in known), None)
+    entry = entries("recipes").get(recipe)
     scores = read_yaml(Path(entry["params"]))["metrics"]["scores"] if entry else {}
     mode = scores.get(score, {}).get("mode")
     return [mode] if isinstance(mode, str) else []

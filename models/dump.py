@@ -24,7 +24,7 @@ import math
 import os
 import re
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from io import BytesIO
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from models.base.checksums import SUMS, read_sums
 from models.base.errors import UserError, nearest
 from models.base.files import read_bytes
-from models.base.pictures import decode_picture, encode_png
+from models.base.pictures import Pixels, decode_picture, encode_png
 from models.recipe.schema import Format
 
 if TYPE_CHECKING:
@@ -94,22 +94,41 @@ def write_file(path: Path, content: bytes) -> str:
 
 
 def write_value(path: Path, value: "Tensor") -> str:
-    """Write one value in the format of `path`'s ending, and return its SHA-256.
-
-    Images are (3 or 1, H, W) in [-1, 1], masks (1, H, W) in [0, 1].
+    """Write one value in the format of `path`'s ending, and return its SHA-256; see `converted` and `write_converted`.
 
     Raises:
-        UserError: as `write_file`, or an image or a mask has another shape.
+        UserError: as both of them.
+    """
+    return write_converted(path, converted(path, value))
+
+
+def converted(path: Path, value: "Tensor") -> Pixels | bytes:
+    """Return what a file with the ending of `path` holds: pixels (H, W, 3) or (H, W), or the bytes of an array.
+
+    Images are (3 or 1, H, W) in [-1, 1], masks (1, H, W) in [0, 1]. The tensor may change afterwards.
+
+    Raises:
+        UserError: an image or a mask has another shape.
     """
     array = value.detach().float().cpu().numpy()
     if path.name.endswith(SUFFIX["array"]):
         buffer = BytesIO()
         np.save(buffer, array)
-        return write_file(path, buffer.getvalue())
+        return buffer.getvalue()
     if array.ndim != 3 or array.shape[0] not in (1, 3):
         raise UserError(f"{path}: shape {array.shape}; a picture is (3 or 1, height, width); save it as array")
-    levels = (array.clip(-1, 1) + 1) * 127.5 if path.name.endswith(SUFFIX["image"]) else array.clip(0, 1) * 255
-    return write_file(path, encode_png(np.rint(levels).astype(np.uint8).transpose(1, 2, 0)))
+    signed = path.name.endswith(SUFFIX["image"])
+    levels = np.clip(array, -1 if signed else 0, 1)
+    if signed:
+        levels += 1
+    levels *= 127.5 if signed else 255
+    planes = np.rint(levels, out=levels).astype(np.uint8)
+    return np.asarray(cv2.merge(list(planes)), dtype=np.uint8) if len(planes) == 3 else planes[0]
+
+
+def write_converted(path: Path, content: Pixels | bytes) -> str:
+    """Write what `converted` returned, and return its SHA-256. Raises UserError as `write_file`."""
+    return write_file(path, content if isinstance(content, bytes) else encode_png(content))
 
 
 def decode_value(content: bytes, path: Path) -> Array:
@@ -291,6 +310,7 @@ class Dump:
                 raise UserError(f"{folder / EXAMPLES}: no such file; run the eval-dump stage first")
             table = read_table(self.read(EXAMPLES), folder / EXAMPLES, ["mode"])
         self.table = table.reset_index(drop=True)
+        self.shared: dict[Hashable, Any] = {}  # what scores compute from this dump once for others; `rows` share it
 
     @cached_property
     def checksums(self) -> dict[str, str]:

@@ -5,16 +5,11 @@ beside it (`metrics/full/vunet.json`) all figures. Those of a try stand below th
 """
 
 import argparse
-import hashlib
-import json
-import shutil
 import sys
 from pathlib import Path
 
-from models.base.files import tidy, write_text
 from models.base.yaml12 import read_yaml
 from models.recipe.load import check_recipe, check_schema
-from models.recipe.trial import KEY, short_metrics
 from stages.command import run
 from stages.dependencies import refuse_untracked
 
@@ -30,35 +25,18 @@ def main(arguments: list[str]) -> None:
     content = read_yaml(args.recipe)
     check_schema(content, args.recipe)
 
-    from models.dump import EXAMPLES, Dump
+    from models.dump import Dump
     from models.report.curves import draw_curves, read_histories, write_curves
-    from models.report.metrics import compute_metrics, draw_pictures, summarize
+    from models.report.results import write_results
 
     dump, (train, validation) = Dump(args.run / "dump"), read_histories(args.run)
     recipe = check_recipe(content, args.recipe, ["metrics"], dump.facts)
     refuse_untracked(recipe)
-    if dump.trial:
-        print(dump.trial, flush=True)
-        recipe = short_metrics(recipe)
-    metrics = compute_metrics(recipe, dump)
-    summary = summarize(recipe, metrics)
-    shutil.rmtree(args.plots, ignore_errors=True)
-    mark, digest = f"{dump.trial}: " if dump.trial else "", hash_of(dump.read(EXAMPLES))
-    header = f"{mark}{args.run.name} ({args.recipe})  step {train['step'].max()}  dump {digest[:8]}"
-    draw_pictures(recipe, dump, args.plots / "pictures", header)
+    write_results(
+        recipe, dump, args.metrics, args.plots, f"{args.run.name} ({args.recipe})  step {train['step'].max()}"
+    )
     write_curves(train, validation, args.plots, "TRY " if dump.trial else "")
     draw_curves(train, validation, args.plots / "pictures" / "losses.png", dump.trial)
-    for path, content in ((args.metrics.parent / "full" / args.metrics.name, metrics), (args.metrics, summary)):
-        text = json.dumps({KEY: content} if dump.trial else content, indent=2, allow_nan=False)
-        tidy(path)
-        write_text(path, text + "\n")
-    for name, entry in summary.items():
-        print(f"{mark}{name}: " + ", ".join(f"{key} {number:.4g}" for key, number in entry.items()))
-
-
-def hash_of(table: bytes) -> str:
-    """Return the MD5 of a dump's table: it tells models apart, and unlike a commit it is the same for equal results."""
-    return hashlib.md5(table, usedforsecurity=False).hexdigest()
 
 
 if __name__ == "__main__":

@@ -90,6 +90,7 @@ def test_imports_point_one_way() -> None:
             # predictions, drawing.py draws examples
             part = path.parts[2] if len(path.parts) > 3 else path.stem
             further = {"report": {"report", "dump"}, "photos": {"prediction"}, "comparison": {"prediction"}}
+            further |= {"consistency": {"report", "dump"}}
             allowed = allowed | (further | {"drawing": {"show"}}).get(part, {"recipe"})
             allowed = allowed | ({"recipe", "prediction"} if part == "decode" else set())
         wrong += [f"{path}: {name}" for name in imported(path) if package(name) not in {own, "", *allowed}]
@@ -98,7 +99,8 @@ def test_imports_point_one_way() -> None:
 
 def test_train_loads_neither_decode_nor_report() -> None:
     order = {"train": {"train"}, "data": {"data"}, "losses": {"losses", "networks"}, "networks": {"networks"},
-             "decode": {"train", "decode"}, "report": {"report", "networks", "losses", "train"}}  # fmt: skip
+             "decode": {"train", "decode"}, "consistency": {"train", "decode", "report", "consistency"},
+             "report": {"report", "networks", "losses", "train"}}  # fmt: skip
     wrong = []
     for path in FILES:
         if path.parts[0] == "models" and len(path.parts) > 3 and path.parts[2] in order:
@@ -162,11 +164,11 @@ def test_every_module_imports_and_says_what_it_is() -> None:
 def stages() -> dict[str, dict]:
     """Return the stages of dvc.yaml with `${key}` and `${item...}` filled in, by name."""
     content = read_yaml(ROOT / "dvc.yaml")
-    recipes = next(one["recipes"] for one in content["vars"] if isinstance(one, dict))
+    maps = {f"${{{name}}}": items for one in content["vars"] if isinstance(one, dict) for name, items in one.items()}
     datasets = read_yaml(ROOT / "data/params.yaml")["datasets"]
     filled = {}
     for name, entry in content["stages"].items():
-        items = {"${datasets}": datasets, "${recipes}": recipes}[entry["foreach"]]
+        items = (maps | {"${datasets}": datasets})[entry["foreach"]]
         for key, item in items.items():
             text = json.dumps(entry["do"]).replace("${key}", key)
             for field, value in item.items():
@@ -182,7 +184,20 @@ def loading(stage: dict) -> str:
     tree = ast.parse((ROOT / f"stages/{name}.py").read_text())  # with imports inside of functions
     lines = [f"import stages.{name}"]
     lines += [ast.unparse(one) for one in ast.walk(tree) if isinstance(one, ast.Import | ast.ImportFrom)]
-    if name != "prepare":
+    if name == "judge":  # of the network that DVC trains
+        lines += [
+            "from pathlib import Path; from models.base.yaml12 import read_yaml",
+            "from models.recipe.load import check_recipe",
+            f"trained, own = read_yaml(Path('recipes/pose.yaml')), read_yaml(Path({words[4]!r}))",
+            "common, facts = trained['data'].pop('common'), {'stride': 8, 'side': 161}",
+            "for split in ('train', 'validation'):  # as in a model folder, where nothing is in common",
+            "    trained['data'][split] = {n: common | one for n, one in trained['data'][split].items()}",
+            "own['evaluate']['data']['people']['dump'] = 'runs/vunet/dump'",
+            "recipe = check_recipe(trained | own, Path('judge'), ['evaluate', 'metrics'], facts)",
+            "import torch; from models.engine.build import build_losses",
+            "for step in recipe.steps: build_losses(recipe, step, torch.device('cpu'))",
+        ]
+    elif name != "prepare":
         part = {"train": "train", "eval_dump": "evaluate", "metrics": "metrics"}[name]
         recipe = next(word for word in words if word.endswith(".yaml"))
         facts = {"stride": 8} if name == "metrics" else None  # those of a dump; other stages read them from the data
@@ -282,5 +297,5 @@ def test_what_systems_share_names_no_system() -> None:
 
 def test_each_recipe_has_its_model_to_release():
     models = {name: entry["path"] for name, entry in read_yaml(ROOT / "dvc.yaml")["artifacts"].items()}
-    recipes = next(one["recipes"] for one in read_yaml(ROOT / "dvc.yaml")["vars"] if isinstance(one, dict))
+    (recipes,) = (one["recipes"] for one in read_yaml(ROOT / "dvc.yaml")["vars"] if "recipes" in one)
     assert models == {name: f"runs/{name}/model" for name in recipes}

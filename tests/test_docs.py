@@ -112,7 +112,9 @@ def test_changed_parameters_make_a_recipe(page, words, tmp_path):
 
 def test_instances_of_stages_exist():
     stages = content("dvc.yaml")["stages"]
-    items = {"${datasets}": content("data/params.yaml")["datasets"], "${recipes}": recipe_map()}
+    maps = [one for one in content("dvc.yaml")["vars"] if isinstance(one, dict)]
+    items = {f"${{{name}}}": entries for one in maps for name, entries in one.items()}
+    items["${datasets}"] = content("data/params.yaml")["datasets"]
     known = {f"{name}@{key}" for name, stage in stages.items() for key in items[stage["foreach"]]}
     used = {word for _, words in ALL for word in words if word.partition("@")[0] in stages and "@" in word}
     assert used
@@ -286,7 +288,7 @@ def test_results_are_those_of_the_metrics():
 
 def recipe_map() -> dict[str, dict[str, str]]:
     """Return the map of recipes in dvc.yaml."""
-    return next(one["recipes"] for one in content("dvc.yaml")["vars"] if isinstance(one, dict))
+    return next(one["recipes"] for one in content("dvc.yaml")["vars"] if "recipes" in one)
 
 
 def test_an_entry_of_the_recipe_map_has_these_fields():

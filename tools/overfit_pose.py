@@ -1,7 +1,7 @@
 """Overfit a pose recipe to a few images: it must then find every keypoint and every person in them.
 
 Usage: python -m tools.overfit_pose RECIPE RUN [--images 4] [--root FOLDER] [--split train] [--side PIXELS]
-       [--steps 400]
+       [--steps 500]
 
 Trains only on the first images without a crowd region, without augmentation. Then two checks follow. For each visible
 keypoint, a confident cell within one stride must point to within one stride of it. And COCO's AP of the decoded people
@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--root", help="prepared dataset; default: the recipe's")
     parser.add_argument("--split", default="train")
     parser.add_argument("--side", type=int, help="pixels, a multiple of 16 plus one; default: the recipe's")
-    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--steps", type=int, default=500)
     args = parser.parse_args(arguments)
     if args.steps < LEAST_STEPS:
         raise UserError(f"--steps {args.steps}: at least {LEAST_STEPS} are needed")

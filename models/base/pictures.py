@@ -27,14 +27,14 @@ def write_png(path: Path, pixels: Pixels) -> None:
 
 def encode_png(pixels: Pixels) -> bytes:
     """Return (H, W, 3) RGB or (H, W) or (H, W, 1) pixels as the content of a PNG file."""
-    ordered = pixels[..., ::-1] if pixels.ndim == 3 else pixels
-    _, content = cv2.imencode(".png", np.ascontiguousarray(ordered))
+    whole = np.ascontiguousarray(pixels)
+    _, content = cv2.imencode(".png", cv2.cvtColor(whole, cv2.COLOR_RGB2BGR) if pixels.shape[2:] == (3,) else whole)
     return content.tobytes()
 
 
-def encode_jpeg(pixels: Pixels, quality: int = QUALITY) -> bytes:
+def encode_jpeg(pixels: Pixels) -> bytes:
     """Return (H, W, 3) RGB pixels as the content of a JPEG file."""
-    _, content = cv2.imencode(".jpg", np.ascontiguousarray(pixels[..., ::-1]), [cv2.IMWRITE_JPEG_QUALITY, quality])
+    _, content = cv2.imencode(".jpg", np.ascontiguousarray(pixels[..., ::-1]), [cv2.IMWRITE_JPEG_QUALITY, QUALITY])
     return content.tobytes()
 
 

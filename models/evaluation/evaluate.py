@@ -1,8 +1,9 @@
 """Runs trained networks over `evaluate.data` in the modes, grids and averages of `evaluate`, into a dump."""
 
 import math
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,8 @@ from models.engine.data import Key, Mixture, ValidationBatches, collated, load_b
 from models.engine.inference import named_injectors, run_injectors
 from models.engine.step import WeightedLoss
 from models.engine.weights import to_device
-from models.evaluation.dump_writer import Entry, Output
+from models.evaluation.dump_writer import Entry, Output, Turn
+from models.evaluation.file_writer import FileWriter, checksums
 from models.interfaces import Examples, Injector, Networks, Records, State, batch_size
 from models.recipe.schema import Format, Grid, Mode, Recipe
 
@@ -76,7 +78,8 @@ class Evaluation:
             UserError: a network, a loss or the data gave a value that is not finite, or the disk is full.
         """
         output = Output(self.folder, self.accelerator)
-        with raise_on_all_ranks(), output, evaluating(*self.networks.live.values()):
+        modes = evaluating(*self.networks.live.values())
+        with raise_on_all_ranks(), output, FileWriter(self.folder) as self._writer, modes:
             images = self._examples(output)
             self._grids(output)
             self._averages(output)
@@ -88,7 +91,7 @@ class Evaluation:
     def _examples(self, output: Output) -> int:
         """Run the modes over this rank's shard; return the number of examples whose times count.
 
-        Of several batches the first does not count: it compiles.
+        Of several batches the first does not count: it compiles. Files of a batch are written during the next one.
         """
         evaluate = self.recipe.evaluate
         sampler = ValidationBatches(self.data, evaluate.batch_size, self.limit, self.shard)
@@ -96,15 +99,20 @@ class Evaluation:
         injectors = {n: named_injectors(m.injectors, f"evaluate.modes.{n}") for n, m in evaluate.modes.items()}
         self._spent = {mode: Counter() for mode in evaluate.modes}
         images = sum(map(len, sampler))
+        waiting: deque[tuple[Turn, list[Entry]]] = deque()
         with tqdm(total=images, unit="image", desc="eval-dump", disable=not self.progress) as progress:
             for place, keys, batch in zip(sampler.places, sampler, loader, strict=True):
                 if output.failed():
                     break
-                output.add((0, place), self._batch(place, keys, batch, injectors))
+                waiting.append(((0, place), self._batch(place, keys, batch, injectors)))
+                if len(waiting) > 1:
+                    _add(output, *waiting.popleft())
                 if place == sampler.places[0] and len(sampler) > 1:
                     self._spent = {mode: Counter() for mode in evaluate.modes}
                     images -= len(keys)
                 progress.update(len(keys))
+        for turn, entries in waiting:
+            _add(output, turn, entries)
         return images
 
     def _batch(
@@ -173,17 +181,19 @@ class Evaluation:
     ) -> tuple[list[dict[str, Any]], list[Entry]]:
         """Save values in their formats; return each example's columns (numbers, and paths of files).
 
-        Also returns the records and the checksums of files. A number of the data may be unknown (NaN), but nothing else
-        that is not finite is saved.
+        Also returns the records, and the files while they are being written. A number of the data may be unknown (NaN),
+        but nothing else that is not finite is saved. Of an example whose value is None nothing is saved.
         """
         saved: list[dict[str, Any]] = [{} for _ in keys]
         records: list[Entry] = []
-        checksums: dict[str, str] = {}
+        files: dict[str, Future[str]] = {}
         for name, form in formats.items():
             if form == "records":
                 records += [(f"{folder}/{name}.json", value) for value in values[name]]
                 continue
             for row, key, one in zip(saved, keys, values[name], strict=True):
+                if one is None:
+                    continue
                 value = torch.as_tensor(one).detach().cpu()
                 if form != "number" or folder != "inputs":
                     self._refuse_nonfinite(value, folder, key, name)
@@ -191,11 +201,13 @@ class Evaluation:
                     row[name] = float(value)
                 else:
                     path = row[f"file.{name}"] = f"{folder}/{key.zfill(6)}.{name}{SUFFIX[form]}"
-                    checksums[path] = write_value(self.folder / path, value)
-        return saved, [*records, (SUMS, checksums)]
+                    files[path] = self._writer.add(path, value)
+        return saved, [*records, (SUMS, files)]
 
     def _refuse_nonfinite(self, value: Tensor, part: str, key: str, name: str) -> None:
         """Raise UserError for NaN or infinity in a value that would be saved as `name` of a mode, a grid or inputs."""
+        if math.isfinite(value.sum()):  # then all are; one pass over the values instead of three
+            return
         if wrong := value.numel() - int(value.isfinite().sum()):
             raise UserError(
                 f"{self.folder}: {part}, example {key}, {name!r}: {wrong} of {value.numel()} values are NaN or "
@@ -207,7 +219,7 @@ class Evaluation:
             for place, entries in self._grid(name, grid):
                 if output.failed():
                     return
-                output.add((number, place), entries)
+                _add(output, (number, place), entries)
 
     def _grid(self, name: str, grid: Grid) -> Iterator[tuple[int, list[Entry]]]:
         """Yield the entries of this rank's rows of a grid, with the rows' places."""
@@ -249,6 +261,11 @@ class Evaluation:
             total = value if total is None else total + value
         assert total is not None
         return write_value(self.folder / "averages" / f"{name}.npy", total / len(chosen))
+
+
+def _add(output: Output, turn: Turn, entries: Sequence[Entry]) -> None:
+    """Add the entries of a turn when all of its files are written."""
+    output.add(turn, [(name, checksums(content) if name == SUMS else content) for name, content in entries])
 
 
 def _numbers(batch: Mapping[str, Any]) -> list[dict[str, Any]]:

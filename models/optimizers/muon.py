@@ -15,20 +15,35 @@ def orthogonalised(matrices: Tensor, iterations: int = 5) -> Tensor:
 
     X <- a X + b (X X') X + c (X X')^2 X from X / |X|_F; singular values end between about 0.7 and 1.2 (Jordan et al.,
     *Muon: an optimizer for hidden layers in neural networks*, 2024). Every iterate is a polynomial in S = X X' times
-    the first X. All iterations therefore run on S, a square of the shorter side, and only two products involve X.
+    the first X. Long matrices therefore iterate on S, a square of the shorter side, and only two products involve X.
     """
-    a, b, c = COEFFICIENTS
     wide = matrices if matrices.shape[1] <= matrices.shape[2] else matrices.mT
     norm = torch.linalg.matrix_norm(wide, keepdim=True) + 1e-7
-    square = (wide @ wide.mT) / norm**2
-    identity = torch.eye(square.shape[-1], dtype=square.dtype, device=square.device)
+    rows, columns = wide.shape[1:]
+    # multiply-adds in rows^3, r = columns / rows: 5 iterations on X take 10 r + 5, on S 2 r + 17
+    iterate = _iterated_on_squares if columns > 1.5 * rows else _iterated
+    x = iterate(wide / norm, iterations)
+    return x if wide is matrices else x.mT
+
+
+def _iterated(x: Tensor, iterations: int) -> Tensor:
+    a, b, c = COEFFICIENTS
+    for _ in range(iterations):
+        square = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(square, square, square, beta=b, alpha=c), x, beta=a)
+    return x
+
+
+def _iterated_on_squares(x: Tensor, iterations: int) -> Tensor:
+    a, b, c = COEFFICIENTS
+    square = x @ x.mT
     product = None
     for left in reversed(range(iterations)):
-        factor = a * identity + b * square + c * square @ square
+        factor = torch.baddbmm(square, square, square, beta=b, alpha=c)
+        factor.diagonal(dim1=-2, dim2=-1).add_(a)
         product = factor if product is None else factor @ product
         square = factor @ square @ factor if left else square
-    x = wide / norm if product is None else product @ wide / norm
-    return x if wide is matrices else x.mT
+    return x if product is None else product @ x
 
 
 class Muon(torch.optim.Optimizer):

@@ -168,6 +168,9 @@ def _misfit(value: Any, form: Format) -> str | None:
     if form == "number":
         good = value.numel() == len(value) if isinstance(value, Tensor) and value.ndim else isinstance(value, list)
         return None if good else "one number for each example"
+    if isinstance(value, list) and all(one is None or isinstance(one, Tensor) for one in value):
+        misfits = [_misfit(one[None], form) for one in value if one is not None]  # of None nothing is saved
+        return next((misfit for misfit in misfits if misfit), None)
     if not isinstance(value, Tensor) or value.ndim == 0:
         return "a tensor (batch, ...)"
     channels = {"image": (1, 3), "mask": (1,)}.get(form)

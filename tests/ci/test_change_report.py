@@ -103,13 +103,15 @@ def test_recipes_with_other_figures_are_compared(tmp_path: Path, monkeypatch: py
     monkeypatch.chdir(tmp_path)
     figures = tmp_path / "metrics/full"
     figures.mkdir(parents=True)
-    for name in ("pose", "vunet"):
+    for name in ("pose", "vunet", "judged"):
         (figures / f"{name}.json").write_text("{}")
+    (tmp_path / "dvc.yaml").write_text("vars: [{recipes: {pose: {params: p}, vunet: {params: v}}}]\n")
     git = ["git", "-c", "user.name=tester", "-c", "user.email=tester@example.org"]
     for command in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "figures"]):
         subprocess.run([*git, *command], check=True)
     assert change_report.changed_recipes("HEAD") == []
     (figures / "pose.json").write_text('{"l1": 1}')
+    (figures / "judged.json").write_text('{"oks": 1}')  # of no recipe
     (figures / "new.json").write_text("{}")
     subprocess.run([*git, "add", "-A"], check=True)
     assert change_report.changed_recipes("HEAD") == ["pose"]

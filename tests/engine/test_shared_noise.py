@@ -6,6 +6,7 @@ import torch.nn.functional as F
 
 from models.base.distributed import current_shard, sharded
 from models.engine.rank_invariant_rng import rank_invariant_noise
+from models.images.networks.dropout import dropout
 
 WHOLE, SEED = 8, 5
 
@@ -40,6 +41,7 @@ DRAWS = {
     "bernoulli in place": lambda n: torch.empty(n, 17).bernoulli_(0.3),
     "dropout": lambda n: F.dropout(torch.ones(n, 4, 6, 6), 0.25),
     "dropout of maps": lambda n: torch.nn.Dropout2d(0.5)(torch.ones(n, 4, 6, 6)),
+    "dropout of VUNet": lambda n: dropout(torch.ones(n, 3, 5, 7), 0.25, True),  # 105 elements: not a multiple of 4
     "channels last": lambda n: torch.randn_like(torch.empty(n, 4, 6, 6).to(memory_format=torch.channels_last)),
     "one after another": lambda n: torch.cat([torch.randn(n, 3), torch.rand(n, 2), torch.randn(n, 1)], dim=1),
 }  # fmt: skip

@@ -369,6 +369,9 @@ def test_records_of_people_are_checked(tmp_path):
         ({"bbox": [0, 1]}, "bbox has 2 numbers; 4 are needed"),
         ({"image_id": "1"}, "image_id is '1'; an integer is needed"),
         ({"image_id": True}, "image_id is True; an integer is needed"),
+        ({"iscrowd": "0"}, "iscrowd is '0'; a whole number is needed"),
+        ({"iscrowd": None}, "iscrowd is None; a whole number is needed"),
+        ({"num_keypoints": 2.5}, "num_keypoints is 2.5; a whole number is needed"),
     ):
         for part, records in (("poses", [good, good | change]), ("inputs", [])):
             (tmp_path / part).mkdir(exist_ok=True)

@@ -8,7 +8,7 @@ from models.base.seeding import generator
 from models.dump import Dump
 from models.engine.build import build_networks
 from models.evaluation.evaluate import Evaluation
-from models.interfaces import Records
+from models.interfaces import Injector, Records
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
 MODES = {
@@ -135,6 +135,29 @@ def test_modes_of_the_networks_come_back(tmp_path):
     assert networks["painter"].training
     assert networks["painter"].dropout.training
     assert not networks["painter"].layer.training
+
+
+class Even(Injector):
+    """Adds a copy of the inputs of even index, None for the others."""
+
+    reads, adds = ("x", "index"), ("even",)
+
+    def __call__(self, state, networks, step):
+        pairs = zip(state["x"], state["index"].tolist(), strict=True)
+        state.add("even", [None if index % 2 else one for one, index in pairs])
+
+
+def test_what_is_none_is_not_saved(made, tmp_path, monkeypatch):
+    monkeypatch.setattr(toy, "Even", Even, raising=False)
+    mode = {"injectors": {"paint": PAINT, "even": {"type": "toy.Even"}}, "save": {"even": "array", "image": "array"}}
+    dump, _ = dump_of(tmp_path / "dump", CHANGES | {"evaluate.modes": {"plain": mode}})
+    rows = dump.mode("plain")
+    assert rows.table["file.even"].isna().tolist() == [False, True] * 3 + [False]
+    assert sorted(path.name for path in (tmp_path / "dump" / "plain").glob("*.even.npy")) == [
+        f"00000{index}.even.npy" for index in (0, 2, 4, 6)
+    ]
+    np.testing.assert_array_equal(rows.value(4, "even"), examples(7)[4]["x"])
+    np.testing.assert_array_equal(rows.value(3, "image"), made[0].mode("plain").value(3, "image"))
 
 
 def test_a_loss_of_weight_0_has_no_column(tmp_path):

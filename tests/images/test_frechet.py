@@ -1,5 +1,6 @@
 """The Frechet distance against closed forms and SciPy's matrix root, and what it says of a dump."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,10 +14,10 @@ from scipy.linalg import sqrtm
 from models.base.errors import UserError
 from models.dump import Dump, write_value
 from models.images.networks import vgg
-from models.images.report import features
+from models.images.report import features, frechet
 from models.images.report.features import random_features
 from models.images.report.frechet import FrechetDistance, Moments, frechet_distance
-from models.report.interfaces import Bootstrap, NotApplicableError
+from models.report.interfaces import Bootstrap, NotApplicableError, Values
 
 Array = NDArray[np.float64]
 BOOTSTRAP = Bootstrap(10, 0.9, seed=0)
@@ -113,6 +114,35 @@ def test_score_of_a_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert baseline["value"] == pytest.approx(expected, rel=1e-6)
     same = FrechetDistance(mode="m", image="target", target="target", extractor="random")(dump, BOOTSTRAP)
     assert same["value"] == pytest.approx(0, abs=1e-5 * expected)
+
+
+def test_features_of_a_file_are_computed_once_for_all_scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = []
+
+    def counted(rows: Dump, name: str, extract: features.Extract) -> Iterator[Values]:
+        judged.append(name)
+        return features.batches_of(rows, name, extract)
+
+    monkeypatch.setattr(frechet, "batches_of", counted)
+    dump = dump_of(tmp_path, pictures(20) * 0.5, pictures(20, seed=1))
+    alone = Dump(tmp_path)
+
+    def value(of: Dump, image: str | None = None, average: str | None = None, seed: int = 0) -> object:
+        score = FrechetDistance("m", "target", "random", image=image, average=average, seed=seed)
+        return score(of, BOOTSTRAP)["value"]
+
+    first, mean, other = value(dump, image="image"), value(dump, average="mean"), value(dump, seed=5, image="image")
+    assert judged == ["target", "image"] * 2
+    assert [mean, other] == [value(alone, average="mean"), value(alone, seed=5, image="image")]
+    assert first != other
+
+
+def test_some_rows_of_a_dump_are_judged_by_their_own_features(tmp_path: Path) -> None:
+    dump = dump_of(tmp_path, pictures(20) * 0.5, pictures(20, seed=1))
+    score = FrechetDistance(mode="m", image="image", target="target", extractor="random")
+    alone = score(Dump(tmp_path).rows(dump.table[:12]), BOOTSTRAP)
+    whole = score(dump, BOOTSTRAP)
+    assert score(dump.rows(dump.table[:12]), BOOTSTRAP) == alone != whole
 
 
 def test_says_when_there_are_too_few_different_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

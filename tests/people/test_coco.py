@@ -86,6 +86,7 @@ RECORDS = [
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_records_in_lines_equal_json(tmp_path, monkeypatch, chunk, between, ascii_only):
     monkeypatch.setattr(coco, "_CHUNK", chunk)
+    monkeypatch.setattr(coco, "_AT_ONCE", 3 * chunk)
     lines = [json.dumps(one, ensure_ascii=ascii_only or one == "\ud800") for one in RECORDS]
     for number in (1, len(lines) - 1, len(lines)):
         path = tmp_path / f"{number}.json"
@@ -98,6 +99,20 @@ def test_records_in_lines_equal_json(tmp_path, monkeypatch, chunk, between, asci
                 assert list(map(repr, read)) == list(map(repr, whole[section]))
         assert read_head(path)[1] == {"images": 1, "annotations": number}
         assert read_head(path, whole=False) == ({"categories": []}, {})
+
+
+@pytest.mark.parametrize("at_once", [20, 100, 1 << 15])
+def test_written_records_are_parsed_many_at_once(tmp_path, monkeypatch, at_once):
+    path, parsed = tmp_path / "a.json", []
+    images = [{"file_name": f"{number}.jpg", "id": number} for number in range(50)]
+    annotations = [{"id": number, "keypoints": [number] * (number % 7)} for number in range(80)]
+    coco.write_coco(path, {}, *([json.dumps(one).encode() for one in some] for some in (images, annotations)))
+    monkeypatch.setattr(coco, "_AT_ONCE", at_once)
+    monkeypatch.setattr(coco.orjson, "loads", lambda text: parsed.append(text) or json.loads(text))
+    monkeypatch.setattr(coco.orjson, "JSONDecodeError", json.JSONDecodeError)
+    assert list(read_records(path, "images", whole=False)) == images
+    assert list(read_records(path, "annotations", whole=False)) == annotations
+    assert (max(text.count('"id"') for text in parsed) > 1) == (at_once > 20)
 
 
 @needs_real

@@ -445,3 +445,15 @@ def test_masks_on_real_data(tmp_path, capsys):
         crop = square(dataset.persons.boxes[index], 0.1, 64)
         covered = draw(dataset, index)["mask"].sum() * (crop.side / 64) ** 2
         assert covered == pytest.approx(truth.sum(), rel=0.02)  # the margin holds all of the person
+
+
+def test_the_truth_is_the_annotation_in_pixels_of_the_crop(folder):
+    """Person 1: its box (8, 4, 24, 40) and a margin of 0.1 give the window from (-4, 0), 48 wide; at 96 px, twice."""
+    data = PersonPairs(root=str(folder), split="train", image_size=96, margin=0.1, truth=True, foreign=True, **BASIC)
+    assert data.names[-1] == "truth"
+    (truth,) = data[0]["truth"]
+    assert (truth["id"], truth["image_id"], truth["category_id"], truth["num_keypoints"]) == (1, 0, 1, 1)
+    assert truth["keypoints"][:3] == [(30 + 4 + 0.5) * 2 - 0.5, (20 + 0.5) * 2 - 0.5, 2]
+    assert truth["bbox"] == [24, 8, 48, 80]
+    assert truth["area"] == pytest.approx(16 * 34 * 4, rel=0.01)  # of the mask, twice as wide and high
+    assert "truth" not in PersonPairs(root=str(folder), split="train", **BASIC)[0]

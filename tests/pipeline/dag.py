@@ -11,9 +11,17 @@ OF_A_RECIPE = ("train", "eval-dump", "metrics")
 
 def recipes(folder: Path = ROOT) -> dict[str, dict[str, str]]:
     """Return the entries of the map `recipes` of a project, by name: `params`, `data` and folders of code."""
+    return _map("recipes", folder)
+
+
+def consistency(folder: Path = ROOT) -> dict[str, dict[str, str]]:
+    """Return the entries of the map `consistency` of a project, by whose pictures are judged."""
+    return _map("consistency", folder)
+
+
+def _map(name: str, folder: Path) -> dict[str, dict[str, str]]:
     variables = read_yaml(folder / "dvc.yaml")["vars"]
-    (entries,) = (one["recipes"] for one in variables if isinstance(one, dict) and "recipes" in one)
-    return dict(entries)
+    return next((dict(one[name]) for one in variables if isinstance(one, dict) and name in one), {})
 
 
 def datasets(folder: Path = ROOT) -> dict[str, dict[str, Any]]:
@@ -26,7 +34,12 @@ def stages_of(recipe: str) -> set[str]:
     return {f"{stage}@{recipe}" for stage in OF_A_RECIPE}
 
 
+def judging(recipe: str, folder: Path = ROOT) -> set[str]:
+    """Return the stages that judge the pictures of a recipe."""
+    return {f"pose-consistency@{recipe}"} & {f"pose-consistency@{name}" for name in consistency(folder)}
+
+
 def stages(folder: Path = ROOT) -> set[str]:
     """Return all stages of a project."""
     prepared = {f"prepare@{name}" for name in datasets(folder)}
-    return prepared.union(*(stages_of(name) for name in recipes(folder)))
+    return prepared.union(*(stages_of(name) | judging(name, folder) for name in recipes(folder)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pipeline.dag import recipes, stages
+from pipeline.dag import consistency, recipes, stages
 from pipeline.project import Project
 
 pytestmark = pytest.mark.slow
@@ -73,7 +73,8 @@ def test_params_diff(changed: Project) -> None:
 
 def test_metrics_show_and_diff(changed: Project) -> None:
     (shown,) = printed(changed, "dvc", "metrics", "show", "--json").values()
-    assert shown["data"].keys() == {f"metrics/{name}.json" for name in recipes()}
+    judged = [entry["metrics"] for entry in consistency().values()]
+    assert shown["data"].keys() == {f"metrics/{name}.json" for name in [*recipes(), *judged]}
     person = shown["data"]["metrics/vunet.json"]["data"]["l1_person"]
     assert 0 < person["low"] <= person["value"] <= person["high"]
     diff = printed(changed, "dvc", "metrics", "diff", "--json")

@@ -76,7 +76,7 @@ def content(root: Path, changes: dict) -> dict:
         "runtime.progress": False,
         "runtime.trackers": [],
     }
-    small |= {"data.common.root": str(root), "data.common.side": SIDE}
+    small |= {"data.common.root": str(root), "data.common.side": SIDE, "data.validation.scenes.side": ...}
     return toy.changed({**small, **changes}, recipe)
 
 

@@ -68,6 +68,7 @@ def recipe(root: Path, steps: int) -> Recipe:
     changes = {
         "data.common.root": str(root),
         "data.common.side": SIDE,
+        "data.validation.scenes.side": ...,
         "data.train.scenes.augmentation": ...,
         "data.batch_size": 3,
         "networks.network.backbone.widths": [16, 32, 48, 64],
@@ -76,6 +77,7 @@ def recipe(root: Path, steps: int) -> Recipe:
             "then": {"type": "Cosine", "start": steps // 2, "end": steps, "from": 1.0, "to": 0.02},
         },
         "train.steps": steps,
+        "train.ema.decay": 0.98,        # of a short training
         "train.evaluate_every": steps,
         "train.record_every": 10,
         "metrics.bootstrap": 10,

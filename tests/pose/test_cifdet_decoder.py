@@ -73,6 +73,25 @@ class TestRoundTrip:
         assert found.scores == pytest.approx([0.1 * 0.9 + 0.9 * 0.9 / 16 * n for n in (12, 7 * (near + far))], abs=1e-6)
         assert (found.boxes.dtype, found.scores.dtype, found.categories.dtype) == (np.float32, np.float32, np.int64)
 
+    def test_voting(self):
+        generator = np.random.default_rng(4)
+        cifdet = fields((30, 25, 41, 33, 1), (60, 30, 45, 50, 1), (80, 40, 20, 50, 0))
+        cifdet[:, 1] *= generator.uniform(0.1, 1.0, cifdet[:, 1].shape)
+        cifdet[:, 4:] *= generator.uniform(0.8, 1.25, cifdet[:, 4:].shape)
+        cifdet[1, 4, 5, 7] = cifdet[1, 2, 3, 5] = np.nan  # a width, and the centre of a cell that would vote
+        plain = CifDetDecoder(stride=8)(cifdet)
+        found = CifDetDecoder(stride=8, voting_threshold=0.7)(cifdet)
+        assert (found.scores.tolist(), found.categories.tolist()) == (plain.scores.tolist(), plain.categories.tolist())
+        assert len(found) >= 3
+        for box, before, category in zip(found.boxes, plain.boxes, found.categories, strict=True):
+            _, confidence, x, y, width, height = cifdet[category].reshape(6, -1) * [[1], [1], [8], [8], [8], [8]]
+            cells = np.column_stack([x - width / 2, y - height / 2, width, height])
+            votes = [
+                place for place, cell in enumerate(cells) if confidence[place] >= 0.2 and overlap(before, cell) > 0.7
+            ]
+            assert 2 <= len(votes) < np.count_nonzero(confidence >= 0.2)
+            assert box == pytest.approx(np.average(cells[votes], axis=0, weights=confidence[votes]), abs=1e-4)
+
     @pytest.mark.parametrize("soft", [False, True])
     def test_agrees_with_the_text(self, soft):
         generator = np.random.default_rng(2)
@@ -170,6 +189,7 @@ class TestAnyFields:
             ("iou_threshold", 2),
             ("suppression", -0.1),
             ("soft_suppression", 3),
+            ("voting_threshold", 1.1),
             ("nms", "none"),
         ],
     )

@@ -85,21 +85,21 @@ def test_field_pictures_show_target_and_prediction():
     def drawn(output, **options):
         heads = {"cif": HeadFields(fields=["head"])}
         FieldPictures("image", heads, output, STRIDE, skeleton=SKELETON, **options)(state, Networks({}, {}), 0)
-        return state[output]
+        (picture,) = state[output]
+        return picture
 
     picture = drawn("picture", zoom=2)
-    assert picture.shape == (1, 3, 82, 4 * 98)
+    assert picture.shape == (3, 82, 4 * 98)
     assert picture.abs().max() <= 1
-    confidence = picture[0, :, :, : 2 * 98].unflatten(2, (2, 98))
+    confidence = picture[:, :, : 2 * 98].unflatten(2, (2, 98))
     blank = confidence[:, 70, :, 5]
     for place in range(2):  # the cell at (24, 16) px is coloured in both, a corner in neither
         assert (confidence[:, 32, place, 48] - blank[:, place]).abs().max() > 0.3
     # 100 examples: of 5 evenly spaced ones, 40 is one; of 3, which are 0, 33 and 66, it is none
     assert torch.equal(drawn("few", count=5), picture)
-    assert drawn("fewer", count=3).unique().tolist() == pytest.approx([128 / 127.5 - 1], abs=1e-6)
-    assert state["fewer"].untyped_storage().nbytes() < 100  # as long as nothing is drawn
+    assert drawn("fewer", count=3) is None
     assert torch.equal(drawn("asked", count=3, image_ids=(7,)), picture)
-    assert torch.equal(drawn("other", image_ids=(8,)), state["fewer"])
+    assert drawn("other", image_ids=(8,)) is None
     assert [state[f"{name}_drawn"].item() for name in ("few", "fewer", "asked", "other")] == [1, 0, 1, 0]
 
 

@@ -25,7 +25,7 @@ from models.training.trainer import Trainer
 from stages.command import run
 from stages.prepare import main as prepare
 
-STEPS = 180
+STEPS = 300
 
 
 @pytest.fixture(scope="module")

@@ -1,3 +1,4 @@
+import hashlib
 import json
 
 import cv2
@@ -5,7 +6,7 @@ import numpy as np
 import pytest
 from skeletons_by_hand import STAR
 
-from data.formats.coco import KEYPOINTS
+from data.formats.coco import KEYPOINTS, write_coco
 from models.base.errors import UserError
 from models.pose.train.scenes import Augmentation, Scenes
 from tests.real_people import REAL, needs_real
@@ -344,6 +345,39 @@ def test_places_beyond_any_picture(make, joint, box):
         UserError, match="annotation 99: a box or keypoint is no finite number, or farther than 1,000,000"
     ):
         make([*ANNOTATIONS, bad])
+
+
+def confirm(folder, *more):
+    """Write the annotations, and `more`, in the order that `prepare` would, and the manifest."""
+    content = json.loads((folder / "train.json").read_text())
+    images, annotations = content["images"], [*content["annotations"], *more]
+    records = ([json.dumps(one).encode() for one in some] for some in (images, annotations))
+    write_coco(folder / "train.json", {"categories": content["categories"]}, *records)
+    names = ["train.json", *(f"images/{number}.png" for number in (1, 3, 5, 7, 8, 9))]
+    hashes = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in names}
+    (folder / "manifest.json").write_text(json.dumps({"files": len(hashes), "hashes": hashes, "sha256": "0"}))
+
+
+def test_confirmed_records_give_the_same_examples(make, tmp_path):
+    arguments = {"root": str(tmp_path), "split": "train", "side": SIDE, "heads": CIF | DETECTION, "truth": True}
+    by_hand = make(heads=CIF | DETECTION, truth=True)
+    confirm(tmp_path)
+    confirmed = Scenes(**arguments)
+    assert (by_hand.table.checked, confirmed.table.checked) == (False, True)
+    for place in range(len(by_hand)):
+        expected, found = (one.example(place, np.random.default_rng(0)) for one in (by_hand, confirmed))
+        assert expected.keys() == found.keys()
+        for name in expected:
+            np.testing.assert_equal(found[name], expected[name])
+
+
+@pytest.mark.parametrize("place", [1_000_001, -1e12])
+def test_a_confirmed_joint_beyond_any_picture(make, tmp_path, place):
+    """`prepare` accepts it, because it is not labelled; the encoders would overflow."""
+    make()
+    confirm(tmp_path, annotation(99, 3, joints=[(0, 30, 20, 2), (1, 5, place, 0)]))
+    with pytest.raises(UserError, match=r"annotation 99: .* farther than 1,000,000 pixels"):
+        Scenes(root=str(tmp_path), split="train", side=SIDE, heads=CIF)
 
 
 SPARSE = [

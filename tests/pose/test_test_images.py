@@ -24,6 +24,7 @@ FIND = "evaluate.modes.poses.injectors.people"
 CHANGES = {
     "data.common.root": "data/prepared/people",
     "data.common.side": drawn_scenes.SIDE,
+    "data.validation.scenes.side": ...,
     "data.train.scenes.augmentation": ...,
     "data.batch_size": 2,
     "networks.network.backbone": {"name": "small", "widths": [4, 4, 8, 8]},

@@ -383,6 +383,10 @@ RECONSTRUCT = "evaluate.modes.reconstruction"
             "a caf field of shape (5, 11, 11): (9, rows, columns) is needed",
         ),
         (
+            POSE, {"evaluate.modes.fields.save.pictures": "mask"}, {}, "evaluate.modes.fields.save.pictures",
+            "cannot be saved as 'mask': (batch, 1, height, width)",
+        ),
+        (
             POSE, {"evaluate.modes.poses.save.people": "array"}, {}, "evaluate.modes.poses.save.people",
             "records cannot be saved as 'array'",
         ),

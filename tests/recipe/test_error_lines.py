@@ -35,7 +35,7 @@ RECIPES: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     (
         POSE,
-        {f"{GEOMETRY}.rotation.degrees": [8.0, -8.0]},
+        {f"{GEOMETRY}.rotation": {"degrees": [8.0, -8.0], "chance": 0.5}},
         [f"{GEOMETRY}.rotation.degrees: the lowest, 8, is above the highest, -8"],
     ),
     (
@@ -117,7 +117,7 @@ RECIPES: list[tuple[str, dict[str, Any], list[str]]] = [
     ),
     (
         POSE,
-        {"data.common.sde": 161, "data.common.side": ...},
+        {"data.common.sde": 161, "data.common.side": ..., "data.validation.scenes.side": ...},
         [
             "data.train.scenes.side: missing; found 'sde', did you mean 'side'?",
             "data.validation.scenes.side: missing; found 'sde', did you mean 'side'?",

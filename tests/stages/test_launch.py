@@ -207,7 +207,25 @@ def test_without_a_driver_pytorch_is_not_loaded() -> None:
 def test_what_the_caller_set_stays(start, tmp_path) -> None:
     out = ended(start(tmp_path, stage="no_such_stage", processes=1), 1)
     thresholds = f"launch: MALLOC_MMAP_THRESHOLD_={1 << 30} MALLOC_TRIM_THRESHOLD_={1 << 30}"
-    assert re.search(rf"^{thresholds}( LD_PRELOAD=\S+)?$", out, re.MULTILINE)  # tcmalloc, where it is installed
+    assert re.search(  # tcmalloc, where it is installed
+        rf"^{thresholds}( LD_PRELOAD=\S+)? GOMP_SPINCOUNT=10000$", out, re.MULTILINE
+    )
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have other OpenMP libraries")
+@pytest.mark.parametrize(
+    ("caller", "count"), [({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")]
+)
+def test_threads_of_a_stage_wait_as_told(caller: dict[str, str], count: str) -> None:
+    stage = "import sys, types; from stages import launch; "
+    stage += "sys.modules['stages.probe'] = types.SimpleNamespace(main=lambda arguments: __import__('torch')); "
+    stage += "launch.main(['probe'])"
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "FIGURA_", "OMP_", "GOMP_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", stage], cwd=ROOT, env=clean | caller | {"OMP_DISPLAY_ENV": "verbose"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert f"GOMP_SPINCOUNT = '{count}'" in done.stderr
 
 
 IN_PLACE = """

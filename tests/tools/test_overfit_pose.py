@@ -49,7 +49,7 @@ def overfit(root, folder, steps, images=1):
 
 @pytest.mark.slow
 def test_one_scene_by_heart(root, tmp_path, capsys):
-    assert overfit(root, tmp_path / "run", steps=400) == 0
+    assert overfit(root, tmp_path / "run", steps=500) == 0
     lines = capsys.readouterr().out.splitlines()
     _, visible, found, farthest = next(after for line, after in pairwise(lines) if "farthest px" in line).split()
     assert int(visible) == int(found) > 8

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from pipeline import conftest
-from pipeline.dag import recipes, stages_of
+from pipeline.dag import consistency, recipes, stages_of
 from pipeline.project import Project, made_once, shared_by_workers
 from ruamel.yaml import YAML
 from workflows.workflow import Host
@@ -45,12 +45,14 @@ def leave_one_recipe(project: Project, recipe: str) -> None:
         for name in [one for one in part if one not in names]:
             del part[name]
 
+    judged = [entry["metrics"] for entry in consistency(project.folder).values()]
     edit("dvc.yaml", lambda dag: [leave(one["recipes"], {recipe}) for one in dag["vars"] if "recipes" in one])
+    edit("dvc.yaml", lambda dag: dag["stages"].pop("pose-consistency"))
     edit("data/params.yaml", lambda params: leave(params["datasets"], {entries[recipe]["data"]}))
     edit("dvc.lock", lambda lock: leave(lock["stages"], stages))
-    others = tuple(f"{name}." for name in entries if name != recipe)
+    others = (*(f"{name}." for name in entries if name != recipe), *judged)
     edit("metrics/tolerances.yaml", lambda rules: leave(rules, {one for one in rules if not one.startswith(others)}))
-    for name in entries.keys() - {recipe}:
+    for name in entries.keys() - {recipe} | {*judged}:
         for folder in ("metrics", "metrics/full"):
             (project.folder / f"{folder}/{name}.json").unlink()
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from models.base.errors import UserError
 from stages.command import run
-from tools.compare.revisions import WORKSPACE, read_revision, recipe_file
+from tools.compare.revisions import WORKSPACE, read_revision
+from tools.pipeline import recipe_file
 
 
 def main(arguments: list[str]) -> None:

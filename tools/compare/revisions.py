@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.base.errors import UserError, nearest
+from models.base.errors import UserError
 from models.base.files import read_text
-from models.base.yaml12 import parse_yaml, read_yaml
+from models.base.yaml12 import parse_yaml
 from models.recipe.dotted_keys import leaves
 
 if TYPE_CHECKING:
@@ -41,17 +41,6 @@ class Revision:
     def differs_in_seed_alone(self, other: "Revision") -> bool:
         """Whether the same recipe, code and data made both dumps."""
         return self.params == other.params and self.sources == other.sources
-
-
-def recipe_file(recipe: str) -> Path:
-    """Return the params file of a recipe in `dvc.yaml`. Raises UserError if there is no such recipe."""
-    variables = [one for one in read_yaml(Path("dvc.yaml")).get("vars", []) if isinstance(one, Mapping)]
-    recipes = {name: entry for one in variables for name, entry in one.get("recipes", {}).items()}
-    if recipe not in recipes:
-        raise UserError(
-            f"--recipe {recipe}: dvc.yaml has no such recipe{nearest(recipe, recipes)}; there are {', '.join(recipes)}"
-        )
-    return Path(recipes[recipe]["params"])
 
 
 def read_revision(name: str, recipe: str, scratch: Path) -> Revision:

@@ -9,6 +9,8 @@ only distances for the same number of images are comparable. There is no bootstr
 distinct images than the set, which would move the whole interval upwards.
 """
 
+from typing import cast
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -79,14 +81,14 @@ class FrechetDistance(SetScore):
                 f"{dump.folder}: mode {self.mode!r}: a Frechet distance needs 2 images, there is {len(rows)}"
             )
         extract = self.extract()
-        target = _moments(rows, self.target, extract)
+        target = self._shared_moments(rows, self.target, extract)
         different = rows.table[f"file.{self.target}"].nunique()
         if self.image is None:
             average = self.of_average(rows, extract)
             judged = Moments(average.shape[1])
             judged.add(np.repeat(average, 2, axis=0))  # two copies give the moments of many
         else:
-            judged = _moments(rows, self.image, extract)
+            judged = self._shared_moments(rows, self.image, extract)
             different = min(different, rows.table[f"file.{self.image}"].nunique())
         check_widths(rows, judged.mean, target.mean)
         return {
@@ -95,6 +97,14 @@ class FrechetDistance(SetScore):
             "dimensions": len(target.mean),
             "full_rank": int(different > len(target.mean)),
         }
+
+    def _shared_moments(self, rows: Dump, name: str, extract: Extract) -> Moments:
+        """Return the moments of the features of one file of every row, computed once for all scores."""
+        files = tuple(rows.table[f"file.{name}"])  # some rows of a dump share its dictionary
+        key = FrechetDistance, files, self.extractor, self.weights, self.seed
+        if key not in rows.shared:
+            rows.shared[key] = _moments(rows, name, extract)
+        return cast(Moments, rows.shared[key])
 
 
 def _moments(rows: Dump, name: str, extract: Extract) -> Moments:

@@ -52,6 +52,11 @@ class Crop:
         moved[:, :2] = (moved[:, :2] - (self.left, self.top) + 0.5) * (self.size / self.side) - 0.5
         return moved
 
+    def box(self, box: NDArray[np.floating]) -> NDArray[np.float64]:
+        """Map a box `(4,)` (x, y, width, height), whose edges are those of pixels, to the crop."""
+        scale = self.size / self.side
+        return (np.asarray(box, dtype=np.float64) - (self.left, self.top, 0, 0)) * scale
+
 
 def square(box: NDArray[np.floating], margin: float, size: int) -> Crop:
     """Return the square around a box `(4,)` (x, y, width, height), plus `margin` of its longer side on each side."""

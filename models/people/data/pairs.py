@@ -11,7 +11,7 @@ from data.formats.facts import read_facts
 from data.formats.skeletons import skeleton_from
 from models.base.errors import UserError, nearest
 from models.base.files import read_text
-from models.interfaces import Example, Examples
+from models.interfaces import Example, Examples, Records
 from models.people.data.crops import Crop, square
 from models.people.data.persons import Persons
 from models.people.data.stickman import pose_picture
@@ -44,7 +44,8 @@ class PersonPairs(Examples):
     the target float32 `(1, P, P)` in [0, 1]; the integers `index`, `annotation_id`, `appearance_id`, `person_id`, and
     `has_other_view`, 1 if the appearance is another picture than the target, else 0: only such examples tell how well
     an appearance is transferred. The pose is `stickman.pose_picture` of `skeleton`, by default that of the training
-    data; its joints must be the dataset's.
+    data; its joints must be the dataset's. `truth` adds `truth`, the person in COCO's format, in pixels of the crop,
+    with `index` as image id, and the area of the mask.
     `parts` adds `top`, `bottom`, `appearance_top`, `appearance_bottom`: masks of clothes like `mask`, zeros if unknown.
     `foreign` adds `foreign` and `foreign_id`: the crop of a different person (with `parts`, also `foreign_top` and
     `foreign_bottom`). Annotations without `person_id` each count as a different person.
@@ -79,15 +80,16 @@ class PersonPairs(Examples):
         margin: float = MARGIN,
         parts: bool = False,
         foreign: bool = False,
+        truth: bool = False,
         skeleton: dict[str, Any] | None = None,
     ) -> None:
         _check(appearance=appearance, background=background, image_size=image_size, margin=margin)
         self.image_size, self.margin = image_size, margin
         self.appearance, self.background = appearance, background
         self.parts = PARTS if parts else ()
-        self.foreign = foreign
+        self.foreign, self.truth = foreign, truth
         # an object can provide more names than its class promises
-        self.names = self.provides({"parts": parts, "foreign": foreign})  # type: ignore[misc]
+        self.names = self.provides({"parts": parts, "foreign": foreign, "truth": truth})  # type: ignore[misc]
         self.persons = Persons(Path(root), split, min_keypoints=min_keypoints, min_height=min_height)
         self.skeleton = self.persons.skeleton if skeleton is None else skeleton_from(skeleton)
         self._check_joints()
@@ -97,11 +99,12 @@ class PersonPairs(Examples):
 
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
-        """Return `names` and the names that `parts` and `foreign` add."""
+        """Return `names` and the names that `parts`, `foreign` and `truth` add."""
         foreign = ("foreign", "foreign_id") if arguments.get("foreign") else ()
         prefixes = ("", "appearance_", "foreign_") if foreign else ("", "appearance_")
         parts = PARTS if arguments.get("parts") else ()
-        return (*cls.names, *foreign, *(prefix + part for prefix in prefixes for part in parts))
+        truth = ("truth",) if arguments.get("truth") else ()
+        return (*cls.names, *foreign, *(prefix + part for prefix in prefixes for part in parts), *truth)
 
     @classmethod
     def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,7 +163,8 @@ class PersonPairs(Examples):
         if self.appearance == "other_view":
             other = self._other_view(own, random)
         crop = square(self.persons.boxes[own], self.margin, self.image_size)
-        pose = pose_picture(crop.joints(self.persons.keypoints[own]), self.skeleton, self.image_size)
+        joints = crop.joints(self.persons.keypoints[own])
+        pose = pose_picture(joints, self.skeleton, self.image_size)
         target, masks = self._view(own)
         appearance, other_masks = (target, masks) if other == own else self._view(other)
         example = {
@@ -178,10 +182,28 @@ class PersonPairs(Examples):
         example |= {f"appearance_{part}": other_masks[part] for part in self.parts}
         if self.foreign:
             stranger = self._stranger(own, random)
-            example["foreign"], masks = self._view(stranger)
+            example["foreign"], foreign_masks = self._view(stranger)
             example["foreign_id"] = int(self.persons.ids[stranger])
-            example |= {f"foreign_{part}": masks[part] for part in self.parts}
+            example |= {f"foreign_{part}": foreign_masks[part] for part in self.parts}
+        if self.truth:
+            box = crop.box(self.persons.boxes[own])
+            example["truth"] = Records([self._annotation(own, index, joints, box, float(masks["mask"].sum()))])
         return example
+
+    def _annotation(
+        self, person: int, index: int, joints: NDArray[np.floating], box: NDArray[np.floating], area: float
+    ) -> dict[str, Any]:
+        """Return the person of example `index` in COCO's format, given joints, box and area in pixels of the crop."""
+        return {
+            "id": int(self.persons.ids[person]),
+            "image_id": index,
+            "category_id": self.persons.category,
+            "keypoints": joints.round(2).ravel().tolist(),
+            "num_keypoints": int((joints[:, 2] > 0).sum()),
+            "bbox": box.round(2).tolist(),
+            "area": area,
+            "iscrowd": 0,
+        }
 
     def _other_view(self, person: int, random: np.random.Generator) -> int:
         others = int(self._length[person]) - 1

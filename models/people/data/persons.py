@@ -97,7 +97,7 @@ class Persons:
     `min_keypoints` is a number of joints, or below 1 a share of the K.
     Arrays with one row per person: `ids` and `person_ids` int64 (without `person_id`, an identity of its own: -1 minus
     the annotation's id), `boxes` float32 `(n, 4)` (x, y, width, height), `keypoints` float32 `(n, K, 3)`. `annotated`
-    has the ids of all persons, usable or not, without crowd regions.
+    has the ids of all persons, usable or not, without crowd regions. `category` is the id of their category.
     Raises UserError for prepared files that are missing or not in the format of `prepare`, and if nobody is usable.
     """
 
@@ -114,7 +114,7 @@ class Persons:
         self.skeleton = skeleton_from(facts["skeleton"]) if facts.get("skeleton") else COCO
         joints, enough = len(self.skeleton.keypoints), joints_needed(min_keypoints, self.skeleton)
         categories = read_head(self.path, whole=not self.checked)[0]["categories"]
-        person = people_category(self.path, categories, self.skeleton, facts.get("people"))
+        person = self.category = people_category(self.path, categories, self.skeleton, facts.get("people"))
         places = self._read_images()
         ids, person_ids, images, boxes, keypoints = array("q"), array("q"), array("q"), array("f"), array("f")
         annotated, labelled, heights = array("q"), array("i"), array("f")

@@ -57,6 +57,9 @@ class CifDetDecoder:
             `seed_threshold` of 0.5 and a `cif_threshold` of 0.1).
         soft_iou_threshold: see `nms`; at least `iou_threshold`.
         soft_suppression: see `nms`.
+        voting_threshold: a returned box becomes the mean, weighted by confidence, of the boxes of all cells of its
+            category that have at least `seed_threshold` and overlap it more than this (box voting: Gidaris and
+            Komodakis, ICCV 2015); 1 for no voting, as in OpenPifPaf.
 
     Raises:
         ValueError: for a number out of range.
@@ -76,6 +79,7 @@ class CifDetDecoder:
         nms: Literal["hard", "soft"] = "hard",
         soft_iou_threshold: float = 0.7,
         soft_suppression: float = 0.3,
+        voting_threshold: float = 1.0,
     ) -> None:
         at_least(stride, "stride", 1)
         at_least(maximum, "maximum", 1)
@@ -87,6 +91,7 @@ class CifDetDecoder:
             suppression=suppression,
             soft_iou_threshold=soft_iou_threshold,
             soft_suppression=soft_suppression,
+            voting_threshold=voting_threshold,
         )
         if nms not in ("hard", "soft"):
             raise ValueError(f"nms {nms!r}: hard or soft is needed")
@@ -101,6 +106,7 @@ class CifDetDecoder:
             per_category,
             nms,
         )
+        self.voting_threshold = float(voting_threshold)
         steps = [(iou_threshold, suppression)]
         if nms == "soft":
             steps = [(iou_threshold, soft_suppression), (soft_iou_threshold, suppression)]
@@ -128,7 +134,10 @@ class CifDetDecoder:
         scores = starts[:, 0] * suppressions(boxes, groups, self._steps, self.nms == "soft")
         order = np.argsort(-scores, kind="stable")
         order = order[scores[order] > self.instance_threshold]
-        return Boxes(boxes[order].astype(np.float32), scores[order].astype(np.float32), categories[order])
+        boxes, categories = boxes[order], categories[order]
+        if self.voting_threshold < 1:
+            boxes = voted(boxes, categories, fields, self.stride, self.seed_threshold, self.voting_threshold)
+        return Boxes(boxes.astype(np.float32), scores[order].astype(np.float32), categories)
 
     def batch(self, cifdet: Iterable[Fields], workers: int) -> list[Boxes]:
         """Return the boxes in several images, decoded by `workers` threads; the same as one by one.
@@ -181,6 +190,35 @@ def suppressions(boxes: Floats, groups: NDArray[np.int64], steps: Floats, soft: 
             if greatest > steps[step, 0]:
                 factors[place] = steps[step, 1]
     return factors
+
+
+@numba.njit(cache=True, nogil=True)
+def voted(
+    boxes: Floats, categories: NDArray[np.int64], fields: Fields, stride: int, least: float, threshold: float
+) -> Floats:
+    """Return for each box (n, 4: x, y, width, height) the mean of the cells' boxes that overlap it above `threshold`.
+
+    Cells of the box's category count, weighted by confidence, if that is at least `least` and all numbers are finite.
+    A box that none overlaps so far stays. `fields` are decoded, `boxes` in pixels.
+    """
+    result = boxes.copy()
+    vote = np.empty(4)
+    for place in range(len(boxes)):
+        field, total, weights = fields[categories[place]], np.zeros(4), 0.0
+        for row in range(field.shape[1]):
+            for column in range(field.shape[2]):
+                weight = float(field[1, row, column])
+                if not least <= weight < np.inf:
+                    continue
+                for axis in range(2):
+                    vote[2 + axis] = float(field[4 + axis, row, column]) * stride
+                    vote[axis] = float(field[2 + axis, row, column]) * stride - vote[2 + axis] / 2
+                if np.isfinite(vote).all() and _overlap(boxes[place], vote) > threshold:
+                    total += weight * vote
+                    weights += weight
+        if weights > 0:
+            result[place] = total / weights
+    return result
 
 
 @numba.njit(cache=True, nogil=True)

@@ -33,6 +33,7 @@ CROWD: Colour = (230, 60, 60)
 WHITE: Colour = (255, 255, 255)
 
 _FRACTION = 4  # fractional bits of the coordinates that OpenCV draws with
+_ROUND = np.array([(np.cos(turn), np.sin(turn)) for turn in np.linspace(0, 2 * np.pi, 16, endpoint=False)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +146,8 @@ def vectors_picture(
             faded = _faded(colour, float(field.confidence[row, column]), threshold)
             end = point[:, row, column] * stride
             start = np.array([column, row]) * float(stride)
-            cv2.arrowedLine(canvas, _at(start, zoom), _at(end, zoom), faded, 1, cv2.LINE_AA, _FRACTION, tipLength=0.15)
+            (tail,), (head,) = _at(start[None], zoom), _at(end[None], zoom)
+            cv2.arrowedLine(canvas, tail, head, faded, 1, cv2.LINE_AA, _FRACTION, tipLength=0.15)
             if field.extent is not None:
                 extent = field.extent[:, row, column] * stride
                 draw_box(canvas, np.concatenate([end - extent / 2, extent]), zoom, faded)
@@ -173,10 +175,10 @@ def write_title(canvas: Pixels, text: str) -> None:
     cv2.putText(canvas, fitting, (3, height + 3), cv2.FONT_HERSHEY_SIMPLEX, 0.4, WHITE, 1, cv2.LINE_AA)
 
 
-def _at(point: Floats, zoom: int) -> tuple[int, int]:
-    """Map a point of the picture to OpenCV's fixed-point coordinates of the canvas, clipped to their range."""
-    place = np.clip(((point + 0.5) * zoom - 0.5) * (1 << _FRACTION), -(2**20), 2**20)
-    return round(float(place[0])), round(float(place[1]))
+def _at(points: Floats, zoom: int) -> list[tuple[int, int]]:
+    """Map points (n, 2) of the picture to OpenCV's fixed-point coordinates of the canvas, clipped to their range."""
+    places = (((points + 0.5) * zoom - 0.5) * (1 << _FRACTION)).clip(-(2**20), 2**20).tolist()
+    return [(round(x), round(y)) for x, y in places]
 
 
 def _faded(colour: Colour, confidence: float, threshold: float) -> Colour:
@@ -190,13 +192,12 @@ def _faded(colour: Colour, confidence: float, threshold: float) -> Colour:
 def draw_circle(canvas: Pixels, middle: Floats, radius: float, zoom: int, colour: Colour, thickness: int) -> None:
     """Draw a circle with a radius in pixels of the picture; `thickness` is in pixels of the canvas, -1 fills."""
     size = min(max(round(radius * zoom * (1 << _FRACTION)), 0), 2**20)
-    place = _at(middle, zoom)
+    (place,) = _at(middle[None], zoom)
     if size >= 4 << _FRACTION:
         cv2.circle(canvas, place, size, colour, thickness, cv2.LINE_AA, _FRACTION)
         return
     # OpenCV draws small circles as squares on their corners
-    turns = np.linspace(0, 2 * np.pi, 16, endpoint=False)
-    outline = np.rint(place + size * np.column_stack([np.cos(turns), np.sin(turns)])).astype(np.int32)
+    outline = np.rint(place + size * _ROUND).astype(np.int32)
     if thickness < 0:
         cv2.fillPoly(canvas, [outline], colour, cv2.LINE_AA, _FRACTION)
     else:
@@ -209,13 +210,14 @@ def draw_line(
     """Draw a line between two points of the picture; `dash` is about the length of dashes and gaps, canvas pixels."""
     length = float(np.abs(end - start).max()) * zoom
     parts = max(1, min(int(length / (2 * dash)), 1000)) if dash else 1
-    ends = np.linspace(start, end, 2 * parts)
+    ends = np.stack([start, end]) if parts == 1 else np.linspace(start, end, 2 * parts)
     if parts > 1:  # shorten each dash by its round ends, half a line width each
         inwards = min(thickness / 2 / length, 0.25 / parts) * (end - start)
         ends[::2] += inwards
         ends[1::2] -= inwards
-    for a, b in zip(ends[::2], ends[1::2], strict=True):
-        cv2.line(canvas, _at(a, zoom), _at(b, zoom), colour, thickness, cv2.LINE_AA, _FRACTION)
+    places = _at(ends, zoom)
+    for a, b in zip(places[::2], places[1::2], strict=True):
+        cv2.line(canvas, a, b, colour, thickness, cv2.LINE_AA, _FRACTION)
 
 
 def draw_box(canvas: Pixels, box: Floats, zoom: int, colour: Colour, dotted: bool = False, thickness: int = 1) -> None:

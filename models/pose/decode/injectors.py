@@ -27,9 +27,6 @@ from models.pose.train.heads import LAYOUTS
 from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD
 from models.recipe.schema import Section
 
-GREY = 128
-"""Of pictures that are not drawn."""
-
 
 class HeadFields(Section):
     """Which fields of a head are shown. By name: joints, pairs of joints, or categories."""
@@ -44,14 +41,14 @@ class HeadFields(Section):
 class FieldPictures(Injector):
     """Adds a picture of some fields of each example, a row a field: confidences, then vectors and scales.
 
-    A row has four columns: confidences of target and prediction, vectors of target and prediction. `<output>_drawn`
-    float32 (N,) is 1 for the examples that are drawn; the others' pictures are grey, as few pictures are looked at.
+    A row has four columns: confidences of target and prediction, vectors of target and prediction. Few pictures are
+    looked at, so that few are drawn: `<output>_drawn` float32 (N,) is 1 for these examples; the others have no picture.
 
     Args:
         image: name of the normalised images (N, 3, H, W).
         heads: name of the decoded predictions of a head -> which of its fields, `{}` for some of any head
             (`HeadFields`); its targets have the name `<head>_target`.
-        output: name of the pictures, float32 (N, 3, rows zoom H, 4 zoom W) in [-1, 1].
+        output: name of the pictures, a list of N: None, or float32 (3, rows zoom H, 4 zoom W) in [-1, 1].
         stride: of the fields, pixels.
         skeleton: as for the dataset; default COCO's.
         categories: as for the dataset, a list of `{id, name}`.
@@ -97,33 +94,31 @@ class FieldPictures(Injector):
         self.adds = (output, f"{output}_drawn")
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
-        count, _, height, width = state[self.image].shape
-        shape = (count, 3, len(self.shown) * self.zoom * height, 4 * self.zoom * width)
-        pictures, drawn = _as_images(np.full((1, 1, 1, 3), GREY, np.uint8)).expand(shape), torch.zeros(count)
+        drawn = torch.zeros(len(state[self.image]))
+        pictures: list[torch.Tensor | None] = [None] * len(drawn)
         numbers = (state[name].tolist() for name in ("index", "images", "image_id"))
         places = [
             place
             for place, (index, length, number) in enumerate(zip(*numbers, strict=True))
             if number in self.image_ids or (not self.image_ids and index in evenly_spaced(length, self.count))
         ]
-        if places:
-            drawn[places] = 1
-            pictures = pictures.clone()
-            pictures[places] = _as_images(self._drawn(state, places))
+        drawn[places] = 1
+        for place, picture in zip(places, self._drawn(state, places), strict=True):
+            pictures[place] = _as_image(picture)
         state.add(self.output, pictures)
         state.add(f"{self.output}_drawn", drawn)
 
-    def _drawn(self, state: State, places: list[int]) -> NDArray[np.uint8]:
-        """Draw the examples at these places of the batch: (n, height, width, 3) RGB."""
+    def _drawn(self, state: State, places: list[int]) -> list[NDArray[np.uint8]]:
+        """Draw the examples at these places of the batch: (height, width, 3) RGB each."""
         images = as_array(state[self.image][places])
         heads = {name: [as_array(state[one][places]) for one in (f"{name}_target", name)] for name, *_ in self.shown}
-        return np.stack([
+        return [
             np.concatenate([
                 self._row(image, kind, [part[place, field] for part in heads[head]], title)
                 for head, kind, field, title in self.shown
             ])
             for place, image in enumerate(images)
-        ])  # fmt: skip
+        ]  # fmt: skip
 
     def _row(self, image: Any, kind: Kind, values: Sequence[Any], title: str) -> NDArray[np.uint8]:
         picture = picture_of(image, self.mean, self.std)
@@ -216,7 +211,7 @@ class Overlays(Injector):
             picture = picture_of(image, self.mean, self.std)
             things = named(shown[1], self.names)
             pictures.append(overlay(picture, shown[0], things, self.skeleton, self.style, shown[2]))
-        state.add(self.output, _as_images(np.stack(pictures)))
+        state.add(self.output, torch.stack([_as_image(picture) for picture in pictures]))
 
     def _placed(self, record: Mapping[str, Any], matrix: NDArray[np.floating]) -> dict[str, Any]:
         """Return a record in pixels of the picture."""
@@ -238,5 +233,5 @@ def as_array(value: torch.Tensor) -> NDArray[np.float32]:
     return np.asarray(value.detach().float().cpu().numpy())
 
 
-def _as_images(pictures: NDArray[np.uint8]) -> torch.Tensor:
-    return torch.from_numpy(pictures).permute(0, 3, 1, 2).float().div_(127.5).sub_(1)
+def _as_image(picture: NDArray[np.uint8]) -> torch.Tensor:
+    return torch.from_numpy(picture).permute(2, 0, 1).float().div_(127.5).sub_(1)

@@ -6,6 +6,7 @@ Sources: Lin et al. 2014, "Microsoft COCO"; the lists of metrics: `summarize` of
 from dataclasses import dataclass
 from typing import Literal
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +17,9 @@ Flags = NDArray[np.bool_]
 
 THRESHOLDS: Floats = np.linspace(0.5, 0.95, 10)
 """The least overlaps of a match (T,)."""
+
+EPSILON = float(np.spacing(1))
+"""COCOeval adds it to the number of results."""
 
 RECALLS: Floats = np.linspace(0.0, 1.0, 101)
 """The recalls (R,) over which precision is averaged."""
@@ -29,10 +33,6 @@ AREAS: dict[Kind, dict[str, tuple[float, float]]] = {
 
 MOST: dict[Kind, tuple[int, ...]] = {"keypoints": (20,), "bbox": (1, 10, 100)}
 """How many results of an image and category count (`maxDets`)."""
-
-_HALF = 32  # bits of an integer that hold a sum of weights
-_AT_ONCE = 1 << 16
-"""Results times samples whose sums are in memory at a time, so that they fit the processor's cache."""
 
 
 @dataclass(frozen=True)
@@ -90,16 +90,6 @@ def mean_of_known(table: Floats, axes: tuple[int, ...]) -> Floats:
         return np.asarray(np.where(known, table, 0.0).sum(axis=axes) / known.sum(axis=axes))
 
 
-def doubled(weights: Floats) -> Integers:
-    """Return how often images count, (samples, images) integers, as `averaged` adds them up: (samples, 2 images).
-
-    The second half is for results that are hits: they count twice in a number, as results, and above `_HALF` bits as
-    hits.
-    """
-    once = weights.astype(np.int64)
-    return np.concatenate([once, once + (once << _HALF)], axis=1)
-
-
 def least_hits(positives: Floats) -> Integers:
     """Return how many hits reach each of `RECALLS`, given how many annotations count, (samples,): (samples, R)."""
     shares = np.maximum(positives, 1)[:, None]
@@ -116,33 +106,33 @@ def averaged(places: Integers, hits: Flags, judged: Flags, counts: Integers, lea
         places: (n,), indices of the images of results, by falling score.
         hits: (n,), whether each counts as correct.
         judged: (n,), whether each counts at all.
-        counts: (samples, 2 images), the weights as `doubled`.
+        counts: (samples, images), how often images count.
         least: (samples, R), as `least_hits`.
+    """
+    precision = np.zeros(least.shape)
+    _interpolate(places[judged], hits[judged], counts, least, precision)
+    return precision.sum(axis=1) / len(RECALLS), precision
+
+
+@numba.njit(cache=True, nogil=True)
+def _interpolate(places: Integers, hits: Flags, counts: Integers, least: Integers, precision: Floats) -> None:
+    """Fill `precision`, which is zero, with the highest one from the first hit on that reaches each recall.
 
     Recall and interpolated precision change at hits only.
     """
-    places, hits = places[judged], hits[judged]
-    at, columns = np.flatnonzero(hits), places + counts.shape[1] // 2 * hits
-    rows = max(1, _AT_ONCE // max(1, len(places)))
-    parts = [
-        _averaged(counts[start : start + rows].take(columns, axis=1).cumsum(axis=1).take(at, axis=1), reached)
-        for start, reached in ((start, least[start : start + rows]) for start in range(0, len(counts), rows))
-    ]
-    average, precision = zip(*parts, strict=True)
-    return np.concatenate(average), np.concatenate(precision)
-
-
-def _averaged(sums: Integers, least: Integers) -> tuple[Floats, Floats]:
-    """Return what `averaged` does, given the sums of `doubled` weights at each hit, (samples, hits)."""
-    samples, count = sums.shape
-    hits = sums >> _HALF
-    exact = np.zeros((samples, count + 1))  # the last one: recalls that are not reached
-    np.divide(hits, (sums & ((1 << _HALF) - 1)) + np.spacing(1), out=exact[:, :count])
-    first = np.stack([row.searchsorted(wanted) for row, wanted in zip(hits, least, strict=True)])
-    flat = (first + (count + 1) * np.arange(samples)[:, None]).ravel()
-    highest = np.maximum.reduceat(exact.ravel(), flat).reshape(samples, -1)
-    interpolated = np.maximum.accumulate(highest[:, ::-1], axis=1)[:, ::-1]
-    leading = np.flatnonzero(np.diff(flat, prepend=-1))  # of the recalls that the same hit reaches, the lowest
-    terms = np.zeros_like(exact)
-    terms.ravel()[flat[leading]] = np.diff(leading, append=len(flat)) * interpolated.ravel()[leading]
-    return terms[:, :count].sum(axis=1) / len(RECALLS), interpolated
+    reached, exact = np.empty(len(hits), np.int64), np.empty(len(hits))
+    for sample in range(len(counts)):
+        correct, total, count = 0, 0, 0
+        for place in range(len(places)):
+            weight = counts[sample, places[place]]
+            total += weight
+            if hits[place]:
+                correct += weight
+                reached[count], exact[count] = correct, correct / (total + EPSILON)
+                count += 1
+        highest = 0.0
+        for recall in range(least.shape[1] - 1, -1, -1):
+            while count and reached[count - 1] >= least[sample, recall]:
+                count -= 1
+                highest = max(highest, exact[count])
+            precision[sample, recall] = highest

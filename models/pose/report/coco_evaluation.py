@@ -27,7 +27,6 @@ from models.pose.report.average_precision import (
     Kind,
     Metric,
     averaged,
-    doubled,
     least_hits,
     mean_of_known,
 )
@@ -225,7 +224,7 @@ class Evaluation:
         average = np.full((samples, len(THRESHOLDS), *shape), np.nan)
         recall = np.full((*average.shape, len(self._most)), np.nan)
         precision = np.full((len(THRESHOLDS), len(RECALLS), *shape), np.nan)
-        counts = doubled(weights)
+        counts = weights.astype(np.int64)
         for category, size in product(*map(range, shape)):
             ends = np.array([category, category + 1]) * images
             judged, own = self._judged[size], slice(*np.searchsorted(self._result_cells, ends))

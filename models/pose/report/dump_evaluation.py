@@ -57,10 +57,10 @@ def _evaluated(
         )
     records, annotations = rows.records(results), dump.records(truth)
     for place, record in enumerate(records):
-        if fault := _fault(record, ("score",), ("bbox",) if sigmas is None else ("keypoints",)):
+        if fault := record_fault(record, ("score",), ("bbox",) if sigmas is None else ("keypoints",)):
             raise UserError(f"{rows.folder}: {results!r}: record {place} (counted from 0): {fault}; {AGAIN}")
     for place, record in enumerate(annotations):
-        if fault := _fault(record, (), ("bbox",)):
+        if fault := record_fault(record, (), ("bbox",)):
             raise UserError(f"{dump.folder}: {truth!r}: record {place} (counted from 0): {fault}; {AGAIN}")
     records = [one for one in records if one["score"] >= least_score]
     if sigmas is None:
@@ -71,7 +71,7 @@ def _evaluated(
     return Evaluation(annotations, records, ids, sigmas)
 
 
-def _fault(record: dict[str, Any], numbers: tuple[str, ...], lists: tuple[str, ...]) -> str:
+def record_fault(record: dict[str, Any], numbers: tuple[str, ...], lists: tuple[str, ...]) -> str:
     """Return what is wrong with a record: `numbers` are finite, `lists` have finite numbers, the rest integers."""
     for name in ("image_id", "category_id"):
         if type(record.get(name)) is not int:

@@ -66,44 +66,45 @@ class SceneTable:
         """Fill the arrays of images and return image id -> row."""
         ids, sizes, names = array("q"), array("q"), Texts()
         for record in self._records("images"):
-            if fault := image_fault(record):
+            if not self.checked and (fault := image_fault(record)):
                 raise UserError(f"{self.path}: image {record['id']}: {fault}")
             ids.append(record["id"])
-            sizes.extend((record["height"], record["width"]))
+            sizes.append(record["height"])
+            sizes.append(record["width"])
             names.append(record["file_name"])
         order = np.argsort(np.array(ids, dtype=np.int64), kind="stable")
         self.image_ids, self._names, self._name_places = np.array(ids, dtype=np.int64)[order], names, order
         self._sizes = np.array(sizes, dtype=np.int64).reshape(-1, 2)[order]
-        return {int(number): row for row, number in enumerate(self.image_ids)}
+        return {number: row for row, number in enumerate(self.image_ids.tolist())}
 
     def _read_annotations(self, places: Mapping[int, int], person: int, fields: Mapping[int, int] | None) -> None:
         ids, rows, kinds, crowd = array("q"), array("q"), array("q"), array("b")
         boxes, areas = array("d"), array("d")
-        keypoints, keypoint_rows, people = array("f"), array("q"), 0
+        keypoints, keypoint_rows, people = array("f"), array("q"), array("q")
+        known = self.names.keys() if fields is None else self.names.keys() & fields.keys()
         for record in self._records("annotations"):
-            where = f"{self.path}: annotation {record['id']}"
             kind = record.get("category_id")
-            if type(kind) is not int or kind not in self.names or (fields is not None and kind not in fields):
+            if type(kind) is not int or kind not in known:
                 limit = "" if fields is None else f", and detection fields for {sorted(fields)}"
-                raise UserError(f"{where}: category_id {kind!r} is unknown; there are {sorted(self.names)}{limit}")
+                raise self._fault(record, f"category_id {kind!r} is unknown; there are {sorted(self.names)}{limit}")
             is_person = self.skeleton is not None and kind == person
             if not is_person and fields is None:
                 continue
             if type(record.get("image_id")) is not int or record["image_id"] not in places:
                 image = repr(record.get("image_id"))[:80]
-                raise UserError(f"{where}: image_id {image} is none of the file's images")
+                raise self._fault(record, f"image_id {image} is none of the file's images")
+            if not self.checked:
+                self._check_box(record)
             ids.append(record["id"])
             rows.append(places[record["image_id"]])
             kinds.append(kind)
             crowd.append(bool(record.get("iscrowd", 0)))
-            boxes.extend(box := record["bbox"] if self.checked else _box(record.get("bbox"), where))
-            if not self.checked and not is_finite([record.get("area") or 0]):
-                raise UserError(f"{where}: area {repr(record['area'])[:80]}; a number is needed")
+            boxes.fromlist(box := record["bbox"])
             areas.append(record.get("area") or box[2] * box[3])
-            keypoint_rows.append(people if is_person else -1)
+            keypoint_rows.append(len(people) if is_person else -1)
             if is_person:
-                keypoints.extend(self._keypoints(record, where))
-                people += 1
+                keypoints.fromlist(self._keypoints(record))
+                people.append(record["id"])
         order = np.lexsort((np.array(ids, dtype=np.int64), np.array(rows, dtype=np.int64)))
         self._ids, self._kinds, self._keypoint_rows = (
             np.array(one, dtype=np.int64)[order] for one in (ids, kinds, keypoint_rows)
@@ -113,21 +114,36 @@ class SceneTable:
         self._crowd = np.array(crowd, dtype=bool)[order]
         self._boxes = np.array(boxes, dtype=np.float64).reshape(-1, 4)[order]
         self._areas = np.array(areas, dtype=np.float64)[order]
-        self._joints = np.array(keypoints, dtype=np.float32).reshape(people, self.joints, 3)
+        self._joints = np.asarray(keypoints, dtype=np.float32).reshape(len(people), self.joints, 3)
+        far = (np.abs(self._joints) > FARTHEST).any(axis=(1, 2))  # `prepare` bounds labelled joints alone
+        if far.any():
+            raise self._fault({"id": people[int(far.argmax())]}, _TOO_FAR)
         self._rows = np.array(rows, dtype=np.int64)[order]
         self._first = np.searchsorted(self._rows, np.arange(len(self.image_ids) + 1))
 
-    def _keypoints(self, record: Mapping[str, Any], where: str) -> list[float]:
+    def _fault(self, record: Mapping[str, Any], what: str) -> UserError:
+        return UserError(f"{self.path}: annotation {record['id']}: {what}")
+
+    def _check_box(self, record: Mapping[str, Any]) -> None:
+        box = record.get("bbox")
+        if not isinstance(box, list) or len(box) != 4:
+            raise self._fault(record, f"bbox {repr(box)[:80]}; four numbers are needed: x, y, width, height")
+        if not is_finite(box, FARTHEST):
+            raise self._fault(record, _TOO_FAR)
+        if not (box[2] > 0 and box[3] > 0):
+            raise self._fault(record, f"bbox {box} has no area; remove the annotation, or give it a width and a height")
+        if not is_finite([record.get("area") or 0]):
+            raise self._fault(record, f"area {repr(record['area'])[:80]}; a number is needed")
+
+    def _keypoints(self, record: Mapping[str, Any]) -> list[float]:
         flat: list[float] = record.get("keypoints") or [0.0] * 3 * self.joints
         if not self.checked and not isinstance(flat, list):
-            raise UserError(f"{where}: keypoints {repr(flat)[:80]}; numbers are needed")
-        if not is_finite(flat, FARTHEST):  # `prepare` bounds those of labelled joints alone
-            raise UserError(f"{where}: {_TOO_FAR}")
+            raise self._fault(record, f"keypoints {repr(flat)[:80]}; numbers are needed")
+        if not self.checked and not is_finite(flat, FARTHEST):
+            raise self._fault(record, _TOO_FAR)
         if len(flat) != 3 * self.joints:
-            raise UserError(
-                f"{where}: has {len(flat)} numbers as keypoints; the skeleton's {self.joints} keypoints need "
-                f"{3 * self.joints}, x, y and visibility each"
-            )
+            what = f"has {len(flat)} numbers as keypoints; the skeleton's {self.joints} keypoints need"
+            raise self._fault(record, f"{what} {3 * self.joints}, x, y and visibility each")
         return flat
 
     def usable(self, min_keypoints: int, keep_empty: bool, image_ids: tuple[int, ...] | None) -> NDArray[np.int64]:
@@ -194,7 +210,11 @@ class SceneTable:
         return read_stored(self.manifest, path, (height, width))
 
     def _records(self, section: str) -> Iterator[dict[str, Any]]:
-        for record in read_records(self.path, section, whole=not self.checked):
+        records = read_records(self.path, section, whole=not self.checked)
+        return records if self.checked else self._with_ids(records, section)
+
+    def _with_ids(self, records: Iterator[Any], section: str) -> Iterator[dict[str, Any]]:
+        for record in records:
             try:
                 check_id(record)
             except UnusableError as fault:
@@ -211,13 +231,3 @@ def read_categories(path: Path, whole: bool = True) -> list[dict[str, Any]]:
         raise UserError(f"{path}: no such file; {without_split(path.parent, path.stem)}, or correct root and split")
     known = categories_by_id(path, read_head(path, whole)[0].get("categories", []))
     return [known[number] for number in sorted(known)]
-
-
-def _box(box: Any, where: str) -> list[float]:
-    if not isinstance(box, list) or len(box) != 4:
-        raise UserError(f"{where}: bbox {repr(box)[:80]}; four numbers are needed: x, y, width, height")
-    if not is_finite(box, FARTHEST):
-        raise UserError(f"{where}: {_TOO_FAR}")
-    if not (box[2] > 0 and box[3] > 0):
-        raise UserError(f"{where}: bbox {box} has no area; remove the annotation, or give it a width and a height")
-    return box

@@ -5,10 +5,13 @@ Source: openpifpaf/network/basenetworks.py. Modules have the names of OpenPifPaf
 """
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from models.pose.train.separable import Depthwise, Pointwise
 
 DEPTHS = {  # units of stages 2, 3, 4; channels of the input block, stages 2, 3, 4
     16: ((4, 8, 4), (24, 348, 696, 1392)),
@@ -35,14 +38,11 @@ class Unit(nn.Module):
         super().__init__()
         half = outputs // 2
 
-        def depthwise(channels: int) -> nn.Conv2d:
-            padding = (kernel - 1) // 2 * dilation
-            return nn.Conv2d(
-                channels, channels, kernel, stride, padding, dilation=dilation, groups=channels, bias=False
-            )
+        def depthwise(channels: int) -> Depthwise:
+            return Depthwise(channels, kernel, stride, dilation)
 
-        def pointwise(a: int) -> nn.Conv2d:
-            return nn.Conv2d(a, half, 1, bias=False)
+        def pointwise(a: int) -> Pointwise:
+            return Pointwise(a, half)
 
         self.branch1: nn.Module | None = None
         if first:
@@ -62,9 +62,26 @@ class Unit(nn.Module):
         return interleave(first, self.branch2(second))
 
 
+class _Interleave(torch.autograd.Function):
+    """Autograd's own gradients are every second element in memory, which makes ReLU's slow. Differentiable once."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
+        pairs = torch.stack((a.permute(0, 2, 3, 1), b.permute(0, 2, 3, 1)), dim=-1)
+        return pairs.flatten(-2).permute(0, 3, 1, 2)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor]:
+        n, channels, h, w = grad.shape
+        pairs = grad.permute(0, 2, 3, 1).reshape(n, h, w, channels // 2, 2)
+        a, b = pairs.transpose(-1, -2).contiguous().permute(3, 0, 4, 1, 2)
+        return a, b
+
+
 def interleave(a: Tensor, b: Tensor) -> Tensor:
     """Shuffle the channels of a and b (N, n, h, w) to a_1, b_1, a_2, b_2, ...: (N, 2 n, h, w), channels-last."""
-    return torch.stack((a.permute(0, 2, 3, 1), b.permute(0, 2, 3, 1)), dim=-1).flatten(-2).permute(0, 3, 1, 2)
+    return _Interleave.apply(a, b)
 
 
 class ShuffleNetV2K(nn.Module):
@@ -115,8 +132,8 @@ class ShuffleNetV2K(nn.Module):
             return nn.LeakyReLU(0.01, inplace=True) if leaky_relu else nn.ReLU(inplace=True)
 
         def convolution(a: int, b: int, size: int, stride: int) -> nn.Sequential:
-            convolution = nn.Conv2d(a, b, size, stride, padding=size // 2, bias=False)
-            return nn.Sequential(convolution, normalise(b), activation())
+            plain = nn.Conv2d(a, b, size, stride, padding=size // 2, bias=False)
+            return nn.Sequential(Pointwise(a, b) if (size, stride) == (1, 1) else plain, normalise(b), activation())
 
         def stage(a: int, b: int, count: int, *, stride: int = 1, dilation: int = 1) -> nn.Sequential:
             return nn.Sequential(*(

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from models.images.networks import winograd
+from models.images.networks.dropout import dropout
 
 
 def space_to_depth(x: Tensor) -> Tensor:
@@ -117,7 +118,7 @@ class Residual(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor) -> Tensor:
-        h = F.dropout(activate(x), self.dropout, self.training)
+        h = dropout(activate(x), self.dropout, self.training)
         return self.conv(h).add_(x)
 
 
@@ -131,7 +132,7 @@ class SkipResidual(nn.Module):
         self.dropout = dropout
 
     def forward(self, x: Tensor, a: Tensor) -> Tensor:
-        h = F.dropout(activate(x, self.skip(a)), self.dropout, self.training)
+        h = dropout(activate(x, self.skip(a)), self.dropout, self.training)
         return self.conv(h).add_(x)
 
 

@@ -1,0 +1,204 @@
+"""Times of two checkouts side by side: training steps, forward passes, encoder, decoder, COCO's figures, loaders.
+
+The table that says what a change of the code gained. Usage:
+
+    git worktree add ../before COMMIT
+    python -m bench.before_after ../before [--cases step 'forward, pose'] [--rounds 3] [--allocator launcher|glibc|both]
+
+Both sides do the same work: that of the recipes of the earlier checkout, on this one's data (`dvc repro prepare@people
+prepare@pairs`) and fixed random pictures, with as many threads as PyTorch takes (OMP_NUM_THREADS). For each case, each
+side and allocator has a process that is started once and warm, and they take turns; the others wait. `launcher` are the
+allocator settings of this checkout's stages/launch on both sides, `glibc` is no setting.
+
+Times are medians over rounds of each round's median; `ratio` is the median over rounds of after / before in the same
+round. `of peak` is the rate of multiply-adds over that of the machine's fastest plain convolution
+(`bench.vunet_step.peak`), measured before each case; they are counted by a dry run, as direct convolutions and matrix
+products need them, so that tiles may exceed 1. MiB is the largest resident size while the case runs, Python and
+PyTorch included. A case that a checkout cannot run is left out, with the reason.
+"""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import torch
+
+from bench.before_after_cell import CASES, Forward, Training
+from bench.table import show
+from models.base.errors import UserError
+from models.base.modes import evaluating
+from models.interfaces import Networks, State
+from stages.launch import ALLOCATOR
+from tools.describe.dry_run import meta_networks, run_training
+from tools.describe.flops import flop_counter
+
+HERE = Path(__file__).absolute().parents[1]
+ALLOCATORS = {"glibc": {}, "launcher": ALLOCATOR}
+SIDES = ("before", "after")
+# `bench` is this checkout's; `python -P` leaves the current folder out, so that PYTHONPATH alone says whose the rest is
+WORKER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import bench
+del sys.path[0]
+from pathlib import Path
+from bench.before_after_cell import serve
+serve(sys.argv[2], *map(Path, sys.argv[3:]))
+"""
+PEAK = "from bench.vunet_step import peak; print(peak())"
+Measured = dict[str, float]
+
+
+class CaseError(Exception):
+    """A case cannot run; the text says why."""
+
+
+class Worker:
+    """A process that measures a case with the code of a checkout."""
+
+    def __init__(self, process: subprocess.Popen[str], name: str, log: Path) -> None:
+        self.process, self.name, self.log = process, name, log
+
+    def answer(self) -> Measured:
+        """Return its next answer. Raises CaseError if it ended."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            said = self.log.read_text(errors="replace").strip().splitlines() or ["nothing was said"]
+            raise CaseError(f"{self.name} ended with {self.process.wait()}: {said[-1][:300]}")
+        return dict(json.loads(line))
+
+    def measure(self, seconds: float) -> Measured:
+        """Let it measure for so long; return the seconds of a call, and the peak in MiB."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{seconds}\n")
+        self.process.stdin.flush()
+        return self.answer()
+
+
+def environment(code: Path, allocator: str) -> dict[str, str]:
+    """Return the variables of a process that loads the packages of a checkout, on the CPU."""
+    cleared = {key: value for key, value in os.environ.items() if key not in (*ALLOCATOR, "LD_PRELOAD")}
+    return cleared | ALLOCATORS[allocator] | {"PYTHONPATH": str(code), "CUDA_VISIBLE_DEVICES": ""}
+
+
+@contextmanager
+def worker(case: str, side: str, before: Path, allocator: str, folder: Path) -> Iterator[Worker]:
+    """Inside, a worker that was started; its first answer says that it is ready."""
+    code = before if side == "before" else HERE
+    arguments = [str(HERE), case, str(code), str(before), str(folder)]
+    log = folder / f"{allocator}-{side}.log"
+    with log.open("w") as errors:
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-c", WORKER, *arguments], env=environment(code, allocator), text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
+        )  # fmt: skip
+    try:
+        yield Worker(process, f"{side}, {allocator}", log)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def machine_peak() -> float:
+    """Return the multiply-adds a second of this machine's fastest plain convolution."""
+    command = [sys.executable, "-P", "-c", PEAK]
+    done = subprocess.run(command, env=environment(HERE, "launcher"), check=True, stdout=subprocess.PIPE, text=True)
+    return float(done.stdout)
+
+
+def multiply_adds(case: str, recipes: Path) -> float:
+    """Return the multiply-adds of a training step or a forward pass, without optimizers; 0 for other cases."""
+    asked = CASES[case]
+    if isinstance(asked, Training):
+        recipe = asked.recipe(recipes)
+        costs = run_training(recipe, meta_networks(recipe))
+        if costs.notes:
+            raise CaseError("; ".join(costs.notes))
+        return (sum(costs.forward.values()) + sum(costs.backward.values())) / 2
+    if isinstance(asked, Forward):
+        recipe = asked.recipe(recipes)
+        networks = meta_networks(recipe)
+        state = State({name: torch.empty(shape, device="meta") for name, shape in asked.shapes.items()})
+        with flop_counter() as counter, evaluating(*networks.values()):
+            for injector in asked.injectors(recipe).values():
+                injector(state, Networks(networks, networks), recipe.train.steps or 1)
+        return counter.get_total_flops() / 2
+    return 0.0
+
+
+def rounds_of(
+    case: str, before: Path, allocators: list[str], rounds: int, seconds: float
+) -> dict[str, dict[str, list[Measured]]]:
+    """Return each round's measurements by allocator and side."""
+    answers: dict[str, dict[str, list[Measured]]] = {name: {side: [] for side in SIDES} for name in allocators}
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        workers = {}
+        for name in allocators:
+            for side in SIDES:
+                one = stack.enter_context(worker(case, side, before, name, Path(folder)))
+                one.answer()
+                workers[name, side] = one
+        for turn in range(rounds):
+            for name, side in list(workers)[:: 1 if turn % 2 == 0 else -1]:
+                answers[name][side].append(workers[name, side].measure(seconds))
+    return answers
+
+
+def row(case: str, allocator: str, rounds: Mapping[str, list[Measured]], madds: float, fastest: float) -> list[object]:
+    """Return a table row from the rounds of both sides."""
+    times = [statistics.median(one["seconds"] for one in rounds[side]) for side in SIDES]
+    pairs = zip(rounds["before"], rounds["after"], strict=True)
+    ratio = statistics.median(after["seconds"] / before["seconds"] for before, after in pairs)
+    shares = [f"{madds / time / fastest:.2f}" if madds else "" for time in times]
+    memory = [round(max(one["peak"] for one in rounds[side])) for side in SIDES]
+    return [case, allocator, *(time * 1e3 for time in times), f"{ratio:.3f}", 1 / times[1], *shares, *memory]
+
+
+def chosen(words: list[str]) -> list[str]:
+    """Return the cases whose names contain one of some words; all without words."""
+    return [name for name in CASES if not words or any(word in name for word in words)]
+
+
+def main() -> None:
+    """Print the table; a line for each case while it runs."""
+    parser = argparse.ArgumentParser(prog="python -m bench.before_after")
+    parser.add_argument("before", type=Path, metavar="BEFORE_CHECKOUT")
+    parser.add_argument("--cases", nargs="+", default=[], metavar="WORD", help="only those whose names contain one")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
+    parser.add_argument("--allocator", default="both", choices=[*ALLOCATORS, "both"])
+    args = parser.parse_args()
+    before, cases = args.before.absolute(), chosen(args.cases)
+    if not (before / "models/__init__.py").is_file():
+        parser.error(f"{args.before}: expected a checkout of this repository, with models/; git worktree add makes one")
+    if not cases:
+        parser.error(f"--cases: no name contains {' or '.join(args.cases)}; there are {'; '.join(CASES)}")
+    allocators = list(ALLOCATORS) if args.allocator == "both" else [args.allocator]
+    head = ["", "allocator", "before ms", "after ms", "ratio", "after 1/s", "before of peak", "after", "before MiB"]
+    rows: list[list[object]] = [[*head, "after"]]
+    left_out = []
+    for case in cases:
+        try:
+            madds = multiply_adds(case, before)
+            fastest = machine_peak() if madds else 0.0
+            rounds = rounds_of(case, before, allocators, args.rounds, args.seconds)
+        except (CaseError, UserError) as reason:
+            left_out.append(f"left out: {case}: {str(reason).splitlines()[0]}")
+            print(left_out[-1], file=sys.stderr, flush=True)
+            continue
+        rows += [row(case, name, sides, madds, fastest) for name, sides in rounds.items()]
+        print(*rows[-len(rounds) :], sep="\n", file=sys.stderr, flush=True)
+    show(rows)
+    print(*left_out, sep="\n")
+
+
+if __name__ == "__main__":
+    main()

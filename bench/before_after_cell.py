@@ -1,0 +1,216 @@
+"""What bench/before_after.py measures, and the process that measures one of them with the code of some checkout.
+
+`models`, `data` and `stages` are those of the checkout, `bench` is this one. So this page and what it imports of
+`bench` keep to what the oldest checkout to be measured has.
+"""
+
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+import models
+from bench.fixed_batch import start
+from bench.paper_sizes import CASES as PUBLISHED
+from bench.table import most_resident
+from models.base.modes import evaluating
+from models.base.yaml12 import read_yaml
+from models.engine.build import build_loaders, build_networks, make_accelerator
+from models.engine.inference import named_injectors, run_injectors
+from models.evaluation.evaluate import Evaluation
+from models.interfaces import Injector
+from models.recipe.load import check_recipe
+from models.recipe.overrides import overridden
+from models.recipe.schema import Recipe
+
+Call = Callable[[], object]
+WARM_UP = 5.0  # seconds of calls that are not timed
+NO_CADENCE = [
+    "train.try=false", "runtime.trackers=[]", "runtime.progress=false", "runtime.workers=0", "runtime.samples=null",
+    "runtime.scores=null",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FromRecipe:
+    """Work that a recipe describes: its file, below the checkout whose recipes count, and the keys that are changed."""
+
+    file: Path
+    asked: list[str]
+
+    def recipe(self, checkout: Path) -> Recipe:
+        """Return the recipe, checked. Raises UserError if the code that is loaded does not take it."""
+        path = checkout / self.file
+        return check_recipe(overridden(read_yaml(path), [*self.asked, *NO_CADENCE], tuple(Recipe.model_fields)), path)
+
+
+class Training(FromRecipe):
+    """An iteration on one batch."""
+
+    def call(self, checkout: Path, folder: Path) -> Call:
+        """Return the function to time; it may write into `folder`, which other processes share."""
+        return start(self.recipe(checkout), folder / str(os.getpid())).step
+
+
+class Loading(FromRecipe):
+    """The next training batch, made in this process."""
+
+    def call(self, checkout: Path, folder: Path) -> Call:
+        """Return the function to time."""
+        recipe = self.recipe(checkout)
+        batches = iter(build_loaders(recipe, make_accelerator(recipe)).train(0))
+        return lambda: next(batches)
+
+
+@dataclass(frozen=True)
+class Forward(FromRecipe):
+    """The networks of one of `evaluate.modes`, as eval-dump runs them, on random pictures in [-1, 1] of `shapes`."""
+
+    mode: str
+    shapes: Mapping[str, tuple[int, ...]]
+
+    def injectors(self, recipe: Recipe) -> dict[str, Injector]:
+        """Return the mode's injectors that call networks."""
+        entries = {n: one for n, one in recipe.evaluate.modes[self.mode].injectors.items() if one.type == "Forward"}
+        return named_injectors(entries, f"evaluate.modes.{self.mode}.injectors")
+
+    def call(self, checkout: Path, folder: Path) -> Call:
+        """Return the function to time."""
+        recipe = self.recipe(checkout)
+        accelerator, last = make_accelerator(recipe), recipe.train.steps or 1
+        networks = Evaluation(recipe, build_networks(recipe), folder, accelerator, data={}).networks
+        injectors, random = self.injectors(recipe), torch.Generator().manual_seed(0)
+        batch = {name: torch.rand(shape, generator=random) * 2 - 1 for name, shape in self.shapes.items()}
+
+        def forward() -> None:
+            with evaluating(*networks.live.values()):
+                run_injectors(injectors, batch, networks, last, accelerator)
+
+        return forward
+
+
+class Encoding:
+    """Joint and limb targets of five persons at 193 px, stride 8."""
+
+    def call(self, checkout: Path, folder: Path) -> Call:
+        """Return the function to time."""
+        from bench.pose_encoders import STRIDE, crowd_scene
+        from data.formats.skeletons import COCO
+        from models.pose.train.encoders import Caf, Cif
+
+        encoders, scene, side = (Cif(COCO, STRIDE), Caf(COCO, STRIDE)), crowd_scene(5, 193), 193
+        return lambda: [one.encode(scene, (side, side), (0.0, 0.0, side - 1.0, side - 1.0)) for one in encoders]
+
+
+class Decoding:
+    """The people in the fields of an image of five persons at 385 px, stride 8."""
+
+    def call(self, checkout: Path, folder: Path) -> Call:
+        """Return the function to time."""
+        from bench.pose_decoder import fields
+        from models.pose.decode.cifcaf import CifCafDecoder
+
+        (cif, caf), decode = fields(5, 8), CifCafDecoder(stride=8, force_complete=True)
+        return lambda: decode(cif, caf)
+
+
+@dataclass(frozen=True)
+class Judging:
+    """Reading a dump and COCO's figures of its people and boxes, with intervals."""
+
+    images: int
+    samples: int
+
+    def call(self, checkout: Path, folder: Path) -> Call:
+        """Return the function to time."""
+        from bench.coco_figures import CONFIDENCE, write_dump
+        from models.base.checksums import SUMS
+        from models.dump import Dump
+        from models.pose.report.coco_scores import BoxAP, KeypointAP
+        from models.report.interfaces import Bootstrap
+
+        if not (folder / SUMS).exists():  # the first process of several
+            write_dump(folder, self.images, people=5)
+        scores = KeypointAP("poses", "people", "truth"), BoxAP("poses", "objects", "truth")
+        bootstrap = Bootstrap(self.samples, CONFIDENCE, 7)
+
+        def judge() -> None:
+            dump = Dump(folder)
+            for score in scores:
+                score(dump, bootstrap)
+
+        return judge
+
+
+def published(name: str, *asked: str) -> tuple[Path, list[str]]:
+    """Return a published recipe's file, and keys that let it run here, followed by others."""
+    return PUBLISHED[name].recipe, [*PUBLISHED[name].here, *asked]
+
+
+def pose(size: int) -> Forward:
+    """Return the published network at its size, ShuffleNetV2K16 at 385 px."""
+    return Forward(*published("pose", "evaluate.data={}"), "poses", {"image": (size, 3, 385, 385)})
+
+
+VUNET, PIX2PIX = Path("params.yaml"), Path("recipes/pix2pix.yaml")
+POSE, SUPER_RESOLUTION = Path("recipes/pose.yaml"), Path("recipes/super_resolution.yaml")
+SMALL = (1, 3, 64, 64)
+CASES: dict[str, Training | Loading | Forward | Encoding | Decoding | Judging] = {
+    "step, published pose, 193 px x 4": Training(*published("pose", "data.common.side=193", "data.batch_size=4")),
+    "step, published pix2pix, 256 px x 1": Training(*published("pix2pix, batch 1")),
+    "step, published VUNet, 128 px x 4": Training(
+        *published("vunet", "data.common.image_size=128", "data.batch_size=4")
+    ),
+    "step, published ESRGAN, 128 px x 2": Training(*published("super_resolution", "data.batch_size=2")),
+    "step, vunet": Training(VUNET, []),
+    "step, pix2pix": Training(PIX2PIX, []),
+    "step, pose": Training(POSE, []),
+    "step, super_resolution": Training(SUPER_RESOLUTION, []),
+    "forward, published pose, 385 px x 8": pose(8),
+    "forward, published pose, 385 px x 1": pose(1),
+    "forward, pose, 193 px x 1": Forward(POSE, [], "poses", {"image": (1, 3, 193, 193)}),
+    "forward, vunet, 64 px x 1": Forward(VUNET, [], "reconstruction", {"pose": SMALL, "target": SMALL}),
+    "forward, pix2pix, 64 px x 1": Forward(PIX2PIX, [], "translation", {"x": SMALL}),
+    "forward, super_resolution, 96 px x 1": Forward(SUPER_RESOLUTION, [], "upscaling", {"lq": (1, 3, 96, 96)}),
+    "encoder, 5 persons, 193 px": Encoding(),
+    "decoder, 5 persons, 385 px": Decoding(),
+    "COCO's figures, 5,000 images": Judging(5000, 500),
+    "loader, pose": Loading(POSE, []),
+    "loader, vunet": Loading(VUNET, []),
+}
+
+
+def spent(call: Call, budget: float) -> float:
+    """Return the median time of calls over `budget` seconds, one at least."""
+    times: list[float] = []
+    while sum(times) < budget or not times:
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def serve(case: str, code: Path, recipes: Path, folder: Path) -> None:
+    """Make a case ready; then, for each line with a number of seconds, measure and answer with a line of JSON.
+
+    `code` is the checkout whose packages must be the ones that are loaded, `recipes` the one whose recipes count,
+    `folder` that of all processes of the case; they get ready one after another.
+    """
+    loaded = Path(models.__file__)
+    if not loaded.is_relative_to(code):
+        raise SystemExit(f"loaded {loaded}, which is not of {code}")
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a trainer prints is no answer
+    call = CASES[case].call(recipes, folder)
+    Path("/proc/self/clear_refs").write_text("5")  # VmHWM begins anew
+    spent(call, WARM_UP)
+    print("{}", file=answers, flush=True)
+    for line in sys.stdin:
+        answer = {"seconds": spent(call, float(line)), "peak": most_resident()}
+        print(json.dumps(answer), file=answers, flush=True)

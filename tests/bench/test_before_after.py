@@ -1,0 +1,90 @@
+"""The bench of two checkouts: whose code and whose recipes it takes, and what it computes of the measurements."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench import before_after
+from bench.before_after_cell import CASES, Forward, FromRecipe, Training
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def earlier(tmp_path):
+    """A checkout with this one's packages, in another folder."""
+    for name in ("models", "data", "stages"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    return tmp_path
+
+
+def rounds(*values):
+    return [{"seconds": seconds, "peak": peak} for seconds, peak in values]
+
+
+def test_a_row_has_medians_and_the_median_of_the_ratios_of_rounds():
+    found = {"before": rounds((1.0, 300.2), (4.0, 301.0), (2.0, 300.0)), "after": rounds((2.0, 1), (2.0, 9), (1.0, 5))}
+    row = before_after.row("case", "glibc", found, madds=6e9, fastest=4e9)
+    # ratios 2, 0.5 and 0.5; 6 Gmadd in 2 s are 3 of the 4 that the machine does in a second
+    assert row == ["case", "glibc", 2000.0, 2000.0, "0.500", 0.5, "0.75", "0.75", 301, 9]
+    assert before_after.row("case", "glibc", found, madds=0.0, fastest=0.0)[6:8] == ["", ""]
+
+
+def test_a_process_has_the_allocator_that_is_asked_for_and_no_other(monkeypatch):
+    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "7")
+    monkeypatch.setenv("LD_PRELOAD", "libother.so")
+    plain, launcher = (before_after.environment(Path("/there"), name) for name in ("glibc", "launcher"))
+    assert not {"MALLOC_TRIM_THRESHOLD_", "LD_PRELOAD"} & plain.keys()
+    assert launcher["MALLOC_TRIM_THRESHOLD_"] == str(2**30)
+    assert plain["PYTHONPATH"] == "/there"
+
+
+def test_both_sides_measure_each_with_its_own_code(earlier, monkeypatch, capsys):
+    monkeypatch.setattr(
+        sys, "argv", ["before_after", str(earlier), "--cases", "encoder", "--rounds", "2", "--seconds", "0.01",
+        "--allocator", "glibc"],
+    )  # fmt: skip
+    before_after.main()
+    _, _, row, *rest = capsys.readouterr().out.splitlines()
+    assert row.split()[:6] == ["encoder,", "5", "persons,", "193", "px", "glibc"]
+    assert not "".join(rest)
+
+
+def test_other_code_than_that_of_the_checkout_is_refused(earlier, monkeypatch, capsys):
+    (earlier / "models").unlink()
+    with (
+        before_after.worker("decoder", "before", earlier, "glibc", earlier) as worker,
+        pytest.raises(before_after.CaseError, match=rf"before, glibc ended with 1: .* not of {earlier}"),
+    ):
+        worker.answer()
+
+
+def test_a_case_whose_recipe_is_refused_is_left_out_with_the_reason(earlier, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["before_after", str(earlier), "--cases", "step, vunet"])
+    before_after.main()
+    assert capsys.readouterr().out.splitlines()[-1].startswith(f"left out: step, vunet: {earlier}/params.yaml: no such")
+
+
+def test_a_folder_without_the_packages_is_no_checkout(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["before_after", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        before_after.main()
+    assert f"{tmp_path}: expected a checkout of this repository" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("case", [name for name, one in CASES.items() if isinstance(one, FromRecipe)])
+def test_every_case_is_a_valid_recipe_of_the_size_in_its_name(case, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # without data
+    asked = CASES[case]
+    recipe = asked.recipe(ROOT)
+    if isinstance(asked, Forward):
+        assert asked.injectors(recipe)
+        size, *_, side = next(iter(asked.shapes.values()))
+    elif isinstance(asked, Training) and "px" in case:
+        (dataset,), size = recipe.data.train.values(), recipe.data.batch_size
+        arguments = dataset.model_extra or {}
+        side = next(arguments[key] for key in ("side", "image_size", "crop_size", "size") if key in arguments)
+    else:
+        return
+    assert case.endswith(f", {side} px x {size}")

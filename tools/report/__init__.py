@@ -1,0 +1,1 @@
+"""One page on what was trained and how well it did, that opens anywhere."""
