@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from bench.table import show
 from models.engine.checkpointing import checkpoint_modules
-from models.pose.train.networks import PoseNetwork
+from models.pose.networks.pose_network import PoseNetwork
 from models.super_resolution.train.rrdb import RRDBGenerator
 from models.vunet.train.networks import VUNet
 

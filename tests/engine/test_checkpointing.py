@@ -12,7 +12,7 @@ from two_processes import run_in_two
 from models.base.errors import UserError
 from models.engine.checkpointing import blocks, checkpoint_modules
 from models.pix2pix.train.generator import UNetGenerator
-from models.pose.train.networks import PoseNetwork
+from models.pose.networks.pose_network import PoseNetwork
 from models.super_resolution.train.rrdb import RRDBGenerator
 from models.training.trainer import Trainer
 from models.vunet.train.networks import VUNet

@@ -121,6 +121,9 @@ def test_form_of_examples(folder, parts, foreign):
             if name in ("index", "has_other_view") or name.endswith("_id"):
                 assert type(value) is int
                 continue
+            if name == "joints":
+                assert (value.shape, value.dtype) == ((17, 3), np.float32)
+                continue
             picture = name in ("pose", "appearance", "target", "foreign")
             assert value.shape == (3 if picture else 1, 16, 16)
             assert value.dtype == np.float32

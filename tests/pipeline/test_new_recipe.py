@@ -99,6 +99,7 @@ ENTRY = """
         start: weights/none/start
         weights: weights/none
         shared: models/images/data
+        networks: models/images/networks
         train: models/tiny
         evaluate: models/tiny
         metrics: models/images/report

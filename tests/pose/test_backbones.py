@@ -12,9 +12,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from models.base.errors import UserError
-from models.pose.train.networks import BACKBONES, PoseNetwork
-from models.pose.train.resnet import BasicBlock, Bottleneck, ResNet, SmallResNet, load_imagenet
-from models.pose.train.shufflenet import ShuffleNetV2K, Unit
+from models.pose.networks.pose_network import BACKBONES, PoseNetwork
+from models.pose.networks.resnet import BasicBlock, Bottleneck, ResNet, SmallResNet, load_imagenet
+from models.pose.networks.shufflenet import ShuffleNetV2K, Unit
 
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
 NAMES = [name for name in BACKBONES if name != "timm"]

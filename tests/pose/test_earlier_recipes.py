@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from models.base.errors import UserError
-from models.pose.train.networks import PoseNetwork
+from models.pose.networks.pose_network import PoseNetwork
 from models.training.trainer import Trainer
 
 LAWS = {"Paper2019": "linear", "BceLaplace11": "exp", "BceLaplace12": "softplus"}

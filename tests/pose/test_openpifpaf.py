@@ -17,9 +17,9 @@ from models.base.errors import UserError
 from models.base.yaml12 import read_yaml, to_yaml
 from models.engine.build import build_networks
 from models.engine.weights import load_start, load_weights
+from models.pose.networks.pose_network import BACKBONES, PoseNetwork
 from models.pose.openpifpaf import fitted, read_state, renamed
 from models.pose.safe_unpickle import read_pickle
-from models.pose.train.networks import BACKBONES, PoseNetwork
 from models.recipe.load import check_recipe
 from stages.command import run
 from tools.import_openpifpaf import main

@@ -41,11 +41,12 @@ class PersonPairs(Examples):
             leave out. That is the protocol of papers, which publish such lists.
 
     An example has, with P = `image_size`: `pose`, `appearance`, `target` float32 `(3, P, P)` RGB in [-1, 1]; `mask` of
-    the target float32 `(1, P, P)` in [0, 1]; the integers `index`, `annotation_id`, `appearance_id`, `person_id`, and
-    `has_other_view`, 1 if the appearance is another picture than the target, else 0: only such examples tell how well
-    an appearance is transferred. The pose is `stickman.pose_picture` of `skeleton`, by default that of the training
-    data; its joints must be the dataset's. `truth` adds `truth`, the person in COCO's format, in pixels of the crop,
-    with `index` as image id, and the area of the mask.
+    the target float32 `(1, P, P)` in [0, 1]; `joints` float32 `(K, 3)`, the pose asked for: x and y in pixels of the
+    crop, 0 at the centre of the first, and COCO's visibility (0: not labelled); the integers `index`, `annotation_id`,
+    `appearance_id`, `person_id`, and `has_other_view`, 1 if the appearance is another picture than the target, else 0:
+    only such examples tell how well an appearance is transferred. The pose is `stickman.pose_picture` of `skeleton`, by
+    default that of the training data; its joints must be the dataset's. `truth` adds `truth`, the person in COCO's
+    format, in pixels of the crop, with `index` as image id, and the area of the mask.
     `parts` adds `top`, `bottom`, `appearance_top`, `appearance_bottom`: masks of clothes like `mask`, zeros if unknown.
     `foreign` adds `foreign` and `foreign_id`: the crop of a different person (with `parts`, also `foreign_top` and
     `foreign_bottom`). Annotations without `person_id` each count as a different person.
@@ -60,6 +61,7 @@ class PersonPairs(Examples):
         "appearance",
         "target",
         "mask",
+        "joints",
         "index",
         "annotation_id",
         "appearance_id",
@@ -172,6 +174,7 @@ class PersonPairs(Examples):
             "appearance": appearance,
             "target": target,
             "mask": masks["mask"],
+            "joints": joints.astype(np.float32),
             "index": index,
             "annotation_id": int(self.persons.ids[own]),
             "appearance_id": int(self.persons.ids[other]),

@@ -22,8 +22,8 @@ from models.images.data.augmentation_settings import Chance, Input, Limits, Sect
 from models.interfaces import Example, Examples
 from models.people.data.affine import MEAN_COLOUR, Placement, drawn, drawn_colour, fitted, snug
 from models.people.data.affine_settings import Geometry
+from models.pose.networks.categories import Categories, categories_from
 from models.pose.train.annotations import Annotations
-from models.pose.train.categories import Categories, categories_from
 from models.pose.train.encoders import Caf, Cif, CifDet
 from models.pose.train.scene_table import SceneTable, read_categories
 

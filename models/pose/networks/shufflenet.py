@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from models.pose.train.separable import Depthwise, Pointwise
+from models.pose.networks.separable import Depthwise, Pointwise
 
 DEPTHS = {  # units of stages 2, 3, 4; channels of the input block, stages 2, 3, 4
     16: ((4, 8, 4), (24, 348, 696, 1392)),

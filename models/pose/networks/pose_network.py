@@ -11,11 +11,11 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from data.formats.skeletons import COCO, Skeleton, skeleton_from
 from models.base.errors import UserError, nearest
-from models.pose.train.categories import categories_from
-from models.pose.train.heads import LAYOUTS, CompositeHead, form
-from models.pose.train.resnet import STAGES, ResNet, SmallResNet
-from models.pose.train.shufflenet import DEPTHS, ShuffleNetV2K
-from models.pose.train.timm_backbone import TimmBackbone
+from models.pose.networks.categories import categories_from
+from models.pose.networks.heads import LAYOUTS, CompositeHead, form
+from models.pose.networks.resnet import STAGES, ResNet, SmallResNet
+from models.pose.networks.shufflenet import DEPTHS, ShuffleNetV2K
+from models.pose.networks.timm_backbone import TimmBackbone
 from models.recipe.types import checked_call
 
 Settings = Mapping[str, Any]
