@@ -13,6 +13,7 @@ from models.base.errors import UserError
 from models.base.yaml12 import to_yaml
 from models.pose.networks.asked_pose import AskedPose, enlarged, joint_costs
 from models.pose.networks.pose_network import PoseNetwork
+from models.recipe.schema import NetworkEntry
 
 SIDE = 65
 
@@ -31,8 +32,8 @@ def model_folder(folder, heads=None, kind="pose.PoseNetwork", **facts):
     folder.mkdir()
     made = network(**(heads or {}))
     save_file(made.state_dict(), folder / "reader.safetensors")
-    entry = {"type": kind, "backbone": {"name": "small"}, "heads": heads or {"cif": {}}}
-    content = {"networks": {"reader": entry}, "facts": {"side": SIDE, "skeleton": STAR} | facts}
+    entry = NetworkEntry(type=kind, backbone={"name": "small"}, heads=heads or {"cif": {}})
+    content = {"networks": {"reader": entry.model_dump()}, "facts": {"side": SIDE, "skeleton": STAR} | facts}
     (folder / "recipe.yaml").write_text(to_yaml(content))
     write_sums(folder)
     return made, folder

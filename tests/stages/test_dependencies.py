@@ -105,14 +105,17 @@ def perceptual(source):
 
 def test_deps_are_those_that_dvc_reads():
     content = read_yaml(ROOT / "dvc.yaml")
-    (recipes,) = (one["recipes"] for one in content["vars"] if "recipes" in one)
+    maps = {name: one for entry in content["vars"] if isinstance(entry, dict) for name, one in entry.items()}
+    checked = set()
     for stage in Repo(ROOT).index.stages:
         name, _, key = getattr(stage, "name", "").partition("@")
-        if name in FILES_OF and key in recipes:
+        if name in FILES_OF:
             instance = instance_of(content, name, key)
             files = {dep.def_path for dep in stage.deps if type(dep).__name__ == "Dependency"}
             assert set(instance.deps) == files, stage.name
-            assert instance.entry == recipes[key]
+            assert instance.entry == maps["consistency" if name == "pose-consistency" else "recipes"][key]
+            checked.add(name)
+    assert checked == set(FILES_OF)
 
 
 @pytest.mark.parametrize(
@@ -268,3 +271,13 @@ def test_settings_of_papers_need_the_entry_of_their_system(name, recipe, monkeyp
             UserError, match=r"metrics\.scores\.keypoints\.type: models/pose/report/coco_scores\.py is no"
         ):
             refuse_untracked(published)
+
+
+def test_who_judges_pictures_is_checked_too(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setenv(DVC_STAGE, "pose-consistency@vunet")
+    recipe = load_recipe(Path("params.yaml"), ["metrics"])
+    with pytest.raises(UserError) as refused:
+        refuse_untracked(recipe)
+    assert "models/vunet/report/scores.py is no dependency in dvc.yaml of pose-consistency@vunet" in str(refused.value)
+    assert "name it among the deps of pose-consistency in dvc.yaml" in str(refused.value)

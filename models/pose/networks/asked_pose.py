@@ -19,6 +19,7 @@ from models.images.networks.weight_files import WeightFile
 from models.interfaces import Loss
 from models.pose.networks.heads import CompositeHead
 from models.pose.networks.pose_network import PoseNetwork
+from models.recipe.schema import NetworkEntry
 from models.recipe.types import checked_call
 
 HALF_SIDE = 2.0  # cells: a joint is to be found by the 4 x 4 cells around it, as in training (`encoders`)
@@ -123,7 +124,7 @@ class _Reader:
         content, facts, name = _recipe(folder)
         skeleton = facts.get("skeleton")
         self.joints = (COCO if skeleton is None else skeleton_from(skeleton)).keypoints
-        settings = {key: value for key, value in content["networks"][name].items() if key != "type"}
+        settings = NetworkEntry(**content["networks"][name]).arguments
         from_data = {key: facts.get(key) for key in PoseNetwork.from_data}
         self.network = checked_call(PoseNetwork, from_data | settings, f"{folder}/recipe.yaml: networks.{name}")
         head = dict(self.network.head_nets.items()).get("cif")
