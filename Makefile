@@ -4,6 +4,7 @@
 #   make test-slow  tests that start the real DVC, Slurm, an entry point, stores and hosted workflows; 17 minutes more
 #   make test-all   both, as .ci/run does
 #   make lint       lint, format and types alone
+#   make pictures   the README's pictures, from the results of `make run`
 #   make lock audit licences sbom     the supply chain: docs/supply_chain.md
 # The slowest tests are listed at the end of each run.
 PYTHON ?= python3
@@ -14,7 +15,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 PYTEST = OMP_NUM_THREADS=1 pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25
 WORKERS := 2
 
-.PHONY: run test test-slow test-all lint environment lock audit licences sbom
+.PHONY: run test test-slow test-all lint pictures environment lock audit licences sbom
 
 run: $(VENV)/.ready
 	dvc repro
@@ -33,6 +34,9 @@ lint: environment
 	ruff check .
 	ruff format --check .
 	mypy
+
+pictures: $(VENV)/.ready
+	python -m tools.strips docs/pictures vunet/transfers pix2pix/triptychs pose/found super_resolution/enlarged
 
 environment: $(VENV)/.ready-dev
 
