@@ -208,16 +208,26 @@ def test_what_the_caller_set_stays(start, tmp_path) -> None:
     out = ended(start(tmp_path, stage="no_such_stage", processes=1), 1)
     thresholds = f"launch: MALLOC_MMAP_THRESHOLD_={1 << 30} MALLOC_TRIM_THRESHOLD_={1 << 30}"
     assert re.search(  # tcmalloc, where it is installed
-        rf"^{thresholds}( LD_PRELOAD=\S+)? GOMP_SPINCOUNT=10000$", out, re.MULTILINE
+        rf"^{thresholds}( LD_PRELOAD=\S+)? (GOMP_SPINCOUNT=10000|OMP_WAIT_POLICY=passive \(.* other work\))$",
+        out,
+        re.MULTILINE,
     )
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have other OpenMP libraries")
 @pytest.mark.parametrize(
-    ("caller", "count"), [({}, "10000"), ({"GOMP_SPINCOUNT": "77"}, "77"), ({"OMP_WAIT_POLICY": "passive"}, "0")]
+    ("caller", "busy", "count"),
+    [
+        ({}, 0, "10000"),
+        ({}, 2, "0"),
+        ({"GOMP_SPINCOUNT": "77"}, 2, "77"),
+        ({"OMP_WAIT_POLICY": "passive"}, 0, "0"),
+        ({"OMP_WAIT_POLICY": "active"}, 10**6, "30000000000"),
+    ],
 )
-def test_threads_of_a_stage_wait_as_told(caller: dict[str, str], count: str) -> None:
+def test_threads_of_a_stage_wait_as_told(caller: dict[str, str], busy: int, count: str) -> None:
     stage = "import sys, types; from stages import launch; "
+    stage += f"from stages.launch import load; load.busy_cores = lambda *_: {busy}; "
     stage += "sys.modules['stages.probe'] = types.SimpleNamespace(main=lambda arguments: __import__('torch')); "
     stage += "launch.main(['probe'])"
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "FIGURA_", "OMP_", "GOMP_"))}
