@@ -133,6 +133,27 @@ def test_form_of_examples(folder, parts, foreign):
     assert ("foreign_top" in dataset.names) == (parts and foreign)
 
 
+def test_rows_tell_of_examples_without_their_pictures(folder):
+    dataset = pairs(folder)
+    for picture in (folder / "images").rglob("*.png"):
+        picture.unlink()
+    rows = [dataset.row(index) for index in range(len(dataset))]
+    assert rows[1] == {
+        "annotation_id": 2, "person_id": 50, "file": "train/2.png", "joints": 1, "height": 48.0, "other_views": 2
+    }  # fmt: skip
+    assert [(row["annotation_id"], row["file"], row["height"], row["other_views"]) for row in rows] == [
+        (1, "train/1.png", 40.0, 2), (2, "train/2.png", 48.0, 2), (3, "train/3.png", 60.0, 2),
+        (5, "train/3.png", 30.0, 0), (6, "train/1.png", 40.0, 0),
+    ]  # fmt: skip
+
+
+def test_rows_of_a_list_of_pairs_name_both(folder):
+    (folder / "train.pairs.csv").write_text("appearance_id,annotation_id\n5,1\n2,6\n")
+    dataset = pairs(folder, appearance="pairs")
+    rows = [dataset.row(index) for index in range(len(dataset))]
+    assert [(row["appearance_id"], row["annotation_id"]) for row in rows] == [(5, 1), (2, 6)]
+
+
 def test_order_and_ids(folder):
     dataset = pairs(folder)
     rows = [draw(dataset, index) for index in range(len(dataset))]

@@ -111,6 +111,20 @@ def test_annotations_of_an_image_by_id_whatever_the_order_in_the_file(make):
     assert make(heads=DETECTION).view(0, np.random.default_rng(0)).objects.ids.tolist() == [11, 12, 13]
 
 
+def test_rows_count_what_an_image_shows_without_reading_it(make):
+    both = make(heads=CIF | DETECTION, min_keypoint_annotations=0)
+    people, detection = make(), make(heads=DETECTION)
+    for number in (1, 3, 5, 8):
+        (both.table.root / f"images/{number}.png").unlink()
+    size = {"width": WIDTH, "height": HEIGHT}
+    first = {"image_id": 1, "file": "1.png"} | size
+    assert both.row(0) == first | {"crowds": 1, "people": 1, "joints": 1, "objects": 1}
+    assert people.row(0) == first | {"crowds": 1, "people": 1, "joints": 1}  # other objects are not read
+    assert detection.row(0) == first | {"crowds": 1, "people": 1, "objects": 1}
+    counts = [[row[name] for name in ("image_id", "people", "joints", "objects")] for row in map(both.row, range(4))]
+    assert counts == [[1, 1, 1, 1], [3, 1, 2, 0], [5, 1, 0, 0], [8, 0, 0, 1]]
+
+
 def test_names_are_known_without_files():
     names = Scenes.provides({"heads": CIF | DETECTION, "root": "nowhere"})
     assert names == (*Scenes.names, "cif_target", "boxes_target")

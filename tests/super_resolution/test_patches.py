@@ -58,6 +58,15 @@ def test_an_example(place, tmp_path):
     assert found["hq"].dtype == found["lq"].dtype == np.float32
 
 
+def test_rows_tell_file_and_size(tmp_path):
+    write(tmp_path / "train/b/one.png", noise(12, 20))
+    write(tmp_path / "train/a.png", noise(8, 9, 1))
+    dataset = patches(tmp_path)
+    assert [dataset.row(index) for index in range(2)] == [
+        {"file": "a.png", "height": 8, "width": 9}, {"file": "b/one.png", "height": 12, "width": 20}
+    ]  # fmt: skip
+
+
 def test_random_places_turns_and_their_small_selves(tmp_path):
     image = noise(16, 12)
     write(tmp_path / "train/one.png", image)

@@ -56,6 +56,7 @@ class PersonPairs(Examples):
     """
 
     from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+    drawing: ClassVar[str | None] = "people.PersonDrawing"
     names: ClassVar[tuple[str, ...]] = (
         "pose",
         "appearance",
@@ -159,9 +160,31 @@ class PersonPairs(Examples):
     def __len__(self) -> int:
         return len(self._targets)
 
+    def target(self, index: int) -> int:
+        """Return the place of example `index`'s target among `persons`."""
+        return int(self._targets[index])
+
+    def row(self, index: int) -> dict[str, int | float | str]:
+        """Return ids and file of the target, its labelled joints, its box's height in pixels, and its `other_views`.
+
+        These are the other annotations of the person. A list of pairs adds the `appearance_id`.
+        """
+        own = self.target(index)
+        row: dict[str, int | float | str] = {
+            "annotation_id": int(self.persons.ids[own]),
+            "person_id": int(self.persons.person_ids[own]),
+            "file": self.persons.file(own),
+            "joints": int(np.count_nonzero(self.persons.keypoints[own, :, 2] > 0)),
+            "height": round(float(self.persons.boxes[own, 3]), 1),
+            "other_views": int(self._length[own]) - 1,
+        }
+        if self.appearance == "pairs":
+            row["appearance_id"] = int(self.persons.ids[self._appearances[index]])
+        return row
+
     def example(self, index: int, random: np.random.Generator) -> Example:
         """Return example `index`; `random` chooses the other view and the foreign person uniformly."""
-        own, other = int(self._targets[index]), int(self._appearances[index])
+        own, other = self.target(index), int(self._appearances[index])
         if self.appearance == "other_view":
             other = self._other_view(own, random)
         crop = square(self.persons.boxes[own], self.margin, self.image_size)

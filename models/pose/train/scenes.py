@@ -198,6 +198,18 @@ class Scenes(Examples):
     def __len__(self) -> int:
         return len(self.rows)
 
+    def row(self, index: int) -> dict[str, int | float | str]:
+        """Return id, file and size in pixels of the image, and the counts of `SceneTable.counts`."""
+        row = int(self.rows[index])
+        width, height = self.table.size(row)
+        return {
+            "image_id": int(self.table.image_ids[row]),
+            "file": self.table.file(row),
+            "width": width,
+            "height": height,
+            **self.table.counts(row),
+        }
+
     def group(self, index: int) -> tuple[int, int]:
         """Return height and width of the picture."""
         if self.multiple is None:
