@@ -1,1 +1,1 @@
-"""Encoders, losses and scenes of pose estimation."""
+"""Networks, heads, losses, encoders and scenes of pose estimation."""
