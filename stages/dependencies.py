@@ -26,7 +26,8 @@ from models.recipe.source_files import INSTALLED, STANDARD_LIBRARY, declared_typ
 from models.recipe.types import find_class
 
 PIPELINE = Path("dvc.yaml")
-FILES_OF = {"train": RESULT_SECTIONS, "eval-dump": ("losses", "evaluate"), "metrics": ("metrics",)}
+OF_ONE_RECIPE = {"train": RESULT_SECTIONS, "eval-dump": ("losses", "evaluate"), "metrics": ("metrics",)}
+FILES_OF = OF_ONE_RECIPE | {"pose-consistency": ("evaluate", "metrics")}
 """The sections of a recipe whose files a stage reads. Losses are computed in evaluations too."""
 CODE_OF = FILES_OF | {"eval-dump": ("data", "networks", "losses", "evaluate")}
 """The sections whose types a stage loads."""
@@ -83,7 +84,7 @@ def refuse_untracked(recipe: Recipe) -> None:
     if stage not in FILES_OF or not PIPELINE.is_file():
         return
     content, stages = read_yaml(PIPELINE), dict[Fault, list[str]]()
-    for name in FILES_OF if stage == "train" else (stage,):
+    for name in OF_ONE_RECIPE if stage == "train" else (stage,):
         if (instance := instance_of(content, name, key)) is not None:
             for fault in (*file_faults(recipe, instance), *(code_faults(recipe, instance) if name == stage else ())):
                 stages.setdefault(fault, []).append(f"{name}@{key}")
@@ -202,7 +203,7 @@ def _file_remedy(key: str, path: str, instance: Instance) -> str:
 
 
 def _code_remedy(instance: Instance) -> str:
-    key = CODE_KEYS[instance.name]
-    if key not in instance.entry:
+    key = CODE_KEYS.get(instance.name)
+    if key is None or key not in instance.entry:
         return f"name it among the deps of {instance.name} in {PIPELINE}"
     return f"move it below {instance.entry[key]}, or name its folder at {instance.place}.{key} in {PIPELINE}"

@@ -22,6 +22,7 @@ from models.recipe.load import check_recipe, check_schema
 from models.recipe.schema import Recipe
 from models.recipe.trial import STEPS
 from stages.command import run
+from stages.dependencies import refuse_untracked
 
 if TYPE_CHECKING:
     from models.dump import Dump
@@ -51,6 +52,7 @@ def main(arguments: list[str]) -> None:
     refuse_other_joints(drawn, facts, model)
     refuse_foreign(args.run / "dump")
     recipe = check_recipe(content, args.recipe, ["evaluate", "metrics"], facts)
+    refuse_untracked(recipe)
     trained, networks = load_trained(model, recipe)
     if drawn.trial:
         trained = as_try(trained)

@@ -18,7 +18,7 @@ from models.recipe.load import check_recipe, check_schema
 from stages.command import run
 
 if TYPE_CHECKING:
-    from models.pose.train.networks import PoseNetwork
+    from models.pose.networks.pose_network import PoseNetwork
 
 
 def main(arguments: list[str]) -> None:
@@ -38,8 +38,8 @@ def main(arguments: list[str]) -> None:
 
     from models.engine.build import build_networks
     from models.engine.weights import save_weights
+    from models.pose.networks.pose_network import PoseNetwork
     from models.pose.openpifpaf import fitted, read_state
-    from models.pose.train.networks import PoseNetwork
     from models.training.checkpoints import write_model
     from models.training.provenance import file_versions, package_versions
 

@@ -18,7 +18,7 @@ from models.base.errors import Interrupted
 
 
 class StopRequest:
-    """Whether a training is asked to stop, and by which signal. It listens only inside `by_signals`."""
+    """Whether a training is asked to stop, and by which signal or rank. It listens only inside `by_signals`."""
 
     def __init__(self) -> None:
         self.listens = False
@@ -50,11 +50,11 @@ class StopRequest:
         if accelerator.num_processes == 1:
             return self.asked_by is not None
         asked = torch.tensor(float(self.asked_by is not None), device=accelerator.device)
-        return bool(accelerator.reduce(asked, "sum").item())
-
-    def cause(self) -> str:
-        """Return the name of the signal, for messages."""
-        return self.asked_by or "another rank"
+        if not accelerator.reduce(asked, "sum").item():
+            return False
+        # the launcher sends SIGTERM as soon as the first rank has left: the handlers stay in the others, too
+        self.asked_by = self.asked_by or "another rank"
+        return True
 
 
 def outlive_signals() -> None:

@@ -9,7 +9,7 @@ from data.formats.skeletons import COCO, skeleton_from
 from models.interfaces import Example, Injector, Networks, State
 from models.people.data.affine import MEAN_COLOUR, snug
 from models.pose.decode.overlays import OverlayStyle, connections_of, named, overlay
-from models.pose.train.categories import categories_from
+from models.pose.networks.categories import categories_from
 from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD
 from models.prediction.inputs import Photo, PhotoExamples
 

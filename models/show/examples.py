@@ -10,7 +10,7 @@ from models.base.errors import UserError, nearest
 from models.base.seeding import generator
 from models.engine.build import Split, split_entries
 from models.engine.data import Mixture, epoch_order
-from models.interfaces import Example
+from models.interfaces import Example, Examples
 from models.recipe.schema import DatasetEntry, Recipe
 from models.recipe.types import DATASET, build
 from models.show.drawing import Pixels, drawing_of, forms_of
@@ -47,16 +47,38 @@ def drawn_examples(
         UserError: no such dataset or index, or the data cannot be read.
     """
     datasets = {}
-    for name, entry in _entries(recipe, split, dataset).items():
-        data = build(entry, DATASET, f"{split_entries(recipe, split)[0]}.{name}", recipe.path)
-        mixture, drawing = Mixture({name: data}, recipe.seed), drawing_of(data, forms_of(recipe))
-        examples = []
-        for index in _chosen(recipe, split, name, len(data), count, start, indices, epoch):
-            example = mixture[(name, epoch, index)]
-            annotated = drawing.annotated(index, generator(recipe.seed, "example", name, epoch, index))
-            examples.append(DrawnExample(index, epoch, example, annotated | drawing.pictures(example)))
-        datasets[name] = DrawnDataset(drawing.legend, examples)
+    for name in _entries(recipe, split, dataset):
+        source = DrawableDataset(recipe, split, name)
+        chosen = _chosen(recipe, split, name, len(source), count, start, indices, epoch)
+        datasets[name] = DrawnDataset(source.legend, [source.draw(index, epoch) for index in chosen])
     return datasets
+
+
+class DrawableDataset:
+    """A dataset of a split, opened once, whose examples are drawn one by one.
+
+    Attributes:
+        data: the dataset.
+        legend: how to read its pictures; may be empty.
+
+    Raises:
+        UserError: no such dataset, or the data cannot be read.
+    """
+
+    def __init__(self, recipe: Recipe, split: Split, name: str) -> None:
+        self.name, self.seed, entry = name, recipe.seed, _entries(recipe, split, name)[name]
+        self.data: Examples = build(entry, DATASET, f"{split_entries(recipe, split)[0]}.{name}", recipe.path)
+        self._mixture, self._drawing = Mixture({name: self.data}, recipe.seed), drawing_of(self.data, forms_of(recipe))
+        self.legend = self._drawing.legend
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def draw(self, index: int, epoch: int = 0) -> DrawnExample:
+        """Return example `index` as the engine seeds it in `epoch`; in other splits than training, there is only 0."""
+        example = self._mixture[(self.name, epoch, index)]
+        annotated = self._drawing.annotated(index, generator(self.seed, "example", self.name, epoch, index))
+        return DrawnExample(index, epoch, example, annotated | self._drawing.pictures(example))
 
 
 def _entries(recipe: Recipe, split: Split, dataset: str | None) -> Mapping[str, DatasetEntry]:
@@ -105,3 +127,15 @@ def described(values: Sequence[Any]) -> dict[str, str]:
     if len(finite) < len(flat):
         texts["not finite"] = f"{1 - len(finite) / len(flat):.1%}"
     return texts
+
+
+def name_of(title: str, example: Example) -> str | None:
+    """Return the name that a picture of this title shows, None if it shows more than one."""
+    name = title.partition(" ")[0]
+    return name if name in example else None
+
+
+def plain_values(example: Example) -> dict[str, str]:
+    """Return the numbers and texts of an example by name, as texts."""
+    plain = {n: v for n, v in example.items() if isinstance(v, (str, int, float, bool)) or np.ndim(v) == 0}
+    return {name: f"{value:.4g}" if isinstance(value, float) else str(value) for name, value in plain.items()}

@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from models.show.examples import DrawnDataset, DrawnExample, described
+from models.interfaces import Example
+from models.show.examples import DrawnDataset, DrawnExample, described, name_of, plain_values
 
 DPI = 100
 GAP, TEXT, HEAD, FOOT, TITLE = 0.12, 1.9, 0.42, 0.2, 0.3  # inches: between cells, ids, above and below cells, datasets
@@ -108,28 +109,21 @@ class _Block:
         return self.longest * size[0] / max(size), self.longest * size[1] / max(size)
 
 
-def _name(title: str, example: Mapping[str, Any]) -> str | None:
-    """Return the name that a title shows."""
-    name = title.partition(" ")[0]
-    return name if name in example else None
-
-
-def _form(title: str, example: Mapping[str, Any]) -> str:
-    name = _name(title, example)
+def _form(title: str, example: Example) -> str:
+    name = name_of(title, example)
     if name is None:
         return ""
     array = np.asarray(example[name])
     return f"{array.dtype} {array.shape}"
 
 
-def _range(title: str, example: Mapping[str, Any]) -> str:
-    name = _name(title, example)
+def _range(title: str, example: Example) -> str:
+    name = name_of(title, example)
     values = {} if name is None else described([example[name]])
     return f"{values['min']} to {values['max']}" if "min" in values else ""
 
 
-def _texts(example: Mapping[str, Any]) -> list[str]:
+def _texts(example: Example) -> list[str]:
     """Return a line, or several if it is long, for each number and text of an example."""
-    plain = {n: v for n, v in example.items() if isinstance(v, (str, int, float, bool)) or np.ndim(v) == 0}
-    lines = (f"{name} {f'{value:.4g}' if isinstance(value, float) else value}" for name, value in plain.items())
+    lines = (f"{name} {value}" for name, value in plain_values(example).items())
     return [part for line in lines for part in textwrap.wrap(line, LETTERS, subsequent_indent="  ")]

@@ -464,6 +464,6 @@ class Trainer:
         if self.iteration != self.folder.resumable:
             self.folder.write_resume_point(self.iteration)
         raise Interrupted(
-            f"{self.stop_request.cause()}; stopped after iteration {self.iteration} of {self.last}, where the next "
+            f"{self.stop_request.asked_by}; stopped after iteration {self.iteration} of {self.last}, where the next "
             "`dvc repro` goes on"
         )

@@ -12,7 +12,8 @@ The command is the same everywhere, so a change of hardware changes nothing that
   and is preloaded, into a new process, where it is installed (`python -m bench.allocator`).
 - Threads of a CPU wait for each other many times a step. libgomp lets them spin for milliseconds before they sleep;
   beside other busy processes, they so take the time in which the thread that they wait for could run. They spin for
-  less (`python -m bench.busy_machine`), unless the caller has set a wait policy.
+  less, or sleep at once where others are at work when the stage starts (stages/launch/load.py, `python -m
+  bench.busy_machine`), unless the caller has set a wait policy.
 - cuBLAS is deterministic only with a workspace of fixed size.
 
 Environment variables that the caller has set stay as they are.
@@ -33,6 +34,7 @@ from pathlib import Path
 from models.base.errors import Interrupted, UserError
 from stages import command
 from stages.launch import slurm
+from stages.launch.load import available_cores, waiting
 
 ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
@@ -40,7 +42,6 @@ ALLOCATOR = {
     "MALLOC_TOP_PAD_": str(1 << 26),
 }
 MALLOPT = {"MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2}  # from <malloc.h>
-SPIN = {"GOMP_SPINCOUNT": "10000"}
 CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # from cuBLAS' documentation, "Results reproducibility"
 PROCESSES = "FIGURA_PROCESSES"
 MOST = 256  # processes on a machine
@@ -60,8 +61,8 @@ def main(arguments: list[str]) -> int:
         return slurm.run_step(step, environment)
     stage, *rest = arguments
     meeting = os.environ.get("FIGURA_RENDEZVOUS")
-    spin = spin_count(os.environ)
-    os.environ |= spin  # before PyTorch is loaded, by `gpus` at the earliest
+    wait, load = waiting(os.environ)
+    os.environ |= wait  # before PyTorch is loaded, by `gpus` at the earliest
     available = gpus(os.environ)
     count = process_count(os.environ, available)
     why = ""
@@ -71,8 +72,8 @@ def main(arguments: list[str]) -> int:
     chosen = allocator() | threads(count) | (CUBLAS if available else {})
     chosen = {name: value for name, value in chosen.items() if name not in os.environ}
     several = [f"{count} processes{why}"] if count > 1 or why else []
-    if several or chosen or spin:
-        _say(" ".join([*several, *(f"{name}={value}" for name, value in (chosen | spin).items())]))
+    if several or chosen or wait:
+        _say(" ".join([*several, *(f"{name}={value}" for name, value in (chosen | wait).items())]) + load)
     python = [sys.executable, "-m", f"stages.{stage}", *rest]
     if count == 1 and meeting is None:
         if "LD_PRELOAD" in chosen or not set_allocator(chosen):
@@ -157,15 +158,9 @@ def set_allocator(variables: Mapping[str, str]) -> bool:
     return mallopt is not None and all(mallopt(*one) == 1 for one in thresholds)
 
 
-def spin_count(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variable that lets waiting threads sleep early, if the caller has chosen nothing."""
-    chosen = environment.keys() & {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
-    return {} if chosen else SPIN
-
-
 def threads(count: int) -> dict[str, str]:
     """Divide this machine's cores among `count` processes; for a single process PyTorch chooses itself."""
-    return {} if count == 1 else {"OMP_NUM_THREADS": str(max(1, len(os.sched_getaffinity(0)) // count))}
+    return {} if count == 1 else {"OMP_NUM_THREADS": str(max(1, len(available_cores()) // count))}
 
 
 def _say(text: str) -> None:

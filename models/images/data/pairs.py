@@ -89,6 +89,11 @@ class ImagePairs(Examples):
     def __len__(self) -> int:
         return len(self.pairs)
 
+    def row(self, index: int) -> dict[str, int | float | str]:
+        """Return the `name` of the pair, and its `file` or the two, with a comma."""
+        pair = self.pairs[index]
+        return {"name": pair.name, "file": ", ".join(pair.files)}
+
     def example(self, index: int, random: np.random.Generator) -> Example:
         """Return example `index`; `random` draws the crop and the augmentation."""
         loaded = load_pair(self.folder, self.pairs[index], self.manifest.read_bytes)

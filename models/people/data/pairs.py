@@ -41,11 +41,12 @@ class PersonPairs(Examples):
             leave out. That is the protocol of papers, which publish such lists.
 
     An example has, with P = `image_size`: `pose`, `appearance`, `target` float32 `(3, P, P)` RGB in [-1, 1]; `mask` of
-    the target float32 `(1, P, P)` in [0, 1]; the integers `index`, `annotation_id`, `appearance_id`, `person_id`, and
-    `has_other_view`, 1 if the appearance is another picture than the target, else 0: only such examples tell how well
-    an appearance is transferred. The pose is `stickman.pose_picture` of `skeleton`, by default that of the training
-    data; its joints must be the dataset's. `truth` adds `truth`, the person in COCO's format, in pixels of the crop,
-    with `index` as image id, and the area of the mask.
+    the target float32 `(1, P, P)` in [0, 1]; `joints` float32 `(K, 3)`, the pose asked for: x and y in pixels of the
+    crop, 0 at the centre of the first, and COCO's visibility (0: not labelled); the integers `index`, `annotation_id`,
+    `appearance_id`, `person_id`, and `has_other_view`, 1 if the appearance is another picture than the target, else 0:
+    only such examples tell how well an appearance is transferred. The pose is `stickman.pose_picture` of `skeleton`, by
+    default that of the training data; its joints must be the dataset's. `truth` adds `truth`, the person in COCO's
+    format, in pixels of the crop, with `index` as image id, and the area of the mask.
     `parts` adds `top`, `bottom`, `appearance_top`, `appearance_bottom`: masks of clothes like `mask`, zeros if unknown.
     `foreign` adds `foreign` and `foreign_id`: the crop of a different person (with `parts`, also `foreign_top` and
     `foreign_bottom`). Annotations without `person_id` each count as a different person.
@@ -55,11 +56,13 @@ class PersonPairs(Examples):
     """
 
     from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+    drawing: ClassVar[str | None] = "people.PersonDrawing"
     names: ClassVar[tuple[str, ...]] = (
         "pose",
         "appearance",
         "target",
         "mask",
+        "joints",
         "index",
         "annotation_id",
         "appearance_id",
@@ -157,9 +160,31 @@ class PersonPairs(Examples):
     def __len__(self) -> int:
         return len(self._targets)
 
+    def target(self, index: int) -> int:
+        """Return the place of example `index`'s target among `persons`."""
+        return int(self._targets[index])
+
+    def row(self, index: int) -> dict[str, int | float | str]:
+        """Return ids and file of the target, its labelled joints, its box's height in pixels, and its `other_views`.
+
+        These are the other annotations of the person. A list of pairs adds the `appearance_id`.
+        """
+        own = self.target(index)
+        row: dict[str, int | float | str] = {
+            "annotation_id": int(self.persons.ids[own]),
+            "person_id": int(self.persons.person_ids[own]),
+            "file": self.persons.file(own),
+            "joints": int(np.count_nonzero(self.persons.keypoints[own, :, 2] > 0)),
+            "height": round(float(self.persons.boxes[own, 3]), 1),
+            "other_views": int(self._length[own]) - 1,
+        }
+        if self.appearance == "pairs":
+            row["appearance_id"] = int(self.persons.ids[self._appearances[index]])
+        return row
+
     def example(self, index: int, random: np.random.Generator) -> Example:
         """Return example `index`; `random` chooses the other view and the foreign person uniformly."""
-        own, other = int(self._targets[index]), int(self._appearances[index])
+        own, other = self.target(index), int(self._appearances[index])
         if self.appearance == "other_view":
             other = self._other_view(own, random)
         crop = square(self.persons.boxes[own], self.margin, self.image_size)
@@ -172,6 +197,7 @@ class PersonPairs(Examples):
             "appearance": appearance,
             "target": target,
             "mask": masks["mask"],
+            "joints": joints.astype(np.float32),
             "index": index,
             "annotation_id": int(self.persons.ids[own]),
             "appearance_id": int(self.persons.ids[other]),

@@ -201,9 +201,13 @@ class Persons:
         height, width = self._sizes[self._images[index]].tolist()
         return height, width
 
+    def file(self, index: int) -> str:
+        """Return the path of the person's image below `root/images`."""
+        return self._names[self._images[index]]
+
     def image(self, index: int) -> NDArray[np.uint8]:
         """Read the person's image, BGR uint8 `(height, width, 3)`."""
-        path = self.root / "images" / self._names[self._images[index]]
+        path = self.root / "images" / self.file(index)
         return read_stored(self.manifest, path, self.size(index))
 
     def mask(self, index: int) -> NDArray[np.uint8]:

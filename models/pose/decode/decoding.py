@@ -13,7 +13,7 @@ from models.interfaces import Injector, Networks, Records, State
 from models.pose.decode.cifcaf import CifCafDecoder, Poses
 from models.pose.decode.cifdet import Boxes, CifDetDecoder
 from models.pose.decode.injectors import as_array
-from models.pose.train.categories import categories_from
+from models.pose.networks.categories import categories_from
 from models.recipe.types import checked_call
 
 Floats = NDArray[np.floating]

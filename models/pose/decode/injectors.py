@@ -22,8 +22,8 @@ from models.pose.decode.field_images import (
     write_title,
 )
 from models.pose.decode.overlays import OverlayStyle, connections_of, named, overlay
-from models.pose.train.categories import Categories, categories_from
-from models.pose.train.heads import LAYOUTS
+from models.pose.networks.categories import Categories, categories_from
+from models.pose.networks.heads import LAYOUTS
 from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD
 from models.recipe.schema import Section
 

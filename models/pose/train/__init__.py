@@ -1,1 +1,1 @@
-"""Networks, heads, losses, encoders and scenes of pose estimation."""
+"""Encoders, losses and scenes of pose estimation."""

@@ -20,8 +20,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.pose.networks.heads import SCALE_LAWS, Kind, ScaleLaw, form
 from models.pose.train.field_losses import Cells, FieldLoss, bounded, soft_clamp
-from models.pose.train.heads import SCALE_LAWS, Kind, ScaleLaw, form
 
 PAPER_WEIGHTS: dict[Kind, tuple[float, float, float]] = {"cif": (30, 2, 2), "caf": (50, 3, 0), "cifdet": (30, 2, 0)}
 PAPER_SHARE = 1000  # sums over cells are divided by it

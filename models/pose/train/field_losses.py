@@ -9,7 +9,7 @@ from torch import Tensor
 
 from models.images.losses.pixel import at_least_float32
 from models.interfaces import Loss
-from models.pose.train.heads import LAYOUTS, Kind
+from models.pose.networks.heads import LAYOUTS, Kind
 from models.pose.train.multitask import task_weighted
 
 BMIN = 0.1  # cells, where a target has none

@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.pose.networks.heads import Kind, form
 from models.pose.train.field_losses import Cells, FieldLoss, bounded, soft_clamp
-from models.pose.train.heads import Kind, form
 
 Regression = Literal["laplace", "gaussian"]
 LN_2 = 0.69314  # OpenPifPaf's digits, to reproduce the values it logs

@@ -43,7 +43,7 @@ class SceneTable:
         self.checked = self.path.is_file() and self.manifest.check(self.path)  # by `prepare`
         known = {one["id"]: one for one in read_categories(self.path, whole=not self.checked)}
         self.names = {number: str(one.get("name")) for number, one in known.items()}
-        person = self._person(known, people)
+        person, self._reads_objects = self._person(known, people), fields is not None
         self.person_field = 0 if fields is None else fields.get(person, -1)
         self._read_annotations(self._read_images(), person, fields)
 
@@ -200,12 +200,31 @@ class SceneTable:
         height, width = self._sizes[row].tolist()
         return width, height
 
+    def file(self, row: int) -> str:
+        """Return the path of an image below `root/images`."""
+        return self._names[self._name_places[row]]
+
+    def counts(self, row: int) -> dict[str, int]:
+        """Count what an image shows: `crowds`, and without them `people`, their labelled `joints`, other `objects`."""
+        these = self._annotated(row)
+        judged, people = ~self._crowd[these], self._fields[these] == self.person_field
+        counts = {"crowds": int(np.count_nonzero(~judged))}
+        if self.person_field >= 0:
+            counts["people"] = int(np.count_nonzero(judged & people))
+        if self.skeleton is not None:
+            places = self._keypoint_rows[these]
+            joints = self._joints[places[judged & (places >= 0)], :, 2]
+            counts["joints"] = int(np.count_nonzero(joints > 0))
+        if self._reads_objects:
+            counts["objects"] = int(np.count_nonzero(judged & ~people))
+        return counts
+
     def _annotated(self, row: int) -> slice:
         return slice(int(self._first[row]), int(self._first[row + 1]))
 
     def image(self, row: int) -> NDArray[np.uint8]:
         """Read an image, uint8 (height, width, 3) BGR."""
-        path = self.root / "images" / self._names[self._name_places[row]]
+        path = self.root / "images" / self.file(row)
         width, height = self.size(row)
         return read_stored(self.manifest, path, (height, width))
 

@@ -22,8 +22,8 @@ from models.images.data.augmentation_settings import Chance, Input, Limits, Sect
 from models.interfaces import Example, Examples
 from models.people.data.affine import MEAN_COLOUR, Placement, drawn, drawn_colour, fitted, snug
 from models.people.data.affine_settings import Geometry
+from models.pose.networks.categories import Categories, categories_from
 from models.pose.train.annotations import Annotations
-from models.pose.train.categories import Categories, categories_from
 from models.pose.train.encoders import Caf, Cif, CifDet
 from models.pose.train.scene_table import SceneTable, read_categories
 
@@ -197,6 +197,18 @@ class Scenes(Examples):
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def row(self, index: int) -> dict[str, int | float | str]:
+        """Return id, file and size in pixels of the image, and the counts of `SceneTable.counts`."""
+        row = int(self.rows[index])
+        width, height = self.table.size(row)
+        return {
+            "image_id": int(self.table.image_ids[row]),
+            "file": self.table.file(row),
+            "width": width,
+            "height": height,
+            **self.table.counts(row),
+        }
 
     def group(self, index: int) -> tuple[int, int]:
         """Return height and width of the picture."""

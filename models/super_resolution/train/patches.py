@@ -118,6 +118,13 @@ class Patches(Examples):
         size = self.sizes[index]
         return index if size is None else tuple(side // self.scale for side in size)
 
+    def row(self, index: int) -> dict[str, int | float | str]:
+        """Return the `file` of the image below the split's folder, and its size in pixels if its head tells it."""
+        row: dict[str, int | float | str] = {"file": self.paths[index].as_posix()}
+        if (size := self.sizes[index]) is not None:
+            row["height"], row["width"] = size
+        return row
+
     def example(self, index: int, random: np.random.Generator) -> Example:
         """Return example `index`; `random` draws the position, the augmentation and the degradation."""
         path = self.folder / self.paths[index]
