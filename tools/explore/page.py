@@ -1,0 +1,90 @@
+"""The page: three tabs, each built when somebody opens it. It is served to this machine alone.
+
+NiceGUI (MIT) is what serves it: its pictures report the mouse, so that joints can be dragged, which Gradio's and
+Streamlit's do not; it is a wheel of 8.5 MB beside Gradio's 31, and Streamlit brings pyarrow.
+"""
+
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+from nicegui import app, ui
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tools.explore.data_tab import data_tab
+from tools.explore.project import Project
+from tools.explore.runs_tab import runs_tab
+from tools.explore.try_tab import try_tab
+
+ADDRESS = "127.0.0.1"
+OURS = ("127.0.0.1", "localhost")
+BLUE = "#1565c0"
+"""Of buttons and the header: white on it has a contrast of 5.7."""
+TABS: dict[str, Callable[[Project], None]] = {"Data": data_tab, "Runs": runs_tab, "Try": try_tab}
+
+
+class OwnPagesOnly:
+    """Refuses requests that a page of another site makes in the browser of whoever runs this one.
+
+    Such a page can send requests to this machine: under its own name (`Host`, by DNS that points here), or from itself
+    (`Origin`).
+    """
+
+    def __init__(self, wrapped: ASGIApp) -> None:
+        self.wrapped = wrapped
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what comes from our own page."""
+        if scope["type"] in ("http", "websocket"):
+            headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
+            host = urlsplit(f"//{headers.get(b'host', '')}").hostname
+            origin = urlsplit(headers.get(b"origin", "")).hostname
+            if host not in OURS or origin not in (None, *OURS):
+                if scope["type"] == "websocket":
+                    await send({"type": "websocket.close", "code": 1008})
+                else:
+                    await PlainTextResponse("only pages of this machine", status_code=403)(scope, receive, send)
+                return
+        await self.wrapped(scope, receive, send)
+
+
+def serve(project: Project, port: int) -> None:
+    """Serve the page at `port` of this machine until Ctrl-C."""
+    app.add_middleware(OwnPagesOnly)
+
+    @ui.page("/")
+    def page() -> None:
+        frame(project)
+
+    print(f"http://{ADDRESS}:{port}  (Ctrl-C ends)", flush=True)
+    ui.run(
+        host=ADDRESS, port=port, title="figura", language="en-US", dark=None, reload=False, show=False,
+        show_welcome_message=False,
+    )  # fmt: skip
+
+
+def frame(project: Project) -> None:
+    """Build the tabs; what is in a tab is built when it is opened for the first time."""
+    built = set[str]()
+    ui.colors(primary=BLUE)
+    ui.query("html").props('lang="en"')
+    with ui.header().classes("items-center"):
+        ui.label("figura").classes("text-lg")
+        with ui.tabs().props("dense") as tabs:
+            for name in TABS:
+                ui.tab(name)
+    with ui.tab_panels(tabs, value=next(iter(TABS)), animated=False, keep_alive=True).classes("w-full") as panels:
+        spaces = {}
+        for name in TABS:
+            with ui.tab_panel(name):
+                spaces[name] = ui.column().classes("w-full")
+
+    def open_tab() -> None:
+        name = str(panels.value)
+        if name not in built:
+            built.add(name)
+            with spaces[name]:
+                TABS[name](project)
+
+    panels.on_value_change(open_tab)
+    open_tab()
