@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from models.base.errors import UserError
+
 
 @dataclass(frozen=True)
 class Project:
@@ -27,3 +29,8 @@ class Project:
     def run(self, recipe: str) -> Path:
         """Return the run folder of a recipe."""
         return Path("runs") / recipe
+
+    def refuse_unknown(self, recipe: str) -> None:
+        """Raise UserError if `dvc.yaml` has no such recipe."""
+        if recipe not in self.recipes:
+            raise UserError(f"{recipe}: dvc.yaml has no such recipe; there are {', '.join(self.recipes)}")

@@ -14,7 +14,7 @@ from nicegui import run as threads
 from nicegui import ui
 
 from models.base.errors import UserError, one_line
-from tools.explore import runs
+from tools.explore import experiments, programs, run_control, run_curves, run_files, runs
 from tools.explore.project import Project
 from tools.explore.widgets import computed
 from tools.report.pictures import picture_of
@@ -68,7 +68,7 @@ class View:
     """
 
     run: runs.Run | None = None
-    curves: Mapping[str, runs.Points] = field(default_factory=dict)
+    curves: Mapping[str, run_curves.Points] = field(default_factory=dict)
     sheets: Mapping[str, Mapping[int, Path]] = field(default_factory=dict)
     log: Sequence[str] = ()
     output: Sequence[str] = ()
@@ -93,7 +93,7 @@ class Side:
         self.root = root
         self.choice: runs.Run | str = NOTHING
         self.view = View()
-        self._curves: runs.Curves | None = None
+        self._curves: run_curves.Curves | None = None
 
     def look(self) -> View:
         """Read what is new; runs in a thread."""
@@ -101,10 +101,9 @@ class Side:
             return View()
         run = runs.read_run(self.root, self.choice) if isinstance(self.choice, str) else self.choice
         if self._curves is None or (self._curves.folder, self._curves.live) != (run.folder, run.live):
-            self._curves = runs.Curves(run)
-        view = View(
-            run, {}, runs.samples(run), runs.log_tail(run, LINES), runs.output_tail(run, LINES), runs.launch_status(run)
-        )
+            self._curves = run_curves.Curves(run)
+        view = View(run, {}, run_files.samples(run), run_files.log_tail(run, LINES))
+        view.output, view.launch = run_files.output_tail(run, LINES), run_control.launch_status(run)
         try:
             view.curves = self._curves.read(run.state)
         except UserError as error:
@@ -164,7 +163,7 @@ class RunsTab:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.runs: dict[str, runs.Run] = {}
-        self.experiments: dict[str, runs.ExperimentRun] = {}
+        self.experiments: dict[str, experiments.ExperimentRun] = {}
         self.sides = {side: Side(project.root) for side in SIDES}
         self.looks, self.dark, self.drawn_options = 0, False, ""
         self.compared_names: tuple[str, str] | None = None
@@ -287,7 +286,7 @@ class RunsTab:
         choice: runs.Run | str | None = name
         if name in self.experiments:
             self.note.set_text(f"Fetching {one_line(name)} from DVC's cache ...")
-            choice = await computed(runs.fetch_run, self.project, self.experiments[name], Path(_scratch().name))
+            choice = await computed(experiments.fetch_run, self.project, self.experiments[name], Path(_scratch().name))
             self.note.set_text("")
         self.sides[side].choice = NOTHING if choice is None else choice
         self.parts[side].select.set_value(NOTHING if choice is None else name)
@@ -338,7 +337,7 @@ class RunsTab:
             if not self.runs:
                 await asyncio.sleep(0.2)
         self.note.set_text("Asking DVC for experiments ...")
-        answer = await computed(runs.experiments, self.project)
+        answer = await computed(experiments.experiments, self.project)
         self.experiments = {one.name: one for one in answer or ()}
         self.note.set_text("")
         self.show_list()
@@ -433,7 +432,7 @@ class RunsTab:
         at = self.sheet_steps[place] if self.sheet_steps else 0
         self.step_text.set_text(f"iteration {at}" if self.sheet_steps else "no sheets (runtime.samples)")
         for side, view in self.views.items():
-            sheet = runs.sheet_at(view.sheets.get(self.kind.value, {}), at)
+            sheet = run_files.sheet_at(view.sheets.get(self.kind.value, {}), at)
             none = f"{side}: no sheet" if view.run else ""
             caption = none if sheet is None else f"{side}: {one_line(view.name)}, iteration {sheet[0]}"
             await self.sheets[side].show(None if sheet is None else sheet[1], caption)
@@ -447,7 +446,7 @@ class RunsTab:
         await self.show_results()
 
     def _result_files(self) -> dict[str, dict[str, Path]]:
-        return {side: runs.result_pictures(view.run) if view.run else {} for side, view in self.views.items()}
+        return {side: run_files.result_pictures(view.run) if view.run else {} for side, view in self.views.items()}
 
     async def show_results(self) -> None:
         """Show the chosen result picture of both runs."""
@@ -465,7 +464,7 @@ class RunsTab:
             ui.notify(f"{side}: choose a run first")
             return
         self.flows[side].show_address("", f"{side}: drawing, which takes as long as PyTorch takes to start ...")
-        picture = await computed(runs.flow_picture, self.project, run.recipe)
+        picture = await computed(programs.flow_picture, self.project, run.recipe)
         caption = f"{side}: flow of an iteration of {one_line(run.recipe)}"
         self.flows[side].show_address(picture.address if picture else "", caption if picture else "")
 
@@ -483,7 +482,7 @@ class RunsTab:
             note = "Choose two runs."
         else:
             try:
-                differences = await threads.io_bound(runs.setting_differences, left.resolved, right.resolved)
+                differences = await threads.io_bound(run_files.setting_differences, left.resolved, right.resolved)
                 rows = [dict(zip(("setting", *SIDES), row, strict=True)) for row in differences or ()]
                 note = f"{len(rows)} settings differ."
             except UserError as error:
@@ -503,7 +502,7 @@ class RunsTab:
             "resume point, so that it can go on from there.", "Stop",
         ):  # fmt: skip
             return
-        holder = await computed(runs.stop, run)
+        holder = await computed(run_control.stop, run)
         if holder is not None:
             ui.notify(f"asked process {holder.process} to stop")
 
@@ -515,7 +514,7 @@ class RunsTab:
             "again what has changed, and goes on when this page is closed.", "Start",
         ):  # fmt: skip
             return
-        process = await computed(runs.resume, self.project, run.recipe)
+        process = await computed(run_control.resume, self.project, run.recipe)
         if process is not None:
             ui.notify(f"started, process {process}")
 
@@ -558,7 +557,7 @@ class SidePart:
 HALF = "grow w-full md:w-[calc(50%-1rem)] max-w-full"
 
 
-def visible(points: runs.Points, log_scale: bool) -> list[list[float]]:
+def visible(points: run_curves.Points, log_scale: bool) -> list[list[float]]:
     """Return the points that a chart can show: finite ones, on a log scale those above 0."""
     pairs = zip(*points, strict=True)
     return [[step, value] for step, value in pairs if value - value == 0 and (value > 0 or not log_scale)]
@@ -592,7 +591,7 @@ def chart_options(series: list[dict[str, Any]], log_scale: bool, dark: bool) -> 
     }  # fmt: skip
 
 
-def _newest(points: runs.Points | None) -> str:
+def _newest(points: run_curves.Points | None) -> str:
     return f"{points[1][-1]:.5g} at {points[0][-1]}" if points and points[0] else ""
 
 
@@ -607,7 +606,7 @@ def _row_of_run(run: runs.Run) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _row_of_experiment(one: runs.ExperimentRun) -> dict[str, Any]:
+def _row_of_experiment(one: experiments.ExperimentRun) -> dict[str, Any]:
     return {
         "key": one.name, "name": one_line(one.name),
         "state": "commit" if one.state == "baseline" else f"experiment, {one.state}",
