@@ -44,7 +44,8 @@ def _attribute(text: str) -> str:
 
 def tell(error: Exception) -> None:
     """Show why something cannot be done, for as long as it takes to read."""
-    ui.notify(printable(str(error)), type="negative", multi_line=True, timeout=10_000, close_button="OK")
+    actions = [{"label": "OK", "color": "white"}]
+    ui.notify(printable(str(error)), type="negative", multi_line=True, timeout=10_000, actions=actions)
 
 
 async def computed(act: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
