@@ -46,7 +46,8 @@ def main(arguments: list[str]) -> None:
 def sheet_settings(path: Path, name: str) -> dict[str, Any]:
     """Return the arguments of a sheet of a params file. Raises UserError if it has no such sheet."""
     pictures = read_yaml(path).get("metrics", {}).get("pictures", {})
-    sheets = {key: one for key, one in pictures.items() if one.get("type") == "images.Sheet"}
+    known = {key: one for key, one in pictures.items() if isinstance(one, dict)}
+    sheets = {key: one for key, one in known.items() if one.get("type") == "images.Sheet"}
     if name not in sheets:
         wrong, others = f"{name!r}{nearest(name, sheets)}", ", ".join(sheets) or "none"
         raise UserError(f"{path}: metrics.pictures has no sheet {wrong}; of images.Sheet: {others}")

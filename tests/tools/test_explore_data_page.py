@@ -148,6 +148,16 @@ def test_search_leaves_rows_and_the_buttons_step_through_them(page: Any) -> None
     page.get_by_text("0 of 12 examples", exact=True).wait_for()
 
 
+def test_a_filter_that_is_removed_gives_all_examples_back(page: Any) -> None:
+    column = page.get_by_label("name Filter Input")
+    column.fill("pair1")
+    page.get_by_text("3 of 12 examples", exact=True).wait_for()  # pair1, pair10, pair11
+    column.fill("")
+    page.get_by_text("12 of 12 examples", exact=True).wait_for()
+    after(page, lambda: page.get_by_role("button", name="Previous").click())
+    page.get_by_text(" of 12, index ").wait_for()
+
+
 def test_what_is_told_about_the_data(page: Any) -> None:
     page.get_by_text("Statistics of data/prepared/pairs").click()
     page.get_by_text("1,234", exact=True).wait_for()

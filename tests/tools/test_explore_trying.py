@@ -95,6 +95,21 @@ def test_a_person_is_drawn_as_the_network_draws_an_example(project: Project) -> 
     assert np.array_equal(drawer.picture(joints, look), expected)
 
 
+def test_pictures_of_any_shape_become_an_appearance_in_little_memory(project: Project) -> None:
+    """A strip of 60,000 x 40 pixels has a square of 40 GiB in floats around it."""
+    drawer = people_trial(project, "drawer").drawer
+    strip = np.full((40, 60_000, 3), 200, np.uint8)
+    look = drawer.cropped(strip, None)
+    assert look.shape == (3, drawer.size, drawer.size)
+    shown = np.isclose(look, 200 * 2 / 255 - 1, atol=0.02).all(axis=0)
+    assert shown.any(axis=1).sum() <= 2  # a line: the rest of the square is no picture
+    square = np.zeros((8 * drawer.size, 8 * drawer.size, 3), np.uint8)
+    square[:, 4 * drawer.size :] = 255
+    halves = drawer.cropped(square, None)
+    assert np.array_equal(halves[:, :, : drawer.size // 2], np.full((3, drawer.size, drawer.size // 2), -1.0))
+    assert np.array_equal(halves[:, :, drawer.size // 2 :], np.full((3, drawer.size, drawer.size // 2), 1.0))
+
+
 def test_a_dragged_joint_changes_the_picture_and_nothing_else_does(project: Project) -> None:
     drawer = people_trial(project, "drawer").drawer
     joints, look = drawer.example(0)
@@ -213,6 +228,11 @@ def test_blurred_borders_give_no_colours() -> None:
     label_map = np.zeros((40, 40, 3), np.uint8)
     label_map[:, 20:], label_map[:, 19] = (200, 100, 0), (195, 98, 3)
     assert palette_of([label_map]) == [(200, 100, 0), (0, 0, 0)]
+
+
+def test_maps_without_frequent_colours_are_painted_black_and_white() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (200, 200, 3), dtype=np.uint8)
+    assert palette_of([noise]) == [(0, 0, 0), (255, 255, 255)]
 
 
 def test_photos_through_each_recipe(project: Project) -> None:

@@ -3,8 +3,8 @@
 Usage: python -m tools.explore [--port N]
 
 Run it beside `dvc.yaml`. The page is at http://127.0.0.1:8080; nobody on another machine can open it (through SSH:
-`ssh -L 8080:127.0.0.1:8080 HOST`). It needs `pip install 'figura[explore]'`. Ctrl-C ends it; a training that it has
-started goes on.
+`ssh -L 8080:127.0.0.1:8080 HOST`), but other users of this one can. It needs `pip install 'figura[explore]'`. Ctrl-C
+ends it; a training that it has started goes on.
 """
 
 import argparse

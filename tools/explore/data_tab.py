@@ -69,7 +69,8 @@ class DataTab:
     def __init__(self, project: Project) -> None:
         self.project = project
         self.dataset: BrowsedDataset | None = None
-        self.order: Sequence[int] = []  # indices of the examples to step through
+        self.matches: Sequence[int] = []  # indices of the examples that the search leaves
+        self.order: Sequence[int] = []  # of those that the filters of columns leave too, in the order of the table
         self.index = 0
         self.drawing = self.again = False
         self.names: dict[Split, list[str]] = {}
@@ -130,11 +131,14 @@ class DataTab:
         dataset = await _attempted(DATASETS.open, params, split, name)
         if place != self.place:  # somebody chose another one meanwhile
             return
-        self.show_about(root_of(params, split, name))
+        root = await _attempted(root_of, params, split, name)
+        if isinstance(root, Path):
+            self.show_about(root)
         if not isinstance(dataset, BrowsedDataset):
             self.refuse(dataset)
             return
-        self.dataset, self.order, self.index = dataset, range(len(dataset.rows)), 0
+        self.dataset, self.index = dataset, 0
+        self.order = self.matches = range(len(dataset.rows))
         kind = type(dataset.source.data).__name__
         self.told.set_text(f"{len(dataset.rows):,} examples ({kind})")
         self.show_controls()
@@ -193,7 +197,7 @@ class DataTab:
         order = await computed(dataset.matching, text)
         if order is None or dataset is not self.dataset:
             return
-        self.order = order
+        self.order = self.matches = order
         self.grid.run_grid_method("setGridOption", "rowData", [dataset.rows[index] for index in order[:LARGEST]])
         await self.reorder()
 
@@ -203,7 +207,9 @@ class DataTab:
         order = await ui.run_javascript(ORDER % self.grid.id, timeout=10)
         if dataset is None or dataset is not self.dataset:
             return
-        if order is not None:
+        if order is None:
+            self.order = self.matches
+        else:
             self.order = [index for index in order if isinstance(index, int) and 0 <= index < len(dataset.rows)]
         self.show_count()
         if self.order and self.index not in self.order:
@@ -225,7 +231,7 @@ class DataTab:
     async def step(self, by: int) -> None:
         """Show the example `by` places further on."""
         if self.order:
-            at = self.order.index(self.index) if self.index in self.order else -1
+            at = self.order.index(self.index) if self.index in self.order else min(-by, 0)
             self.index = self.order[(at + by) % len(self.order)]
             await self.show()
 

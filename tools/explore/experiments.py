@@ -2,6 +2,8 @@
 
 import re
 import subprocess
+import tempfile
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +16,8 @@ from tools.explore.project import Project
 from tools.explore.runs import METRICS, PLOTS, RUNS, TRAINED, Run, last_step, total_steps
 from tools.sweep_report import exp_show
 from tools.sweeps import MAIN, Estimate, Experiment, formatted, read_sweep
+
+_fetching = threading.Lock()  # two sides, or two people, may want the same
 
 
 @dataclass(frozen=True)
@@ -145,15 +149,18 @@ def fetch_run(project: Project, one: ExperimentRun, scratch: Path) -> Run:
     run, plots = f"{RUNS}/{one.recipe}", f"{PLOTS}/{one.recipe}"
     parts = {f"{run}/history": "history", f"{run}/model/recipe.yaml": "model/recipe.yaml"}
     for path, part in (parts | {f"{plots}/pictures": "pictures"}).items():
-        if (folder / part).exists():
-            continue
-        (folder / part).parent.mkdir(parents=True, exist_ok=True)
-        try:
-            run_program([*command, path, "--out", str(folder / part)], project.root)
-        except UserError as error:
-            if part != "pictures":
-                advice = f"if a remote has it: `dvc fetch --all-commits train@{one.recipe}`"
-                raise UserError(f"{one.name}: {path} is not in DVC's cache ({error}); {advice}") from None
+        with _fetching:
+            if (folder / part).exists():
+                continue
+            (folder / part).parent.mkdir(parents=True, exist_ok=True)
+            try:
+                with tempfile.TemporaryDirectory(dir=scratch) as unfinished:
+                    run_program([*command, path, "--out", f"{unfinished}/whole"], project.root)
+                    Path(unfinished, "whole").rename(folder / part)
+            except UserError as error:
+                if part != "pictures":
+                    advice = f"if a remote has it: `dvc fetch --all-commits train@{one.recipe}`"
+                    raise UserError(f"{one.name}: {path} is not in DVC's cache ({error}); {advice}") from None
     live = folder / "live"
     step, steps = last_step(folder, live, TRAINED), total_steps(folder / "model", live)
     state = f"commit {one.experiment}" if one.state == "baseline" else f"experiment {one.experiment}"

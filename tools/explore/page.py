@@ -4,12 +4,11 @@ NiceGUI (MIT) is what serves it: its pictures report the mouse, so that joints c
 Streamlit's do not; it is a wheel of 8.5 MB beside Gradio's 31, and Streamlit brings pyarrow.
 """
 
-from collections.abc import Callable
-from urllib.parse import urlsplit
+from collections.abc import Callable, Mapping
 
 from nicegui import app, ui
 from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tools.explore.data_tab import data_tab
 from tools.explore.project import Project
@@ -18,6 +17,7 @@ from tools.explore.try_tab import try_tab
 
 ADDRESS = "127.0.0.1"
 OURS = ("127.0.0.1", "localhost")
+UNFRAMED = (b"content-security-policy", b"frame-ancestors 'self'")
 BLUE = "#1565c0"
 """Of buttons and the header: white on it has a contrast of 5.7."""
 TABS: dict[str, Callable[[Project], None]] = {"Data": data_tab, "Runs": runs_tab, "Try": try_tab}
@@ -27,7 +27,7 @@ class OwnPagesOnly:
     """Refuses requests that a page of another site makes in the browser of whoever runs this one.
 
     Such a page can send requests to this machine: under its own name (`Host`, by DNS that points here), or from itself
-    (`Origin`).
+    (`Origin`, `Sec-Fetch-Site`). It cannot show this page inside itself either, to catch clicks.
     """
 
     def __init__(self, wrapped: ASGIApp) -> None:
@@ -35,17 +35,31 @@ class OwnPagesOnly:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass on what comes from our own page."""
-        if scope["type"] in ("http", "websocket"):
-            headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
-            host = urlsplit(f"//{headers.get(b'host', '')}").hostname
-            origin = urlsplit(headers.get(b"origin", "")).hostname
-            if host not in OURS or origin not in (None, *OURS):
-                if scope["type"] == "websocket":
-                    await send({"type": "websocket.close", "code": 1008})
-                else:
-                    await PlainTextResponse("only pages of this machine", status_code=403)(scope, receive, send)
-                return
-        await self.wrapped(scope, receive, send)
+        kind = scope["type"]
+        if kind == "lifespan" or is_own({name: value.decode("latin-1") for name, value in scope["headers"]}):
+            await self.wrapped(scope, receive, unframed(send))
+        elif kind == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await PlainTextResponse("only pages of this machine", status_code=403)(scope, receive, send)
+
+
+def unframed(send: Send) -> Send:
+    """Return what sends an answer that no page of another site may show inside itself."""
+
+    async def send_unframed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", []), UNFRAMED]}
+        await send(message)
+
+    return send_unframed
+
+
+def is_own(headers: Mapping[bytes, str]) -> bool:
+    """Whether a request is to this machine by one of its own names, and from no page of another origin."""
+    host = headers.get(b"host", "")
+    own_origin = headers.get(b"origin") in (None, f"http://{host}")
+    return host.partition(":")[0] in OURS and own_origin and headers.get(b"sec-fetch-site") != "cross-site"
 
 
 def serve(project: Project, port: int) -> None:

@@ -5,6 +5,7 @@ import platform
 import signal
 import subprocess
 import sys
+import threading
 from datetime import datetime
 from pathlib import Path
 
@@ -26,6 +27,8 @@ def stop(run: Run) -> Holder:
         raise UserError(f"{run.name}: no process is at work there, so nothing is to be stopped")
     if holder.process and holder.host != platform.node():
         raise UserError(f"{run.name}: {holder} trains; this is {platform.node()}: `kill {holder.process}` there")
+    if not hasattr(os, "pidfd_open"):
+        raise UserError(f"{run.name}: only Linux can be asked safely; `kill {holder.process}` asks it to stop")
     try:
         process = os.pidfd_open(holder.process)  # stays that process, even if its number is used again
     except (OSError, ValueError):
@@ -41,6 +44,7 @@ def stop(run: Run) -> Holder:
     return holder
 
 
+_starting = threading.Lock()  # two people may ask at once
 _dvc_processes: dict[Path, subprocess.Popen[bytes]] = {}  # whom DVC has not let train yet holds no lock
 
 
@@ -50,6 +54,11 @@ def resume(project: Project, recipe: str) -> int:
     Raises:
         UserError: there is no such recipe, or a process is at work there.
     """
+    with _starting:
+        return _resume(project, recipe)
+
+
+def _resume(project: Project, recipe: str) -> int:
     project.refuse_unknown(recipe)
     run = read_run(project.root, recipe)
     if run.holder is not None:

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import struct
+import sys
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,14 +29,16 @@ class Holder(NamedTuple):
 def locking_process(folder: Path) -> int | None:
     """Return the number of the process that holds a folder's lock, as the kernel says; None if nobody does.
 
-    The number is 0 or below where the process is of another machine or container. The lock is looked at, not taken: a
-    training that starts meanwhile is not refused.
+    The number is 0 or below where the process is of another machine or container, and where only Linux could tell. The
+    lock is looked at, not taken: a training that starts meanwhile is not refused.
     """
     try:
         descriptor = os.open(folder / LOCK, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
     try:
+        if sys.platform != "linux":  # the file is removed when the training ends, unless that was killed
+            return 0
         request = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, *_, process = struct.unpack(FLOCK, fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
     except OSError:  # this file system has no locks

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from nicegui import run as threads
 from nicegui import ui
 
 from models.base.errors import UserError, one_line
+from stages.command import refusal
 from tools.explore import experiments, programs, run_control, run_curves, run_files, runs
 from tools.explore.project import Project
 from tools.explore.widgets import computed
@@ -93,10 +95,26 @@ class Side:
         self.root = root
         self.choice: runs.Run | str = NOTHING
         self.view = View()
+        self.choices = 0  # how often something was chosen
         self._curves: run_curves.Curves | None = None
+        self._reading = threading.Lock()  # files are read on from where the last reader was
+
+    def choose(self, choice: runs.Run | str) -> None:
+        """Show another run from now on."""
+        self.choice = choice
+        self.choices += 1
 
     def look(self) -> View:
         """Read what is new; runs in a thread."""
+        with self._reading:
+            try:
+                return self._view()
+            except UserError as error:
+                return View(error=one_line(str(error)))
+            except Exception as error:  # noqa: BLE001  # files vanish while a training replaces them; look again
+                return View(error=one_line(refusal(error) or repr(error)))
+
+    def _view(self) -> View:
         if self.choice == NOTHING:
             return View()
         run = runs.read_run(self.root, self.choice) if isinstance(self.choice, str) else self.choice
@@ -284,11 +302,16 @@ class RunsTab:
         if side not in SIDES or name not in self.choices():
             return
         choice: runs.Run | str | None = name
+        place = self.sides[side]
+        place.choices += 1
+        count = place.choices
         if name in self.experiments:
             self.note.set_text(f"Fetching {one_line(name)} from DVC's cache ...")
             choice = await computed(experiments.fetch_run, self.project, self.experiments[name], Path(_scratch().name))
             self.note.set_text("")
-        self.sides[side].choice = NOTHING if choice is None else choice
+        if place.choices != count:  # somebody has chosen another one meanwhile
+            return
+        place.choose(NOTHING if choice is None else choice)
         self.parts[side].select.set_value(NOTHING if choice is None else name)
         await self.refresh()
 
@@ -327,8 +350,10 @@ class RunsTab:
     async def choose_first(self) -> None:
         """Show the run that trains, or that was written last."""
         self.dark = bool(await _ask_browser("document.body.classList.contains('body--dark')"))
+        if self.sides["left"].choices:  # somebody was faster
+            return
         first = next((one.name for one in self.runs.values() if one.state != runs.NEVER), NOTHING)
-        self.sides["left"].choice = first
+        self.sides["left"].choose(first)
         self.parts["left"].select.set_value(first)
 
     async def read_experiments(self) -> None:

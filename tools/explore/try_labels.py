@@ -33,9 +33,10 @@ async def labels_panel(project: Project) -> None:
             return
         waiting = ui.label("loading ...")
         translator = await computed(label_translator, project, recipe)
+        first = None if translator is None else await computed(translator.example, 0)
         waiting.delete()
-        if translator is not None:
-            await LabelPanel(translator, recipe).build()
+        if translator is not None and first is not None:
+            await LabelPanel(translator, recipe, first).build()
         else:
             ui.label("This recipe cannot be tried; mend what the message says, then reload this page.")
 
@@ -49,9 +50,8 @@ async def labels_panel(project: Project) -> None:
 class LabelPanel:
     """One client's label map, and the picture that it gives."""
 
-    def __init__(self, translator: LabelTranslator, recipe: str) -> None:
-        self.translator, self.recipe = translator, recipe
-        self.label_map = translator.example(0)
+    def __init__(self, translator: LabelTranslator, recipe: str, first: Pixels) -> None:
+        self.translator, self.recipe, self.label_map = translator, recipe, first
         self.before: list[Pixels] = []
         self.colour: Colour = translator.palette[0]
         self.at: tuple[float, float] | None = None

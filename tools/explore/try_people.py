@@ -12,6 +12,8 @@ from tools.explore.project import Project
 from tools.explore.try_parts import ExamplePicker, LivePicture, filled, pointer_picture, trial_note, upload_button
 from tools.explore.trying import is_trained, recipes_on, untrained
 from tools.explore.trying_people import (
+    Appearance,
+    Joints,
     PeopleTrial,
     appearance_picture,
     nearest_joint,
@@ -47,9 +49,10 @@ async def people_panel(project: Project) -> None:
             return
         waiting = ui.label("loading ...")
         trial = await computed(people_trial, project, recipe)
+        first = None if trial is None else await computed(trial.drawer.example, 0)
         waiting.delete()
-        if trial is not None:
-            await PeoplePanel(trial, recipe).build()
+        if trial is not None and first is not None:
+            await PeoplePanel(trial, recipe, *first).build()
         else:
             ui.label("This recipe cannot be tried; mend what the message says, then reload this page.")
 
@@ -63,9 +66,9 @@ async def people_panel(project: Project) -> None:
 class PeoplePanel:
     """One client's pose and appearance, and the person that they give."""
 
-    def __init__(self, trial: PeopleTrial, recipe: str) -> None:
+    def __init__(self, trial: PeopleTrial, recipe: str, joints: Joints, look: Appearance) -> None:
         self.trial, self.drawer, self.recipe = trial, trial.drawer, recipe
-        self.joints, self.look = self.drawer.example(0)
+        self.joints, self.look = joints, look
         self.chosen = 0
         self.dragging = self.drawing = self.filling = False
         self.version, self.seconds = 0, 0.0

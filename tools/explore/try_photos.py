@@ -89,6 +89,7 @@ class PhotoPanel:
         """Run the recipe on the photo, and show the results."""
         if self.pixels is None or self.running:
             return
+        pixels = self.pixels
         recipe, longest = str(self.recipe.value), min(max(int(self.longest.value or LONGEST), SHORTEST), MOST)
         self.running = True
         self.button.disable()
@@ -96,12 +97,14 @@ class PhotoPanel:
         self.told.set_text(f"{recipe} runs ...")
         start = time.perf_counter()
         try:
-            results = await computed(photo_results, self.project, recipe, self.pixels, longest)
+            results = await computed(photo_results, self.project, recipe, pixels, longest)
         finally:
             self.running = False
             self.button.enable()
         if recipe != self.recipe.value:  # another one was chosen meanwhile
             await self.choose()
+        elif pixels is not self.pixels:  # another photo came meanwhile
+            await self.run()
         elif results is None:
             self.told.set_text(f"{recipe}: no result")
         else:

@@ -66,7 +66,10 @@ def label_translator(project: Project, recipe: str) -> LabelTranslator:
 
 
 def palette_of(label_maps: list[Pixels]) -> list[Colour]:
-    """Return the colours of label maps (H, W, 3), the most frequent first, but rare ones and those close to another."""
+    """Return the colours of label maps (H, W, 3), the most frequent first, but rare ones and those close to another.
+
+    Of pictures without frequent colours, such as photos, it returns black and white.
+    """
     colours, counts = np.unique(np.concatenate([one.reshape(-1, 3) for one in label_maps]), axis=0, return_counts=True)
     palette: list[Colour] = []
     for place in np.argsort(-counts, kind="stable"):
@@ -75,7 +78,7 @@ def palette_of(label_maps: list[Pixels]) -> list[Colour]:
             break
         if all(np.abs(colour - other).max() >= APART for other in palette):
             palette.append((int(colour[0]), int(colour[1]), int(colour[2])))
-    return palette
+    return palette or [(0, 0, 0), (255, 255, 255)]
 
 
 def painted(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,6 +49,8 @@ LEAST_SCORE = 0.15
 """Of a person that counts as read; `force_complete` makes people of less."""
 PADDING = 0.06
 """Of a predicted box, which encloses joints and not whole heads and feet, as `predict.data` of VUNet has it."""
+FINER = 4
+"""A picture is shrunk until what is cropped has this many times the pixels that the network gets, along its side."""
 
 
 class PersonDrawer:
@@ -93,6 +96,11 @@ class PersonDrawer:
         height, width = pixels.shape[:2]
         margin, background = (0.0, None) if box is None else (self._examples.margin, self._examples.background)
         place = np.array((0, 0, width, height) if box is None else _padded(box), dtype=np.float64)
+        scale = FINER * self.size / place[2:].max()
+        if scale < 1:  # the square would be larger than the picture, in floats
+            width, height = max(1, round(width * scale)), max(1, round(height * scale))
+            pixels = np.asarray(cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA), dtype=np.uint8)
+            place *= scale
         crop = square(place, margin, self.size)
         inside = crop.inside(height, width)
         shown = np.zeros((height, width), dtype=np.uint8)

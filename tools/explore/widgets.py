@@ -31,15 +31,11 @@ def picture(pixels: Pixels, title: str, text: str = "", width: int = 192) -> Non
     """Show a picture with its title, and small text below; `title` is read to those who cannot see it."""
     with ui.element("figure").classes("m-0"):
         ui.label(title).classes("text-sm")
-        ui.html(
-            f'<img alt="" src="{data_url(pixels)}" width="{width}" style="image-rendering: pixelated">', sanitize=False
-        ).props(f'role="img" aria-label="{_attribute(title)}"')
+        shown = f'<img alt="" src="{data_url(pixels)}" width="{width}" style="image-rendering: pixelated">'
+        image = ui.html(shown, sanitize=False)
+        image.props["role"], image.props["aria-label"] = "img", title
         if text:
             ui.label(text).classes("text-xs").style("opacity: .75")
-
-
-def _attribute(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 
 def tell(error: Exception) -> None:
