@@ -7,8 +7,7 @@ from nicegui import events, ui
 from models.base.pictures import Pixels
 from models.images.data.pairs import ImagePairs
 from tools.explore.project import Project
-from tools.explore.try_parts import ExamplePicker, LivePicture, filled, pointer_picture, trial_note, upload_button
-from tools.explore.trying import is_trained, recipes_on, untrained
+from tools.explore.try_parts import ExamplePicker, LivePicture, pointer_picture, trial_note, trials, upload_button
 from tools.explore.trying_labels import Colour, LabelTranslator, hexadecimal, label_translator, painted
 from tools.explore.widgets import computed, data_url
 
@@ -17,40 +16,22 @@ STEPS_BACK = 30
 
 async def labels_panel(project: Project) -> None:
     """Lay the trial out for the first trained recipe that translates pictures."""
-    recipes = await computed(recipes_on, project, ImagePairs)
-    if recipes is None:
-        return
-    if not recipes:
-        ui.label("No recipe here translates pictures: none has a validation dataset images.ImagePairs.")
-        return
-    select = ui.select(recipes, value=recipes[0], label="Recipe").props("dense").classes("w-52")
-    space = ui.column().classes("w-full")
+    missing = "No recipe here translates pictures: none has a validation dataset images.ImagePairs."
 
-    async def build() -> None:
-        recipe = str(select.value)
-        if not is_trained(project, recipe):
-            ui.label(untrained(recipe))
-            return
-        waiting = ui.label("loading ...")
-        translator = await computed(label_translator, project, recipe)
-        first = None if translator is None else await computed(translator.example, 0)
-        waiting.delete()
-        if translator is not None and first is not None:
-            await LabelPanel(translator, recipe, first).build()
-        else:
-            ui.label("This recipe cannot be tried; mend what the message says, then reload this page.")
+    def load(project: Project, recipe: str) -> tuple[LabelTranslator, Pixels]:
+        translator = label_translator(project, recipe)
+        return translator, translator.example(0)
 
-    async def change() -> None:
-        await filled(space, build)
+    async def show(recipe: str, trial: tuple[LabelTranslator, Pixels]) -> None:
+        await LabelPanel(recipe, *trial).build()
 
-    select.on_value_change(change)
-    await change()
+    await trials(project, ImagePairs, missing, load, show)
 
 
 class LabelPanel:
     """One client's label map, and the picture that it gives."""
 
-    def __init__(self, translator: LabelTranslator, recipe: str, first: Pixels) -> None:
+    def __init__(self, recipe: str, translator: LabelTranslator, first: Pixels) -> None:
         self.translator, self.recipe, self.label_map = translator, recipe, first
         self.before: list[Pixels] = []
         self.colour: Colour = translator.palette[0]

@@ -3,13 +3,19 @@
 import json
 import random
 from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from nicegui import events, ui
 
 from models.base.errors import UserError, one_line
 from models.base.pictures import Pixels, encode_png
+from models.interfaces import Examples
+from tools.explore.project import Project
+from tools.explore.trying import is_trained, recipes_on, untrained
 from tools.explore.uploads import KINDS, LARGEST_FILE, refuse_large, uploaded_picture
 from tools.explore.widgets import computed, data_url, tell
+
+T = TypeVar("T")
 
 POINTER_EVENTS = ["pointerdown", "pointermove", "pointerup", "pointerleave", "pointercancel"]
 # Moves count only while a button is down, and 20 of them a second. Elements are drawn again with each change, so that
@@ -28,6 +34,44 @@ HOVER = """(event) => {
     window.lastPointerMove = now;
     emit(event);
 }"""
+
+
+async def trials(
+    project: Project, dataset: type[Examples], missing: str, load: Callable[[Project, str], T],
+    show: Callable[[str, T], Awaitable[None]],
+) -> None:  # fmt: skip
+    """Lay out a choice of the recipes that are judged on a kind of dataset, and the trial of the one that is chosen.
+
+    `load` makes the trial in a thread; `missing` is said where there is no recipe, and of one that is not trained its
+    command.
+    """
+    recipes = await computed(recipes_on, project, dataset)
+    if recipes is None:
+        return
+    if not recipes:
+        ui.label(missing)
+        return
+    select = ui.select(recipes, value=recipes[0], label="Recipe").props("dense").classes("w-52")
+    space = ui.column().classes("w-full")
+
+    async def build() -> None:
+        recipe = str(select.value)
+        if not is_trained(project, recipe):
+            ui.label(untrained(recipe))
+            return
+        waiting = ui.label("loading ...")
+        trial = await computed(load, project, recipe)
+        waiting.delete()
+        if trial is None:
+            ui.label("This recipe cannot be tried; mend what the message says, then reload this page.")
+        else:
+            await show(recipe, trial)
+
+    async def change() -> None:
+        await filled(space, build)
+
+    select.on_value_change(change)
+    await change()
 
 
 class LivePicture:

@@ -9,8 +9,7 @@ from nicegui import events, ui
 from models.base.pictures import Pixels
 from models.people.data.pairs import PersonPairs
 from tools.explore.project import Project
-from tools.explore.try_parts import ExamplePicker, LivePicture, filled, pointer_picture, trial_note, upload_button
-from tools.explore.trying import is_trained, recipes_on, untrained
+from tools.explore.try_parts import ExamplePicker, LivePicture, pointer_picture, trial_note, trials, upload_button
 from tools.explore.trying_people import (
     Appearance,
     Joints,
@@ -33,40 +32,22 @@ HINT = "Drag a joint; or choose one below and move it by its numbers or the arro
 
 async def people_panel(project: Project) -> None:
     """Lay the trial out for the first trained recipe that draws people."""
-    recipes = await computed(recipes_on, project, PersonPairs)
-    if recipes is None:
-        return
-    if not recipes:
-        ui.label("No recipe here draws people: none has a validation dataset people.PersonPairs.")
-        return
-    select = ui.select(recipes, value=recipes[0], label="Recipe").props("dense").classes("w-52")
-    space = ui.column().classes("w-full")
+    missing = "No recipe here draws people: none has a validation dataset people.PersonPairs."
 
-    async def build() -> None:
-        recipe = str(select.value)
-        if not is_trained(project, recipe):
-            ui.label(untrained(recipe))
-            return
-        waiting = ui.label("loading ...")
-        trial = await computed(people_trial, project, recipe)
-        first = None if trial is None else await computed(trial.drawer.example, 0)
-        waiting.delete()
-        if trial is not None and first is not None:
-            await PeoplePanel(trial, recipe, *first).build()
-        else:
-            ui.label("This recipe cannot be tried; mend what the message says, then reload this page.")
+    def load(project: Project, recipe: str) -> tuple[PeopleTrial, Joints, Appearance]:
+        trial = people_trial(project, recipe)
+        return trial, *trial.drawer.example(0)
 
-    async def change() -> None:
-        await filled(space, build)
+    async def show(recipe: str, trial: tuple[PeopleTrial, Joints, Appearance]) -> None:
+        await PeoplePanel(recipe, *trial).build()
 
-    select.on_value_change(change)
-    await change()
+    await trials(project, PersonPairs, missing, load, show)
 
 
 class PeoplePanel:
     """One client's pose and appearance, and the person that they give."""
 
-    def __init__(self, trial: PeopleTrial, recipe: str, joints: Joints, look: Appearance) -> None:
+    def __init__(self, recipe: str, trial: PeopleTrial, joints: Joints, look: Appearance) -> None:
         self.trial, self.drawer, self.recipe = trial, trial.drawer, recipe
         self.joints, self.look = joints, look
         self.chosen = 0
