@@ -41,6 +41,8 @@ T = TypeVar("T")
 DATASETS = OpenDatasets()  # of all clients
 WIDTHS = [128, 192, 256, 384, 512]  # pixels of a picture on the page
 WIDTH = 256
+FIRST = 200
+"""Rows that the table has until the first example is shown: browsers take a second for ten thousand."""
 MARK = """
 const api = getElement(%d)?.api;
 const node = api?.getRowNode("%d");
@@ -143,6 +145,8 @@ class DataTab:
         self.told.set_text(f"{len(dataset.rows):,} examples ({kind})")
         self.show_controls()
         await self.show()
+        if dataset is self.dataset and len(self.matches) == len(dataset.rows) > FIRST:
+            self.grid.run_grid_method("setGridOption", "rowData", dataset.rows[:LARGEST])
 
     def show_controls(self) -> None:
         """Build the table, what steps through it, and the places of the example."""
@@ -154,7 +158,7 @@ class DataTab:
                 search.classes("grow max-w-md").tooltip("Words that ids, files or numbers of a row contain")
                 self.count = ui.label().props('role="status"')
             with ui.element("div").classes("w-full").props('role="region" aria-label="Examples"'):
-                self.grid = _grid(self.dataset.columns, self.dataset.rows[:LARGEST], "18rem")
+                self.grid = _grid(self.dataset.columns, self.dataset.rows, FIRST, "18rem")
             self.grid.on("gridReady", self.mark, [])
             self.grid.on("selectionChanged", self.select, ["source"])
             for event in ("filterChanged", "sortChanged"):
@@ -375,7 +379,7 @@ def _show_left_out(content: LeftOut) -> None:
     if total > len(content.rows):
         ui.label(f"The first {len(content.rows):,}:")
     with ui.element("div").classes("w-full").props('role="region" aria-label="Left out"'):
-        _grid(list(content.rows[0]), content.rows, "18rem")
+        _grid(list(content.rows[0]), content.rows, LARGEST, "18rem")
 
 
 def _show_table(title: str, columns: list[dict[str, str]], rows: list[dict[str, str]]) -> None:
@@ -386,8 +390,10 @@ def _show_table(title: str, columns: list[dict[str, str]], rows: list[dict[str, 
         ui.table(columns=columns, rows=rows).props("flat dense hide-pagination").style("width: max-content")
 
 
-def _grid(columns: Sequence[str], rows: Sequence[Mapping[str, int | float | str]], height: str) -> ui.aggrid:
-    """Add a table whose columns sort and filter; texts stay texts."""
+def _grid(
+    columns: Sequence[str], rows: Sequence[Mapping[str, int | float | str]], count: int, height: str
+) -> ui.aggrid:
+    """Add a table of the first `count` rows, whose columns sort and filter; texts stay texts."""
     options = {
         "columnDefs": [
             {
@@ -399,7 +405,7 @@ def _grid(columns: Sequence[str], rows: Sequence[Mapping[str, int | float | str]
             for column in columns
         ],
         "defaultColDef": {"sortable": True, "floatingFilter": True},
-        "rowData": rows,
+        "rowData": rows[:count],
         "suppressFieldDotNotation": True,
         "rowSelection": {"mode": "singleRow", "checkboxes": False, "enableClickSelection": True},
     }
