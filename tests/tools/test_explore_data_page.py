@@ -143,9 +143,12 @@ def test_search_leaves_rows_and_the_buttons_step_through_them(page: Any) -> None
     page.get_by_text("1 of 12 examples", exact=True).wait_for()
     page.locator(".ag-row[row-id='0']").wait_for(state="detached")
     (name,) = [one.inner_text() for one in page.locator(".ag-center-cols-container [col-id=name]").all()]
+    assert name == "pair11"
     page.get_by_text(f"name: {name}", exact=True).wait_for()
     page.get_by_label("Search").fill("nothing is called so")
     page.get_by_text("0 of 12 examples", exact=True).wait_for()
+    page.locator(".ag-center-cols-container .ag-row").first.wait_for(state="detached")
+    assert page.locator(".ag-center-cols-container .ag-row").count() == 0
 
 
 def test_a_filter_that_is_removed_gives_all_examples_back(page: Any) -> None:
@@ -154,8 +157,11 @@ def test_a_filter_that_is_removed_gives_all_examples_back(page: Any) -> None:
     page.get_by_text("3 of 12 examples", exact=True).wait_for()  # pair1, pair10, pair11
     column.fill("")
     page.get_by_text("12 of 12 examples", exact=True).wait_for()
-    after(page, lambda: page.get_by_role("button", name="Previous").click())
-    page.get_by_text(" of 12, index ").wait_for()
+    indices = set()
+    for _ in range(12):
+        after(page, lambda: page.get_by_role("button", name="Next").click())
+        indices.add(page.get_by_text(" of 12, index ").inner_text().rpartition(" ")[2])
+    assert indices == {str(index) for index in range(12)}
 
 
 def test_what_is_told_about_the_data(page: Any) -> None:
@@ -163,7 +169,8 @@ def test_what_is_told_about_the_data(page: Any) -> None:
     page.get_by_text("1,234", exact=True).wait_for()
     page.get_by_text("Left out of data/prepared/pairs").click()
     page.get_by_text("1 records: 1 no partner", exact=True).wait_for()
-    page.get_by_text("<b>odd</b>.png", exact=True).wait_for()  # as a text
+    page.get_by_text("<b>odd</b>.png", exact=True).wait_for()
+    assert page.locator("b", has_text="odd").count() == 0  # it is a text
     page.get_by_text("All names").click()
     page.get_by_role("cell", name="(3, 12, 12)").first.wait_for()
 

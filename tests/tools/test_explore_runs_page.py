@@ -200,6 +200,8 @@ def test_resuming_starts_dvc(tmp_path):
         page.get_by_role("button", name="Stop").first.click()
         page.get_by_role("dialog").get_by_role("button", name="Stop").click()
         page.get_by_text("dvc repro train@toy ended with status 75; see its output").wait_for()
+    assert "DVC is here" in (tmp_path / "runs/toy/live/explore.log").read_text()
+    assert not (tmp_path / "runs/toy/.lock").exists()
 
 
 def test_names_and_settings_are_text(tmp_path):

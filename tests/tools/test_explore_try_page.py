@@ -227,9 +227,13 @@ def test_a_photo_is_enlarged_and_magnified(address: str, opened: Callable[..., A
     left, top, pixel = scale(page, image, 192)
     page.mouse.move(left + 20 * pixel, top + 20 * pixel, steps=5)
     wait_for_another(page, "there in sr", part)
+    assert source(page, "there in sr") != part
     choose_recipe(page, "reader")  # the same photo
     page.get_by_text("people:").wait_for()
-    page.get_by_role("button", name="Download photo.people.json").wait_for()
+    download = page.get_by_role("button", name="Download photo.people.json")
+    download.wait_for()
+    assert download.is_enabled()
+    assert page.get_by_alt_text("sr, to be magnified").count() == 0
 
 
 def test_what_is_not_trained_says_the_command(bare_address: str, opened: Callable[..., Any]) -> None:
