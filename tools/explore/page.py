@@ -19,6 +19,8 @@ ADDRESS = "127.0.0.1"
 OURS = ("127.0.0.1", "localhost")
 UNFRAMED = (b"content-security-policy", b"frame-ancestors 'self'")
 BLUE = "#1565c0"
+PATIENCE = 30.0
+"""Seconds that a browser may be silent: beside a training on the same cores it is for some, and then loses its page."""
 """Of buttons and the header: white on it has a contrast of 5.7."""
 TABS: dict[str, Callable[[Project], None]] = {"Data": data_tab, "Runs": runs_tab, "Try": try_tab}
 
@@ -73,7 +75,7 @@ def serve(project: Project, port: int) -> None:
     print(f"http://{ADDRESS}:{port}  (Ctrl-C ends)", flush=True)
     ui.run(
         host=ADDRESS, port=port, title="figura", language="en-US", dark=None, reload=False, show=False,
-        show_welcome_message=False,
+        show_welcome_message=False, reconnect_timeout=PATIENCE,
     )  # fmt: skip
 
 
