@@ -11,6 +11,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +28,20 @@ from models.base.error_collector import ErrorCollector, NestedError, expectation
 from models.base.errors import closest, memory_asked
 from models.recipe.schema import Declaration, Recipe
 
+MODELS = __name__.removesuffix(".recipe.types")
+"""The package of figura's types: `models` in its repository, `figura.models` where figura is installed."""
+OWN = "models"
+"""The package of types in one's own project."""
+
 
 @dataclass(frozen=True)
 class Slot:
     """A kind of declaration: a place in the recipe that takes subclasses of `base_name`, imported at the first lookup.
 
     A class in the package `home` is declared by its bare name. All others have dotted names, looked up first in
-    `models`, then as an absolute import (`torch.optim.Adam`, `mypackage.losses.Wing`). In `models` the package is
-    enough: `images.L1` is the class `L1` of any module in `models.images`.
+    `models`, the project's own before figura's, then as an absolute import (`torch.optim.Adam`,
+    `mypackage.losses.Wing`). In `models` the package is enough: `images.L1` is the class `L1` of any module in
+    `models.images`.
     """
 
     what: str
@@ -52,17 +59,17 @@ class Slot:
         return self.base_name.rpartition(".")[0] in sys.modules and issubclass(kind, self.base)
 
 
-SCHEDULE = Slot("schedule", "models.interfaces.Schedule", home="models.schedules")
-INJECTOR = Slot("injector", "models.interfaces.Injector", home="models.ops")
-DATASET = Slot("dataset", "models.interfaces.Examples")
-PHOTOS = Slot("photos", "models.prediction.inputs.PhotoExamples")
-COMPARISON = Slot("comparison", "models.prediction.comparison.Comparison")
+SCHEDULE = Slot("schedule", f"{MODELS}.interfaces.Schedule", home=f"{MODELS}.schedules")
+INJECTOR = Slot("injector", f"{MODELS}.interfaces.Injector", home=f"{MODELS}.ops")
+DATASET = Slot("dataset", f"{MODELS}.interfaces.Examples")
+PHOTOS = Slot("photos", f"{MODELS}.prediction.inputs.PhotoExamples")
+COMPARISON = Slot("comparison", f"{MODELS}.prediction.comparison.Comparison")
 NETWORK = Slot("network", "torch.nn.Module")
-LOSS = Slot("loss", "models.interfaces.Loss")
-OPTIMIZER = Slot("optimizer", "torch.optim.Optimizer", home="models.optimizers")
-CALLBACK = Slot("callback", "models.interfaces.Callback")
-SCORE = Slot("score", "models.report.interfaces.Score")
-PICTURE = Slot("picture", "models.report.interfaces.Picture")
+LOSS = Slot("loss", f"{MODELS}.interfaces.Loss")
+OPTIMIZER = Slot("optimizer", "torch.optim.Optimizer", home=f"{MODELS}.optimizers")
+CALLBACK = Slot("callback", f"{MODELS}.interfaces.Callback")
+SCORE = Slot("score", f"{MODELS}.report.interfaces.Score")
+PICTURE = Slot("picture", f"{MODELS}.report.interfaces.Picture")
 TRUSTED_ONLY = "FIGURA_TRUSTED_TYPES_ONLY"  # the variable in which `models.recipe.trusted` leaves its option
 LONGEST_NAME = 200  # characters of a type
 CLASS = re.compile(r"^class (\w+)\b", re.MULTILINE)
@@ -77,7 +84,7 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
         here = errors.hint(slot.what, name) or "a dotted name, such as 'images.L1' or 'mypackage.losses.Wing'"
         errors.add(key, f"found {name!r}; expected {here}")
         return None
-    places = [f"models.{package}", package] if package else [str(slot.home)]
+    places = _places(package, attribute) if package else [str(slot.home)]
     modules, kinds = [], list[builtins.type]()
     for place in places:
         if not kinds and (module := _import(place)) is not None:  # a module of another package runs only if need be
@@ -106,8 +113,28 @@ def find_class(name: str) -> builtins.type | None:
         return None
     package, _, attribute = name.rpartition(".")
     homes = [slot.home for slot in (SCHEDULE, INJECTOR, OPTIMIZER) if slot.home]
-    modules = map(_import, [f"models.{package}", package] if package else homes)
+    modules = map(_import, _places(package, attribute) if package else homes)
     return next((kind for module in modules if module is not None for kind in _classes(module, attribute)), None)
+
+
+def _places(package: str, attribute: str) -> list[str]:
+    """Return the names under which a type's package may be imported, in the order of the lookup."""
+    own = [f"{OWN}.{package}"] if MODELS != OWN and _is_in_project(package, attribute) else []
+    return [*own, f"{MODELS}.{package}", package]
+
+
+def _is_in_project(package: str, attribute: str) -> bool:
+    """Whether a file of this module or package in the project's own `models` has the name; runs nothing of it.
+
+    False where only figura's types are trusted.
+    """
+    spec = None if os.environ.get(TRUSTED_ONLY) else PathFinder.find_spec(OWN)
+    for folder in (spec and spec.submodule_search_locations) or []:
+        place = Path(folder).joinpath(*package.split("."))
+        files = [place.with_suffix(".py"), *(place.rglob("*.py") if place.is_dir() else ())]
+        if any(re.search(rf"\b{attribute}\b", file.read_text(encoding="utf-8")) for file in files if file.is_file()):
+            return True
+    return False
 
 
 def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
@@ -117,7 +144,7 @@ def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
     """
     public = [name] if name else [one for one in vars(module) if not one.startswith("_")]
     yield from (kind for one in public if isinstance(kind := getattr(module, one, None), type))
-    if not module.__name__.startswith("models.") or not hasattr(module, "__path__"):
+    if not module.__name__.startswith((f"{OWN}.", f"{MODELS}.")) or not hasattr(module, "__path__"):
         return
     for folder in map(Path, module.__path__):
         for parts, defined in _definitions(folder):

@@ -15,7 +15,7 @@ from models.recipe.types import Slot, find_type
 
 Pixels = NDArray[np.uint8]
 
-DRAWING = Slot("drawing", "models.show.drawing.ExampleDrawing")
+DRAWING = Slot("drawing", f"{__name__}.ExampleDrawing")
 
 
 class ExampleDrawing:

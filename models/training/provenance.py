@@ -80,10 +80,14 @@ def process_record() -> dict[str, Any]:
 
 
 def dirty(process: dict[str, Any]) -> list[str]:
-    """Return a warning if files differ from the commit in `process_record`, else nothing."""
-    changed = process["changed_files"]
+    """Return a warning if files differ from the commit in `process_record`, or none exists yet, else nothing."""
+    changed, commit = process["changed_files"], process["commit"]
     listed = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
-    return [f"{len(changed)} files differ from commit {process['commit'][:12]}: {listed}"] if changed else []
+    if not changed:
+        return []
+    if commit is None:
+        return ["nothing is committed yet, so no commit says what made this result"]
+    return [f"{len(changed)} files differ from commit {commit[:12]}: {listed}"]
 
 
 def _git(*arguments: str) -> str | None:

@@ -36,6 +36,8 @@ from stages import command
 from stages.launch import slurm
 from stages.launch.load import available_cores, waiting
 
+STAGES = __name__.rpartition(".")[0]
+"""The package of the stages: `stages` in figura's repository, `figura.stages` where figura is installed."""
 ALLOCATOR = {
     "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
@@ -74,7 +76,7 @@ def main(arguments: list[str]) -> int:
     several = [f"{count} processes{why}"] if count > 1 or why else []
     if several or chosen or wait:
         _say(" ".join([*several, *(f"{name}={value}" for name, value in (chosen | wait).items())]) + load)
-    python = [sys.executable, "-m", f"stages.{stage}", *rest]
+    python = [sys.executable, "-m", f"{STAGES}.{stage}", *rest]
     if count == 1 and meeting is None:
         if "LD_PRELOAD" in chosen or not set_allocator(chosen):
             os.execve(sys.executable, python, os.environ | chosen)
@@ -89,9 +91,9 @@ def main(arguments: list[str]) -> int:
 def run_here(stage: str, arguments: list[str]) -> int:
     """Run a stage in this process and return its exit status. Raises UserError if there is no such stage."""
     try:
-        page = importlib.import_module(f"stages.{stage}")
+        page = importlib.import_module(f"{STAGES}.{stage}")
     except ModuleNotFoundError as error:
-        if error.name != f"stages.{stage}":
+        if error.name != f"{STAGES}.{stage}":
             raise
         raise UserError(f"python -m stages.launch: there is no stage {stage!r}") from None
     return command.run(page.main, arguments)

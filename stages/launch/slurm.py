@@ -63,7 +63,7 @@ def step(environment: Mapping[str, str], arguments: list[str]) -> tuple[list[str
         "--kill-on-bad-exit=1",  # one launcher that fails ends the others
         "--export=ALL", "--input=none", "--cpu-bind=quiet,none",
     ]  # fmt: skip
-    return [*srun, sys.executable, "-m", "stages.launch", *arguments], variables, message
+    return [*srun, sys.executable, "-m", str(__package__), *arguments], variables, message
 
 
 def run_step(command: list[str], environment: Mapping[str, str]) -> int:

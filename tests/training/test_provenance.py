@@ -223,3 +223,16 @@ def test_a_folder_that_nobody_prepared(tmp_path):
     assert before == provenance.data_version([str(tmp_path)])
     (tmp_path / "train/one.png").rename(tmp_path / "train/two.png")
     assert provenance.data_version([str(tmp_path)]) != before
+
+
+@pytest.mark.parametrize(
+    ("commit", "changed", "told"),
+    [
+        (None, [], []),
+        (None, ["a.txt"], ["nothing is committed yet, so no commit says what made this result"]),
+        ("0123456789abcdef", [], []),
+        ("0123456789abcdef", ["a.txt", "b"], ["2 files differ from commit 0123456789ab: a.txt, b"]),
+    ],
+)
+def test_what_is_told_of_files_that_no_commit_has(commit, changed, told):
+    assert provenance.dirty({"commit": commit, "changed_files": changed}) == told

@@ -9,6 +9,8 @@ from models.base.errors import UserError
 from tools.explore.project import Project
 from tools.report.pictures import Picture, picture_of
 
+TOOLS = __name__.removesuffix(".explore.programs")
+"""The package of the tools: `tools` in figura's repository, `figura.tools` where figura is installed."""
 SECONDS = 300
 """After which a program that draws or fetches is given up."""
 
@@ -41,5 +43,5 @@ def flow_picture(project: Project, recipe: str) -> Picture:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "flow.png"
         # as a program: it prints, and what prints in a thread prints for all of them
-        run_program(["tools.describe", str(project.params(recipe)), "--output", str(file)], project.root)
+        run_program([f"{TOOLS}.describe", str(project.params(recipe)), "--output", str(file)], project.root)
         return picture_of(file, "flow of an iteration", "Flow of tensors: data, injectors, networks, losses.", 2000)

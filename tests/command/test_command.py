@@ -1,0 +1,69 @@
+"""The command `figura`: what it lists, what it runs, and what it loads for that."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from figura.command import TOOLS, main, overview, placed
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = {name: tool for group in TOOLS.values() for name, tool in group.items()}
+
+
+def test_every_command_is_listed_once_with_a_page_that_has_a_main() -> None:
+    lines = overview().splitlines()
+    for name, tool in COMMANDS.items():
+        assert [line.split() for line in lines].count([name, *tool.purpose.split()]) == 1
+        assert callable(importlib.import_module(placed(tool.module)).main)
+    assert len(COMMANDS) == sum(map(len, TOOLS.values()))
+    assert all(len(line) <= 80 for line in lines)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["help"], ["-h"]])
+def test_the_overview(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 0
+    assert capsys.readouterr().out == overview() + "\n"
+
+
+def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predicct"]) == 2
+    assert capsys.readouterr().err == "figura: there is no command 'predicct'; `figura --help` lists them\n"
+
+
+def test_the_overview_loads_the_standard_library_alone() -> None:
+    code = (
+        "import sys; before = set(sys.modules); from figura.command import main; main(['--help']);"
+        "new = {name.partition('.')[0] for name in set(sys.modules) - before};"
+        "print(sorted(new - sys.stdlib_module_names))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "['figura']"
+
+
+def test_a_tool_gets_its_arguments_and_its_exit_status_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["figura"])
+    assert main(["check", str(tmp_path / "no.yaml")]) == 1
+    assert "no.yaml" in capsys.readouterr().err
+    assert main(["check", str(ROOT / "recipes/pix2pix.yaml")]) == 0
+    assert "networks: generator, discriminator" in capsys.readouterr().out
+
+
+def test_all_faults_of_all_recipes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from figura.check import main as check
+    from stages.command import run
+
+    wrong = []
+    for name in ("losses.KLL", "train.stepz"):
+        first, last = name.split(".")
+        path = tmp_path / f"{last}.yaml"
+        path.write_text((ROOT / "params.yaml").read_text().replace("\n  steps: 2500", "\n  stepz: 2500"))
+        wrong.append(str(path))
+        assert first in path.read_text()
+    assert run(check, wrong) == 1
+    told = capsys.readouterr().err
+    assert all(f"{path}: train.stepz" in told for path in wrong)
