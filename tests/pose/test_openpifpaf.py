@@ -27,12 +27,13 @@ from tools.import_openpifpaf import main
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
 FIELDS = {"cif": (17, 5), "caf": (19, 8), "caf25": (25, 8), "cifdet": (91, 6)}  # fields, components
 
-SHUFFLE = {16: (4, 8, 4), 20: (5, 10, 5), 30: (8, 16, 6), 44: (12, 24, 8)}  # units of stages 2, 3, 4
+SHUFFLE = {16: (4, 8, 4), 20: (5, 10, 5), 30: (8, 16, 6), 44: (12, 24, 8), "x5": (6, 13, 6)}  # units of stages 2, 3, 4
+WIDTHS = {16: (24, 348, 696, 1392), "x5": (42, 640, 1280, 2560)}  # of those that are not like k30
 RESNET = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 TOTALS = {  # parameters with the heads of cocokp
     "shufflenetv2k16": 10_125_960, "shufflenetv2k20": 24_190_388, "shufflenetv2k30": 29_977_268,
-    "shufflenetv2k44": 39_112_372, "resnet18": 11_662_836, "resnet50": 25_450_484, "resnet101": 44_442_612,
-    "resnet152": 60_086_260,
+    "shufflenetv2k44": 39_112_372, "shufflenetv2kx5": 43_112_420, "resnet18": 11_662_836, "resnet50": 25_450_484,
+    "resnet101": 44_442_612, "resnet152": 60_086_260,
 }  # fmt: skip
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -50,7 +51,7 @@ class Names:
         self.shapes[f"{norm}.num_batches_tracked"] = ()
 
     def shufflenet(self, depth):
-        widths = (24, 348, 696, 1392) if depth == 16 else (32, 512, 1024, 2048)
+        widths = WIDTHS.get(depth, (32, 512, 1024, 2048))
         self.layer("base_net.input_block.0.0", "base_net.input_block.0.1", widths[0], 3, 3)
         for stage, units in enumerate(SHUFFLE[depth], start=2):
             inputs, outputs = widths[stage - 2], widths[stage - 1]
@@ -110,7 +111,8 @@ def shapes_of(backbone, heads=("cif", "caf")):
     elif backbone.startswith("resnet"):
         channels = names.resnet(int(backbone.removeprefix("resnet")))
     else:
-        channels = names.shufflenet(int(backbone.removeprefix("shufflenetv2k")))
+        depth = backbone.removeprefix("shufflenetv2k")
+        channels = names.shufflenet(int(depth) if depth.isdigit() else depth)
     names.heads(channels, heads)
     return names.shapes
 

@@ -12,19 +12,21 @@ Normalisation = Literal["instance", "batch", "none"]
 Initialisation = Literal["normal", "default"]
 Upsampling = Literal["transposed", "bilinear"]
 Position = Literal["after_activation", "before_activation"]
+Padding = Literal["reflect", "zeros"]
+Biases = Literal["without_norm", "with_instance_norm"]
 
 
 class Convolution(nn.Conv2d):
-    """4 x 4 convolution, padded by one reflected pixel: (N, a, H, W) -> (N, b, H/2, W/2).
+    """4 x 4 convolution, padded by one pixel, reflected or 0: (N, a, H, W) -> (N, b, H/2, W/2).
 
     With stride 1 the result has H - 1 x W - 1 pixels.
     """
 
-    def __init__(self, inputs: int, outputs: int, *, stride: int = 2, bias: bool) -> None:
-        super().__init__(inputs, outputs, 4, stride, padding=1, padding_mode="reflect", bias=bias)
+    def __init__(self, inputs: int, outputs: int, *, stride: int = 2, bias: bool, padding: Padding = "reflect") -> None:
+        super().__init__(inputs, outputs, 4, stride, padding=1, padding_mode=padding, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return convolve(x, self.weight, self.bias, self.stride[0])
+        return convolve(x, self.weight, self.bias, self.stride[0], self.padding_mode)
 
 
 class TransposedConvolution(nn.ConvTranspose2d):
@@ -72,10 +74,18 @@ def normalise(kind: Normalisation, channels: int) -> nn.Module:
     return nn.BatchNorm2d(channels) if kind == "batch" else nn.Identity()
 
 
+def has_bias(biases: Biases, norm: Normalisation, own: Normalisation) -> bool:
+    """Whether a convolution followed by the norm `own` has a bias, in a network whose blocks have the norm `norm`.
+
+    `without_norm`: where no norm follows. `with_instance_norm`: everywhere if `norm` is instance, else nowhere.
+    """
+    return own == "none" if biases == "without_norm" else norm == "instance"
+
+
 class Block(nn.Module):
     """One level of the U-Net, half (`down`) or twice (`up`) the size: convolution, norm, activation, dropout.
 
-    `before_activation` puts dropout between norm and activation, as in the paper. Without a norm there is a bias.
+    `before_activation` puts dropout between norm and activation, as in the paper.
     """
 
     def __init__(
@@ -86,15 +96,16 @@ class Block(nn.Module):
         direction: Literal["down", "up"],
         upsampling: Upsampling,
         norm: Normalisation,
+        bias: bool,
         activation: nn.Module,
+        padding: Padding = "reflect",
         dropout: float = 0.0,
         dropout_position: Position = "after_activation",
     ) -> None:
         super().__init__()
-        bias = norm == "none"
         self.convolution: nn.Module
         if direction == "down":
-            self.convolution = Convolution(inputs, outputs, bias=bias)
+            self.convolution = Convolution(inputs, outputs, bias=bias, padding=padding)
         elif upsampling == "transposed":
             self.convolution = TransposedConvolution(inputs, outputs, bias=bias)
         else:
@@ -119,18 +130,20 @@ class ResidualBlock(Block):
 
     In an up block, the transposed shortcut reaches only the even rows and columns; the other pixels get relu(bias). If
     an up block keeps its width, the shortcut is the input enlarged by nearest neighbour. With tanh, in the output
-    block, the sum goes through the activation, so that images stay in [-1, 1].
+    block, the sum goes through the activation, so that images stay in [-1, 1], unless `bounded` is false.
     """
 
     def __init__(
         self, inputs: int, outputs: int, *, direction: Literal["down", "up"],
-        upsampling: Upsampling, norm: Normalisation, activation: nn.Module,
-        dropout: float = 0.0, dropout_position: Position = "after_activation",
+        upsampling: Upsampling, norm: Normalisation, bias: bool, activation: nn.Module,
+        padding: Padding = "reflect", dropout: float = 0.0, dropout_position: Position = "after_activation",
+        bounded: bool = True,
     ) -> None:  # fmt: skip
         super().__init__(
-            inputs, outputs, direction=direction, upsampling=upsampling, norm=norm, activation=activation,
-            dropout=dropout, dropout_position=dropout_position,
+            inputs, outputs, direction=direction, upsampling=upsampling, norm=norm, bias=bias, activation=activation,
+            padding=padding, dropout=dropout, dropout_position=dropout_position,
         )  # fmt: skip
+        self.bounded = bounded
         self.shortcut: nn.Module
         if direction == "down":
             self.shortcut = nn.Sequential(nn.Conv2d(inputs, outputs, 1, stride=2), nn.ReLU())
@@ -141,7 +154,7 @@ class ResidualBlock(Block):
             self.shortcut = nn.Upsample(scale_factor=2, mode="nearest")
 
     def join(self, y: Tensor, x: Tensor) -> Tensor:
-        if isinstance(self.activation, nn.Tanh):
+        if self.bounded and isinstance(self.activation, nn.Tanh):
             return self.activation(y + self.shortcut(x))
         return self.activation(y) + self.shortcut(x)
 

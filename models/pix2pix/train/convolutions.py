@@ -50,14 +50,14 @@ MATRICES = {
 }
 
 
-def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int) -> Tensor:
-    """`conv2d` with a 4 x 4 kernel and one pixel of reflection padding: (N, C, H, W), (K, C, 4, 4) -> (N, K, h, w).
+def convolve(x: Tensor, weight: Tensor, bias: Tensor | None, stride: int, padding: str = "reflect") -> Tensor:
+    """`conv2d` with a 4 x 4 kernel and one pixel of padding: (N, C, H, W), (K, C, 4, 4) -> (N, K, h, w).
 
-    h = H / 2 for stride 2 and even H, H - 1 for stride 1. H and W are at least 2.
+    `padding` is `reflect` or `zeros`. h = H / 2 for stride 2 and even H, H - 1 for stride 1. H and W are at least 2.
     """
     n, _, height, width = x.shape
     h, w = (height - 2) // stride + 1, (width - 2) // stride + 1
-    padded = F.pad(x, (1, 1, 1, 1), mode="reflect")
+    padded = F.pad(x, (1, 1, 1, 1), mode="constant" if padding == "zeros" else padding)
     if _plain(x):
         return F.conv2d(padded, weight, bias, stride)
     if n * h * w <= FEW:

@@ -6,7 +6,16 @@ import torch
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.pix2pix.train.blocks import Convolution, Initialisation, Normalisation, initialise, normalise
+from models.pix2pix.train.blocks import (
+    Biases,
+    Convolution,
+    Initialisation,
+    Normalisation,
+    Padding,
+    has_bias,
+    initialise,
+    normalise,
+)
 
 
 class PatchDiscriminator(nn.Module):
@@ -24,9 +33,10 @@ class PatchDiscriminator(nn.Module):
     | 5 | 142 | 14 x 14 | 6,961,217 |
     | 6 | 286 | 6 x 6 | 11,155,521 |
 
-    4 is the paper's 70 x 70 PatchGAN. Padding is by reflection, activations are leaky ReLU of slope 0.2. All
-    convolutions but the first and the last are followed by `norm`; those two have a bias instead. With `instance`, an
-    example's logits do not depend on the rest of the batch; with `batch` they do.
+    4 is the paper's 70 x 70 PatchGAN. Activations are leaky ReLU of slope 0.2. All convolutions but the first and the
+    last are followed by `norm`; those two have a bias instead. With `instance`, an example's logits do not depend on
+    the rest of the batch; with `batch` they do. With `padding` zeros and `biases` with_instance_norm it is the
+    discriminator `n_layers` of pytorch-CycleGAN-and-pix2pix, whose number of layers is one less.
 
     Args:
         in_channels: channels of x.
@@ -35,6 +45,9 @@ class PatchDiscriminator(nn.Module):
         n_layers: see above, 1 or more.
         max_features: largest width.
         norm: see above.
+        padding: one pixel that is `reflect`ed, or `zeros`.
+        biases: of the convolutions between the first and the last: `without_norm` if `norm` is none,
+            `with_instance_norm` if it is instance.
         initialisation: `normal` is N(0, 0.02) with zero bias (the paper's); `default` is PyTorch's.
 
     Raises:
@@ -52,6 +65,8 @@ class PatchDiscriminator(nn.Module):
         n_layers: int = 4,
         max_features: int = 512,
         norm: Normalisation = "instance",
+        padding: Padding = "reflect",
+        biases: Biases = "without_norm",
         initialisation: Initialisation = "normal",
     ) -> None:
         super().__init__()
@@ -62,14 +77,15 @@ class PatchDiscriminator(nn.Module):
         self.in_channels, self.out_channels = in_channels, out_channels
         widths = [min(features * 2**i, max_features) for i in range(n_layers)]
         layers: list[nn.Module] = [
-            Convolution(in_channels + out_channels, widths[0], bias=True),
+            Convolution(in_channels + out_channels, widths[0], bias=True, padding=padding),
             nn.LeakyReLU(0.2, inplace=True),
         ]
         for i in range(1, n_layers):
             stride = 1 if i == n_layers - 1 else 2
-            convolution = Convolution(widths[i - 1], widths[i], stride=stride, bias=norm == "none")
+            bias = has_bias(biases, norm, norm)
+            convolution = Convolution(widths[i - 1], widths[i], stride=stride, bias=bias, padding=padding)
             layers += [convolution, normalise(norm, widths[i]), nn.LeakyReLU(0.2, inplace=True)]
-        self.layers = nn.Sequential(*layers, Convolution(widths[-1], 1, stride=1, bias=True))
+        self.layers = nn.Sequential(*layers, Convolution(widths[-1], 1, stride=1, bias=True, padding=padding))
         self.strides = [layer.stride[0] for layer in self.layers if isinstance(layer, Convolution)]
         initialise(self, initialisation)
 

@@ -1,19 +1,23 @@
 """The U-Net generator: from an input image to an image of the same size (Isola et al., CVPR 2017, section 3.2.1)."""
 
 from itertools import pairwise
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from models.base.errors import UserError, missing
 from models.pix2pix.train.blocks import (
+    Biases,
     Block,
     Initialisation,
     Normalisation,
+    Padding,
     Position,
     ResidualBlock,
     Upsampling,
+    has_bias,
     initialise,
 )
 
@@ -26,7 +30,8 @@ class UNetGenerator(nn.Module):
     Level i has min(2^i, 8) `features` channels and 1/2^(i+1) of the size; the bottleneck is the last level. Widths,
     norms and parameter counts are those of NectarGAN (54,404,675 parameters at the defaults). Two of its mistakes are
     fixed: the residual output block ends in tanh, and the shortcut of equal width is enlarged, so that the bottleneck
-    may have any size.
+    may have any size. With `padding` zeros, `biases` with_instance_norm and `relu_skips` it is the U-Net of
+    pytorch-CycleGAN-and-pix2pix (54,413,955 parameters with batch norm).
 
     Args:
         image_size: (height, width), or one number for both; multiples of 2^(n_downs + 2). It only checks the training
@@ -37,7 +42,12 @@ class UNetGenerator(nn.Module):
         n_downs: at least 3, because the bottleneck has 8 `features` channels.
         block: `standard`, or `residual` with a shortcut in each block.
         upsampling: `transposed` convolution, or `bilinear` upsampling and a convolution.
-        norm: norm of all blocks except the first, the bottleneck and the last. Blocks without a norm have a bias.
+        norm: norm of all blocks except the first, the bottleneck and the last.
+        padding: of the down blocks' convolutions: one pixel that is `reflect`ed, or `zeros`.
+        biases: `without_norm`: of blocks without a norm; `with_instance_norm`: of all blocks if `norm` is instance,
+            else of the last alone. Bilinear upsampling always has one.
+        relu_skips: apply ReLU to the skip connections, which are leaky ReLU's outputs.
+        residual_output: `bounded` adds the output block's shortcut before tanh, `unbounded` after it, as NectarGAN.
         dropout: probability.
         dropout_layers: number of up blocks with dropout, counted from the deepest.
         dropout_position: `after_activation` as in NectarGAN, or `before_activation` as in the paper.
@@ -61,6 +71,10 @@ class UNetGenerator(nn.Module):
         block: Literal["standard", "residual"] = "standard",
         upsampling: Upsampling = "transposed",
         norm: Normalisation = "instance",
+        padding: Padding = "reflect",
+        biases: Biases = "without_norm",
+        relu_skips: bool = False,
+        residual_output: Literal["bounded", "unbounded"] = "bounded",
         dropout: float = 0.5,
         dropout_layers: int = 3,
         dropout_position: Position = "after_activation",
@@ -85,17 +99,20 @@ class UNetGenerator(nn.Module):
                 f"dropout {dropout}, dropout_layers {dropout_layers}: 0 <= dropout < 1 and "
                 f"0 <= dropout_layers <= {n_downs + 1} are needed"
             )
-        self.in_channels = in_channels
+        self.in_channels, self.relu_skips = in_channels, relu_skips
         widths = [min(2**i, WIDEST) * features for i in range(n_downs + 1)]
         kind = ResidualBlock if block == "residual" else Block
 
-        def down(a: int, b: int, norm: Normalisation, activation: nn.Module) -> Block:
-            return kind(a, b, direction="down", upsampling=upsampling, norm=norm, activation=activation)
-
-        def up(a: int, b: int, norm: Normalisation, activation: nn.Module, rate: float = 0.0) -> Block:
+        def down(a: int, b: int, own: Normalisation, activation: nn.Module) -> Block:
             return kind(
-                a, b, direction="up", upsampling=upsampling, norm=norm, activation=activation,
-                dropout=rate, dropout_position=dropout_position,
+                a, b, direction="down", upsampling=upsampling, norm=own, bias=has_bias(biases, norm, own),
+                activation=activation, padding=padding,
+            )  # fmt: skip
+
+        def up(a: int, b: int, activation: nn.Module, rate: float = 0.0) -> Block:
+            return kind(
+                a, b, direction="up", upsampling=upsampling, norm=norm, bias=has_bias(biases, norm, norm),
+                activation=activation, dropout=rate, dropout_position=dropout_position,
             )  # fmt: skip
 
         self.first = down(in_channels, widths[0], "none", nn.LeakyReLU(0.2, inplace=True))
@@ -104,10 +121,14 @@ class UNetGenerator(nn.Module):
         inputs = [widths[-1], *(2 * width for width in reversed(widths[1:]))]
         outputs = [widths[-1], *reversed(widths[:-1])]
         self.ups = nn.ModuleList(
-            up(a, b, norm, nn.ReLU(inplace=True), dropout if j < dropout_layers else 0.0)
+            up(a, b, nn.ReLU(inplace=True), dropout if j < dropout_layers else 0.0)
             for j, (a, b) in enumerate(zip(inputs, outputs, strict=True))
         )
-        self.last = up(2 * widths[0], out_channels, "none", nn.Tanh())
+        ending: dict[str, Any] = {"bounded": residual_output == "bounded"} if kind is ResidualBlock else {}
+        self.last = kind(
+            2 * widths[0], out_channels, direction="up", upsampling=upsampling, norm="none", bias=True,
+            activation=nn.Tanh(), **ending,
+        )  # fmt: skip
         initialise(self, initialisation)
 
     def forward(self, x: Tensor, dropout: bool | None = None) -> dict[str, Tensor]:
@@ -133,5 +154,8 @@ class UNetGenerator(nn.Module):
             skips.append(x)
         x = self.ups[0](self.bottleneck(x, drop), drop)
         for block in self.ups[1:]:
-            x = block(torch.cat([x, skips.pop()], dim=1), drop)
-        return {"image": self.last(torch.cat([x, skips.pop()], dim=1), drop)}
+            x = block(self._joined(x, skips.pop()), drop)
+        return {"image": self.last(self._joined(x, skips.pop()), drop)}
+
+    def _joined(self, x: Tensor, skip: Tensor) -> Tensor:
+        return torch.cat([x, F.relu(skip) if self.relu_skips else skip], dim=1)

@@ -21,7 +21,7 @@ from models.recipe.types import checked_call
 Settings = Mapping[str, Any]
 
 # name in a recipe -> class, and the argument that the name implies
-BACKBONES: dict[str, tuple[type[nn.Module], dict[str, int]]] = {
+BACKBONES: dict[str, tuple[type[nn.Module], dict[str, int | str]]] = {
     "small": (SmallResNet, {}),
     **{f"resnet{depth}": (ResNet, {"depth": depth}) for depth in STAGES},
     **{f"shufflenetv2k{depth}": (ShuffleNetV2K, {"depth": depth}) for depth in DEPTHS},

@@ -13,11 +13,14 @@ from torch.autograd.function import once_differentiable
 
 from models.pose.networks.separable import Depthwise, Pointwise
 
-DEPTHS = {  # units of stages 2, 3, 4; channels of the input block, stages 2, 3, 4
+DEPTHS: dict[
+    int | str, tuple[tuple[int, int, int], tuple[int, int, int, int]]
+] = {  # units of stages 2, 3, 4; channels of the input block, stages 2, 3, 4
     16: ((4, 8, 4), (24, 348, 696, 1392)),
     20: ((5, 10, 5), (32, 512, 1024, 2048)),
     30: ((8, 16, 6), (32, 512, 1024, 2048)),
     44: ((12, 24, 8), (32, 512, 1024, 2048)),
+    "x5": ((6, 13, 6), (42, 640, 1280, 2560)),
 }
 Norm = Literal["batch", "instance", "group"]
 Norms = Callable[[int], nn.Module]  # number of channels -> layer
@@ -88,7 +91,7 @@ class ShuffleNetV2K(nn.Module):
     """Maps images (N, 3, H, W) to features (N, channels, ceil(H / stride), ceil(W / stride)); the default stride is 16.
 
     Args:
-        depth: 16, 20, 30 or 44.
+        depth: 16, 20, 30 or 44, or "x5", which is 25 % wider.
         input_conv2: add a second convolution of stride 2 after the input block; doubles the stride.
         input_conv2_channels: width of that convolution; default: that of the input block.
         stage4_dilation: above 1, stage 4 is dilated and keeps its input's size; halves the stride.
@@ -104,7 +107,7 @@ class ShuffleNetV2K(nn.Module):
     def __init__(
         self,
         *,
-        depth: int,
+        depth: int | str,
         input_conv2: bool = False,
         input_conv2_channels: int | None = None,
         stage4_dilation: int = 1,

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from models.base.errors import UserError
 
 Upsampling = Literal["nearest", "pixel_shuffle"]
+Pixels = Literal["signed", "unit"]
 
 SLOPE = 0.2  # of every leaky ReLU
 DENSE = 5  # convolutions in a dense block
@@ -76,6 +77,10 @@ class RRDBGenerator(nn.Module):
         scaling: factor of every residual, in (0, 1].
         upsampling: `nearest` enlarges and convolves; `pixel_shuffle` convolves to four times the channels and turns
             them into pixels (Shi et al., CVPR 2016).
+        pixels: range of the values inside: `signed`, [-1, 1], as images have; or `unit`, [0, 1], as in the networks of
+            BasicSR, which read (x + 1) / 2 and whose output y becomes 2 y - 1.
+        unshuffle: 1, 2 or 4: squares of so many pixels a side are turned into channels first, and 2 or 4 times as many
+            doublings follow, as in BasicSR's networks for scales 2 and 1. `scale` x `unshuffle` is at most 4.
         bicubic_skip: add the bicubic enlargement of the input to the output. The network starts as exactly that
             enlargement, because its last convolution is initialised to 0. Needs `in_channels` equal to `out_channels`.
         initial_scale: factor on He's initialisation of the residual blocks (section 3.1: small values, here 0.1, make
@@ -99,12 +104,16 @@ class RRDBGenerator(nn.Module):
         growth: int = 32,
         scaling: float = 0.2,
         upsampling: Upsampling = "nearest",
+        pixels: Pixels = "signed",
+        unshuffle: int = 1,
         bicubic_skip: bool = False,
         initial_scale: float = 0.1,
     ) -> None:
         super().__init__()
         if scale not in (1, 2, 4):
             raise ValueError(f"scale {scale}: 1, 2 or 4 is needed")
+        if unshuffle not in (1, 2, 4) or scale * unshuffle > 4:
+            raise ValueError(f"unshuffle {unshuffle}: 1, 2 or 4 is needed, and at most 4 times that with scale {scale}")
         if min(in_channels, out_channels, features, blocks, growth) < 1:
             raise ValueError(
                 f"in_channels {in_channels}, out_channels {out_channels}, features {features}, blocks {blocks}, "
@@ -117,11 +126,12 @@ class RRDBGenerator(nn.Module):
                 f"bicubic_skip: in_channels {in_channels} and out_channels {out_channels} must be the same"
             )
         self.scale, self.in_channels, self.bicubic_skip = scale, in_channels, bicubic_skip
-        self.first = convolution(in_channels, features)
+        self.pixels, self.unshuffle = pixels, unshuffle
+        self.first = convolution(in_channels * unshuffle**2, features)
         self.trunk = nn.Sequential(
             *(ResidualDenseBlocks(features, growth, scaling) for _ in range(blocks)), convolution(features, features)
         )
-        doublings = {1: 0, 2: 1, 4: 2}[scale]
+        doublings = {1: 0, 2: 1, 4: 2}[scale * unshuffle]
         widened = features * (4 if upsampling == "pixel_shuffle" else 1)
         self.upsampling: Upsampling = upsampling
         self.ups = nn.ModuleList(convolution(features, widened) for _ in range(doublings))
@@ -145,17 +155,25 @@ class RRDBGenerator(nn.Module):
         """(N, in_channels, H, W) in [-1, 1] -> `image` (N, out_channels, scale H, scale W), about [-1, 1].
 
         Raises:
-            UserError: the channels differ.
+            UserError: the channels differ, or sides are no multiples of `unshuffle`.
         """
         if x.shape[1] != self.in_channels:
             raise UserError(
                 f"images for RRDBGenerator: found {x.shape[1]} channels; needed are {self.in_channels} (in_channels)"
             )
-        small = self.first(x.contiguous(memory_format=torch.channels_last))  # a fifth faster on CPUs
+        if x.shape[2] % self.unshuffle or x.shape[3] % self.unshuffle:
+            raise UserError(
+                f"images for RRDBGenerator: found {x.shape[2]} x {x.shape[3]} pixels; needed are multiples of "
+                f"{self.unshuffle} (unshuffle)"
+            )
+        pixels = x if self.pixels == "signed" else (x + 1) / 2
+        pixels = F.pixel_unshuffle(pixels, self.unshuffle) if self.unshuffle > 1 else pixels
+        small = self.first(pixels.contiguous(memory_format=torch.channels_last))  # a fifth faster on CPUs
         small = small + self.trunk(small)
         for layer in self.ups:
             small = activated(self._doubled(small, layer))
         image = self.last(activated(self.painting(small)))
+        image = image if self.pixels == "signed" else 2 * image - 1
         if self.bicubic_skip:
             image = image + enlarged(x, self.scale)
         return {"image": image}

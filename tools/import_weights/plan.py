@@ -1,0 +1,139 @@
+"""What a checkpoint of another program holds, as a network of figura: type, settings, and which tensor goes where.
+
+The modules beside this one read that from the names and shapes in a checkpoint, one for each program.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from models.base.errors import UserError
+from models.pose.safe_unpickle import Placeholder, read_pickle, state_of
+
+Tensors = Mapping[str, Tensor]
+
+CONTENTS = ("params_ema", "params", "state_dict", "model")
+"""Keys of a checkpoint that hold the weights, the first wins: BasicSR's averaged weights before the trained ones."""
+WRAPPED = "module."  # DataParallel's prefix of every name
+COUNTER = ".num_batches_tracked"  # of BatchNorm: absent in files from before PyTorch 0.4.1; nothing here reads it
+STATISTICS = (".running_mean", ".running_var", COUNTER)
+NORM = ("weight", "bias", *(name.removeprefix(".") for name in STATISTICS))  # tensors of a BatchNorm
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A network of figura and where its tensors come from.
+
+    Attributes:
+        type: as a recipe names it.
+        settings: its arguments, as far as the checkpoint says them.
+        places: name in the checkpoint -> name of the parameter or buffer here.
+        guesses: settings that a recipe may have otherwise, because the file does not say them.
+        ignored: names in the checkpoint that mean nothing: statistics of norms that normalise by each image.
+        changes: name here -> what makes the tensor here of the one in the checkpoint.
+        published: the recipe that reads the result, and the name of the network in it.
+        remark: what to know about the result.
+    """
+
+    type: str
+    settings: dict[str, Any]
+    places: dict[str, str]
+    published: tuple[str, str]
+    guesses: frozenset[str] = frozenset()
+    ignored: frozenset[str] = frozenset()
+    changes: dict[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
+    remark: str = ""
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read the tensors, by name, of a state dictionary, a checkpoint that holds one (`CONTENTS`), or a pickled network.
+
+    Nothing that the file names is executed (`models/pose/safe_unpickle.py`).
+
+    Raises:
+        UserError: the file cannot be read or holds no weights.
+    """
+    content = read_pickle(path)
+    if isinstance(content, dict):
+        content = next((content[key] for key in CONTENTS if isinstance(content.get(key), dict | Placeholder)), content)
+    if isinstance(content, Placeholder):
+        content = state_of(content)
+    if not isinstance(content, dict) or not content or not all(isinstance(one, Tensor) for one in content.values()):
+        raise UserError(f"{path}: holds no state dictionary, and no network under {', '.join(CONTENTS)}")
+    wrapped = all(str(name).startswith(WRAPPED) for name in content)
+    return {str(name).removeprefix(WRAPPED) if wrapped else str(name): tensor for name, tensor in content.items()}
+
+
+def shape(tensors: Tensors, name: str, dimensions: int = 4) -> tuple[int, ...]:
+    """Return the shape of a tensor whose size says a setting.
+
+    Raises:
+        UserError: it is missing or has other dimensions.
+    """
+    if name not in tensors:
+        raise UserError(f"there is no tensor {name}, so this is another network")
+    found = tuple(tensors[name].shape)
+    if len(found) != dimensions:
+        raise UserError(f"{name} has shape {found}, so this is another network; {dimensions} dimensions are needed")
+    return found
+
+
+def count(tensors: Tensors, pattern: str) -> int:
+    """Return n of the names pattern.format(0) to pattern.format(n - 1) that are there."""
+    n = 0
+    while pattern.format(n) in tensors:
+        n += 1
+    return n
+
+
+def convolutions(modules: Mapping[str, str]) -> dict[str, str]:
+    """Return places of weights and biases, given the modules' names there and here."""
+    return {f"{there}.{part}": f"{here}.{part}" for there, here in modules.items() for part in ("weight", "bias")}
+
+
+def norms(modules: Mapping[str, str], kind: str) -> tuple[dict[str, str], frozenset[str]]:
+    """Return the places of norms' tensors, and the names to ignore, given their names there and here.
+
+    BatchNorm has weights and statistics. An instance norm has neither, but files from before PyTorch 0.4 have
+    statistics of it, which were never used.
+    """
+    if kind == "batch":
+        return {f"{there}.{part}": f"{here}.{part}" for there, here in modules.items() for part in NORM}, frozenset()
+    return {}, frozenset(there + part for there in modules for part in STATISTICS)
+
+
+def fitted(plan: Plan, tensors: Tensors, network: nn.Module) -> dict[str, Tensor]:
+    """Build a complete state of `network`, in its dtypes, from a checkpoint's tensors.
+
+    Missing counters of BatchNorm become 0; a bias that the checkpoint has no place for here is a fault.
+
+    Raises:
+        UserError: names every tensor that is missing, left over, or of another shape; one per line.
+    """
+    own = network.state_dict()
+    sources = {here: there for there, here in plan.places.items()}
+    state: dict[str, Tensor] = {}
+    faults = []
+    for here, wanted in own.items():
+        there = sources.get(here, here)
+        if there not in tensors or here not in sources:
+            if here.endswith(COUNTER):
+                state[here] = torch.zeros_like(wanted)
+            else:
+                faults.append(f"missing {there}, of shape {tuple(wanted.shape)}, for {here}")
+        elif tensors[there].shape != wanted.shape:
+            faults.append(
+                f"{there} has shape {tuple(tensors[there].shape)}, {here} of the network {tuple(wanted.shape)}"
+            )
+        else:
+            state[here] = plan.changes.get(here, lambda tensor: tensor)(tensors[there]).to(wanted.dtype)
+    for there, tensor in tensors.items():
+        if plan.places.get(there) not in own and there not in plan.ignored:
+            faults.append(f"left over {there}, of shape {tuple(tensor.shape)}")
+    if faults:
+        raise UserError("\n  ".join([f"{len(faults)} tensors do not fit {plan.type}:", *faults]))
+    return state
