@@ -1,11 +1,11 @@
 """Forward passes of the published pose network and the default ones, by PyTorch and by onnxruntime, in turns.
 
-Usage: python -m bench.onnxruntime_forward [--rounds 3]     (needs: pip install onnx onnxruntime)
+Usage: python -m bench.onnxruntime_forward [--rounds 3]     (needs: pip install 'figura[export]')
 
 Networks have random weights and run as eval-dump runs them, without decoding; the allocator is set as by stages/launch.
 onnxruntime takes as many threads as PyTorch. `ms an image` are medians over rounds, the ratio is PyTorch's over
 onnxruntime's, below 1 is faster, and `difference` the largest one of any output. pix2pix is left out: the exporter that
-is used here does not know `fold`.
+is used here does not know `fold`; `python -m tools.export` uses the newer one.
 """
 
 import argparse
@@ -59,7 +59,7 @@ class Mode(nn.Module):
 
 def exported_run(mode: Mode, inputs: list[Tensor]) -> Callable[[], list[Any]]:
     """Return the function that runs the mode in onnxruntime."""
-    import onnxruntime  # type: ignore[import-not-found]
+    import onnxruntime
 
     with warnings.catch_warnings(), tempfile.TemporaryDirectory() as folder:
         warnings.simplefilter("ignore")

@@ -111,7 +111,7 @@ def hashes_of(entry: str) -> set[str]:
 
 def write(path: Path, locked: Entries, packages: Iterable[str]) -> None:
     """Write a lock file of some packages."""
-    header = f"# {PURPOSES[path]}, for Python 3.11 to 3.13 on Linux and macOS. `make lock` renews it: ci/lock.py.\n"
+    header = f"# {PURPOSES[path]}, for Python 3.11 to 3.14 on Linux and macOS. `make lock` renews it: ci/lock.py.\n"
     write_text(path, header + "".join(locked[name] for name in sorted(packages)))
 
 

@@ -36,13 +36,15 @@ TOOLS = {
     },
     "Use": {
         "predict": Tool("tools.predict", "run a trained model over photos and videos"),
+        "export": Tool("tools.export.__main__", "write networks as ONNX files, checked against PyTorch"),
+        "import": Tool("tools.import_weights.__main__", "read weights of other trainers"),
         "submit": Tool("tools.submit_pose", "write COCO's result file of a test set"),
     },
 }
 HELP = """usage: figura COMMAND [ARGUMENT ...]
 
 Image models trained with many losses, as one reproducible DVC pipeline.
-`dvc repro` prepares data, trains, evaluates and computes metrics; these commands stand around it:
+`dvc repro` prepares data, trains, evaluates and computes metrics; around it:
 """
 
 

@@ -38,7 +38,7 @@ def needed(requirements: list[str], python: str, extras: set[str]) -> list[Requi
     return [one for one in read if one.marker is None or any(one.marker.evaluate(place) for place in places)]
 
 
-@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
 @pytest.mark.parametrize(
     ("paths", "extras"), [((USE,), ("s3",)), ((USE, DEV), ("s3", "dev"))], ids=["make run", "make test"]
 )

@@ -1,0 +1,315 @@
+"""Exported files compute what the networks do, say what they are, and are not written where they differ."""
+
+import hashlib
+import json
+import re
+
+import numpy as np
+import pytest
+import torch
+import toy
+import toy_photos
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from models.base.errors import UserError
+from models.base.yaml12 import parse_yaml, to_yaml
+from models.engine.build import build_networks
+from models.images.networks import winograd
+from models.images.networks.dropout import dropout
+from models.pix2pix.train.generator import UNetGenerator
+from models.pose.networks.pose_network import PoseNetwork
+from models.super_resolution.train.rrdb import RRDBGenerator
+from models.training.checkpoints import write_model
+from models.vunet.train.networks import VUNet
+from stages.command import run
+from tools.export.__main__ import main
+from tools.export.calls import Call, Exportable, example_of
+from tools.export.comparison import differences
+from tools.export.noise import BITS, NORMAL, UNIFORM, Recorder, Replay
+from tools.export.programs import axes_of, program_of, save_onnx
+
+onnxruntime = pytest.importorskip("onnxruntime")
+
+
+class Warped(nn.Module):
+    """Returns its input, but another number where it is traced."""
+
+    outputs = ("image",)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"image": x * (1.5 if torch.compiler.is_exporting() else 1.0)}
+
+
+class Poisson(nn.Module):
+    """Draws what cannot become an input."""
+
+    outputs = ("image",)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"image": x + torch.poisson(torch.full_like(x, 9.0))}
+
+
+class TakesItAll(nn.Module):
+    """Returns its first input twice; a second one has the name of an output."""
+
+    outputs = ("image",)
+
+    def forward(self, x: Tensor, image: Tensor) -> dict[str, list[Tensor]]:
+        return {"image": [x, x + image]}
+
+
+class Tiles(nn.Module):
+    """A convolution that tiles compute on CPUs, for 64 channels and 16 x 16 pixels."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(64, 64, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        assert self.layer.bias is not None
+        return winograd.convolve(x, self.layer.weight, self.layer.bias)
+
+
+def export(*words) -> int:
+    return run(main, list(map(str, words)))
+
+
+def session(path):
+    return onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+
+
+def write_run(folder, changes, base=None):
+    """Write a recipe and a run of untrained networks; return the arguments that name both."""
+    content = toy.changed(changes, base)
+    recipe = toy.checked(content=content)
+    write_model(folder / "run/model", build_networks(recipe), recipe, {})
+    (folder / "recipe.yaml").write_text(to_yaml(content))
+    return folder / "run", "--recipe", folder / "recipe.yaml"
+
+
+@pytest.fixture
+def exact(tmp_path):
+    """Arguments of a run whose painter gives back its input, plus noise of scale 0."""
+    recipe, folder = toy_photos.write_run(tmp_path)
+    return folder, "--recipe", recipe
+
+
+def test_a_file_runs_without_us_and_says_what_it_is(exact, tmp_path, capsys):
+    assert export(*exact) == 0
+    file = tmp_path / "run/export/painter.onnx"
+    network = session(file)
+    x = np.random.default_rng(5).uniform(-1, 1, (7, 1, 4, 4)).astype(np.float32)
+    shapes = {one.name: one.shape for one in network.get_inputs()}
+    assert shapes == {"x": ["batch", 1, 4, 4], "noise_0": ["batch", 1, 4, 4]}
+    assert [one.name for one in network.get_outputs()] == ["image", "mean"]
+    image, mean = network.run(None, {"x": x, "noise_0": np.full_like(x, 9)})
+    np.testing.assert_allclose(image, x, atol=1e-6)
+    np.testing.assert_allclose(mean[:, 0, 0, 0], x.mean(axis=(1, 2, 3)), atol=1e-6)
+    known = network.get_modelmeta().custom_metadata_map
+    weights = (tmp_path / "run/model/painter.safetensors").read_bytes()
+    assert known["weights_sha256"] == hashlib.sha256(weights).hexdigest()
+    assert (known["network"], known["type"], known["mode"]) == ("painter", "toy.Painter", "plain")
+    assert json.loads(known["versions"])["torch"] == torch.__version__
+    inputs = json.loads(known["inputs"])
+    assert inputs["noise_0"]["noise"] == NORMAL
+    assert (inputs["x"]["name"], inputs["x"]["channels"]) == ("x", "grey")
+    assert json.loads(known["preprocessing"]) == {"type": "toy_photos.Reds", "arguments": {}}
+    recipe = parse_yaml(known["recipe"], "metadata")
+    assert recipe["networks"]["painter"]["width"] == 1
+    assert recipe["evaluate"]["modes"].keys() == {"plain"}
+    said = capsys.readouterr().out
+    assert re.search(r"painter\.onnx +x 1 x 1 x 4 x 4, noise +0\.0e\+00|e-0[6-9]", said)
+    assert "the shape of the noise depends on theirs" in said
+
+
+def test_a_program_of_torch_export_computes_the_same(exact, tmp_path):
+    assert export(*exact, "--format", "torch_export", "--output", tmp_path / "out") == 0
+    extra = {"network": "", "recipe": ""}
+    program = torch.export.load(tmp_path / "out/painter.pt2", extra_files=extra)
+    x = torch.linspace(-1, 1, 48).view(3, 1, 4, 4)
+    torch.testing.assert_close(program.module()(x=x, noise_0=x)["image"], x)
+    assert extra["network"] == "painter"
+    assert program.example_inputs is None
+
+
+def test_a_file_that_differs_is_named_and_not_written(tmp_path, capsys):
+    run_arguments = write_run(
+        tmp_path, {"networks.painter": {"type": "test_export.Warped"}, "steps.painter.injectors.paint.args": {}}
+    )
+    (tmp_path / "run/export").mkdir()
+    old = tmp_path / "run/export/painter.onnx"
+    old.write_text("an earlier one")
+    assert export(*run_arguments) == 1
+    said = capsys.readouterr()
+    assert (
+        f"error: {old}: not written: its results differ from PyTorch's by 0.5 of an output's largest value" in said.err
+    )
+    assert old.read_text() == "an earlier one"
+    assert [path.name for path in old.parent.iterdir()] == ["painter.onnx"]
+    assert export(*run_arguments, "--tolerance", "0.6") == 0
+    assert "painter.onnx" in capsys.readouterr().out
+    assert session(old).get_inputs()[0].shape == ["batch", 1, "height", "width"]
+
+
+def test_each_way_to_call_a_network_is_a_file(tmp_path, capsys):
+    plain = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
+    modes = {
+        name: {"injectors": {"paint": {**plain, **more}}, "save": {"image": "array"}}
+        for name, more in {
+            "plain": {}, "again": {"outputs": {"image": "drawn"}}, "noisy": {"args": {"noise": 0.5}},
+            "train": {"mode": "train"},
+        }.items()
+    }  # fmt: skip
+    modes["again"]["save"] = {"drawn": "array"}
+    run_arguments = write_run(tmp_path, {"evaluate.modes": modes}, toy.gan())
+    assert export(*run_arguments) == 0
+    assert {one.name for one in (tmp_path / "run/export").iterdir()} == {"painter.onnx", "painter.noisy.onnx"}
+    x, noise = np.zeros((2, 1, 4, 4), np.float32), np.ones((2, 1, 4, 4), np.float32)
+    results = [
+        session(tmp_path / f"run/export/painter{name}.onnx").run(["image"], {"x": x, "noise_0": noise})[0]
+        for name in ("", ".noisy")
+    ]
+    np.testing.assert_allclose(results[1] - results[0], 0.5, atol=1e-6)
+    said = capsys.readouterr().out
+    assert "painter, as mode train calls it, is not exported: it runs in training mode there" in said
+    assert "no mode of evaluate calls them: critic" in said
+
+
+def test_noise_that_cannot_become_an_input_is_told(tmp_path, capsys):
+    changes = {"networks.painter": {"type": "test_export.Poisson"}, "steps.painter.injectors.paint.args": {}}
+    assert export(*write_run(tmp_path, changes)) == 1
+    assert "as mode plain calls it, is not exported: it draws random numbers" in capsys.readouterr().err
+
+
+def test_what_is_missing_is_told_in_a_line(exact, tmp_path, capsys, monkeypatch):
+    run_folder, *recipe = exact
+    assert export(run_folder) == 1
+    assert "no recipe of dvc.yaml is called 'run' (it has vunet, " in capsys.readouterr().err
+    (tmp_path / "step-5").symlink_to(tmp_path / "run/model")
+    assert export(tmp_path / "step-5", *recipe) == 1
+    assert "name the folder to write: --output" in capsys.readouterr().err
+    assert export(tmp_path / "nothing", *recipe) == 1
+    assert "no such folder" in capsys.readouterr().err
+    monkeypatch.setattr("tools.export.__main__.find_spec", lambda name: None if name == "onnxruntime" else name)
+    assert export(run_folder, *recipe) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "error: --format onnx: onnxruntime: not installed; `pip install onnx onnxruntime onnxscript`"
+    )
+    assert len(said.splitlines()) == 1
+    for tolerance in ("-1", "1", "nan", "much"):
+        with pytest.raises(SystemExit) as end:
+            export(run_folder, "--tolerance", tolerance)
+        assert end.value.code == 2
+
+
+def call_of(network: nn.Module, arguments=None, **shapes) -> Call:
+    random = torch.Generator().manual_seed(1)
+    inputs = {name: torch.rand(shape, generator=random) * 2 - 1 for name, shape in shapes.items()}
+    return Call("network", "mode", network.eval(), inputs, {}, arguments or {})
+
+
+def exported(call: Call, path, sizes: bool):
+    """Export a call traced with three examples; return the session and the outputs' names."""
+    example = example_of(call, 3)
+    module = Exportable(call, list(example.tensors))
+    with torch.no_grad():
+        outputs = list(module(**example.tensors))
+    axes = axes_of(example.tensors, sizes)
+    save_onnx(program_of(module, example.tensors, axes), path, example.tensors, axes, outputs, {})
+    return session(path), outputs
+
+
+VUNET = {"nf_start": 4, "nf_max": 8, "image_size": 8}
+PERSON = {"pose": (3, 3, 8, 8), "appearance": (3, 3, 8, 8)}
+NETWORKS = {
+    "vunet": (lambda: VUNet(**VUNET), {"mode": "appearance_transfer"}, PERSON, False),
+    "prior": (lambda: VUNet(**VUNET), {"mode": "sample_appearance"}, {"pose": (3, 3, 8, 8)}, False),
+    "pix2pix": (lambda: UNetGenerator(image_size=32, features=4, n_downs=3), {}, {"x": (3, 3, 32, 64)}, True),
+    "dropout": (
+        lambda: UNetGenerator(image_size=32, features=4, n_downs=3), {"dropout": True}, {"x": (3, 3, 32, 32)}, False
+    ),
+    "super_resolution": (
+        lambda: RRDBGenerator(scale=2, features=8, blocks=1, growth=4, bicubic_skip=True),
+        {}, {"x": (3, 3, 8, 12)}, True,
+    ),
+    "pose": (
+        lambda: PoseNetwork(backbone={"name": "small"}, heads={"cif": {}, "cifdet": {"fields": 2}}),
+        {"decode": True}, {"image": (3, 3, 33, 49)}, True,
+    ),
+    "tiles": (Tiles, {}, {"x": (3, 64, 16, 16)}, True),
+    "clash": (TakesItAll, {}, {"x": (3, 1, 4, 4), "image": (3, 1, 4, 4)}, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_each_kind_of_network_computes_the_same_for_other_batches_and_sizes(name, tmp_path):
+    torch.manual_seed(0)
+    build, arguments, shapes, sizes = NETWORKS[name]
+    call = call_of(build(), arguments, **shapes)
+    network, outputs = exported(call, tmp_path / "network.onnx", sizes)
+    for count, larger in [(1, False), (5, False), *([(2, True)] if sizes else [])]:
+        example = example_of(call, count, larger)
+        noise = [value for name, value in example.tensors.items() if name not in call.inputs]
+        inputs = {name: value for name, value in example.tensors.items() if name in call.inputs}
+        with torch.no_grad(), Replay(noise):
+            wanted = call.network(**inputs, **arguments)
+        wanted = [wanted] if isinstance(wanted, Tensor) else list(wanted.values())
+        given = network.run(None, {name: value.numpy() for name, value in example.tensors.items()})
+        for value, theirs in zip(wanted, given, strict=False):  # VUNet's means are nested
+            if isinstance(value, Tensor):
+                np.testing.assert_allclose(theirs, value.numpy(), atol=2e-5 * float(value.abs().max()))
+    if name == "clash":
+        assert outputs == ["image.0", "image.1"]
+    if name == "vunet":
+        assert outputs == ["image", "q_means.s4", "q_means.s3", "p_means.s4", "p_means.s3"]
+
+
+def test_noise_of_zeros_gives_the_mean_of_the_prior(tmp_path):
+    torch.manual_seed(0)
+    vunet = VUNet(**VUNET)
+    pose = {"pose": (3, 3, 8, 8)}
+    network, _ = exported(call_of(vunet, {"mode": "sample_appearance"}, **pose), tmp_path / "prior.onnx", False)
+    call = call_of(vunet, {"mode": "sample_appearance", "noise_scale": 0.0}, **pose)
+    zeros = {
+        one.name: np.zeros([3, *one.shape[1:]], np.float32)
+        for one in network.get_inputs()
+        if one.name.startswith("noise")
+    }
+    with torch.no_grad():
+        wanted = vunet(**call.inputs, **call.arguments)["image"].numpy()
+    given = network.run(["image"], {"pose": call.inputs["pose"].numpy(), **zeros})[0]
+    np.testing.assert_allclose(given, wanted, atol=1e-5)
+
+
+def test_dropout_keeps_what_its_noise_says():
+    x = torch.linspace(1, 2, 2 * 4 * 3 * 3).view(2, 4, 3, 3)
+    with Recorder() as recorder:
+        plain = F.dropout(x, 0.25, True)
+        ours = dropout(x, 0.25, True)
+        torch.randn(2)
+    assert recorder.distributions == [UNIFORM, BITS, NORMAL]
+    uniform, bits = (one.numpy() for one in recorder.noise[:2])
+    np.testing.assert_allclose(plain.numpy(), np.where(uniform >= 0.25, x.numpy() / 0.75, 0), rtol=1e-6)
+    kept = bits[:, :36].reshape(2, 3, 3, 4).transpose(0, 3, 1, 2) >= -32768 + 16384
+    np.testing.assert_allclose(ours.numpy(), np.where(kept, x.numpy() / 0.75, 0), rtol=1e-6)
+    with Replay(recorder.noise):
+        assert torch.equal(F.dropout(x, 0.25, True), plain)
+        assert torch.equal(dropout(x, 0.25, True), ours)
+        assert torch.equal(torch.randn(2), recorder.noise[2])
+        assert torch.equal(F.dropout(x, 0.25, False), x)
+
+
+def test_differences():
+    a = {"x": np.array([1.0, -4.0]), "y": np.array([0.0, 0.5])}
+    b = {"x": np.array([1.5, -4.0]), "y": np.array([0.25, 0.5])}
+    assert differences(a, a) == (0.0, 0.0)
+    assert differences(a, b) == (0.5, 0.5)  # 0.25 of 0.5 is more than 0.5 of 4
+    assert differences({"x": np.zeros(2)}, {"x": np.full(2, 0.125)}) == (0.125, 0.125)
+    infinite = {"x": np.array([np.inf, 1.0])}
+    assert differences(infinite, infinite)[0] == 0.0
+    assert differences(infinite, {"x": np.ones(2)}) == (np.inf, np.inf)
+    assert differences({"x": np.ones(2)}, {"x": np.array([1.0, np.nan])}) == (np.inf, np.inf)
+    with pytest.raises(UserError, match="outputs differ"):
+        differences(a, {"x": a["x"]})

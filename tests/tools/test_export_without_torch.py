@@ -1,0 +1,112 @@
+"""People are found from fields that are known exactly, in a process that never imports PyTorch."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from models.base.yaml12 import to_yaml
+from stages.command import run
+from tools.export.without_torch import main
+
+onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+ROOT = Path(__file__).parents[2]
+
+STRIDE, CELLS = 8, 9  # 65 pixels
+SKELETON = {
+    "keypoints": ["head", "foot"],
+    "sigmas": [0.1, 0.1],
+    "connections": [["head", "foot"]],
+    "standing_pose": [[0.0, 4.0], [0.0, 0.0]],
+}
+HEAD, FOOT = (2.0, 2.0), (2.5, 6.0)  # cells
+
+
+def fields() -> dict[str, np.ndarray]:
+    """Return fields of one person and one box: (fields, components, rows, columns), in cells."""
+    cif, caf, cifdet = (np.zeros((n, c, CELLS, CELLS), np.float32) for n, c in ((2, 5), (1, 8), (2, 6)))
+    for field, (x, y) in enumerate((HEAD, FOOT)):
+        block = np.s_[field, :, int(y) - 1 : int(y) + 2, int(x) - 1 : int(x) + 2]
+        cif[block] = np.array([0, 0.9, x, y, 1.0])[:, None, None]
+    caf[0, :, 3:6, 1:4] = np.array([0, 0.9, *HEAD, *FOOT, 1.0, 1.0])[:, None, None]
+    cifdet[1, :, 3:6, 3:6] = np.array([0, 0.8, 4.0, 4.0, 2.0, 3.0])[:, None, None]
+    return {"cif": cif[None], "caf": caf[None], "cifdet": cifdet[None]}
+
+
+@pytest.fixture
+def network(tmp_path):
+    """A file like an exported pose network, whose outputs do not depend on the picture."""
+    helper, made = onnx.helper, fields()
+    nodes = [
+        helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(value))
+        for name, value in made.items()
+    ]
+    image = helper.make_tensor_value_info("image", onnx.TensorProto.FLOAT, ["batch", 3, 65, 65])
+    outputs = [helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, value.shape) for n, value in made.items()]
+    opset = [helper.make_opsetid("", 18)]
+    model = helper.make_model(helper.make_graph(nodes, "pose", [image], outputs), opset_imports=opset, ir_version=10)
+    people = {
+        "type": "pose.FindPeople",
+        "cif": "cif",
+        "caf": "caf",
+        "stride": STRIDE,
+        "skeleton": SKELETON,
+        "category": 3,
+    }
+    boxes = {
+        "type": "pose.FindObjects",
+        "cifdet": "cifdet",
+        "stride": STRIDE,
+        "categories": [{"id": 5, "name": "a"}, {"id": 7, "name": "b"}],
+    }
+    recipe = {"evaluate": {"modes": {"poses": {"injectors": {"people": people, "objects": boxes}}}}}
+    preprocessing = {
+        "type": "pose.Photos",
+        "arguments": {"side": 65, "multiple": 16},
+        "multiply": [0.01],
+        "add": [-1.0],
+    }
+    known = {"mode": "poses", "recipe": to_yaml(recipe), "preprocessing": json.dumps(preprocessing)}
+    onnx.helper.set_model_props(model, known)
+    onnx.save(model, tmp_path / "network.onnx")
+    return tmp_path / "network.onnx"
+
+
+def test_people_are_found_and_pytorch_is_not_imported(network, tmp_path):
+    photo, output = tmp_path / "photo.png", tmp_path / "people.json"
+    cv2.imwrite(str(photo), np.zeros((129, 129, 3), np.uint8))  # twice as large, from the first pixel to the last
+    code = (
+        "import sys\nfrom tools.export.without_torch import main\n"
+        f"main([{str(network)!r}, {str(photo)!r}, '--output', {str(output)!r}])\n"
+        "assert 'torch' not in sys.modules and 'onnxruntime' in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "2 people and objects in 1 photos" in done.stdout
+    person, box = json.loads(output.read_text())
+    joints = np.array(person["keypoints"]).reshape(2, 3)
+    np.testing.assert_allclose(joints[:, :2], 2 * STRIDE * np.array([HEAD, FOOT]), atol=0.5)
+    assert (joints[:, 2] > 0.3).all()
+    assert (person["image_id"], person["category_id"]) == (1, 3)
+    assert box["category_id"] == 7
+    np.testing.assert_allclose(box["bbox"], 2 * STRIDE * np.array([4 - 1, 4 - 1.5, 2, 3]), atol=0.5)
+
+
+def test_what_is_no_exported_pose_network_is_told(network, tmp_path, capsys):
+    output = ["--output", str(tmp_path / "people.json")]
+    (tmp_path / "torn.onnx").write_bytes(b"no network")
+    assert run(main, [str(tmp_path / "torn.onnx"), "photo.png", *output]) == 1
+    assert "torn.onnx: onnxruntime cannot read it" in capsys.readouterr().err
+    model = onnx.load(network)
+    del model.metadata_props[:]
+    onnx.save(model, tmp_path / "other.onnx")
+    assert run(main, [str(tmp_path / "other.onnx"), "photo.png", *output]) == 1
+    assert "other.onnx: its metadata name no pose network" in capsys.readouterr().err
+    assert run(main, [str(network), str(tmp_path / "nothing.png"), *output]) == 1
+    assert "nothing.png: no such file" in capsys.readouterr().err
+    assert not (tmp_path / "people.json").exists()

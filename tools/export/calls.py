@@ -1,0 +1,240 @@
+"""How the modes of a recipe call the trained networks on real examples: what is exported, and with which inputs."""
+
+import inspect
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from models.base.errors import UserError
+from models.base.modes import evaluating
+from models.base.seeding import seed_here
+from models.engine.build import build_datasets
+from models.engine.data import Mixture, ValidationBatches, load_batches
+from models.engine.inference import named_injectors
+from models.interfaces import Networks, State
+from models.recipe.schema import Recipe
+from tools.export.noise import Recorder, Replay
+
+SEVERAL = 4
+"""Examples in a batch."""
+SEEN = "those of torch.randn, rand and randint, and of dropout,"
+LARGER = (2, 3)
+"""How many times a picture is repeated below and beside itself, to try another size."""
+
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A network, called by a mode.
+
+    Attributes:
+        name: of the network in the recipe.
+        mode: the first mode that calls it like this.
+        network: in evaluation mode.
+        inputs: tensors (N, ...) of real examples by parameter of the network's forward.
+        names: the parameter's name in the mode, where the tensor has one.
+        arguments: plain values by parameter.
+    """
+
+    name: str
+    mode: str
+    network: nn.Module
+    inputs: dict[str, Tensor]
+    names: dict[str, str]
+    arguments: dict[str, Any]
+
+    @property
+    def key(self) -> str:
+        """What makes a call a file of its own."""
+        return json.dumps([self.name, sorted(self.inputs), self.arguments], sort_keys=True, default=str)
+
+
+@dataclass
+class Calls:
+    """The calls to export, by name of their file without suffix, and a line for each that cannot be."""
+
+    files: dict[str, Call] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
+
+
+def calls_of(recipe: Recipe, networks: Mapping[str, nn.Module]) -> Calls:
+    """Run the modes of `evaluate` on one batch; return how they call networks. The mode of `predict` comes first.
+
+    Raises:
+        UserError: the data cannot be read, or no mode calls a network.
+    """
+    batch = _batch(recipe)
+    first = recipe.predict.mode if recipe.predict else None
+    calls, seen = Calls(), set[tuple[str, str]]()
+    for mode in sorted(recipe.evaluate.modes, key=lambda name: name != first):
+        for call, fault in _of_mode(recipe, mode, networks, batch):
+            if (call.key, fault) in seen:
+                continue
+            seen.add((call.key, fault))
+            if fault := fault or _noise_fault(call):
+                calls.faults.append(f"{call.name}, as mode {mode} calls it, is not exported: {fault}")
+            else:
+                calls.files[_free(call, calls.files)] = call
+    return calls
+
+
+def _noise_fault(call: Call) -> str:
+    try:
+        example_of(call, 1)
+    except NoiseError as error:
+        return str(error)
+    return ""
+
+
+def _free(call: Call, taken: Mapping[str, Call]) -> str:
+    """Return a name for the file of a call."""
+    names = (call.name, f"{call.name}.{call.mode}", *(f"{call.name}.{call.mode}.{n}" for n in range(2, 10**6)))
+    return next(name for name in names if name not in taken)
+
+
+def _batch(recipe: Recipe) -> dict[str, Any]:
+    """Return the first full batch of `evaluate.data`, or the largest that there is."""
+    data = build_datasets(recipe, "evaluate")
+    sampler = ValidationBatches(data, SEVERAL)
+    if not len(sampler):
+        raise UserError(f"{recipe.path}: evaluate.data has no example; at least one is needed")
+    sampler.batches = [max(sampler.batches, key=len)]
+    batch: dict[str, Any] = next(iter(load_batches(Mixture(data, recipe.seed), sampler, workers=0)))
+    return batch
+
+
+def _of_mode(
+    recipe: Recipe, mode: str, networks: Mapping[str, nn.Module], batch: Mapping[str, Any]
+) -> list[tuple[Call, str]]:
+    """Run a mode on a batch; return its calls of networks, each with what keeps it from being exported, or ''."""
+    state, made = State(batch), list[tuple[str, dict[str, Any], bool]]()
+    injectors = named_injectors(recipe.evaluate.modes[mode].injectors, f"evaluate.modes.{mode}")
+    seed_here(recipe.seed, "export", mode)
+    with evaluating(*networks.values()), _watched(networks, made):
+        for injector in injectors.values():
+            injector(state, Networks(networks, networks), recipe.train.steps or 2**62)
+    return [
+        (_call(name, mode, networks[name], arguments, state), _fault(arguments, training))
+        for name, arguments, training in made
+    ]
+
+
+@contextmanager
+def _watched(networks: Mapping[str, nn.Module], made: list[tuple[str, dict[str, Any], bool]]) -> Iterator[None]:
+    """Inside, add (name, arguments by parameter, whether in training mode) of each call of a network to `made`."""
+
+    def watch(name: str) -> Any:
+        def before(network: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            bound = inspect.signature(network.forward).bind(*args, **kwargs)
+            made.append((name, dict(bound.arguments), network.training))
+
+        return before
+
+    handles = [one.register_forward_pre_hook(watch(name), with_kwargs=True) for name, one in networks.items()]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _call(name: str, mode: str, network: nn.Module, arguments: Mapping[str, Any], state: State) -> Call:
+    inputs = {key: value for key, value in arguments.items() if isinstance(value, Tensor)}
+    plain = {key: value for key, value in arguments.items() if key not in inputs and value is not None}
+    ids = {id(value): label for label, value in state.items()}
+    names = {key: ids[id(value)] for key, value in inputs.items() if id(value) in ids}
+    return Call(name, mode, network, inputs, names, plain)
+
+
+def _fault(arguments: Mapping[str, Any], training: bool) -> str:
+    """Return why a call cannot be exported, or ''."""
+    if training:
+        return "it runs in training mode there"
+    for key, value in arguments.items():
+        if not isinstance(value, Tensor | bool | int | float | str | None):
+            return f"{key} is a {type(value).__name__}; a tensor, a number or a text is needed"
+    return "" if any(isinstance(value, Tensor) for value in arguments.values()) else "it gets no tensor"
+
+
+class Exportable(nn.Module):
+    """A call as a module whose inputs and outputs are tensors by name; the inputs `noise_0`, ... are what it draws.
+
+    Its forward has a parameter for each of `names`, because `torch.export` names inputs by the signature.
+    """
+
+    def __init__(self, call: Call, names: Sequence[str]) -> None:
+        super().__init__()
+        self.network, self.parameter_names, self.arguments = call.network, tuple(call.inputs), call.arguments
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        signature = inspect.Signature([inspect.Parameter(name, kind) for name in names])
+
+        def forward(*args: Tensor, **kwargs: Tensor) -> dict[str, Tensor]:
+            return self.results(signature.bind(*args, **kwargs).arguments)
+
+        forward.__signature__ = signature  # type: ignore[attr-defined]
+        self.forward = forward
+        self.eval()
+
+    def results(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Return the network's results by name, parts of an output `q_means` as `q_means.s7`."""
+        noise = [tensor for name, tensor in tensors.items() if name not in self.parameter_names]
+        inputs = {name: tensors[name] for name in self.parameter_names}
+        with Replay(noise) if noise else nullcontext():
+            result = self.network(**inputs, **self.arguments)
+        return {f"{name}_out" if name in tensors else name: value for name, value in flat(result).items()}
+
+
+def flat(result: Any, name: str = "") -> dict[str, Tensor]:
+    """Return the tensors in a network's result, by their place in it: `image`, `means.top`, `0`; alone: `output`."""
+    if isinstance(result, Tensor):
+        return {name or "output": result}
+    if isinstance(result, Mapping):
+        parts = [(str(key), value) for key, value in result.items()]
+    elif isinstance(result, list | tuple):
+        parts = [(str(place), value) for place, value in enumerate(result)]
+    else:
+        return {}
+    return {n: v for key, value in parts for n, v in flat(value, f"{name}.{key}" if name else key).items()}
+
+
+class NoiseError(UserError):
+    """A network draws random numbers that cannot become inputs."""
+
+
+@dataclass(frozen=True, eq=False)
+class Example:
+    """Inputs of an `Exportable` by name, noise included; and by name of the noise, what it was drawn from."""
+
+    tensors: dict[str, Tensor]
+    distributions: dict[str, str]
+
+
+def example_of(call: Call, count: int, larger: bool = False) -> Example:
+    """Return the inputs of the first `count` examples (the batch is repeated if it has fewer), with noise.
+
+    `larger` repeats pictures `LARGER` times.
+
+    Raises:
+        NoiseError: given back, the noise does not lead to the same results.
+    """
+    inputs = {name: _repeated(value, count, larger) for name, value in call.inputs.items()}
+    with evaluating(call.network), Recorder() as recorder:
+        seed_here(0, "export", call.name)
+        results = flat(call.network(**inputs, **call.arguments))
+    names = [f"noise_{place}" for place in range(len(recorder.noise))]
+    tensors = inputs | dict(zip(names, recorder.noise, strict=True))
+    module = Exportable(call, list(tensors))
+    with evaluating(module):
+        again = module(**tensors)
+    if any(not torch.equal(a, b) for a, b in zip(results.values(), again.values(), strict=True)):
+        raise NoiseError(f"it draws random numbers that cannot become inputs; {SEEN} can")
+    return Example(tensors, dict(zip(names, recorder.distributions, strict=True)))
+
+
+def _repeated(value: Tensor, count: int, larger: bool) -> Tensor:
+    value = torch.cat([value] * -(-count // len(value)))[:count]
+    return value.repeat(1, 1, *LARGER) if larger and value.ndim == 4 else value

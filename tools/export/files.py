@@ -1,0 +1,131 @@
+"""Exports each call of a network to a file, and checks the file beside PyTorch."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from models.base.errors import UserError
+from models.base.files import replacing
+from models.base.modes import evaluating
+from models.evaluation.trained import load_trained
+from models.recipe.schema import Recipe
+from tools.export import PACKAGES
+from tools.export.calls import SEVERAL, Call, Example, Exportable, calls_of, example_of
+from tools.export.comparison import Comparison, compare
+from tools.export.metadata import metadata_of
+from tools.export.programs import Axes, axes_of, program_of, save_onnx, save_program
+
+SUFFIXES = {"onnx": ".onnx", "torch_export": ".pt2"}
+
+
+@dataclass
+class File:
+    """An exported file.
+
+    Attributes:
+        path: where it is, or would be.
+        comparisons: of batches of one, of several, and of larger pictures.
+        fixed: why pictures must have the size of the examples; '' if they need not.
+        fault: why the file was not written, or ''.
+    """
+
+    path: Path
+    comparisons: list[Comparison] = field(default_factory=list)
+    fixed: str = ""
+    fault: str = ""
+
+
+@dataclass
+class Exported:
+    """The files, a line for each call that could not be exported, and networks that no mode calls."""
+
+    form: str
+    tolerance: float
+    files: list[File]
+    faults: list[str]
+    unused: list[str]
+
+
+def export(model: Path, recipe: Recipe, output: Path, form: str, tolerance: float) -> Exported:
+    """Write a file for each call of a network into `output`, unless its results differ by more than the tolerance.
+
+    Raises:
+        UserError: weights or data cannot be read, `output` cannot be written, or nothing can be exported.
+    """
+    predict = recipe.predict
+    trained, networks = load_trained(model, recipe)
+    trained = trained.model_copy(update={"predict": predict})
+    calls = calls_of(trained, networks)
+    unused = [name for name in networks if all(call.name != name for call in calls.files.values())]
+    done = Exported(form, tolerance, [], calls.faults, unused)
+    _make_folder(output)
+    for name, call in calls.files.items():
+        file = File(output / f"{name}{SUFFIXES[form]}")
+        try:
+            _export_call(model, trained, call, file, form, tolerance)
+        except UserError as error:
+            file.fault = str(error)
+        done.files.append(file)
+    if not done.files:
+        raise UserError("\n".join([f"{model}: no mode of evaluate calls a network that can be exported", *done.faults]))
+    return done
+
+
+def _make_folder(output: Path) -> None:
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output {output}: no folder can be made there: {error.strerror}") from None
+
+
+def _export_call(model: Path, recipe: Recipe, call: Call, file: File, form: str, tolerance: float) -> None:
+    """Write the file of one call: for pictures of any size if that works, otherwise of the size of the examples."""
+    example = example_of(call, SEVERAL)
+    examples = [example_of(call, 1), example]
+    try:
+        larger = _larger(call, example)
+        axes = axes_of(example.tensors, sizes=True)
+        _write(model, recipe, call, [*examples, larger], axes, file, form, tolerance)
+    except UserError as error:
+        file.fixed, file.comparisons = str(error), []
+        _write(model, recipe, call, examples, axes_of(example.tensors, sizes=False), file, form, tolerance)
+
+
+def _larger(call: Call, example: Example) -> Example:
+    """Return an example with larger pictures; raise UserError if the call takes none."""
+    try:
+        larger = example_of(call, 1, larger=True)
+    except Exception as error:  # any network may refuse a size in any way
+        raise UserError("the network takes no other size") from error
+    other = [name for name, one in larger.tensors.items() if one.shape[1:] != example.tensors[name].shape[1:]]
+    if not other:
+        raise UserError("no input is a picture")
+    if not example.distributions.keys().isdisjoint(other):
+        raise UserError("the shape of the noise depends on theirs")
+    return larger
+
+
+def _write(
+    model: Path, recipe: Recipe, call: Call, examples: list[Example], axes: Axes, file: File, form: str,
+    tolerance: float,
+) -> None:  # fmt: skip
+    """Write a file and compare it on all examples, of which the second one is traced.
+
+    Raises:
+        UserError: it cannot be traced or run, or differs too much; nothing is written then.
+    """
+    traced = examples[1]
+    module = Exportable(call, list(traced.tensors))
+    with evaluating(module):
+        outputs = list(module(**traced.tensors))
+    program = program_of(module, traced.tensors, axes)
+    metadata = metadata_of(model, recipe, call, traced, axes, PACKAGES[form])
+    with replacing(file.path) as temporary:
+        if form == "onnx":
+            save_onnx(program, temporary, traced.tensors, axes, outputs, metadata)
+        else:
+            save_program(program, temporary, metadata)
+        file.comparisons = [compare(module, one.tensors, temporary, form) for one in examples]
+        worst = max(one.relative for one in file.comparisons)
+        if worst > tolerance:
+            share = f"{worst:.2g} of an output's largest value"
+            raise UserError(f"its results differ from PyTorch's by {share}; at most {tolerance:g} is allowed")

@@ -1,0 +1,149 @@
+"""Find people without PyTorch: `python -m tools.export.without_torch NETWORK.onnx PHOTO [PHOTO ...] --output FILE`.
+
+NETWORK.onnx is a pose network that `tools.export` wrote. It runs in onnxruntime; figura's decoders, compiled by numba,
+turn its fields into people and objects. Settings are those in the file's metadata: side and colours of the pictures
+from the recipe's `predict`, decoders from the mode of `evaluate`. FILE gets records in COCO's result format, in pixels
+of the upright photo; `image_id` counts photos from 1. Nothing of PyTorch is imported: docs/export.md.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from data.formats.skeletons import COCO, skeleton_from
+from models.base.errors import UserError, one_line
+from models.base.files import write_text
+from models.base.yaml12 import parse_yaml
+from stages.command import run
+
+Fields = Mapping[str, NDArray[np.float32]]
+Floats = NDArray[np.floating[Any]]
+Record = dict[str, Any]
+
+
+def main(arguments: list[str]) -> None:
+    """Find people and objects in photos, and write them."""
+    assert __doc__
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.export.without_torch", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("network", type=Path, metavar="NETWORK.onnx", help="an exported pose network")
+    parser.add_argument("photos", nargs="+", type=Path, metavar="PHOTO", help="image files")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="JSON file to write")
+    args = parser.parse_args(arguments)
+    if find_spec("onnxruntime") is None:
+        raise UserError("onnxruntime: not installed; `pip install onnxruntime` installs it")
+    finder = Finder(args.network)
+    records = [one for number, photo in enumerate(args.photos, 1) for one in finder.records(photo, number)]
+    write_text(args.output, json.dumps(records, indent=1) + "\n")
+    print(f"{args.output}: {len(records)} people and objects in {len(args.photos)} photos")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A photo as the network's input.
+
+    Attributes:
+        image: float32 (1, 3, rows, columns).
+        to_photo: (2, 3), maps pixels of the input to pixels of the photo.
+    """
+
+    image: NDArray[np.float32]
+    to_photo: Floats
+
+
+class Finder:
+    """An exported pose network with its decoders.
+
+    Raises:
+        UserError: the file is none that onnxruntime runs, or no pose network that `tools.export` wrote.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import onnxruntime  # type: ignore[import-untyped]
+
+        from models.pose.decode.cifcaf import CifCafDecoder
+        from models.pose.decode.cifdet import CifDetDecoder
+
+        try:
+            self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        except Exception as error:  # noqa: BLE001  # onnxruntime raises classes of its own
+            raise UserError(f"{path}: onnxruntime cannot read it: {one_line(str(error))}") from None
+        known = self.session.get_modelmeta().custom_metadata_map
+        self.preparation = json.loads(known.get("preprocessing", "{}"))
+        if self.preparation.get("type") != "pose.Photos":
+            raise UserError(f"{path}: its metadata name no pose network; `python -m tools.export runs/pose` writes one")
+        recipe = parse_yaml(known["recipe"], str(path))
+        injectors = list(recipe["evaluate"]["modes"][known["mode"]]["injectors"].values())
+        kinds = {one["type"]: one for one in injectors}
+        people, objects = kinds.get("pose.FindPeople"), kinds.get("pose.FindObjects")
+        self.people, self.objects = people or {}, objects or {}
+        if people is not None:
+            self.skeleton = skeleton_from(people["skeleton"]) if people.get("skeleton") else COCO
+            settings = ({"dense_weight": 1.0} if people.get("dense") else {}) | (people.get("decoder") or {})
+            self.find_people = CifCafDecoder(stride=people["stride"], skeleton=self.skeleton, **settings)
+        if objects is not None:
+            self.find_objects = CifDetDecoder(stride=objects["stride"], **(objects.get("decoder") or {}))
+
+    def records(self, photo: Path, number: int) -> list[Record]:
+        """Return the people and then the objects in a photo, best first; raise UserError if it is no picture."""
+        prepared = self.prepare(photo)
+        (given,) = self.session.get_inputs()
+        names = [one.name for one in self.session.get_outputs()]
+        outputs = dict(zip(names, self.session.run(None, {given.name: prepared.image}), strict=True))
+        fields = {name: value[0] for name, value in outputs.items()}
+        found = self._people(fields, prepared.to_photo) if self.people else []
+        found += self._objects(fields, prepared.to_photo) if self.objects else []
+        return [{"image_id": number, **one} for one in found]
+
+    def prepare(self, photo: Path) -> Prepared:
+        """Read a photo, resize its longer side to that of the recipe, and pad it to the network's stride."""
+        from models.base.pictures import read_picture
+        from models.people.data.affine import MEAN_COLOUR, snug
+
+        pixels = read_picture(photo)
+        height, width = pixels.shape[:2]
+        settings = self.preparation["arguments"]
+        placement = snug(width, height, settings["side"] or max(width, height), settings["multiple"])
+        multiply, add = (np.array(self.preparation[key], np.float32)[:, None, None] for key in ("multiply", "add"))
+        image = placement.picture(pixels, MEAN_COLOUR).transpose(2, 0, 1).astype(np.float32) * multiply + add
+        return Prepared(image[None], np.linalg.inv(placement.matrix)[:2])
+
+    def _people(self, fields: Fields, matrix: Floats) -> list[Record]:
+        names = [self.people["caf"], *([self.people["dense"]] if self.people.get("dense") else [])]
+        poses = self.find_people(fields[self.people["cif"]], np.concatenate([fields[name] for name in names]))
+        records = []
+        for joints, score in zip(poses.keypoints[: self.people.get("maximum", 20)], poses.scores, strict=False):
+            if score < self.people.get("least_score", 0.0):
+                continue
+            placed = np.column_stack([joints[:, :2] @ matrix[:, :2].T + matrix[:, 2], joints[:, 2]])
+            placed[joints[:, 2] == 0] = 0
+            keypoints = [round(float(one), 4) for one in placed.ravel()]
+            category = self.people.get("category", 1)
+            records.append({"category_id": category, "keypoints": keypoints, "score": round(float(score), 6)})
+        return records
+
+    def _objects(self, fields: Fields, matrix: Floats) -> list[Record]:
+        boxes = self.find_objects(fields[self.objects["cifdet"]])
+        ids = [one["id"] for one in self.objects.get("categories") or ()]
+        records = []
+        for (x, y, width, height), score, field in zip(boxes.boxes, boxes.scores, boxes.categories, strict=True):
+            low, high = np.array([(x, y), (x + width, y + height)]) @ matrix[:, :2].T + matrix[:, 2]
+            bbox = [round(float(one), 2) for one in (*low, *(high - low))]
+            category = ids[field] if ids else int(field) + 1
+            if score >= self.objects.get("least_score", 0.0):
+                records.append({"category_id": category, "bbox": bbox, "score": round(float(score), 6)})
+        return records[: self.objects.get("maximum", 100)]
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
