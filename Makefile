@@ -1,12 +1,15 @@
-# One front door; each target makes the environment that it needs first.
-#   make run        trains everything that is not up to date
-#   make test       lint, types, and tests of all behaviour; less than 5 minutes on two cores
-#   make test-slow  tests that start the real DVC, Slurm, an entry point, stores and hosted workflows; 17 minutes more
-#   make test-all   both, as .ci/run does
-#   make lint       lint, format and types alone
-#   make pictures   the README's pictures, from the results of `make run`
-#   make lock audit licences sbom     the supply chain: docs/supply_chain.md
-# The slowest tests are listed at the end of each run.
+# One front door; each target makes the environment that it needs first. The slowest tests are listed at the end of each
+# run. `make help` lists the targets: lines that begin with `#:`.
+#: run          trains everything that is not up to date
+#: test         lint, types, and tests of all behaviour; less than 5 minutes on two cores
+#: test-slow    tests that start the real DVC, Slurm, an entry point, stores and hosted workflows; 17 minutes more
+#: test-all     both, as .ci/run does
+#: lint         lint, format and types alone
+#: pictures     the README's pictures, from the results of `make run`
+#: lock         renews the lock files, with hashes (docs/supply_chain.md)
+#: audit        looks for known vulnerabilities in what is locked
+#: licences     renews LICENSES.csv
+#: sbom         a bill of materials, CycloneDX
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -15,10 +18,13 @@ export PATH := $(abspath $(BIN)):$(PATH)
 PYTEST = OMP_NUM_THREADS=1 pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25
 WORKERS := 2
 
-.PHONY: run test test-slow test-all lint pictures environment lock audit licences sbom
+.PHONY: help run test test-slow test-all lint pictures environment lock audit licences sbom
 
 run: $(VENV)/.ready
 	dvc repro
+
+help:
+	@sed -n 's/^#: /make /p' $(firstword $(MAKEFILE_LIST))
 
 test: environment lint
 	$(PYTEST) -m "not slow"
