@@ -3,7 +3,8 @@
 A FILE is an image, a folder (all images below it), a quoted pattern such as 'photos/**/*.jpg', or a video. Networks and
 weights are those of RUN/model, or of RUN itself if it is a model, such as runs/pose/checkpoints/step-000200. RECIPE's
 section `predict` says which mode runs and what is written; `evaluate` defines the mode. Results are
-FOLDER/<name>.<what>.<suffix>: for poses, JSON (in pixels of the upright image) and overlays.
+FOLDER/<name>.<what>.<suffix>: for poses, JSON (in pixels of the upright image) and overlays. The overlays of a video's
+frames are a video, FOLDER/<name>.<what>.mp4, as long as it; `--frames` writes one picture a frame instead.
 FOLDER/predictions.csv lists them: name, file, image_id (the number of the photo, as in COCO results), frame of a video.
 
 Pairs have a truth: `--set predict.data.layout=pairs` takes the half of A|B pictures that is the input (or the folder a
@@ -20,13 +21,16 @@ Unreadable files are reported and skipped; the exit status is then 1.
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
 from models.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
 from models.recipe.load import check_recipe, check_schema
 from models.recipe.overrides import overridden
+from models.recipe.schema import Predict, Recipe
 from models.recipe.trusted import HELP, OPTION, refuse_untrusted, refuse_untrusted_model
 from stages.command import run
 
@@ -43,31 +47,22 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="folder to write")
     parser.add_argument("--batch-size", type=_count, metavar="N", help="default: evaluate.batch_size")
     parser.add_argument("--every", type=_count, default=1, metavar="N", help="take every N-th frame of a video")
+    parser.add_argument("--frames", action="store_true", help="of a video, write pictures of frames and no video")
     parser.add_argument("--workers", type=_whole, default=1, metavar="N", help="threads that prefetch; 0: none")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of evaluate or predict"
     )
     parser.add_argument(OPTION, action="store_true", help=HELP)
     args = parser.parse_intermixed_args(arguments)
-    model, content = model_folder(args.run), read_yaml(args.recipe)
-    if args.trusted_types_only:
-        refuse_untrusted(content, args.recipe)
-        refuse_untrusted_model(model)
-    content = overridden(content, args.set, ("evaluate", "predict"))
-    refuse_other_networks(args.recipe, content, model)
-    check_schema(content, args.recipe)
+    model = model_folder(args.run)
+    content = checked_content(args.recipe, read_yaml(args.recipe), model, args.set, args.trusted_types_only)
 
     from models.engine.build import make_accelerator
     from models.evaluation.trained import load_trained
     from models.prediction.inputs import find_files
     from models.prediction.prediction import Prediction
 
-    recipe = check_recipe(content, args.recipe, ["evaluate", "predict"], trained_facts(model))
-    if recipe.predict is None:
-        raise UserError(
-            f"{args.recipe}: predict: missing; it says how photos become examples, which mode runs and what is saved, "
-            "such as {data: {type: images.Photos}, mode: translation, save: {fake: image}} in recipes/pix2pix.yaml"
-        )
+    recipe, predict = recipe_and_predict(args.recipe, content, model)
     files = find_files(args.files, args.output)
     try:
         args.output.mkdir(parents=True, exist_ok=True)
@@ -77,10 +72,44 @@ def main(arguments: list[str]) -> None:
     if trained.train.try_:
         print(f"warning: {model}: the weights of a try of {trained.train.steps} steps", file=sys.stderr)
     prediction = Prediction(
-        trained, recipe.predict, networks, args.output, make_accelerator(trained),
+        trained, predict, networks, args.output, make_accelerator(trained),
         batch_size=args.batch_size or trained.evaluate.batch_size, workers=args.workers,
+        frames=args.frames,
     )  # fmt: skip
     prediction.write(files, args.every)
+
+
+def checked_content(
+    path: Path, content: dict[str, Any], model: Path, assignments: Sequence[str], trusted_types_only: bool
+) -> dict[str, Any]:
+    """Return a recipe's content after assignments `key=value`, before anything slow is imported.
+
+    Raises:
+        UserError: an assignment or the content has faults of form, its networks are others than the model's, or it is
+            not trusted.
+    """
+    if trusted_types_only:
+        refuse_untrusted(content, path)
+        refuse_untrusted_model(model)
+    content = overridden(content, assignments, ("evaluate", "predict"))
+    refuse_other_networks(path, content, model)
+    check_schema(content, path)
+    return content
+
+
+def recipe_and_predict(path: Path, content: dict[str, Any], model: Path) -> tuple[Recipe, Predict]:
+    """Return a checked recipe with the facts of a model's data, and its section `predict`.
+
+    Raises:
+        UserError: all faults of the sections `evaluate` and `predict`, or there is no `predict`.
+    """
+    recipe = check_recipe(content, path, ["evaluate", "predict"], trained_facts(model))
+    if recipe.predict is None:
+        raise UserError(
+            f"{path}: predict: missing; it says how photos become examples, which mode runs and what is saved, "
+            "such as {data: {type: images.Photos}, mode: translation, save: {fake: image}} in recipes/pix2pix.yaml"
+        )
+    return recipe, recipe.predict
 
 
 def _whole(text: str, least: int = 0) -> int:

@@ -20,6 +20,9 @@ from models.interfaces import Example
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
 
+USUAL_RATE = 25.0
+"""Frames a second."""
+
 
 class SettingError(UserError):
     """A photo does not fit `predict.data`; another photo would not either, so the prediction ends."""
@@ -37,12 +40,13 @@ class File(NamedTuple):
         return self.path.suffix.lower() in VIDEOS
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Photo:
-    """One photo to predict from: an image file, or a frame of the video at `path`.
+    """One photo to predict from: an image file, a frame of the video at `path`, or pixels in memory.
 
-    `number` counts photos from 1; `place` counts the frames of a video from 0. `faults` are lines about parts of it
-    that cannot be used, such as persons; `PhotoExamples.examples` adds them, and they are reported.
+    `number` counts photos from 1; `place` counts the frames of a video from 0, of which `rate` are predicted from in a
+    second of it. `size` is (height, width), once `pixels` has been called. `faults` are lines about parts of it that
+    cannot be used, such as persons; `PhotoExamples.examples` adds them, and they are reported.
     """
 
     path: Path
@@ -50,6 +54,8 @@ class Photo:
     number: int
     frame: Pixels | None = None
     place: int | None = None
+    rate: float | None = None
+    size: tuple[int, int] | None = None
     faults: list[str] = field(default_factory=list)
 
     def pixels(self) -> Pixels:
@@ -58,10 +64,12 @@ class Photo:
         Raises:
             UserError: it is no regular file, or OpenCV cannot read it as an image.
         """
-        if self.frame is not None:
-            return self.frame
-        kinds = "" if self.path.suffix.lower() in IMAGES else f"images end in {', '.join(IMAGES)}"
-        return read_picture(self.path, advice=kinds)
+        pixels = self.frame
+        if pixels is None:
+            kinds = "" if self.path.suffix.lower() in IMAGES else f"images end in {', '.join(IMAGES)}"
+            pixels = read_picture(self.path, advice=kinds)
+        self.size = pixels.shape[0], pixels.shape[1]
+        return pixels
 
 
 class PhotoExamples:
@@ -89,7 +97,7 @@ class PhotoExamples:
         raise TypeError(f"{type(self).__name__} gives no examples")
 
 
-def find_files(arguments: Sequence[str], results: Path) -> list[File]:
+def find_files(arguments: Sequence[str], results: Path | None = None) -> list[File]:
     """Return the images and videos that paths, folders and glob patterns (`**` for any depth) stand for, in order.
 
     A folder stands for all images below it, except hidden ones. Files of a folder or a pattern are named by their path
@@ -113,7 +121,9 @@ def find_files(arguments: Sequence[str], results: Path) -> list[File]:
             fault = "no such file or folder, and no file matches it as a pattern"
         if not files:
             faults.append(
-                f"{text}: {fault}, but for results below {results}" if results.exists() else f"{text}: {fault}"
+                f"{text}: {fault}, but for results below {results}"
+                if results is not None and results.exists()
+                else f"{text}: {fault}"
             )
         for one, folder in files:
             sources.setdefault(_resolved(one), (one, folder))
@@ -143,8 +153,8 @@ def _videos_in(folder: Path) -> str:
     return f"; {len(videos)} videos: name them one by one, such as {videos[0]}" if videos else ""
 
 
-def _within(path: Path, folder: Path) -> bool:
-    return _resolved(path).is_relative_to(_resolved(folder))
+def _within(path: Path, folder: Path | None) -> bool:
+    return folder is not None and _resolved(path).is_relative_to(_resolved(folder))
 
 
 def _fixed(pattern: str) -> Path:
@@ -198,6 +208,12 @@ def _video(file: BufferedReader) -> cv2.VideoCapture:
     return cv2.VideoCapture(file, cv2.CAP_FFMPEG, [])  # type: ignore[call-overload]
 
 
+def frame_rate(video: cv2.VideoCapture) -> float:
+    """Return the frames a second of an open video; `USUAL_RATE` for one that does not tell."""
+    rate = float(video.get(cv2.CAP_PROP_FPS))
+    return rate if 0 < rate <= 1000 else USUAL_RATE
+
+
 def read_photos(files: Iterable[File], every: int, report: Callable[[str], None]) -> Iterator[Photo]:
     """Yield the photos of the files in order. Of a video, yield each `every`-th frame, named `<name>-<frame number>`.
 
@@ -212,25 +228,26 @@ def read_photos(files: Iterable[File], every: int, report: Callable[[str], None]
             continue
         try:
             with open_regular(file.path) as content:
-                for place, frame in _frames(content, file.path, every, report):
+                for place, frame, rate in _frames(content, file.path, every, report):
                     number += 1
-                    yield Photo(file.path, f"{file.name}-{place:06d}", number, frame, place)
+                    yield Photo(file.path, f"{file.name}-{place:06d}", number, frame, place, rate)
         except UserError as error:
             report(str(error))
 
 
 def _frames(
     content: BufferedReader, path: Path, every: int, report: Callable[[str], None]
-) -> Iterator[tuple[int, Pixels]]:
+) -> Iterator[tuple[int, Pixels, float]]:
+    """Yield place and pixels of each frame, and how many frames of it are yielded in a second of the video."""
     video, place = _video(content), 0
-    promised = int(video.get(cv2.CAP_PROP_FRAME_COUNT))
+    promised, rate = int(video.get(cv2.CAP_PROP_FRAME_COUNT)), frame_rate(video) / every
     try:
         while video.grab():
             if place % every == 0:
                 decoded, frame = video.retrieve()
                 if not decoded:
                     break
-                yield place, np.asarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB), dtype=np.uint8)
+                yield place, np.asarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB), dtype=np.uint8), rate
             place += 1
     finally:
         video.release()

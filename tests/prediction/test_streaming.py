@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.ops.tensors import Interpolate
-from models.prediction.prediction import needed
+from models.prediction.runner import needed
 from models.prediction.streaming import batch_by_shape, collated_with_photos, prefetch
 
 

@@ -135,7 +135,7 @@ def test_frames_of_a_video(tmp_path, capsys):
     given = toy_photos.write_run(tmp_path, {"predict.save": {"image": "image", "facts": "records"}})
     video(tmp_path / "clip.avi", 7)
     (tmp_path / "torn.mp4").write_bytes(b"no video")
-    assert predict(given, tmp_path, tmp_path / "clip.avi", tmp_path / "torn.mp4", "--every", 3) == 1
+    assert predict(given, tmp_path, tmp_path / "clip.avi", tmp_path / "torn.mp4", "--every", 3, "--frames") == 1
     kept = (0, 3, 6)
     assert names(tmp_path / "out") == {
         f"clip-{n:06d}.{end}" for n in kept for end in ("image.png", "facts.json")

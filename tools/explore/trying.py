@@ -25,7 +25,7 @@ from models.engine.weights import to_device
 from models.evaluation.model_folder import refuse_other_networks, trained_facts
 from models.evaluation.trained import load_trained
 from models.interfaces import Example, Examples, Injector, Networks, State
-from models.prediction.prediction import needed
+from models.prediction.runner import needed
 from models.recipe.load import check_recipe, check_schema
 from models.recipe.schema import Mode, Predict, Recipe
 from models.recipe.types import DATASET, build, find_type

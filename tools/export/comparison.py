@@ -107,7 +107,7 @@ def _of_program(path: Path, tensors: Mapping[str, Tensor]) -> Run:
 
 def _of_onnx(path: Path, tensors: Mapping[str, Tensor]) -> Run:
     """Return a call of a file in onnxruntime, on as many threads as PyTorch uses."""
-    import onnxruntime  # type: ignore[import-untyped]
+    import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = torch.get_num_threads()

@@ -69,7 +69,7 @@ class Finder:
     """
 
     def __init__(self, path: Path) -> None:
-        import onnxruntime  # type: ignore[import-untyped]
+        import onnxruntime
 
         from models.pose.decode.cifcaf import CifCafDecoder
         from models.pose.decode.cifdet import CifDetDecoder

@@ -1,0 +1,44 @@
+"""Where networks compute, and how precisely, without the state that Accelerate keeps for a whole process."""
+
+from contextlib import AbstractContextManager, nullcontext
+
+import torch
+
+from models.base.errors import UserError
+
+TYPES = {"bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class Device:
+    """A device with an evaluation's precision; `device` and `autocast` are those that an Accelerator has.
+
+    Several may live in one process, beside an Accelerator of somebody else's.
+
+    Args:
+        name: `auto` (the accelerator of this machine, else `cpu`), or what `torch.device` takes: `cpu`, `cuda:1`.
+        precision: `no`, `bf16` or `fp16`; a CPU computes `fp16` in float32, as with Accelerate.
+
+    Raises:
+        UserError: PyTorch has no such device here.
+    """
+
+    def __init__(self, name: str, precision: str) -> None:
+        self.device = _device(name)
+        self.precision = "no" if precision == "fp16" and self.device.type == "cpu" else precision
+
+    def autocast(self) -> AbstractContextManager[None]:
+        """Return the context in which networks run."""
+        if self.precision == "no":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=TYPES[self.precision])
+
+
+def _device(name: str) -> torch.device:
+    here = torch.accelerator.current_accelerator(check_available=True)
+    if name == "auto":
+        return here or torch.device("cpu")
+    count = torch.accelerator.device_count() if here is not None else 0
+    allowed = ["auto", "cpu", *([] if here is None else [here.type, *(f"{here.type}:{n}" for n in range(count))])]
+    if name not in allowed:
+        raise UserError(f"device: found {name!r}; allowed here: {', '.join(allowed)}")
+    return torch.device(name)

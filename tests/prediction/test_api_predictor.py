@@ -1,0 +1,241 @@
+"""`figura.load`: a painter that gives back what it sees shows that each result is that of its own image."""
+
+import filecmp
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import toy_photos
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from PIL import Image
+
+from figura.predictor import Predictor, load
+from models.base.errors import UserError
+from models.base.yaml12 import read_yaml, to_yaml
+from models.prediction.device import Device
+from stages.command import run
+from tools.predict import main
+
+ROOT = Path(__file__).parents[2]
+BOTH = {"predict.save": {"image": "image", "facts": "records", "x": "array"}}
+
+
+def picture(value: int, height: int = 6, width: int = 9) -> np.ndarray:
+    """Return pixels whose red channel rises from `value` by its column."""
+    pixels = np.zeros((height, width, 3), np.uint8)
+    pixels[..., 0] = value + np.arange(width)
+    pixels[..., 1] = 200
+    return pixels
+
+
+def write(path: Path, pixels: np.ndarray) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels).save(path)
+    return path
+
+
+@pytest.fixture
+def toys(tmp_path: Path) -> tuple[str, str]:
+    return toy_photos.write_run(tmp_path, BOTH)
+
+
+@pytest.fixture
+def predictor(toys: tuple[str, str]) -> Predictor:
+    return load(toys[1], recipe=toys[0], device="cpu")
+
+
+def reds(results) -> list[np.ndarray]:
+    """Return the pictures, which show the red channel in grey."""
+    assert all((one.draw() == one.draw()[..., :1]).all() for one in results)
+    return [one.draw()[..., 0] for one in results]
+
+
+def same(results, pictures: list[np.ndarray]) -> bool:
+    assert [one.image.id for one in results] == list(range(1, len(pictures) + 1))
+    return all(np.array_equal(a, b[..., 0]) for a, b in zip(reds(results), pictures, strict=True))
+
+
+def test_saved_files_are_those_of_the_command_byte_by_byte(toys, predictor, tmp_path):
+    for number, size in enumerate([(6, 9), (5, 7), (6, 9), (5, 7), (6, 9)]):
+        write(tmp_path / f"in/{number}.png", picture(20 * number, *size))
+    words = ["--batch-size", "2", "--output", str(tmp_path / "command")]
+    assert run(main, [*toys, str(tmp_path / "in"), *words]) == 0
+    predictor.predict(tmp_path / "in", batch_size=2).save(tmp_path / "api")
+    names = {path.name for path in (tmp_path / "command").iterdir()}
+    assert names == {path.name for path in (tmp_path / "api").iterdir()}
+    assert len(names) == 3 * 5 + 1
+    equal, _, _ = filecmp.cmpfiles(tmp_path / "command", tmp_path / "api", names, shallow=False)
+    assert set(equal) >= names - {"predictions.csv"}
+    tables = [pd.read_csv(tmp_path / folder / "predictions.csv") for folder in ("command", "api")]
+    pd.testing.assert_frame_equal(tables[0].sort_values("image_id", ignore_index=True), tables[1])
+
+
+def test_noise_is_that_of_the_command(tmp_path):
+    paint = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
+    noisy = paint | {"args": {"noise": 0.5}}
+    toys = toy_photos.write_run(
+        tmp_path, {"evaluate.modes.plain.injectors": {"paint": noisy}, "evaluate.modes.plain.repeat": 2}
+    )
+    for number in range(3):
+        write(tmp_path / f"in/{number}.png", picture(20 * number))
+    assert run(main, [*toys, str(tmp_path / "in"), "--output", str(tmp_path / "command")]) == 0
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
+    expected = torch.rand(3), np.random.rand(3), random.random()
+    torch.manual_seed(0)
+    np.random.seed(0)
+    random.seed(0)
+    results = load(toys[1], recipe=toys[0]).predict(tmp_path / "in")
+    assert torch.equal(torch.rand(3), expected[0])  # the caller's generators go on as if nothing had happened
+    assert np.array_equal(np.random.rand(3), expected[1])
+    assert random.random() == expected[2]
+    assert [one.name for one in results] == ["0-0", "0-1", "1-0", "1-1", "2-0", "2-1"]
+    for one in results:
+        assert np.array_equal(one.draw(), np.array(Image.open(tmp_path / f"command/{one.name}.image.png")))
+    assert not np.array_equal(results[0].draw(), results[1].draw())
+
+
+def test_arrays_pictures_paths_and_iterators_of_them(predictor, tmp_path):
+    pictures = [picture(10 * number) for number in range(4)]
+    files = [write(tmp_path / f"in/{number}.png", one) for number, one in enumerate(pictures)]
+    assert same(predictor.predict(pictures[2]), pictures[2:3])
+    assert same(predictor.predict(np.stack(pictures)), pictures)
+    assert same(predictor.predict(tuple(pictures)), pictures)
+    assert same(predictor.predict(one for one in pictures), pictures)
+    assert same(predictor.predict(Image.fromarray(pictures[1])), pictures[1:2])
+    assert same(predictor.predict(files), pictures)
+    assert same(predictor.predict(str(files[3])), pictures[3:])
+    assert same(predictor.predict(tmp_path / "in"), pictures)
+    assert same(predictor.predict(f"{tmp_path}/in/*.png"), pictures)
+    mixed = predictor.predict(iter([files[0], pictures[1], Image.open(files[2]), np.stack(pictures[3:])]))
+    assert same(mixed, pictures)
+    assert [one.name for one in mixed] == ["0", "000002", "000003", "000004"]
+    assert [one.image.file for one in mixed] == [files[0], None, None, None]
+    assert len(predictor.predict([])) == 0
+
+
+def test_files_of_one_name_in_an_iterator(predictor, tmp_path):
+    pictures = [picture(10), picture(20)]
+    files = [write(tmp_path / f"{folder}/x.png", one) for folder, one in zip("ab", pictures, strict=True)]
+    results = predictor.predict(iter(files))
+    assert same(results, pictures)
+    assert [one.name for one in results] == ["x", "x-000002"]
+
+
+def test_an_upright_picture_of_pil(predictor):
+    pixels = picture(30)
+    turned = Image.fromarray(np.ascontiguousarray(np.rot90(pixels)))
+    turned.getexif()[0x0112] = 6  # shown turned clockwise
+    assert same(predictor.predict(turned), [pixels])
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (np.zeros((4, 4, 3), np.float32), r"images: found an array of float32 \(4, 4, 3\); allowed are paths, uint8 "),
+        ([picture(0), np.zeros((4, 4), np.uint8)], r"images\[1\]: found an array of uint8 \(4, 4\)"),
+        (np.zeros((0, 4, 3), np.uint8), "found an array of uint8"),
+        (torch.zeros(3, 4, 4), "images: found Tensor"),
+        ([picture(0), 7], r"images\[1\]: found int"),
+        ("no/such.png", "no/such.png: no such file or folder"),
+    ],
+)
+def test_what_is_no_image(images, message, predictor):
+    with pytest.raises(UserError, match=message):
+        predictor.predict(images)
+
+
+def test_what_cannot_be_used_is_an_error_or_left_out(predictor, tmp_path):
+    write(tmp_path / "in/a.png", picture(40))
+    (tmp_path / "in/b.png").write_bytes(b"no picture")
+    write(tmp_path / "in/c.png", picture(50))
+    with pytest.raises(UserError, match=r"b\.png: no readable picture"):
+        predictor.predict(tmp_path / "in")
+    results = predictor.predict(tmp_path / "in", skip=True)
+    assert [one.name for one in results] == ["a", "c"]
+    assert [one.image.id for one in results] == [1, 3]
+    assert len(results.faults) == 1
+    assert "b.png: no readable picture" in results.faults[0]
+
+
+def test_results_of_a_stream_are_made_one_batch_at_a_time(predictor):
+    asked = []
+
+    def images():
+        for number in range(100):
+            asked.append(number)
+            yield picture(number)
+
+    stream = predictor.stream(images(), batch_size=2, workers=0)
+    first = next(stream)
+    assert np.array_equal(first.draw()[..., 0], picture(0)[..., 0])
+    assert len(asked) == 2
+    assert torch.is_grad_enabled()
+    stream.close()
+
+
+def test_arrays_and_records(predictor):
+    (one,) = predictor.predict(picture(60))
+    assert np.abs(one.arrays["x"][0] - (picture(60)[..., 0] / 127.5 - 1)).max() < 1e-6
+    assert one.records == {"facts": [{"number": 1, "size": [6, 9]}]}
+    assert one.image.size == (6, 9)
+
+
+def test_the_recipe_of_a_run_is_the_one_that_the_pipeline_names(toys, tmp_path, monkeypatch):
+    pipeline = {"vars": [{"recipes": {"reds": {"params": "recipe.yaml"}}}]}
+    (tmp_path / "dvc.yaml").write_text(to_yaml(pipeline))
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "run").rename(tmp_path / "runs/reds")
+    monkeypatch.chdir(tmp_path / "runs")
+    for place in ("reds", "reds/model", tmp_path / "runs/reds"):
+        assert load(place).recipe == tmp_path / "recipe.yaml"
+    (tmp_path / "dvc.yaml").unlink()
+    with pytest.raises(UserError, match=r"no dvc\.yaml above it names its recipe; name the params file"):
+        load("reds")
+    own = tmp_path / "runs/reds/model/recipe.yaml"
+    recipe = read_yaml(tmp_path / "recipe.yaml")
+    own.write_text(
+        to_yaml(read_yaml(own) | {key: recipe[key] for key in ("evaluate", "predict", "metrics", "runtime")})
+    )
+    (own.parent / "SHA256SUMS").unlink(missing_ok=True)
+    assert load("reds").recipe == Path("reds/model/recipe.yaml")
+
+
+def test_settings_and_what_is_wrong_with_them(toys):
+    predictor = load(toys[1], recipe=toys[0], settings={"predict.save": {"x": "mask"}})
+    assert predictor.saves == {"x": "mask"}
+    with pytest.raises(UserError, match="unknown argument of Reds 'peices'"):
+        load(toys[1], recipe=toys[0], settings={"predict.data.peices": 2})
+    with pytest.raises(UserError, match="device: found 'gpu'; allowed here: auto, cpu"):
+        load(toys[1], recipe=toys[0], device="gpu")
+    with pytest.raises(UserError, match="no such folder"):
+        load("nowhere")
+    with pytest.raises(UserError, match="every: found 0"):
+        predictor.predict([], every=0)
+
+
+@pytest.mark.parametrize("precision", ["no", "bf16"])
+def test_precision_is_that_of_an_accelerator(precision):
+    layer, inputs = torch.nn.Linear(64, 64), torch.randn(8, 64)
+    AcceleratorState._reset_state()
+    with Device("cpu", precision).autocast():
+        own = layer(inputs)
+    with Accelerator(cpu=True, mixed_precision=precision).autocast():
+        other = layer(inputs)
+    assert own.dtype == other.dtype == (torch.bfloat16 if precision == "bf16" else torch.float32)
+    assert torch.equal(own, other)
+    assert Device("cpu", "fp16").precision == "no"
+
+
+def test_importing_it_imports_no_pytorch():
+    slow = ("torch", "pandas", "accelerate")
+    code = f"import sys, figura.predictor; print([one for one in {slow} if one in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

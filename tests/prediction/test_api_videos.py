@@ -1,0 +1,118 @@
+"""Videos become videos: as many frames, as fast, of what the painter saw."""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import toy_photos
+
+from figura.predictor import load
+from models.base.errors import UserError
+from models.prediction.video import video_file
+from stages.command import run
+from tools.predict import main
+
+RATE = 12.5
+
+
+def write_video(path: Path, frames: int, size: tuple[int, int] = (32, 48)) -> Path:
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), RATE, size[::-1])
+    if not writer.isOpened():
+        pytest.skip("OpenCV cannot write MJPG here")
+    for number in range(frames):
+        writer.write(np.full((*size, 3), 20 * number, np.uint8))
+    writer.release()
+    return path
+
+
+def read_video(path: Path) -> tuple[list[np.ndarray], float]:
+    video, frames = cv2.VideoCapture(str(path)), []
+    while True:
+        there, frame = video.read()
+        if not there:
+            return frames, video.get(cv2.CAP_PROP_FPS)
+        frames.append(frame)
+
+
+def write_sizes(path: Path) -> None:
+    with video_file(path, RATE) as frames:
+        for place, size in enumerate([(33, 47), (20, 20)]):
+            frames.add(np.zeros((*size, 3), np.uint8), place)
+
+
+def levels(frames: list[np.ndarray]) -> list[int]:
+    """Return the number that each frame was painted with."""
+    return [round(frame.mean() / 20) for frame in frames]
+
+
+@pytest.fixture
+def toys(tmp_path):
+    return toy_photos.write_run(tmp_path, {"predict.save": {"image": "image", "facts": "records"}})
+
+
+def test_predict_video_keeps_frames_and_rate(toys, tmp_path):
+    clip, predictor = write_video(tmp_path / "clip.avi", 7), load(toys[1], recipe=toys[0])
+    results = predictor.predict_video(clip, tmp_path / "out/new.mp4", batch_size=3, progress=False)
+    frames, rate = read_video(tmp_path / "out/new.mp4")
+    assert levels(frames) == list(range(7))
+    assert (rate, frames[0].shape) == (RATE, (32, 48, 3))
+    assert [one.image.frame for one in results] == list(range(7))
+    assert results[3].records == {"facts": [{"number": 4, "size": [32, 48]}]}
+    assert results[3].pictures == {}  # they are in the video
+    assert results.to_coco("facts")["images"][6]["frame"] == 6
+
+
+def test_some_frames_last_as_long(toys, tmp_path):
+    clip, predictor = write_video(tmp_path / "clip.avi", 8), load(toys[1], recipe=toys[0])
+    predictor.predict_video(clip, tmp_path / "new.mp4", every=2, progress=False)
+    frames, rate = read_video(tmp_path / "new.mp4")
+    assert levels(frames) == [0, 2, 4, 6]
+    assert len(frames) / rate == 8 / RATE
+
+
+def test_videos_that_cannot_be_read_or_written(toys, tmp_path):
+    clip, predictor = write_video(tmp_path / "clip.avi", 2), load(toys[1], recipe=toys[0])
+    (tmp_path / "torn.mp4").write_bytes(b"no video")
+    (tmp_path / "new.mp4").write_text("earlier")
+    for video, output, message in [
+        ("torn.mp4", "new.mp4", r"torn\.mp4: no readable video: it is damaged, or its codec is unknown"),
+        ("nowhere.mp4", "new.mp4", r"nowhere\.mp4: no such file"),
+        ("clip.txt", "new.mp4", r"clip\.txt: no video; videos end in \.avi"),
+        ("clip.avi", "new.gif", r"new\.gif: a video to write ends in \.mp4"),
+        ("torn.mp4", "torn.mp4", "is the video to read"),
+    ]:
+        with pytest.raises(UserError, match=message):
+            predictor.predict_video(tmp_path / video, tmp_path / output, progress=False)
+    assert (tmp_path / "new.mp4").read_text() == "earlier"
+    several = load(toys[1], recipe=toys[0], settings={"predict.data.pieces": 2})
+    with pytest.raises(UserError, match="makes no picture of a whole frame"):
+        several.predict_video(clip, tmp_path / "new.mp4", progress=False)
+
+
+def test_the_command_writes_a_video_and_records(toys, tmp_path):
+    clip = write_video(tmp_path / "clip.avi", 5)
+    assert run(main, [*toys, str(clip), "--batch-size", "2", "--output", str(tmp_path / "out")]) == 0
+    names = {path.name for path in (tmp_path / "out").iterdir()}
+    records = {f"clip-{place:06d}.facts.json" for place in range(5)}
+    assert names == {"clip.image.mp4", "predictions.csv"} | records
+    frames, rate = read_video(tmp_path / "out/clip.image.mp4")
+    assert (levels(frames), rate) == (list(range(5)), RATE)
+    content = [json.loads((tmp_path / "out" / name).read_text()) for name in sorted(records)]
+    api = load(toys[1], recipe=toys[0]).predict(clip, batch_size=2)
+    assert [one.records["facts"] for one in api] == content
+    assert levels([one.draw() for one in api]) == list(range(5))
+
+
+def test_a_frame_that_is_missing_looks_like_the_one_before(tmp_path):
+    pictures = [np.full((33, 47, 3), 20 * level, np.uint8) for level in (1, 2, 5)]
+    with video_file(tmp_path / "a.mp4", 5.0) as frames:
+        for place, one in zip((1, 2, 5), pictures, strict=True):
+            frames.add(one, place)
+    read, _ = read_video(tmp_path / "a.mp4")
+    assert levels(read) == [1, 1, 2, 2, 2, 5]
+    assert read[0].shape == (34, 48, 3)  # even, nothing is cut off
+    with pytest.raises(UserError, match="frame 1 has 20 x 20 pixels, those before it 48 x 34"):
+        write_sizes(tmp_path / "b.mp4")
+    assert not (tmp_path / "b.mp4").exists()
