@@ -6,6 +6,7 @@
 #: test-all     both, as .ci/run does
 #: lint         lint, format and types alone
 #: pictures     the README's pictures, from the results of `make run`
+#: docs         the site, in build/site; broken links are errors
 #: lock         renews the lock files, with hashes (docs/supply_chain.md)
 #: audit        looks for known vulnerabilities in what is locked
 #: licences     renews LICENSES.csv
@@ -18,7 +19,7 @@ export PATH := $(abspath $(BIN)):$(PATH)
 PYTEST = OMP_NUM_THREADS=1 pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 25
 WORKERS := 2
 
-.PHONY: help run test test-slow test-all lint pictures environment lock audit licences sbom
+.PHONY: help run test test-slow test-all lint pictures docs environment lock audit licences sbom
 
 run: $(VENV)/.ready
 	dvc repro
@@ -61,6 +62,17 @@ $(VENV)/.ready: requirements.lock requirements-cuda.lock pyproject.toml
 $(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock
 	$(BIN)/$(LOCKED) requirements-dev.lock
 	touch $@
+
+# The site, in an environment of its own, which needs no PyTorch.
+DOCS := $(VENV)/docs
+
+$(DOCS)/.ready: requirements-docs.lock
+	$(PYTHON) -m venv $(DOCS)
+	$(DOCS)/bin/$(LOCKED) requirements-docs.lock
+	touch $@
+
+docs: $(DOCS)/.ready
+	$(DOCS)/bin/zensical build --strict
 
 # The supply chain, by tools in an environment of their own.
 LOCKS := $(wildcard requirements*.lock)

@@ -8,6 +8,7 @@ Reads pyproject.toml and the lock files, asks PyPI by `uv`, and writes
     requirements-cuda.lock   what PyTorch's build for CUDA needs beside it
     requirements-dev.lock    what `make test` installs beside it
     requirements-audit.lock  an environment of its own: the tools that renew, audit and list what is locked
+    requirements-docs.lock   another one: what makes the site of docs/
 
 Versions stay what they are unless an option says otherwise (`--upgrade`, `--upgrade-package NAME`). For Linux, PyPI has
 PyTorch's build for CUDA; the build for CPUs alone is on PyTorch's own index, and the lock has the hashes of both.
@@ -25,12 +26,14 @@ from models.base.errors import UserError
 from models.base.files import write_text
 from stages.command import run
 
-USE, CUDA, DEV, AUDIT = (Path(f"requirements{part}.lock") for part in ("", "-cuda", "-dev", "-audit"))
+PARTS = ("", "-cuda", "-dev", "-audit", "-docs")
+USE, CUDA, DEV, AUDIT, DOCS = (Path(f"requirements{part}.lock") for part in PARTS)
 PURPOSES = {
     USE: "What `make run` installs",
     CUDA: "What PyTorch's build for CUDA needs beside requirements.lock",
     DEV: "What `make test` installs beside requirements.lock",
     AUDIT: "The tools of `make lock`, `make audit`, `make licences` and `make sbom`",
+    DOCS: "What `make docs` builds the site with",
 }
 CPU_INDEX = "https://download.pytorch.org/whl/cpu/torch/"
 UV = [
@@ -50,11 +53,12 @@ def main(options: list[str]) -> None:
     linux, windows = (compiled(["-"], everything, "torch", platform) for platform in ("linux", "windows"))
     cuda = linux.keys() - windows.keys()
     everything["torch"] = with_cpu_builds(everything["torch"], before[USE]["torch"])
-    audit = compiled(["--group", "audit", *options], before[AUDIT])
+    audit, docs = (compiled(["--group", one.stem[13:], *options], before[one]) for one in (AUDIT, DOCS))
     write(USE, everything, used.keys() - cuda)
     write(CUDA, everything, cuda)
     write(DEV, everything, everything.keys() - used.keys())
     write(AUDIT, audit, audit)
+    write(DOCS, docs, docs)
 
 
 def entries(lock: str) -> Entries:

@@ -64,6 +64,7 @@ __pycache__/
 /data/prepared/
 /runs/
 /plots/
+/report.html
 """
 
 

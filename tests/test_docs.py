@@ -5,7 +5,11 @@ import itertools
 import json
 import re
 import shlex
-from collections.abc import Mapping
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,17 +19,22 @@ from dvc.utils.cli_parse import to_path_overrides
 from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
 from pydantic import BaseModel
 
+from figura.command import TOOLS
 from models.base.error_collector import ErrorCollector, validated
-from models.base.yaml12 import parse_yaml, read_yaml
+from models.base.yaml12 import parse_yaml, read_yaml, to_yaml
+from models.recipe import trusted
 from models.recipe.completion import with_data
 from models.recipe.load import check_recipe
 from models.recipe.overrides import overridden
 from models.recipe.schema import Declaration, Recipe
 from models.recipe.types import find_class
+from stages.datasets import read_dataset
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-TEXT = {page.name: page.read_text() for page in PAGES}
+DOCS = ROOT / "docs"
+PAGES = {"README.md": ROOT / "README.md"} | {str(page.relative_to(DOCS)): page for page in sorted(DOCS.rglob("*.md"))}
+TEXT = {name: page.read_text() for name, page in PAGES.items() if not name.startswith("coming_from/")}
+"""By page; tests/test_coming_from_*.py read those on other systems, whose keys and commands are not ours."""
 OWN = ("bench", "ci", "data", "models", "stages", "tools")
 MADE = (
     ".dvc/tmp/",
@@ -38,8 +47,27 @@ MADE = (
     "model/",
     "history/",
     "dump/",
+    "recipes/NAME.yaml",
+    "models/variation.py",
+    "tests/test_variation.py",
 )
-"""What a run or DVC makes, so that a fresh clone has none of it."""
+"""What a run, DVC or `figura init` makes, so that a fresh clone has none of it."""
+
+
+@pytest.fixture
+def own_modules(tmp_path, monkeypatch) -> Callable[[str], None]:
+    """A function that writes the blocks of a page that begin with `# in NAME.py`, so that they can be imported."""
+
+    def write(page: str) -> None:
+        for block in fences(page, "python"):
+            if name := re.match(r"# in (\w+)\.py\n", block):
+                with (tmp_path / f"{name[1]}.py").open("a") as file:
+                    file.write(block)
+                monkeypatch.delitem(sys.modules, name[1], raising=False)
+        monkeypatch.syspath_prepend(tmp_path)
+        importlib.invalidate_caches()
+
+    return write
 
 
 def fences(page: str, language: str) -> list[str]:
@@ -49,7 +77,7 @@ def fences(page: str, language: str) -> list[str]:
 
 def prose(page: str) -> str:
     """Return a page without its blocks."""
-    return re.sub(r"^```.*?^```", "", TEXT[page], flags=re.MULTILINE | re.DOTALL)
+    return re.sub(r"^```.*?^```", "", PAGES[page].read_text(), flags=re.MULTILINE | re.DOTALL)
 
 
 def spans(page: str) -> list[str]:
@@ -92,6 +120,26 @@ def test_modules_and_their_options_exist():
         wrong += [f"{page}: python -m {name}"] * (not text)
         wrong += [f"{page}: {name} {word}" for word in rest if word.startswith("--") and f'"{word}"' not in text]
     assert not wrong, "\n".join(wrong)
+
+
+def test_subcommands_and_their_options_exist():
+    """Lines and spans that begin with `figura`, its tools by their names (figura/command.py)."""
+    tools = {name: tool.module for group in TOOLS.values() for name, tool in group.items()}
+    called = {
+        (page, name, rest)
+        for page in TEXT
+        for line in [*spans(page), *re.findall(r"^    +(\S.*)$", TEXT[page].replace("\\\n", " "), re.MULTILINE)]
+        for name, rest in re.findall(r"^figura ([a-z]+)\b(.*)", line)
+    }
+    wrong = {f"{page}: figura {name}" for page, name, _ in called if name not in tools}
+    for page, name, rest in called:
+        folder = (ROOT / tools.get(name, "figura").replace(".", "/").removesuffix("/__main__")).with_suffix("")
+        texts = [path.read_text() for path in [folder.with_suffix(".py"), *folder.glob("*.py")] if path.is_file()]
+        options = set(re.findall(r"(?<!\S)--[a-z-]+", rest.partition("#")[0])) - {trusted.OPTION}
+        wrong |= {
+            f"{page}: figura {name} {one}" for one in options if not any(f'"{one}"' in text for text in texts)
+        } - {f"{page}: figura {name} --help"}
+    assert not wrong, "\n".join(sorted(wrong))
 
 
 SET = [(page, words) for page, words in ALL if "-S" in words]
@@ -139,14 +187,57 @@ def merged(base: Any, change: Any) -> Any:
     return change
 
 
-SNIPPETS = [(page, block) for page in TEXT for block in fences(page, "yaml") if page != "your_own_code.md"]
+SNIPPETS = [
+    (page, "".join(re.findall(r"\A# in (\S+)$", block, re.MULTILINE)), block)
+    for page in TEXT
+    for block in fences(page, "yaml")
+]
+WHOLE = {"your_own_code.md": "brighten"}
+"""Pages with a whole recipe, and what it names, which no other page's code does (test_own_code.py runs it)."""
 
 
-@pytest.mark.parametrize(("page", "block"), SNIPPETS)
-def test_a_snippet_makes_a_recipe(page, block):
-    """A block of YAML says which recipe it belongs into (docs/your_own_code.md has a whole one: test_own_code.py)."""
-    (file,) = re.findall(r"\A# in (\S+)$", block, re.MULTILINE)
-    check_recipe(merged(content(file), parse_yaml(block, page)), Path(file))
+@pytest.mark.parametrize(("page", "file", "block"), SNIPPETS)
+def test_a_snippet_makes_a_recipe(page, file, block, own_modules, tmp_path):
+    """A block of YAML says which file it belongs into: a recipe, or the datasets to prepare."""
+    if not file:
+        assert WHOLE[page] in block
+        assert set(parse_yaml(block, page)) <= set(Recipe.model_fields)
+        return
+    own_modules(page)
+    changed = merged(content(file), parse_yaml(block, page))
+    if file == "data/params.yaml":
+        (tmp_path / "params.yaml").write_text(to_yaml(changed))
+        for name in parse_yaml(block, page)["datasets"]:
+            read_dataset(name, tmp_path / "params.yaml")
+        return
+    check_recipe(without_null(changed), Path(file))
+
+
+def without_null(recipe: dict[str, Any]) -> dict[str, Any]:
+    """Return a recipe without `data.common: null`, which says that it is left out."""
+    common = recipe["data"].get("common")
+    return recipe if common else {**recipe, "data": {k: one for k, one in recipe["data"].items() if k != "common"}}
+
+
+SETTINGS = [
+    (page, *header, *row)
+    for page in TEXT
+    for header, rows in re.findall(r"^\| key \|((?: `[\w/.]+\.yaml` \|)+)\n.*\n((?:\|.*\n)+)", TEXT[page], re.MULTILINE)
+    for header in [[re.findall(r"`(.*?)`", header)]]
+    for row in re.findall(r"^\| `([\w.]+)` \|(.*)\|$", rows, re.MULTILINE)
+]
+
+
+@pytest.mark.parametrize(("page", "files", "key", "cells"), SETTINGS)
+def test_settings_are_those_of_the_files(page, files, key, cells):
+    """A table of settings has a column a file; an empty cell is a key that the file does not have."""
+    assert len(SETTINGS) > 50
+    for file, cell in zip(files, cells.split("|"), strict=True):
+        value: Any = content(file)
+        for name in key.split("."):
+            value = value.get(name, ...) if isinstance(value, dict) else ...
+        expected = parse_yaml(f"value: {cell.strip().strip('`')}", page)["value"] if cell.strip() else ...
+        assert value == expected, f"{file}: {key}"
 
 
 SECTIONS = "|".join(Recipe.model_fields)
@@ -218,11 +309,54 @@ def first_words(line: str) -> list[str]:
 
 def test_links_lead_somewhere():
     wrong = []
-    for page in PAGES:
-        for target in re.findall(r"\]\((?!http)([^)#]+)", prose(page.name)):
-            if not (page.parent / target).exists():
-                wrong.append(f"{page.name}: {target}")
+    for name, page in PAGES.items():
+        for target, anchor in re.findall(r"\]\((?!http)([^)#\s]*)(?:#([^)]*))?\)", prose(name)):
+            path = page.parent / target if target else page
+            known = path.exists() and (not anchor or anchor in anchors(path.read_text()))
+            wrong += [] if known else [f"{name}: {target}#{anchor}"]
     assert not wrong, "\n".join(wrong)
+
+
+def anchors(text: str) -> set[str]:
+    """Return what links to the headings of a page say after `#`, on the site and on GitHub."""
+    titles = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL), re.MULTILINE)
+    return {re.sub(r"\s", "-", re.sub(r"[^\w\s-]", "", title.lower()).strip()) for title in titles}
+
+
+def test_every_page_is_in_the_navigation():
+    def pages(entries: list[Any]) -> list[str]:
+        return [
+            page
+            for entry in entries
+            for part in entry.values()
+            for page in (pages(part) if isinstance(part, list) else [part])
+        ]
+
+    found = pages(tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"])
+    assert sorted(found) == sorted(set(PAGES) - {"README.md"})
+
+
+def test_pages_of_classes_name_modules():
+    named = [name for page in TEXT for name in re.findall(r"^::: ([\w.]+)", TEXT[page], re.MULTILINE)]
+    assert "models.interfaces" in named
+    for name in named:
+        path = ROOT / name.replace(".", "/")
+        assert path.with_suffix(".py").is_file() or (path / "__init__.py").is_file(), name
+
+
+def test_the_site_is_built_without_a_warning(tmp_path):
+    """Where its generator is installed: the dependency group `docs`, in an environment of its own."""
+    program = shutil.which("zensical", path=f"{Path(sys.executable).parent}:{ROOT / '.venv/docs/bin'}")
+    if program is None:
+        pytest.skip("zensical is not installed; docs/site.md")
+    shutil.copy(ROOT / "zensical.toml", tmp_path)
+    for folder in ("docs", "models", "figura"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    done = subprocess.run([program, "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    for page in PAGES.keys() - {"README.md"}:
+        file = page if page == "index.md" else f"{page.removesuffix('.md')}/index.md"
+        assert (tmp_path / "build/site" / file).with_suffix(".html").is_file(), page
 
 
 def test_classes_and_modules_exist():
@@ -235,7 +369,7 @@ def test_classes_and_modules_exist():
         for block in fences(page, "python"):
             compile(block, page, "exec")
             for module, classes in re.findall(r"^from ([\w.]+) import (.+)$", block, re.MULTILINE):
-                home = importlib.import_module(module)
+                home = importlib.import_module(re.sub(r"^figura\.(?=models|data|stages|tools)", "", module))
                 wrong += [f"{page}: {module}.{one}" for one in classes.split(", ") if not hasattr(home, one)]
     assert not wrong, "\n".join(wrong)
 
@@ -258,8 +392,8 @@ def test_lines_are_no_longer_than_120_columns():
     """Tables and links may be; printed output in docs/ too."""
     long = [
         f"{page}:{number}"
-        for page, text in TEXT.items()
-        for number, line in enumerate(text.splitlines(), 1)
+        for page, path in PAGES.items()
+        for number, line in enumerate(path.read_text().splitlines(), 1)
         if len(line) > 120
         and not line.startswith("|")
         and "](" not in line

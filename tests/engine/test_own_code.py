@@ -19,8 +19,8 @@ DOCUMENT = Path(__file__).parents[2] / "docs/your_own_code.md"
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
     """A folder with the document's two files, the code's on the path of imports."""
-    (code,) = re.findall(r"```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
-    (recipe,) = re.findall(r"```yaml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL)
+    (code,) = re.findall(r"^`brighten.py`.*?```python\n(.*?)```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
+    (recipe,) = re.findall(r"^`brighten.yaml`.*?```yaml\n(.*?)```", DOCUMENT.read_text(), re.DOTALL | re.MULTILINE)
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/brighten.py").write_text(code)
     (tmp_path / "brighten.yaml").write_text(recipe)

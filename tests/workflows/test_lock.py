@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ci.lock import AUDIT, CUDA, DEV, PURPOSES, USE, compiled, cpu_builds, entries, with_cpu_builds
+from ci.lock import AUDIT, CUDA, DEV, DOCS, PURPOSES, USE, compiled, cpu_builds, entries, with_cpu_builds
 from models.base.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -61,12 +61,13 @@ def test_what_is_needed_is_locked_and_nothing_else(python: str, paths: tuple[Pat
     assert locked.keys() == {name for name, _ in done}
 
 
-def test_what_gpus_and_the_audit_need_is_locked_apart() -> None:
+def test_what_gpus_the_audit_and_the_site_need_is_locked_apart() -> None:
     assert all(name.startswith(OF_GPUS) for name in pins(USE, CUDA).keys() - pins(USE).keys())
     assert {"nvidia-cudnn-cu13", "triton"} <= pins(CUDA).keys()
-    for one in map(Requirement, PROJECT["dependency-groups"]["audit"]):
-        (pin,) = pins(AUDIT)[canonicalize_name(one.name)].specifier
-        assert one.specifier.contains(pin.version)
+    for path, group in ((AUDIT, "audit"), (DOCS, "docs")):
+        for one in map(Requirement, PROJECT["dependency-groups"][group]):
+            (pin,) = pins(path)[canonicalize_name(one.name)].specifier
+            assert one.specifier.contains(pin.version)
 
 
 @pytest.mark.parametrize("path", PURPOSES, ids=str)
@@ -115,7 +116,7 @@ def test_what_uv_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def test_every_install_of_the_makefile_checks_hashes(tmp_path: Path) -> None:
-    command = ["make", "--dry-run", "environment", "audit", "licences", "sbom", f"VENV={tmp_path}"]
+    command = ["make", "--dry-run", "environment", "audit", "licences", "sbom", "docs", f"VENV={tmp_path}"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     installs = re.findall(r"/pip install (.+)", printed)
     locks = [one.removeprefix("--quiet --no-deps --require-hashes --requirement ") for one in installs]
