@@ -17,7 +17,7 @@ from setuptools.command.egg_info import egg_info
 from setuptools.command.install_lib import install_lib
 
 MOVED = ("data", "models", "stages", "tools")
-COMMAND = re.compile(r"python -m ((?:stages|tools)\.\w+)")
+COMMAND = re.compile(r"python -m ((?:stages|tools)(?:\.\w+)+)")
 PROJECT = (
     "dvc.yaml", "params.yaml", "data/params.yaml", "recipes", ".dvc/plots",
     "data/raw/README.md", "data/raw/.gitignore", "weights/README.md", "weights/.gitignore", ".dvcignore",

@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import NamedTuple
 
 PACKAGE = __name__.rpartition(".")[0]
+TRUSTED = "--trusted-types-only"  # where the current folder may be a stranger's, whose modules must not be found
 
 
 class Tool(NamedTuple):
@@ -61,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name not in tools:
         print(f"figura: there is no command {name!r}; `figura --help` lists them", file=sys.stderr)
         return 2
-    if os.getcwd() not in map(os.path.abspath, sys.path):
+    if TRUSTED not in rest and os.getcwd() not in map(os.path.abspath, sys.path):
         sys.path.insert(0, os.getcwd())  # as `python -m` has it: the project's own `models`
     sys.argv[0] = f"figura {name}"
     return run(tools[name].module, rest)

@@ -62,7 +62,7 @@ def _is_path(one: Any) -> bool:
 def _pixels(array: np.ndarray[Any, Any], what: str) -> Iterator[Pixels]:
     if array.dtype != np.uint8 or array.ndim not in (3, 4) or array.shape[-1] != 3 or 0 in array.shape[-3:]:
         raise UserError(f"{what}: found an array of {array.dtype} {array.shape}; {ALLOWED}, or (N, height, width, 3)")
-    yield from map(np.ascontiguousarray, array if array.ndim == 4 else array[None])
+    yield from map(np.array, array if array.ndim == 4 else array[None])  # copies: callers refill buffers
 
 
 def _converted(picture: Image.Image, what: str) -> Pixels:

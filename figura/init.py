@@ -7,8 +7,10 @@ unless it is one.
 
 import argparse
 import os
+import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from figura.project import REQUIREMENTS, project_files, recipe_names
@@ -31,6 +33,11 @@ def main(arguments: list[str]) -> None:
         help=f"of {', '.join(recipe_names())}; several times for several; default: {recipe_names()[0]}",
     )  # fmt: skip
     args = parser.parse_args(arguments)
+    if find_spec("figura.stages") is None:
+        raise UserError(
+            "this figura is a clone, whose code a project cannot import; `pip wheel --no-deps .` in the clone makes a "
+            "wheel to install elsewhere (docs/own_project.md)"
+        )
     recipes = list(dict.fromkeys(args.recipe or recipe_names()[:1]))
     for line in write_project(args.folder, recipes):
         print(printable(line))
@@ -61,8 +68,10 @@ def write_project(root: Path, recipes: list[str]) -> list[str]:
     if stay:
         lines.append(f"left as they are: {', '.join(stay)}")
     if REQUIREMENTS in stay:
-        lines.append(f"next: add {files[REQUIREMENTS].strip()!r} to {REQUIREMENTS}, on which the stages depend")
-    there = "" if root.resolve() == Path.cwd() else f"cd {root} && "
+        lines.append(
+            f"next: add {files[REQUIREMENTS].splitlines()[-1]!r} to {REQUIREMENTS}, on which the stages depend"
+        )
+    there = "" if root.resolve() == Path.cwd() else f"cd {shlex.quote(str(root))} && "
     return [*lines, f"next: {there}dvc repro (at first, it draws data and trains on them; minutes)"]
 
 

@@ -181,7 +181,7 @@ def _params(pipeline: Path) -> dict[str, str]:
     """Return the params files in a `dvc.yaml`, by recipe; {} without that file."""
     if not pipeline.is_file():
         return {}
-    variables = [one for one in read_yaml(pipeline).get("vars", []) if isinstance(one, Mapping)]
+    variables = [one for one in read_yaml(pipeline).get("vars") or [] if isinstance(one, Mapping)]
     return {name: str(entry["params"]) for one in variables for name, entry in (one.get("recipes") or {}).items()}
 
 

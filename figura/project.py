@@ -19,6 +19,7 @@ CODE = ("data/formats", "data/preparation", "data/synthetic", "models/", "stages
 CODE_KEYS = ("shared", "networks", "train", "evaluate", "metrics")
 """Keys of a recipe's entry in `dvc.yaml` that name folders of figura's code."""
 OWN_CODE = "models"
+NOTE = "# All stages depend on this version. Install figura's wheel: on PyPI this name is another project's.\n"
 HEADER = """\
 # The DAG: prepare -> train -> eval-dump -> metrics. A dataset is an entry of data/params.yaml; a recipe is a params
 # file and its entry in `recipes` below: `data` is the dataset it trains on, `judged_on` that of its `evaluate.data`,
@@ -95,7 +96,7 @@ def project_files(recipes: Collection[str]) -> dict[str, str]:
         "models/__init__.py": '"""Code of this project: a recipe finds it before figura\'s."""\n',
         "models/variation.py": LOSS,
         "tests/test_variation.py": TEST,
-        REQUIREMENTS: f"figura=={version('figura')}\n",
+        REQUIREMENTS: f"{NOTE}figura=={version('figura')}\n",
         ".gitignore": IGNORED,
         **{path: _text(path) for path in ("data/raw/README.md", "data/raw/.gitignore", "weights/README.md")},
         **{path: _text(path) for path in ("weights/.gitignore", ".dvcignore")},
@@ -161,7 +162,7 @@ def _readme(params: Mapping[str, str]) -> str:
 `dvc repro` prepares data, trains, evaluates and computes metrics.
 
 ```shell
-pip install -r {REQUIREMENTS}
+pip install figura-{version("figura")}-py3-none-any.whl   # the wheel: on PyPI, figura is another project
 dvc repro                                       # at first drawn data: minutes on a laptop
 dvc metrics show                                # and pictures: plots/{name}/pictures
 git add . && git commit -m "First results"

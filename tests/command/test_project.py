@@ -9,6 +9,7 @@ import pytest
 import torch
 from pipeline.project import ENVIRONMENT
 
+from figura import init
 from figura.init import write_project
 from figura.project import LOSS, project_files, recipe_names
 from models.base.errors import UserError
@@ -120,4 +121,10 @@ def test_files_in_the_way_leave_everything_as_it_was(tmp_path: Path) -> None:
 def test_an_unknown_recipe_names_those_that_there_are(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"vunett: figura has no such recipe.*vunet, pix2pix, pose"):
         write_project(tmp_path / "new", ["vunett"])
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_clone_begins_no_project_that_could_not_import_it(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"this figura is a clone, .*`pip wheel --no-deps \.`"):
+        init.main([str(tmp_path / "new")])
     assert not (tmp_path / "new").exists()

@@ -83,7 +83,7 @@ def test_both_start_from_the_same_python_which_the_tests_run() -> None:
     (version,) = re.findall(r"^ARG PYTHON=(.+)$", DOCKERFILE, re.MULTILINE)
     tests = next(path for path in WORKFLOWS if path.stem == "tests")
     assert version in load(tests)["jobs"]["tests"]["strategy"]["matrix"]["python"]
-    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"] == ">=3.11,<3.14"
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"] == ">=3.11,<3.15"
     defaults = {
         re.search(r"ACCELERATOR=(\w+)", text)[1] for text in (DOCKERFILE.split("FROM")[1], DEFINITION.split("%")[1])
     }  # type: ignore[index]

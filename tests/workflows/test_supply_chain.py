@@ -15,7 +15,7 @@ from workflows.workflow import ROOT, WORKFLOWS, Host, load, run_workflow
 from ci.lock import DEV, USE, entries
 
 AUDIT = next(path for path in WORKFLOWS if path.stem == "audit")
-LOCKS = {"requirements.lock", "requirements-audit.lock", "requirements-cuda.lock", "requirements-dev.lock"}
+LOCKS = {f"requirements{part}.lock" for part in ("", "-audit", "-cuda", "-dev", "-docs")}
 PIP_AUDIT = """#!/bin/sh
 # Stands in for pip-audit, which asks a database on the internet.
 echo "$*" > "$RECORD/pip-audit.txt"
