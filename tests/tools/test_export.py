@@ -243,6 +243,7 @@ NETWORKS = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NETWORKS)
 def test_each_kind_of_network_computes_the_same_for_other_batches_and_sizes(name, tmp_path):
     torch.manual_seed(0)
@@ -266,6 +267,7 @@ def test_each_kind_of_network_computes_the_same_for_other_batches_and_sizes(name
         assert outputs == ["image", "q_means.s4", "q_means.s3", "p_means.s4", "p_means.s3"]
 
 
+@pytest.mark.slow
 def test_noise_of_zeros_gives_the_mean_of_the_prior(tmp_path):
     torch.manual_seed(0)
     vunet = VUNet(**VUNET)
