@@ -80,12 +80,10 @@ def project_files(recipes: Collection[str]) -> dict[str, str]:
     Raises:
         UserError: figura has no such recipe.
     """
+    known = recipe_names()
     for name in recipes:
-        if name not in recipe_names():
-            raise UserError(
-                f"{name}: figura has no such recipe{nearest(name, recipe_names())}; "
-                f"there are {', '.join(recipe_names())}"
-            )
+        if name not in known:
+            raise UserError(f"{name}: figura has no such recipe{nearest(name, known)}; there are {', '.join(known)}")
     pipeline = _read(SOURCE / "dvc.yaml")
     entries = {name: pipeline["vars"][-1]["recipes"][name] for name in recipes}
     params = {name: str(entry["params"]) for name, entry in entries.items()}
@@ -115,7 +113,7 @@ def _pipeline(content: Any, recipes: Collection[str]) -> str:
     variables[-1]["recipes"].ca.comment = None
     del variables[1]  # `consistency`, of a stage that reads one recipe's results with another's network
     del content["stages"]["pose-consistency"]
-    for name in recipe_names():
+    for name in list(variables[-1]["recipes"]):
         if name not in recipes:
             del variables[-1]["recipes"][name]
             del content["artifacts"][name]
