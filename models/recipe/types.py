@@ -118,21 +118,25 @@ def find_class(name: str) -> builtins.type | None:
 
 
 def _places(package: str, attribute: str) -> list[str]:
-    """Return the names under which a type's package may be imported, in the order of the lookup."""
+    """Return the names under which a type's package may be imported, in the order of the lookup.
+
+    Where only figura's types are trusted, these are figura's package and PyTorch: another `models` may be on the path,
+    a stranger's.
+    """
+    if os.environ.get(TRUSTED_ONLY):
+        first, *rest = package.split(".")
+        return [package] if first == "torch" else [".".join([MODELS, *([] if first == OWN else [first]), *rest])]
     own = [f"{OWN}.{package}"] if MODELS != OWN and _is_in_project(package, attribute) else []
     return [*own, f"{MODELS}.{package}", package]
 
 
 def _is_in_project(package: str, attribute: str) -> bool:
-    """Whether a file of this module or package in the project's own `models` has the name; runs nothing of it.
-
-    False where only figura's types are trusted.
-    """
-    spec = None if os.environ.get(TRUSTED_ONLY) else PathFinder.find_spec(OWN)
+    """Whether a file of this module or package in the project's own `models` has the name; runs nothing of it."""
+    spec = PathFinder.find_spec(OWN)
     for folder in (spec and spec.submodule_search_locations) or []:
         place = Path(folder).joinpath(*package.split("."))
         files = [place.with_suffix(".py"), *(place.rglob("*.py") if place.is_dir() else ())]
-        if any(re.search(rf"\b{attribute}\b", file.read_text(encoding="utf-8")) for file in files if file.is_file()):
+        if any(re.search(rf"\b{attribute}\b", _source(file)) for file in files if file.is_file()):
             return True
     return False
 
@@ -157,9 +161,14 @@ def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
 def _definitions(folder: Path) -> list[tuple[tuple[str, ...], list[str]]]:
     """Return each module below a folder, by the parts of its name, with the names of the classes in it."""
     return [
-        (path.relative_to(folder).with_suffix("").parts, CLASS.findall(path.read_text(encoding="utf-8")))
+        (path.relative_to(folder).with_suffix("").parts, CLASS.findall(_source(path)))
         for path in sorted(folder.rglob("*.py"))
     ]
+
+
+def _source(path: Path) -> str:
+    """Return Python source to search; names of classes are readable in any encoding."""
+    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _is_dotted(name: str) -> bool:

@@ -69,12 +69,14 @@ def process_record() -> dict[str, Any]:
     """Return how this process was started: command, host, package versions, variables that change arithmetic, commit,
     and files that differ from it.
 
-    `commit` is None outside a git repository.
+    `commit` is None outside a git repository. figura's version is there where figura is installed; in figura's own
+    repository the commit says it.
     """
+    packages = package_versions() | ({"figura": version("figura")} if __name__.startswith("figura.") else {})
     commit = _git("rev-parse", "HEAD")
     changed = (_git("status", "--porcelain", "--untracked-files=no") or "").splitlines()
     return {
-        "command": [sys.executable, *sys.orig_argv[1:]], "host": platform.node(), "packages": package_versions(),
+        "command": [sys.executable, *sys.orig_argv[1:]], "host": platform.node(), "packages": packages,
         "environment": arithmetic_variables(), "commit": commit, "changed_files": [line[3:] for line in changed],
     }  # fmt: skip
 

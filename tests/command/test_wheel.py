@@ -168,6 +168,13 @@ def test_a_repository_with_models_of_its_own(complete: Path, tmp_path: Path) -> 
     history = (made.folder / "runs/pix2pix/history/train.csv").read_text().splitlines()
     column = history[0].split(",").index("G_L1.raw")
     assert {float(line.split(",")[column]) for line in history[1:]} == {7.0}
-    # strangers' types: figura's own class again
-    done = made.run("figura", "describe", "recipes/pix2pix.yaml", "--trusted-types-only", "--output", "flow.svg")
-    assert "models/images.py" not in done.stdout
+    # strangers' types are figura's own again, also where the current folder is on the path, and under `models.`
+    (made.folder / "models/__init__.py").write_text("open('ran', 'w')\n")
+    for name in ("images.L1", "models.images.L1"):
+        made.set("recipes/pix2pix.yaml", {"losses.G_L1.type": name})
+        for command in (["figura", "describe"], ["python", "-m", "figura.tools.describe"]):
+            done = made.run(*command, "recipes/pix2pix.yaml", "--trusted-types-only", "--output", "flow.svg")
+            assert "models/images.py" not in done.stdout
+    assert not (made.folder / "ran").exists()
+    made.run("figura", "describe", "recipes/pix2pix.yaml", "--output", "flow.svg")
+    assert (made.folder / "ran").exists()

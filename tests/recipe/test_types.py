@@ -1,5 +1,6 @@
 import importlib
 import inspect
+import shutil
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from models.base.errors import UserError
 from models.images.losses import pixel
 from models.interfaces import Examples, Loss, Schedule
 from models.ops.forward import Forward
+from models.recipe import types
 from models.recipe.types import (
     CALLBACK,
     DATASET,
@@ -108,6 +110,29 @@ def test_models_come_before_other_packages(errors, monkeypatch, tmp_path):
     near = find_type("pictures.Near", LOSS, "k", errors)
     assert near is not None
     assert near.where == "models"
+
+
+def test_a_file_of_ones_own_in_another_encoding_is_searched(errors, monkeypatch, tmp_path):
+    (tmp_path / "models/odd").mkdir(parents=True)
+    (tmp_path / "models/__init__.py").touch()
+    latin = "# -*- coding: latin-1 -*-\n# f\xfcr\nfrom models.interfaces import Loss\nclass Near(Loss): pass\n"
+    (tmp_path / "models/pictures.py").write_bytes(latin.encode("latin-1"))
+    monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path / "models")])
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert types._is_in_project("pictures", "Near")
+    assert not types._is_in_project("pictures", "Far")
+    shutil.move(tmp_path / "models/pictures.py", tmp_path / "models/odd/pictures.py")
+    assert find_type("odd.Near", LOSS, "k", errors) is not None
+
+
+def test_of_trusted_types_models_are_figuras_alone(monkeypatch):
+    monkeypatch.setattr(types, "MODELS", "figura.models")
+    assert types._places("mypackage.losses", "Wing") == ["figura.models.mypackage.losses", "mypackage.losses"]
+    monkeypatch.setenv(types.TRUSTED_ONLY, "--trusted-types-only")
+    assert types._places("mypackage.losses", "Wing") == ["figura.models.mypackage.losses"]
+    assert types._places("models.images", "L1") == types._places("images", "L1") == ["figura.models.images"]
+    assert types._places("models", "L1") == ["figura.models"]
+    assert types._places("torch.nn", "Linear") == ["torch.nn"]
 
 
 class ConstructedError(Exception):
