@@ -54,7 +54,9 @@ start_log_freq log_freq ckpt_freq ckpt_zero hook_freq train_ops log_ops eval_hoo
 n_data_processes n_prefetch num_steps max_batches_per_epoch test_batch_size experiment_name eval_functor
 eval_pipeline.callbacks eval_pipeline.callback_kwargs eval_hook.clean_after_callbacks fixed_example_indices debug_timing
 integrations.wandb.handlers integrations.tensorboard.handlers integrations.minimal_logging.image_format
-losses.KL.weight debug.max_steps
+losses.KL.weight debug.max_steps debug.max_examples debug.disable_integrations
+test_mode nogpu eval_forever error_on_timeout validation_dataset ckpt_keep lr_end gpu_mem_fraction fcond eval_all
+--log_level --other_config --disable_cache
 -n -b -t -p -c -r -l -d edeval edexplore edlist edcache edsetup edprep {path/to/key}
 configs/train_<time>.yaml train/checkpoints/model-<step>.ckpt train/train/log_op/ log.txt code/
 step_op train_op log_op eval_op criterion callbacks hooks update_loss_weights_inplace retrieve

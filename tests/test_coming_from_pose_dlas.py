@@ -35,6 +35,7 @@ KEY = rf"((?:{SECTIONS})(?:\.(?:\w+|<\w+>))+)"
 
 OPENPIFPAF = """
 --basenet --checkpoint --head-consolidation --cross-talk --no-download-progress --cf4-dropout --cf4-no-inplace-ops
+--cf3-dropout --cf3-no-inplace-ops --minimum-deployment-target
 --shufflenetv2k-input-conv2-stride --shufflenetv2k-input-conv2-outchannels --shufflenetv2k-stage4-dilation
 --shufflenetv2k-kernel --shufflenetv2k-conv5-as-stage --shufflenetv2k-instance-norm --shufflenetv2k-group-norm
 --shufflenetv2k-leaky-relu --resnet-pool0-stride --resnet-input-conv-stride --resnet-input-conv2-stride
@@ -49,6 +50,7 @@ OPENPIFPAF = """
 --encoder-suppress-invisible --encoder-suppress-collision
 --lr --momentum --no-nesterov --weight-decay --adam --amsgrad --beta2 --adam-eps --lr-warm-up-start-epoch
 --lr-warm-up-epochs --lr-warm-up-factor --lr-decay --lr-decay-epochs --lr-decay-factor --lr-warm-restarts
+--lr-warm-restart-duration
 --dataset --dataset-weights --batch-size --loader-workers --cocokp-train-annotations --cocokp-val-annotations
 --cocokp-train-image-dir --cocokp-val-image-dir --cocodet-train-annotations --cocodet-val-annotations
 --cocodet-train-image-dir --cocodet-val-image-dir
@@ -61,8 +63,10 @@ OPENPIFPAF = """
 --keypoint-threshold-rel --cif-th --caf-th --force-complete-pose --force-complete-caf-th --nms-before-force-complete
 --greedy --connection-method --no-reverse-match --dense-connections --cifcaf-block-joints
 --ablation-cifseeds-no-rescore --ablation-cifseeds-nms --ablation-caf-no-rescore --ablation-independent-kp
+--posesimilarity-distance --posesimilarity-oks-inflate --trackingpose-track-recovery --trackingpose-single-seed
+--tr-single-pose-threshold --tr-multi-pose-threshold --tr-multi-pose-n --tr-minimum-threshold
 --watch --eval-loader-warmup --eval-n-images --eval-no-skip-epoch0 --eval-no-skip-existing --eval-write-predictions
---write-predictions --eval-show-final-image --eval-show-final-ground-truth --coco-eval-long-edge --eval-long-edge
+--write-predictions --eval-show-final-image --eval-show-final-ground-truth --coco-eval-long-edge
 --coco-eval-orientation-invariant --coco-eval-extended-scale --coco-no-eval-annotation-filter
 --cocokp-eval-testdev2017 --cocokp-eval-test2017
 --glob --long-edge --precise-rescaling --image-output --json-output
@@ -73,6 +77,10 @@ OPENPIFPAF = """
 --skeleton-solid-threshold
 --label --first-epoch --no-share-y --eval-suffix --show-mtl-sigmas
 --outfile --input-width --input-height --simplify --check --checkpoints
+--iccv2019-ablation --v012-ablation-1 --v012-ablation-2 --v012-ablation-3 --v012-ablation-4
+--animal-* --apollo-* --crowdpose-* --nuscenes-* --wholebody-* --posetrack-* --posetrack2017-* --posetrack2018-*
+--cocokpst-max-shift --cifar10-root-dir --cifar10-download --crowdpose-index --crowdpose-eval-test
+--start-msec --crop --rotate --separate-debug-ax
 """
 DL_ART_SCHOOL = """
 name model distortion suffix scale gpu_ids fp16 grad_scaler_enabled checkpointing_enabled start_step force_start_step
@@ -90,7 +98,7 @@ update_for_step after_backward before_step after_step get_grad_norm_parameter_gr
 provide_ema network_loaded
 training optimizer_params after before every requires injectors losses step_outputs clip_grad_eps check_grads_for_nan
 loss_log_buffer generator_outputs lr weight_decay beta1 beta2 momentum lars_coefficient param_groups
-adamw mu_adamw adamw_zero lamb lars sgd
+adam adamw mu_adamw adamw_zero lamb lars sgd lion use_8bit min_total_loss custom_optimizer_step
 MultiStepLR gen_lr_steps lr_gamma restarts restart_weights clear_state force_lr warmup_steps ProgressiveMultiStepLR
 progressive_starts CosineAnnealingLR_Restart T_period warmup eta_min
 generator discriminator direct scheduled_scalar add_noise noise constant stylegan2_noise grey interpolate image_patch

@@ -39,21 +39,42 @@ def read_pickle(path: Path) -> Any:
     Files from before PyTorch 1.6 (not zip archives) may hold tensors and containers only.
 
     Raises:
-        UserError: for a missing file, another format, and names that the loader always refuses (of `os`, `sys`).
+        UserError: for a missing file, another format, a checksum that differs, and names that the loader always refuses
+            (of `os`, `sys`).
     """
     if not path.is_file():
         raise UserError(f"{path}: no such file")
     try:
-        names = torch.serialization.get_unsafe_globals_in_checkpoint(path) if zipfile.is_zipfile(path) else []
+        archive = zipfile.is_zipfile(path)
+        names = torch.serialization.get_unsafe_globals_in_checkpoint(path) if archive else []
         with torch.serialization.safe_globals([(_stand_in(name), name) for name in names]):
-            return torch.load(path, map_location="cpu", weights_only=True)
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        damaged = _damaged(path) if archive else None
     except Exception as error:  # a malformed file can raise anything
-        lines = str(error).strip().splitlines()
         raise UserError(
-            f"{path}: cannot be read as weights of PyTorch ({type(error).__name__}: {lines[-1] if lines else ''}); "
-            "where the package that wrote it is installed, and if you trust the file, write its state dictionary "
-            "there: torch.save(torch.load(path, weights_only=False)['model'].state_dict(), 'weights.pt')"
+            f"{path}: cannot be read as weights of PyTorch ({type(error).__name__}: {_reason(error)}); if it may be "
+            "cut off or damaged, copy it again; else, where the package that wrote it is installed, and if you trust "
+            "the file, write its state dictionary there: "
+            "torch.save(torch.load(path, weights_only=False)['model'].state_dict(), 'weights.pt')"
         ) from error
+    if damaged is not None:
+        raise UserError(
+            f"{path}: the checksum of its part {damaged} differs: the file is damaged, copy it again; if it was "
+            "written without checksums (torch.serialization.set_crc32_options(False)), write it with them"
+        )
+    return content
+
+
+def _damaged(path: Path) -> str | None:
+    """Return the first part of an archive whose checksum differs, which PyTorch does not look at."""
+    with zipfile.ZipFile(path) as archive:
+        return archive.testzip()
+
+
+def _reason(error: Exception) -> str:
+    """Return the line of an error that says what happened: PyTorch puts advice before and behind it."""
+    lines = [line for line in str(error).splitlines() if line and not line.startswith("Check the documentation")]
+    return lines[-1].partition(". This is an internal")[0] if lines else ""
 
 
 def state_of(module: Placeholder) -> dict[str, Tensor]:

@@ -42,6 +42,7 @@ OPTIONS = [
     ("shufflenetv2k20", {"kernel": 3}, 16, 2048),
     ("shufflenetv2k16", {"conv5_as_stage": True, "leaky_relu": True}, 16, 1392),
     ("shufflenetv2k16", {"norm": "group"}, 16, 1392),
+    ("shufflenetv2kx5", {"norm": "group"}, 16, 2560),
     ("shufflenetv2k16", {"norm": "instance"}, 16, 1392),
     ("resnet18", {"pool0_stride": 2}, 32, 512),
     ("resnet18", {"pool0_stride": 1}, 16, 512),
@@ -199,6 +200,11 @@ def test_norm_settings():
         4,
         32,
     }
+    assert {
+        (m.num_groups, m.num_channels)
+        for m in network("shufflenetv2kx5", norm="group").modules()
+        if isinstance(m, nn.GroupNorm)
+    } == {(3, 42), (32, 320), (32, 640), (32, 1280), (32, 2560)}
     instances = [m for m in network("shufflenetv2k16", norm="instance").modules() if isinstance(m, nn.InstanceNorm2d)]
     assert {(m.eps, m.momentum, m.affine, m.track_running_stats) for m in instances} == {(1e-4, 0.01, True, True)}
     assert not any(isinstance(m, nn.ReLU) for m in network("shufflenetv2k16", leaky_relu=True).modules())
@@ -208,6 +214,28 @@ def test_norm_settings():
         if isinstance(m, nn.Conv2d) and m.groups > 1
     }
     assert kernels == {(7, 7)}
+
+
+@pytest.mark.parametrize(
+    ("width", "groups"), [(8, 4), (42, 3), (50, 2), (100, 4), (116, 29), (128, 32), (200, 25), (870, 29), (930, 31)]
+)
+def test_groups_divide_any_width(width, groups):
+    built = network("shufflenetv2k16", norm="group", input_conv2=True, input_conv2_channels=width)
+    norm = built.base_net.input_block[1][1]
+    assert (norm.num_groups, norm.num_channels) == (groups, width)
+
+
+@torch.no_grad()
+def test_group_norm_written_out():
+    """The wide ShuffleNet's first norm: 42 channels in 3 groups of 14."""
+    torch.manual_seed(0)
+    block = ShuffleNetV2K(depth="x5", norm="group").input_block[0]
+    images = torch.randn(2, 3, 9, 11)
+    x = F.conv2d(images, block[0].weight, stride=2, padding=1)
+    groups = x.reshape(2, 3, 14, -1).flatten(2)
+    centred = groups - groups.mean(dim=2, keepdim=True)
+    expected = (centred / (centred.square().mean(dim=2, keepdim=True) + 1e-5).sqrt()).reshape(x.shape).relu()
+    assert torch.allclose(block(images), expected, atol=1e-5)
 
 
 def test_statistics_move_by_a_hundredth():
@@ -354,6 +382,11 @@ def test_bad_weights_are_explained(file, tmp_path):
         ({"name": "resnet50", "input_conv_stride": 0}, "input_conv_stride 0"),
         ({"name": "shufflenetv2k16", "kernel": 4}, "kernel 4"),
         ({"name": "shufflenetv2k16", "input_conv2_channels": 8}, "needs input_conv2"),
+        ({"name": "shufflenetv2k16", "input_conv2": True, "input_conv2_channels": 0}, "input_conv2_channels 0: .* 1"),
+        (
+            {"name": "shufflenetv2k16", "norm": "group", "input_conv2": True, "input_conv2_channels": 97},
+            "norm group: 97 channels are no multiple of 2 to 4 groups",
+        ),
         ({"name": "shufflenetv2k16", "norm": "layer"}, "backbone.norm: found 'layer'"),
         ({"name": "small", "widths": [8, 16]}, "as many of one as of the other"),
         ({"name": "timm"}, "backbone.model: missing"),

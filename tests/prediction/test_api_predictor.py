@@ -2,6 +2,7 @@
 
 import filecmp
 import random
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from PIL import Image
 
+from figura.images import photos_from
 from figura.predictor import Predictor, load
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml, to_yaml
@@ -121,6 +123,19 @@ def test_arrays_pictures_paths_and_iterators_of_them(predictor, tmp_path):
     assert len(predictor.predict([])) == 0
 
 
+def test_a_buffer_that_the_caller_refills():
+    buffer = np.empty((6, 9, 3), np.uint8)
+
+    def camera():
+        for value in (0, 50, 100):
+            buffer[...] = picture(value)
+            yield buffer
+
+    photos = list(photos_from(camera(), 1, pytest.fail))  # as a stream that reads ahead asks for them
+    assert [photo.pixels()[0, 0, 0] for photo in photos] == [0, 50, 100]
+    assert [photo.pixels()[0, 0, 0] for photo in photos_from([buffer[None], buffer], 1, pytest.fail)] == [100, 100]
+
+
 def test_files_of_one_name_in_an_iterator(predictor, tmp_path):
     pictures = [picture(10), picture(20)]
     files = [write(tmp_path / f"{folder}/x.png", one) for folder, one in zip("ab", pictures, strict=True)]
@@ -217,8 +232,59 @@ def test_settings_and_what_is_wrong_with_them(toys):
         load(toys[1], recipe=toys[0], device="gpu")
     with pytest.raises(UserError, match="no such folder"):
         load("nowhere")
-    with pytest.raises(UserError, match="every: found 0"):
-        predictor.predict([], every=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "least"),
+    [
+        ("every", 0, 1), ("every", 1.5, 1), ("every", "2", 1), ("every", None, 1),
+        ("batch_size", True, 1), ("batch_size", 0, 1), ("batch_size", 2.0, 1),
+        ("workers", -1, 0), ("workers", False, 0), ("workers", 1.0, 0),
+    ],
+)  # fmt: skip
+def test_numbers_that_are_none(name, value, least, predictor, tmp_path):
+    message = f"^{name}: found {re.escape(repr(value))}; a whole number from {least} is needed$"
+    with pytest.raises(UserError, match=message):
+        predictor.predict([picture(0)], **{name: value})
+    with pytest.raises(UserError, match=message):
+        predictor.stream([picture(0)], **{name: value})  # at once, not at the first result
+    if name != "workers":
+        with pytest.raises(UserError, match=message):
+            predictor.predict_video(tmp_path / "a.mp4", tmp_path / "b.mp4", **{name: value})
+
+
+def test_numbers_of_numpy(predictor):
+    pictures = [picture(10 * number) for number in range(3)]
+    one = np.int64(1)
+    assert same(predictor.predict(pictures, batch_size=np.uint8(2), every=one, workers=one), pictures)
+
+
+@pytest.mark.parametrize("pieces", [2, np.int64(2), np.array(2)])
+def test_settings_of_numpy(pieces, toys):
+    changed = load(toys[1], recipe=toys[0], settings={"predict.data.pieces": pieces})
+    assert [one.name for one in changed.predict(picture(0))] == ["000001-0", "000001-1"]
+
+
+def test_settings_in_any_writing(toys):
+    with pytest.raises(UserError, match="predict.mode: unknown mode '🎨 Größe \\'"):
+        load(toys[1], recipe=toys[0], settings={"predict.mode": "🎨 Größe \"})
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"predict.data.pieces": {1, 2}}, "settings: predict.data.pieces: found set; allowed are numbers, texts"),
+        ({"predict.data.pieces": float("nan")}, "settings: predict.data.pieces: .*; allowed are numbers, texts"),
+        ({"predict.data.pieces": {(1, 2): 3}}, "settings: predict.data.pieces: .*; allowed are numbers, texts"),
+        ({7: 2}, "settings: found the key 7; a dotted key is needed"),
+        ({"predict.mode=x": 2}, "settings: found the key 'predict.mode=x'; a dotted key is needed"),
+        (["predict.data.pieces=2"], "settings: found list; a dictionary by dotted keys is needed"),
+        ({"predict.mode": "\ud800"}, "a character that cannot be read"),
+    ],
+)
+def test_settings_that_cannot_be(settings, message, toys):
+    with pytest.raises(UserError, match=message):
+        load(toys[1], recipe=toys[0], settings=settings)
 
 
 @pytest.mark.parametrize("precision", ["no", "bf16"])

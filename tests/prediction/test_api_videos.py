@@ -1,6 +1,8 @@
 """Videos become videos: as many frames, as fast, of what the painter saw."""
 
 import json
+import os
+from contextlib import contextmanager
 from pathlib import Path
 
 import cv2
@@ -10,7 +12,8 @@ import toy_photos
 
 from figura.predictor import load
 from models.base.errors import UserError
-from models.prediction.video import video_file
+from models.prediction import prediction
+from models.prediction.video import CODECS, video_file
 from stages.command import run
 from tools.predict import main
 
@@ -64,6 +67,50 @@ def test_predict_video_keeps_frames_and_rate(toys, tmp_path):
     assert results.to_coco("facts")["images"][6]["frame"] == 6
 
 
+@pytest.mark.parametrize(
+    ("suffix", "mark"), [(".mp4", b"vp09"), (".webm", b"V_VP8"), (".mov", b"mp4v"), (".MP4", b"vp09")]
+)
+def test_browsers_play_vp9_and_vp8(suffix, mark, tmp_path, capfd):
+    with video_file(tmp_path / f"new{suffix}", 30000 / 1001) as frames:
+        for place in range(13):
+            frames.add(np.full((33, 47, 3), 20 * place, np.uint8), place)
+    assert mark in (tmp_path / f"new{suffix}").read_bytes()
+    read, rate = read_video(tmp_path / f"new{suffix}")
+    assert levels(read) == list(range(13))
+    assert rate == pytest.approx(30000 / 1001, rel=1e-3)  # a .webm counts milliseconds
+    assert capfd.readouterr() == ("", "")
+
+
+def test_without_vp9_it_is_mpeg_4_and_a_line_says_so(tmp_path, monkeypatch, capfd):
+    monkeypatch.setitem(CODECS, ".mp4", ("HEVC", *CODECS[".mp4"][1:]))  # which OpenCV's wheels do not write
+    with video_file(tmp_path / "new.mp4", RATE) as frames:
+        for place in range(3):
+            frames.add(np.full((32, 48, 3), 20 * place, np.uint8), place)
+    assert b"mp4v" in (tmp_path / "new.mp4").read_bytes()
+    assert levels(read_video(tmp_path / "new.mp4")[0]) == [0, 1, 2]
+    lost = "is MPEG-4, which browsers do not play: OpenCV writes no VP9 here"
+    assert capfd.readouterr().err == f"warning: {tmp_path}/new.mp4: {lost}\n"
+    monkeypatch.setitem(CODECS, ".mp4", ("HEVC",))
+    with pytest.raises(UserError, match=r"OpenCV writes no video of 2 x 2 pixels here \(HEVC\)"):
+        write_pixel(tmp_path / "other.mp4")
+
+
+def write_pixel(path: Path) -> None:
+    with video_file(path, RATE) as frames:
+        frames.add(np.zeros((1, 1, 3), np.uint8), 0)
+
+
+def test_where_standard_error_is_closed(tmp_path):
+    kept = os.dup(2)
+    os.close(2)
+    try:
+        write_pixel(tmp_path / "new.webm")
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+    assert len(read_video(tmp_path / "new.webm")[0]) == 1
+
+
 def test_some_frames_last_as_long(toys, tmp_path):
     clip, predictor = write_video(tmp_path / "clip.avi", 8), load(toys[1], recipe=toys[0])
     predictor.predict_video(clip, tmp_path / "new.mp4", every=2, progress=False)
@@ -80,7 +127,7 @@ def test_videos_that_cannot_be_read_or_written(toys, tmp_path):
         ("torn.mp4", "new.mp4", r"torn\.mp4: no readable video: it is damaged, or its codec is unknown"),
         ("nowhere.mp4", "new.mp4", r"nowhere\.mp4: no such file"),
         ("clip.txt", "new.mp4", r"clip\.txt: no video; videos end in \.avi"),
-        ("clip.avi", "new.gif", r"new\.gif: a video to write ends in \.mp4"),
+        ("clip.avi", "new.gif", r"new\.gif: a video to write ends in \.mp4, \.webm, \.mov$"),
         ("torn.mp4", "torn.mp4", "is the video to read"),
     ]:
         with pytest.raises(UserError, match=message):
@@ -103,6 +150,27 @@ def test_the_command_writes_a_video_and_records(toys, tmp_path):
     api = load(toys[1], recipe=toys[0]).predict(clip, batch_size=2)
     assert [one.records["facts"] for one in api] == content
     assert levels([one.draw() for one in api]) == list(range(5))
+
+
+def test_a_video_is_there_before_the_next_is_done(toys, tmp_path, monkeypatch):
+    sizes = {"a": (32, 48), "b": (16, 24), "c": (32, 48), "d": (16, 24)}
+    clips = [str(write_video(tmp_path / f"{name}.avi", 5, size)) for name, size in sizes.items()]
+    opened, most = set(), []
+
+    @contextmanager
+    def watched(path, rate):
+        with video_file(path, rate) as frames:
+            opened.add(path)
+            most.append(len(opened))
+            yield frames
+        opened.discard(path)
+
+    monkeypatch.setattr(prediction, "video_file", watched)
+    assert run(main, [*toys, *clips, "--batch-size", "2", "--output", str(tmp_path / "out")]) == 0
+    assert max(most) == 2  # the fifth frame of each waits for another of its size, until the next video but one
+    assert not opened
+    for name in sizes:
+        assert levels(read_video(tmp_path / f"out/{name}.image.mp4")[0]) == list(range(5))
 
 
 def test_a_frame_that_is_missing_looks_like_the_one_before(tmp_path):

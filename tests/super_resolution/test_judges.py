@@ -32,8 +32,8 @@ def test_a_vgg_for_other_sizes():
 
 
 JUDGES = {
-    "unet": lambda: UNetDiscriminator(features=4),
-    "vgg": lambda: VGGDiscriminator(image_size=16, features=4, norm="spectral"),
+    "unet": lambda **more: UNetDiscriminator(features=4, **more),
+    "vgg": lambda **more: VGGDiscriminator(image_size=16, features=4, norm="spectral", **more),
 }
 
 
@@ -48,6 +48,19 @@ def test_real_and_fake_in_one_pass_are_judged_alone(judge):
     torch.testing.assert_close(both["fake_logits"], network(fake)["logits"], atol=1e-6, rtol=1e-5)
     if judge == "unet":
         assert both["logits"].shape == (2, 1, 16, 16)
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+def test_values_from_0_to_1_inside(judge):
+    """The same weights judge x in [-1, 1] as they would judge (x + 1) / 2: padding by zeros is then black."""
+    torch.manual_seed(0)
+    signed, unit = JUDGES[judge]().eval(), JUDGES[judge](pixels="unit").eval()
+    unit.load_state_dict(signed.state_dict())
+    image, fake = torch.rand(2, 2, 3, 16, 16) * 2 - 1
+    expected = signed((image + 1) / 2, (fake + 1) / 2)
+    for name, logits in unit(image, fake).items():
+        torch.testing.assert_close(logits, expected[name], atol=0, rtol=0)
+    assert not torch.allclose(unit(image)["logits"], signed(image)["logits"], atol=1e-3)
 
 
 def test_normalised_layers_have_spectral_norm_one():

@@ -126,6 +126,6 @@ def test_what_does_not_fit(tmp_path, capsys):
     assert "missing body.1.rdb2.conv3.bias, of shape (4,), for trunk.1.blocks.1.convolutions.2.bias" in refused(
         "esrgan", state, tmp_path, capsys
     )
-    assert "no RRDBNet" in refused("esrgan", {"conv0_0.weight": torch.zeros(8, 3, 3, 3)}, tmp_path, capsys)
+    assert "no RRDBNet" in refused("esrgan", {"conv.weight": torch.zeros(8, 3, 3, 3)}, tmp_path, capsys)
     with pytest.raises(ValueError, match="unshuffle 2: 1, 2 or 4 is needed, and at most 4 times that with scale 4"):
         RRDBGenerator(unshuffle=2)

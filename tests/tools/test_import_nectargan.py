@@ -115,6 +115,11 @@ def test_what_does_not_fit(tmp_path, capsys):
     state = Generator(3, 4, 3, False, False).state_dict()
     del state["downs.1.conv.0.weight"]
     said = refused("nectargan", state, tmp_path, capsys)
-    assert "the file's network would be pix2pix.UNetGenerator, which is refused: n_downs 1" in said
+    assert "as nectargan: there is downs.2, but no downs.1: the file is damaged" in said
+    shallow = {
+        name: value for name, value in Generator(3, 4, 3, False, False).state_dict().items() if "downs.2" not in name
+    }
+    said = refused("nectargan", shallow, tmp_path, capsys)
+    assert "refused.pth: its network would be pix2pix.UNetGenerator, which is refused: n_downs 2" in said
     said = refused("nectargan", {"state_dict": {"a.weight": torch.zeros(2)}}, tmp_path, capsys)
     assert "there is no tensor initial_down.conv.0.weight (generator)" in said

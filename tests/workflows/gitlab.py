@@ -1,6 +1,5 @@
 """A small runner of .gitlab-ci.yml, with the stand-ins of workflow.py."""
 
-import fnmatch
 import re
 import shutil
 from collections.abc import Collection, Mapping
@@ -36,7 +35,12 @@ def wanted(
 
 def fits(patterns: list[str] | None, changed: Collection[str]) -> bool:
     """Whether a file that changed fits one of the patterns of `changes`, or a rule has none."""
-    return patterns is None or any(fnmatch.filter(changed, pattern) for pattern in patterns)
+    return patterns is None or any(re.fullmatch(glob(pattern), path) for pattern in patterns for path in changed)
+
+
+def glob(pattern: str) -> str:
+    """Return a pattern of paths as a regular expression: `**/` stands for any folders or none, `*` for no `/`."""
+    return re.escape(pattern).replace(r"\*\*/", "(?:.*/)?").replace(r"\*", "[^/]*")
 
 
 def expanded(values: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, str]:

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from pipeline.project import Project
-from workflows.gitlab import run_pipeline
+from workflows.gitlab import jobs, run_job, run_pipeline, wanted
 from workflows.workflow import WORKFLOWS, Host, load, run_workflow
 
+DOCS = next(path for path in WORKFLOWS if path.stem == "docs")
 REPRODUCE = next(path for path in WORKFLOWS if path.stem == "reproduce")
 TESTS = next(path for path in WORKFLOWS if path.stem == "tests")
 ALTERED = "vunet.reconstruction.l1_person.value"
@@ -196,13 +197,44 @@ def test_gitlab_does_the_same(host: Host) -> None:
         **host.variables,
     }
     fork = variables | {"CI_MERGE_REQUEST_SOURCE_PROJECT_ID": "2"}
-    first = ["success", "skipped"]  # tests; the audit, as no lock file changed
+    first = ["success", "skipped", "skipped", "skipped"]  # tests; audit, docs and pages, as none of their files changed
     assert [job.result for job in run_pipeline(host, fork).values()] == [*first, "skipped", "skipped"]
     assert [job.result for job in run_pipeline(host, variables).values()] == [*first, "failure", "success"]
     assert ALTERED.removesuffix(".value") in (host.folder / "comment.md").read_text()
     assert host.recorded("npm")[0].startswith("install --global @dvcorg/cml@")
     variables["CI_COMMIT_SHA"] = variables["CI_MERGE_REQUEST_DIFF_BASE_SHA"]
     assert [job.result for job in run_pipeline(host, variables).values()] == [*first, "success", "success"]
+
+
+def test_gitlab_builds_the_site_where_pages_change_and_publishes_it_from_the_default_branch_alone() -> None:
+    change = {"CI_PIPELINE_SOURCE": "merge_request_event", "CI_DEFAULT_BRANCH": "main"}
+    merged = {"CI_PIPELINE_SOURCE": "push", "CI_DEFAULT_BRANCH": "main", "CI_COMMIT_BRANCH": "main"}
+    docs, pages = (jobs()[name]["rules"] for name in ("docs", "pages"))
+    for file in ("docs/index.md", "docs/recipes/pose.md", "zensical.toml", "models/interfaces.py", "Makefile"):
+        assert wanted(docs, change, [file]) == wanted(docs, merged, [file]) == "on_success"
+        assert wanted(pages, merged, [file]) == "on_success"
+        assert wanted(pages, change, [file]) is None
+    for file in ("README.md", "tests/docs/test_idea_page.py", "models/pose/README.md"):
+        assert wanted(docs, merged, [file]) is wanted(pages, merged, [file]) is None
+
+
+def test_gitlab_publishes_the_folder_that_is_built(tmp_path: Path) -> None:
+    """The same command as on GitHub; then GitLab takes `public` of the job `pages`."""
+    (github,) = (step for step in load(DOCS)["jobs"]["docs"]["steps"] if "run" in step)
+    (built,) = jobs()["docs"]["artifacts"]["paths"]
+    assert jobs()["docs"]["script"] == [github["run"]]
+    project = Project(tmp_path / "figura")
+    project.folder.mkdir()
+    (project.folder / "README.md").write_text("nothing else\n")
+    for command in (["init", "-qb", "main"], ["add", "-A"], ["commit", "-qm", "one"]):
+        project.run("git", *command)
+    host = Host(tmp_path / "host", project.folder)
+    site = host.folder / "artifacts/docs" / built
+    site.mkdir(parents=True)
+    (site / "index.html").write_text("the site")
+    done = run_job("pages", jobs()["pages"], {}, host, {"CI_COMMIT_SHA": at(project)})
+    assert done.result == "success", done.log
+    assert (host.folder / "artifacts/pages/public/index.html").read_text() == "the site"
 
 
 @pytest.mark.parametrize(("workflow", "job", "block"), blocks())

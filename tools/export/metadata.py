@@ -19,7 +19,7 @@ from models.recipe.types import DATASET, PHOTOS, find_type
 from tools.export.calls import Call, Example
 from tools.export.programs import Axes
 
-ATTRIBUTES = ("stride", "head_strides", "factor", "scale", "image_size")
+ATTRIBUTES = ("stride", "head_strides", "factor", "unshuffle", "scale", "image_size")
 """Of a network, what says how sizes of inputs and outputs belong together."""
 
 

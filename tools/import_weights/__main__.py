@@ -85,7 +85,7 @@ def _convert(args: argparse.Namespace, plan: "Plan", tensors: dict[str, Any], re
     from tools.import_weights.plan import fitted
 
     if recipe is None:
-        name, networks = plan.published[1], {plan.published[1]: _built(plan)}
+        name, networks = plan.published[1], {plan.published[1]: _built(plan, args.file)}
         what = f"{args.file}"
     else:
         networks = build_networks(recipe)
@@ -134,13 +134,13 @@ def _type(plan: "Plan") -> type:
     return kind
 
 
-def _built(plan: "Plan") -> "nn.Module":
+def _built(plan: "Plan", file: Path) -> "nn.Module":
     """Return the network that a file tells; of one that checks a size of images, the smallest."""
     smallest = {"image_size": 2 ** (plan.settings["n_downs"] + 2)} if "n_downs" in plan.settings else {}
     try:
         network: nn.Module = _type(plan)(**smallest | plan.settings)
     except ValueError as error:
-        raise UserError(f"the file's network would be {plan.type}, which is refused: {error}") from None
+        raise UserError(f"{file}: its network would be {plan.type}, which is refused: {error}") from None
     return network
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from models.base.errors import UserError
-from tools.import_weights.plan import Plan, Tensors, convolutions, norms, shape
+from tools.import_weights.plan import Plan, Tensors, convolutions, norms, numbers, shape
 
 RECIPE = "recipes/published/pix2pix_facades.yaml"
 BATCH = (
@@ -84,7 +84,7 @@ def _levels(tensors: Tensors) -> list[str]:
     """Return the prefixes of the nested blocks, from the outermost."""
     levels = ["model.model"]
     inner = "model.model.1.model"
-    while f"{inner}.1.weight" in tensors:
+    while any(name.startswith(f"{inner}.") for name in tensors):
         levels.append(inner)
         inner += ".3.model"
     return levels
@@ -97,8 +97,8 @@ def swapped_halves(weight: Tensor) -> Tensor:
 
 
 def _resnet(tensors: Tensors) -> Plan:
-    numbers = sorted({int(found[1]) for name in tensors if (found := re.match(r"model\.(\d+)\.conv_block\.", name))})
-    first, blocks = numbers[0], len(numbers)
+    places_there = numbers(tensors, "model.", ".conv_block.", first=None)
+    first, blocks = places_there.start, len(places_there)
     block = f"model.{first}.conv_block"
     second = 6 if f"{block}.6.weight" in tensors and tensors[f"{block}.6.weight"].ndim == 4 else 5
     if f"{block}.1.weight" not in tensors or tensors[f"{block}.1.weight"].ndim != 4:
@@ -119,7 +119,7 @@ def _resnet(tensors: Tensors) -> Plan:
     modules = {f"model.{there}": f"{here}.convolution" for there, here in layers.items()}
     modules[f"model.{after + 7}"] = "last"
     normed = {f"model.{there + 1}": f"{here}.norm" for there, here in layers.items()}
-    for i, number in enumerate(numbers):
+    for i, number in enumerate(places_there):
         block, here = f"model.{number}.conv_block", f"blocks.{i}"
         modules |= {f"{block}.1": f"{here}.first", f"{block}.{second}": f"{here}.second"}
         normed |= {f"{block}.2": f"{here}.first_norm", f"{block}.{second + 1}": f"{here}.second_norm"}
@@ -136,9 +136,11 @@ def _discriminator(tensors: Tensors) -> Plan:
         raise UserError(
             f"this discriminator judges images of {channels} channels alone, as CycleGAN's; figura's judges pairs"
         )
-    last = max(int(found[1]) for name in tensors if (found := re.fullmatch(r"model\.(\d+)\.weight", name)))
+    last = max(int(found[1]) for name in tensors if (found := re.fullmatch(r"model\.(\d{1,9})\.weight", name)))
     if last < 2 or (last - 2) % 3:
         raise UserError(f"the last convolution is model.{last}, so this is another network")
+    for i in range(2, last, 3):
+        shape(tensors, f"model.{i}.weight")
     kind = _norm(tensors, "model.2", "model.3") if last > 2 else "none"
     settings = {
         "in_channels": channels // 2,

@@ -1,7 +1,7 @@
 """NectarGAN's generator and discriminator: `epoch<N>_netG.pth.tar` and `epoch<N>_netD.pth.tar`."""
 
 from models.base.errors import UserError
-from tools.import_weights.plan import Plan, Tensors, convolutions, count, norms, shape
+from tools.import_weights.plan import Plan, Tensors, convolutions, norms, numbers, shape
 
 RECIPE = "recipes/published/pix2pix_facades.yaml"
 
@@ -22,7 +22,7 @@ def _generator(tensors: Tensors) -> Plan:
         )
     bilinear = "final_up.conv.2.weight" in tensors
     features, in_channels, _, _ = shape(tensors, "initial_down.conv.0.weight")
-    n_downs = count(tensors, "downs.{}.conv.0.weight")
+    n_downs = len(numbers(tensors, "downs."))
     last = shape(tensors, f"final_up.conv.{2 if bilinear else 0}.weight")
     residual = "initial_down.residual.0.weight" in tensors
     settings = {
@@ -58,9 +58,12 @@ def _generator(tensors: Tensors) -> Plan:
 
 def _discriminator(tensors: Tensors) -> Plan:
     features, channels, _, _ = shape(tensors, "model.0.weight")
-    inner = 0
-    while f"model.{inner + 2}.conv.0.weight" in tensors:
-        inner += 1
+    inner = len(numbers(tensors, "model.", ".conv.", first=2))
+    if not inner and not all(name.startswith(("model.0.", "model.2.")) for name in tensors):
+        raise UserError(
+            "there is more than model.0 and model.2, but no model.2.conv: another network; discriminators of "
+            "pytorch-CycleGAN-and-pix2pix are of kind junyanz"
+        )
     widths = [features, *(shape(tensors, f"model.{i + 2}.conv.0.weight")[0] for i in range(inner))]
     settings = {
         "in_channels": channels // 2,

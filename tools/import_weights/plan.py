@@ -3,12 +3,15 @@
 The modules beside this one read that from the names and shapes in a checkpoint, one for each program.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from models.base.errors import UserError
@@ -18,7 +21,10 @@ Tensors = Mapping[str, Tensor]
 
 CONTENTS = ("params_ema", "params", "state_dict", "model")
 """Keys of a checkpoint that hold the weights, the first wins: BasicSR's averaged weights before the trained ones."""
-WRAPPED = "module."  # DataParallel's prefix of every name
+KEYS = 5  # that a message names
+NESTED = 3  # dictionaries around the weights, at most
+WRAPPED = ("module.", "_orig_mod.")  # prefixes of every name: of DataParallel and of torch.compile
+SAFETENSORS = ".safetensors"
 COUNTER = ".num_batches_tracked"  # of BatchNorm: absent in files from before PyTorch 0.4.1; nothing here reads it
 STATISTICS = (".running_mean", ".running_var", COUNTER)
 NORM = ("weight", "bias", *(name.removeprefix(".") for name in STATISTICS))  # tensors of a BatchNorm
@@ -50,44 +56,103 @@ class Plan:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors, by name, of a state dictionary, a checkpoint that holds one (`CONTENTS`), or a pickled network.
+    """Read the tensors, by name, of a safetensors file, a state dictionary, a checkpoint or a pickled network.
 
-    Nothing that the file names is executed (`models/pose/safe_unpickle.py`).
+    A checkpoint holds one of these under a key of `CONTENTS`, or under any key if it holds no other. Nothing that the
+    file names is executed (`models/pose/safe_unpickle.py`).
 
     Raises:
-        UserError: the file cannot be read or holds no weights.
+        UserError: the file cannot be read, or holds no weights, several networks, or tensors without plain values.
     """
-    content = read_pickle(path)
-    if isinstance(content, dict):
-        content = next((content[key] for key in CONTENTS if isinstance(content.get(key), dict | Placeholder)), content)
-    if isinstance(content, Placeholder):
-        content = state_of(content)
-    if not isinstance(content, dict) or not content or not all(isinstance(one, Tensor) for one in content.values()):
-        raise UserError(f"{path}: holds no state dictionary, and no network under {', '.join(CONTENTS)}")
-    wrapped = all(str(name).startswith(WRAPPED) for name in content)
-    return {str(name).removeprefix(WRAPPED) if wrapped else str(name): tensor for name, tensor in content.items()}
+    content = _safetensors(path) if path.suffix == SAFETENSORS else read_pickle(path)
+    state = _state(content)
+    if state is None:
+        networks = _networks(content)
+        if len(networks) != 1:
+            which = f"several networks, {', '.join(networks)}" if networks else "no state dictionary"
+            raise UserError(
+                f"{path}: holds {which}{_others(content)}; one is needed, alone or under {', '.join(CONTENTS)}"
+            )
+        (state,) = networks.values()
+    tensors = {str(name): tensor for name, tensor in state.items()}
+    for prefix in WRAPPED:
+        if all(name.startswith(prefix) for name in tensors):
+            tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    for name, tensor in tensors.items():
+        if tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta:
+            raise UserError(f"{path}: {name} has no plain values ({tensor.layout}, device {tensor.device})")
+    return tensors
+
+
+def _safetensors(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise UserError(f"{path}: not a readable safetensors file: {error}") from None
+
+
+def _state(content: Any, depth: int = 0) -> dict[Any, Tensor] | None:
+    """Return the tensors of a state dictionary, of a pickled network, or of what holds one under `CONTENTS`."""
+    content = state_of(content) if isinstance(content, Placeholder) else content
+    if not isinstance(content, dict) or not content or depth > NESTED:
+        return None
+    if all(isinstance(one, Tensor) for one in content.values()):
+        return content
+    inner = (_state(content.get(key), depth + 1) for key in CONTENTS)
+    return next((state for state in inner if state is not None), None)
+
+
+def _networks(content: Any) -> dict[str, dict[Any, Tensor]]:
+    """Return the states that a dictionary holds, by key."""
+    items = content.items() if isinstance(content, dict) else ()
+    return {str(key): state for key, value in items if (state := _state(value)) is not None}
+
+
+def _others(content: Any) -> str:
+    """Say what the first keys hold that are no tensors."""
+    items = content.items() if isinstance(content, dict) else ()
+    named = [f"{key} ({getattr(one, 'stands_for', type(one).__name__)})" for key, one in items
+             if not isinstance(one, Tensor)]  # fmt: skip
+    return f"; it holds {', '.join(named[:KEYS])}" + (", ..." if len(named) > KEYS else "") if named else ""
 
 
 def shape(tensors: Tensors, name: str, dimensions: int = 4) -> tuple[int, ...]:
     """Return the shape of a tensor whose size says a setting.
 
     Raises:
-        UserError: it is missing or has other dimensions.
+        UserError: it is missing, is empty, or has other dimensions.
     """
     if name not in tensors:
-        raise UserError(f"there is no tensor {name}, so this is another network")
+        raise UserError(f"there is no tensor {name}: the file is damaged, or holds another network")
     found = tuple(tensors[name].shape)
-    if len(found) != dimensions:
-        raise UserError(f"{name} has shape {found}, so this is another network; {dimensions} dimensions are needed")
+    if len(found) != dimensions or 0 in found:
+        raise UserError(
+            f"{name} has shape {found}: the file is damaged, or holds another network; {dimensions} dimensions of at "
+            "least 1 are needed"
+        )
     return found
 
 
-def count(tensors: Tensors, pattern: str) -> int:
-    """Return n of the names pattern.format(0) to pattern.format(n - 1) that are there."""
-    n = 0
-    while pattern.format(n) in tensors:
-        n += 1
-    return n
+def numbers(tensors: Tensors, start: str, end: str = ".", first: int | None = 0) -> range:
+    """Return the numbers n of all names that begin with start, n, end; empty if there are none.
+
+    Raises:
+        UserError: they do not begin at `first` (None: at any), or one between is missing.
+    """
+    pattern = re.compile(rf"{re.escape(start)}(\d{{1,9}}){re.escape(end)}")
+    present = {int(match[1]) for name in tensors if (match := pattern.match(name))}
+    if not present:
+        return range(0)
+    begin = min(present) if first is None else first
+    if len(present) != max(present) - begin + 1 or min(present) < begin:
+        gap = next((n for n in range(begin, max(present)) if n not in present), min(present))
+        raise UserError(
+            f"there is {start}{max(present)}, but {'no ' if gap not in present else 'also '}{start}{gap}: the file is "
+            "damaged, or holds another network"
+        )
+    return range(begin, max(present) + 1)
 
 
 def convolutions(modules: Mapping[str, str]) -> dict[str, str]:
@@ -129,11 +194,22 @@ def fitted(plan: Plan, tensors: Tensors, network: nn.Module) -> dict[str, Tensor
             faults.append(
                 f"{there} has shape {tuple(tensors[there].shape)}, {here} of the network {tuple(wanted.shape)}"
             )
+        elif wanted.is_floating_point() and (fault := _bad_values(tensors[there])):
+            faults.append(f"{there} {fault}")
         else:
             state[here] = plan.changes.get(here, lambda tensor: tensor)(tensors[there]).to(wanted.dtype)
     for there, tensor in tensors.items():
         if plan.places.get(there) not in own and there not in plan.ignored:
             faults.append(f"left over {there}, of shape {tuple(tensor.shape)}")
+    if len(faults) == 1:
+        raise UserError(f"a tensor does not fit {plan.type}: {faults[0]}")
     if faults:
         raise UserError("\n  ".join([f"{len(faults)} tensors do not fit {plan.type}:", *faults]))
     return state
+
+
+def _bad_values(tensor: Tensor) -> str:
+    """Return what no weights can have: numbers of another kind, or not finite ones."""
+    if not tensor.is_floating_point():
+        return f"holds {tensor.dtype}; floating-point numbers are needed"
+    return "" if tensor.float().isfinite().all() else "holds NaN or infinity"

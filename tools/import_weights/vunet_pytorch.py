@@ -1,6 +1,6 @@
 """VUNet's PyTorch port, run by edflow: checkpoints {model, optimizer} of github.com/jhaux/VUNet."""
 
-from tools.import_weights.plan import Plan, Tensors, convolutions, shape
+from tools.import_weights.plan import Plan, Tensors, convolutions, numbers, shape
 
 NORMALISED = {  # of a normalised convolution: tensors there and here
     "beta": "beta", "gamma": "gamma", "conv.bias": "bias", "conv.weight_g": "gain", "conv.weight_v": "weight"
@@ -15,7 +15,7 @@ def plan(tensors: Tensors) -> Plan:
     """Plan the network of a checkpoint: any size and width, plain or normalised convolutions."""
     normalised = "e_theta.in_op.conv.weight_v" in tensors
     end = "conv.weight_v" if normalised else "weight"
-    stages = _stages(tensors, end)
+    stages = len(numbers(tensors, "e_theta.blocks.s", "_1.", first=1))
     nf_start, pose_channels, _, _ = shape(tensors, f"e_theta.in_op.{end}")
     nf_max = shape(tensors, f"zc.conv1x1.{end}")[0]
     settings = {
@@ -38,13 +38,6 @@ def plan(tensors: Tensors) -> Plan:
     return Plan(
         "vunet.VUNet", settings, places, (f"recipes/published/vunet_{size}.yaml", "generator"), remark=REMARK
     )  # fmt: skip
-
-
-def _stages(tensors: Tensors, end: str) -> int:
-    stages = 1
-    while f"e_theta.blocks.s{stages + 1}_1.conv2d.{end}" in tensors:
-        stages += 1
-    return stages
 
 
 def _skip(there: str, here: str) -> dict[str, str]:

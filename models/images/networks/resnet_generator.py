@@ -93,7 +93,7 @@ class ResNetGenerator(nn.Module):
             )
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout {dropout}: 0 <= dropout < 1 is needed")
-        self.in_channels, bias = in_channels, norm == "instance"
+        self.in_channels, self.factor, bias = in_channels, FACTOR, norm == "instance"
         widths = [features, 2 * features, 4 * features]
 
         def doubling(a: int, b: int) -> nn.Module:

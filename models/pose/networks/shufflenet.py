@@ -97,11 +97,12 @@ class ShuffleNetV2K(nn.Module):
         stage4_dilation: above 1, stage 4 is dilated and keeps its input's size; halves the stride.
         kernel: width of the depthwise kernels, odd.
         conv5_as_stage: use two units in place of the last, 1 x 1 convolution.
-        norm: `batch`, `instance` (affine, with running statistics) or `group`.
+        norm: `batch`, `instance` (affine, with running statistics) or `group`: 4 groups up to 100 channels, 32 or 29
+            above, and the next smaller divisor of the width where these do not divide it.
         leaky_relu: use leaky ReLU (slope 0.01) in place of ReLU.
 
     Raises:
-        ValueError: for other depths and even kernels.
+        ValueError: for other depths and even kernels, and for `group` with a width that has no such divisor.
     """
 
     def __init__(
@@ -124,8 +125,8 @@ class ShuffleNetV2K(nn.Module):
                 f"kernel {kernel}, stage4_dilation {stage4_dilation}: "
                 "an odd kernel and a dilation of at least 1 are needed"
             )
-        if input_conv2_channels is not None and not input_conv2:
-            raise ValueError(f"input_conv2_channels {input_conv2_channels}: needs input_conv2 true")
+        if input_conv2_channels is not None and (not input_conv2 or input_conv2_channels < 1):
+            raise ValueError(f"input_conv2_channels {input_conv2_channels}: needs input_conv2 true, and at least 1")
         units, (width, *widths) = DEPTHS[depth]
 
         def normalise(channels: int) -> nn.Module:
@@ -172,5 +173,13 @@ def _norm(kind: Norm, channels: int) -> nn.Module:
         return nn.BatchNorm2d(channels)
     if kind == "instance":
         return nn.InstanceNorm2d(channels, affine=True, track_running_stats=True)
-    groups = 4 if channels <= 100 else 32 if channels % 32 == 0 else 29
-    return nn.GroupNorm(groups, channels)
+    return nn.GroupNorm(_groups(channels), channels)
+
+
+def _groups(channels: int) -> int:
+    """Return the first divisor of the width: OpenPifPaf's numbers of groups (4; 32, 29), then smaller ones above 1."""
+    numbers = (4, 3, 2) if channels <= 100 else (32, 29, *range(31, 1, -1))
+    groups = next((n for n in numbers if channels % n == 0), None)
+    if groups is None:
+        raise ValueError(f"norm group: {channels} channels are no multiple of {min(numbers)} to {max(numbers)} groups")
+    return groups

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrizations import spectral_norm
 
 from models.base.errors import UserError
+from models.super_resolution.train.rrdb import Pixels
 
 Normalisation = Literal["spectral", "batch", "none"]
 
@@ -22,11 +23,12 @@ def _activated(x: Tensor) -> Tensor:
     return F.leaky_relu_(x, SLOPE)
 
 
-def _judged(judge: Callable[[Tensor], Tensor], image: Tensor, fake: Tensor | None) -> dict[str, Tensor]:
-    """Return the logits of `image` and, from the same pass, of `fake`."""
+def _judged(judge: Callable[[Tensor], Tensor], pixels: Pixels, image: Tensor, fake: Tensor | None) -> dict[str, Tensor]:
+    """Return the logits of `image` and, from the same pass, of `fake`, both in [-1, 1]; `judge` reads `pixels`."""
+    x = image if fake is None else torch.cat([image, fake])
+    both = judge(x if pixels == "signed" else (x + 1) / 2)
     if fake is None:
-        return {"logits": judge(image)}
-    both = judge(torch.cat([image, fake]))
+        return {"logits": both}
     return {"logits": both[: len(image)], "fake_logits": both[len(image) :]}
 
 
@@ -49,6 +51,8 @@ class UNetDiscriminator(nn.Module):
     Args:
         in_channels: channels of the images.
         features: width at full size.
+        pixels: range of the values inside: `signed`, [-1, 1], as images have; or `unit`, [0, 1], as in BasicSR's
+            networks. Padding by zeros is grey in the first, black in the second.
 
     Raises:
         ValueError: a number is below 1.
@@ -56,11 +60,11 @@ class UNetDiscriminator(nn.Module):
 
     outputs: ClassVar[tuple[str, ...]] = ("logits", "fake_logits")
 
-    def __init__(self, *, in_channels: int = 3, features: int = 64) -> None:
+    def __init__(self, *, in_channels: int = 3, features: int = 64, pixels: Pixels = "signed") -> None:
         super().__init__()
         if min(in_channels, features) < 1:
             raise ValueError(f"in_channels {in_channels}, features {features}: at least 1 of each is needed")
-        self.in_channels = in_channels
+        self.in_channels, self.pixels = in_channels, pixels
         widths = [features, 2 * features, 4 * features, 8 * features]
 
         def normed(inputs: int, outputs: int, side: int = 3, stride: int = 1) -> nn.Module:
@@ -84,7 +88,7 @@ class UNetDiscriminator(nn.Module):
                 f"images for UNetDiscriminator: found {image.shape[2]} x {image.shape[3]} pixels; multiples of 8 are "
                 "needed"
             )
-        return _judged(self._judge, image, fake)
+        return _judged(self._judge, self.pixels, image, fake)
 
     def _judge(self, x: Tensor) -> Tensor:
         x = _activated(self.first(x.contiguous(memory_format=torch.channels_last)))
@@ -113,6 +117,7 @@ class VGGDiscriminator(nn.Module):
         features: width at full size.
         norm: `batch` is ESRGAN's, after all convolutions but the first; logits then depend on the rest of the batch.
             With `spectral` and `none` they do not; `spectral` normalises all layers but the last.
+        pixels: range of the values inside, as of `UNetDiscriminator`.
 
     Raises:
         ValueError: a size is out of range.
@@ -122,14 +127,20 @@ class VGGDiscriminator(nn.Module):
     from_data: ClassVar[tuple[str, ...]] = ("image_size",)
 
     def __init__(
-        self, *, image_size: int = 128, in_channels: int = 3, features: int = 64, norm: Normalisation = "batch"
+        self,
+        *,
+        image_size: int = 128,
+        in_channels: int = 3,
+        features: int = 64,
+        norm: Normalisation = "batch",
+        pixels: Pixels = "signed",
     ) -> None:
         super().__init__()
         if image_size < 2 * SMALLEST or image_size & (image_size - 1):
             raise ValueError(f"image_size {image_size}: a power of 2, {2 * SMALLEST} or more, is needed")
         if min(in_channels, features) < 1:
             raise ValueError(f"in_channels {in_channels}, features {features}: at least 1 of each is needed")
-        self.image_size, self.in_channels = image_size, in_channels
+        self.image_size, self.in_channels, self.pixels = image_size, in_channels, pixels
         layers: list[nn.Module] = []
         inputs = in_channels
         for stage in range((image_size // SMALLEST).bit_length() - 1):
@@ -156,7 +167,7 @@ class VGGDiscriminator(nn.Module):
                 f"images for VGGDiscriminator: found {image.shape[2]} x {image.shape[3]} pixels; image_size is "
                 f"{self.image_size}"
             )
-        return _judged(self._judge, image, fake)
+        return _judged(self._judge, self.pixels, image, fake)
 
     def _judge(self, x: Tensor) -> Tensor:
         maps = self.layers(x.contiguous(memory_format=torch.channels_last))
