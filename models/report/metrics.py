@@ -104,8 +104,10 @@ def draw_pictures(
 ) -> None:
     """Draw all of `metrics.pictures` into `folder`, but those that do not apply to the data, as `compute_metrics`.
 
-    Each gets a line above it with the text `header`, if there is one.
+    Each gets a line above it with the text `header`, if there is one. The folder is there even if all are left out:
+    DVC expects every output.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     for name, picture in build_pictures(recipe).items():
         try:
             picture(dump, folder / f"{name}.png")
