@@ -12,9 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from figura.origin import Origin, find_origin
 from figura.results import Result, Results
 from models.base.errors import UserError
-from models.base.yaml12 import read_yaml
 from models.evaluation.model_folder import model_folder
 from tools.predict import checked_content
 
@@ -22,8 +24,6 @@ if TYPE_CHECKING:
     from figura.inference import Inference, Trained
 
 StrPath = str | os.PathLike[str]
-RECIPE = "recipe.yaml"
-PIPELINE = "dvc.yaml"
 
 
 class Predictor:
@@ -36,8 +36,8 @@ class Predictor:
         recipe: the params file that says how it predicts.
     """
 
-    def __init__(self, model: Path, recipe: Path, trained: "Trained") -> None:
-        self.model, self.recipe, self._trained = model, recipe, trained
+    def __init__(self, model: Path, origin: Origin, trained: "Trained") -> None:
+        self.model, self.recipe, self._origin, self._trained = model, origin.recipe, origin, trained
 
     def __repr__(self) -> str:
         return f"<figura.Predictor of {self.model} on {self.device}>"
@@ -83,14 +83,15 @@ class Predictor:
 
         Images of the same size come in their order; others may come later, when there is a batch of their size.
         """
-        yield from self._inference(batch_size, workers, True).results(images, _count("every", every), False)
+        return self._inference(batch_size, workers, True).results(images, _count("every", every), False)
 
     def predict_video(
         self, video: StrPath, output: StrPath, *, batch_size: int | None = None, every: int = 1, progress: bool = True
     ) -> Results:
         """Write what `Result.draw` draws of each frame as a video; return the results, without pictures.
 
-        It lasts as long as the original, without its sound. `output` ends in .mp4; it is replaced when it is whole.
+        It lasts as long as the original, without its sound; it is replaced when it is whole. `output` ends in .mp4
+        (VP9), .webm (VP8, written faster), which browsers play, or .mov (MPEG-4, faster still), which they do not.
 
         Raises:
             UserError: the video cannot be read or written, or the recipe makes no picture of a whole frame.
@@ -98,13 +99,14 @@ class Predictor:
         from models.prediction.inputs import VIDEOS, File, count_photos
         from models.prediction.video import check_video_name, video_file
 
-        source, target, run = Path(video), Path(output), self._inference(batch_size, 1, True)
+        source, target, every = Path(video), Path(output), _count("every", every)
+        run = self._inference(batch_size, 1, True)
         check_video_name(target)
         if source.suffix.lower() not in VIDEOS:
             raise UserError(f"{source}: no video; videos end in {', '.join(VIDEOS)}")
         if source.resolve() == target.resolve():
             raise UserError(f"{target}: is the video to read; name another output")
-        total, kept = count_photos([File(source, source.stem)], _count("every", every)), list[Result]()
+        total, kept = count_photos([File(source, source.stem)], every), list[Result]()
         with ExitStack() as stack:
             frames = None
             for one in run.results(source, every, progress, total):
@@ -117,13 +119,16 @@ class Predictor:
     def _inference(self, batch_size: int | None, workers: int, strict: bool) -> "Inference":
         from figura.inference import Inference
 
-        if batch_size is not None:
-            _count("batch_size", batch_size)
-        return Inference(self._trained, batch_size=batch_size, workers=workers, strict=strict)
+        size = None if batch_size is None else _count("batch_size", batch_size)
+        threads = _count("workers", workers, least=0)
+        with self._origin.types():
+            return Inference(self._trained, batch_size=size, workers=threads, strict=strict)
 
     def _gathered(self, run: "Inference", results: tuple[Result, ...]) -> Results:
         images = tuple(run.images[number] for number in sorted(run.images))
-        ordered, sheets = tuple(sorted(results, key=lambda one: one.image.id)), run.sheets_of_grid()
+        ordered = tuple(sorted(results, key=lambda one: one.image.id))
+        with self._origin.types():
+            sheets = run.sheets_of_grid()
         return Results(ordered, images, self.saves, self._trained.categories, sheets, tuple(run.faults))
 
 
@@ -142,47 +147,55 @@ def load(
             `predict` does: `{"predict.data.side": 0}`.
         trusted_types_only: for strangers' models: as the option of `predict`.
 
+    Classes of the project are found wherever you work: while a model loads, and while a prediction begins, the folder
+    whose `dvc.yaml` names the recipe comes first on `sys.path` (not with `trusted_types_only`). A process has one
+    module of a name, such as `models`: another project that has its own is refused.
+
     Raises:
-        UserError: there is no model, its recipe is not known or has faults, or there is no such device.
+        UserError: there is no model, its recipe is not known or has faults, there is no such device, or modules of
+            another project are in the way.
     """
     model = model_folder(Path(run))
-    path, content = _recipe(model, None if recipe is None else Path(recipe))
-    words = [f"{key}={json.dumps(value, default=str)}" for key, value in (settings or {}).items()]
-    content = checked_content(path, content, model, words, trusted_types_only)
+    origin = find_origin(model, None if recipe is None else Path(recipe), trusted_types_only)
+    words = _assignments({} if settings is None else settings)
+    with origin.types():
+        content = checked_content(origin.recipe, origin.content, model, words, trusted_types_only)
 
-    from figura.inference import load_networks
+        from figura.inference import load_networks
 
-    trained = load_networks(path, content, model, device)
+        trained = load_networks(origin.recipe, content, model, device)
     if trained.is_try:
         warnings.warn(f"{model}: the weights of a try of {trained.recipe.train.steps} steps", stacklevel=2)
-    return Predictor(model, path, trained)
+    return Predictor(model, origin, trained)
 
 
-def _recipe(model: Path, path: Path | None) -> tuple[Path, dict[str, Any]]:
-    """Return the path and the content of the recipe that says how a model predicts."""
-    if path is not None:
-        return path, read_yaml(path)
-    own = read_yaml(model / RECIPE)
-    if {"evaluate", "predict"} <= own.keys():
-        return model / RECIPE, {key: value for key, value in own.items() if key != "facts"}
-    absolute = Path(os.path.abspath(model))
-    for folder in absolute.parents:
-        name = next(iter(absolute.relative_to(folder).parts[1:]), "")
-        named = _params(folder / PIPELINE).get(name) if absolute.is_relative_to(folder / "runs") else None
-        if named is not None:
-            return folder / named, read_yaml(folder / named)
-    raise UserError(
-        f"{model}: no {PIPELINE} above it names its recipe; name the params file, such as "
-        'figura.load(..., recipe="recipes/pose.yaml")'
-    )
+def _assignments(settings: Mapping[str, Any]) -> list[str]:
+    """Return settings as `key=value`, as the command gets them; values are JSON, which is YAML.
+
+    Raises:
+        UserError: they are no dictionary, a key is no text, or a value cannot be written.
+    """
+    if not isinstance(settings, Mapping):
+        raise UserError(f"settings: found {type(settings).__name__}; a dictionary by dotted keys is needed")
+    words = []
+    for key, value in settings.items():
+        if not isinstance(key, str) or "=" in key:
+            raise UserError(f"settings: found the key {key!r}; a dotted key is needed, such as 'predict.data.side'")
+        try:
+            words.append(f"{key}={json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False)}")
+        except (TypeError, ValueError, RecursionError) as error:
+            allowed = "numbers, texts, lists and dictionaries by texts"
+            raise UserError(f"settings: {key}: {error or type(error).__name__}; allowed are {allowed}") from None
+    return words
 
 
-def _params(pipeline: Path) -> dict[str, str]:
-    """Return the params files in a `dvc.yaml`, by recipe; {} without that file."""
-    if not pipeline.is_file():
-        return {}
-    variables = [one for one in read_yaml(pipeline).get("vars") or [] if isinstance(one, Mapping)]
-    return {name: str(entry["params"]) for one in variables for name, entry in (one.get("recipes") or {}).items()}
+def _plain(value: Any) -> Any:
+    """Return what a NumPy value or a path is in JSON."""
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    raise TypeError(f"found {type(value).__name__}")
 
 
 def _place(one: Result) -> int:
@@ -192,7 +205,12 @@ def _place(one: Result) -> int:
     return one.image.frame
 
 
-def _count(name: str, value: int) -> int:
-    if value < 1:
-        raise UserError(f"{name}: found {value}; a whole number from 1 is needed")
-    return value
+def _count(name: str, value: Any, least: int = 1) -> int:
+    """Return a whole number, also one of NumPy, as Python's.
+
+    Raises:
+        UserError: it is none, or less than `least`.
+    """
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise UserError(f"{name}: found {value!r}; a whole number from {least} is needed")
+    return int(value)

@@ -64,8 +64,15 @@ def main(arguments: list[str]) -> None:
         provenance = {
             "packages": str(package_versions()), "start": file_versions([str(args.checkpoint)])
         }  # fmt: skip
+        refuse_model_in(args.out)
         write_model(args.out / "model", networks, recipe, provenance)
         print(f"{args.out}/model: written; evaluate it: python -m stages.eval_dump {args.recipe} {args.out}")
+
+
+def refuse_model_in(run: Path) -> None:
+    """Raise UserError if a run has a model already, which may be a training's only result."""
+    if (run / "model").exists():
+        raise UserError(f"{run}/model: a model is there already; remove it, or name another folder")
 
 
 def table(network: "PoseNetwork", heads: Sequence[str]) -> str:

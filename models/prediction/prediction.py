@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import NamedTuple
 
 from torch import nn
 from tqdm import tqdm
@@ -19,11 +20,19 @@ from models.base.errors import UserError, printable
 from models.base.pictures import write_png
 from models.prediction.comparison import PredictionTable
 from models.prediction.device import Device
-from models.prediction.inputs import File, count_photos, read_photos
+from models.prediction.inputs import File, Photo, count_photos, read_photos
 from models.prediction.results import Output, write_output
 from models.prediction.runner import Runner
 from models.prediction.video import SUFFIX, VideoFrames, video_file
 from models.recipe.schema import Predict, Recipe
+
+
+class OpenVideo(NamedTuple):
+    """A video that is being written: the file that its frames are from, the frames, and what closes it."""
+
+    source: Path
+    frames: VideoFrames
+    file: ExitStack
 
 
 class Prediction(Runner):
@@ -48,7 +57,8 @@ class Prediction(Runner):
         self.folder, self.frames, self.every = folder, frames, 1
         self.table = PredictionTable(folder, self.columns)
         self._pictures = [name for name, form in predict.save.items() if form in ("image", "mask")]
-        self._videos: dict[Path, VideoFrames] = {}
+        self._videos: dict[Path, OpenVideo] = {}
+        self._newest: Path | None = None  # the file of the photo that was read last
         self._open = ExitStack()
 
     def write(self, files: Sequence[File], every: int) -> None:
@@ -64,11 +74,15 @@ class Prediction(Runner):
         )
         with closing(self.table), progress, self._open:
             for _ in self.batches(read_photos(files, every, self._report), progress):
-                pass
+                self._close_finished()
             self._attempt(str(self.predict.grid), self._write_grid)
         self._summary(self.done, time.perf_counter() - start)
         if self._faults:
             raise UserError(f"{self._faults} of the inputs could not be used (see above); the others are done")
+
+    def note(self, photo: Photo) -> None:
+        """Keep the photo's file: no more frames of others will be read."""
+        self._newest = photo.path
 
     def take(self, output: Output) -> None:
         """Write the results of one example, and its row of the table."""
@@ -88,8 +102,17 @@ class Prediction(Runner):
         assert rate is not None, "it is of a video"
         path = self.folder / f"{output.name.removesuffix(f'-{place:06d}')}.{name}{SUFFIX}"
         if path not in self._videos:
-            self._videos[path] = self._open.enter_context(video_file(path, rate))
-        self._videos[path].add(output.values[name], place // self.every)
+            file = self._open.enter_context(ExitStack())
+            self._videos[path] = OpenVideo(output.photo.path, file.enter_context(video_file(path, rate)), file)
+        self._videos[path].frames.add(output.values[name], place // self.every)
+
+    def _close_finished(self) -> None:
+        """Close the videos that get no more frames: of files that have been read, and none of whose frames waits."""
+        unfinished = {self._newest, *(photo.path for photo in self._photos.values())}
+        for path, video in list(self._videos.items()):
+            if video.source not in unfinished:
+                del self._videos[path]
+                video.file.close()
 
     def _write_grid(self) -> None:
         for name, sheet in self.sheets().items():

@@ -1,19 +1,24 @@
 """Videos of predicted pictures: frames go in one by one, and the file is there when it is whole."""
 
+import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import cv2
 import numpy as np
+from tqdm import tqdm
 
-from models.base.errors import UserError
+from models.base.errors import UserError, printable
 from models.base.files import replacing
 from models.base.pictures import Pixels
 
 SUFFIX = ".mp4"
-CODECS = ("mp4v", "vp09")
-"""MPEG-4, which is written 60 times as fast as VP9; browsers play only VP9, players both."""
+MPEG_4 = "mp4v"
+CODECS = {".mp4": ("vp09", MPEG_4), ".webm": ("VP80",), ".mov": (MPEG_4,)}
+"""By the suffix of a video, what it is encoded in, the first that OpenCV was built with. Browsers play VP9 and VP8, not
+MPEG-4, in which a frame is written about 100 times as fast as in VP9, and 15 times as fast as in VP8."""
 
 
 class VideoFrames:
@@ -47,13 +52,18 @@ class VideoFrames:
         self._last = even
 
     def _opened(self, width: int, height: int) -> cv2.VideoWriter:
-        for codec in CODECS:
-            writer = cv2.VideoWriter(
-                str(self._temporary), cv2.VideoWriter.fourcc(*codec), self.rate, (width, height)
-            )  # fmt: skip
+        codecs = CODECS[self.path.suffix.lower()]
+        for codec in codecs:
+            with _no_stderr():  # OpenCV writes of each codec that it does not know, and of VP8 in each .webm
+                fourcc = cv2.VideoWriter.fourcc(*codec)
+                writer = cv2.VideoWriter(str(self._temporary), cv2.CAP_FFMPEG, fourcc, self.rate, (width, height))
             if writer.isOpened():
+                if codec != codecs[0]:
+                    lost = "is MPEG-4, which browsers do not play: OpenCV writes no VP9 here"
+                    tqdm.write(printable(f"warning: {self.path}: {lost}"), file=sys.stderr)
                 return writer
-        raise UserError(f"{self.path}: OpenCV writes no video of {width} x {height} pixels here ({', '.join(CODECS)})")
+        tried = ", ".join(codecs)
+        raise UserError(f"{self.path}: OpenCV writes no video of {width} x {height} pixels here ({tried})")
 
     def close(self) -> None:
         """Write what is left of the file."""
@@ -62,9 +72,10 @@ class VideoFrames:
 
     def check(self) -> None:
         """Raise UserError if the closed file has fewer frames than were added: OpenCV reports no full disk."""
-        video = cv2.VideoCapture(str(self._temporary), cv2.CAP_FFMPEG)
-        frames = int(video.get(cv2.CAP_PROP_FRAME_COUNT)) if video.isOpened() else 0
-        video.release()
+        with _no_stderr():
+            video = cv2.VideoCapture(str(self._temporary), cv2.CAP_FFMPEG)
+            frames = int(video.get(cv2.CAP_PROP_FRAME_COUNT)) if video.isOpened() else 0
+            video.release()
         if frames < self.count:
             raise UserError(f"{self.path}: {frames} of {self.count} frames could be written; is the disk full?")
 
@@ -76,7 +87,7 @@ def video_file(path: Path, rate: float) -> Iterator[VideoFrames]:
     If the block raises, an earlier file stays.
 
     Raises:
-        UserError: `path` does not end in .mp4 or is no UTF-8, or what the frames raise.
+        UserError: `path` does not end in one of `CODECS` or is no UTF-8, or what the frames raise.
     """
     check_video_name(path)
     with replacing(path) as temporary:
@@ -90,9 +101,26 @@ def video_file(path: Path, rate: float) -> Iterator[VideoFrames]:
 
 def check_video_name(path: Path) -> None:
     """Raise UserError if a video cannot be written to this path."""
-    if path.suffix.lower() != SUFFIX:
-        raise UserError(f"{path}: a video to write ends in {SUFFIX}")
+    if path.suffix.lower() not in CODECS:
+        raise UserError(f"{path}: a video to write ends in {', '.join(CODECS)}")
     try:
         str(path).encode()
     except UnicodeEncodeError:  # OpenCV crashes on it
         raise UserError(f"{str(path)!r}: the name of a video to write must be UTF-8") from None
+
+
+@contextmanager
+def _no_stderr() -> Iterator[None]:
+    """Drop what C code writes to the standard error of this process; OpenCV has no setting for all of it."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # it is closed
+        yield
+        return
+    try:
+        with open(os.devnull, "wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

@@ -94,12 +94,14 @@ def test_models_of_another_project_are_in_the_way_where_figura_is_installed(tmp_
     (tmp_path / "a/models").mkdir()
     assert level(load(run)) == 255  # in figura's repository, `models` is figura's
     monkeypatch.setattr(origin, "MODELS", "figura.models")
-    with pytest.raises(UserError, match="/a: its module 'models' cannot be imported, because .*/models/__init__"):
+    with pytest.raises(
+        UserError, match=r"/a: its module 'models' cannot be imported, because this process has that of .*/models; "
+    ):
         load(run)
 
 
 def test_strangers_types_are_not_looked_up_in_the_project(tmp_path, modules):
-    with pytest.raises(UserError, match="found 'photos_of_mine.Mine'; --trusted-types-only takes classes of models"):
+    with pytest.raises(UserError, match=r"found 'photos_of_mine\.Mine'; --trusted-types-only takes classes of models"):
         load(project(tmp_path / "a", 1), trusted_types_only=True)
     assert "photos_of_mine" not in sys.modules
 
@@ -156,7 +158,7 @@ def test_pipelines_that_do_not_matter_are_not_read(tmp_path, modules):
     (tmp_path / "outer/dvc.yaml").write_text("vars: [")
     assert level(load(run)) == 255
     (tmp_path / "outer/a/dvc.yaml").write_text("vars: [")
-    with pytest.raises(UserError, match=r"a/dvc\.yaml:1:\d+: not valid YAML"):
+    with pytest.raises(UserError, match=r"a/dvc\.yaml:\d+:\d+: not valid YAML"):
         load(run)
     toys = toy_photos.write_run(tmp_path / "outer/a")
     assert level(load(toys[1], recipe=toys[0])) == 50  # asked for by its path

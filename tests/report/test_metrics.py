@@ -71,6 +71,11 @@ def test_a_picture_likewise(dump, tmp_path, capsys):
     assert capsys.readouterr().out == f"metrics.pictures.pairs: left out: {LACK}\n"
 
 
+def test_a_folder_of_pictures_is_there_if_all_are_left_out(dump, tmp_path):
+    draw_pictures(toy.checked({**CHANGES, "metrics.pictures.plain": ...}), dump, tmp_path / "plots/pictures")
+    assert list((tmp_path / "plots/pictures").iterdir()) == []
+
+
 def test_a_fault_is_a_fault(dump):
     with pytest.raises(UserError, match="damaged"):
         compute_metrics(toy.checked(CHANGES), dump, {"faulty": Faulty()})

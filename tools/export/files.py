@@ -17,6 +17,10 @@ from tools.export.programs import Axes, axes_of, program_of, save_onnx, save_pro
 SUFFIXES = {"onnx": ".onnx", "torch_export": ".pt2"}
 
 
+class DiffersError(UserError):
+    """A file computes other numbers than PyTorch."""
+
+
 @dataclass
 class File:
     """An exported file.
@@ -85,6 +89,8 @@ def _export_call(model: Path, recipe: Recipe, call: Call, file: File, form: str,
         larger = _larger(call, example)
         axes = axes_of(example.tensors, sizes=True)
         _write(model, recipe, call, [*examples, larger], axes, file, form, tolerance)
+    except DiffersError:
+        raise
     except UserError as error:
         file.fixed, file.comparisons = str(error), []
         _write(model, recipe, call, examples, axes_of(example.tensors, sizes=False), file, form, tolerance)
@@ -111,7 +117,8 @@ def _write(
     """Write a file and compare it on all examples, of which the second one is traced.
 
     Raises:
-        UserError: it cannot be traced or run, or differs too much; nothing is written then.
+        DiffersError: it differs too much; nothing is written then.
+        UserError: it cannot be traced or run; neither.
     """
     traced = examples[1]
     module = Exportable(call, list(traced.tensors))
@@ -128,4 +135,4 @@ def _write(
         worst = max(one.relative for one in file.comparisons)
         if worst > tolerance:
             share = f"{worst:.2g} of an output's largest value"
-            raise UserError(f"its results differ from PyTorch's by {share}; at most {tolerance:g} is allowed")
+            raise DiffersError(f"its results differ from PyTorch's by {share}; at most {tolerance:g} is allowed")

@@ -15,7 +15,7 @@ from models.base.files import sha256
 from models.base.yaml12 import to_yaml
 from models.evaluation.model_folder import trained_content
 from models.recipe.schema import Recipe
-from models.recipe.types import DATASET, PHOTOS, find_type
+from models.recipe.types import DATASET, MODELS, PHOTOS, find_type
 from tools.export.calls import Call, Example
 from tools.export.programs import Axes
 
@@ -85,7 +85,7 @@ def preprocessing(recipe: Recipe) -> dict[str, Any]:
     entry = recipe.predict.data if recipe.predict else next(iter(recipe.evaluate.data.values()))
     kind: Any = find_type(entry.type, PHOTOS if recipe.predict else DATASET, "data", ErrorCollector(recipe.path))
     known: dict[str, Any] = {"type": entry.type, "arguments": entry.arguments}
-    if "models" not in kind.__module__.split("."):
+    if not kind.__module__.startswith(f"{MODELS}."):
         return known
     defaults = {name: one.default for name, one in inspect.signature(kind).parameters.items()}
     given = defaults | entry.arguments

@@ -125,7 +125,9 @@ class Finder:
         for joints, score in zip(poses.keypoints[: self.people.get("maximum", 20)], poses.scores, strict=False):
             if score < self.people.get("least_score", 0.0):
                 continue
-            placed = np.column_stack([joints[:, :2] @ matrix[:, :2].T + matrix[:, 2], joints[:, 2]])
+            # at least 0.01: a present joint must not round to a missing one
+            confidences = joints[:, 2].clip(0.01, 1).round(4)
+            placed = np.column_stack([joints[:, :2] @ matrix[:, :2].T + matrix[:, 2], confidences])
             placed[joints[:, 2] == 0] = 0
             keypoints = [round(float(one), 4) for one in placed.ravel()]
             category = self.people.get("category", 1)

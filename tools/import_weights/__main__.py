@@ -73,6 +73,8 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 def _import_openpifpaf(args: argparse.Namespace) -> None:
     if args.recipe is None:
         raise UserError(f"{OPENPIFPAF}: --recipe is needed, such as recipes/published/openpifpaf_shufflenetv2k16.yaml")
+    if args.network is not None:
+        raise UserError(f"--network {args.network}: {OPENPIFPAF} takes the recipe's one pose network")
     heads = ["--heads", args.heads] if args.heads else []
     import_openpifpaf.main([str(args.file), str(args.recipe), str(args.output), *heads])
 
@@ -110,6 +112,7 @@ def _convert(args: argparse.Namespace, plan: "Plan", tensors: dict[str, Any], re
         _say_who_reads(args.output, plan, name, recipe)
         return
     assert recipe is not None, "a folder needs a recipe"
+    import_openpifpaf.refuse_model_in(args.output)
     provenance = {"packages": str(package_versions()), "start": file_versions([str(args.file)])}
     write_model(args.output / "model", networks, recipe, provenance)
     others = ", ".join(one for one in networks if one != name)
