@@ -67,7 +67,12 @@ def _pixels(array: np.ndarray[Any, Any], what: str) -> Iterator[Pixels]:
 
 def _converted(picture: Image.Image, what: str) -> Pixels:
     """Return the pixels of a picture as files of it are read: upright, in RGB, without transparency."""
+    if picture.mode in ("I", "F"):
+        raise UserError(f"{what}: found a PIL picture of mode {picture.mode}, whose range is not known; {ALLOWED}")
     try:
-        return np.array(ImageOps.exif_transpose(picture).convert("RGB"), dtype=np.uint8)
+        upright = ImageOps.exif_transpose(picture)
+        if upright.mode.startswith("I;16"):  # Pillow would clip, where readers of files take the upper byte
+            return np.repeat((np.asarray(upright) >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+        return np.array(upright.convert("RGB"), dtype=np.uint8)
     except (OSError, ValueError) as error:  # read when asked for
         raise UserError(f"{what}: no readable picture: {error}") from None

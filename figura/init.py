@@ -10,8 +10,9 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterable
 from importlib.util import find_spec
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from figura.project import REQUIREMENTS, project_files, recipe_names
 from models.base.errors import UserError, one_line, printable
@@ -19,6 +20,8 @@ from models.base.files import write_text
 
 SHARED = ("README.md", REQUIREMENTS, ".gitignore", ".dvcignore", "models/__init__.py")
 """Files that repositories have already, and that the pipeline can do without figura's text in."""
+IN_THE_WAY = ("models.py", "data.dvc")
+"""Files beside which the folders `models` and `data` would break something: a module of this name, DVC's data."""
 
 
 def main(arguments: list[str]) -> None:
@@ -51,6 +54,8 @@ def write_project(root: Path, recipes: list[str]) -> list[str]:
     """
     files = project_files(recipes)
     taken = [path for path in files if path not in SHARED and os.path.lexists(root / path)]
+    taken += [name for name in IN_THE_WAY if os.path.lexists(root / name)]
+    taken += [name for name in _folders(files) if os.path.lexists(root / name) and not (root / name).is_dir()]
     if taken:
         raise UserError(
             f"{root}: {', '.join(taken)} {'is' if len(taken) == 1 else 'are'} there already, and nothing was written; "
@@ -71,8 +76,32 @@ def write_project(root: Path, recipes: list[str]) -> list[str]:
         lines.append(
             f"next: add {files[REQUIREMENTS].splitlines()[-1]!r} to {REQUIREMENTS}, on which the stages depend"
         )
+    if hidden := _ignored(root, files):
+        lines.append(f"next: .gitignore hides {', '.join(hidden)} from git and DVC; allow them")
+    if ".dvcignore" in stay and "__pycache__" not in (root / ".dvcignore").read_text(errors="replace").split():
+        lines.append(
+            "next: add '__pycache__' to .dvcignore, or each run of Python makes the folder models look changed"
+        )
     there = "" if root.resolve() == Path.cwd() else f"cd {shlex.quote(str(root))} && "
     return [*lines, f"next: {there}dvc repro (at first, it draws data and trains on them; minutes)"]
+
+
+def _folders(files: Iterable[str]) -> list[str]:
+    """Return the folders that files need, below the root, each once."""
+    return sorted({str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."})
+
+
+def _ignored(root: Path, files: Iterable[str]) -> list[str]:
+    """Return the files that the repository's `.gitignore` hides from git and DVC."""
+    done = subprocess.run(
+        ["git", "check-ignore", "--stdin"],
+        cwd=root,
+        input="\n".join(files),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.splitlines()
 
 
 def _repository(root: Path) -> list[str]:
@@ -88,7 +117,7 @@ def _repository(root: Path) -> list[str]:
     if not (root / ".dvc").is_dir():
         below = _done(["git", "rev-parse", "--show-prefix"], root).strip()
         dvc = [sys.executable, "-m", "dvc"]
-        _done([*dvc, "init", "--quiet", *(["--subdir"] if below else [])], root)
+        _done([*dvc, "init", *(["--subdir"] if below else [])], root)
         _done([*dvc, "config", "core.autostage", "true"], root)
         _done([*dvc, "config", "core.analytics", "false"], root)
         lines.append("dvc init")
@@ -106,5 +135,6 @@ def _done(command: list[str], root: Path) -> str:
     """Return what a command prints. Raises UserError with its message if it fails."""
     done = _run(command, root)
     if done.returncode:
-        raise UserError(f"{' '.join(command)}: {one_line(done.stderr)}")
+        errors = [line for line in done.stderr.splitlines() if line.lower().startswith(("error", "fatal"))]
+        raise UserError(f"{' '.join(command)}: {one_line(' '.join(errors) or done.stderr).strip()}")
     return done.stdout

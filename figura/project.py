@@ -160,13 +160,13 @@ def _readme(params: Mapping[str, str]) -> str:
 `dvc repro` prepares data, trains, evaluates and computes metrics.
 
 ```shell
-pip install figura-{version("figura")}-py3-none-any.whl   # the wheel: on PyPI, figura is another project
+pip install figura-{version("figura")}-py3-none-any.whl     # the wheel: on PyPI, figura is another project
 dvc repro                                       # at first drawn data: minutes on a laptop
 dvc metrics show                                # and pictures: plots/{name}/pictures
 git add . && git commit -m "First results"
 dvc exp run -S {prefix}losses.variation.weight=0.1     # what does this number do?
 dvc exp show --only-changed
-python -m pytest                                # tests of the project's own code
+pip install pytest && python -m pytest          # tests of the project's own code
 ```
 
 - `{path}`: the recipe. `figura check` says what is wrong with it, `figura describe {path}` what it does.

@@ -202,7 +202,8 @@ class Results(Sequence[Result]):
             return pd.DataFrame([_place(one) | dict(one.numbers) for one in self], columns=self._columns())
         chosen = self._records_name(name)
         rows = [_place(one) | self._row(record) for one in self for record in one.records[chosen]]
-        return pd.DataFrame(rows, columns=None if rows else PLACE)
+        empty = self._row({"keypoints": [0, 0, 0] * len(self.categories.joints)})
+        return pd.DataFrame(rows, columns=None if rows else [*PLACE, *empty])
 
     def to_coco(self, name: str | None = None) -> dict[str, list[dict[str, Any]]]:
         """Return the content of a COCO file: `images`, `annotations` and `categories`.

@@ -4,7 +4,7 @@ A FILE is an image, a folder (all images below it), a quoted pattern such as 'ph
 weights are those of RUN/model, or of RUN itself if it is a model, such as runs/pose/checkpoints/step-000200. RECIPE's
 section `predict` says which mode runs and what is written; `evaluate` defines the mode. Results are
 FOLDER/<name>.<what>.<suffix>: for poses, JSON (in pixels of the upright image) and overlays. The overlays of a video's
-frames are a video, FOLDER/<name>.<what>.mp4, as long as it; `--frames` writes one picture a frame instead.
+frames are a video, FOLDER/<name>.<what>.webm, as long as it; `--frames` writes one picture a frame instead.
 FOLDER/predictions.csv lists them: name, file, image_id (the number of the photo, as in COCO results), frame of a video.
 
 Pairs have a truth: `--set predict.data.layout=pairs` takes the half of A|B pictures that is the input (or the folder a

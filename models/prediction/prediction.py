@@ -4,7 +4,7 @@ Results are `<name>.<saved name>.png`, `.npy`, or `.json` (a list of records, on
 `<grid>.<saved name>.png` for a grid, which pairs the first examples with each other: every row with every column.
 `predictions.csv` has a row for each result. Where photos know what is true, `<name>.<saved name>.compared.png` shows
 both, and the table has the numbers of `predict.compare`. The pictures of a video's whole frames are a video,
-`<name of the video>.<saved name>.mp4`.
+`<name of the video>.<saved name>.webm`.
 """
 
 import time

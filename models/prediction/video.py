@@ -14,7 +14,7 @@ from models.base.errors import UserError, printable
 from models.base.files import replacing
 from models.base.pictures import Pixels
 
-SUFFIX = ".mp4"
+SUFFIX = ".webm"
 MPEG_4 = "mp4v"
 CODECS = {".mp4": ("vp09", MPEG_4), ".webm": ("VP80",), ".mov": (MPEG_4,)}
 """By the suffix of a video, what it is encoded in, the first that OpenCV was built with. Browsers play VP9 and VP8, not

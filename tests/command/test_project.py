@@ -118,6 +118,29 @@ def test_files_in_the_way_leave_everything_as_it_was(tmp_path: Path) -> None:
     assert sorted(path.name for path in tmp_path.iterdir()) == ["dvc.yaml", "params.yaml"]
 
 
+@pytest.mark.parametrize("name", ["models.py", "data.dvc", "recipes", "models"])
+def test_a_file_where_a_folder_would_be(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("")
+    with pytest.raises(UserError, match=f"{name} is there already, and nothing was written"):
+        write_project(tmp_path, ["pix2pix"])
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_what_stops_the_pipeline_is_told(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    (tmp_path / ".gitignore").write_text("*.yaml\n")
+    (tmp_path / ".dvcignore").write_text("# nothing\n")
+    lines = write_project(tmp_path, ["vunet"])
+    assert "next: .gitignore hides dvc.yaml, data/params.yaml, params.yaml from git and DVC; allow them" in lines
+    assert any(line.startswith("next: add '__pycache__' to .dvcignore") for line in lines)
+
+
+def test_the_reason_why_dvc_refuses(tmp_path: Path) -> None:
+    (tmp_path / ".dvc").write_text("")
+    with pytest.raises(UserError, match=r"\.dvc is there already"):
+        write_project(tmp_path, ["vunet"])
+
+
 def test_an_unknown_recipe_names_those_that_there_are(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"vunett: figura has no such recipe.*vunet, pix2pix, pose"):
         write_project(tmp_path / "new", ["vunett"])

@@ -151,9 +151,20 @@ def test_an_upright_picture_of_pil(predictor):
     assert same(predictor.predict(turned), [pixels])
 
 
+def test_pictures_of_16_bits_are_those_of_their_files(predictor, tmp_path):
+    deep = np.arange(54, dtype=np.uint16).reshape(6, 9) * 1200
+    Image.fromarray(deep).save(tmp_path / "deep.png")
+    with Image.open(tmp_path / "deep.png") as opened:
+        assert opened.mode.startswith("I;16")
+        upper = np.repeat((deep // 256).astype(np.uint8)[:, :, None], 3, axis=2)
+        assert same(predictor.predict(opened), [upper])
+    assert same(predictor.predict(tmp_path / "deep.png"), [upper])
+
+
 @pytest.mark.parametrize(
     ("images", "message"),
     [
+        (Image.new("F", (4, 4)), "images: found a PIL picture of mode F, whose range is not known; allowed are paths"),
         (np.zeros((4, 4, 3), np.float32), r"images: found an array of float32 \(4, 4, 3\); allowed are paths, uint8 "),
         ([picture(0), np.zeros((4, 4), np.uint8)], r"images\[1\]: found an array of uint8 \(4, 4\)"),
         (np.zeros((0, 4, 3), np.uint8), "found an array of uint8"),

@@ -49,6 +49,12 @@ def test_tables(results, tmp_path):
         results.to_pandas("peple")
 
 
+def test_a_table_of_nobody_has_the_columns_of_people(results):
+    nobody = Results(results.items[:1], results.images[:1], results.forms, KINDS).to_pandas()
+    assert nobody.columns.tolist() == results.to_pandas().columns.tolist()
+    assert len(nobody[nobody["score"] > 0.5]) == 0
+
+
 def test_coco_maps_ids_to_files(results, tmp_path):
     coco = results.to_coco()
     assert [(one["id"], one["file_name"]) for one in coco["images"]] == [

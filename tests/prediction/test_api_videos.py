@@ -169,8 +169,8 @@ def test_the_command_writes_a_video_and_records(toys, tmp_path):
     assert run(main, [*toys, str(clip), "--batch-size", "2", "--output", str(tmp_path / "out")]) == 0
     names = {path.name for path in (tmp_path / "out").iterdir()}
     records = {f"clip-{place:06d}.facts.json" for place in range(5)}
-    assert names == {"clip.image.mp4", "predictions.csv"} | records
-    frames, rate = read_video(tmp_path / "out/clip.image.mp4")
+    assert names == {"clip.image.webm", "predictions.csv"} | records
+    frames, rate = read_video(tmp_path / "out/clip.image.webm")
     assert (levels(frames), rate) == (list(range(5)), RATE)
     content = [json.loads((tmp_path / "out" / name).read_text()) for name in sorted(records)]
     api = load(toys[1], recipe=toys[0]).predict(clip, batch_size=2)
@@ -196,7 +196,7 @@ def test_a_video_is_there_before_the_next_is_done(toys, tmp_path, monkeypatch):
     assert max(most) == 3  # the fifth frame of each waits for the first of the next video but one
     assert not opened
     for name in sizes:
-        assert levels(read_video(tmp_path / f"out/{name}.image.mp4")[0]) == list(range(5))
+        assert levels(read_video(tmp_path / f"out/{name}.image.webm")[0]) == list(range(5))
 
 
 def test_a_frame_that_is_missing_looks_like_the_one_before(tmp_path):
