@@ -56,11 +56,9 @@ def test_each_command_does_what_its_comment_says(prepared: Project) -> None:
         if command == "dvc exp run -S train.try=false":
             assert prepared.outputs() == before
     after = prepared.outputs()
-    assert {name.split("/")[1] for name in after if after[name] != before[name]} == {
-        "vunet",
-        "pose_consistency",
-        "full",
-    }
+    changed = {name for name in after if after[name] != before[name]}
+    assert "runs/vunet/model" in changed
+    assert all(re.search(r"/(vunet|pose_consistency)\b", name) for name in changed)
     poses = prepared.folder / "poses"
     assert (poses / "predictions.csv").is_file()
     assert (poses / "clip.drawn.webm").is_file()
