@@ -90,7 +90,8 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
         if not kinds and (module := _import(place)) is not None:  # a module of another package runs only if need be
             modules.append(module)
             kinds = list(_classes(module, attribute))
-    if not modules:
+    known = _names_in_project(package)
+    if not modules and not known:
         errors.add(key, f"{slot.what} {name!r}: there is no module {package!r}, in models or elsewhere")
         return None
     for kind in kinds:
@@ -102,7 +103,7 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
         errors.add(key, f"{name!r} is no {slot.what}{why}")
         return None
     prefix = f"{package}." if package else ""
-    known = {prefix + kind.__name__ for module in modules for kind in _classes(module) if _fits(kind, slot)}
+    known |= {prefix + kind.__name__ for module in modules for kind in _classes(module) if _fits(kind, slot)}
     errors.add_unknown(key, name, known, slot.what)
     return None
 
@@ -123,22 +124,29 @@ def _places(package: str, attribute: str) -> list[str]:
     Where only figura's types are trusted, these are figura's package and PyTorch: another `models` may be on the path,
     a stranger's.
     """
+    first, _, rest = package.partition(".")
+    inside = rest if first == OWN and rest else package
     if os.environ.get(TRUSTED_ONLY):
-        first, *rest = package.split(".")
-        return [package] if first == "torch" else [".".join([MODELS, *([] if first == OWN else [first]), *rest])]
-    own = [f"{OWN}.{package}"] if MODELS != OWN and _is_in_project(package, attribute) else []
-    return [*own, f"{MODELS}.{package}", package]
+        return [package] if first == "torch" else [MODELS if package == OWN else f"{MODELS}.{inside}"]
+    word = re.compile(rf"\b{attribute}\b")
+    own = [f"{OWN}.{inside}"] if any(word.search(_source(file)) for file in _files_in_project(inside)) else []
+    return [*own, f"{MODELS}.{inside}", package]
 
 
-def _is_in_project(package: str, attribute: str) -> bool:
-    """Whether a file of this module or package in the project's own `models` has the name; runs nothing of it."""
-    spec = PathFinder.find_spec(OWN)
-    for folder in (spec and spec.submodule_search_locations) or []:
-        place = Path(folder).joinpath(*package.split("."))
-        files = [place.with_suffix(".py"), *(place.rglob("*.py") if place.is_dir() else ())]
-        if any(re.search(rf"\b{attribute}\b", _source(file)) for file in files if file.is_file()):
-            return True
-    return False
+def _files_in_project(package: str) -> list[Path]:
+    """Return the files of a module or package in the project's own `models`, where that is not figura's."""
+    spec = PathFinder.find_spec(OWN) if MODELS != OWN else None
+    places = [Path(one).joinpath(*package.split(".")) for one in (spec and spec.submodule_search_locations) or []]
+    files = [file for place in places for file in [place.with_suffix(".py"), *(path for _, path in _modules(place))]]
+    return [file for file in files if file.is_file()]
+
+
+def _names_in_project(package: str) -> set[str]:
+    """Return the names that a package's classes in the project's own `models` have in a recipe; runs nothing of it."""
+    if os.environ.get(TRUSTED_ONLY):
+        return set()
+    names = {name for file in _files_in_project(package) for name in CLASS.findall(_source(file))}
+    return {f"{package}.{name}" for name in names if not name.startswith("_")}
 
 
 def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
@@ -151,19 +159,30 @@ def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
     if not module.__name__.startswith((f"{OWN}.", f"{MODELS}.")) or not hasattr(module, "__path__"):
         return
     for folder in map(Path, module.__path__):
-        for parts, defined in _definitions(folder):
-            if names := [one for one in defined if (one == name if name else not one.startswith("_"))]:
+        for parts, path in _modules(folder):
+            if names := [one for one in _defined(path) if (one == name if name else not one.startswith("_"))]:
                 home = importlib.import_module(".".join((module.__name__, *parts)))
                 yield from (getattr(home, one) for one in names)
 
 
 @cache
-def _definitions(folder: Path) -> list[tuple[tuple[str, ...], list[str]]]:
-    """Return each module below a folder, by the parts of its name, with the names of the classes in it."""
+def _modules(folder: Path) -> list[tuple[tuple[str, ...], Path]]:
+    """Return the files of the modules below a folder, each with the parts of its name.
+
+    A file whose path is no name of a module (`.ipynb_checkpoints/losses-checkpoint.py`) is left out.
+    """
+    files = [(path.relative_to(folder).with_suffix("").parts, path) for path in sorted(folder.rglob("*.py"))]
     return [
-        (path.relative_to(folder).with_suffix("").parts, CLASS.findall(_source(path)))
-        for path in sorted(folder.rglob("*.py"))
+        (parts[:-1] if parts[-1] == "__init__" else parts, path)
+        for parts, path in files
+        if all(part.isidentifier() for part in parts) and path.is_file()
     ]
+
+
+@cache
+def _defined(path: Path) -> list[str]:
+    """Return the names of the classes that a module defines."""
+    return CLASS.findall(_source(path))
 
 
 def _source(path: Path) -> str:

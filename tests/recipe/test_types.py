@@ -1,6 +1,8 @@
 import importlib
 import inspect
+import os
 import shutil
+import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,10 +121,45 @@ def test_a_file_of_ones_own_in_another_encoding_is_searched(errors, monkeypatch,
     (tmp_path / "models/pictures.py").write_bytes(latin.encode("latin-1"))
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path / "models")])
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert types._is_in_project("pictures", "Near")
-    assert not types._is_in_project("pictures", "Far")
+    with monkeypatch.context() as patch:
+        patch.setattr(types, "MODELS", "figura.models")
+        places = ["models.pictures", "figura.models.pictures", "pictures"]
+        assert types._places("pictures", "Near") == places
+        assert types._places("pictures", "Far") == places[1:]
     shutil.move(tmp_path / "models/pictures.py", tmp_path / "models/odd/pictures.py")
     assert find_type("odd.Near", LOSS, "k", errors) is not None
+
+
+def test_files_that_are_no_modules_are_left_out(errors, monkeypatch, tmp_path):
+    """An editor's copies and links, a notebook's checkpoints, a folder and a pipe named as modules."""
+    text = "from models.interfaces import Loss\nclass Near(Loss): pass\n"
+    for name in (".ipynb_checkpoints/near-checkpoint.py", "near.old.py", "near-copy.py", "sub/near.py"):
+        file = tmp_path / "spare" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    (tmp_path / "spare/.#near.py").symlink_to("nobody@nowhere")
+    (tmp_path / "spare/folder.py").mkdir()
+    os.mkfifo(tmp_path / "spare/pipe.py")
+    (tmp_path / "spare/__init__.py").write_text("RUNS = []\nclass Here: RUNS.append(1)\n")
+    monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
+    near = find_type("spare.Near", LOSS, "k", errors)
+    assert near is not None
+    assert near.__module__ == "models.spare.sub.near"
+    assert find_type("spare.Here", LOSS, "k", errors) is None
+    assert "models.spare.__init__" not in sys.modules
+    assert sys.modules["models.spare"].RUNS == [1]
+
+
+def test_a_misspelt_class_of_ones_own(errors, monkeypatch, tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/__init__.py").touch()
+    (tmp_path / "models/shading.py").write_text("class Shadow: pass\nclass _Hidden: pass\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(types, "MODELS", "figura.models")
+    assert find_type("shading.Shadoww", LOSS, "k", errors) is None
+    assert errors.lines == [
+        "p.yaml: k: unknown loss 'shading.Shadoww' (did you mean 'shading.Shadow'?); allowed: shading.Shadow"
+    ]
 
 
 def test_of_trusted_types_models_are_figuras_alone(monkeypatch):
@@ -133,6 +170,8 @@ def test_of_trusted_types_models_are_figuras_alone(monkeypatch):
     assert types._places("models.images", "L1") == types._places("images", "L1") == ["figura.models.images"]
     assert types._places("models", "L1") == ["figura.models"]
     assert types._places("torch.nn", "Linear") == ["torch.nn"]
+    monkeypatch.delenv(types.TRUSTED_ONLY)
+    assert types._places("models.images", "L1")[:2] == ["models.images", "figura.models.images"]
 
 
 class ConstructedError(Exception):

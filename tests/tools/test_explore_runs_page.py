@@ -106,7 +106,7 @@ def opened(address, size="desktop", scheme="light"):
     with sync_playwright() as play:
         browser = play.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
         page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
-        page.set_default_timeout(15_000)
+        page.set_default_timeout(60_000)  # only a page that fails needs it
         said = []
         page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
         page.on("pageerror", lambda error: said.append(str(error)))

@@ -219,6 +219,7 @@ class RunsTab:
         self.table.add_slot("body-cell-show", CHOICE)
         self.table.on("show", lambda event: self.choose(*event.args))
         self.note = ui.label("Reading the runs ...").classes("text-sm").props('role="status"')
+        self.note.style("min-height: 1.5em")  # else buttons below move under the pointer when the note goes
 
     def _build_sides(self) -> None:
         with ui.row().classes("w-full flex-wrap gap-4"):

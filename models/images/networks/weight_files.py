@@ -54,8 +54,7 @@ class WeightFile:
 
         Raises:
             UserError: the file is not in safetensors format, a tensor is missing or has another shape, or the file has
-            a
-                tensor that `may_hold` refuses.
+                a tensor that `may_hold` refuses.
         """
         self._require(path)
         try:
