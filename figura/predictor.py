@@ -16,11 +16,14 @@ import numpy as np
 
 from figura.origin import Origin, find_origin
 from figura.results import Result, Results
-from models.base.errors import UserError
+from models.base.errors import UserError, printable
+from models.base.files import open_regular
 from models.evaluation.model_folder import model_folder
 from tools.predict import checked_content
 
 if TYPE_CHECKING:
+    import torch
+
     from figura.inference import Inference, Trained
 
 StrPath = str | os.PathLike[str]
@@ -65,7 +68,7 @@ class Predictor:
                 makes them RGB.
             batch_size: default: `evaluate.batch_size` of the recipe.
             every: takes each `every`-th frame of videos.
-            skip: leave out what cannot be used, and say so in `Results.faults`.
+            skip: leave out what cannot be used, also paths that name nothing, and say so in `Results.faults`.
             progress: show a bar.
             workers: threads that read images ahead.
 
@@ -92,28 +95,35 @@ class Predictor:
 
         It lasts as long as the original, without its sound; it is replaced when it is whole. `output` ends in .mp4
         (VP9), .webm (VP8, written faster), which browsers play, or .mov (MPEG-4, faster still), which they do not.
+        Of a damaged video it has what can be read; a frame missing in between looks like the one before. A warning and
+        `Results.faults` say what is left out.
 
         Raises:
-            UserError: the video cannot be read or written, or the recipe makes no picture of a whole frame.
+            UserError: `video` is not one video, nothing of it can be read, the new one cannot be written, or the recipe
+                makes no picture of a whole frame.
         """
-        from models.prediction.inputs import VIDEOS, File, count_photos
+        from figura.saving import writing
+        from models.prediction.inputs import File, count_photos
         from models.prediction.video import check_video_name, video_file
 
-        source, target, every = Path(video), Path(output), _count("every", every)
-        run = self._inference(batch_size, 1, True)
+        source, target, every = _path("video", video), _path("output", output), _count("every", every)
+        run = self._inference(batch_size, 1, False)
         check_video_name(target)
-        if source.suffix.lower() not in VIDEOS:
-            raise UserError(f"{source}: no video; videos end in {', '.join(VIDEOS)}")
-        if source.resolve() == target.resolve():
-            raise UserError(f"{target}: is the video to read; name another output")
+        _check_source(source, target)
         total, kept = count_photos([File(source, source.stem)], every), list[Result]()
-        with ExitStack() as stack:
+        with writing(target), ExitStack() as stack:
+            target.parent.mkdir(parents=True, exist_ok=True)
             frames = None
             for one in run.results(source, every, progress, total):
                 place = _place(one)
                 frames = frames or stack.enter_context(video_file(target, run.rates[one.image.id]))
                 frames.add(one.draw(), place // every)
-                kept.append(replace(one, pictures={}, compared={}))
+                kept.append(replace(one, pictures={}, compared={}, video=target))
+        faults = printable("\n".join(run.faults))
+        if not kept:
+            raise UserError(faults or f"{source}: the recipe makes nothing of its frames")
+        if faults:
+            warnings.warn(f"{target}: not all of the video could be used:\n{faults}", stacklevel=2)
         return self._gathered(run, tuple(kept))
 
     def _inference(self, batch_size: int | None, workers: int, strict: bool) -> "Inference":
@@ -129,12 +139,13 @@ class Predictor:
         ordered = tuple(sorted(results, key=lambda one: one.image.id))
         with self._origin.types():
             sheets = run.sheets_of_grid()
-        return Results(ordered, images, self.saves, self._trained.categories, sheets, tuple(run.faults))
+        faults = tuple(line for fault in run.faults for line in fault.split("\n"))
+        return Results(ordered, images, self.saves, self._trained.categories, sheets, faults)
 
 
 def load(
-    run: StrPath, *, recipe: StrPath | None = None, device: str = "auto", settings: Mapping[str, Any] | None = None,
-    trusted_types_only: bool = False,
+    run: StrPath, *, recipe: StrPath | None = None, device: "str | torch.device" = "auto",
+    settings: Mapping[str, Any] | None = None, trusted_types_only: bool = False,
 ) -> Predictor:  # fmt: skip
     """Load a trained model.
 
@@ -142,7 +153,7 @@ def load(
         run: the folder of a run, such as `runs/pose`, or a model folder, such as one of its checkpoints.
         recipe: the params file whose `predict` and `evaluate` say how to predict. Default: that of the model folder if
             it has these sections, else the one that `dvc.yaml` in a folder above the run names for it.
-        device: `auto` (a GPU if there is one), `cpu`, `cuda`, `cuda:1`, ...
+        device: `auto` (a GPU if there is one), `cpu`, `cuda`, `cuda:1`, ..., or a `torch.device`.
         settings: values of the recipe's sections `predict` and `evaluate` to change, by dotted keys, as `--set` of
             `predict` does: `{"predict.data.side": 0}`.
         trusted_types_only: for strangers' models: as the option of `predict`.
@@ -163,7 +174,7 @@ def load(
 
         from figura.inference import load_networks
 
-        trained = load_networks(origin.recipe, content, model, device)
+        trained = load_networks(origin.recipe, content, model, str(device))
     if trained.is_try:
         warnings.warn(f"{model}: the weights of a try of {trained.recipe.train.steps} steps", stacklevel=2)
     return Predictor(model, origin, trained)
@@ -203,6 +214,25 @@ def _place(one: Result) -> int:
     if one.image.frame is None or one.name != one.image.name:
         raise UserError(f"{one.name}: the recipe makes no picture of a whole frame; use predict for its results")
     return one.image.frame
+
+
+def _path(name: str, value: Any) -> Path:
+    """Return a path. Raises UserError if it is none, such as a list, or empty."""
+    if not isinstance(value, (str, os.PathLike)) or value == "":
+        found = repr(value) if isinstance(value, str) else type(value).__name__
+        raise UserError(f"{name}: found {found}; the path of one video is needed")
+    return Path(value)
+
+
+def _check_source(source: Path, target: Path) -> None:
+    """Raise UserError if the source is not one video that can be opened, or is the target."""
+    from models.prediction.inputs import VIDEOS
+
+    if source.suffix.lower() not in VIDEOS:
+        raise UserError(f"{source}: no video; videos end in {', '.join(VIDEOS)}")
+    open_regular(source, "name one video, no folder or pattern").close()
+    if source.resolve() == target.resolve():
+        raise UserError(f"{target}: is the video to read; name another output")
 
 
 def _count(name: str, value: Any, least: int = 1) -> int:

@@ -123,6 +123,7 @@ class Result:
         people: of all records, those with joints.
         objects: of all records, those with a box alone.
         compared: pictures beside their truth, uint8 (H, W, 3) RGB.
+        video: the video that `predict_video` wrote its pictures to, which are not here then.
     """
 
     name: str
@@ -134,13 +135,16 @@ class Result:
     people: tuple[Person, ...] = ()
     objects: tuple[DetectedObject, ...] = ()
     compared: Mapping[str, Pixels] = field(default_factory=dict)
+    video: Path | None = None
 
     def draw(self) -> Pixels:
         """Return the picture that the recipe makes, uint8 (H, W, 3) RGB; several lie side by side under their names.
 
         Raises:
-            UserError: the recipe saves no picture.
+            UserError: the recipe saves no picture, or it is in a video.
         """
+        if self.video is not None:
+            raise UserError(f"{self.name}: its picture is in {self.video} alone; `predict` returns pictures of frames")
         if not self.pictures:
             raise UserError(f"{self.name}: the recipe saves no picture; predict.save says what it saves")
         if len(self.pictures) == 1:
@@ -229,6 +233,9 @@ class Results(Sequence[Result]):
         """Write the files that `predict` writes: pictures, records, arrays, grids, and their table `predictions.csv`.
 
         A frame of a video becomes files of its own.
+
+        Raises:
+            UserError: a file cannot be written, or two of them would have the same name; then none is written.
         """
         from figura.saving import write_results
 

@@ -1,9 +1,12 @@
 """Writes the results of a prediction as files, as `python -m tools.predict` does."""
 
-from contextlib import closing
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from models.base.errors import UserError
 from models.base.pictures import write_png
 from models.prediction.comparison import PredictionTable
 from models.prediction.inputs import Photo
@@ -14,8 +17,39 @@ if TYPE_CHECKING:
 
 
 def write_results(results: "Results", folder: Path) -> None:
-    """Write files and `predictions.csv` into a folder, which is made if it is not there."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write files and `predictions.csv` into a folder, which is made if it is not there.
+
+    Raises:
+        UserError: a file cannot be written, or two of them would have the same name; then none is written.
+    """
+    if twice := [name for name, count in Counter(_names(results)).items() if count > 1]:
+        more = f", and {len(twice) - 1} more names" if len(twice) > 1 else ""
+        raise UserError(f"{folder / twice[0]}: two results would be this file{more}; save them into two folders")
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        _write(results, folder)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Raise UserError where something cannot be written, such as a file where a folder must be."""
+    try:
+        yield
+    except OSError as error:
+        in_the_way = isinstance(error, (FileExistsError, NotADirectoryError))
+        reason = "a file is where a folder must be" if in_the_way else error.strerror or error
+        raise UserError(f"{error.filename or path}: cannot be written: {reason}") from None
+
+
+def _names(results: "Results") -> Iterator[str]:
+    """Yield what the files of all results are called, without suffixes."""
+    for one in results:
+        yield from (f"{one.name}.{name}" for name in (*one.pictures, *one.records, *one.arrays))
+        yield from (f"{one.name}.{name}.compared" for name in one.compared)
+    yield from results.sheets
+
+
+def _write(results: "Results", folder: Path) -> None:
     columns = list(dict.fromkeys(name for one in results for name in one.numbers))
     with closing(PredictionTable(folder, columns)) as table:
         for one in results:

@@ -67,6 +67,8 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
     """
     live_with(os.environ.pop("FIGURA_LAUNCHER", None))
     several, signals = os.environ.get("WORLD_SIZE", "1") != "1", _Signals()
+    if several:
+        _lock_bars_by_thread()
     try:
         with signals:
             signals.listen()
@@ -188,6 +190,13 @@ def _report(message: str, fault: bool = False, lost: bool = False) -> None:
         Path(file).write_text(json.dumps({"message": content}), encoding="utf-8")
     else:
         print(f"error: {message}", file=sys.stderr)
+
+
+def _lock_bars_by_thread() -> None:
+    """Spare tqdm the semaphore it makes for its bars, of whose loss in `_leave` Python 3.14 would warn."""
+    from tqdm import tqdm  # here, because help and messages come without it
+
+    tqdm.set_lock(threading.RLock())
 
 
 def _leave(status: int) -> NoReturn:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import cv2
 import numpy as np
@@ -97,14 +97,20 @@ class PhotoExamples:
         raise TypeError(f"{type(self).__name__} gives no examples")
 
 
-def find_files(arguments: Sequence[str], results: Path | None = None) -> list[File]:
+def _refuse(fault: str) -> NoReturn:
+    raise UserError(fault)
+
+
+def find_files(
+    arguments: Sequence[str], results: Path | None = None, report: Callable[[str], None] | None = None
+) -> list[File]:
     """Return the images and videos that paths, folders and glob patterns (`**` for any depth) stand for, in order.
 
     A folder stands for all images below it, except hidden ones. Files of a folder or a pattern are named by their path
     below the folder. Files below `results` come from an earlier run: they are used only if their own path is given.
 
     Raises:
-        UserError: arguments match nothing; the message lists all of them.
+        UserError: arguments match nothing, and there is no `report` to get the message, a line for each of them.
     """
     sources: dict[Path, tuple[Path, Path]] = {}  # by resolved path: the path as written, and the folder it is below
     faults = []
@@ -128,7 +134,7 @@ def find_files(arguments: Sequence[str], results: Path | None = None) -> list[Fi
         for one, folder in files:
             sources.setdefault(_resolved(one), (one, folder))
     if faults:
-        raise UserError("\n".join(faults))
+        (report or _refuse)("\n".join(faults))
     names = _names(sources)
     short = ["/".join(map(short_name, name.split("/"))) for name in names]
     if changed := [new for new, old in zip(short, names, strict=True) if new != old]:

@@ -103,6 +103,8 @@ def check_video_name(path: Path) -> None:
     """Raise UserError if a video cannot be written to this path."""
     if path.suffix.lower() not in CODECS:
         raise UserError(f"{path}: a video to write ends in {', '.join(CODECS)}")
+    if path.is_dir():
+        raise UserError(f"{path}: is a folder; a video to write is a file")
     try:
         str(path).encode()
     except UnicodeEncodeError:  # OpenCV crashes on it

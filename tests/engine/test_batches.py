@@ -1,4 +1,5 @@
 import errno
+import multiprocessing.util
 import os
 import signal
 import sys
@@ -193,11 +194,17 @@ def test_sockets_with_too_long_a_path_are_refused_before_workers_start(monkeypat
         assert first_of(None, workers=0)["x"].shape == (4, 1, 4, 4)
 
 
-def test_a_batch_that_cannot_be_sent_is_an_error(monkeypatch):
-    """Without a folder for sockets, the thread of the worker that sends fails."""
-    monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
-    with pytest.raises(UserError, match=r"a data loader worker cannot send a batch: .*/nowhere/pymp-"):
-        first_of(None)
+class NoSockets(toy.Ramps):
+    """Ramps that leave their worker process without a folder for sockets, however the process was started."""
+
+    def example(self, index, random):
+        multiprocessing.util.get_temp_dir = lambda: "/nowhere"
+        return super().example(index, random)
+
+
+def test_a_batch_that_cannot_be_sent_is_an_error():
+    with pytest.raises(UserError, match=r"a data loader worker cannot send a batch: .*No such file or directory; "):
+        next(iter(load_batches(Mixture({"a": NoSockets(4)}, seed=1), sampler({"a": 4}), 1)))
 
 
 def test_an_example_is_seeded_by_dataset_epoch_and_index():

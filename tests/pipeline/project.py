@@ -22,6 +22,10 @@ ENVIRONMENT = os.environ | {
     "GIT_COMMITTER_NAME": "tester",
     "GIT_COMMITTER_EMAIL": "tester@example.org",
     "OMP_NUM_THREADS": "1",
+    # Background maintenance would make and remove locks in `.git/objects` while `Project.copy` reads the folder.
+    "GIT_CONFIG_COUNT": "1",
+    "GIT_CONFIG_KEY_0": "maintenance.auto",
+    "GIT_CONFIG_VALUE_0": "false",
 }
 NEVER_CHANGED = (".dvc/cache/files", ".git/objects")  # by content; made anew, never written to
 

@@ -1,6 +1,7 @@
 """`figura.load`: a painter that gives back what it sees shows that each result is that of its own image."""
 
 import filecmp
+import io
 import random
 import re
 import subprocess
@@ -144,6 +145,19 @@ def test_files_of_one_name_in_an_iterator(predictor, tmp_path):
     assert [one.name for one in results] == ["x", "x-000002"]
 
 
+def test_a_longer_name_that_a_file_has_already(predictor, tmp_path):
+    pictures = [picture(10 * number) for number in range(4)]
+    names = ["a/y-000003", "a/y", "b/y"]
+    files = [write(tmp_path / f"{name}.png", one) for name, one in zip(names, pictures, strict=False)]
+    file = write(tmp_path / "000005.png", picture(40))
+    results = predictor.predict(iter([*files, file, pictures[3]]))
+    assert [one.name for one in results] == ["y-000003", "y", "y-000003-000003", "000005", "000005-000005"]
+    results.save(tmp_path / "out")
+    for number, one in enumerate(results[:3]):
+        saved = np.array(Image.open(tmp_path / f"out/{one.name}.image.png"))
+        assert np.array_equal(saved[..., 0], pictures[number][..., 0])
+
+
 def test_an_upright_picture_of_pil(predictor):
     pixels = picture(30)
     turned = Image.fromarray(np.ascontiguousarray(np.rot90(pixels)))
@@ -170,6 +184,15 @@ def test_pictures_of_16_bits_are_those_of_their_files(predictor, tmp_path):
         (np.zeros((0, 4, 3), np.uint8), "found an array of uint8"),
         (torch.zeros(3, 4, 4), "images: found Tensor"),
         ([picture(0), 7], r"images\[1\]: found int"),
+        ({"a.png": 1}, "^images: found dict; allowed are paths, uint8 RGB arrays"),
+        (pd.DataFrame({"file": ["a.png"]}), "^images: found DataFrame; allowed are paths"),
+        (b"a.png", "^images: found bytes; allowed are paths"),
+        (b"", "^images: found bytes; allowed are paths"),
+        ([bytearray(b"a")], r"^images\[0\]: found bytearray; allowed are paths"),
+        (io.BytesIO(b"a\nb"), "^images: found BytesIO; allowed are paths"),
+        ("", "^images: found ''; allowed are paths"),
+        ([str(Path(__file__)), ""], r"^images\[1\]: found ''; allowed are paths"),
+        (["no/such.png", "nor/this.png"], r"no/such.png: no such file(.|\n)*nor/this.png: no such file"),
         ("no/such.png", "no/such.png: no such file or folder"),
     ],
 )
@@ -189,6 +212,54 @@ def test_what_cannot_be_used_is_an_error_or_left_out(predictor, tmp_path):
     assert [one.image.id for one in results] == [1, 3]
     assert len(results.faults) == 1
     assert "b.png: no readable picture" in results.faults[0]
+
+
+def torn() -> Image.Image:
+    """Return a PNG that ends in the midst of its pixels, which PIL reads when asked for them."""
+    whole = io.BytesIO()
+    Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 40, 3), np.uint8)).save(whole, "PNG")
+    return Image.open(io.BytesIO(whole.getvalue()[:2000]))
+
+
+def test_pictures_and_arrays_that_are_left_out(predictor, tmp_path):
+    file = write(tmp_path / "a.png", picture(40))
+    images = [picture(0), torn(), np.zeros((4, 4), np.uint8), "nowhere.png", [7, picture(50)], file]
+    results = predictor.predict(images, skip=True)
+    assert [one.image.id for one in results] == [1, 6, 7]  # the places in the list
+    assert [one.name for one in results] == ["000001", "000006", "a"]
+    assert [one.draw()[0, 0, 0] for one in results] == [0, 50, 40]
+    assert [fault.partition(":")[0] for fault in results.faults] == [
+        "images[1]", "images[2]", "nowhere.png", "images[4][0]",
+    ]  # fmt: skip
+    with pytest.raises(UserError, match=r"^images\[1\]: no readable picture: "):
+        predictor.predict(images)
+    with pytest.raises(UserError, match=r"^images\[1\]: no readable picture: "):
+        list(predictor.stream(images))
+
+
+def test_paths_that_are_left_out_are_a_line_each(predictor, tmp_path):
+    file = write(tmp_path / "a.png", picture(40))
+    results = predictor.predict([tmp_path / "b.png", file, tmp_path / "c.png"], skip=True)
+    assert same(results, [picture(40)])
+    assert [fault.partition(":")[0] for fault in results.faults] == [f"{tmp_path}/b.png", f"{tmp_path}/c.png"]
+
+
+def test_a_device_of_torch(toys):
+    assert load(toys[1], recipe=toys[0], device=torch.device("cpu")).device == "cpu"
+    with pytest.raises(UserError, match="device: found 'xpu:7'; allowed here: auto, cpu"):
+        load(toys[1], recipe=toys[0], device=torch.device("xpu:7"))
+
+
+def test_folders_that_cannot_be(predictor, tmp_path):
+    results = predictor.predict(picture(0))
+    (tmp_path / "mk.py").write_text("a file")
+    for folder in ("mk.py", "mk.py/below"):
+        with pytest.raises(UserError, match=r"mk\.py.*: cannot be written: a file is where a folder must be$"):
+            results.save(tmp_path / folder)
+    (tmp_path / "out/000001.x.npy").mkdir(parents=True)
+    with pytest.raises(UserError, match=r"out/000001\.x\.npy: cannot be written: Is a directory$"):
+        results.save(tmp_path / "out")
+    assert (tmp_path / "mk.py").read_text() == "a file"
 
 
 def test_results_of_a_stream_are_made_one_batch_at_a_time(predictor):

@@ -75,6 +75,18 @@ def test_coco_maps_ids_to_files(results, tmp_path):
     assert one["score"] == 0.75
 
 
+def test_results_of_one_name_are_not_saved(tmp_path):
+    image, pixels = ImageInfo(1, "grid", None, None, None), np.zeros((4, 4, 3), np.uint8)
+    one = Result("grid", image, {"red": pixels, "blue": pixels})
+    forms = {"red": "image", "blue": "image"}
+    message = "two results would be this file, and 1 more names; save them into two folders"
+    with pytest.raises(UserError, match=rf"out/grid\.red: {message}$"):
+        Results((one, one), (image,), forms, KINDS).save(tmp_path / "out")
+    with pytest.raises(UserError, match=r"out/grid\.blue: two results would be this file; save"):
+        Results((one,), (image,), forms, KINDS, {"grid.blue": pixels}).save(tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_pictures_lie_side_by_side(tmp_path):
     image = ImageInfo(1, "a", None, None, None)
     red, blue = (np.full((100, 120, 3), one, np.uint8) for one in ((255, 0, 0), (0, 0, 255)))

@@ -66,6 +66,8 @@ def test_predict_video_keeps_frames_and_rate(toys, tmp_path):
     assert [one.image.frame for one in results] == list(range(7))
     assert results[3].records == {"facts": [{"number": 4, "size": [32, 48]}]}
     assert results[3].pictures == {}  # they are in the video
+    with pytest.raises(UserError, match=r"clip-000003: its picture is in .*out/new\.mp4 alone; `predict` returns"):
+        results[3].draw()
     assert results.to_coco("facts")["images"][6]["frame"] == 6
 
 
@@ -149,19 +151,58 @@ def test_videos_that_cannot_be_read_or_written(toys, tmp_path):
     clip, predictor = write_video(tmp_path / "clip.avi", 2), load(toys[1], recipe=toys[0])
     (tmp_path / "torn.mp4").write_bytes(b"no video")
     (tmp_path / "new.mp4").write_text("earlier")
+    (tmp_path / "dd.mp4").mkdir()
+    shutil.copy(clip, tmp_path / "dd.mp4/a.avi")
     for video, output, message in [
         ("torn.mp4", "new.mp4", r"torn\.mp4: no readable video: it is damaged, or its codec is unknown"),
         ("nowhere.mp4", "new.mp4", r"nowhere\.mp4: no such file"),
         ("clip.txt", "new.mp4", r"clip\.txt: no video; videos end in \.avi"),
         ("clip.avi", "new.gif", r"new\.gif: a video to write ends in \.mp4, \.webm, \.mov$"),
         ("torn.mp4", "torn.mp4", "is the video to read"),
+        ("*.avi", "new.mp4", r"\*\.avi: no such file; name one video, no folder or pattern$"),
+        ("dd.mp4", "new.mp4", r"dd\.mp4: no regular file; name one video, no folder or pattern$"),
+        ("clip.avi", "dd.mp4", r"dd\.mp4: is a folder; a video to write is a file$"),
+        ("clip.avi", "clip.avi/new.mp4", r"clip\.avi.*: cannot be written: a file is where a folder must be$"),
     ]:
         with pytest.raises(UserError, match=message):
             predictor.predict_video(tmp_path / video, tmp_path / output, progress=False)
     assert (tmp_path / "new.mp4").read_text() == "earlier"
+    for video, found in [([clip, clip], "list"), ("", "''"), (7, "int")]:
+        with pytest.raises(UserError, match=f"^video: found {found}; the path of one video is needed$"):
+            predictor.predict_video(video, tmp_path / "new.mp4")
     several = load(toys[1], recipe=toys[0], settings={"predict.data.pieces": 2})
     with pytest.raises(UserError, match="makes no picture of a whole frame"):
         several.predict_video(clip, tmp_path / "new.mp4", progress=False)
+
+
+def test_of_a_damaged_video_what_can_be_read(toys, tmp_path):
+    content = write_video(tmp_path / "clip.avi", 12).read_bytes()
+    clip, predictor = tmp_path / "torn.avi", load(toys[1], recipe=toys[0])
+    clip.write_bytes(content[: (content.index(b"movi") + content.index(b"idx1")) // 2])
+    there = len(read_video(clip)[0])
+    assert 0 < there < 12
+    with pytest.warns(UserWarning, match=rf"new\.mp4: not all .*\n.*torn\.avi: ends after {there} of 12 frames"):
+        results = predictor.predict_video(clip, tmp_path / "new.mp4", progress=False)
+    assert levels(read_video(tmp_path / "new.mp4")[0]) == list(range(there))
+    assert [one.image.frame for one in results] == list(range(there))
+    (fault,) = results.faults
+    assert fault.startswith(f"{clip}: ends after {there} of 12 frames")
+
+
+def test_a_frame_that_cannot_be_used_looks_like_the_one_before(toys, tmp_path, monkeypatch):
+    examples = toy_photos.Reds.examples
+
+    def unlucky(self, photo):
+        if photo.place == 2:
+            raise UserError(f"{photo.name}: unlucky")
+        return examples(self, photo)
+
+    monkeypatch.setattr(toy_photos.Reds, "examples", unlucky)
+    clip, predictor = write_video(tmp_path / "clip.avi", 5), load(toys[1], recipe=toys[0])
+    with pytest.warns(UserWarning, match="clip-000002: unlucky"):
+        results = predictor.predict_video(clip, tmp_path / "new.mp4", progress=False)
+    assert levels(read_video(tmp_path / "new.mp4")[0]) == [0, 1, 1, 3, 4]
+    assert results.faults == ("clip-000002: unlucky",)
 
 
 def test_the_command_writes_a_video_and_records(toys, tmp_path):
