@@ -53,20 +53,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a subcommand; return the exit status: 2 for a command that does not exist."""
     name, *rest = (sys.argv[1:] if arguments is None else list(arguments)) or ["--help"]
     if name in ("-h", "--help", "help"):
-        print(overview())
-        return 0
+        return _show(overview())
     if name == "--version":
-        print(f"figura {version('figura')}")
-        return 0
+        return _show(f"figura {version('figura')}")
     tools = {name: tool for group in TOOLS.values() for name, tool in group.items()}
     if name not in tools:
         print(f"figura: there is no command {name!r}; `figura --help` lists them", file=sys.stderr)
         return 2
+    try:
+        folder = os.getcwd()
+    except FileNotFoundError:
+        print("error: the current folder was deleted; go to one that exists", file=sys.stderr)
+        return 1
     trusted = any(len(one) > 2 and TRUSTED.startswith(one) for one in rest)  # argparse takes beginnings of options
-    if not trusted and os.getcwd() not in map(os.path.abspath, sys.path):
-        sys.path.insert(0, os.getcwd())  # as `python -m` has it: the project's own `models`
+    if not trusted and folder not in map(os.path.abspath, sys.path):
+        sys.path.insert(0, folder)  # as `python -m` has it: the project's own `models`
     sys.argv[0] = f"figura {name}"
     return run(tools[name].module, rest)
+
+
+def _show(text: str) -> int:
+    """Print a text, of which `| head` may read only the beginning; return the exit status."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would flush into the pipe again
+    return 0
 
 
 def run(module: str, arguments: list[str]) -> int:

@@ -14,11 +14,11 @@ from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 
-from figura.project import REQUIREMENTS, project_files, recipe_names
+from figura.project import CONFTEST, REQUIREMENTS, project_files, recipe_names
 from models.base.errors import UserError, one_line, printable
 from models.base.files import write_text
 
-SHARED = ("README.md", REQUIREMENTS, ".gitignore", ".dvcignore", "models/__init__.py")
+SHARED = ("README.md", REQUIREMENTS, CONFTEST, ".gitignore", ".dvcignore", "models/__init__.py")
 """Files that repositories have already, and that the pipeline can do without figura's text in."""
 IN_THE_WAY = ("models.py", "data.dvc")
 """Files beside which the folders `models` and `data` would break something: a module of this name, DVC's data."""

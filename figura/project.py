@@ -1,6 +1,7 @@
 """The files of a project of one's own: figura's pipeline for some of its recipes, and a loss to change."""
 
 import io
+import re
 from collections.abc import Collection, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +15,7 @@ PLACES = (Path(__file__).with_name("template"), Path(__file__).parents[1])
 SOURCE = next(place for place in PLACES if (place / "dvc.yaml").is_file())
 """Where `dvc.yaml` and the recipes are: in the wheel beside this file, in the repository at its root."""
 REQUIREMENTS = "requirements.txt"
+CONFTEST = "conftest.py"
 CODE = ("data/formats", "data/preparation", "data/synthetic", "models/", "stages/")
 """Deps that are figura's own code, which a project has as a version in `requirements.txt`."""
 CODE_KEYS = ("shared", "networks", "train", "evaluate", "metrics")
@@ -48,7 +50,7 @@ class Variation(Loss):
         right = (image[..., :, 1:] - image[..., :, :-1]).abs().flatten(1).mean(1)
         return down + right
 '''
-TEST = '''"""The loss of this project against values by hand: `python -m pytest`."""
+TEST = '''"""The loss of this project against values by hand: `pytest`."""
 
 import torch
 
@@ -83,7 +85,9 @@ def project_files(recipes: Collection[str]) -> dict[str, str]:
     known = recipe_names()
     for name in recipes:
         if name not in known:
-            raise UserError(f"{name}: figura has no such recipe{nearest(name, known)}; there are {', '.join(known)}")
+            raise UserError(
+                f"--recipe {name!r}: figura has no such recipe{nearest(name, known)}; there are {', '.join(known)}"
+            )
     pipeline = _read(SOURCE / "dvc.yaml")
     entries = {name: pipeline["vars"][-1]["recipes"][name] for name in recipes}
     params = {name: str(entry["params"]) for name, entry in entries.items()}
@@ -94,6 +98,7 @@ def project_files(recipes: Collection[str]) -> dict[str, str]:
         "models/__init__.py": '"""Code of this project: a recipe finds it before figura\'s."""\n',
         "models/variation.py": LOSS,
         "tests/test_variation.py": TEST,
+        CONFTEST: '"""Lets pytest find the folder `models`, which is beside this file."""\n',
         REQUIREMENTS: f"{NOTE}figura=={version('figura')}\n",
         ".gitignore": IGNORED,
         **{path: _text(path) for path in ("data/raw/README.md", "data/raw/.gitignore", "weights/README.md")},
@@ -155,29 +160,36 @@ def _datasets(names: Collection[str]) -> str:
 def _readme(params: Mapping[str, str]) -> str:
     name, path = next(iter(params.items()))
     prefix = "" if path == "params.yaml" else f"{path}:"
+    commands = {
+        f"pip install figura-{version('figura')}-py3-none-any.whl": "the file: PyPI's figura is another project",
+        "dvc repro": "minutes on a laptop, with drawn data",
+        "dvc metrics show": f"pictures: plots/{name}/pictures",
+        'git add . && git commit -m "First results"': "",
+        f"dvc exp run -S {prefix}losses.variation.weight=0.1": "what does this number do?",
+        "dvc exp show --only-changed": "",
+        "pip install pytest && pytest": "tests of the project's own code",
+    }
+    width = max(map(len, commands)) + 3
+    lines = "\n".join(f"{command:{width}}# {note}" if note else command for command, note in commands.items())
     return f"""# An image model, trained with figura
 
 `dvc repro` prepares data, trains, evaluates and computes metrics.
 
 ```shell
-pip install figura-{version("figura")}-py3-none-any.whl     # the wheel: on PyPI, figura is another project
-dvc repro                                       # at first drawn data: minutes on a laptop
-dvc metrics show                                # and pictures: plots/{name}/pictures
-git add . && git commit -m "First results"
-dvc exp run -S {prefix}losses.variation.weight=0.1     # what does this number do?
-dvc exp show --only-changed
-pip install pytest && python -m pytest          # tests of the project's own code
+{lines}
 ```
 
 - `{path}`: the recipe. `figura check` says what is wrong with it, `figura describe {path}` what it does.
 - `models/`: code of this project; `variation.Variation` in a recipe is the class in `models/variation.py`.
-- `data/params.yaml`: the datasets. `data/raw/README.md` says how to bring data of one's own.
-- `figura --help`: what else there is.
+- `data/params.yaml`: the datasets. `data/raw/README.md` says how to bring your own data.
+- `figura --help`: all commands.
 """
 
 
 def _text(path: str) -> str:
-    return (SOURCE / path).read_text(encoding="utf-8")
+    """Return the text of one of figura's files, with names that hold in a project."""
+    text = (SOURCE / path).read_text(encoding="utf-8").replace("tools/predict.py", "`figura predict`")
+    return re.sub(r"(?<!figura's )\bdocs/", "figura's docs/", re.sub(r"python -m tools\.(?=predict)", "figura ", text))
 
 
 def _yaml() -> YAML:

@@ -16,6 +16,8 @@ def entries(name: str) -> dict[str, dict[str, Any]]:
     Raises:
         UserError: there is no readable `dvc.yaml`.
     """
+    if not PIPELINE.exists():
+        raise UserError(f"{PIPELINE.absolute()}: no such file; go to the root of a project")
     variables = [one for one in read_yaml(PIPELINE).get("vars", []) if isinstance(one, Mapping)]
     return {key: dict(entry) for one in variables for key, entry in (one.get(name) or {}).items()}
 

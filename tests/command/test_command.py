@@ -1,6 +1,7 @@
 """The command `figura`: what it lists, what it runs, and what it loads for that."""
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -57,13 +58,46 @@ def test_all_faults_of_all_recipes_are_told(tmp_path: Path, capsys: pytest.Captu
     from figura.check import main as check
     from stages.command import run
 
-    wrong = []
-    for name in ("losses.KLL", "train.stepz"):
-        first, last = name.split(".")
-        path = tmp_path / f"{last}.yaml"
-        path.write_text((ROOT / "params.yaml").read_text().replace("\n  steps: 2500", "\n  stepz: 2500"))
-        wrong.append(str(path))
-        assert first in path.read_text()
-    assert run(check, wrong) == 1
-    told = capsys.readouterr().err
-    assert all(f"{path}: train.stepz" in told for path in wrong)
+    text = (ROOT / "params.yaml").read_text()
+    assert text.count("\n  steps: 2500") == text.count("\n  KL:") == 1
+    recipes = {
+        "a": text.replace("\n  steps: 2500", "\n  stepz: 2500"),
+        "b": text.replace("\n  KL:", "\n  KL: 7\n  KLL:"),
+    }
+    paths = [tmp_path / f"{name}.yaml" for name in (*recipes, "whole")]
+    for path, content in zip(paths, (*recipes.values(), text), strict=True):
+        path.write_text(content)
+    assert run(check, [str(path) for path in (*paths, tmp_path / "none.yaml")]) == 1
+    told = capsys.readouterr()
+    assert [line.partition(":")[0] for line in told.out.splitlines()] == [str(paths[2])]
+    for fault in (f"{paths[0]}: train.stepz", f"{paths[1]}: losses.KL: ", f"{tmp_path / 'none.yaml'}: "):
+        assert fault in told.err
+
+
+def test_the_root_of_a_project_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["check"]) == 1
+    assert capsys.readouterr().err == f"error: {tmp_path}/dvc.yaml: no such file; go to the root of a project\n"
+
+
+def test_a_folder_that_was_deleted(tmp_path: Path) -> None:
+    shell = f'cd {tmp_path}; rmdir {tmp_path}; "$0" -c "from figura.command import main; exit(main([\'check\']))"'
+    done = subprocess.run(
+        ["sh", "-c", shell, sys.executable],
+        capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == "error: the current folder was deleted; go to one that exists"
+    assert "Traceback" not in done.stderr
+
+
+def test_a_reader_that_goes_away() -> None:
+    """The pipe is closed before anything is written into it, as by a `head` that is fast."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "figura", "--help"]
+    done = subprocess.run(command, cwd=ROOT, stdout=writer, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")

@@ -78,6 +78,21 @@ def test_the_loss_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert variation()(image=image).tolist() == pytest.approx([2 / 3 + 8 / 4])
 
 
+@pytest.mark.parametrize("name", RECIPES)
+def test_texts_name_nothing_that_a_project_has_not(name: str) -> None:
+    """Tools are commands there, and figura's documentation is elsewhere."""
+    for path, text in project_files([name]).items():
+        assert not re.search(r"\btools[./]|(?<!figura's )\bdocs/", text), path
+
+
+def test_commands_of_the_readme_and_their_notes_are_aligned() -> None:
+    for name in RECIPES:
+        block = project_files([name])["README.md"].partition("```shell\n")[2].partition("```")[0]
+        columns = {line.index("# ") for line in block.splitlines() if "# " in line}
+        assert len(columns) == 1
+        assert max(map(len, block.splitlines())) <= 120
+
+
 def test_an_empty_folder_becomes_a_repository(tmp_path: Path) -> None:
     lines = write_project(tmp_path / "new", ["vunet"])
     assert lines[:2] == ["git init", "dvc init"]
@@ -142,7 +157,7 @@ def test_the_reason_why_dvc_refuses(tmp_path: Path) -> None:
 
 
 def test_an_unknown_recipe_names_those_that_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"vunett: figura has no such recipe.*vunet, pix2pix, pose"):
+    with pytest.raises(UserError, match=r"--recipe 'vunett': figura has no such recipe.*vunet, pix2pix, pose"):
         write_project(tmp_path / "new", ["vunett"])
     assert not (tmp_path / "new").exists()
 
