@@ -66,6 +66,11 @@ def entries(lock: str) -> Entries:
     return {one[1]: one[0] for one in re.finditer(r"^([\w.-]+)==.*\n(?:[ \t].*\n)*", lock, re.MULTILINE)}
 
 
+def version_of(entry: str) -> str:
+    """Return an entry without its hashes: `NAME==VERSION`."""
+    return entry.partition("\n")[0].removesuffix(" \\")
+
+
 def compiled(arguments: list[str], preferred: Entries, requirement: str = "", platform: str = "linux") -> Entries:
     """Return what uv locks, of `preferred` versions where they fit; "-" among the arguments is `requirement`.
 
@@ -73,7 +78,8 @@ def compiled(arguments: list[str], preferred: Entries, requirement: str = "", pl
     """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "requirements.lock"
-        output.write_text("".join(preferred.values()))  # uv keeps the versions of what it overwrites
+        # uv keeps the versions of what it overwrites, and would keep its hashes, too, however few
+        output.write_text("".join(f"{version_of(entry)}\n" for entry in preferred.values()))
         command = [*UV, *arguments, "--python-platform", platform, "--output-file", str(output)]
         done = subprocess.run(command, input=requirement, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -86,9 +92,8 @@ def with_cpu_builds(entry: str, before: str) -> str:
 
     Raises UserError if PyTorch's index, which is asked for another version, does not answer or has no build.
     """
-    first = entry.partition("\n")[0]
-    version = first.removeprefix("torch==").removesuffix(" \\")
-    if before.startswith(f"{first}\n"):
+    version = version_of(entry).removeprefix("torch==")
+    if version_of(before) == version_of(entry):
         cpu = hashes_of(before)
     else:
         try:
@@ -101,7 +106,7 @@ def with_cpu_builds(entry: str, before: str) -> str:
 
 def cpu_builds(page: str, version: str) -> set[str]:
     """Return the hashes of a version's wheels for Linux on a page of PyTorch's index; without any, raises UserError."""
-    wheel = rf"torch-{re.escape(version)}(?:%2B|\+)cpu-(cp31[1-3])-\1-manylinux[\w.]*\.whl#sha256=([0-9a-f]{{64}})"
+    wheel = rf"torch-{re.escape(version)}(?:%2B|\+)cpu-(cp31[1-4])-\1-manylinux[\w.]*\.whl#sha256=([0-9a-f]{{64}})"
     hashes = {one[2] for one in re.finditer(wheel, page)}
     if not hashes:
         raise UserError(f"{CPU_INDEX} has no build of PyTorch {version} for Linux; lock another version of torch")

@@ -82,8 +82,11 @@ def write_project(root: Path, recipes: list[str]) -> list[str]:
         lines.append(
             "next: add '__pycache__' to .dvcignore, or each run of Python makes the folder models look changed"
         )
-    there = "" if root.resolve() == Path.cwd() else f"cd {shlex.quote(str(root))} && "
-    return [*lines, f"next: {there}dvc repro (at first, it draws data and trains on them; minutes)"]
+    if root.resolve() != Path.cwd():
+        lines.append(f"next: cd {shlex.quote(str(root))}")
+    if _run(["git", "rev-parse", "--quiet", "--verify", "HEAD"], root).returncode:
+        lines.append("next: git add . && git commit -m 'figura init' (experiments start from a commit)")
+    return [*lines, "next: dvc repro (draws data and trains on them: minutes)"]
 
 
 def _folders(files: Iterable[str]) -> list[str]:

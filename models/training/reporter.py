@@ -89,7 +89,7 @@ class Reporter:
             try:
                 self.accelerator.init_trackers(project, config=configuration, init_kwargs={"dvclive": options})
             except Exception as error:  # noqa: BLE001  # code of others, which training does without
-                self._left_out(str(getattr(tracker, "name", tracker)), error)
+                self._left_out(tracker.name if isinstance(tracker, GeneralTracker) else str(tracker), error)
             else:
                 working += self.accelerator.trackers
                 _keep_from_studio(self.accelerator.trackers)

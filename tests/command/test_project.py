@@ -105,6 +105,18 @@ def test_an_empty_folder_becomes_a_repository(tmp_path: Path) -> None:
     assert {path for path in written if not path.startswith(".dvc")} <= {line[3:] for line in listed.splitlines()}
 
 
+def test_what_to_do_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A first commit where there is none: experiments and DVCLive need it."""
+    monkeypatch.chdir(tmp_path)
+    commit = "next: git add . && git commit -m 'figura init' (experiments start from a commit)"
+    repro = "next: dvc repro (draws data and trains on them: minutes)"
+    assert write_project(Path("a new one"), ["pix2pix"])[-3:] == ["next: cd 'a new one'", commit, repro]
+    subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
+    identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+    subprocess.run(["git", *identity, "commit", "-q", "--allow-empty", "-m", "first"], cwd=tmp_path, check=True)
+    assert [line for line in write_project(Path(), ["vunet"]) if line.startswith("next")] == [repro]
+
+
 def test_what_a_repository_has_stays(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     for name in ("README.md", "requirements.txt", "models/__init__.py", "models/networks.py"):

@@ -12,7 +12,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from ci.lock import AUDIT, CUDA, DEV, DOCS, PURPOSES, USE, compiled, cpu_builds, entries, with_cpu_builds
+from ci.lock import AUDIT, CUDA, DEV, DOCS, PURPOSES, USE, compiled, cpu_builds, entries, hashes_of, with_cpu_builds
 from models.base.errors import UserError
 
 ROOT = Path(__file__).parents[2]
@@ -80,6 +80,23 @@ def test_each_entry_is_one_version_with_hashes(path: Path) -> None:
         assert re.fullmatch(r"[\w.-]+==[\w.]+", first)
         assert hashes
         assert all(re.fullmatch(r"    --hash=sha256:[0-9a-f]{64}", one) for one in hashes)
+
+
+def test_pytorch_is_locked_for_every_python_and_system() -> None:
+    """PyPI's files for Linux (x86_64, aarch64) and macOS, and PyTorch's builds for CPUs, which lack Python 3.14."""
+    hashes = hashes_of(entries(TEXTS[USE])["torch"])
+    assert len(hashes) >= 4 * 3 + 3 * 2
+
+
+def test_uv_is_asked_for_all_hashes_of_a_version_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the hashes of an entry that has any, so that files of other systems would stay away for good."""
+    program = tmp_path / "uv"
+    program.write_text(f'#!/bin/sh\nfor last; do :; done\ncp "$last" {tmp_path}/preferred\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    locked = {"numpy": f"numpy==2.4.1 \\\n    --hash=sha256:{'a' * 64}\n", "six": "six==1.17.0\n"}
+    compiled(["pyproject.toml"], locked)
+    assert (tmp_path / "preferred").read_text() == "numpy==2.4.1\nsix==1.17.0\n"
 
 
 PAGE = """
