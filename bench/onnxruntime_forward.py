@@ -1,6 +1,6 @@
 """Forward passes of the published pose network and the default ones, by PyTorch and by onnxruntime, in turns.
 
-Usage: python -m bench.onnxruntime_forward [--rounds 3]     (needs: pip install 'figura[export]')
+Usage: python -m bench.onnxruntime_forward [--rounds 3]     (needs: pip install onnx onnxruntime onnxscript)
 
 Networks have random weights and run as eval-dump runs them, without decoding; the allocator is set as by stages/launch.
 onnxruntime takes as many threads as PyTorch. `ms an image` are medians over rounds, the ratio is PyTorch's over

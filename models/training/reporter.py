@@ -22,19 +22,13 @@ from models.recipe.resolved import resolved, settings
 from models.recipe.schema import Recipe
 from models.recipe.trial import KEY, scratch
 
-INSTALLED_BY = {
-    "dvclive": "pip install dvclive",
-    "tensorboard": "pip install -e '.[tensorboard]'",
-    "wandb": "pip install -e '.[wandb]'",
-}
-
 
 def check_trackers(recipe: Recipe) -> None:
     """Raise UserError for each of `runtime.trackers` that is not installed, with the command that installs it."""
     errors, installed = ErrorCollector(recipe.path), {str(tracker) for tracker in get_available_trackers()}
     for place, tracker in enumerate(recipe.runtime.trackers):
         if tracker not in installed:
-            errors.add(f"runtime.trackers.{place}", f"{tracker!r} is not installed; `{INSTALLED_BY[tracker]}`")
+            errors.add(f"runtime.trackers.{place}", f"{tracker!r} is not installed; `pip install {tracker}`")
     errors.raise_any()
 
 

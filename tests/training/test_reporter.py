@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import toy
 import trainings
+from accelerate import Accelerator
 from accelerate.tracking import GeneralTracker
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
@@ -30,14 +31,14 @@ def test_the_settings_of_a_recipe_are_plain_values_by_dotted_key():
     assert {type(value) for value in plain.values()} <= {bool, int, float, str}
 
 
-def test_trackers_that_are_not_installed_are_refused_with_the_extra_that_has_them(run, monkeypatch):
+def test_trackers_that_are_not_installed_are_refused_with_the_command_that_installs_them(run, monkeypatch):
     monkeypatch.setattr(reporter, "get_available_trackers", lambda: ["dvclive"])
     recipe = toy.checked({"runtime": RUNTIME | {"trackers": ["wandb", "dvclive", "tensorboard"]}})
     with pytest.raises(UserError) as caught:
         Trainer(recipe.read_from(Path("params.yaml")), run)
     assert str(caught.value).splitlines() == [
-        "params.yaml: runtime.trackers.0: 'wandb' is not installed; `pip install -e '.[wandb]'`",
-        "params.yaml: runtime.trackers.2: 'tensorboard' is not installed; `pip install -e '.[tensorboard]'`",
+        "params.yaml: runtime.trackers.0: 'wandb' is not installed; `pip install wandb`",
+        "params.yaml: runtime.trackers.2: 'tensorboard' is not installed; `pip install tensorboard`",
     ]
     assert not run.exists()
 
@@ -120,6 +121,15 @@ def test_a_tracker_that_fails_is_left_out_and_ends_no_training(at, run, tmp_path
     assert capsys.readouterr().out.count(said) == failing.calls.count(at) == 1
     assert fake.configuration == settings(toy.checked())  # the others go on
     assert trainings.outputs(run) == trainings.outputs(tmp_path / "without")
+
+
+def test_a_tracker_that_cannot_start_has_the_name_that_recipes_have_for_it(run, monkeypatch, capsys):
+    def failing(*_arguments, **_options):
+        raise ConnectionError("nobody answers")
+
+    monkeypatch.setattr(Accelerator, "init_trackers", failing)
+    Trainer(toy.checked({"runtime.trackers": ["dvclive"]}), run).fit()
+    assert "warning: the tracker dvclive failed, and gets nothing more" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("blocked", ["live", "live/log.jsonl", "live/losses.csv", "live/samples"])

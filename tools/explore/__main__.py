@@ -3,7 +3,7 @@
 Usage: python -m tools.explore [--port N]
 
 Run it beside `dvc.yaml`. The page is at http://127.0.0.1:8080; nobody on another machine can open it (through SSH:
-`ssh -L 8080:127.0.0.1:8080 HOST`), but other users of this one can. It needs `pip install 'figura[explore]'`. Ctrl-C
+`ssh -L 8080:127.0.0.1:8080 HOST`), but other users of this one can. It needs `pip install nicegui`. Ctrl-C
 ends it; a training that it has started goes on.
 """
 
@@ -33,7 +33,7 @@ def main(arguments: list[str]) -> None:
     if not recipes:
         raise UserError("dvc.yaml: its `vars` have no map `recipes`, so there is nothing to explore")
     if importlib.util.find_spec("nicegui") is None:
-        raise UserError("NiceGUI is not installed: pip install 'figura[explore]', or pip install nicegui")
+        raise UserError("NiceGUI is not installed: `pip install nicegui`")
 
     from tools.explore.page import serve
     from tools.explore.project import Project

@@ -63,10 +63,7 @@ def _create(model: str, options: dict[str, Any] | None, **chosen: Any) -> Any:
     try:
         timm = import_module("timm")
     except ModuleNotFoundError as error:
-        raise UserError(
-            f"backbone {model!r} of timm: the package timm is not installed; install figura's extra: "
-            "pip install 'figura[timm]'"
-        ) from error
+        raise UserError(f"backbone {model!r} of timm: the package timm is not installed; `pip install timm`") from error
     try:
         return timm.create_model(model, features_only=True, **chosen, **(options or {}))
     except (RuntimeError, TypeError, AttributeError, AssertionError) as error:
