@@ -84,8 +84,7 @@ def write_project(root: Path, recipes: list[str]) -> list[str]:
         )
     if root.resolve() != Path.cwd():
         lines.append(f"next: cd {shlex.quote(str(root))}")
-    if _run(["git", "rev-parse", "--quiet", "--verify", "HEAD"], root).returncode:
-        lines.append("next: git add . && git commit -m 'figura init' (experiments start from a commit)")
+    lines.append("next: git add these files, and git commit: experiments start from a commit")
     return [*lines, "next: dvc repro (draws data and trains on them: minutes)"]
 
 

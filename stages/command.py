@@ -24,7 +24,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from models.base.errors import Interrupted, UserError, memory_asked, one_line, printable
+from models.base.errors import Interrupted, UserError, after_signal, memory_asked, one_line, printable
 
 MARKER = "FIGURA_INTERRUPTED"
 PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
@@ -80,7 +80,7 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
     except (Interrupted, KeyboardInterrupt) as error:
         status = _interrupted(error)
     except Exception as error:
-        if signals.received and _after_signal(error):  # perhaps in the middle of an import
+        if signals.received and after_signal(error):  # perhaps in the middle of an import
             status = _interrupted(signals.exception())
         elif (message := refusal(error)) is not None:
             _report(message, lost=lost_rank(error))
@@ -154,12 +154,6 @@ def note_interruption(environment: Mapping[str, str]) -> None:
     """Create the marker file of `FIGURA_INTERRUPTED`, if that variable is set."""
     if marker := environment.get(MARKER):
         Path(marker).touch()
-
-
-def _after_signal(error: BaseException) -> bool:
-    """Whether an error was raised while the exception of a signal went through the code."""
-    before = error.__cause__ or error.__context__
-    return before is not None and (isinstance(before, (Interrupted, KeyboardInterrupt)) or _after_signal(before))
 
 
 def _interrupted(error: BaseException) -> int:

@@ -29,6 +29,12 @@ class Interrupted(BaseException):
     code: ClassVar = 75
 
 
+def after_signal(error: BaseException) -> bool:
+    """Whether an error was raised while the exception of a signal went through the code, perhaps in an import."""
+    before = error.__cause__ or error.__context__
+    return before is not None and (isinstance(before, (Interrupted, KeyboardInterrupt)) or after_signal(before))
+
+
 def printable(message: str) -> str:
     r"""Return a message as it may be printed, whatever it quotes: at most `LINES` lines of about `LENGTH` characters.
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import traceback
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -25,7 +26,7 @@ from pydantic import (
 )
 
 from models.base.error_collector import ErrorCollector, NestedError, expectation
-from models.base.errors import closest, memory_asked
+from models.base.errors import after_signal, closest, memory_asked
 from models.recipe.schema import Declaration, Recipe
 
 MODELS = __name__.removesuffix(".recipe.types")
@@ -86,10 +87,14 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
         return None
     places = _places(package, attribute) if package else [str(slot.home)]
     modules, kinds = [], list[builtins.type]()
-    for place in places:
-        if not kinds and (module := _import(place)) is not None:  # a module of another package runs only if need be
-            modules.append(module)
-            kinds = list(_classes(module, attribute))
+    try:
+        for place in places:
+            if not kinds and (module := _import(place)) is not None:  # a module of another package runs only if need be
+                modules.append(module)
+                kinds = list(_classes(module, attribute))
+    except _BrokenModuleError as error:
+        errors.add(key, f"{slot.what} {name!r}: {error}")
+        return None
     known = _names_in_project(package)
     if not modules and not known:
         errors.add(key, f"{slot.what} {name!r}: there is no module {package!r}, in models or elsewhere")
@@ -115,7 +120,10 @@ def find_class(name: str) -> builtins.type | None:
     package, _, attribute = name.rpartition(".")
     homes = [slot.home for slot in (SCHEDULE, INJECTOR, OPTIMIZER) if slot.home]
     modules = map(_import, _places(package, attribute) if package else homes)
-    return next((kind for module in modules if module is not None for kind in _classes(module, attribute)), None)
+    try:
+        return next((kind for module in modules if module is not None for kind in _classes(module, attribute)), None)
+    except _BrokenModuleError:
+        return None
 
 
 def _places(package: str, attribute: str) -> list[str]:
@@ -161,7 +169,7 @@ def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
     for folder in map(Path, module.__path__):
         for parts, path in _modules(folder):
             if names := [one for one in _defined(path) if (one == name if name else not one.startswith("_"))]:
-                home = importlib.import_module(".".join((module.__name__, *parts)))
+                home = _import(".".join((module.__name__, *parts)))
                 yield from (getattr(home, one) for one in names)
 
 
@@ -194,13 +202,31 @@ def _is_dotted(name: str) -> bool:
     return len(name) <= LONGEST_NAME and all(part.isidentifier() for part in name.split("."))
 
 
+class _BrokenModuleError(Exception):
+    """A module raised an error while it was imported; the message says where, and which."""
+
+
 def _import(name: str) -> Any:
+    """Return a module, or None if there is none. Raises _BrokenModuleError for what its code raises."""
     try:
         return importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
+    except Exception as error:  # code of others
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and (name == missing or name.startswith(f"{missing}.")):
             return None
-        raise
+        if after_signal(error):
+            raise
+        raise _BrokenModuleError(
+            f"the import of {name} fails at {_place(error)}: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _place(error: Exception) -> str:
+    """Return the file and line that raised an error, or that Python cannot read."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{frame.filename}:{frame.lineno}"
 
 
 def _fits(value: Any, slot: Slot) -> bool:

@@ -208,11 +208,33 @@ def test_the_base_of_a_slot_is_nothing_to_construct(errors):
     assert Examples.__name__ in errors.lines[0]
 
 
-def test_a_fault_inside_a_named_module_is_no_unknown_type(errors, monkeypatch, tmp_path):
-    (tmp_path / "half_installed.py").write_text("import module_that_is_nowhere\n")
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        ("import module_that_is_nowhere\n", "1: ModuleNotFoundError: No module named 'module_that_is_nowhere'"),
+        ("\nSIZES = [1][2]\n", "2: IndexError: list index out of range"),
+        ("class Net:\n    size = = 1\n", "2: SyntaxError: invalid syntax"),
+    ],
+)
+def test_what_stops_the_import_of_a_named_module_is_told_with_its_line(errors, monkeypatch, tmp_path, code, told):
+    file = tmp_path / "half_written.py"
+    file.write_text(code)
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(ModuleNotFoundError, match="module_that_is_nowhere"):
-        find_type("half_installed.Net", NETWORK, "k", errors)
+    assert find_class("half_written.Net") is None
+    assert find_type("half_written.Net", NETWORK, "networks.painter.type", errors) is None
+    (line,) = errors.lines
+    where = f"p.yaml: networks.painter.type: network 'half_written.Net': the import of half_written fails at {file}:"
+    assert line.startswith(where + told)
+
+
+def test_a_signal_in_the_middle_of_an_import_is_no_fault_of_the_module(errors, monkeypatch, tmp_path):
+    """NumPy, for one, turns whatever stops its import into an ImportError."""
+    (tmp_path / "stopped.py").write_text(
+        "try:\n    raise KeyboardInterrupt\nexcept BaseException:\n    raise ImportError('broken')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(ImportError, match="broken"):
+        find_type("stopped.Net", NETWORK, "k", errors)
 
 
 def test_schedules_stand_inside_arguments(errors):

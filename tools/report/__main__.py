@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
     names += [WORKSPACE] if len(names) == 1 and names != [WORKSPACE] else []
     report = report_on(names, args.recipe)
     size = write_html(report, args.output)
-    print(f"wrote {args.output}: {len(report.recipes)} recipes, {len(report.pictures)} pictures, {size / 1e6:.1f} MB")
+    print(f"wrote {args.output}, {size / 1e6:.1f} MB: recipes {len(report.recipes)}, pictures {len(report.pictures)}")
     if size > LIMIT:
         print(f"warning: that is more than {LIMIT / 1e6:g} MB; --recipe NAME writes a page on fewer")
     if args.markdown:
