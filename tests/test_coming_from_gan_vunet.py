@@ -57,12 +57,14 @@ integrations.wandb.handlers integrations.tensorboard.handlers integrations.minim
 losses.KL.weight debug.max_steps debug.max_examples debug.disable_integrations
 test_mode nogpu eval_forever error_on_timeout validation_dataset ckpt_keep lr_end gpu_mem_fraction fcond eval_all
 --log_level --other_config --disable_cache
--n -b -t -p -c -r -l -d edeval edexplore edlist edcache edsetup edprep {path/to/key}
+-n -b -t -p -c -r -l -d -w --wandb_sweep edeval edexplore edlist edcache edsetup edprep {path/to/key}
 configs/train_<time>.yaml train/checkpoints/model-<step>.ckpt train/train/log_op/ log.txt code/
 step_op train_op log_op eval_op criterion callbacks hooks update_loss_weights_inplace retrieve
 stickman appearance target index_ expand loader_kwargs append_labels meta.yaml EvalDataFolder model_output.csv
 appearance_transfer sample_appearance bottleneck_factor box_factor drop_prob feature_weights gram_weights lr_decay_begin
 lr_decay_end init_batches
+data_index feature_layers test_freq betas --config --log_dir --checkpoint --retrain --mode test add_reconstructions
+Segmentation IUV edexplore/visualizations optical_flow_on_image
 """
 OFFERS = {"nectargan": NECTARGAN, "vunet": EDFLOW}
 

@@ -58,7 +58,7 @@ OPENPIFPAF = """
 --cocokp-no-augmentation --cocokp-rescale-images --cocokp-upsample --cocokp-min-kp-anns --cocokp-bmin
 --cocodet-square-edge --cocodet-extended-scale --cocodet-orientation-invariant --cocodet-blur --cocodet-no-augmentation
 --cocodet-rescale-images --cocodet-upsample
---quiet --debug --log-stats --debug-indices --debug-images
+--quiet --debug --log-stats --debug-indices --debug-images --version --dir_data --dir_out --sample
 --decoder --decoder-workers --profile-decoder --seed-threshold --instance-threshold --keypoint-threshold
 --keypoint-threshold-rel --cif-th --caf-th --force-complete-pose --force-complete-caf-th --nms-before-force-complete
 --greedy --connection-method --no-reverse-match --dense-connections --cifcaf-block-joints
@@ -119,6 +119,20 @@ center_crop_hq_sz fixed_parameters all_image_color_jitter fetch_alt_image fetch_
 num_corrupts_per_image random_corruptions fixed_corruptions cosine_bias corruption_blur_scale corrupt_before_downsize
 print_freq save_checkpoint_freq visuals visual_debug_rate reverse_n1_to_1 reverse_imagenet_norm is_mel_spectrogram
 recurrent_visual_indices number_of_checkpoints_to_save number_of_states_to_save
+video_file frame_rate start_at_seconds end_at_seconds vertical_splits frames_per_mini_vid minivid_crf
+mini_vid_output_folder minivid_start_no generator_img_index recurrent_mode recurrent_hr_generator
+in out constant_type like scale_factor size mode patch_size resize dim_in dim_out margin random_shift_max dim subtype
+aslist multiple cutoff_dim reverse_shape reverse_permute shift stats_file lq hq diff include_combined out_labels
+mix_probability latent_dim flow in_hq out_hq subinjectors
+beta_schedule schedule_name num_diffusion_timesteps diffusion_args model_mean_type model_var_type loss_type sampler_type
+model_input_keys out_key_vb_loss out_key_x_start extra_model_output_keys deterministic_timesteps_every
+deterministic_sampler_expected_batch_size causal_mode causal_slope_range preprocess_fn output_batch_size
+output_scale_factor respaced_timestep_spacing use_ddim undo_n1_to_1 use_ema noise_type multiple_requirement
+real fake criterion base_loss exp key inverted logits labels mask teacher student temperature which_model_F gan_type
+overlap recursive_depth downsample_factor recurrent_weights index gen_loss gradient_penalty_frequency logistic w_styles
+gen max_full_batches poll_parameters recalculate_directions_steps
+batches_per_eval image_size dataset real_fid_path gen_index embedding_generator diffusion_params fid_batch_size
+quantity similar_set_args dissimilar_set_args
 """
 
 

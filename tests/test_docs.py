@@ -12,7 +12,7 @@ import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from dvc.utils.cli_parse import to_path_overrides
@@ -22,6 +22,8 @@ from pydantic import BaseModel
 from figura.command import TOOLS
 from models.base.error_collector import ErrorCollector, validated
 from models.base.yaml12 import parse_yaml, read_yaml, to_yaml
+from models.images.losses.adversarial import Kind
+from models.pose.networks.pose_network import BACKBONES
 from models.recipe import trusted
 from models.recipe.completion import with_data
 from models.recipe.load import check_recipe
@@ -158,11 +160,20 @@ def test_changed_parameters_make_a_recipe(page, words, tmp_path):
                 check_recipe(json.loads(changed.read_text()), Path(file))
 
 
+def test_a_try_leaves_the_recipe_as_it_is_or_is_set_back():
+    tries = [(page, words) for page, words in ALL if any(word.endswith("train.try=true") for word in words[3:])]
+    assert len(tries) > 3
+    kept = {page for page, words in tries if "--temp" not in words}
+    assert [page for page in kept if "train.try=false" not in TEXT[page]] == []
+
+
 def test_instances_of_stages_exist():
     stages = content("dvc.yaml")["stages"]
     maps = [one for one in content("dvc.yaml")["vars"] if isinstance(one, dict)]
     items = {f"${{{name}}}": entries for one in maps for name, entries in one.items()}
-    items["${datasets}"] = content("data/params.yaml")["datasets"]
+    published = "".join(path.read_text() for path in (ROOT / "recipes/published").glob("*.yaml"))
+    entries = re.findall(r"^#   (\w+):$", published, re.MULTILINE)  # for data/params.yaml, at the top of each file
+    items["${datasets}"] = dict.fromkeys([*content("data/params.yaml")["datasets"], *entries])
     known = {f"{name}@{key}" for name, stage in stages.items() for key in items[stage["foreach"]]}
     used = {word for _, words in ALL for word in words if word.partition("@")[0] in stages and "@" in word}
     assert used
@@ -418,6 +429,21 @@ def test_results_are_those_of_the_metrics():
         assert [float(one) for one in numbers] == [
             pytest.approx(metric[end], abs=width / 2) for end in ("value", "low", "high")
         ], key
+
+
+def test_memory_of_published_recipes_is_what_their_comments_say():
+    rows = re.findall(r"^\| `(\w+\.yaml)` \|.*\| ([^|]*GiB[^|]*) \|[^|]*\|$", TEXT["recipes.md"], re.MULTILINE)
+    assert {file for file, _ in rows} == {path.name for path in (ROOT / "recipes/published").glob("*.yaml")}
+    for file, memory in rows:
+        (wants,) = re.findall(r"^# Wants: (.*\n.*)", (ROOT / "recipes/published" / file).read_text(), re.MULTILINE)
+        assert set(re.findall(r"\d+\.\d", memory)) <= set(re.findall(r"\d+\.\d", wants)), file
+
+
+def test_lists_of_choices_are_complete():
+    backbones = {name for name in BACKBONES if not re.fullmatch(r"resnet(34|50|101)", name)}  # resnet18 to resnet152
+    assert backbones <= set(spans("recipes/pose.md"))
+    (kinds,) = re.findall(r"`kind` is ([\w,\s]+)\.", TEXT["recipes/pix2pix.md"])
+    assert set(re.split(r",\s| or ", kinds)) == set(get_args(Kind))
 
 
 def recipe_map() -> dict[str, dict[str, str]]:
