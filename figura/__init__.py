@@ -8,14 +8,20 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from figura.predictor import Predictor, load
+    from figura.results import Result, Results
+    from models.base.errors import UserError
 
-__all__ = ["Predictor", "load"]
+__all__ = ["Predictor", "Result", "Results", "UserError", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import `load` and `Predictor` when somebody asks for them: the command `figura --help` needs neither."""
+    """Import what `__all__` names when somebody asks for it: the command `figura --help` needs nothing of it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from figura import predictor
 
     return getattr(predictor, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,10 +7,10 @@ once; the exit status is 1 then.
 import argparse
 from pathlib import Path
 
-from models.base.errors import UserError
+from models.base.errors import UserError, printable
 from models.base.yaml12 import read_yaml
 from models.recipe.load import check_recipe, check_schema
-from tools.pipeline import entries
+from tools.pipeline import PIPELINE, entries
 
 
 def main(arguments: list[str]) -> None:
@@ -21,10 +21,12 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("recipes", nargs="*", type=Path, metavar="RECIPE", help="params files, such as params.yaml")
     paths = parser.parse_args(arguments).recipes or [Path(one["params"]) for one in entries("recipes").values()]
+    if not paths:
+        raise UserError(f"{PIPELINE}: its `vars` have no map `recipes`; name params files: figura check RECIPE")
     faults = []
     for path in paths:
         try:
-            print(summary(path), flush=True)
+            print(printable(summary(path)), flush=True)
         except UserError as error:
             faults.append(str(error))
     if faults:

@@ -5,7 +5,7 @@ import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from importlib.metadata import version
+from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = __name__.rpartition(".")[0]
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name in ("-h", "--help", "help"):
         return _show(overview())
     if name == "--version":
-        return _show(f"figura {version('figura')}")
+        return _show(f"figura {_version()}")
     tools = {name: tool for group in TOOLS.values() for name, tool in group.items()}
     if name not in tools:
         print(f"figura: there is no command {name!r}; `figura --help` lists them", file=sys.stderr)
@@ -66,10 +66,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("error: the current folder was deleted; go to one that exists", file=sys.stderr)
         return 1
     trusted = any(len(one) > 2 and TRUSTED.startswith(one) for one in rest)  # argparse takes beginnings of options
-    if not trusted and folder not in map(os.path.abspath, sys.path):
+    if trusted and folder != str(Path(__file__).resolve().parents[1]):  # `python -m figura` has put it there
+        sys.path[:] = [one for one in sys.path if os.path.abspath(one) != folder]
+    elif not trusted and folder not in map(os.path.abspath, sys.path):
         sys.path.insert(0, folder)  # as `python -m` has it: the project's own `models`
     sys.argv[0] = f"figura {name}"
     return run(tools[name].module, rest)
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version(PACKAGE)
+    except PackageNotFoundError:
+        return f"is not installed; this is the code in {Path(__file__).parent}"
 
 
 def _show(text: str) -> int:

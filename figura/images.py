@@ -22,12 +22,13 @@ def photos_from(images: Any, every: int, report: Callable[[str], None]) -> Itera
     for source in _sources(images, "images", report):
         photos: Iterable[Photo]
         if source is None:
-            number, photos = number + 1, []
+            photos = []
         elif isinstance(source, File):
             photos = read_photos([source], every, report)
         else:
             name = f"{number + 1:06d}"
             photos = [Photo(Path(name), name, number + 1, frame=source)]
+        before = number
         for photo in photos:
             number += 1
             name = photo.name
@@ -35,6 +36,7 @@ def photos_from(images: Any, every: int, report: Callable[[str], None]) -> Itera
                 name = f"{name}-{number:06d}"
             names.add(name)
             yield replace(photo, name=name, number=number)
+        number = max(number, before + 1)  # also a video without frames counts
 
 
 def _sources(images: Any, what: str, report: Callable[[str], None]) -> Iterator[File | Pixels | None]:
@@ -82,11 +84,13 @@ def _pixels(array: np.ndarray[Any, Any], what: str, report: Callable[[str], None
 def _converted(picture: Image.Image, what: str, report: Callable[[str], None]) -> Pixels | None:
     """Return the pixels of a picture; None if they are reported."""
     fault = f"found a PIL picture of mode {picture.mode}, whose range is not known; {ALLOWED}"
-    if picture.mode not in ("I", "F"):
+    if 0 in picture.size:
+        fault = "found a PIL picture of {} x {} pixels; at least one is needed".format(*picture.size)
+    elif picture.mode not in ("I", "F"):
         try:
             return _upright(picture)
-        except (OSError, SyntaxError, ValueError) as error:  # read when asked for
-            fault = f"no readable picture: {error}"
+        except Exception as error:  # noqa: BLE001  # read when asked for; of a damaged one, Pillow raises anything
+            fault = f"no readable picture: {error or type(error).__name__}"
     report(f"{what}: {fault}")
     return None
 

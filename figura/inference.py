@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from data.formats.skeletons import COCO, skeleton_from
 from figura.images import photos_from
-from figura.results import Categories, ImageInfo, Pixels, Result
+from figura.results import Categories, ImageInfo, Result
 from models.base.errors import UserError
 from models.base.seeding import random_kept
 from models.engine.precision import evaluation_precision
@@ -77,21 +77,18 @@ class Inference(Runner):
         self._ready: list[Result] = []
 
     def results(self, images: Any, every: int, progress: bool, total: int | None = None) -> Iterator[Result]:
-        """Yield the results of images, batch by batch; the generators of random numbers stay as they are."""
+        """Yield the results of images, batch by batch; those that are ready come before an error."""
         with tqdm(total=total, unit="image", desc="predict", disable=not progress) as bar:
-            batches = self.batches(photos_from(images, every, self._report), bar)
-            while True:
-                with random_kept():
-                    more = next(batches, self) is not self
-                yield from self._ready
-                self._ready.clear()
-                if not more:
-                    return
+            try:
+                for _ in self.batches(photos_from(images, every, self._report), bar):
+                    yield from self._taken()
+            except UserError:
+                yield from self._taken()
+                raise
 
-    def sheets_of_grid(self) -> dict[str, Pixels]:
-        """Return the pictures of the recipe's grid."""
-        with random_kept():
-            return self.sheets()
+    def _taken(self) -> list[Result]:
+        ready, self._ready = self._ready, []
+        return ready
 
     def note(self, photo: Photo) -> None:
         """Keep what is known of an image."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from figura.origin import Origin, find_origin
 from figura.results import Result, Results
+from models.base.error_collector import shown
 from models.base.errors import UserError, printable
 from models.base.files import open_regular
 from models.evaluation.model_folder import model_folder
@@ -64,11 +65,13 @@ class Predictor:
         Args:
             images: a path of an image, a folder (all images below it), a pattern such as `photos/*.jpg`, or a video; an
                 array, uint8 RGB (height, width, 3), or a batch of them (N, height, width, 3); a PIL picture; or a list
-                or iterator of these. A file that a list names twice counts once. OpenCV's arrays are BGR: `[..., ::-1]`
-                makes them RGB.
+                or iterator of these. A list of paths alone stands for the files that the command finds by them, each
+                once, even if they name it twice. OpenCV's arrays are BGR: `[..., ::-1]` makes them RGB.
             batch_size: default: `evaluate.batch_size` of the recipe.
             every: takes each `every`-th frame of videos.
-            skip: leave out what cannot be used, also paths that name nothing, and say so in `Results.faults`.
+            skip: leave out what cannot be used, also paths that name nothing, and say so in `Results.faults`. What is
+                left out has a number (`image.id`) all the same, but for paths that name nothing in a list of paths
+                alone.
             progress: show a bar.
             workers: threads that read images ahead.
 
@@ -80,13 +83,15 @@ class Predictor:
         return self._gathered(run, tuple(results))
 
     def stream(
-        self, images: Any, *, batch_size: int | None = None, every: int = 1, workers: int = 1
+        self, images: Any, *, batch_size: int | None = None, every: int = 1, skip: bool = False, workers: int = 1
     ) -> Iterator[Result]:
         """Yield results as they are ready, for more images than memory holds; otherwise as `predict`.
 
-        Images of the same size come in their order; others may come later, when there is a batch of their size.
+        Images of the same size come in their order; others may come later, when there is a batch of their size. With
+        `skip`, a warning says what is left out; without, the results of the images before it come before the error.
         """
-        return self._inference(batch_size, workers, True).results(images, _count("every", every), False)
+        run = self._inference(batch_size, workers, not skip)
+        return _warning(run, run.results(images, _count("every", every), False))
 
     def predict_video(
         self, video: StrPath, output: StrPath, *, batch_size: int | None = None, every: int = 1, progress: bool = True
@@ -106,7 +111,8 @@ class Predictor:
         from models.prediction.inputs import File, count_photos
         from models.prediction.video import check_video_name, video_file
 
-        source, target, every = _path("video", video), _path("output", output), _count("every", every)
+        source, target = (_path(*one, "the path of one video") for one in (("video", video), ("output", output)))
+        every = _count("every", every)
         run = self._inference(batch_size, 1, False)
         check_video_name(target)
         _check_source(source, target)
@@ -138,7 +144,7 @@ class Predictor:
         images = tuple(run.images[number] for number in sorted(run.images))
         ordered = tuple(sorted(results, key=lambda one: one.image.id))
         with self._origin.types():
-            sheets = run.sheets_of_grid()
+            sheets = run.sheets()
         faults = tuple(line for fault in run.faults for line in fault.split("\n"))
         return Results(ordered, images, self.saves, self._trained.categories, sheets, faults)
 
@@ -166,8 +172,9 @@ def load(
         UserError: there is no model, its recipe is not known or has faults, there is no such device, or modules of
             another project are in the way.
     """
-    model = model_folder(Path(run))
-    origin = find_origin(model, None if recipe is None else Path(recipe), trusted_types_only)
+    model = model_folder(_path("run", run, "the folder of a run or a model"))
+    params = None if recipe is None else _path("recipe", recipe, "the path of a params file")
+    origin = find_origin(model, params, trusted_types_only)
     words = _assignments({} if settings is None else settings)
     with origin.types():
         content = checked_content(origin.recipe, origin.content, model, words, trusted_types_only)
@@ -209,6 +216,18 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"found {type(value).__name__}")
 
 
+def _warning(run: "Inference", results: Iterator[Result]) -> Iterator[Result]:
+    """Yield results, each after warnings of what was left out before it."""
+    while True:
+        one = next(results, None)
+        for fault in run.faults:
+            warnings.warn(printable(fault), stacklevel=2)
+        run.faults.clear()
+        if one is None:
+            return
+        yield one
+
+
 def _place(one: Result) -> int:
     """Return the place of the frame that a result is the only one of."""
     if one.image.frame is None or one.name != one.image.name:
@@ -216,11 +235,18 @@ def _place(one: Result) -> int:
     return one.image.frame
 
 
-def _path(name: str, value: Any) -> Path:
-    """Return a path. Raises UserError if it is none, such as a list, or empty."""
+def _path(name: str, value: Any, needed: str) -> Path:
+    """Return a path, of something or nothing. Raises UserError if it is none, such as a list, empty or too long."""
     if not isinstance(value, (str, os.PathLike)) or value == "":
         found = repr(value) if isinstance(value, str) else type(value).__name__
-        raise UserError(f"{name}: found {found}; the path of one video is needed")
+        raise UserError(f"{name}: found {found}; {needed} is needed")
+    try:
+        os.stat(value)
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # said by those who need it
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise UserError(f"{name}: found {shown(os.fspath(value))}: {reason}; {needed} is needed") from None
     return Path(value)
 
 

@@ -192,7 +192,8 @@ class Results(Sequence[Result]):
         """Return a table: a row a record, or a row a result if the recipe saves no records.
 
         Columns are `name`, `file`, `image_id`, `frame`. Records add `category`, `score`, `x`, `y`, `width` and
-        `height` of the box, and `<joint>_x`, `<joint>_y`, `<joint>_score`; results add the numbers of comparisons.
+        `height` of the box, and `<joint>_x`, `<joint>_y`, `<joint>_score` if they have joints (a table without rows has
+        these, too); results add the numbers of comparisons.
 
         Args:
             name: which of the saved records; default: the first.

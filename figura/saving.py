@@ -2,15 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.base.errors import UserError
-from models.base.pictures import write_png
 from models.prediction.comparison import PredictionTable
 from models.prediction.inputs import Photo
-from models.prediction.results import Output, write_output
+from models.prediction.results import Output, write_output, write_picture
 
 if TYPE_CHECKING:
     from figura.results import Result, Results
@@ -50,14 +49,15 @@ def _names(results: "Results") -> Iterator[str]:
 
 
 def _write(results: "Results", folder: Path) -> None:
-    columns = list(dict.fromkeys(name for one in results for name in one.numbers))
-    with closing(PredictionTable(folder, columns)) as table:
-        for one in results:
-            output = _output(one)
-            write_output(folder, output, {name: form for name, form in results.forms.items() if name in output.values})
-            table.add(one.name, output.photo, one.numbers)
+    outputs = [_output(one) for one in results]
+    for one in outputs:
+        write_output(folder, one, {name: form for name, form in results.forms.items() if name in one.values})
     for name, sheet in results.sheets.items():
-        write_png(folder / f"{name}.png", sheet)
+        write_picture(folder / f"{name}.png", sheet)
+    table = PredictionTable(folder, list(dict.fromkeys(name for one in outputs for name in one.numbers)))
+    for one in outputs:  # the table comes last: it lists whole files
+        table.add(one.name, one.photo, one.numbers)
+    table.close()
 
 
 def _output(one: "Result") -> Output:

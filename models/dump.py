@@ -18,6 +18,7 @@ one that was not computed, and of the example's own numbers, one that is not kno
 
 import copy
 import csv
+import errno
 import hashlib
 import json
 import math
@@ -68,13 +69,21 @@ NPY = re.compile(
 of it, and nothing in it is evaluated."""
 
 
+ROOM, WAY = "make room on the disk, or ", "make way for it, or "
+ADVICE = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), ROOM),
+    **dict.fromkeys((errno.EISDIR, errno.EEXIST, errno.ENOTDIR), WAY),
+}
+"""What to do about what a system call reports."""
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Raise UserError where the disk does not take all of `path`, even for a moment."""
     try:
         yield
     except OSError as error:
-        advice = "make room on the disk, or write elsewhere, and run this again"
+        advice = f"{ADVICE.get(error.errno or 0, '')}write elsewhere, and run this again"
         raise UserError(f"{path}: cannot be written: {error.strerror or error}; {advice}") from None
 
 
@@ -112,9 +121,7 @@ def converted(path: Path, value: "Tensor") -> Pixels | bytes:
     """
     array = value.detach().float().cpu().numpy()
     if path.name.endswith(SUFFIX["array"]):
-        buffer = BytesIO()
-        np.save(buffer, array)
-        return buffer.getvalue()
+        return encode_array(array)
     if array.ndim != 3 or array.shape[0] not in (1, 3):
         raise UserError(f"{path}: shape {array.shape}; a picture is (3 or 1, height, width); save it as array")
     signed = path.name.endswith(SUFFIX["image"])
@@ -124,6 +131,13 @@ def converted(path: Path, value: "Tensor") -> Pixels | bytes:
     levels *= 127.5 if signed else 255
     planes = np.rint(levels, out=levels).astype(np.uint8)
     return np.asarray(cv2.merge(list(planes)), dtype=np.uint8) if len(planes) == 3 else planes[0]
+
+
+def encode_array(array: Array) -> bytes:
+    """Return an array as the content of a file of `np.save`."""
+    buffer = BytesIO()
+    np.save(buffer, array)
+    return buffer.getvalue()
 
 
 def write_converted(path: Path, content: Pixels | bytes) -> str:

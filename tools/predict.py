@@ -10,8 +10,8 @@ FOLDER/predictions.csv lists them: name, file, image_id (the number of the photo
 Pairs have a truth: `--set predict.data.layout=pairs` takes the half of A|B pictures that is the input (or the folder a
 or b), shows the true picture beside the predicted one, and adds L1, PSNR and SSIM to predictions.csv.
 
-`--set` changes a value of these two sections for one call: `--set evaluate.modes.poses.injectors.draw.style={boxes:
-true}` draws boxes, `--set predict.data.side=0` keeps the images at their own scale.
+`--set` changes a value of these two sections for one call: `--set predict.injectors.draw_photo.style.boxes=true` draws
+boxes of people, `--set predict.data.side=0` keeps the images at their own scale.
 
 The VUNet needs to know where people are. Predict with the pose recipe first, into POSES; then predict the same files
 with the VUNet's recipe and `--set predict.data.people=POSES` (or `predict.data.annotations=<COCO file>`).
@@ -25,7 +25,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from models.base.errors import UserError
+from models.base.errors import UserError, printable
 from models.base.yaml12 import read_yaml
 from models.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
 from models.recipe.load import check_recipe, check_schema
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> None:
     from models.prediction.prediction import Prediction
 
     recipe, predict = recipe_and_predict(args.recipe, content, model)
-    files = find_files(args.files, args.output)
+    files = find_files(args.files, args.output, tell=lambda line: print(printable(line)))
     try:
         args.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:

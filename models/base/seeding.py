@@ -36,9 +36,9 @@ def seed_here(seed: int, *words: str | int) -> None:
 
 @contextmanager
 def random_kept() -> Iterator[None]:
-    """Restore the global generators of torch, NumPy and Python afterwards, whatever is seeded and drawn inside."""
+    """Restore the global generators of torch (CPU and CUDA), NumPy and Python afterwards, whatever is drawn inside."""
     numpy_state, python_state = np.random.get_state(), random.getstate()
-    devices = [torch.cuda.current_device()] if torch.cuda.is_available() and torch.cuda.is_initialized() else []
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # `manual_seed` seeds all
     try:
         with torch.random.fork_rng(devices=devices):
             yield

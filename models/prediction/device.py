@@ -37,6 +37,7 @@ def _device(name: str) -> torch.device:
     here = torch.accelerator.current_accelerator(check_available=True)
     if name == "auto":
         return here or torch.device("cpu")
+    name = "cpu" if name == "cpu:0" else name  # the same to PyTorch
     count = torch.accelerator.device_count() if here is not None else 0
     allowed = ["auto", "cpu", *([] if here is None else [here.type, *(f"{here.type}:{n}" for n in range(count))])]
     if name not in allowed:

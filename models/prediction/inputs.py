@@ -12,10 +12,11 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 import cv2
 import numpy as np
 
-from models.base.errors import UserError, printable
+from models.base.errors import UserError
 from models.base.files import open_regular, short_name
 from models.base.pictures import Pixels, read_picture
 from models.interfaces import Example
+from models.prediction.video import no_stderr
 
 IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
@@ -102,12 +103,14 @@ def _refuse(fault: str) -> NoReturn:
 
 
 def find_files(
-    arguments: Sequence[str], results: Path | None = None, report: Callable[[str], None] | None = None
-) -> list[File]:
+    arguments: Sequence[str], results: Path | None = None, report: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[File]:  # fmt: skip
     """Return the images and videos that paths, folders and glob patterns (`**` for any depth) stand for, in order.
 
     A folder stands for all images below it, except hidden ones. Files of a folder or a pattern are named by their path
     below the folder. Files below `results` come from an earlier run: they are used only if their own path is given.
+    `tell` gets a line if names are too long for results, and shortened.
 
     Raises:
         UserError: arguments match nothing, and there is no `report` to get the message, a line for each of them.
@@ -122,7 +125,8 @@ def find_files(
         elif os.path.exists(path):
             files, fault = [(path, path.parent)], ""
         else:
-            matches = (Path(match) for match in sorted(glob.glob(text, recursive=True)))
+            found = [] if "\0" in text else glob.glob(text, recursive=True)  # which raises ValueError for it
+            matches = map(Path, sorted(found))
             files = [(one, _fixed(text)) for one in matches if os.path.isfile(one) and not _within(one, results)]
             fault = "no such file or folder, and no file matches it as a pattern"
         if not files:
@@ -138,7 +142,8 @@ def find_files(
     names = _names(sources)
     short = ["/".join(map(short_name, name.split("/"))) for name in names]
     if changed := [new for new, old in zip(short, names, strict=True) if new != old]:
-        print(printable(f"{len(changed)} names are too long for results, which are called such as {changed[0]}"))
+        many = f"{len(changed)} file names are" if len(changed) > 1 else "1 file name is"
+        tell(f"{many} too long; results have shortened names, such as {changed[0]}")
     return [File(path, name) for (path, _), name in zip(sources.values(), short, strict=True)]
 
 
@@ -174,12 +179,8 @@ def _names(sources: Mapping[Path, tuple[Path, Path]]) -> list[str]:
     """Return short names; equal ones become longer: the path below all inputs' common folder, then with the suffix."""
     common = Path(os.path.commonpath([path.parent for path in sources])) if sources else Path()
     choices = [
-        (
-            path.relative_to(folder).with_suffix("").as_posix(),
-            real.relative_to(common).with_suffix("").as_posix(),
-            real.relative_to(common).as_posix(),
-        )
-        for real, (path, folder) in sources.items()
+        (_without_suffix(_below(path, folder)), _without_suffix(below), below.as_posix())
+        for below, path, folder in ((real.relative_to(common), *found) for real, found in sources.items())
     ]
     level = [0] * len(choices)
     while True:
@@ -190,6 +191,18 @@ def _names(sources: Mapping[Path, tuple[Path, Path]]) -> list[str]:
             return names
         for place in duplicates:
             level[place] += 1
+
+
+def _below(path: Path, folder: Path) -> Path:
+    """Return a path relative to a folder that it begins with; the file's name alone if it leaves that by `..`."""
+    relative = path.relative_to(folder)
+    return Path(path.name) if ".." in relative.parts else relative
+
+
+def _without_suffix(path: Path) -> str:
+    """Return a path as text; of a name of dots and a suffix, such as `..png`, the suffix stays."""
+    short = path.as_posix().removesuffix(path.suffix)
+    return short if short.rpartition("/")[2].strip(".") else path.as_posix()
 
 
 def count_photos(files: Iterable[File], every: int) -> int:
@@ -211,7 +224,8 @@ def _frame_count(path: Path) -> int:
 
 def _video(file: BufferedReader) -> cv2.VideoCapture:
     """Open a video. OpenCV gets no path: it would wait for a FIFO, and crash on names that are no UTF-8."""
-    return cv2.VideoCapture(file, cv2.CAP_FFMPEG, [])  # type: ignore[call-overload]
+    with no_stderr():  # OpenCV writes of a damaged one; the report says it
+        return cv2.VideoCapture(file, cv2.CAP_FFMPEG, [])  # type: ignore[call-overload]
 
 
 def frame_rate(video: cv2.VideoCapture) -> float:
@@ -224,7 +238,7 @@ def read_photos(files: Iterable[File], every: int, report: Callable[[str], None]
     """Yield the photos of the files in order. Of a video, yield each `every`-th frame, named `<name>-<frame number>`.
 
     Images are not opened yet. A video without frames, or with less than nine tenths of the frames that it promises, is
-    passed to `report`.
+    passed to `report`; one without frames counts as one photo, as a damaged image does.
     """
     number = 0
     for file in files:
@@ -232,6 +246,7 @@ def read_photos(files: Iterable[File], every: int, report: Callable[[str], None]
             number += 1
             yield Photo(file.path, file.name, number)
             continue
+        before = number
         try:
             with open_regular(file.path) as content:
                 for place, frame, rate in _frames(content, file.path, every, report):
@@ -239,6 +254,7 @@ def read_photos(files: Iterable[File], every: int, report: Callable[[str], None]
                     yield Photo(file.path, f"{file.name}-{place:06d}", number, frame, place, rate)
         except UserError as error:
             report(str(error))
+        number = max(number, before + 1)
 
 
 def _frames(

@@ -17,11 +17,10 @@ from torch import nn
 from tqdm import tqdm
 
 from models.base.errors import UserError, printable
-from models.base.pictures import write_png
 from models.prediction.comparison import PredictionTable
 from models.prediction.device import Device
 from models.prediction.inputs import File, Photo, count_photos, read_photos
-from models.prediction.results import Output, write_output
+from models.prediction.results import Output, write_output, write_picture
 from models.prediction.runner import Runner
 from models.prediction.video import SUFFIX, VideoFrames, video_file
 from models.recipe.schema import Predict, Recipe
@@ -116,7 +115,7 @@ class Prediction(Runner):
 
     def _write_grid(self) -> None:
         for name, sheet in self.sheets().items():
-            write_png(self.folder / f"{name}.png", sheet)
+            write_picture(self.folder / f"{name}.png", sheet)
         if self._examples > len(self._grid_examples) > 0:
             size = f"evaluate.grids.{self.predict.grid}.size"
             print(f"{self.predict.grid}: the first {len(self._grid_examples)} of {self._examples} ({size})")

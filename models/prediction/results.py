@@ -9,10 +9,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.base.pictures import Pixels, write_png
-from models.dump import RecordsFile
+from models.base.errors import UserError
+from models.base.files import write_bytes
+from models.base.pictures import Pixels, encode_png
+from models.dump import RecordsFile, encode_array, writing
 from models.interfaces import Records
-from models.prediction.inputs import Photo
+from models.prediction.inputs import Photo, SettingError
 from models.report.sheets import as_pixels
 
 Value = Any
@@ -38,36 +40,62 @@ class Output:
     compared: Mapping[str, Pixels]
 
 
-def converted(value: Any, form: str) -> Value:
+def converted(name: str, value: Any, form: str) -> Value:
     """Return a value of the state, of one example, in a form of `predict.save`.
 
     `image` is (3 or 1, H, W) in [-1, 1], or uint8; `mask` (1, H, W) in [0, 1].
+
+    Raises:
+        SettingError: an image or a mask has another shape.
+        UserError: it holds NaN or infinity.
     """
     if form == "records":
         return Records(value)
     if form == "array":
         return value.detach().float().cpu().numpy()
+    if value.ndim != 3 or value.shape[0] not in (1, 3):
+        found = f"found the shape {tuple(value.shape)}; a picture is (3 or 1, height, width)"
+        raise SettingError(f"predict.save.{name}: {found}; save it as array")
     if value.dtype == torch.uint8:
-        return value.permute(1, 2, 0).cpu().numpy()
-    return pixels_of((2 * value - 1 if form == "mask" else value)[None])[0]
+        return value.expand(3, -1, -1).permute(1, 2, 0).cpu().numpy()
+    return pixels_of(name, (2 * value - 1 if form == "mask" else value)[None])[0]
 
 
-def pixels_of(images: Tensor) -> Pixels:
-    """Return (N, H, W, 3) pixels of (N, 3 or 1, H, W) in [-1, 1], on any device."""
-    return as_pixels(images.detach().float().cpu().numpy())
+def pixels_of(name: str, images: Tensor) -> Pixels:
+    """Return (N, H, W, 3) pixels of (N, 3 or 1, H, W) in [-1, 1], on any device.
+
+    Raises:
+        UserError: they hold NaN or infinity.
+    """
+    values = images.detach().float().cpu().numpy()
+    if wrong := values.size - int(np.isfinite(values).sum()):
+        raise UserError(f"{name}: {wrong} of {values.size} values are NaN or infinite; a picture has none")
+    return as_pixels(values)
 
 
 def write_value(base: Path, value: Value, form: str) -> None:
-    """Write a converted value to `base` with a suffix added: `.png`, `.npy` or `.json`."""
+    """Write a converted value to `base` with a suffix added: `.png`, `.npy` or `.json`.
+
+    An earlier file is replaced when the new one is whole. Raises UserError if it cannot be written.
+    """
     if form == "records":
         records = RecordsFile(base.with_name(f"{base.name}.json"))
         records.add(value)
         records.close()
     elif form == "array":
-        base.parent.mkdir(parents=True, exist_ok=True)
-        np.save(base.with_name(f"{base.name}.npy"), value)
+        _write(base.with_name(f"{base.name}.npy"), encode_array(value))
     else:
-        write_png(base.with_name(f"{base.name}.png"), value)
+        write_picture(base.with_name(f"{base.name}.png"), value)
+
+
+def write_picture(path: Path, pixels: Pixels) -> None:
+    """Write (H, W, 3) RGB pixels as PNG, atomically. Raises UserError if that cannot be."""
+    _write(path, encode_png(pixels))
+
+
+def _write(path: Path, content: bytes) -> None:
+    with writing(path):
+        write_bytes(path, content)
 
 
 def write_output(folder: Path, output: Output, forms: Mapping[str, str], leave_out: Sequence[str] = ()) -> None:
@@ -76,4 +104,4 @@ def write_output(folder: Path, output: Output, forms: Mapping[str, str], leave_o
         if name not in leave_out:
             write_value(folder / f"{output.name}.{name}", output.values[name], form)
     for name, picture in output.compared.items():
-        write_png(folder / f"{output.name}.{name}.compared.png", picture)
+        write_picture(folder / f"{output.name}.{name}.compared.png", picture)

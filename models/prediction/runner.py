@@ -16,7 +16,7 @@ from tqdm import tqdm
 from models.base.error_collector import ErrorCollector
 from models.base.errors import UserError, memory_asked, printable
 from models.base.modes import evaluating
-from models.base.seeding import seed_here
+from models.base.seeding import random_kept, seed_here
 from models.engine.data import collated
 from models.engine.inference import named_injectors, run_injectors
 from models.engine.weights import to_device
@@ -81,7 +81,8 @@ class Runner:
     def batches(self, photos: Iterable[Photo], progress: tqdm) -> Iterator[None]:
         """Predict from photos; yield after each batch, whose results have been taken.
 
-        Gradients are off and networks in evaluation mode while a batch runs, and as before in between.
+        Gradients are off, networks in evaluation mode and the generators of random numbers seeded while a batch runs;
+        all are as before in between.
 
         Raises:
             SettingError: for what no photo fits.
@@ -194,10 +195,11 @@ class Runner:
     ) -> tuple[State, dict[str, list[float]], dict[str, list[Pixels]]]:
         """Return the state after the injectors, and the numbers and the pictures of the comparisons."""
         batch = to_device(collated_with_photos(examples), self.accelerator.device)
-        seed_here(self.recipe.seed, "predict", draw, place)
-        state = self._run(batch, self.injectors)
-        start = time.perf_counter()
-        compared = self._compared(state, len(labels))
+        with random_kept():
+            seed_here(self.recipe.seed, "predict", draw, place)
+            state = self._run(batch, self.injectors)
+            start = time.perf_counter()
+            compared = self._compared(state, len(labels))
         self._spent["write"] += time.perf_counter() - start
         return state, *compared
 
@@ -209,7 +211,7 @@ class Runner:
         self.take(
             Output(
                 label, photo,
-                {name: converted(state[name][row], form) for name, form in self.predict.save.items()},
+                {name: converted(name, state[name][row], form) for name, form in self.predict.save.items()},
                 {name: float(column[row]) for name, column in numbers.items()},
                 {name: pictures[row] for name, pictures in compared.items()},
             )
@@ -226,7 +228,7 @@ class Runner:
                 sizes = f"{tuple(image.shape[1:])}, and {comparison.target!r} {tuple(target.shape[1:])}"
                 raise SettingError(f"predict.compare.{name}: {name!r} is {sizes}; both must be of one shape")
             numbers |= {f"{name}.{one}": values.tolist() for one, values in comparison(image, target).items()}
-            cells = [pixels_of(state[title]) for title in titles]
+            cells = [pixels_of(title, state[title]) for title in titles]
             compared[name] = [side_by_side([[column[row] for column in cells]], titles) for row in range(count)]
         return numbers, compared
 
@@ -244,14 +246,16 @@ class Runner:
         sheets: dict[str, list[list[Pixels]]] = {n: [] for n in images if n not in (*grid.rows, *grid.columns)}
         for place, one in enumerate(self._grid_examples):
             pairs = [{n: one[n] for n in grid.rows} | {n: o[n] for n in grid.columns} for o in self._grid_examples]
-            seed_here(self.recipe.seed, "predict", "grid", place)
-            state = self._run(to_device(collated(pairs), self.accelerator.device), injectors, f"{self.predict.grid}.")
+            batch = to_device(collated(pairs), self.accelerator.device)
+            with random_kept():
+                seed_here(self.recipe.seed, "predict", "grid", place)
+                state = self._run(batch, injectors, f"{self.predict.grid}.")
             for name, sheet in sheets.items():
-                cells = list(pixels_of(state[name]))
+                cells = list(pixels_of(name, state[name]))
                 blank = np.full_like(cells[0], 255)
                 if not sheet:
-                    sheet.append([blank, *(blank if column is None else pixels_of(state[column]))])
-                sheet.append([blank if row is None else pixels_of(state[row])[0], *cells])
+                    sheet.append([blank, *(blank if column is None else pixels_of(column, state[column]))])
+                sheet.append([blank if row is None else pixels_of(row, state[row])[0], *cells])
         titles = [f"{row} / {column}", *("" for _ in self._grid_examples)]
         return {f"{self.predict.grid}.{name}": side_by_side(sheet, titles) for name, sheet in sheets.items()}
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Tensor
 
+from models.base.errors import UserError
 from models.engine.data import collated
 from models.interfaces import Example
 from models.prediction.inputs import Photo
@@ -16,35 +17,53 @@ T = TypeVar("T")
 
 
 def prefetch(photos: Iterable[Photo], read: Callable[[Photo], T], workers: int) -> Iterator[T]:
-    """Yield `read(photo)` in order; `workers` threads read up to `2 * workers` photos ahead."""
+    """Yield `read(photo)` in order; `workers` threads read up to `2 * workers` photos ahead.
+
+    A UserError of `photos` comes after what was read before it.
+    """
     if not workers:
         yield from map(read, photos)
         return
     with ThreadPoolExecutor(workers) as pool:
         waiting: deque[Future[T]] = deque()
-        for photo in photos:
-            waiting.append(pool.submit(read, photo))
-            if len(waiting) > 2 * workers:
-                yield waiting.popleft().result()
+        failure = None
+        try:
+            for photo in photos:
+                waiting.append(pool.submit(read, photo))
+                if len(waiting) > 2 * workers:
+                    yield waiting.popleft().result()
+        except UserError as error:
+            failure = error
         while waiting:
             yield waiting.popleft().result()
+        if failure is not None:
+            raise failure
 
 
 def batch_by_shape(examples: Iterable[Example], size: int) -> Iterator[list[Example]]:
     """Yield all examples in batches of at most `size`, each of one shape.
 
     When `2 * size` examples are waiting, the largest group is yielded, even if it is smaller than `size`.
+
+    A UserError of `examples` comes after those that wait.
     """
     waiting: dict[Any, list[Example]] = {}
-    for example in examples:
-        shapes = tuple(sorted((n, tuple(v.shape)) for n, v in example.items() if isinstance(v, (np.ndarray, Tensor))))
-        group = waiting.setdefault(shapes, [])
-        group.append(example)
-        if len(group) == size:
-            yield waiting.pop(shapes)
-        elif sum(map(len, waiting.values())) >= 2 * size:
-            yield waiting.pop(max(waiting, key=lambda shapes: len(waiting[shapes])))
+    failure = None
+    try:
+        for example in examples:
+            arrays = {name: one for name, one in example.items() if isinstance(one, (np.ndarray, Tensor))}
+            shapes = tuple(sorted((name, tuple(one.shape)) for name, one in arrays.items()))
+            group = waiting.setdefault(shapes, [])
+            group.append(example)
+            if len(group) == size:
+                yield waiting.pop(shapes)
+            elif sum(map(len, waiting.values())) >= 2 * size:
+                yield waiting.pop(max(waiting, key=lambda shapes: len(waiting[shapes])))
+    except UserError as error:
+        failure = error
     yield from waiting.values()
+    if failure is not None:
+        raise failure
 
 
 def collated_with_photos(examples: list[Example]) -> dict[str, Any]:

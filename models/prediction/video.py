@@ -54,7 +54,7 @@ class VideoFrames:
     def _opened(self, width: int, height: int) -> cv2.VideoWriter:
         codecs = CODECS[self.path.suffix.lower()]
         for codec in codecs:
-            with _no_stderr():  # OpenCV writes of each codec that it does not know, and of VP8 in each .webm
+            with no_stderr():  # OpenCV writes of each codec that it does not know, and of VP8 in each .webm
                 fourcc = cv2.VideoWriter.fourcc(*codec)
                 writer = cv2.VideoWriter(str(self._temporary), cv2.CAP_FFMPEG, fourcc, self.rate, (width, height))
             if writer.isOpened():
@@ -72,7 +72,7 @@ class VideoFrames:
 
     def check(self) -> None:
         """Raise UserError if the closed file has fewer frames than were added: OpenCV reports no full disk."""
-        with _no_stderr():
+        with no_stderr():
             video = cv2.VideoCapture(str(self._temporary), cv2.CAP_FFMPEG)
             frames = int(video.get(cv2.CAP_PROP_FRAME_COUNT)) if video.isOpened() else 0
             video.release()
@@ -112,7 +112,7 @@ def check_video_name(path: Path) -> None:
 
 
 @contextmanager
-def _no_stderr() -> Iterator[None]:
+def no_stderr() -> Iterator[None]:
     """Drop what C code writes to the standard error of this process; OpenCV has no setting for all of it."""
     try:
         kept = os.dup(2)

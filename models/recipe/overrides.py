@@ -1,4 +1,4 @@
-"""Values of a recipe changed at the command line: `evaluate.modes.poses.injectors.draw.style.boxes=true`."""
+"""Values of a recipe changed at the command line: `predict.injectors.draw_photo.style.boxes=true`."""
 
 from collections.abc import Sequence
 from typing import Any

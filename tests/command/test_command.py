@@ -4,6 +4,7 @@ import importlib
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,64 @@ def test_the_root_of_a_project_is_needed(
     monkeypatch.chdir(tmp_path)
     assert main(["check"]) == 1
     assert capsys.readouterr().err == f"error: {tmp_path}/dvc.yaml: no such file; go to the root of a project\n"
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "message"),
+    [
+        ("vars: [{recipes: {a: {param: x.yaml}}}]", "recipes.a.params: found none; expected the path of a params file"),
+        ("vars: [{recipes: {a: {params: [x]}}}]", "recipes.a.params: found ['x']; expected the path of a params file"),
+        ("vars: [{recipes: {a: null}}]", "recipes.a: found None; expected a map with `params`"),
+        ("vars: [{recipes: [a]}]", "recipes: found ['a']; expected a map"),
+        ("vars: 3", "vars: found 3; expected a list"),
+        ("stages: {}", "its `vars` have no map `recipes`; name params files: figura check RECIPE"),
+        (
+            "vars: [data.yaml, {recipes: null}]",
+            "its `vars` have no map `recipes`; name params files: figura check RECIPE",
+        ),
+    ],
+)
+def test_a_faulty_pipeline(
+    pipeline: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "dvc.yaml").write_text(pipeline)
+    monkeypatch.chdir(tmp_path)
+    assert main(["check"]) == 1
+    assert capsys.readouterr().err == f"error: dvc.yaml: {message}\n"
+
+
+def test_a_recipe_whose_name_colours_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "\x1b[31mred.yaml"
+    path.write_text((ROOT / "recipes/pix2pix.yaml").read_text())
+    assert main(["check", str(path)]) == 0
+    assert capsys.readouterr().out.startswith(f"{tmp_path}/\\x1b[31mred.yaml: no faults; ")
+
+
+@pytest.mark.parametrize("trusted", [[], ["--trusted-types-only"], ["--trusted"]])
+def test_modules_of_the_current_folder_and_strangers(trusted: list[str], tmp_path: Path) -> None:
+    """`python -m` puts the current folder on the path; figura takes it from there."""
+    (tmp_path / "yaml.py").write_text("raise SystemExit('a stranger ran')\n")
+    words = ["predict", "recipe.yaml", "run", "a.png", "--output", "out", *trusted]
+    done = subprocess.run(
+        [sys.executable, "-m", "figura", *words],
+        cwd=tmp_path, capture_output=True, text=True, check=False, env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.stderr == (
+        "error: run: no such folder; dvc repro, or dvc pull, makes runs/*\n" if trusted else "a stranger ran\n"
+    )
+
+
+def test_the_version_of_a_clone_that_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unknown(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"figura {metadata.version('figura')}\n"
+    monkeypatch.setattr(metadata, "version", unknown)
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"figura is not installed; this is the code in {ROOT / 'figura'}\n"
 
 
 def test_a_folder_that_was_deleted(tmp_path: Path) -> None:

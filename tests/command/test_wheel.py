@@ -86,6 +86,7 @@ def test_it_has_one_package_whose_files_are_those_of_the_repository(wheel: Path,
     }
     assert "figura/template/recipes/published/vunet_deepfashion.yaml" in names
     assert "figura/tools/report/page.html.j2" in names
+    assert "figura/py.typed" in names
 
 
 def test_only_imports_and_commands_differ(wheel: Path, source: Path) -> None:

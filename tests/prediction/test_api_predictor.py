@@ -1,11 +1,14 @@
 """`figura.load`: a painter that gives back what it sees shows that each result is that of its own image."""
 
+import errno
 import filecmp
 import io
 import random
 import re
+import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +22,13 @@ from PIL import Image
 
 from figura.images import photos_from
 from figura.predictor import Predictor, load
+from figura.results import Results
 from models.base.errors import UserError
+from models.base.seeding import random_kept
 from models.base.yaml12 import read_yaml, to_yaml
 from models.prediction.device import Device
 from stages.command import run
+from tools.predict import __doc__ as HELP
 from tools.predict import main
 
 ROOT = Path(__file__).parents[2]
@@ -191,7 +197,9 @@ def test_pictures_of_16_bits_are_those_of_their_files(predictor, tmp_path):
         ([bytearray(b"a")], r"^images\[0\]: found bytearray; allowed are paths"),
         (io.BytesIO(b"a\nb"), "^images: found BytesIO; allowed are paths"),
         ("", "^images: found ''; allowed are paths"),
-        ([str(Path(__file__)), ""], r"^images\[1\]: found ''; allowed are paths"),
+        ([picture(0), ""], r"^images\[1\]: found ''; allowed are paths"),
+        (Image.new("RGB", (0, 5)), "^images: found a PIL picture of 0 x 5 pixels; at least one is needed$"),
+        ("a\0b/*", "^a\0b/\\*: no such file or folder, and no file matches it as a pattern$"),
         (["no/such.png", "nor/this.png"], r"no/such.png: no such file(.|\n)*nor/this.png: no such file"),
         ("no/such.png", "no/such.png: no such file or folder"),
     ],
@@ -237,6 +245,53 @@ def test_pictures_and_arrays_that_are_left_out(predictor, tmp_path):
         list(predictor.stream(images))
 
 
+class Torn(Image.Image):
+    """A picture that Pillow cannot decode; what it raises then depends on the format."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__()
+        self._mode, self._size, self.error = "RGB", (4, 4), error
+
+    def load(self):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [RuntimeError("AVIF"), TypeError(), AttributeError("tag"), struct.error("short")])
+def test_damaged_pictures_of_any_format(error, predictor):
+    with pytest.raises(UserError, match=rf"^images\[1\]: no readable picture: {error or type(error).__name__}$"):
+        predictor.predict([picture(0), Torn(error)])
+
+
+def test_what_is_left_out_has_a_number(predictor, tmp_path, capfd):
+    file = write(tmp_path / "a.png", picture(40))
+    (tmp_path / "b.png").write_bytes(b"no picture")
+    (tmp_path / "c.mp4").write_bytes(b"no video")
+    left_out = [tmp_path / name for name in ("b.png", "c.mp4", "none.png")]
+    for images, number in (([*left_out, file], 3), (iter([*left_out, file]), 4), ([*left_out, picture(0)], 4)):
+        results = predictor.predict(images, skip=True)
+        assert [one.image.id for one in results] == [number]
+        assert len(results.faults) == 3
+    assert capfd.readouterr().err == ""  # OpenCV's own lines about the video
+
+
+def test_a_pattern_that_goes_up_names_nothing_outside(predictor, tmp_path, monkeypatch):
+    (tmp_path / "photos/a").mkdir(parents=True)
+    file = write(tmp_path / "other/x.png", picture(40))
+    dots = write(tmp_path / "other/y.png", picture(50)).rename(tmp_path / "other/..png")
+    results = predictor.predict([f"{tmp_path}/photos/*/../../other/x.png", str(dots)])
+    assert [one.name for one in results] == ["x", "..png"]
+    assert file.samefile(results[0].image.file)
+    results.save(tmp_path / "out")
+    assert {path.name for path in (tmp_path / "other").iterdir()} == {"x.png", "..png"}
+    assert (tmp_path / "out/x.image.png").is_file()
+
+
+def test_long_names_are_no_matter_of_the_library(predictor, tmp_path, capsys):
+    (one,) = predictor.predict(write(tmp_path / f"{'n' * 200}.png", picture(0)))
+    assert len(one.name) < 160
+    assert capsys.readouterr() == ("", "")
+
+
 def test_paths_that_are_left_out_are_a_line_each(predictor, tmp_path):
     file = write(tmp_path / "a.png", picture(40))
     results = predictor.predict([tmp_path / "b.png", file, tmp_path / "c.png"], skip=True)
@@ -245,7 +300,8 @@ def test_paths_that_are_left_out_are_a_line_each(predictor, tmp_path):
 
 
 def test_a_device_of_torch(toys):
-    assert load(toys[1], recipe=toys[0], device=torch.device("cpu")).device == "cpu"
+    for device in (torch.device("cpu"), torch.device("cpu:0")):
+        assert load(toys[1], recipe=toys[0], device=device).device == "cpu"
     with pytest.raises(UserError, match="device: found 'xpu:7'; allowed here: auto, cpu"):
         load(toys[1], recipe=toys[0], device=torch.device("xpu:7"))
 
@@ -257,9 +313,45 @@ def test_folders_that_cannot_be(predictor, tmp_path):
         with pytest.raises(UserError, match=r"mk\.py.*: cannot be written: a file is where a folder must be$"):
             results.save(tmp_path / folder)
     (tmp_path / "out/000001.x.npy").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"out/000001\.x\.npy: cannot be written: Is a directory$"):
+    with pytest.raises(UserError, match=r"out/000001\.x\.npy: cannot be written: Is a directory; make way for it"):
         results.save(tmp_path / "out")
     assert (tmp_path / "mk.py").read_text() == "a file"
+
+
+def test_a_table_is_replaced_when_all_files_are_written(predictor, tmp_path):
+    results = predictor.predict([picture(0), picture(1), picture(2)])
+    results.save(tmp_path)
+    whole = (tmp_path / "predictions.csv").read_text()
+    assert len(whole.splitlines()) == 4
+    (tmp_path / "000002.facts.json").unlink()
+    (tmp_path / "000002.facts.json").mkdir()
+    with pytest.raises(UserError, match=r"000002\.facts\.json: cannot be written: Is a directory; make way for it, "):
+        results.save(tmp_path)
+    assert (tmp_path / "predictions.csv").read_text() == whole
+
+
+def test_a_disk_that_is_full_keeps_the_array_of_before(toys, predictor, tmp_path, monkeypatch, capsys):
+    file = write(tmp_path / "in/a.png", picture(0))
+    predictor.predict(file).save(tmp_path / "out")
+    before = (tmp_path / "out/a.x.npy").read_bytes()
+    results = predictor.predict(picture(9, 200, 150))
+    named = Results((replace(results[0], name="a"),), results.images, results.forms, results.categories)
+    write_bytes = Path.write_bytes
+
+    def full(path, content):
+        if path.suffix == ".npy":
+            write_bytes(path, content[:100])
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write_bytes(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    said = f"{tmp_path}/out/a.x.npy: cannot be written: No space left on device; make room on the disk"
+    with pytest.raises(UserError, match=re.escape(said)):
+        named.save(tmp_path / "out")
+    assert (tmp_path / "out/a.x.npy").read_bytes() == before
+    assert run(main, [*toys, str(file), "--output", str(tmp_path / "out")]) == 1
+    assert f"skipped: {file}: {said}" in capsys.readouterr().err
+    assert (tmp_path / "out/a.x.npy").read_bytes() == before
 
 
 def test_results_of_a_stream_are_made_one_batch_at_a_time(predictor):
@@ -276,6 +368,106 @@ def test_results_of_a_stream_are_made_one_batch_at_a_time(predictor):
     assert len(asked) == 2
     assert torch.is_grad_enabled()
     stream.close()
+
+
+@pytest.mark.parametrize("workers", [0, 1, 2])
+@pytest.mark.parametrize("batch_size", [1, 3, 8])
+def test_results_before_an_error_come_before_it(workers, batch_size, predictor, tmp_path):
+    files = [write(tmp_path / f"{number}.png", picture(number)) for number in range(8)]
+    damaged = tmp_path / "damaged.png"
+    damaged.write_bytes(b"no picture")
+    for wrong, message in ((damaged, r"damaged\.png: no readable picture"), (7, r"images\[5\]: found int")):
+        images, got = [*files[:5], wrong, *files[5:]], []
+        with pytest.raises(UserError, match=message):
+            got.extend(one.name for one in predictor.stream(images, batch_size=batch_size, workers=workers))
+        assert got == ["0", "1", "2", "3", "4"]
+
+
+def test_a_stream_that_leaves_out(predictor, tmp_path):
+    files = [write(tmp_path / f"{number}.png", picture(number)) for number in range(4)]
+    files[1].write_bytes(b"no picture")
+    files[3].write_bytes(b"no picture")
+    stream = predictor.stream([*files, torn()], batch_size=1, workers=0, skip=True)
+    with pytest.warns(UserWarning, match="no readable picture") as warned:
+        assert [one.image.id for one in stream] == [1, 3]
+    lines = [str(one.message) for one in warned]
+    assert [line.partition(": no readable picture")[0] for line in lines] == [str(files[1]), str(files[3]), "images[4]"]
+    assert {one.filename for one in warned} == {__file__}
+
+
+def test_random_images_of_a_generator(predictor):
+    """What they draw is the caller's: the networks' seeds come between, and do not count."""
+
+    def images():
+        for _ in range(6):
+            values = random.randrange(256), np.random.randint(256), int(torch.randint(256, (1,)))
+            yield np.full((6, 9, 3), values[0], np.uint8) | np.array(values, np.uint8)
+
+    drawn = []
+    for draw in (lambda: [one.draw() for one in predictor.stream(images(), batch_size=2)], lambda: list(images())):
+        random.seed(0)
+        np.random.seed(0)
+        torch.manual_seed(0)
+        drawn.append([int(one[0, 0, 0]) for one in draw()])
+    assert drawn[0] == drawn[1]
+    assert len(set(drawn[0])) > 2
+
+
+def test_generators_of_all_gpus_are_kept(monkeypatch):
+    """`torch.manual_seed` seeds all of them."""
+    kept = []
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    monkeypatch.setattr(torch.cuda, "get_rng_state", lambda device: f"state {device}")
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: kept.append((device, state)))
+    with random_kept():
+        assert kept == []
+    assert kept == [(0, "state 0"), (1, "state 1"), (2, "state 2")]
+
+
+def test_the_help_changes_an_injector_that_a_prediction_runs():
+    (key,) = re.findall(r"--set (predict\.injectors\.\w+)\.", HELP)
+    recipe = read_yaml(ROOT / "recipes/pose.yaml")
+    injector = recipe["predict"]["injectors"][key.rpartition(".")[2]]
+    assert injector["output"] in recipe["predict"]["save"]
+
+
+@pytest.mark.parametrize("shape", [(5, 6, 9), (6, 9)])
+def test_pictures_of_another_shape_are_refused(shape, predictor, monkeypatch):
+    monkeypatch.setattr(toy_photos.Reds, "examples", lambda self, photo: [example(photo, torch.zeros(shape))])
+    message = re.escape(f"predict.save.x: found the shape {shape}; a picture is (3 or 1, height, width); save it as ")
+    with pytest.raises(UserError, match=message):
+        load_mask(predictor).predict(picture(0), skip=True)  # another photo would not do, either
+
+
+def example(photo, x):
+    return {"x": x.numpy(), "y": x.numpy(), "name": photo.name, "facts": []}
+
+
+def load_mask(predictor):
+    return load(predictor.model, recipe=predictor.recipe, device="cpu", settings={"predict.save": {"x": "mask"}})
+
+
+def test_a_picture_of_bytes_in_one_channel_is_grey(predictor, monkeypatch):
+    red = torch.from_numpy(picture(7)[None, :, :, 0])
+    monkeypatch.setattr(toy_photos.Reds, "examples", lambda self, photo: [example(photo, red)])
+    (one,) = load_mask(predictor).predict(picture(0))
+    assert np.array_equal(one.draw(), np.repeat(picture(7)[..., :1], 3, axis=2))
+
+
+def test_values_that_are_no_numbers_are_no_black_picture(predictor, tmp_path, monkeypatch):
+    examples = toy_photos.Reds.examples
+
+    def odd(self, photo):
+        odd = {2: np.nan, 3: np.inf}.get(photo.number, 0)
+        return [one | {"x": one["x"] + np.float32(odd)} for one in examples(self, photo)]
+
+    monkeypatch.setattr(toy_photos.Reds, "examples", odd)
+    results = predictor.predict([picture(10 * number) for number in range(4)], skip=True)
+    assert [one.image.id for one in results] == [1, 4]
+    assert results.faults == tuple(
+        f"00000{number}: image: 54 of 54 values are NaN or infinite; a picture has none" for number in (2, 3)
+    )
 
 
 def test_arrays_and_records(predictor):
@@ -303,6 +495,24 @@ def test_the_recipe_of_a_run_is_the_one_that_the_pipeline_names(toys, tmp_path, 
     )
     (own.parent / "SHA256SUMS").unlink(missing_ok=True)
     assert load("reds").recipe == Path("reds/model/recipe.yaml")
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (None, "found NoneType; "),
+        (7, "found int; "),
+        ("", "found ''; "),
+        ("a" * 5000, "found 'aaa.*: File name too long; "),
+        ("a\0b", r"found 'a\\x00b': embedded null byte; "),
+    ],
+)
+def test_paths_that_are_none(value, message, toys):
+    with pytest.raises(UserError, match=f"^run: {message}the folder of a run or a model is needed$"):
+        load(value)
+    if value is not None:
+        with pytest.raises(UserError, match=f"^recipe: {message}the path of a params file is needed$"):
+            load(toys[1], recipe=value)
 
 
 def test_settings_and_what_is_wrong_with_them(toys):
@@ -380,6 +590,17 @@ def test_precision_is_that_of_an_accelerator(precision):
     assert own.dtype == other.dtype == (torch.bfloat16 if precision == "bf16" else torch.float32)
     assert torch.equal(own, other)
     assert Device("cpu", "fp16").precision == "no"
+
+
+def test_what_the_package_offers():
+    code = (
+        "import sys, figura; names = {'load', 'Predictor', 'Result', 'Results', 'UserError'};"
+        "assert names == set(figura.__all__) <= set(dir(figura)); assert 'figura.predictor' not in sys.modules;"
+        "assert issubclass(figura.UserError, Exception); assert all(hasattr(figura, name) for name in names);"
+        "assert 'torch' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
+    assert (ROOT / "figura/py.typed").is_file()
 
 
 def test_importing_it_imports_no_pytorch():
