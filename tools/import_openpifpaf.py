@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from models.base.checksums import SUMS
 from models.base.errors import UserError, nearest
 from models.base.yaml12 import read_yaml
 from models.recipe.load import check_recipe, check_schema
@@ -19,6 +20,9 @@ from stages.command import run
 
 if TYPE_CHECKING:
     from models.pose.networks.pose_network import PoseNetwork
+
+SUFFIXES = {".bin", ".ckpt", ".onnx", ".pkl", ".pt", ".pth", ".safetensors", ".tar"}
+"""Of files of weights; the folder of a run has none of them."""
 
 
 def main(arguments: list[str]) -> None:
@@ -33,6 +37,7 @@ def main(arguments: list[str]) -> None:
         "heads start at random",
     )
     args = parser.parse_args(arguments)
+    refuse_output(args.out)
     content = read_yaml(args.recipe)
     check_schema(content, args.recipe)
 
@@ -64,15 +69,23 @@ def main(arguments: list[str]) -> None:
         provenance = {
             "packages": str(package_versions()), "start": file_versions([str(args.checkpoint)])
         }  # fmt: skip
-        refuse_model_in(args.out)
         write_model(args.out / "model", networks, recipe, provenance)
         print(f"{args.out}/model: written; evaluate it: python -m stages.eval_dump {args.recipe} {args.out}")
 
 
-def refuse_model_in(run: Path) -> None:
-    """Raise UserError if a run has a model already, which may be a training's only result."""
-    if (run / "model").exists():
-        raise UserError(f"{run}/model: a model is there already; remove it, or name another folder")
+def refuse_output(output: Path) -> None:
+    """Raise UserError if a file of weights lies in a model, if a run has or is a model already, which may be a
+    training's only result, or if the folder of a run is called like a file of weights.
+    """
+    if output.suffix == ".safetensors":
+        if (output.parent / SUMS).exists():
+            raise UserError(f"{output}: {output.parent} is a model, whose {SUMS} guards its files; name another folder")
+    elif output.suffix.lower() in SUFFIXES:
+        raise UserError(f"{output}: a file of weights to write ends in .safetensors; any other name is a run's folder")
+    elif (output / "model").exists():
+        raise UserError(f"{output}/model: a model is there already; remove it, or name another folder")
+    elif (output / SUMS).exists():
+        raise UserError(f"{output}: this is a model; name the folder of another run")
 
 
 def table(network: "PoseNetwork", heads: Sequence[str]) -> str:

@@ -11,18 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.pose.safe_unpickle import Placeholder, children_of, read_pickle, state_of
+from models.pose.safe_unpickle import Placeholder, children_of
+from models.pose.tensor_files import bad_values, read_content, tensors_of
 
 COUNTER = ".num_batches_tracked"  # of BatchNorm; nothing here reads it
-WRAPPED = "module."  # DataParallel's prefix of every name
 HEADS = "head_nets."
 LEFT_OUT = "-"
-CONTENTS = ("model", "state_dict")  # keys of a checkpoint that hold the weights
 EARLIER_HEAD = "CompositeField3"  # before 0.13; has other components in another order
 REMEDY = (
     "the recipe's backbone and its options have to be those of the checkpoint, and its heads too: published ones have "
@@ -32,40 +29,26 @@ REMEDY = (
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
-    """Read the tensors, by name, of a safetensors file, a saved state dictionary, or a published checkpoint.
-
-    A checkpoint is {"model": ...} or {"state_dict": ...}; the value is a state dictionary or a pickled network. Of a
-    pickled network it reads only the tensors (see `safe_unpickle`).
+    """Read the tensors, by name, of a checkpoint, as `tensor_files.read_tensors`.
 
     Raises:
         UserError: for other files, and for heads from before OpenPifPaf 0.13.
     """
-    if path.suffix == ".safetensors":
-        try:
-            return load_file(path)
-        except (OSError, SafetensorError) as error:
-            raise UserError(f"{path}: not a readable safetensors file: {error}") from None
-    content = read_pickle(path)
-    if isinstance(content, dict):
-        content = next((content[key] for key in CONTENTS if isinstance(content.get(key), dict | Placeholder)), content)
-    if isinstance(content, Placeholder):
-        _refuse_earlier_heads(content, path)
-        content = state_of(content)
-    if not isinstance(content, dict) or not content or not all(isinstance(one, Tensor) for one in content.values()):
-        raise UserError(f"{path}: holds no state dictionary, and no network under {' or '.join(CONTENTS)}")
-    return {str(name): tensor for name, tensor in content.items()}
+    content = read_content(path)
+    for network in content.values() if isinstance(content, dict) else (content,):
+        if isinstance(network, Placeholder):
+            _refuse_earlier_heads(network, path)
+    return tensors_of(content, path)
 
 
 def renamed(state: Mapping[str, Any], heads: Sequence[str]) -> dict[str, Any]:
     """Change OpenPifPaf's names to figura's: the h-th head becomes `heads[h]`, and is dropped if that is `-`.
 
-    Further heads keep their number. The prefix `module.` of DataParallel is removed.
+    Further heads keep their number.
     """
-    wrapped = bool(state) and all(name.startswith(WRAPPED) for name in state)
     names = {str(place): head for place, head in enumerate(heads)}
     tensors = {}
     for name, value in state.items():
-        name = name.removeprefix(WRAPPED) if wrapped else name
         if name.startswith(HEADS):
             place, _, rest = name.removeprefix(HEADS).partition(".")
             if names.get(place) == LEFT_OUT:
@@ -81,7 +64,8 @@ def fitted(state: Mapping[str, Tensor], network: nn.Module, heads: Sequence[str]
     Heads of the network that `heads` does not name keep their weights. Missing counters of BatchNorm become 0.
 
     Raises:
-        UserError: names every tensor that is missing, has another shape, or has no place in the network; one per line.
+        UserError: names every tensor that is missing, has another shape or no finite floating-point numbers, or has no
+            place in the network; one per line.
     """
     own = network.state_dict()
     fresh = tuple(f"{HEADS}{head}." for head in getattr(network, "head_nets", {}) if head not in heads)
@@ -101,6 +85,9 @@ def fitted(state: Mapping[str, Tensor], network: nn.Module, heads: Sequence[str]
     if faults:
         heads_are = ", ".join(f"{place} is {head}" for place, head in enumerate(heads))
         raise UserError("\n  ".join([f"{len(faults)} tensors do not fit (head {heads_are}); {REMEDY}:", *faults]))
+    read = [name for name, tensor in own.items() if tensors[name] is not tensor and tensor.is_floating_point()]
+    if faults := [f"{name} {fault}" for name in read if (fault := bad_values(tensors[name]))]:
+        raise UserError("\n  ".join(["these tensors hold no weights:", *faults]))
     return {name: tensors[name].to(tensor.dtype) for name, tensor in own.items()}
 
 

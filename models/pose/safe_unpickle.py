@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from models.base.errors import UserError
+from models.base.files import open_regular
 
 
 class Placeholder:
@@ -39,17 +40,20 @@ def read_pickle(path: Path) -> Any:
     Files from before PyTorch 1.6 (not zip archives) may hold tensors and containers only.
 
     Raises:
-        UserError: for a missing file, another format, a checksum that differs, and names that the loader always refuses
-            (of `os`, `sys`).
+        UserError: for a missing file, another format, compressed parts, a checksum that differs, and names that the
+            loader always refuses (of `os`, `sys`).
     """
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
+    open_regular(path).close()
     try:
         archive = zipfile.is_zipfile(path)
+        if archive:
+            _refuse_inflated(path)
         names = torch.serialization.get_unsafe_globals_in_checkpoint(path) if archive else []
         with torch.serialization.safe_globals([(_stand_in(name), name) for name in names]):
             content = torch.load(path, map_location="cpu", weights_only=True)
         damaged = _damaged(path) if archive else None
+    except UserError:
+        raise
     except Exception as error:  # a malformed file can raise anything
         raise UserError(
             f"{path}: cannot be read as weights of PyTorch ({type(error).__name__}: {_reason(error)}); if it may be "
@@ -63,6 +67,16 @@ def read_pickle(path: Path) -> Any:
             "written without checksums (torch.serialization.set_crc32_options(False)), write it with them"
         )
     return content
+
+
+def _refuse_inflated(path: Path) -> None:
+    """Raise UserError if an archive would fill more memory than its file has bytes: `torch.save` compresses nothing."""
+    with zipfile.ZipFile(path) as archive:
+        parts = archive.infolist()
+    if any(one.compress_type != zipfile.ZIP_STORED for one in parts):
+        raise UserError(f"{path}: its parts are compressed, so torch.save did not write it (torch.jit.save may have)")
+    if sum(one.file_size for one in parts) > path.stat().st_size:
+        raise UserError(f"{path}: its parts are together larger than the file: it is damaged, copy it again")
 
 
 def _damaged(path: Path) -> str | None:

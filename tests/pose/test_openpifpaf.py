@@ -153,9 +153,6 @@ def test_names():
     }
     expected = {"base_net.conv5.0.weight": 1, "head_nets.cif.conv.bias": 2, "head_nets.12.conv.bias": 4}
     assert renamed(state, ["cif", "-"]) == expected
-    assert renamed({f"module.{name}": value for name, value in state.items()}, ["cif", "-"]) == expected
-    mixed = {"module.base_net.a": 1, "base_net.b": 2}  # no wrapper's prefix: a name
-    assert renamed(mixed, ["cif"]) == mixed
 
 
 def test_counters_may_be_missing_and_precision_is_the_networks():
@@ -307,12 +304,44 @@ def test_state_dictionaries(tmp_path):
     torch.save({"state_dict": state, "epoch": 3}, tmp_path / "c.pt")
     torch.save({"model": state}, tmp_path / "d.pt")
     torch.save(state, tmp_path / "e.pt", _use_new_zipfile_serialization=False)  # as before PyTorch 1.6
-    assert all(same(read_state(path), state) for path in sorted(tmp_path.iterdir()))
+    for prefix in ("module.", "_orig_mod."):
+        torch.save({"model": {prefix + name: tensor for name, tensor in state.items()}}, tmp_path / f"{prefix}pt")
+    torch.save({"net": state}, tmp_path / "f.pt")
+    torch.save({"model": {"base_net.a": torch.zeros(1)}, "state_dict": state}, tmp_path / "g.pt")
+    paths = sorted(tmp_path.iterdir())
+    assert len(paths) == 9
+    assert all(same(read_state(path), state) for path in paths)
+    mixed = {"module.base_net.a": torch.zeros(1), "base_net.b": torch.zeros(1)}  # no wrapper's prefix: a name
+    torch.save(mixed, tmp_path / "mixed.pt")
+    assert read_state(tmp_path / "mixed.pt").keys() == mixed.keys()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda tensor: torch.full_like(tensor, torch.nan), "{name} holds NaN or infinity"),
+        (lambda tensor: tensor.int(), "{name} holds torch.int32; floating-point numbers are needed"),
+        (lambda tensor: tensor.to(torch.complex64), "{name} holds torch.complex64; floating-point numbers are needed"),
+        (lambda tensor: tensor.to_sparse(), "{name} has no plain values (torch.sparse_coo, device cpu)"),
+        (lambda tensor: tensor.to("meta"), "{name} has no plain values (torch.strided, device meta)"),
+    ],
+)
+def test_tensors_that_are_no_weights(change, said, recipe, tmp_path, capsys):
+    state, name = random_state(), "base_net.input_block.0.weight"
+    torch.save({"model": state | {name: change(state[name])}}, tmp_path / "bad.pt")
+    out = tmp_path / "out.safetensors"
+    assert run(main, [str(tmp_path / "bad.pt"), str(recipe), str(out), "--heads", "cif,caf"]) == 1
+    assert said.format(name=name) in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_files_that_hold_no_weights(tmp_path):
     with pytest.raises(UserError, match=r"absent\.pt: no such file"):
         read_state(tmp_path / "absent.pt")
+    for special in (tmp_path / "folder.pt", tmp_path / "folder.safetensors"):
+        special.mkdir()
+        with pytest.raises(UserError, match=r"folder\.\w+: no regular file"):
+            read_state(special)
     (tmp_path / "text.pt").write_text("no weights")
     with pytest.raises(UserError, match=r"text\.pt: cannot be read as weights of PyTorch .*torch\.save\(torch\.load"):
         read_state(tmp_path / "text.pt")

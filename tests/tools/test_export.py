@@ -72,6 +72,64 @@ class Tiles(nn.Module):
         return winograd.convolve(x, self.layer.weight, self.layer.bias)
 
 
+class Branch(nn.Module):
+    """Doubles its input where a length of it is more than a limit."""
+
+    outputs = ("image",)
+
+    def __init__(self, axis: int, limit: int) -> None:
+        super().__init__()
+        self.axis, self.limit = axis, limit
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"image": 2 * x if x.shape[self.axis] > self.limit else x}
+
+
+class Square(nn.Module):
+    """Doubles square pictures."""
+
+    outputs = ("image",)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"image": 2 * x if x.shape[2] == x.shape[3] else x}
+
+
+class SingularValues(nn.Module):
+    """Computes what ONNX has no operator for."""
+
+    outputs = ("image",)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"image": x * torch.linalg.svdvals(x)[..., :1, None]}
+
+
+class NotANumber(nn.Module):
+    """Returns NaN."""
+
+    outputs = ("image",)
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"image": torch.log(x * 0 - 1)}
+
+
+class Doubles(nn.Module):
+    """Doubles its input, unless its mode is None."""
+
+    outputs = ("image",)
+
+    def forward(self, x: Tensor, mode: str | None = "double") -> dict[str, Tensor]:
+        return {"image": x if mode is None else 2 * x}
+
+
+class Noises(nn.Module):
+    """Adds an input that is called like noise, noise of one number for all examples, and one of one for each."""
+
+    outputs = ("image",)
+
+    def forward(self, x: Tensor, noise_0: Tensor) -> dict[str, Tensor]:
+        return {"image": x + noise_0 + torch.rand(1) + torch.rand(x.shape[0], 1, 1, 1)}
+
+
 def export(*words) -> int:
     return run(main, list(map(str, words)))
 
@@ -144,7 +202,8 @@ def test_a_file_that_differs_is_named_and_not_written(tmp_path, capsys):
     assert export(*run_arguments) == 1
     said = capsys.readouterr()
     assert (
-        f"error: {old}: not written: its results differ from PyTorch's by 0.5 of an output's largest value" in said.err
+        f"error: {old}: not written: its results differ from PyTorch's by 0.5 of the largest value of a component"
+        in said.err
     )
     assert old.read_text() == "an earlier one"
     assert [path.name for path in old.parent.iterdir()] == ["painter.onnx"]
@@ -175,6 +234,103 @@ def test_each_way_to_call_a_network_is_a_file(tmp_path, capsys):
     said = capsys.readouterr().out
     assert "painter, as mode train calls it, is not exported: it runs in training mode there" in said
     assert "no mode of evaluate calls them: critic" in said
+
+
+def with_painter(folder, network, **entry):
+    """Write a run whose one network is a class of this file; `entry` is changed in the mode's call."""
+    paint = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
+    call = paint | entry
+    modes = {"plain": {"injectors": {"paint": call}, "save": {call["outputs"]["image"]: "array"}}}
+    step = {"type": "Forward", "network": "painter", "outputs": {"image": "image"}}
+    step["inputs"] = call["inputs"]
+    changes = {"networks.painter": {"type": f"test_export.{network.pop('type')}", **network}}
+    changes |= {"steps.painter.injectors.paint": step, "evaluate.modes": modes}
+    return write_run(folder, changes)
+
+
+@pytest.mark.parametrize(
+    ("limit", "said"),
+    [
+        (6, "depends on the number of examples: a file would hold for 2 to 6 alone"),
+        (2, "depends on the number of examples: a file would hold for 3 and more alone"),
+    ],
+)
+def test_a_branch_on_the_number_of_examples_has_no_file(limit, said, tmp_path, capsys):
+    """Nothing in ONNX says that a file is right for some numbers of examples alone."""
+    assert export(*with_painter(tmp_path, {"type": "Branch", "axis": 0, "limit": limit})) == 1
+    assert f"painter.onnx: not written: what it computes {said}" in capsys.readouterr().err
+    assert not list((tmp_path / "run/export").iterdir())
+
+
+def test_a_branch_on_the_size_of_pictures(tmp_path, capsys):
+    """Below a limit, the examples' size is the file's; above it, the file says from where on it is right."""
+    file = tmp_path / "run/export/painter.onnx"
+    assert export(*with_painter(tmp_path, {"type": "Branch", "axis": 2, "limit": 5})) == 0
+    said = capsys.readouterr().out
+    assert "must have the size of the examples: what it computes depends on the height: a file would hold for" in said
+    assert session(file).get_inputs()[0].shape == ["batch", 1, 4, 4]
+    assert export(*with_painter(tmp_path, {"type": "Branch", "axis": 3, "limit": 2})) == 0
+    said = capsys.readouterr().out
+    assert f"{file}: traced for pictures from width 3 on; PyTorch may compute smaller ones otherwise" in said
+    assert session(file).get_inputs()[0].shape == ["batch", 1, "height", "width"]
+    assert json.loads(session(file).get_modelmeta().custom_metadata_map["sizes"]) == {"least": {"width": 3}}
+
+
+def test_a_network_that_computes_something_else_for_another_size_keeps_the_size(tmp_path, capsys):
+    assert export(*with_painter(tmp_path, {"type": "Square"})) == 0
+    assert "must have the size of the examples: " in capsys.readouterr().out
+    network = session(tmp_path / "run/export/painter.onnx")
+    assert network.get_inputs()[0].shape == ["batch", 1, 4, 4]
+    x = np.ones((2, 1, 4, 4), np.float32)
+    np.testing.assert_array_equal(network.run(None, {"x": x})[0], 2 * x)
+
+
+def test_an_operator_that_onnx_lacks_is_told_in_a_line(tmp_path, capsys):
+    assert export(*with_painter(tmp_path, {"type": "SingularValues"})) == 1
+    said = capsys.readouterr().err
+    assert "painter.onnx: not written: torch.onnx: No ONNX function found for <OpOverload(op='aten._linalg_svd'" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_nan_is_told(tmp_path, capsys):
+    assert export(*with_painter(tmp_path, {"type": "NotANumber"})) == 1
+    said = capsys.readouterr().err
+    assert "painter.onnx: not written: PyTorch gives NaN in image for examples of evaluate.data" in said
+
+
+def test_an_argument_of_none_is_passed_on(tmp_path):
+    assert export(*with_painter(tmp_path, {"type": "Doubles"}, args={"mode": None})) == 0
+    network = session(tmp_path / "run/export/painter.onnx")
+    x = np.ones((1, 1, 4, 4), np.float32)
+    np.testing.assert_array_equal(network.run(None, {"x": x})[0], x)
+    assert json.loads(network.get_modelmeta().custom_metadata_map["arguments"]) == {"mode": None}
+
+
+def test_noise_of_all_examples_and_an_input_called_like_noise(tmp_path):
+    names = {"inputs": {"x": "x", "noise_0": "y"}, "outputs": {"image": "drawn"}}
+    assert export(*with_painter(tmp_path, {"type": "Noises"}, **names)) == 0
+    network = session(tmp_path / "run/export/painter.onnx")
+    picture = ["batch", 1, "height", "width"]
+    shapes = {one.name: one.shape for one in network.get_inputs()}
+    assert shapes == {"x": picture, "noise_0": picture, "noise_1": [1], "noise_2": ["batch", 1, 1, 1]}
+    known = network.get_modelmeta().custom_metadata_map
+    assert json.loads(known["outputs"]) == {"image": "drawn"}
+    x, one = np.zeros((3, 1, 2, 5), np.float32), np.float32([1])
+    each = np.float32([10, 20, 30]).reshape(3, 1, 1, 1)
+    (image,) = network.run(None, {"x": x, "noise_0": x + 0.5, "noise_1": one, "noise_2": each})
+    np.testing.assert_array_equal(image, x + each + 1.5)
+
+
+def test_a_network_that_a_mode_calls_and_that_has_no_file_is_an_error(tmp_path, capsys):
+    judge = {"type": "Forward", "network": "critic", "inputs": {"image": "x"}, "outputs": {"score": "s"}}
+    modes = toy.recipe()["evaluate"]["modes"]
+    modes["plain"]["injectors"]["judge"] = judge | {"mode": "train"}
+    assert export(*write_run(tmp_path, {"evaluate.modes": modes}, toy.gan())) == 1
+    said = capsys.readouterr()
+    assert (tmp_path / "run/export/painter.onnx").is_file()
+    assert "critic, as mode plain calls it, is not exported: it runs in training mode there" in said.out
+    assert "no mode of evaluate calls them" not in said.out
+    assert said.err == "error: critic: a mode of evaluate calls it, and it has no file\n"
 
 
 def test_noise_that_cannot_become_an_input_is_told(tmp_path, capsys):
@@ -217,7 +373,7 @@ def exported(call: Call, path, sizes: bool):
     module = Exportable(call, list(example.tensors))
     with torch.no_grad():
         outputs = list(module(**example.tensors))
-    axes = axes_of(example.tensors, sizes)
+    axes = axes_of(example_of(call, 1), example, sizes)
     save_onnx(program_of(module, example.tensors, axes), path, example.tensors, axes, outputs, {})
     return session(path), outputs
 
@@ -291,7 +447,7 @@ def test_dropout_keeps_what_its_noise_says():
     with Recorder() as recorder:
         plain = F.dropout(x, 0.25, True)
         ours = dropout(x, 0.25, True)
-        torch.randn(2)
+        torch.randn(2).view(dtype=torch.float32)
     assert recorder.distributions == [UNIFORM, BITS, NORMAL]
     uniform, bits = (one.numpy() for one in recorder.noise[:2])
     np.testing.assert_allclose(plain.numpy(), np.where(uniform >= 0.25, x.numpy() / 0.75, 0), rtol=1e-6)
@@ -316,3 +472,18 @@ def test_differences():
     assert differences({"x": np.ones(2)}, {"x": np.array([1.0, np.nan])}) == (np.inf, np.inf)
     with pytest.raises(UserError, match="outputs differ"):
         differences(a, {"x": a["x"]})
+
+
+def test_differences_of_components():
+    """A confidence beside places in cells counts as much as they do; zeros count as a hundredth of the whole."""
+    field = np.ones((2, 17, 3, 4, 5)) * np.array([0.5, 50, 0]).reshape(3, 1, 1)
+    worse = field.copy()
+    worse[1, 2, 0, 3, 4] += 0.005
+    assert differences({"x": field}, {"x": worse}) == pytest.approx((0.005, 0.01))
+    worse[0, 0, 2, 0, 0] = 0.25
+    assert differences({"x": field}, {"x": worse}) == pytest.approx((0.25, 0.5))
+    picture = {"x": field[:, 0]}
+    assert differences(picture, {"x": worse[:, 0]}) == pytest.approx((0.25, 0.5))
+    for shape in ((1, 2), (1, 2, 1, 1)):  # a number in each channel: its own size says nothing
+        numbers = np.array([1.0, 0.01]).reshape(shape)
+        assert differences({"x": numbers}, {"x": numbers + 0.001}) == pytest.approx((0.001, 0.001))

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 import pytest
 
-from models.base.yaml12 import to_yaml
+from models.base.yaml12 import parse_yaml, to_yaml
 from stages.command import run
 from tools.export.without_torch import main
 
@@ -95,6 +95,88 @@ def test_people_are_found_and_pytorch_is_not_imported(network, tmp_path):
     assert (person["image_id"], person["category_id"]) == (1, 3)
     assert box["category_id"] == 7
     np.testing.assert_allclose(box["bbox"], 2 * STRIDE * np.array([4 - 1, 4 - 1.5, 2, 3]), atol=0.5)
+
+
+def changed(network, path, **metadata):
+    """Write the file with other metadata; a function is given the value that was there."""
+    model = onnx.load(network)
+    known = {one.key: one.value for one in model.metadata_props}
+    for key, value in metadata.items():
+        known[key] = value(known.get(key, "")) if callable(value) else value
+    del model.metadata_props[:]
+    onnx.helper.set_model_props(model, {key: value for key, value in known.items() if value is not None})
+    onnx.save(model, path)
+    return str(path)
+
+
+def with_injectors(change):
+    """Return what changes the injectors of the metadata's recipe."""
+
+    def new(text):
+        recipe = parse_yaml(text, "recipe")
+        change(recipe["evaluate"]["modes"]["poses"]["injectors"])
+        return to_yaml(recipe)
+
+    return new
+
+
+def test_fields_have_the_names_of_the_mode(network, tmp_path):
+    photo, output = tmp_path / "photo.png", tmp_path / "people.json"
+    cv2.imwrite(str(photo), np.zeros((65, 65, 3), np.uint8))
+    renamed = with_injectors(lambda them: them["people"].update(cif="joints", caf="bones"))
+    other = changed(
+        network, tmp_path / "other.onnx", recipe=renamed, outputs=json.dumps({"cif": "joints", "caf": "bones"})
+    )
+    assert run(main, [other, str(photo), "--output", str(output)]) == 0
+    assert [one["category_id"] for one in json.loads(output.read_text())] == [3, 7]
+
+
+PLACE = "recipe.evaluate.modes.poses.injectors"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        ({"recipe": None}, "its metadata name no pose network"),
+        ({"preprocessing": "[1]"}, "preprocessing: found list; a mapping is needed"),
+        ({"preprocessing": "{"}, "preprocessing: no JSON: Expecting"),
+        ({"preprocessing": '{"type": "pose.Photos"}'}, "its metadata have no 'arguments'"),
+        (
+            {"preprocessing": '{"type": "pose.Scenes"}'},
+            "preprocessing: found pose.Scenes; pose.Photos is needed: its recipe has no `predict`; add that",
+        ),
+        ({"mode": "nothing"}, "recipe.evaluate.modes.nothing: found nothing; a mapping is needed"),
+        ({"recipe": "a: 1"}, "recipe.evaluate: found nothing; a mapping is needed"),
+        ({"recipe": with_injectors(lambda them: them["people"].pop("stride"))}, "its metadata have no 'stride'"),
+        (
+            {"recipe": with_injectors(lambda them: them["people"].update(decoder={"nonsense": 3}))},
+            "its metadata are wrong: CifCafDecoder.__init__() got an unexpected keyword argument 'nonsense'",
+        ),
+        (
+            {"recipe": with_injectors(lambda them: them["people"].update(caf="bones"))},
+            f"{PLACE}.people.caf: found 'bones'; the network gives caf, cif, cifdet",
+        ),
+        (
+            {"recipe": with_injectors(lambda them: them.update(more=them["people"]))},
+            f"{PLACE}: people and more are of type pose.FindPeople; at most one is needed",
+        ),
+    ],
+)
+def test_other_metadata_are_told_in_a_line(metadata, said, network, tmp_path, capsys):
+    other = changed(network, tmp_path / "other.onnx", **metadata)
+    assert run(main, [other, "photo.png", "--output", str(tmp_path / "people.json")]) == 1
+    message = capsys.readouterr().err
+    assert message.startswith(f"error: {other}: {said}")
+    assert len(message.splitlines()) == 1
+
+
+def test_a_photo_of_another_size_than_the_networks(network, tmp_path, capsys):
+    photo = tmp_path / "photo.png"
+    cv2.imwrite(str(photo), np.zeros((20, 65, 3), np.uint8))
+    assert run(main, [str(network), str(photo), "--output", str(tmp_path / "people.json")]) == 1
+    said = capsys.readouterr().err
+    assert f"{photo}: {network} takes batch x 3 x 65 x 65, the photo becomes 1 x 3 x 33 x 65: " in said
+    assert len(said.splitlines()) == 1
 
 
 def test_what_is_no_exported_pose_network_is_told(network, tmp_path, capsys):

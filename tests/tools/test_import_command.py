@@ -123,6 +123,27 @@ def test_bad_input(tmp_path, capsys):
     assert "'openpifpaf'" in capsys.readouterr().err
 
 
+def test_a_model_is_not_replaced(tmp_path, capsys):
+    """A file of weights in a model would make its SHA256SUMS wrong; a run may be the only result of a training."""
+    path = recipe_with(tmp_path, generator=GENERATOR)
+    state = drawn(UNet(3, 3, 5, 4, "batch")).state_dict()
+    assert imports(state, tmp_path, "--recipe", path, output="run") == 0
+    before = {one: one.read_bytes() for one in (tmp_path / "run/model").iterdir()}
+    (tmp_path / "source.pth").unlink()
+    for output, said in (
+        ("run/model/generator.safetensors", "is a model, whose SHA256SUMS guards its files"),
+        ("run/model", "run/model: this is a model; name the folder of another run"),
+        ("run", "run/model: a model is there already"),
+        ("weights.pth", "weights.pth: a file of weights to write ends in .safetensors"),
+    ):
+        for kind in ("junyanz", "openpifpaf"):
+            words = [kind, tmp_path / "source.pth", "--output", tmp_path / output, "--recipe", path]
+            assert run(main, list(map(str, words))) == 1
+            assert said in capsys.readouterr().err  # before the file is looked at, which is gone
+    assert {one: one.read_bytes() for one in (tmp_path / "run/model").iterdir()} == before
+    assert not (tmp_path / "weights.pth").exists()
+
+
 class Command:
     """Runs a command where it is unpickled."""
 

@@ -5,6 +5,7 @@ Also what may stand around weights, and what kind of numbers they may be.
 
 import argparse
 import collections
+import zipfile
 
 import numpy as np
 import pytest
@@ -18,9 +19,10 @@ from test_import_nectargan import Discriminator, Generator
 from test_import_vunet import port
 
 from models.base.errors import UserError
+from models.pose.tensor_files import read_tensors
 from stages.command import run
 from tools.import_weights.__main__ import main
-from tools.import_weights.plan import numbers, read_tensors
+from tools.import_weights.plan import numbers
 
 STATES = {
     "basicsr": ("esrgan", lambda: basicsr().state_dict()),
@@ -206,6 +208,47 @@ def test_what_may_stand_around_weights(tmp_path):
     assert read_tensors(tmp_path / "a.safetensors").keys() == state.keys()
     with pytest.raises(UserError, match=r"b\.safetensors: no such file"):
         read_tensors(tmp_path / "b.safetensors")
+
+
+def rewritten(path, compression, parts=None):
+    """Write the archive again, with other contents of some parts, by the end of their name."""
+    with zipfile.ZipFile(path) as archive:
+        content = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, value in content.items():
+            archive.writestr(name, next((new for end, new in (parts or {}).items() if name.endswith(end)), value))
+
+
+def test_files_that_would_fill_the_memory_are_not_read(tmp_path, monkeypatch):
+    """`torch.save` stores what it writes, so that a small file holds few numbers."""
+    path = tmp_path / "a.pth"
+    torch.save(basicsr().state_dict(), path)
+    rewritten(path, zipfile.ZIP_STORED)
+    assert read_tensors(path).keys() == basicsr().state_dict().keys()
+    rewritten(path, zipfile.ZIP_DEFLATED, {"data/0": bytes(1_000_000)})
+    monkeypatch.setattr(torch, "load", None)  # refused before
+    with pytest.raises(UserError, match=r"a\.pth: its parts are compressed"):
+        read_tensors(path)
+    rewritten(path, zipfile.ZIP_STORED)
+    content = path.read_bytes()
+    size = content.index(b"PK\x01\x02") + 24  # of the first part, in the list at the end
+    path.write_bytes(content[:size] + (10**9).to_bytes(4, "little") + content[size + 4 :])
+    with pytest.raises(UserError, match=r"a\.pth: its parts are together larger than the file"):
+        read_tensors(path)
+
+
+class Module:
+    """Like a pickled network."""
+
+    def __init__(self, child=None):
+        self._parameters = {"weight": torch.zeros(1)}
+        self._modules = {"child": child or self}
+
+
+def test_modules_without_end(tmp_path):
+    torch.save({"model": Module()}, tmp_path / "a.pth")
+    with pytest.raises(UserError, match=r"a\.pth: a module of its network contains itself, or too many lie one in"):
+        read_tensors(tmp_path / "a.pth")
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])

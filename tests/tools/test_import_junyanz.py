@@ -109,6 +109,7 @@ def test_unet(kind, levels, inputs, outputs, tmp_path, capsys):
     theirs = drawn(UNet(inputs, outputs, levels, 4, kind))
     ours, entry = imported("junyanz", theirs.state_dict(), tmp_path, capsys)
     assert (entry["type"], entry["n_downs"], entry["norm"]) == ("pix2pix.UNetGenerator", levels - 2, kind)
+    assert entry["dropout_layers"] == sum(isinstance(one, nn.Dropout) for one in theirs.modules())
     x = pictures(inputs, 2 * 2**levels)
     expected = theirs.double()(x.clone())
     assert expected.std() > 0.05

@@ -7,7 +7,7 @@ that the network draws is an input, too. Networks that no mode calls, such as di
 
 Each file is run beside PyTorch on examples of `evaluate.data`: one, several, and one of another size where the network
 takes any. A table says how far the results differ, and how long both take. A file whose results differ by more than
-the tolerance is not written, and the exit status is 1.
+the tolerance is not written, and the exit status is 1; also where a network that a mode calls has no file.
 
 Metadata of a file say the recipe, versions, the SHA-256 of the weights, and how pictures become inputs. What they
 mean, and how to find people without PyTorch: docs/export.md.
@@ -43,7 +43,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--recipe", type=Path, metavar="FILE", help=f"params file; default: that of RUN in {PIPELINE}")
     parser.add_argument(
         "--tolerance", type=_share, default=TOLERANCE, metavar="T",
-        help=f"largest difference, as a share of an output's largest value; default: {TOLERANCE:g}",
+        help=f"largest difference, as a share of a component's largest value; default: {TOLERANCE:g}",
     )  # fmt: skip
     parser.add_argument(OPTION, action="store_true", help=HELP)
     args = parser.parse_args(arguments)

@@ -5,6 +5,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from itertools import count as counted
+from itertools import islice
 from typing import Any
 
 import torch
@@ -38,6 +40,7 @@ class Call:
         inputs: tensors (N, ...) of real examples by parameter of the network's forward.
         names: the parameter's name in the mode, where the tensor has one.
         arguments: plain values by parameter.
+        results: by the network's result (as `flat` names it), its name in the mode, where it has one.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Call:
     inputs: dict[str, Tensor]
     names: dict[str, str]
     arguments: dict[str, Any]
+    results: dict[str, str] = field(default_factory=dict)
 
     @property
     def key(self) -> str:
@@ -55,10 +59,11 @@ class Call:
 
 @dataclass
 class Calls:
-    """The calls to export, by name of their file without suffix, and a line for each that cannot be."""
+    """The calls to export, by name of their file without suffix; a line for each that cannot be; networks called."""
 
     files: dict[str, Call] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
+    called: set[str] = field(default_factory=set)
 
 
 def calls_of(recipe: Recipe, networks: Mapping[str, nn.Module]) -> Calls:
@@ -75,6 +80,7 @@ def calls_of(recipe: Recipe, networks: Mapping[str, nn.Module]) -> Calls:
             if (call.key, fault) in seen:
                 continue
             seen.add((call.key, fault))
+            calls.called.add(call.name)
             if fault := fault or _noise_fault(call):
                 calls.faults.append(f"{call.name}, as mode {mode} calls it, is not exported: {fault}")
             else:
@@ -111,30 +117,37 @@ def _of_mode(
     recipe: Recipe, mode: str, networks: Mapping[str, nn.Module], batch: Mapping[str, Any]
 ) -> list[tuple[Call, str]]:
     """Run a mode on a batch; return its calls of networks, each with what keeps it from being exported, or ''."""
-    state, made = State(batch), list[tuple[str, dict[str, Any], bool]]()
+    state, made = State(batch), list[Made]()
     injectors = named_injectors(recipe.evaluate.modes[mode].injectors, f"evaluate.modes.{mode}")
     seed_here(recipe.seed, "export", mode)
     with evaluating(*networks.values()), _watched(networks, made):
         for injector in injectors.values():
             injector(state, Networks(networks, networks), recipe.train.steps or 2**62)
-    return [
-        (_call(name, mode, networks[name], arguments, state), _fault(arguments, training))
-        for name, arguments, training in made
-    ]
+    return [(_call(one, mode, networks[one.name], state), _fault(one.arguments, one.training)) for one in made]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A call of a network as it was made: arguments by parameter, whether in training mode, and what it returned."""
+
+    name: str
+    arguments: dict[str, Any]
+    training: bool
+    result: Any
 
 
 @contextmanager
-def _watched(networks: Mapping[str, nn.Module], made: list[tuple[str, dict[str, Any], bool]]) -> Iterator[None]:
-    """Inside, add (name, arguments by parameter, whether in training mode) of each call of a network to `made`."""
+def _watched(networks: Mapping[str, nn.Module], made: list[Made]) -> Iterator[None]:
+    """Inside, add each call of a network to `made`."""
 
     def watch(name: str) -> Any:
-        def before(network: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def after(network: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
             bound = inspect.signature(network.forward).bind(*args, **kwargs)
-            made.append((name, dict(bound.arguments), network.training))
+            made.append(Made(name, dict(bound.arguments), network.training, result))
 
-        return before
+        return after
 
-    handles = [one.register_forward_pre_hook(watch(name), with_kwargs=True) for name, one in networks.items()]
+    handles = [one.register_forward_hook(watch(name), with_kwargs=True) for name, one in networks.items()]
     try:
         yield
     finally:
@@ -142,12 +155,19 @@ def _watched(networks: Mapping[str, nn.Module], made: list[tuple[str, dict[str, 
             handle.remove()
 
 
-def _call(name: str, mode: str, network: nn.Module, arguments: Mapping[str, Any], state: State) -> Call:
-    inputs = {key: value for key, value in arguments.items() if isinstance(value, Tensor)}
-    plain = {key: value for key, value in arguments.items() if key not in inputs and value is not None}
+def _call(made: Made, mode: str, network: nn.Module, state: State) -> Call:
+    parameters = inspect.signature(network.forward).parameters
+    inputs = {key: value for key, value in made.arguments.items() if isinstance(value, Tensor)}
+    plain = {
+        key: value
+        for key, value in made.arguments.items()
+        if key not in inputs and not (value is None and parameters[key].default is None)
+    }
     ids = {id(value): label for label, value in state.items()}
-    names = {key: ids[id(value)] for key, value in inputs.items() if id(value) in ids}
-    return Call(name, mode, network, inputs, names, plain)
+    names, results = (
+        {key: ids[id(value)] for key, value in one.items() if id(value) in ids} for one in (inputs, flat(made.result))
+    )
+    return Call(made.name, mode, network, inputs, names, plain, results)
 
 
 def _fault(arguments: Mapping[str, Any], training: bool) -> str:
@@ -185,7 +205,12 @@ class Exportable(nn.Module):
         inputs = {name: tensors[name] for name in self.parameter_names}
         with Replay(noise) if noise else nullcontext():
             result = self.network(**inputs, **self.arguments)
-        return {f"{name}_out" if name in tensors else name: value for name, value in flat(result).items()}
+        return {output_name(name, tensors): value for name, value in flat(result).items()}
+
+
+def output_name(result: str, inputs: Mapping[str, Any]) -> str:
+    """Return the name in a file of a network's result, which may be that of an input."""
+    return f"{result}_out" if result in inputs else result
 
 
 def flat(result: Any, name: str = "") -> dict[str, Tensor]:
@@ -219,20 +244,25 @@ def example_of(call: Call, count: int, larger: bool = False) -> Example:
     `larger` repeats pictures `LARGER` times.
 
     Raises:
-        NoiseError: given back, the noise does not lead to the same results.
+        NoiseError: given back, the noise does not lead to the same results (a NaN counts as the same as a NaN).
     """
     inputs = {name: _repeated(value, count, larger) for name, value in call.inputs.items()}
     with evaluating(call.network), Recorder() as recorder:
         seed_here(0, "export", call.name)
         results = flat(call.network(**inputs, **call.arguments))
-    names = [f"noise_{place}" for place in range(len(recorder.noise))]
+    free = (name for name in map("noise_{}".format, counted()) if name not in inputs)
+    names = list(islice(free, len(recorder.noise)))
     tensors = inputs | dict(zip(names, recorder.noise, strict=True))
     module = Exportable(call, list(tensors))
     with evaluating(module):
         again = module(**tensors)
-    if any(not torch.equal(a, b) for a, b in zip(results.values(), again.values(), strict=True)):
+    if any(not _same(a, b) for a, b in zip(results.values(), again.values(), strict=True)):
         raise NoiseError(f"it draws random numbers that cannot become inputs; {SEEN} can")
     return Example(tensors, dict(zip(names, recorder.distributions, strict=True)))
+
+
+def _same(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and bool(((a == b) | (a.isnan() & b.isnan())).all())
 
 
 def _repeated(value: Tensor, count: int, larger: bool) -> Tensor:

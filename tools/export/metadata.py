@@ -16,7 +16,7 @@ from models.base.yaml12 import to_yaml
 from models.evaluation.model_folder import trained_content
 from models.recipe.schema import Recipe
 from models.recipe.types import DATASET, MODELS, PHOTOS, find_type
-from tools.export.calls import Call, Example
+from tools.export.calls import Call, Example, output_name
 from tools.export.programs import Axes
 
 ATTRIBUTES = ("stride", "head_strides", "factor", "unshuffle", "scale", "image_size")
@@ -24,8 +24,9 @@ ATTRIBUTES = ("stride", "head_strides", "factor", "unshuffle", "scale", "image_s
 
 
 def metadata_of(
-    model: Path, recipe: Recipe, call: Call, example: Example, axes: Axes, packages: tuple[str, ...]
-) -> dict[str, str]:
+    model: Path, recipe: Recipe, call: Call, example: Example, axes: Axes, least: Mapping[str, int],
+    packages: tuple[str, ...],
+) -> dict[str, str]:  # fmt: skip
     """Return the metadata by name; values that are no plain text are JSON, `recipe` is YAML."""
     weights = model / f"{call.name}.safetensors"
     facts = {name: value for name in ATTRIBUTES if (value := _plain(call.network, name)) is not None}
@@ -38,7 +39,8 @@ def metadata_of(
         "arguments": json.dumps(call.arguments),
         "weights_sha256": sha256(weights),
         "inputs": json.dumps({name: _input(call, example, axes, name) for name in example.tensors}),
-        "sizes": json.dumps(facts),
+        "outputs": json.dumps({output_name(result, example.tensors): name for result, name in call.results.items()}),
+        "sizes": json.dumps(facts | ({"least": dict(least)} if least else {})),
         "preprocessing": json.dumps(preprocessing(recipe)),
         "recipe": to_yaml(_recipe(model, recipe)),
     }

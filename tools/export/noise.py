@@ -41,10 +41,14 @@ class Recorder(TorchFunctionMode):
             self.words[id(result)] = len(self.noise)
             self.noise.append(result)
             self.distributions.append(DISTRIBUTIONS[func])
-        elif func is Tensor.view and args[1] is torch.int16 and id(args[0]) in self.words:
+        elif _views_bits(func, args, kwargs) and id(args[0]) in self.words:
             place = self.words[id(args[0])]
             self.noise[place], self.distributions[place] = result.int(), BITS
         return result
+
+
+def _views_bits(func: Any, args: Any, kwargs: Any) -> bool:
+    return func is Tensor.view and torch.int16 in (*args[1:], *(kwargs or {}).values())
 
 
 def _drops(p: float, training: bool, inplace: bool = False) -> bool:
@@ -69,6 +73,6 @@ class Replay(TorchFunctionMode):
             return _dropped(args[0], self.waiting.pop(0), kwargs["p"])
         if func in DISTRIBUTIONS and self.waiting:
             return self.waiting.pop(0)
-        if func is Tensor.view and args[1] is torch.int16 and any(args[0] is one for one in self.noise):
+        if _views_bits(func, args, kwargs) and any(args[0] is one for one in self.noise):
             return args[0]
         return func(*args, **(kwargs or {}))

@@ -2,6 +2,7 @@
 
 import io
 import logging
+import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,47 +15,93 @@ from torch.export import Dim, ExportedProgram
 
 from models.base.errors import UserError, one_line
 from models.base.modes import evaluating
-from tools.export.calls import Exportable
+from tools.export.calls import Example, Exportable
 
 BATCH, HEIGHT, WIDTH = "batch", "height", "width"
 Axes = dict[str, dict[int, str]]
 """By input, the names of its axes whose length may change."""
+TRACED_LEAST = 2
+"""PyTorch's least length of any axis that may change: it proves nothing for 1, which the comparison tries."""
+COLOURS = re.compile(r"\x1b\[[\d;]*m")
 
 
-def axes_of(tensors: Mapping[str, Tensor], sizes: bool) -> Axes:
-    """Return the axes that may change: the first of all inputs, and with `sizes`, both sides of pictures."""
-    return {
-        name: {0: BATCH} | ({2: HEIGHT, 3: WIDTH} if sizes and tensor.ndim == 4 and not _is_noise(name) else {})
-        for name, tensor in tensors.items()
-    }
+def axes_of(one: Example, several: Example, sizes: bool) -> Axes:
+    """Return the axes that may change: the first, where `one` example and `several` differ in it; with `sizes`, both
+    sides of pictures.
 
-
-def _is_noise(name: str) -> bool:
-    return name.startswith("noise_")
+    Raises:
+        UserError: how many random tensors the network draws depends on the number of examples.
+    """
+    if one.tensors.keys() != several.tensors.keys():
+        raise UserError("how many tensors of random numbers it draws depends on the number of examples")
+    axes: Axes = {}
+    for name, tensor in several.tensors.items():
+        axes[name] = {0: BATCH} if tensor.shape[:1] != one.tensors[name].shape[:1] else {}
+        if sizes and tensor.ndim == 4 and name not in several.distributions:
+            axes[name] |= {2: HEIGHT, 3: WIDTH}
+    return axes
 
 
 def program_of(module: Exportable, tensors: Mapping[str, Tensor], axes: Axes) -> ExportedProgram:
     """Return the program of a module, traced with `tensors`, whose batch has at least two examples.
 
     Raises:
-        UserError: PyTorch cannot trace it with these axes.
+        UserError: PyTorch cannot trace it with these axes, or the program holds for some lengths of them alone.
     """
     dynamic = {name: dict.fromkeys(of, Dim.DYNAMIC) for name, of in axes.items()}
     with evaluating(module), _plain_algorithms(), _quiet():
         try:
-            return torch.export.export(module, (), dict(tensors), dynamic_shapes=dynamic)
+            program = torch.export.export(module, (), dict(tensors), dynamic_shapes=dynamic)
         except Exception as error:  # any network may fail in any way
-            raise UserError(_told(error)) from error
+            raise UserError(_told("torch.export", error)) from error
+    for name, (least, most) in ranges_of(program, axes).items():
+        what = "the number of examples" if name == BATCH else f"the {name}"
+        if most is not None:
+            raise UserError(f"what it computes depends on {what}: a file would hold for {least} to {most} alone")
+        if name == BATCH and least > TRACED_LEAST:
+            raise UserError(f"what it computes depends on {what}: a file would hold for {least} and more alone")
+    return program
+
+
+def ranges_of(program: ExportedProgram, axes: Axes) -> dict[str, tuple[int, int | None]]:
+    """Return, by name of an axis, from which length to which the program computes what its network does.
+
+    A branch of Python on a length, which a program cannot have, narrows it; None is no limit. Below the least length
+    the program may compute the same: PyTorch rounds up to what it need not prove.
+    """
+    places = {node.name: node for node in program.graph.nodes}
+    ranges: dict[str, tuple[int, int | None]] = {}
+    for place, of in zip(program.graph_signature.user_inputs, axes.values(), strict=True):
+        for axis, name in of.items():
+            symbol = places[place].meta["val"].shape[axis].node.expr
+            if (found := program.range_constraints.get(symbol)) is not None:
+                least, most = ranges.get(name, (0, None))
+                upper = int(str(found.upper)) if str(found.upper).isdecimal() else None  # int_oo is no limit
+                ranges[name] = max(least, int(found.lower)), min(filter(None, (upper, most)), default=None)
+    return ranges
+
+
+def least_sides(program: ExportedProgram, axes: Axes) -> dict[str, int]:
+    """Return the least height and width of `ranges_of`, where they are more than PyTorch's least of any axis."""
+    ranges = ranges_of(program, axes)
+    return {name: ranges[name][0] for name in (HEIGHT, WIDTH) if name in ranges and ranges[name][0] > TRACED_LEAST}
 
 
 def save_onnx(program: ExportedProgram, path: Path, tensors: Mapping[str, Tensor], axes: Axes, outputs: list[str],
               metadata: Mapping[str, str]) -> None:  # fmt: skip
-    """Write a program as one ONNX file with metadata."""
+    """Write a program as one ONNX file with metadata.
+
+    Raises:
+        UserError: ONNX lacks what the program computes.
+    """
     with _plain_algorithms(), _quiet():
-        made = torch.onnx.export(
-            program, dynamo=True, verbose=False, input_names=list(tensors), output_names=outputs,
-            dynamic_shapes=tuple(axes.values()),
-        )  # fmt: skip
+        try:
+            made = torch.onnx.export(
+                program, dynamo=True, verbose=False, input_names=list(tensors), output_names=outputs,
+                dynamic_shapes=tuple(axes.values()),
+            )  # fmt: skip
+        except Exception as error:  # of many classes, as the operators
+            raise UserError(_told("torch.onnx", error)) from error
     assert made is not None
     made.model.metadata_props.update(metadata)
     made.save(path, external_data=False)
@@ -71,12 +118,14 @@ def save_program(program: ExportedProgram, path: Path, metadata: Mapping[str, st
     path.write_bytes(content.getvalue())
 
 
-def _told(error: Exception) -> str:
-    """Return what an error says, in a line."""
+def _told(exporter: str, error: BaseException) -> str:
+    """Return what the first cause of an error says, in a line without colours."""
     if "specialized it to be a constant" in str(error):
         return "what it computes depends on the size or number of the examples"
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return one_line(f"torch.export: {lines[0] if lines else type(error).__name__}")
+    while error.__cause__ is not None:
+        error = error.__cause__
+    lines = [line.strip() for line in COLOURS.sub("", str(error)).splitlines() if line.strip()]
+    return one_line(f"{exporter}: {lines[0] if lines else type(error).__name__}")
 
 
 @contextmanager

@@ -10,7 +10,7 @@ def show(done: Exported) -> None:
     """Print a row for each file and batch, then remarks.
 
     Raises:
-        UserError: a file was not written; a line for each.
+        UserError: a file was not written, or a network that a mode calls has none; a line for each.
     """
     other = "onnxruntime, ms" if done.form == "onnx" else "torch.export, ms"
     head = ("file", "inputs", "difference", "relative", "PyTorch, ms", other)
@@ -19,11 +19,17 @@ def show(done: Exported) -> None:
     for file in done.files:
         if file.fixed and not file.fault:
             print(printable(f"{file.path}: pictures must have the size of the examples: {file.fixed}"))
+        if file.least and not file.fault:
+            sides = " and ".join(f"{name} {least}" for name, least in file.least.items())
+            rest = "PyTorch may compute smaller ones otherwise"
+            print(printable(f"{file.path}: traced for pictures from {sides} on; {rest}"))
     for line in done.faults:
         print(printable(line))
     if done.unused:
         print(f"not exported, because no mode of evaluate calls them: {', '.join(done.unused)}")
-    if faults := [f"{file.path}: not written: {file.fault}" for file in done.files if file.fault]:
+    faults = [f"{file.path}: not written: {file.fault}" for file in done.files if file.fault]
+    faults += [f"{name}: a mode of evaluate calls it, and it has no file" for name in done.missing]
+    if faults:
         raise UserError("\n".join(faults))
 
 

@@ -65,27 +65,51 @@ class Finder:
     """An exported pose network with its decoders.
 
     Raises:
-        UserError: the file is none that onnxruntime runs, or no pose network that `tools.export` wrote.
+        UserError: the file is none that onnxruntime runs, or no pose network that `tools.export` wrote; or its metadata
+            lack something that is needed, or two injectors find people, or two find objects.
     """
 
     def __init__(self, path: Path) -> None:
         import onnxruntime
 
-        from models.pose.decode.cifcaf import CifCafDecoder
-        from models.pose.decode.cifdet import CifDetDecoder
-
+        self.path = path
         try:
             self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
         except Exception as error:  # noqa: BLE001  # onnxruntime raises classes of its own
             raise UserError(f"{path}: onnxruntime cannot read it: {one_line(str(error))}") from None
         known = self.session.get_modelmeta().custom_metadata_map
-        self.preparation = json.loads(known.get("preprocessing", "{}"))
-        if self.preparation.get("type") != "pose.Photos":
+        if not {"preprocessing", "recipe", "mode"} <= known.keys():
             raise UserError(f"{path}: its metadata name no pose network; `python -m tools.export runs/pose` writes one")
-        recipe = parse_yaml(known["recipe"], str(path))
-        injectors = list(recipe["evaluate"]["modes"][known["mode"]]["injectors"].values())
-        kinds = {one["type"]: one for one in injectors}
-        people, objects = kinds.get("pose.FindPeople"), kinds.get("pose.FindObjects")
+        try:
+            self._read(known)
+        except KeyError as error:
+            raise UserError(f"{path}: its metadata have no {error}; export the network again") from None
+        except (TypeError, ValueError, AttributeError) as error:
+            raise UserError(f"{path}: its metadata are wrong: {one_line(str(error))}") from None
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+
+    def _read(self, known: Mapping[str, str]) -> None:
+        """Take settings and decoders from metadata.
+
+        Raises:
+            UserError: without the path of the file.
+            KeyError, TypeError, ValueError, AttributeError: something is missing, or is no valid setting.
+        """
+        from models.pose.decode.cifcaf import CifCafDecoder
+        from models.pose.decode.cifdet import CifDetDecoder
+
+        recipe = _mapping(parse_yaml(known["recipe"], "recipe"), "recipe")
+        preparation = _json(known["preprocessing"], "preprocessing")
+        if (kind := preparation["type"]) != "pose.Photos":
+            rest = "" if recipe.get("predict") else ": its recipe has no `predict`; add that, and export again"
+            raise UserError(f"preprocessing: found {kind}; pose.Photos is needed{rest}")
+        arguments = _mapping(preparation["arguments"], "preprocessing.arguments")
+        self.side, self.multiple = (int(arguments[key]) for key in ("side", "multiple"))
+        self.multiply, self.add = (np.array(preparation[key], np.float32)[:, None, None] for key in ("multiply", "add"))
+        self.names: dict[str, str] = _json(known.get("outputs", "{}"), "outputs")
+        fields = {self.names.get(one.name, one.name) for one in self.session.get_outputs()}
+        people, objects = (_injector(recipe, known["mode"], type_, fields) for type_ in ("FindPeople", "FindObjects"))
         self.people, self.objects = people or {}, objects or {}
         if people is not None:
             self.skeleton = skeleton_from(people["skeleton"]) if people.get("skeleton") else COCO
@@ -93,14 +117,26 @@ class Finder:
             self.find_people = CifCafDecoder(stride=people["stride"], skeleton=self.skeleton, **settings)
         if objects is not None:
             self.find_objects = CifDetDecoder(stride=objects["stride"], **(objects.get("decoder") or {}))
+            self.categories = [one["id"] for one in objects.get("categories") or ()]
 
     def records(self, photo: Path, number: int) -> list[Record]:
-        """Return the people and then the objects in a photo, best first; raise UserError if it is no picture."""
+        """Return the people and then the objects in a photo, best first.
+
+        Raises:
+            UserError: it is no picture, or the network cannot be run on it, such as one of a fixed size.
+        """
         prepared = self.prepare(photo)
-        (given,) = self.session.get_inputs()
+        image = self.session.get_inputs()[0]
         names = [one.name for one in self.session.get_outputs()]
-        outputs = dict(zip(names, self.session.run(None, {given.name: prepared.image}), strict=True))
-        fields = {name: value[0] for name, value in outputs.items()}
+        try:
+            outputs = self.session.run(None, {image.name: prepared.image})
+        except Exception as error:  # noqa: BLE001  # onnxruntime raises classes of its own
+            shape = " x ".join(map(str, prepared.image.shape))
+            takes = " x ".join(map(str, image.shape))
+            raise UserError(
+                f"{photo}: {self.path} takes {takes}, the photo becomes {shape}: {one_line(str(error))}"
+            ) from None
+        fields = {self.names.get(name, name): value[0] for name, value in zip(names, outputs, strict=True)}
         found = self._people(fields, prepared.to_photo) if self.people else []
         found += self._objects(fields, prepared.to_photo) if self.objects else []
         return [{"image_id": number, **one} for one in found]
@@ -112,10 +148,8 @@ class Finder:
 
         pixels = read_picture(photo)
         height, width = pixels.shape[:2]
-        settings = self.preparation["arguments"]
-        placement = snug(width, height, settings["side"] or max(width, height), settings["multiple"])
-        multiply, add = (np.array(self.preparation[key], np.float32)[:, None, None] for key in ("multiply", "add"))
-        image = placement.picture(pixels, MEAN_COLOUR).transpose(2, 0, 1).astype(np.float32) * multiply + add
+        placement = snug(width, height, self.side or max(width, height), self.multiple)
+        image = placement.picture(pixels, MEAN_COLOUR).transpose(2, 0, 1).astype(np.float32) * self.multiply + self.add
         return Prepared(image[None], np.linalg.inv(placement.matrix)[:2])
 
     def _people(self, fields: Fields, matrix: Floats) -> list[Record]:
@@ -136,15 +170,48 @@ class Finder:
 
     def _objects(self, fields: Fields, matrix: Floats) -> list[Record]:
         boxes = self.find_objects(fields[self.objects["cifdet"]])
-        ids = [one["id"] for one in self.objects.get("categories") or ()]
         records = []
         for (x, y, width, height), score, field in zip(boxes.boxes, boxes.scores, boxes.categories, strict=True):
             low, high = np.array([(x, y), (x + width, y + height)]) @ matrix[:, :2].T + matrix[:, 2]
             bbox = [round(float(one), 2) for one in (*low, *(high - low))]
-            category = ids[field] if ids else int(field) + 1
+            category = self.categories[field] if self.categories else int(field) + 1
             if score >= self.objects.get("least_score", 0.0):
                 records.append({"category_id": category, "bbox": bbox, "score": round(float(score), 6)})
         return records[: self.objects.get("maximum", 100)]
+
+
+def _injector(recipe: Any, mode: str, kind: str, fields: set[str]) -> dict[str, Any] | None:
+    """Return the entry of a mode's one injector of a type, or None; `fields` are those that it can read.
+
+    Raises:
+        UserError: the recipe has no such mode, there are two such injectors, or one reads something else.
+    """
+    place, content = "recipe", recipe
+    for key in ("evaluate", "modes", mode, "injectors"):
+        content, place = _mapping(content, place).get(key), f"{place}.{key}"
+    entries = _mapping(content, place)
+    matching = {name: entry for name, entry in entries.items() if _mapping(entry, name)["type"] == f"pose.{kind}"}
+    if len(matching) > 1:
+        raise UserError(f"{place}: {' and '.join(matching)} are of type pose.{kind}; at most one is needed")
+    for name, entry in matching.items():
+        for key in ("cif", "caf", "dense", "cifdet"):
+            if entry.get(key) is not None and entry[key] not in fields:
+                have = ", ".join(sorted(fields))
+                raise UserError(f"{place}.{name}.{key}: found {entry[key]!r}; the network gives {have}")
+    return next(iter(matching.values()), None)
+
+
+def _json(text: str, key: str) -> dict[str, Any]:
+    try:
+        return _mapping(json.loads(text), key)
+    except ValueError as error:
+        raise UserError(f"{key}: no JSON: {error}") from None
+
+
+def _mapping(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UserError(f"{place}: found {'nothing' if value is None else type(value).__name__}; a mapping is needed")
+    return value
 
 
 if __name__ == "__main__":

@@ -44,11 +44,12 @@ def main(arguments: list[str]) -> None:
         raise UserError(
             f"--output {args.output}: the folder of a run needs --recipe; a file of weights ends in {SUFFIX}"
         )
+    import_openpifpaf.refuse_output(args.output)
     content = None if args.recipe is None else read_yaml(args.recipe)
     if content is not None:
         check_schema(content, args.recipe)
 
-    from tools.import_weights.plan import read_tensors
+    from models.pose.tensor_files import read_tensors
 
     tensors = read_tensors(args.file)
     try:
@@ -112,7 +113,6 @@ def _convert(args: argparse.Namespace, plan: "Plan", tensors: dict[str, Any], re
         _say_who_reads(args.output, plan, name, recipe)
         return
     assert recipe is not None, "a folder needs a recipe"
-    import_openpifpaf.refuse_model_in(args.output)
     provenance = {"packages": str(package_versions()), "start": file_versions([str(args.file)])}
     write_model(args.output / "model", networks, recipe, provenance)
     others = ", ".join(one for one in networks if one != name)

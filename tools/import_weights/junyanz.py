@@ -17,7 +17,10 @@ BATCH = (
     "batch norm: that program tests with the statistics of the batch, unless told --eval; figura evaluates with the "
     "running statistics, which were imported"
 )
-DROPOUT = "dropout: there from the second deepest block on, in figura from the deepest; this matters in training alone"
+DROPOUT = (
+    "dropout: there from the second deepest block on, in figura from the deepest; this matters in training, in a mode "
+    "with `dropout: true`, and in that program's tests, which drop unless told --eval"
+)
 
 
 def plan(tensors: Tensors) -> Plan:
@@ -62,6 +65,7 @@ def _unet(tensors: Tensors) -> Plan:
         "biases": "with_instance_norm",
         "relu_skips": True,
         "dropout_position": "before_activation",
+        "dropout_layers": depth - 5,
     }
     ends = {f"{levels[0]}.0": "first", f"{levels[-1]}.1": "bottleneck", f"{levels[-1]}.3": "ups.0"}
     ends[f"{levels[0]}.3"] = "last"
@@ -75,7 +79,8 @@ def _unet(tensors: Tensors) -> Plan:
     joined = [f"ups.{i}.convolution.weight" for i in range(1, depth - 1)] + ["last.convolution.weight"]
     return Plan(
         "pix2pix.UNetGenerator", settings, convolutions(modules) | places, (RECIPE, "generator"),
-        guesses=frozenset({"dropout_position"}), ignored=ignored, changes=dict.fromkeys(joined, swapped_halves),
+        guesses=frozenset({"dropout_position", "dropout_layers"}), ignored=ignored,
+        changes=dict.fromkeys(joined, swapped_halves),
         remark=f"{BATCH}\n{DROPOUT}" if kind == "batch" else DROPOUT,
     )  # fmt: skip
 

@@ -6,25 +6,16 @@ The modules beside this one read that from the names and shapes in a checkpoint,
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from models.base.errors import UserError
-from models.pose.safe_unpickle import Placeholder, read_pickle, state_of
+from models.pose.tensor_files import bad_values
 
 Tensors = Mapping[str, Tensor]
 
-CONTENTS = ("params_ema", "params", "state_dict", "model")
-"""Keys of a checkpoint that hold the weights, the first wins: BasicSR's averaged weights before the trained ones."""
-KEYS = 5  # that a message names
-NESTED = 3  # dictionaries around the weights, at most
-WRAPPED = ("module.", "_orig_mod.")  # prefixes of every name: of DataParallel and of torch.compile
-SAFETENSORS = ".safetensors"
 COUNTER = ".num_batches_tracked"  # of BatchNorm: absent in files from before PyTorch 0.4.1; nothing here reads it
 STATISTICS = (".running_mean", ".running_var", COUNTER)
 NORM = ("weight", "bias", *(name.removeprefix(".") for name in STATISTICS))  # tensors of a BatchNorm
@@ -53,69 +44,6 @@ class Plan:
     ignored: frozenset[str] = frozenset()
     changes: dict[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
     remark: str = ""
-
-
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read the tensors, by name, of a safetensors file, a state dictionary, a checkpoint or a pickled network.
-
-    A checkpoint holds one of these under a key of `CONTENTS`, or under any key if it holds no other. Nothing that the
-    file names is executed (`models/pose/safe_unpickle.py`).
-
-    Raises:
-        UserError: the file cannot be read, or holds no weights, several networks, or tensors without plain values.
-    """
-    content = _safetensors(path) if path.suffix == SAFETENSORS else read_pickle(path)
-    state = _state(content)
-    if state is None:
-        networks = _networks(content)
-        if len(networks) != 1:
-            which = f"several networks, {', '.join(networks)}" if networks else "no state dictionary"
-            raise UserError(
-                f"{path}: holds {which}{_others(content)}; one is needed, alone or under {', '.join(CONTENTS)}"
-            )
-        (state,) = networks.values()
-    tensors = {str(name): tensor for name, tensor in state.items()}
-    for prefix in WRAPPED:
-        if all(name.startswith(prefix) for name in tensors):
-            tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
-    for name, tensor in tensors.items():
-        if tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta:
-            raise UserError(f"{path}: {name} has no plain values ({tensor.layout}, device {tensor.device})")
-    return tensors
-
-
-def _safetensors(path: Path) -> dict[str, Tensor]:
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise UserError(f"{path}: not a readable safetensors file: {error}") from None
-
-
-def _state(content: Any, depth: int = 0) -> dict[Any, Tensor] | None:
-    """Return the tensors of a state dictionary, of a pickled network, or of what holds one under `CONTENTS`."""
-    content = state_of(content) if isinstance(content, Placeholder) else content
-    if not isinstance(content, dict) or not content or depth > NESTED:
-        return None
-    if all(isinstance(one, Tensor) for one in content.values()):
-        return content
-    inner = (_state(content.get(key), depth + 1) for key in CONTENTS)
-    return next((state for state in inner if state is not None), None)
-
-
-def _networks(content: Any) -> dict[str, dict[Any, Tensor]]:
-    """Return the states that a dictionary holds, by key."""
-    items = content.items() if isinstance(content, dict) else ()
-    return {str(key): state for key, value in items if (state := _state(value)) is not None}
-
-
-def _others(content: Any) -> str:
-    """Say what the first keys hold that are no tensors."""
-    items = content.items() if isinstance(content, dict) else ()
-    named = [f"{key} ({getattr(one, 'stands_for', type(one).__name__)})" for key, one in items
-             if not isinstance(one, Tensor)]  # fmt: skip
-    return f"; it holds {', '.join(named[:KEYS])}" + (", ..." if len(named) > KEYS else "") if named else ""
 
 
 def shape(tensors: Tensors, name: str, dimensions: int = 4) -> tuple[int, ...]:
@@ -194,7 +122,7 @@ def fitted(plan: Plan, tensors: Tensors, network: nn.Module) -> dict[str, Tensor
             faults.append(
                 f"{there} has shape {tuple(tensors[there].shape)}, {here} of the network {tuple(wanted.shape)}"
             )
-        elif wanted.is_floating_point() and (fault := _bad_values(tensors[there])):
+        elif wanted.is_floating_point() and (fault := bad_values(tensors[there])):
             faults.append(f"{there} {fault}")
         else:
             state[here] = plan.changes.get(here, lambda tensor: tensor)(tensors[there]).to(wanted.dtype)
@@ -206,10 +134,3 @@ def fitted(plan: Plan, tensors: Tensors, network: nn.Module) -> dict[str, Tensor
     if faults:
         raise UserError("\n  ".join([f"{len(faults)} tensors do not fit {plan.type}:", *faults]))
     return state
-
-
-def _bad_values(tensor: Tensor) -> str:
-    """Return what no weights can have: numbers of another kind, or not finite ones."""
-    if not tensor.is_floating_point():
-        return f"holds {tensor.dtype}; floating-point numbers are needed"
-    return "" if tensor.float().isfinite().all() else "holds NaN or infinity"
