@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 from dvc.api import DVCFileSystem
 from dvc.exceptions import DvcException
+from dvc_data.index import DataIndexDirError
 
 from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
@@ -15,13 +16,15 @@ from tools.compare.matching import KEY
 from tools.pipeline import entries
 
 SHOWN = 5  # examples, or files
+NOT_IN_CACHE = (DataIndexDirError, DvcException, OSError)
+"""What DVC raises for files that neither its cache nor a remote has; the first, where even their list is missing."""
 
 
 def differing_files(files: DVCFileSystem, folder: str) -> list[str]:
     """Return a line for each of the first files of a folder that differ from those of the revision of `files`."""
     try:
         listed = files.find(folder, detail=True)
-    except (DvcException, OSError) as error:
+    except NOT_IN_CACHE as error:
         return [not_in_cache(folder, error)]
     before = {path: info.get("md5") for path, info in listed.items()}
     now = {str(path): _md5(path) for path in Path(folder).rglob("*") if path.is_file()}
@@ -44,7 +47,7 @@ def differing_examples(files: DVCFileSystem, recipe: str, scores: Iterable[str])
     try:
         with files.open(f"{folder}/{EXAMPLES}", "rb") as file:
             content = file.read()
-    except (DvcException, OSError) as error:
+    except NOT_IN_CACHE as error:
         return [not_in_cache(folder, error)]
     try:
         before = read_table(content, Path(f"{folder}/{EXAMPLES} of the other revision"), ["mode"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from dumps_by_hand import sealed
+from dvc_data.index import DataIndexDirError
 
 from ci import check_reproduction
 from ci.instances import compare_examples, differing_examples, differing_files
@@ -125,6 +126,18 @@ def test_files_of_data_that_differ_are_named():
 def test_what_is_not_in_the_cache_is_said():
     (line,) = differing_examples(Revision({}), "toy", ["drawing"])
     assert line.startswith("runs/toy/dump: not in DVC's cache as it was (runs/toy/dump/examples.csv), so nothing is")
+
+
+def test_a_dump_whose_list_of_files_is_missing_is_said(monkeypatch):
+    """As in a fresh clone whose pipeline ran, where no remote has what the other revision computed."""
+
+    def missing(path, mode):
+        raise DataIndexDirError("failed to load directory ('runs', 'toy', 'dump')")
+
+    revision = Revision({})
+    monkeypatch.setattr(revision, "open", missing)
+    (line,) = differing_examples(revision, "toy", ["drawing"])
+    assert line.startswith("runs/toy/dump: not in DVC's cache as it was (failed to load directory")
 
 
 def test_metrics_and_data_that_fail_lead_to_their_instances(monkeypatch):

@@ -327,6 +327,9 @@ def test_a_dump_that_is_nowhere_says_what_to_run(repository):
     assert message.startswith("seed1: runs/toy/dump is neither whole in DVC's cache nor on a remote")
     assert "dvc fetch --all-commits eval-dump@toy" in message
     assert "\n" not in message
+    for path in Path(".dvc/cache/files/md5").glob("*/*.dir"):
+        path.unlink()
+    assert "neither whole in DVC's cache" in refused("seed1", "worse1")
     shutil.rmtree(".dvc/cache")
     assert "neither whole in DVC's cache" in refused("seed1", "worse1")
 

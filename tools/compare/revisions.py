@@ -58,6 +58,7 @@ def read_revision(name: str, recipe: str, scratch: Path) -> Revision:
 
     from dvc.api import DVCFileSystem
     from dvc.exceptions import DvcException
+    from dvc_data.index import DataIndexDirError
 
     try:
         files = DVCFileSystem(rev=name)
@@ -69,7 +70,7 @@ def read_revision(name: str, recipe: str, scratch: Path) -> Revision:
     revision = _revision(name, recipe, lock, scratch / name.replace("/", "_"))
     try:
         _link(files, dump, revision.dump)
-    except (DvcException, OSError) as error:
+    except (DataIndexDirError, DvcException, OSError) as error:
         raise UserError(
             f"{name}: {dump} is neither whole in DVC's cache nor on a remote ({error}); run `dvc fetch --all-commits "
             f"eval-dump@{recipe}` if a remote has it, or run it again"
