@@ -65,9 +65,12 @@ def test_animals_with_five_joints_are_learned_by_heart(animals, tmp_path):
     people = dump.mode("poses").records("people")
     assert {one["category_id"] for one in people} == {7}
     assert {len(one["keypoints"]) for one in people} == {15}
-    assert average_precision(content, people) == pytest.approx([1.0, 1.0])
+    # joints of one animal may miss the strictest OKS, .95: how a processor rounds decides which weights 300 steps end at
+    precision, precision_50 = average_precision(content, people)
+    assert precision > 0.95
+    assert precision_50 == pytest.approx(1.0)
     metrics = compute_metrics(trainer.recipe, dump)
-    assert metrics["keypoints"]["AP"]["value"] == pytest.approx(1.0)
+    assert metrics["keypoints"]["AP"]["value"] == pytest.approx(precision)
     assert metrics["boxes"]["objects"] == 2 * len(content["images"])
     assert set(own_keypoints.JOINTS) < set(metrics["errors"])
     assert "nose" not in metrics["errors"]
