@@ -67,14 +67,15 @@ def arithmetic_variables() -> dict[str, str]:
 
 def process_record() -> dict[str, Any]:
     """Return how this process was started: command, host, package versions, variables that change arithmetic, commit,
-    and files that differ from it.
+    and files that differ from it; what `dvc repro` itself writes, `dvc.lock` and `metrics/`, does not count.
 
     `commit` is None outside a git repository. figura's version is there where figura is installed; in figura's own
     repository the commit says it.
     """
     packages = package_versions() | ({"figura": version("figura")} if __name__.startswith("figura.") else {})
     commit = _git("rev-parse", "HEAD")
-    changed = (_git("status", "--porcelain", "--untracked-files=no") or "").splitlines()
+    paths = (":/", ":!dvc.lock", ":!metrics")
+    changed = (_git("status", "--porcelain", "--untracked-files=no", "--", *paths) or "").splitlines()
     return {
         "command": [sys.executable, *sys.orig_argv[1:]], "host": platform.node(), "packages": packages,
         "environment": arithmetic_variables(), "commit": commit, "changed_files": [line[3:] for line in changed],
@@ -89,7 +90,7 @@ def dirty(process: dict[str, Any]) -> list[str]:
         return []
     if commit is None:
         return ["nothing is committed yet, so no commit says what made this result"]
-    return [f"{len(changed)} files differ from commit {commit[:12]}: {listed}"]
+    return [f"changed since commit {commit[:12]}: {listed}"]
 
 
 def _git(*arguments: str) -> str | None:

@@ -65,7 +65,7 @@ def test_animals_with_five_joints_are_learned_by_heart(animals, tmp_path):
     people = dump.mode("poses").records("people")
     assert {one["category_id"] for one in people} == {7}
     assert {len(one["keypoints"]) for one in people} == {15}
-    # joints of one animal may miss the strictest OKS, .95: how a processor rounds decides which weights 300 steps end at
+    # one animal may miss the strictest OKS, 0.95: how the processor rounds decides which weights 300 steps end at
     precision, precision_50 = average_precision(content, people)
     assert precision > 0.95
     assert precision_50 == pytest.approx(1.0)

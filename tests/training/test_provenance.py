@@ -1,6 +1,7 @@
 """What made a result, as text: equal exactly where recipe, code, packages and data are."""
 
 import json
+import subprocess
 import sys
 from hashlib import sha256
 from importlib.metadata import version
@@ -225,13 +226,34 @@ def test_a_folder_that_nobody_prepared(tmp_path):
     assert provenance.data_version([str(tmp_path)]) != before
 
 
+@pytest.mark.parametrize("project", [".", "study"])  # the repository's root, or a folder in it
+def test_what_dvc_repro_writes_is_no_change(tmp_path, monkeypatch, project):
+    def git(*arguments):
+        subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@b", *arguments], check=True, cwd=tmp_path)
+
+    root = tmp_path / project
+    (root / "metrics/full").mkdir(parents=True)
+    monkeypatch.chdir(root)
+    results = ("dvc.lock", "metrics/vunet.json", "metrics/full/vunet.json")
+    for name in (*results, "params.yaml", tmp_path / "outside.py"):
+        Path(name).write_text("before")
+    git("init", "-q")
+    git("add", "-A")
+    git("commit", "-qm", "before")
+    for name in (*results, "params.yaml", tmp_path / "outside.py"):
+        Path(name).write_text("after")
+    process = provenance.process_record()
+    assert process["commit"] is not None
+    assert set(process["changed_files"]) == {"outside.py", str((root / "params.yaml").relative_to(tmp_path))}
+
+
 @pytest.mark.parametrize(
     ("commit", "changed", "told"),
     [
         (None, [], []),
         (None, ["a.txt"], ["nothing is committed yet, so no commit says what made this result"]),
         ("0123456789abcdef", [], []),
-        ("0123456789abcdef", ["a.txt", "b"], ["2 files differ from commit 0123456789ab: a.txt, b"]),
+        ("0123456789abcdef", ["a.txt", "b"], ["changed since commit 0123456789ab: a.txt, b"]),
     ],
 )
 def test_what_is_told_of_files_that_no_commit_has(commit, changed, told):
