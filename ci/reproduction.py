@@ -28,10 +28,13 @@ class Metric(NamedTuple):
 
 
 class Results(NamedTuple):
-    """Metrics by dotted name, `vunet.reconstruction.l1`, and hashes of the data stages' outputs by path."""
+    """Metrics by dotted name, `vunet.reconstruction.l1`, hashes of the data stages' outputs by path, and the stems of
+    files without a metric: a judge that sees nobody writes one.
+    """
 
     metrics: dict[str, Metric]
     hashes: dict[str, str]
+    empty: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,7 @@ def read_results(files: Mapping[str, str], lock: str, where: str) -> Results:
         UserError: a file has another format, or holds the metrics of a try.
     """
     metrics: dict[str, Metric] = {}
+    empty = set()
     for path, text in files.items():
         try:
             content = json.loads(text)
@@ -71,8 +75,11 @@ def read_results(files: Mapping[str, str], lock: str, where: str) -> Results:
             raise UserError(f"{path}{where}: found {type(content).__name__}, expected a map of metrics")
         if KEY in content:
             raise UserError(f"{path}{where}: metrics of a try, which no result is compared with; set train.try: false")
-        metrics |= _metrics(content, f"{PurePosixPath(path).stem}.")
-    return Results(metrics, outputs(lock, where, DATA_STAGES))
+        of_file = _metrics(content, f"{PurePosixPath(path).stem}.")
+        metrics |= of_file
+        if not of_file:
+            empty.add(PurePosixPath(path).stem)
+    return Results(metrics, outputs(lock, where, DATA_STAGES), frozenset(empty))
 
 
 def outputs(lock: str, where: str, prefix: str = "") -> dict[str, str]:
@@ -111,7 +118,7 @@ def compare(committed: Results, reproduced: Results, tolerances: Tolerances) -> 
         UserError: a pattern matches no metric, or a metric has no rule, or its rule gives no width.
     """
     names = list(dict.fromkeys([*committed.metrics, *reproduced.metrics]))
-    tolerances.check_used(names)
+    tolerances.check_used(names, committed.empty | reproduced.empty)
     errors = ErrorCollector(tolerances.path)
     rows = [
         compare_hashes(path, committed.hashes.get(path), reproduced.hashes.get(path))

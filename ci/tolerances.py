@@ -92,12 +92,15 @@ class Tolerances:
             )
         return fitting[0]
 
-    def check_used(self, names: Iterable[str]) -> None:
-        """Raise UserError with a line for each pattern that matches no metric."""
+    def check_used(self, names: Iterable[str], empty: Iterable[str] = ()) -> None:
+        """Raise UserError with a line for each pattern that matches no metric, unless it begins with a file's name and
+        a dot, and that file is among the `empty` ones.
+        """
         known = list(names)
         errors = ErrorCollector(self.path)
         for pattern in self.rules:
-            if not any(fits(pattern, name) for name in known):
+            without = pattern.startswith(tuple(f"{file}." for file in empty))
+            if not without and not any(fits(pattern, name) for name in known):
                 errors.add(pattern, f"fits no metric{nearest(pattern, known)}")
         errors.raise_any()
 

@@ -25,11 +25,11 @@ TOOLS = {
         "show": Tool("tools.show", "draw a dataset's examples as training gets them"),
         "check": Tool("figura.check", "say what is wrong with recipes, before anything runs"),
         "describe": Tool("tools.describe.__main__", "print and draw what an iteration of a recipe does"),
-        "overfit": Tool("tools.overfit_pose", "learn one scene by heart, to test a pose recipe"),
+        "overfit": Tool("tools.overfit_pose", "learn a few images by heart, to test a pose recipe"),
     },
     "Watch and judge": {
         "explore": Tool("tools.explore.__main__", "a page on this machine: data, runs, trying models"),
-        "watch": Tool("tools.watch", "draw samples of each checkpoint while a training runs"),
+        "watch": Tool("tools.watch", "evaluate each checkpoint once, as it appears"),
         "logs": Tool("tools.plot_logs", "plot the histories of several runs together"),
         "compare": Tool("tools.compare.__main__", "say which differences between two revisions are real"),
         "report": Tool("tools.report.__main__", "one HTML file of results, for people who have no figura"),
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if name in ("-h", "--help", "help"):
         return _show(overview())
     if name == "--version":
-        return _show(f"figura {_version()}")
+        return _show(_version())
     tools = {name: tool for group in TOOLS.values() for name, tool in group.items()}
     if name not in tools:
         print(f"figura: there is no command {name!r}; `figura --help` lists them", file=sys.stderr)
@@ -78,17 +78,20 @@ def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:
-        return version(PACKAGE)
+        return f"figura {version(PACKAGE)}"
     except PackageNotFoundError:
-        return f"is not installed; this is the code in {Path(__file__).parent}"
+        return f"figura is not installed; this is the code in {Path(__file__).parent}"
 
 
 def _show(text: str) -> int:
     """Print a text, of which `| head` may read only the beginning; return the exit status."""
     try:
         print(text, flush=True)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would flush into the pipe again
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would flush it again
+        if not isinstance(error, BrokenPipeError):
+            print(f"error: standard output: {error.strerror}", file=sys.stderr)
+            return 1
     return 0
 
 

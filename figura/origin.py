@@ -12,7 +12,7 @@ from models.base.errors import UserError
 from models.base.yaml12 import read_yaml
 from models.recipe.dotted_keys import texts
 from models.recipe.types import MODELS, OWN, TRUSTED_ONLY
-from tools.pipeline import PIPELINE, entries_in
+from tools.pipeline import PIPELINE
 
 RECIPE = "recipe.yaml"
 
@@ -101,13 +101,17 @@ def _project_of(recipe: Path) -> Path | None:
 
 
 def _params(pipeline: Path) -> dict[str, str]:
-    """Return the params files in a `dvc.yaml`, by recipe; {} without that file, or if it is a pipeline of others."""
+    """Return the params files in a `dvc.yaml`, by recipe; {} without that file, or if it is a pipeline of others.
+
+    What has another form than `tools.pipeline.entries` wants is passed over: it may be of others, or of another run.
+    """
     if not os.path.isfile(pipeline):
         return {}
-    content = read_yaml(pipeline)
-    with suppress(UserError):  # of another form: a pipeline of others
-        return {name: entry["params"] for name, entry in entries_in(content, "recipes", pipeline).items()}
-    return {}
+    variables = read_yaml(pipeline).get("vars")
+    maps = [one.get("recipes") for one in variables if isinstance(one, dict)] if isinstance(variables, list) else []
+    entries = {name: entry for one in maps if isinstance(one, dict) for name, entry in one.items()}
+    params = {name: entry.get("params") for name, entry in entries.items() if isinstance(entry, dict)}
+    return {name: path for name, path in params.items() if isinstance(path, str)}
 
 
 def _hides_figura(project: Path) -> bool:

@@ -111,7 +111,8 @@ class Predictor:
         from models.prediction.inputs import File, count_photos
         from models.prediction.video import check_video_name, video_file
 
-        source, target = (_path(*one, "the path of one video") for one in (("video", video), ("output", output)))
+        source = _path("video", video, "the path of one video")
+        target = _path("output", output, "the path of the new video")
         every = _count("every", every)
         run = self._inference(batch_size, 1, False)
         check_video_name(target)
@@ -219,10 +220,12 @@ def _plain(value: Any) -> Any:
 def _warning(run: "Inference", results: Iterator[Result]) -> Iterator[Result]:
     """Yield results, each after warnings of what was left out before it."""
     while True:
-        one = next(results, None)
-        for fault in run.faults:
-            warnings.warn(printable(fault), stacklevel=2)
-        run.faults.clear()
+        try:
+            one = next(results, None)
+        finally:  # before an error as well
+            faults, run.faults[:] = run.faults[:], []
+            for fault in faults:
+                warnings.warn(printable(fault), stacklevel=2)
         if one is None:
             return
         yield one

@@ -69,7 +69,7 @@ NPY = re.compile(
 of it, and nothing in it is evaluated."""
 
 
-ROOM, WAY = "make room on the disk, or ", "make way for it, or "
+ROOM, WAY = "make room on the disk, or ", "remove what is in its place, or "
 ADVICE = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), ROOM),
     **dict.fromkeys((errno.EISDIR, errno.EEXIST, errno.ENOTDIR), WAY),

@@ -21,27 +21,22 @@ def entries(name: str) -> dict[str, dict[str, Any]]:
     """
     if not PIPELINE.exists():
         raise UserError(f"{PIPELINE.absolute()}: no such file; go to the root of a project")
-    return entries_in(read_yaml(PIPELINE), name, PIPELINE)
-
-
-def entries_in(content: Mapping[str, Any], name: str, file: Path) -> dict[str, dict[str, Any]]:
-    """Return what `entries` returns, of the content of a `dvc.yaml` that is at `file`. Raises UserError as it does."""
-    variables = content.get("vars")
+    variables = read_yaml(PIPELINE).get("vars")
     if not isinstance(variables, list | None):
-        raise UserError(f"{file}: vars: found {shown(variables)}; expected a list")
-    found: dict[str, dict[str, Any]] = {}
+        raise UserError(f"{PIPELINE}: vars: found {shown(variables)}; expected a list")
+    merged: dict[str, dict[str, Any]] = {}
     for one in variables or ():
-        entries = one.get(name) if isinstance(one, Mapping) else None
-        if not isinstance(entries, Mapping | None):
-            raise UserError(f"{file}: {name}: found {shown(entries)}; expected a map")
-        for key, entry in (entries or {}).items():
+        part = one.get(name) if isinstance(one, Mapping) else None
+        if not isinstance(part, Mapping | None):
+            raise UserError(f"{PIPELINE}: {name}: found {shown(part)}; expected a map")
+        for key, entry in (part or {}).items():
             if not isinstance(entry, Mapping):
-                raise UserError(f"{file}: {name}.{key}: found {shown(entry)}; expected a map with `params`")
+                raise UserError(f"{PIPELINE}: {name}.{key}: found {shown(entry)}; expected a map with `params`")
             if not isinstance(entry.get("params"), str):
                 wrong = shown(entry["params"]) if "params" in entry else "none"
-                raise UserError(f"{file}: {name}.{key}.params: found {wrong}; expected the path of a params file")
-            found[key] = dict(entry)
-    return found
+                raise UserError(f"{PIPELINE}: {name}.{key}.params: found {wrong}; expected the path of a params file")
+            merged[key] = dict(entry)
+    return merged
 
 
 def recipe_file(recipe: str) -> Path:

@@ -36,7 +36,11 @@ def seed_here(seed: int, *words: str | int) -> None:
 
 @contextmanager
 def random_kept() -> Iterator[None]:
-    """Restore the global generators of torch (CPU and CUDA), NumPy and Python afterwards, whatever is drawn inside."""
+    """Restore the global generators of torch (CPU and CUDA), NumPy and Python afterwards, whatever is drawn inside.
+
+    Those of other devices are not restored. Nor are CUDA's if the process has not used CUDA before: PyTorch keeps the
+    last seed for its first use.
+    """
     numpy_state, python_state = np.random.get_state(), random.getstate()
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()  # `manual_seed` seeds all
     try:

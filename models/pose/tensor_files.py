@@ -16,7 +16,7 @@ CONTENTS = ("params_ema", "params", "state_dict", "model")
 """Keys of a checkpoint that hold the weights, the first wins: BasicSR's averaged weights before the trained ones."""
 KEYS = 5  # that a message names
 NESTED = 3  # dictionaries around the weights, at most
-WRAPPED = ("module.", "_orig_mod.")  # prefixes of every name: of DataParallel and of torch.compile
+WRAPPED = ("module.", "_orig_mod.")  # prefixes of every name: of DataParallel and of torch.compile, perhaps of both
 SAFETENSORS = ".safetensors"
 
 
@@ -52,9 +52,8 @@ def tensors_of(content: Any, path: Path) -> dict[str, Tensor]:
             )
         (state,) = networks.values()
     tensors = {str(name): tensor for name, tensor in state.items()}
-    for prefix in WRAPPED:
-        if all(name.startswith(prefix) for name in tensors):
-            tensors = {name.removeprefix(prefix): tensor for name, tensor in tensors.items()}
+    while tensors and (common := [one for one in WRAPPED if all(name.startswith(one) for name in tensors)]):
+        tensors = {name.removeprefix(common[0]): tensor for name, tensor in tensors.items()}
     for name, tensor in tensors.items():
         if tensor.layout != torch.strided or tensor.is_nested or tensor.is_meta:
             raise UserError(f"{path}: {name} has no plain values ({tensor.layout}, device {tensor.device})")

@@ -53,11 +53,11 @@ def converted(name: str, value: Any, form: str) -> Value:
         return Records(value)
     if form == "array":
         return value.detach().float().cpu().numpy()
-    if value.ndim != 3 or value.shape[0] not in (1, 3):
+    if value.ndim != 3 or value.shape[0] not in (1, 3) or value.numel() == 0:
         found = f"found the shape {tuple(value.shape)}; a picture is (3 or 1, height, width)"
         raise SettingError(f"predict.save.{name}: {found}; save it as array")
     if value.dtype == torch.uint8:
-        return value.expand(3, -1, -1).permute(1, 2, 0).cpu().numpy()
+        return np.repeat(value.permute(1, 2, 0).cpu().numpy(), 3 // len(value), axis=2)
     return pixels_of(name, (2 * value - 1 if form == "mask" else value)[None])[0]
 
 

@@ -19,7 +19,7 @@ T = TypeVar("T")
 def prefetch(photos: Iterable[Photo], read: Callable[[Photo], T], workers: int) -> Iterator[T]:
     """Yield `read(photo)` in order; `workers` threads read up to `2 * workers` photos ahead.
 
-    A UserError of `photos` comes after what was read before it.
+    A UserError of `photos` or of `read` comes after what was read before it, and ends the reading.
     """
     if not workers:
         yield from map(read, photos)
@@ -27,13 +27,18 @@ def prefetch(photos: Iterable[Photo], read: Callable[[Photo], T], workers: int) 
     with ThreadPoolExecutor(workers) as pool:
         waiting: deque[Future[T]] = deque()
         failure = None
-        try:
-            for photo in photos:
+        remaining = iter(photos)
+        while failure is None:
+            try:
+                photo = next(remaining)
+            except StopIteration:
+                break
+            except UserError as error:
+                failure = error
+            else:
                 waiting.append(pool.submit(read, photo))
                 if len(waiting) > 2 * workers:
                     yield waiting.popleft().result()
-        except UserError as error:
-            failure = error
         while waiting:
             yield waiting.popleft().result()
         if failure is not None:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +17,8 @@ from models.base.pictures import Pixels
 
 SUFFIX = ".webm"
 MPEG_4 = "mp4v"
+STDERR = threading.RLock()
+"""Held while the standard error of this process is replaced."""
 CODECS = {".mp4": ("vp09", MPEG_4), ".webm": ("VP80",), ".mov": (MPEG_4,)}
 """By the suffix of a video, what it is encoded in, the first that OpenCV was built with. Browsers play VP9 and VP8, not
 MPEG-4, in which a frame is written about 100 times as fast as in VP9, and 15 times as fast as in VP8."""
@@ -113,16 +116,20 @@ def check_video_name(path: Path) -> None:
 
 @contextmanager
 def no_stderr() -> Iterator[None]:
-    """Drop what C code writes to the standard error of this process; OpenCV has no setting for all of it."""
-    try:
-        kept = os.dup(2)
-    except OSError:  # it is closed
-        yield
-        return
-    try:
-        with open(os.devnull, "wb") as nothing:
-            os.dup2(nothing.fileno(), 2)
-        yield
-    finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+    """Drop what C code writes to the standard error of this process; OpenCV has no setting for all of it.
+
+    What other threads write meanwhile is lost, too.
+    """
+    with STDERR:
+        try:
+            before = os.dup(2)
+        except OSError:  # it is closed
+            yield
+            return
+        try:
+            with open(os.devnull, "wb") as nothing:
+                os.dup2(nothing.fileno(), 2)
+            yield
+        finally:
+            os.dup2(before, 2)
+            os.close(before)

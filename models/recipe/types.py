@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sys
+import sysconfig
 import traceback
 import typing
 from collections.abc import Iterator, Mapping
@@ -26,13 +27,15 @@ from pydantic import (
 )
 
 from models.base.error_collector import ErrorCollector, NestedError, expectation
-from models.base.errors import after_signal, closest, memory_asked
+from models.base.errors import after_signal, closest, memory_asked, one_line
 from models.recipe.schema import Declaration, Recipe
 
 MODELS = __name__.removesuffix(".recipe.types")
 """The package of figura's types: `models` in its repository, `figura.models` where figura is installed."""
 OWN = "models"
 """The package of types in one's own project."""
+INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+"""Folders of Python's own modules and of packages."""
 
 
 @dataclass(frozen=True)
@@ -210,23 +213,25 @@ def _import(name: str) -> Any:
     """Return a module, or None if there is none. Raises _BrokenModuleError for what its code raises."""
     try:
         return importlib.import_module(name)
-    except Exception as error:  # code of others
+    except (Exception, SystemExit) as error:  # code of others, perhaps a script
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing is not None and (name == missing or name.startswith(f"{missing}.")):
             return None
         if after_signal(error):
             raise
         raise _BrokenModuleError(
-            f"the import of {name} fails at {_place(error)}: {type(error).__name__}: {error}"
+            one_line(f"the import of {name} fails{_place(error)}: {type(error).__name__}: {error}")
         ) from error
 
 
-def _place(error: Exception) -> str:
-    """Return the file and line that raised an error, or that Python cannot read."""
+def _place(error: BaseException) -> str:
+    """Return ` at FILE:LINE`: what Python cannot read, or the last line outside packages that an error passed."""
     if isinstance(error, SyntaxError):
-        return f"{error.filename}:{error.lineno}"
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{frame.filename}:{frame.lineno}"
+        return f" at {error.filename}:{error.lineno}" if error.filename else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [one for one in frames if one.filename != __file__ and not one.filename.startswith((*INSTALLED, "<"))]
+    last = (own or frames)[-1]
+    return f" at {last.filename}:{last.lineno}"
 
 
 def _fits(value: Any, slot: Slot) -> bool:

@@ -152,6 +152,14 @@ def test_a_folder_that_was_deleted(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no /dev/full")
+def test_a_disk_that_takes_no_text() -> None:
+    command = [sys.executable, "-m", "figura", "--help"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(command, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, "error: standard output: No space left on device\n")
+
+
 def test_a_reader_that_goes_away() -> None:
     """The pipe is closed before anything is written into it, as by a `head` that is fast."""
     reader, writer = os.pipe()

@@ -153,6 +153,11 @@ def test_pipelines_of_others(pipeline, tmp_path, modules):
         load(run)
 
 
+def test_an_unfinished_entry_hides_no_other(tmp_path, modules):
+    pipeline = "vars: [{recipes: {reds: {params: recipe.yaml}, draft: {}, later: null}}]"
+    assert level(load(project(tmp_path / "a", 1, pipeline))) == 255
+
+
 def test_pipelines_that_do_not_matter_are_not_read(tmp_path, modules):
     run = project(tmp_path / "outer/a", 1)
     (tmp_path / "outer/dvc.yaml").write_text("vars: [")

@@ -313,7 +313,7 @@ def test_folders_that_cannot_be(predictor, tmp_path):
         with pytest.raises(UserError, match=r"mk\.py.*: cannot be written: a file is where a folder must be$"):
             results.save(tmp_path / folder)
     (tmp_path / "out/000001.x.npy").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"out/000001\.x\.npy: cannot be written: Is a directory; make way for it"):
+    with pytest.raises(UserError, match=r"out/000001\.x\.npy: cannot be written: Is a directory; remove what"):
         results.save(tmp_path / "out")
     assert (tmp_path / "mk.py").read_text() == "a file"
 
@@ -325,7 +325,7 @@ def test_a_table_is_replaced_when_all_files_are_written(predictor, tmp_path):
     assert len(whole.splitlines()) == 4
     (tmp_path / "000002.facts.json").unlink()
     (tmp_path / "000002.facts.json").mkdir()
-    with pytest.raises(UserError, match=r"000002\.facts\.json: cannot be written: Is a directory; make way for it, "):
+    with pytest.raises(UserError, match=r"000002\.facts\.json: cannot be written: Is a directory; remove what"):
         results.save(tmp_path)
     assert (tmp_path / "predictions.csv").read_text() == whole
 

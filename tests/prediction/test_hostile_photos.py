@@ -141,9 +141,7 @@ def test_results_that_cannot_be_written(tmp_path, capsys):
         write_picture(tmp_path / f"in/{name}.png")
     (tmp_path / "out/a.image.png").mkdir(parents=True)
     assert predict(given, tmp_path / "in", "--output", tmp_path / "out") == 1
-    said = (
-        f"skipped: {tmp_path}/in/a.png: {tmp_path}/out/a.image.png: cannot be written: Is a directory; make way for it"
-    )
+    said = f"skipped: {tmp_path}/in/a.png: {tmp_path}/out/a.image.png: cannot be written: Is a directory; remove what"
     assert said in capsys.readouterr().err
     assert (tmp_path / "out/b.image.png").is_file()
     assert predict(given, tmp_path / "in", "--output", tmp_path / "in/a.png") == 1

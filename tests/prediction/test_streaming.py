@@ -3,6 +3,7 @@ import threading
 import numpy as np
 import pytest
 
+from models.base.errors import UserError
 from models.ops.tensors import Interpolate
 from models.prediction.runner import needed
 from models.prediction.streaming import batch_by_shape, collated_with_photos, prefetch
@@ -57,6 +58,26 @@ def test_reading_ahead_keeps_the_order_and_a_limit(workers):
         assert found == place * place
         assert len(asked) - place <= 2 * workers + 1
     assert (threading.main_thread() in threads) == (workers == 0)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("where", ["photos", "read"])
+def test_an_error_comes_after_what_was_read_before_it(workers, where):
+    def photos():
+        for number in range(9):
+            if where == "photos" and number == 3:
+                raise UserError("photo 3")
+            yield number
+
+    def read(number):
+        if where == "read" and number in (3, 5):
+            raise UserError(f"photo {number}")
+        return number
+
+    values = []
+    with pytest.raises(UserError, match="photo 3"):
+        values.extend(prefetch(photos(), read, workers))  # `extend` keeps what came before
+    assert values == [0, 1, 2]
 
 
 def test_only_injectors_that_lead_to_what_is_wanted():

@@ -214,6 +214,9 @@ def test_the_base_of_a_slot_is_nothing_to_construct(errors):
         ("import module_that_is_nowhere\n", "1: ModuleNotFoundError: No module named 'module_that_is_nowhere'"),
         ("\nSIZES = [1][2]\n", "2: IndexError: list index out of range"),
         ("class Net:\n    size = = 1\n", "2: SyntaxError: invalid syntax"),
+        ("import json\nSIZES = json.loads('{bad')\n", "2: JSONDecodeError: Expecting property name"),
+        ("import sys\nsys.exit(0)\n", "2: SystemExit: 0"),
+        ("raise ValueError('a\\nb')\n", "1: ValueError: a\\nb"),
     ],
 )
 def test_what_stops_the_import_of_a_named_module_is_told_with_its_line(errors, monkeypatch, tmp_path, code, told):

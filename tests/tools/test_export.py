@@ -25,7 +25,7 @@ from models.training.checkpoints import write_model
 from models.vunet.train.networks import VUNet
 from stages.command import run
 from tools.export.__main__ import main
-from tools.export.calls import Call, Exportable, example_of
+from tools.export.calls import Call, Exportable, example_of, wide
 from tools.export.comparison import differences
 from tools.export.noise import BITS, NORMAL, UNIFORM, Recorder, Replay
 from tools.export.programs import axes_of, program_of, save_onnx
@@ -92,6 +92,19 @@ class Square(nn.Module):
 
     def forward(self, x: Tensor) -> dict[str, Tensor]:
         return {"image": 2 * x if x.shape[2] == x.shape[3] else x}
+
+
+class Asks(nn.Module):
+    """Doubles pictures that a test is true of, as tests in Python that PyTorch's exporter does not tell of."""
+
+    outputs = ("image",)
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.test = {"even": lambda x: x.shape[2] % 2 == 0, "upright": lambda x: x.shape[2] > x.shape[3]}[what]
+
+    def forward(self, x: Tensor) -> dict[str, Tensor]:
+        return {"image": 2 * x if self.test(x) else x}
 
 
 class SingularValues(nn.Module):
@@ -276,13 +289,18 @@ def test_a_branch_on_the_size_of_pictures(tmp_path, capsys):
     assert json.loads(session(file).get_modelmeta().custom_metadata_map["sizes"]) == {"least": {"width": 3}}
 
 
-def test_a_network_that_computes_something_else_for_another_size_keeps_the_size(tmp_path, capsys):
-    assert export(*with_painter(tmp_path, {"type": "Square"})) == 0
+@pytest.mark.parametrize(
+    ("network", "times"),
+    [({"type": "Square"}, 2), ({"type": "Asks", "what": "even"}, 2), ({"type": "Asks", "what": "upright"}, 1)],
+    ids=["square", "even", "upright"],
+)
+def test_a_network_that_computes_something_else_for_another_size_keeps_the_size(network, times, tmp_path, capsys):
+    assert export(*with_painter(tmp_path, network)) == 0
     assert "must have the size of the examples: " in capsys.readouterr().out
-    network = session(tmp_path / "run/export/painter.onnx")
-    assert network.get_inputs()[0].shape == ["batch", 1, 4, 4]
+    file = session(tmp_path / "run/export/painter.onnx")
+    assert file.get_inputs()[0].shape == ["batch", 1, 4, 4]
     x = np.ones((2, 1, 4, 4), np.float32)
-    np.testing.assert_array_equal(network.run(None, {"x": x})[0], 2 * x)
+    np.testing.assert_array_equal(file.run(None, {"x": x})[0], times * x)
 
 
 def test_an_operator_that_onnx_lacks_is_told_in_a_line(tmp_path, capsys):
@@ -407,8 +425,8 @@ def test_each_kind_of_network_computes_the_same_for_other_batches_and_sizes(name
     build, arguments, shapes, sizes = NETWORKS[name]
     call = call_of(build(), arguments, **shapes)
     network, outputs = exported(call, tmp_path / "network.onnx", sizes)
-    for count, larger in [(1, False), (5, False), *([(2, True)] if sizes else [])]:
-        example = example_of(call, count, larger)
+    for count, resize in [(1, None), (5, None), *([(2, wide)] if sizes else [])]:
+        example = example_of(call, count, resize)
         noise = [value for name, value in example.tensors.items() if name not in call.inputs]
         inputs = {name: value for name, value in example.tensors.items() if name in call.inputs}
         with torch.no_grad(), Replay(noise):

@@ -145,6 +145,14 @@ PLACE = "recipe.evaluate.modes.poses.injectors"
             {"preprocessing": '{"type": "pose.Scenes"}'},
             "preprocessing: found pose.Scenes; pose.Photos is needed: its recipe has no `predict`; add that",
         ),
+        (
+            {"preprocessing": '{"type": "pose.Photos", "arguments": {"side": Infinity, "multiple": 16}}'},
+            "its metadata are wrong: cannot convert float infinity to integer",
+        ),
+        (
+            {"preprocessing": '{"type": "pose.Photos", "arguments": {"side": 65, "multiple": 16}, "multiply": 1.0}'},
+            "its metadata are wrong: too many indices for array",
+        ),
         ({"mode": "nothing"}, "recipe.evaluate.modes.nothing: found nothing; a mapping is needed"),
         ({"recipe": "a: 1"}, "recipe.evaluate: found nothing; a mapping is needed"),
         ({"recipe": with_injectors(lambda them: them["people"].pop("stride"))}, "its metadata have no 'stride'"),

@@ -192,9 +192,10 @@ def test_what_may_stand_around_weights(tmp_path):
     state = {"a.weight": torch.ones(2), "b.bias": torch.zeros(3)}
     wrapped = {f"module.{name}": value for name, value in state.items()}
     compiled = {f"_orig_mod.{name}": value for name, value in state.items()}
+    both = {f"_orig_mod.{name}": value for name, value in wrapped.items()}
     optimizer = {"state": {0: {"step": torch.tensor(3.0)}}, "param_groups": [{"lr": 0.1}]}
     contents = [
-        state, wrapped, compiled, {"netG": state}, {"netG": wrapped, "optG": optimizer, "epoch": 3},
+        state, wrapped, compiled, both, {"netG": state}, {"netG": wrapped, "optG": optimizer, "epoch": 3},
         {"params_ema": {}, "params": state}, {"model": {"state_dict": wrapped}},
         {"state_dict": state, "netD": compiled},
     ]  # fmt: skip

@@ -2,7 +2,7 @@
 
 import inspect
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from itertools import count as counted
@@ -25,8 +25,8 @@ from tools.export.noise import Recorder, Replay
 SEVERAL = 4
 """Examples in a batch."""
 SEEN = "those of torch.randn, rand and randint, and of dropout,"
-LARGER = (2, 3)
-"""How many times a picture is repeated below and beside itself, to try another size."""
+Resize = Callable[[Tensor], Tensor]
+"""Returns pictures (N, C, H, W) in another size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -238,15 +238,26 @@ class Example:
     distributions: dict[str, str]
 
 
-def example_of(call: Call, count: int, larger: bool = False) -> Example:
+def wide(pictures: Tensor) -> Tensor:
+    """Return pictures (N, C, 2 H, 3 W): the same one several times."""
+    return pictures.repeat(1, 1, 2, 3)
+
+
+def high_and_odd(pictures: Tensor) -> Tensor:
+    """Return pictures whose sides are odd, about (N, C, 3 H, 2 W): what branches on a side often asks whether it is."""
+    height, width = ((times * side - 1) | 1 for times, side in zip((3, 2), pictures.shape[2:], strict=True))
+    return pictures.repeat(1, 1, 3, 2)[:, :, :height, :width].contiguous()
+
+
+def example_of(call: Call, count: int, resize: Resize | None = None) -> Example:
     """Return the inputs of the first `count` examples (the batch is repeated if it has fewer), with noise.
 
-    `larger` repeats pictures `LARGER` times.
+    Pictures get another size by `resize`.
 
     Raises:
         NoiseError: given back, the noise does not lead to the same results (a NaN counts as the same as a NaN).
     """
-    inputs = {name: _repeated(value, count, larger) for name, value in call.inputs.items()}
+    inputs = {name: _repeated(value, count, resize) for name, value in call.inputs.items()}
     with evaluating(call.network), Recorder() as recorder:
         seed_here(0, "export", call.name)
         results = flat(call.network(**inputs, **call.arguments))
@@ -265,6 +276,6 @@ def _same(a: Tensor, b: Tensor) -> bool:
     return a.shape == b.shape and bool(((a == b) | (a.isnan() & b.isnan())).all())
 
 
-def _repeated(value: Tensor, count: int, larger: bool) -> Tensor:
+def _repeated(value: Tensor, count: int, resize: Resize | None) -> Tensor:
     value = torch.cat([value] * -(-count // len(value)))[:count]
-    return value.repeat(1, 1, *LARGER) if larger and value.ndim == 4 else value
+    return resize(value) if resize is not None and value.ndim == 4 else value

@@ -1,5 +1,6 @@
 """Exports each call of a network to a file, and checks the file beside PyTorch."""
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from models.base.modes import evaluating
 from models.evaluation.trained import load_trained
 from models.recipe.schema import Recipe
 from tools.export import PACKAGES
-from tools.export.calls import SEVERAL, Call, Example, Exportable, calls_of, example_of
+from tools.export.calls import SEVERAL, Call, Example, Exportable, Resize, calls_of, example_of, high_and_odd, wide
 from tools.export.comparison import Comparison, compare
 from tools.export.metadata import metadata_of
 from tools.export.programs import Axes, axes_of, least_sides, program_of, save_onnx, save_program
@@ -27,7 +28,7 @@ class File:
 
     Attributes:
         path: where it is, or would be.
-        comparisons: of batches of one, of several, and of larger pictures.
+        comparisons: of batches of one, of several, and of pictures of other sizes.
         least: sides of pictures from which on the file surely computes what PyTorch does, by name of the axis.
         fixed: why pictures must have the size of the examples; '' if they need not.
         fault: why the file was not written, or ''.
@@ -93,9 +94,11 @@ def _export_call(model: Path, recipe: Recipe, call: Call, file: File, form: str,
     example = example_of(call, SEVERAL)
     examples = [one := example_of(call, 1), example]
     try:
-        larger = _larger(call, example)
+        others = [_resized(call, example, wide)]
+        with suppress(UserError):  # a network may refuse odd sides
+            others.append(_resized(call, example, high_and_odd))
         axes = axes_of(one, example, sizes=True)
-        _write(model, recipe, call, [*examples, larger], axes, file, form, tolerance)
+        _write(model, recipe, call, [*examples, *others], axes, file, form, tolerance)
     except DiffersError:
         raise
     except UserError as error:
@@ -103,29 +106,29 @@ def _export_call(model: Path, recipe: Recipe, call: Call, file: File, form: str,
         _write(model, recipe, call, examples, axes_of(one, example, sizes=False), file, form, tolerance)
 
 
-def _larger(call: Call, example: Example) -> Example:
-    """Return an example with larger pictures; raise UserError if the call takes none."""
+def _resized(call: Call, example: Example, resize: Resize) -> Example:
+    """Return an example with pictures of another size; raise UserError if the call takes none."""
     try:
-        larger = example_of(call, 1, larger=True)
+        resized = example_of(call, 1, resize)
     except Exception as error:  # any network may refuse a size in any way
         raise UserError("the network takes no other size") from error
-    other = [name for name, one in larger.tensors.items() if one.shape[1:] != example.tensors[name].shape[1:]]
+    other = [name for name, one in resized.tensors.items() if one.shape[1:] != example.tensors[name].shape[1:]]
     if not other:
         raise UserError("no input is a picture")
     if not example.distributions.keys().isdisjoint(other):
         raise UserError("the shape of the noise depends on theirs")
-    return larger
+    return resized
 
 
 def _write(
     model: Path, recipe: Recipe, call: Call, examples: list[Example], axes: Axes, file: File, form: str,
     tolerance: float,
 ) -> None:  # fmt: skip
-    """Write a file and compare it on all examples, of which the second one is traced, and further ones are larger.
+    """Write a file and compare it on all examples. The second is traced; those after it have other sizes.
 
     Raises:
         DiffersError: it differs too much; nothing is written then.
-        UserError: it cannot be traced or run, or differs too much for a larger one; neither.
+        UserError: it cannot be traced or run, or differs too much for another size; neither.
     """
     traced = examples[1]
     module = Exportable(call, list(traced.tensors))

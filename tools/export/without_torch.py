@@ -84,7 +84,7 @@ class Finder:
             self._read(known)
         except KeyError as error:
             raise UserError(f"{path}: its metadata have no {error}; export the network again") from None
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
             raise UserError(f"{path}: its metadata are wrong: {one_line(str(error))}") from None
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
@@ -94,7 +94,8 @@ class Finder:
 
         Raises:
             UserError: without the path of the file.
-            KeyError, TypeError, ValueError, AttributeError: something is missing, or is no valid setting.
+            KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError: something is missing, or is no
+                valid setting.
         """
         from models.pose.decode.cifcaf import CifCafDecoder
         from models.pose.decode.cifdet import CifDetDecoder
