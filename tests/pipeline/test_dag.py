@@ -50,6 +50,19 @@ def test_a_repro_writes_metrics_and_pictures_and_the_next_does_nothing(project: 
     assert time.perf_counter() - start < 30  # the budget of 2 s is a bench; this only catches a rerun
 
 
+def test_going_back_as_the_guide_says(project: Project) -> None:
+    """After a `dvc repro`, which stages `dvc.lock` for git."""
+    (command,) = re.findall(r"^ {4}(git restore .*?) +# discard", (ROOT / "docs/guide.md").read_text(), re.MULTILINE)
+    before = project.outputs()
+    project.set("params.yaml", {"metrics.bootstrap": 30})
+    assert ran(project.run("dvc", "repro").stdout) == {"metrics@vunet"}
+    assert project.outputs() != before
+    project.run("bash", "-c", command)
+    assert project.outputs() == before
+    assert project.run("git", "status", "--porcelain").stdout == ""
+    assert ran(project.run("dvc", "repro").stdout) == set()
+
+
 def edits() -> Iterator[tuple[str, str, dict[str, Any], set[str]]]:
     """Yield what is changed, in which params file, how, and the stages that read it."""
     for name, entry in recipes().items():
