@@ -1,17 +1,23 @@
 """Scores of poses and boxes from a dump, against figures counted by hand."""
 
+import contextlib
+import io
 import json
 from pathlib import Path
 
 import numpy as np
+import pycocotools.coco
+import pycocotools.cocoeval
 import pytest
 from people_by_hand import SKELETON, dump, person, pose
 
+from data.formats.skeletons import COCO
 from models.base.errors import UserError
 from models.pose.report.coco_scores import (
     BoxAP,
     KeypointAP,
     KeypointErrors,
+    StandingPoseAP,
     height_ranges,
     hidden_share,
     occlusion_ranges,
@@ -47,6 +53,35 @@ def test_the_stage_gives_the_figures_of_the_reference(tmp_path):
     assert found["persons_height_below_50"] == low
     errors = numbers(KeypointErrors("poses", "people", "truth")(rows, BOOTSTRAP))
     assert errors["recall"] == pytest.approx(expected["AR50"], abs=1e-9)
+
+
+@with_reference
+def test_standing_poses_in_true_boxes_as_pycocotools_scores_them(tmp_path):
+    truth = json.loads((DATA / "keypoints_gt.json").read_text())
+    ids = [image["id"] for image in truth["images"]]
+    people = []
+    left, right = COCO.standing_pose[:, 0].min(), COCO.standing_pose[:, 0].max()
+    bottom, top = COCO.standing_pose[:, 1].min(), COCO.standing_pose[:, 1].max()
+    for one in truth["annotations"]:
+        if one["iscrowd"] or not one["num_keypoints"]:
+            continue
+        x, y, width, height = one["bbox"]
+        joints = [
+            (x + width * (a - left) / (right - left), y + height * (top - b) / (top - bottom), 1)
+            for a, b in COCO.standing_pose
+        ]
+        flat = [value for joint in joints for value in joint]
+        people.append({"image_id": one["image_id"], "category_id": 1, "keypoints": flat, "score": 1.0})
+    with contextlib.redirect_stdout(io.StringIO()):
+        coco = pycocotools.coco.COCO(DATA / "keypoints_gt.json")
+        evaluator = pycocotools.cocoeval.COCOeval(coco, coco.loadRes(people), "keypoints")
+        evaluator.evaluate()
+        evaluator.accumulate()
+        evaluator.summarize()
+    found = StandingPoseAP("poses", "people", "truth")(dump(tmp_path, ids, truth["annotations"], []), BOOTSTRAP)
+    assert found["AP"]["low"] < found["AP"]["high"]
+    assert numbers(found) == pytest.approx({"AP": evaluator.stats[0], "AP50": evaluator.stats[1]}, abs=1e-9)
+    assert 0 < found["AP"]["value"] < 0.5
 
 
 @with_reference
@@ -164,7 +199,7 @@ def test_nobody_found_and_nobody_there(tmp_path):
     found = numbers(errors(alone, BOOTSTRAP))
     assert (found["recall"], found["PCK_5"], found["found"]) == (0, 0, 0)
     assert "distance" not in found
-    for score in (ap, errors):
+    for score in (ap, errors, StandingPoseAP("poses", "people", "truth", skeleton=SKELETON)):
         with pytest.raises(NotApplicableError, match="no annotated person has a labelled keypoint"):
             score(nobody, BOOTSTRAP)
     with pytest.raises(NotApplicableError, match="no annotation has a box"):

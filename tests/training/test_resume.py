@@ -167,7 +167,8 @@ def change(what, changes, data, monkeypatch):
     elif what == "packages":
         monkeypatch.setattr(provenance, "package_versions", lambda: {"torch": "0.1"})
     elif what == "environment":
-        monkeypatch.setenv("OPENBLAS_CORETYPE", "Haswell")
+        here = os.environ.get("OPENBLAS_CORETYPE")  # some machines set it
+        monkeypatch.setenv("OPENBLAS_CORETYPE", "Nehalem" if here == "Haswell" else "Haswell")
     elif what == "data":
         stored(data, "2")
     return changes

@@ -11,9 +11,11 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from data.formats.skeletons import Skeleton
 from models.dump import Dump
-from models.pose.report.coco_evaluation import Ranges
+from models.pose.report.coco_evaluation import Evaluation, Ranges
 from models.pose.report.dump_evaluation import estimates, evaluate, skeleton_of
 from models.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score
 
@@ -123,6 +125,50 @@ class KeypointAP(Score):
             these = np.array(truth, dtype=np.float64)[judged]
             metrics |= {f"persons_{n}": int(((low <= these) & (these <= up)).sum()) for n, (low, up) in ranges.items()}
         return metrics
+
+
+class StandingPoseAP(Score):
+    """COCO's `AP` and `AP50` of a baseline that knows each person's box and nothing of the pose.
+
+    In each annotated box with labelled joints lies the skeleton's standing pose, stretched to the box's sides.
+
+    Args:
+        mode: of the dump.
+        results: records of people; they are not looked at.
+        truth: records of annotations.
+        skeleton: as in `pose.Scenes`; COCO's unless given.
+    """
+
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+
+    def __init__(self, mode: str, results: str, truth: str, skeleton: dict[str, Any] | None = None) -> None:
+        self.mode, self.results, self.truth, self.skeleton = mode, results, truth, skeleton_of(skeleton)
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        whole = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
+        places = standing_places(self.skeleton)
+        people = [
+            {**one, "score": 1.0, "keypoints": posed(places, one["bbox"])}
+            for one in whole.truth
+            if one["num_keypoints"] and not one["iscrowd"]
+        ]
+        if not people:
+            raise NotApplicableError(NO_JOINTS)
+        found = estimates(Evaluation(whole.truth, people, whole.image_ids, self.skeleton.sigmas), bootstrap)
+        return {name: found[name] for name in ("AP", "AP50")}
+
+
+def standing_places(skeleton: Skeleton) -> NDArray[np.float64]:
+    """Return the joints of a skeleton's standing pose in its box, (K, 2), x and y (downwards) from 0 to 1."""
+    pose = skeleton.standing_pose * (1, -1)
+    low, span = pose.min(axis=0), np.ptp(pose, axis=0)
+    return np.where(span > 0, (pose - low) / np.where(span > 0, span, 1), 0.5)
+
+
+def posed(places: NDArray[np.float64], box: Sequence[float]) -> list[float]:
+    """Return COCO's keypoints, x, y, 1 of each joint, of joints in a box (x, y, width, height)."""
+    joints = places * box[2:] + box[:2]
+    return np.column_stack([joints, np.ones(len(joints))]).ravel().tolist()
 
 
 class BoxAP(Score):
