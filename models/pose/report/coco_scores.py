@@ -13,7 +13,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from data.formats.skeletons import Skeleton
 from models.dump import Dump
 from models.pose.report.coco_evaluation import Evaluation, Ranges
 from models.pose.report.dump_evaluation import estimates, evaluate, skeleton_of
@@ -127,10 +126,10 @@ class KeypointAP(Score):
         return metrics
 
 
-class StandingPoseAP(Score):
-    """COCO's `AP` and `AP50` of a baseline that knows each person's box and nothing of the pose.
+class MedianPoseAP(Score):
+    """COCO's `AP` and `AP50` of a baseline that knows each person's box and one pose for all of them.
 
-    In each annotated box with labelled joints lies the skeleton's standing pose, stretched to the box's sides.
+    In each annotated box with labelled joints lies the median pose of these people, stretched to the box's sides.
 
     Args:
         mode: of the dump.
@@ -146,29 +145,31 @@ class StandingPoseAP(Score):
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         whole = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
-        places = standing_places(self.skeleton)
-        people = [
-            {**one, "score": 1.0, "keypoints": posed(places, one["bbox"])}
-            for one in whole.truth
-            if one["num_keypoints"] and not one["iscrowd"]
-        ]
-        if not people:
+        judged = [one for one in whole.truth if one["num_keypoints"] and not one["iscrowd"]]
+        if not judged:
             raise NotApplicableError(NO_JOINTS)
-        found = estimates(Evaluation(whole.truth, people, whole.image_ids, self.skeleton.sigmas), bootstrap)
-        return {name: found[name] for name in ("AP", "AP50")}
+        boxes = np.array([one["bbox"] for one in judged], dtype=np.float64)
+        joints = np.array([one["keypoints"] for one in judged], dtype=np.float64).reshape(len(judged), -1, 3)
+        pose = median_pose(joints, boxes)
+        places = boxes[:, None, :2] + pose * boxes[:, None, 2:]
+        keypoints = np.concatenate([places, np.ones((*places.shape[:2], 1))], axis=2).reshape(len(judged), -1)
+        people = [
+            {**one, "score": 1.0, "keypoints": flat} for one, flat in zip(judged, keypoints.tolist(), strict=True)
+        ]
+        metrics = estimates(Evaluation(whole.truth, people, whole.image_ids, self.skeleton.sigmas), bootstrap)
+        return {name: metrics[name] for name in ("AP", "AP50")}
 
 
-def standing_places(skeleton: Skeleton) -> NDArray[np.float64]:
-    """Return the joints of a skeleton's standing pose in its box, (K, 2), x and y (downwards) from 0 to 1."""
-    pose = skeleton.standing_pose * (1, -1)
-    low, span = pose.min(axis=0), np.ptp(pose, axis=0)
-    return np.where(span > 0, (pose - low) / np.where(span > 0, span, 1), 0.5)
+def median_pose(joints: NDArray[np.float64], boxes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median place of each joint in its person's box, (K, 2), as shares of the box's width and height.
 
-
-def posed(places: NDArray[np.float64], box: Sequence[float]) -> list[float]:
-    """Return COCO's keypoints, x, y, 1 of each joint, of joints in a box (x, y, width, height)."""
-    joints = places * box[2:] + box[:2]
-    return np.column_stack([joints, np.ones(len(joints))]).ravel().tolist()
+    Only labelled joints count; one that nobody has lies in the middle. `joints` are (N, K, 3), COCO's x, y, v; `boxes`
+    (N, 4), x, y, width and height, of which less than a pixel counts as one.
+    """
+    places = (joints[:, :, :2] - boxes[:, None, :2]) / np.maximum(boxes[:, None, 2:], 1.0)
+    labelled = joints[:, :, 2] > 0
+    medians = [np.median(places[of, joint], axis=0) if of.any() else (0.5, 0.5) for joint, of in enumerate(labelled.T)]
+    return np.array(medians, dtype=np.float64)
 
 
 class BoxAP(Score):
