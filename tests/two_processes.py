@@ -6,8 +6,12 @@ import sys
 import traceback
 from collections.abc import Callable
 
+import torch
 import torch.distributed
 from accelerate.state import AcceleratorState
+
+# PyTorch counts devices at its first backward, and forbids forks where it finds one; torch.onnx registers one later
+torch.ones((), requires_grad=True).backward()
 
 
 def run_in_two(job: Callable[[], object]) -> None:
