@@ -395,6 +395,21 @@ def test_a_stream_that_leaves_out(predictor, tmp_path):
     assert {one.filename for one in warned} == {__file__}
 
 
+def test_what_a_stream_left_out_is_warned_of_before_an_error(predictor):
+    def images():
+        yield picture(0)
+        yield torn()
+        raise UserError("the camera is gone")
+
+    stream = predictor.stream(images(), batch_size=1, workers=0, skip=True)
+    assert next(stream).image.id == 1
+    with (
+        pytest.warns(UserWarning, match=r"images\[1\]: no readable picture"),
+        pytest.raises(UserError, match="the camera is gone"),
+    ):
+        next(stream)
+
+
 def test_random_images_of_a_generator(predictor):
     """What they draw is the caller's: the networks' seeds come between, and do not count."""
 
