@@ -1,7 +1,7 @@
 """Speed of a forward pass and of training steps on a CPU under several memory allocators.
 
 Each cell is a new process, because the settings must be in place before it starts; each round measures all settings in
-turn. `launch.py` are the thresholds that stages/launch sets. Libraries are preloaded where they are installed (Debian:
+turn. `launch.py` are the thresholds that figura/launch sets. Libraries are preloaded where they are installed (Debian:
 libjemalloc2, libtcmalloc-minimal4); `keeping` tells them to return no memory to the system. `huge` asks for pages of
 2 MiB for large tensors, which the kernel must allow (/sys/kernel/mm/transparent_hugepage/enabled).
 
@@ -32,10 +32,10 @@ import torch
 
 from bench.scaling import RECIPES, start
 from bench.table import show
-from models.base.yaml12 import read_yaml
-from models.engine.build import build_networks
-from models.recipe.load import check_recipe
-from stages.launch import ALLOCATOR
+from figura.base.yaml12 import read_yaml
+from figura.engine.build import build_networks
+from figura.launch import ALLOCATOR
+from figura.recipe.load import check_recipe
 
 FORWARD, SIDE, BACKBONE = "forward 385 px", 385, "shufflenetv2k16"
 WORKS = (FORWARD, *RECIPES)

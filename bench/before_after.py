@@ -8,7 +8,7 @@ The table that says what a change of the code gained. Usage:
 Both sides do the same work: that of the recipes of the earlier checkout, on this one's data (`dvc repro prepare@people
 prepare@pairs`) and fixed random pictures, with as many threads as PyTorch takes (OMP_NUM_THREADS). For each case, each
 side and allocator has a process that is started once and warm, and they take turns; the others wait. `launcher` are the
-allocator settings of this checkout's stages/launch on both sides, `glibc` is no setting.
+allocator settings of this checkout's figura/launch on both sides, `glibc` is no setting.
 
 Times are medians over rounds of each round's median; `ratio` is the median over rounds of after / before in the same
 round. `of peak` is the rate of multiply-adds over that of the machine's fastest plain convolution
@@ -32,12 +32,12 @@ import torch
 
 from bench.before_after_cell import CASES, Forward, Training
 from bench.table import show
-from models.base.errors import UserError
-from models.base.modes import evaluating
-from models.interfaces import Networks, State
-from stages.launch import ALLOCATOR
-from tools.describe.dry_run import meta_networks, run_training
-from tools.describe.flops import flop_counter
+from figura.base.errors import UserError
+from figura.base.modes import evaluating
+from figura.commands.describe.dry_run import meta_networks, run_training
+from figura.commands.describe.flops import flop_counter
+from figura.interfaces import Networks, State
+from figura.launch import ALLOCATOR
 
 HERE = Path(__file__).absolute().parents[1]
 ALLOCATORS = {"glibc": {}, "launcher": ALLOCATOR}
@@ -177,8 +177,11 @@ def main() -> None:
     parser.add_argument("--allocator", default="both", choices=[*ALLOCATORS, "both"])
     args = parser.parse_args()
     before, cases = args.before.absolute(), chosen(args.cases)
-    if not (before / "models/__init__.py").is_file():
-        parser.error(f"{args.before}: expected a checkout of this repository, with models/; git worktree add makes one")
+    if not all((before / name / "__init__.py").is_file() for name in ("figura", "models")):
+        parser.error(
+            f"{args.before}: expected a checkout of this repository, with figura/ and models/; "
+            "git worktree add makes one"
+        )
     if not cases:
         parser.error(f"--cases: no name contains {' or '.join(args.cases)}; there are {'; '.join(CASES)}")
     allocators = list(ALLOCATORS) if args.allocator == "both" else [args.allocator]

@@ -1,6 +1,6 @@
 """What bench/before_after.py measures, and the process that measures one of them with the code of some checkout.
 
-`models`, `data` and `stages` are those of the checkout, `bench` is this one. So this page and what it imports of
+`figura`, `models` and `stages` are those of the checkout, `bench` is this one. So this page and what it imports of
 `bench` keep to what the oldest checkout to be measured has.
 """
 
@@ -15,19 +15,20 @@ from pathlib import Path
 
 import torch
 
+import figura
 import models
 from bench.fixed_batch import start
 from bench.paper_sizes import CASES as PUBLISHED
 from bench.table import most_resident
-from models.base.modes import evaluating
-from models.base.yaml12 import read_yaml
-from models.engine.build import build_loaders, build_networks, make_accelerator
-from models.engine.inference import named_injectors, run_injectors
-from models.evaluation.evaluate import Evaluation
-from models.interfaces import Injector
-from models.recipe.load import check_recipe
-from models.recipe.overrides import overridden
-from models.recipe.schema import Recipe
+from figura.base.modes import evaluating
+from figura.base.yaml12 import read_yaml
+from figura.engine.build import build_loaders, build_networks, make_accelerator
+from figura.engine.inference import named_injectors, run_injectors
+from figura.evaluation.evaluate import Evaluation
+from figura.interfaces import Injector
+from figura.recipe.load import check_recipe
+from figura.recipe.overrides import overridden
+from figura.recipe.schema import Recipe
 
 Call = Callable[[], object]
 WARM_UP = 5.0  # seconds of calls that are not timed
@@ -101,8 +102,8 @@ class Encoding:
     def call(self, checkout: Path, folder: Path) -> Call:
         """Return the function to time."""
         from bench.pose_encoders import STRIDE, crowd_scene
-        from data.formats.skeletons import COCO
-        from models.pose.train.encoders import Caf, Cif
+        from figura.data.formats.skeletons import COCO
+        from models.pose.encoders import Caf, Cif
 
         encoders, scene, side = (Cif(COCO, STRIDE), Caf(COCO, STRIDE)), crowd_scene(5, 193), 193
         return lambda: [one.encode(scene, (side, side), (0.0, 0.0, side - 1.0, side - 1.0)) for one in encoders]
@@ -130,10 +131,10 @@ class Judging:
     def call(self, checkout: Path, folder: Path) -> Call:
         """Return the function to time."""
         from bench.coco_figures import CONFIDENCE, write_dump
-        from models.base.checksums import SUMS
-        from models.dump import Dump
-        from models.pose.report.coco_scores import BoxAP, KeypointAP
-        from models.report.interfaces import Bootstrap
+        from figura.base.checksums import SUMS
+        from figura.dump import Dump
+        from figura.report.interfaces import Bootstrap
+        from models.pose.coco_scores import BoxAP, KeypointAP
 
         if not (folder / SUMS).exists():  # the first process of several
             write_dump(folder, self.images, people=5)
@@ -202,9 +203,10 @@ def serve(case: str, code: Path, recipes: Path, folder: Path) -> None:
     `code` is the checkout whose packages must be the ones that are loaded, `recipes` the one whose recipes count,
     `folder` that of all processes of the case; they get ready one after another.
     """
-    loaded = Path(models.__file__)
-    if not loaded.is_relative_to(code):
-        raise SystemExit(f"loaded {loaded}, which is not of {code}")
+    for package in (figura, models):
+        loaded = Path(str(package.__file__))
+        if not loaded.is_relative_to(code):
+            raise SystemExit(f"loaded {loaded}, which is not of {code}")
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a trainer prints is no answer
     call = CASES[case].call(recipes, folder)

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor, nn
 
 from bench.table import show
-from models.engine.checkpointing import checkpoint_modules
-from models.pose.networks.pose_network import PoseNetwork
-from models.super_resolution.train.rrdb import RRDBGenerator
-from models.vunet.train.networks import VUNet
+from figura.engine.checkpointing import checkpoint_modules
+from models.pose.pose_network import PoseNetwork
+from models.super_resolution.rrdb import RRDBGenerator
+from models.vunet.networks import VUNet
 
 HEADS: dict[str, dict[str, object]] = {"cif": {}, "caf": {}}
 

@@ -25,14 +25,14 @@ import torch
 from numpy.typing import NDArray
 
 from bench.table import show
-from data.formats.skeletons import COCO as SKELETON
-from models.base.checksums import SUMS, write_sums
-from models.dump import Dump, RecordsFile, Table, write_value
-from models.pose.report.coco_evaluation import Evaluation
-from models.pose.report.coco_scores import BoxAP, KeypointAP, KeypointErrors
-from models.pose.report.dump_evaluation import estimates
-from models.pose.report.plots import OKSHistogram, PrecisionRecall, WorstImages
-from models.report.interfaces import Bootstrap
+from figura.base.checksums import SUMS, write_sums
+from figura.data.formats.skeletons import COCO as SKELETON
+from figura.dump import Dump, RecordsFile, Table, write_value
+from figura.report.interfaces import Bootstrap
+from models.pose.coco_evaluation import Evaluation
+from models.pose.coco_scores import BoxAP, KeypointAP, KeypointErrors
+from models.pose.dump_evaluation import estimates
+from models.pose.plots import OKSHistogram, PrecisionRecall, WorstImages
 
 Record = dict[str, Any]
 WIDTH, HEIGHT = 640, 480

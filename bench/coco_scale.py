@@ -26,15 +26,15 @@ from pathlib import Path
 import numpy as np
 
 from bench.table import most_resident, show
-from data.formats.coco import KEYPOINTS, PERSON, SKELETON, to_json, write_coco
-from data.formats.skeletons import COCO
-from data.preparation.settings import Coco
-from models.base.manifest import MANIFEST
-from models.base.pictures import encode_jpeg
-from models.people.data.persons import Persons
-from models.pose.train.scene_table import SceneTable
-from stages.datasets import Dataset
-from stages.prepare import prepare
+from figura.base.manifest import MANIFEST
+from figura.base.pictures import encode_jpeg
+from figura.data.formats.coco import KEYPOINTS, PERSON, SKELETON, to_json, write_coco
+from figura.data.formats.skeletons import COCO
+from figura.data.preparation.datasets import Dataset
+from figura.data.preparation.prepare import prepare
+from figura.data.preparation.settings import Coco
+from models.people.persons import Persons
+from models.pose.scene_table import SceneTable
 
 PEOPLE = 262_465 / 118_287  # an image
 CATEGORY = {"id": 1, "name": PERSON, "keypoints": list(KEYPOINTS), "skeleton": [list(pair) for pair in SKELETON]}

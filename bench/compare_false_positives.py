@@ -1,4 +1,4 @@
-"""How often `tools.compare` finds a difference between trainings of one recipe, which differ in their seed alone.
+"""How often `figura compare` finds a difference between trainings of one recipe, which differ in their seed alone.
 
 `python -m bench.compare_false_positives [--pairs 20]` trains twice as many seeds of a tiny recipe. It compares them in
 pairs, and random sets of 1, 2, 3 and 5 seeds a side; these share trainings, so their rates are unbiased but not
@@ -19,22 +19,22 @@ import torch
 from torch import Tensor, nn
 
 from bench.table import show
-from models.dump import Dump
-from models.evaluation.trained import load_trained, write_dump
-from models.interfaces import Example, Examples
-from models.recipe.load import check_recipe
-from models.recipe.schema import Recipe
-from models.training.trainer import Trainer
-from tools.compare.comparison import Estimates, compare, estimate
-from tools.compare.resampling import Effect, PairedBootstrap
-from tools.compare.revisions import Revision
+from figura.commands.compare.comparison import Estimates, compare, estimate
+from figura.commands.compare.resampling import Effect, PairedBootstrap
+from figura.commands.compare.revisions import Revision
+from figura.dump import Dump
+from figura.evaluation.trained import load_trained, write_dump
+from figura.interfaces import Example, ExampleDataset
+from figura.recipe.load import check_recipe
+from figura.recipe.schema import Recipe
+from figura.training.trainer import Trainer
 
 STEPS, FEWER, IMAGES, SETS = 40, 34, 100, 200
 SIZES = (1, 2, 3, 5)
 HERE = "bench.compare_false_positives"
 
 
-class Edges(Examples):
+class Edges(ExampleDataset):
     """`x` (3, 16, 16) a smooth picture, `y` the same with hard edges and other colours."""
 
     names: ClassVar[tuple[str, ...]] = ("x", "y", "index")

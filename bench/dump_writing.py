@@ -17,9 +17,9 @@ import cv2
 import numpy as np
 import torch
 
-from models.base.files import write_bytes
-from models.base.pictures import Pixels, encode_png
-from models.dump import write_value
+from figura.base.files import write_bytes
+from figura.base.pictures import Pixels, encode_png
+from figura.dump import write_value
 
 WAYS: dict[str, Callable[[Path, Pixels, bytes], object]] = {
     "encode": lambda path, pixels, content: encode_png(pixels),

@@ -16,13 +16,13 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from bench.fixed_batch import quiet
 from bench.table import show
-from models.images.losses.pixel import L1, L2
-from models.optimizers.muon import Muon
-from models.recipe.load import load_recipe
-from models.recipe.schema import Recipe
-from models.schedules import Cosine, Linear, WarmUp
-from models.vunet.train.losses import LatentKL
-from models.vunet.train.networks import VUNet
+from figura.optimizers.muon import Muon
+from figura.recipe.load import load_recipe
+from figura.recipe.schema import Recipe
+from figura.schedules import Cosine, Linear, WarmUp
+from models.images.pixel_losses import L1, L2
+from models.vunet.losses import LatentKL
+from models.vunet.networks import VUNet
 
 ROUNDS, STEPS = 12, 20
 

@@ -24,17 +24,17 @@ import torch
 from torch import nn
 
 from bench.table import show
-from models.base.modes import evaluating
-from models.base.yaml12 import read_yaml
-from models.engine.build import build_datasets, make_accelerator
-from models.engine.data import Mixture, ValidationBatches, load_batches
-from models.engine.inference import named_injectors, run_injectors
-from models.evaluation.evaluate import Evaluation
-from models.evaluation.model_folder import model_folder, trained_facts
-from models.evaluation.trained import load_trained
-from models.interfaces import Networks
-from models.recipe.load import check_recipe
-from models.recipe.schema import Recipe
+from figura.base.modes import evaluating
+from figura.base.yaml12 import read_yaml
+from figura.engine.build import build_datasets, make_accelerator
+from figura.engine.data import Mixture, ValidationBatches, load_batches
+from figura.engine.inference import named_injectors, run_injectors
+from figura.evaluation.evaluate import Evaluation
+from figura.evaluation.model_folder import model_folder, trained_facts
+from figura.evaluation.trained import load_trained
+from figura.interfaces import Networks
+from figura.recipe.load import check_recipe
+from figura.recipe.schema import Recipe
 
 DRAWING = ("pose.Overlays", "pose.FieldPictures")
 

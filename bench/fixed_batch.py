@@ -6,9 +6,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from models.engine.weights import to_device
-from models.recipe.schema import Recipe
-from models.training.trainer import Trainer
+from figura.engine.weights import to_device
+from figura.recipe.schema import Recipe
+from figura.training.trainer import Trainer
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.table import show
-from models.pose.report.coco_evaluation import Evaluation
-from models.pose.report.dump_evaluation import estimates
-from models.report.interfaces import Bootstrap
+from figura.report.interfaces import Bootstrap
+from models.pose.coco_evaluation import Evaluation
+from models.pose.dump_evaluation import estimates
 
 Floats = NDArray[np.float64]
 Ends = tuple[float, float, float, float]  # of the percentile interval, of figura's

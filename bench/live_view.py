@@ -20,9 +20,9 @@ import torch
 from accelerate.state import AcceleratorState
 
 from bench.table import show
-from models.base.yaml12 import read_yaml
-from models.recipe.load import check_recipe
-from models.training.trainer import Trainer
+from figura.base.yaml12 import read_yaml
+from figura.recipe.load import check_recipe
+from figura.training.trainer import Trainer
 
 RECIPE = Path("recipes/pix2pix.yaml")
 QUIET: dict[str, Any] = {"log_every": 10**6, "trackers": [], "samples": None}

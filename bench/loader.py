@@ -16,11 +16,11 @@ import torch
 
 from bench.engine_overhead import engine
 from bench.table import seconds, show
-from models.base.yaml12 import read_yaml
-from models.engine.build import build_datasets
-from models.engine.data import Mixture, TrainBatches, load_batches
-from models.recipe.load import check_recipe, load_recipe
-from models.recipe.schema import Recipe
+from figura.base.yaml12 import read_yaml
+from figura.engine.build import build_datasets
+from figura.engine.data import Mixture, TrainBatches, load_batches
+from figura.recipe.load import check_recipe, load_recipe
+from figura.recipe.schema import Recipe
 
 SECONDS = 8.0
 """For each number of workers."""

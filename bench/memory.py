@@ -40,7 +40,7 @@ def tiny(folder: Path, scenes: int) -> None:
     """Write params for `scenes` training scenes, a tenth as many for validation, and 30 training steps."""
     yaml = YAML()
     data = yaml.load(ROOT / "data/params.yaml")
-    data["datasets"]["people"]["source"] = str(ROOT / "data/synthetic")
+    data["datasets"]["people"]["source"] = str(ROOT / "figura/synthetic")
     data["datasets"]["people"]["synthetic"]["scenes"] = {"train": scenes, "validation": max(20, scenes // 10)}
     recipe = yaml.load(ROOT / "params.yaml")
     recipe["train"] |= {"steps": 30, "evaluate_every": 30}

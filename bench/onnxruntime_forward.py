@@ -2,10 +2,10 @@
 
 Usage: python -m bench.onnxruntime_forward [--rounds 3]     (needs: pip install onnx onnxruntime onnxscript)
 
-Networks have random weights and run as eval-dump runs them, without decoding; the allocator is set as by stages/launch.
+Networks have random weights and run as eval-dump runs them, without decoding; the allocator is set as by figura/launch.
 onnxruntime takes as many threads as PyTorch. `ms an image` are medians over rounds, the ratio is PyTorch's over
 onnxruntime's, below 1 is faster, and `difference` the largest one of any output. pix2pix is left out: the exporter that
-is used here does not know `fold`; `python -m tools.export` uses the newer one.
+is used here does not know `fold`; `figura export` uses the newer one.
 """
 
 import argparse
@@ -21,10 +21,10 @@ from torch import Tensor, nn
 
 from bench.before_after_cell import POSE, VUNET, Forward, pose
 from bench.table import seconds, show
-from models.base.modes import evaluating
-from models.engine.build import build_networks
-from models.interfaces import Networks, State
-from stages.launch import allocator, set_allocator
+from figura.base.modes import evaluating
+from figura.engine.build import build_networks
+from figura.interfaces import Networks, State
+from figura.launch import allocator, set_allocator
 
 HERE = Path(__file__).absolute().parents[1]
 SMALL = (1, 3, 64, 64)

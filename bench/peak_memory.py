@@ -1,9 +1,9 @@
-"""Peak memory of a training step at the papers' sizes, eager and checkpointed, against what `tools.describe` estimates.
+"""Peak memory of a training step at the papers' sizes, eager and checkpointed, and what `figura describe` estimates.
 
 The recipes are the published ones, on the synthetic data (bench/paper_sizes.py), with few examples in a batch. Each
 cell trains for two steps in a process of its own, on the CPU in float32 with glibc's memory returned at once, or on a
 GPU. `measured` is the peak above that before the networks were built: resident size, or PyTorch's allocator.
-`estimated` is `tools.describe`'s sum for the same batch. `paper` is the estimate for the paper's batch.
+`estimated` is `figura describe`'s sum for the same batch. `paper` is the estimate for the paper's batch.
 
 `python -m bench.peak_memory [--cases vunet pose] [--batch 2]`, after `dvc repro prepare@people prepare@pairs`
 """
@@ -24,16 +24,16 @@ import torch
 
 from bench.paper_sizes import CASES
 from bench.table import show
-from models.base.errors import UserError
-from models.base.yaml12 import read_yaml
-from models.engine.checkpointing import checkpoint_modules
-from models.engine.weights import to_device
-from models.recipe.load import check_recipe
-from models.recipe.overrides import overridden
-from models.recipe.schema import Recipe
-from models.training.trainer import Trainer
-from tools.describe.dry_run import meta_networks, run_training
-from tools.describe.footprint import footprint
+from figura.base.errors import UserError
+from figura.base.yaml12 import read_yaml
+from figura.commands.describe.dry_run import meta_networks, run_training
+from figura.commands.describe.footprint import footprint
+from figura.engine.checkpointing import checkpoint_modules
+from figura.engine.weights import to_device
+from figura.recipe.load import check_recipe
+from figura.recipe.overrides import overridden
+from figura.recipe.schema import Recipe
+from figura.training.trainer import Trainer
 
 STEPS = 2
 MEBIBYTE = 2**20

@@ -5,7 +5,7 @@ the discriminator's gradients in the generator's step, unfused Adam. `peer-like`
 pytorch-CycleGAN-and-pix2pix that matter for speed: zero padding, batch norm, the discriminator frozen in the
 generator's step. `ours` are the package's networks driven by the engine from recipes/pix2pix.yaml, with fused Adam;
 `fake twice` calls the generator again in the second step. Each cell runs in its own process, with glibc's default
-memory thresholds and with those of stages/launch.
+memory thresholds and with those of figura/launch.
 
 `to ours` is time over ours. On another machine NectarGAN took 0.56 and 0.29 s, the peer 0.49 and 0.22 s; `stated/s` is
 that over ours. `share` is the speed relative to this machine's fastest plain convolution, measured in the same run:
@@ -34,11 +34,11 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from bench.table import SECONDS, seconds, show
 from bench.vunet_step import peak
-from models.base.yaml12 import read_yaml
-from models.interfaces import Example, Examples
-from models.recipe.load import check_recipe
-from models.training.trainer import Trainer
-from stages.launch import ALLOCATOR
+from figura.base.yaml12 import read_yaml
+from figura.interfaces import Example, ExampleDataset
+from figura.launch import ALLOCATOR
+from figura.recipe.load import check_recipe
+from figura.training.trainer import Trainer
 
 # size: batch, n_downs, seconds of the reference and of its peer
 SETTINGS = {256: (1, 6, 0.56, 0.49), 64: (8, 4, 0.29, 0.22)}
@@ -48,7 +48,7 @@ ADAM = {"lr": 2e-4, "betas": [0.5, 0.999]}
 Step = Callable[[], object]
 
 
-class Noise(Examples):
+class Noise(ExampleDataset):
     """Pairs (3, size, size) of uniform noise in [-1, 1]."""
 
     names: ClassVar[tuple[str, ...]] = ("x", "y")

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.table import seconds, show
-from data.formats.skeletons import COCO
+from figura.data.formats.skeletons import COCO
+from models.pose.annotations import Annotations
 from models.pose.decode.cifcaf import CifCafDecoder
-from models.pose.train.annotations import Annotations
-from models.pose.train.encoders import Caf, Cif
+from models.pose.encoders import Caf, Cif
 
 SIDE = 385
 REFERENCE = {1: 0.83, 5: 2.9, 20: 10.2}  # ms, stride 16

@@ -6,9 +6,9 @@ The stride is 8. The budget is 2 ms for joints and limbs together, 5 persons, 19
 import numpy as np
 
 from bench.table import seconds, show
-from data.formats.skeletons import COCO
-from models.pose.train.annotations import Annotations
-from models.pose.train.encoders import Caf, Cif, CifDet
+from figura.data.formats.skeletons import COCO
+from models.pose.annotations import Annotations
+from models.pose.encoders import Caf, Cif, CifDet
 
 STRIDE = 8
 CATEGORIES = 91

@@ -20,13 +20,13 @@ import torch
 from numpy.typing import NDArray
 
 from bench.table import show
-from data.formats.skeletons import COCO
-from models.interfaces import Networks, State
+from figura.base.exit_status import run
+from figura.data.formats.skeletons import COCO
+from figura.interfaces import Networks, State
+from models.pose.annotations import Annotations
+from models.pose.coco_evaluation import Evaluation
 from models.pose.decode.decoding import FindPeople
-from models.pose.report.coco_evaluation import Evaluation
-from models.pose.train.annotations import Annotations
-from models.pose.train.scenes import Scenes
-from stages.command import run
+from models.pose.scenes import Scenes
 
 CONFIDENCE = 0.9
 UNKNOWN_SCALE = 1.0  # cells; for persons with too few joints to know their scale

@@ -27,13 +27,13 @@ import torch
 
 from bench.paper_sizes import CASES, Case
 from bench.table import SECONDS, seconds, show
-from models.base.yaml12 import read_yaml
-from models.engine.weights import to_device
-from models.recipe.load import check_recipe
-from models.recipe.overrides import overridden
-from models.recipe.schema import Recipe
-from models.report.curves import draw_losses, losses_of
-from models.training.trainer import Trainer
+from figura.base.yaml12 import read_yaml
+from figura.engine.weights import to_device
+from figura.recipe.load import check_recipe
+from figura.recipe.overrides import overridden
+from figura.recipe.schema import Recipe
+from figura.report.curves import draw_losses, losses_of
+from figura.training.trainer import Trainer
 
 PRECISIONS = ("no", "bf16", "fp16")
 SECTIONS = tuple(Recipe.model_fields)

@@ -43,10 +43,10 @@ from bench import fixed_batch, scaling_estimate
 from bench.fixed_batch import Work
 from bench.paper_sizes import CASES as PUBLISHED
 from bench.table import show
-from models.base.yaml12 import read_yaml
-from models.recipe.load import check_recipe
-from models.recipe.overrides import overridden
-from models.recipe.schema import Recipe
+from figura.base.yaml12 import read_yaml
+from figura.recipe.load import check_recipe
+from figura.recipe.overrides import overridden
+from figura.recipe.schema import Recipe
 
 Asked = tuple[Path, list[str]]
 

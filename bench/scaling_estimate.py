@@ -13,7 +13,7 @@ few numbers. Gradients travel while backward computes, for which it has 2/3 of t
 4 B are the copies of `GradientAverage`: concatenation and division, each read and written. `small` are the collectives
 of a few numbers: one for each step that checks for non-finite values, and two for each batch normalisation. The
 optimizer, elementwise work and reading data are left out. FLOPs, kernels (operations other than views), calls of batch
-normalisation and bytes come from a dry run (tools/describe/dry_run.py).
+normalisation and bytes come from a dry run (figura/commands/describe/dry_run.py).
 
 Speeds are from data sheets, in one direction: H100 SXM 494.7 TFLOP/s (TF32, dense), 3.35 TB/s, NVLink 4 450 GB/s; one
 network port in each machine, 100 GbE 12.5, InfiniBand HDR 25, NDR 50 GB/s. UTILISATION, LAUNCH and hops are
@@ -32,9 +32,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from bench.paper_sizes import CASES
 from bench.precision import recipe
 from bench.table import show
-from models.engine.averaging import BUCKET
-from tools.describe.dry_run import meta_networks, run_training
-from tools.describe.footprint import size_of
+from figura.commands.describe.dry_run import meta_networks, run_training
+from figura.commands.describe.footprint import size_of
+from figura.engine.averaging import BUCKET
 
 MACHINE = 8  # GPUs
 PEAK, UTILISATION, LAUNCH = 494.7e12, 0.2, 10e-6  # FLOP/s, fraction of it, seconds for a kernel

@@ -1,54 +1,77 @@
-"""Which stages one comment line makes stale: `python -m bench.stale_stages [FILE ...]` prints a table in Markdown.
+"""Which stages an edit makes stale: `python -m bench.stale_stages [FILE ...]` prints a table in Markdown.
 
 In a temporary clone of the current folder's commit, with a lock that fits it: outputs are stand-ins, as only what they
 depend on is looked at. A stage counts where DVC says that its own dependencies changed; those after it run where its
-outputs change.
+outputs change. The manifests in code/ are brought up to date before DVC is asked, as `dvc repro` does.
 """
 
 import argparse
 import contextlib
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from dvc.repo import Repo
 
+COMMENT = "\n# nothing but a comment\n"
+LINE = "\nCHANGED = 1\n"
 FILES = (
-    "tools/describe/diagram.py",
-    "tools/sweeps.py",
-    "tools/predict.py",
-    "ci/check_reproduction.py",
-    "models/live/samples.py",
-    "models/report/sheets.py",
-    "models/images/report/scores.py",
-    "models/pose/report/plots.py",
+    "figura/commands/describe/diagram.py",
+    "figura/commands/sweeps.py",
+    "figura/commands/predict.py",
+    "figura/commands/ci/check_reproduction.py",
+    "figura/live/samples.py",
+    "figura/report/sheets.py",
+    "models/images/scores.py",
+    "models/pose/plots.py",
     "models/pose/decode/cifcaf.py",
-    "models/pose/train/encoders.py",
-    "models/vunet/train/blocks.py",
-    "models/images/losses/pixel.py",
-    "models/training/trainer.py",
+    "models/pose/encoders.py",
+    "models/pose/shufflenet.py",
+    "models/pose/affine.py",
+    "models/vunet/blocks.py",
+    "models/vunet/losses.py",
+    "models/images/adversarial_losses.py",
+    "models/images/pixel_losses.py",
+    "figura/synthetic/figure.py",
+    "figura/training/trainer.py",
     "stages/metrics.py",
 )
-COMMENT = "\n# nothing but a comment\n"
+WITHOUT_EFFECT = ("figura/training/trainer.py", "models/images/pixel_losses.py", "models/pose/shufflenet.py")
+"""Files that also get a comment, and then another docstring."""
 
 
 def main(argv: list[str] | None = None) -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.stale_stages", description=__doc__.splitlines()[0])
-    parser.add_argument("files", nargs="*", default=FILES, help="files of the project; left out: some of each kind")
+    parser.add_argument("files", nargs="*", default=FILES, help="files of the project; default: some of each kind")
     files = parser.parse_args(argv).files
     with tempfile.TemporaryDirectory() as folder:
         clone = Path(folder) / "clone"
         _run("git", "clone", "--quiet", str(Path.cwd()), str(clone), folder=Path.cwd())
         lock(clone)
-        print("| one comment line in | makes stale |\n| --- | --- |")
-        for file, stages in stale_stages(clone, files).items():
-            print(f"| {file} | {', '.join(stages) or 'nothing'} |", flush=True)
+        print("| edit | file | makes stale |\n| --- | --- | --- |")
+        for edit, file in edits(files):
+            print(f"| {edit} | {file} | {', '.join(stale_stages(clone, edit, file)) or 'nothing'} |", flush=True)
+
+
+def edits(files: Iterable[str]) -> list[tuple[str, str]]:
+    """Return the edits of the table: what is done, and to which file."""
+    without = [(edit, file) for file in files if file in WITHOUT_EFFECT for edit in ("a comment", "a docstring")]
+    return [*without, *(("a line", file) for file in files)]
+
+
+def edited(edit: str, text: str) -> str:
+    """Return the text of a file after an edit."""
+    if edit == "a docstring":
+        return text.replace('"""', '"""Changed: ', 1)
+    return text + {"a comment": COMMENT, "a line": LINE}[edit]
 
 
 def lock(project: Path) -> None:
     """Write a dvc.lock that fits code and params; outputs that are not there get stand-ins."""
+    _run(sys.executable, "-m", "stages.code", folder=project)
     for out in (project / str(out) for stage in Repo(project).index.stages for out in stage.outs):
         if not out.exists():
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -56,22 +79,21 @@ def lock(project: Path) -> None:
     _run("dvc", "commit", "--force", folder=project)
 
 
-def stale_stages(project: Path, files: Iterable[str]) -> dict[str, list[str]]:
-    """Return, for each file, the stages that are stale while it has one more comment; the project's lock fits."""
-    stale = {}
-    for file in files:
-        path = project / file
-        before = path.read_bytes()
-        path.write_bytes(before + COMMENT.encode())
-        stale[file] = stages_with_changes(project)
-        path.write_bytes(before)
+def stale_stages(project: Path, edit: str, file: str) -> list[str]:
+    """Return the stages that are stale while a file is edited; the project's lock fits."""
+    path = project / file
+    before = path.read_text()
+    path.write_text(edited(edit, before))
+    _run(sys.executable, "-m", "stages.code", folder=project)
+    stale = stages_with_changes(project)
+    path.write_text(before)
     return stale
 
 
 def stages_with_changes(project: Path) -> list[str]:
     """Return the stages of which `dvc status` says that something they read changed, in the order of the DAG."""
     with contextlib.chdir(project), Repo() as repo:  # names are those of stages in the current folder
-        return list(repo.status())
+        return [name for name in repo.status() if name != "code"]  # that one always runs
 
 
 def _run(*command: str, folder: Path) -> None:

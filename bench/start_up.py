@@ -22,9 +22,10 @@ SLOW = ("torch", "accelerate", "pandas", "matplotlib", "pycocotools", "numba", "
 
 
 def commands(root: Path) -> list[str]:
-    """Return the modules of a checkout that read arguments."""
-    files = [file for part in ("stages", "tools", "ci") for file in sorted((root / part).rglob("*.py"))]
-    pages = [file.relative_to(root).with_suffix("") for file in files if "ArgumentParser(" in file.read_text()]
+    """Return the modules of a checkout that read arguments where Python runs them."""
+    files = [file for part in ("stages", "figura", "models") for file in sorted((root / part).rglob("*.py"))]
+    texts = {file.relative_to(root).with_suffix(""): file.read_text() for file in files}
+    pages = [page for page, text in texts.items() if "ArgumentParser(" in text and "__main__" in text]
     return [".".join(page.parts).removesuffix(".__main__") for page in pages]
 
 
@@ -63,7 +64,10 @@ def main() -> None:
         wrong, run = Path(scratch, "wrong.yaml"), str(Path(scratch, "run"))
         wrong.write_text((ROOT / "params.yaml").read_text().replace("\ntrain:", "\ntrain:\n  stepz: 3", 1))
         asked = [([command, "--help"], False) for command in commands(ROOT)]
-        asked += [(["stages.launch", "train", str(wrong), run], False), (["tools.describe", str(wrong)], False)]
+        asked += [
+            (["figura.launch", "train", str(wrong), run], False),
+            (["figura.commands.describe", str(wrong)], False),
+        ]
         asked += [(["stages.train", "params.yaml", run], True)]
         for arguments, first_line in asked:
             times: list[list[float]] = [[] for _ in roots]

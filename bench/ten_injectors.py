@@ -20,9 +20,9 @@ import torch
 
 from bench.engine_overhead import bare, engine
 from bench.table import show
-from models.base.yaml12 import read_yaml
-from models.recipe.load import check_recipe
-from models.recipe.schema import Recipe
+from figura.base.yaml12 import read_yaml
+from figura.recipe.load import check_recipe
+from figura.recipe.schema import Recipe
 
 INJECTORS = 10
 Iteration = Callable[[dict[str, Any]], None]

@@ -1,4 +1,4 @@
-"""Where 3 x 3 convolutions by tiles (models/images/networks/winograd.py) are faster than direct ones, by instructions.
+"""Where 3 x 3 convolutions by tiles (models/images/winograd.py) are faster than direct ones, by instructions.
 
 Usage: python -m bench.tiles [--isa AVX512_CORE AVX2 SSE41] [--rounds 3]
 
@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from bench.table import show
-from models.images.networks import winograd
+from models.images import winograd
 
 CASES = [(32, 64), (32, 128), (64, 16), (64, 32), (64, 64), (64, 128), (128, 16), (128, 32), (128, 64)]
 CASES += [(256, 16), (256, 32), (512, 16)]

@@ -3,7 +3,7 @@
 `plain` computes the same network, in the same run, like the PyTorch port of VUNet: direct convolutions on contiguous
 tensors, ELU of an explicit concatenation, latent noise through a full covariance matrix, unfused Adam. `ours` is the
 package: tiles for wide 3 x 3 convolutions, channels-last, activations differentiated from their output, plain noise,
-fused Adam. Each cell runs in its own process, with glibc's default memory thresholds and with those of stages/launch.
+fused Adam. Each cell runs in its own process, with glibc's default memory thresholds and with those of figura/launch.
 On another machine the port itself took 0.34, 1.28 and 6.4 s. The last columns compare the step with this machine's
 fastest plain convolution, measured in the same process: multiply-adds of forward and backward (three times the
 forward's, as direct convolutions would need) over time; tiles need fewer, so `ours` may exceed 1.
@@ -24,11 +24,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from bench.table import SECONDS, seconds, show
-from models.images.losses.pixel import L1
-from models.vunet.train import blocks, networks
-from models.vunet.train.losses import LatentKL
-from models.vunet.train.networks import VUNet
-from stages.launch import ALLOCATOR
+from figura.launch import ALLOCATOR
+from models.images.pixel_losses import L1
+from models.vunet import blocks, networks
+from models.vunet.losses import LatentKL
+from models.vunet.networks import VUNet
 
 REFERENCE = {64: 0.34, 128: 1.28, 256: 6.4}
 BATCH, THREADS = 4, 2

@@ -1,24 +1,23 @@
 """Image models trained with many losses, as one reproducible DVC pipeline: `figura --help`, `figura.load`.
 
-`models`, `stages`, `data` and `tools` stand beside this package in figura's repository, and inside it where figura is
-installed.
+What it trains are the systems in the package `models`, its own and those of a project: `figura.systems` finds them.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from figura.predictor import Predictor, load
-    from figura.results import Result, Results
-    from models.base.errors import UserError
+    from figura.base.errors import UserError
+    from figura.prediction.predictor import Predictor, load
+    from figura.prediction.results import Result, Results
 
 __all__ = ["Predictor", "Result", "Results", "UserError", "load"]
 
 
 def __getattr__(name: str) -> Any:
-    """Import what `__all__` names when somebody asks for it: the command `figura --help` needs nothing of it."""
+    """Import the names in `__all__` lazily: `figura --help` needs none of them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from figura import predictor
+    from figura.prediction import predictor
 
     return getattr(predictor, name)
 

@@ -1,4 +1,4 @@
-"""The command `figura`: figura's tools by their names, `figura predict --help`; `dvc repro` runs the pipeline."""
+"""The command `figura`: `figura predict --help`; `dvc repro` runs the pipeline."""
 
 import importlib
 import importlib.util
@@ -9,37 +9,42 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGE = __name__.rpartition(".")[0]
-TRUSTED = "--trusted-types-only"  # where the current folder may be a stranger's, whose modules must not be found
+TRUSTED = "--trusted-types-only"  # the current folder may be untrusted: its modules must not be importable
 
 
-class Tool(NamedTuple):
-    """A subcommand: the module whose `main` takes the arguments, and what it is for."""
+class Command(NamedTuple):
+    """A subcommand: the module whose `main` takes the arguments, and its purpose."""
 
     module: str
     purpose: str
 
 
-TOOLS = {
+COMMANDS = {
     "Begin": {
-        "init": Tool("figura.init", "write a project of one's own: pipeline, recipe, a loss, a test"),
-        "show": Tool("tools.show", "draw a dataset's examples as training gets them"),
-        "check": Tool("figura.check", "say what is wrong with recipes, before anything runs"),
-        "describe": Tool("tools.describe.__main__", "print and draw what an iteration of a recipe does"),
-        "overfit": Tool("tools.overfit_pose", "learn a few images by heart, to test a pose recipe"),
+        "init": Command("figura.commands.init", "copy a recipe, its code and the pipeline into your project"),
+        "show": Command("figura.commands.show", "draw a dataset's examples as training gets them"),
+        "check": Command("figura.commands.check", "list the faults of recipes, before anything runs"),
+        "describe": Command("figura.commands.describe.__main__", "print and draw what an iteration of a recipe does"),
     },
     "Watch and judge": {
-        "explore": Tool("tools.explore.__main__", "a page on this machine: data, runs, trying models"),
-        "watch": Tool("tools.watch", "evaluate each checkpoint once, as it appears"),
-        "logs": Tool("tools.plot_logs", "plot the histories of several runs together"),
-        "compare": Tool("tools.compare.__main__", "say which differences between two revisions are real"),
-        "report": Tool("tools.report.__main__", "one HTML file of results, for people who have no figura"),
-        "sweep": Tool("tools.sweep_report", "rank and plot the experiments of a sweep"),
+        "why": Command("figura.commands.why", "list the changes that make a stage run again, before it runs"),
+        "explore": Command("figura.commands.explore.__main__", "a page on this machine: data, runs, trying models"),
+        "watch": Command("figura.commands.watch", "evaluate each checkpoint once, as it appears"),
+        "logs": Command("figura.commands.plot_logs", "plot the histories of several runs together"),
+        "compare": Command(
+            "figura.commands.compare.__main__", "tell real differences between two revisions from noise"
+        ),
+        "report": Command("figura.commands.report.__main__", "one HTML file of results, for people who have no figura"),
+        "sweep": Command("figura.commands.sweep_report", "rank and plot the experiments of a sweep"),
+        "gate": Command("figura.commands.ci.check_reproduction", "fail if results differ from those of a commit"),
+        "changes": Command(
+            "figura.commands.ci.change_report", "a page for a pull request: settings, metrics, pictures"
+        ),
     },
     "Use": {
-        "predict": Tool("tools.predict", "run a trained model over photos and videos"),
-        "export": Tool("tools.export.__main__", "write networks as ONNX files, checked against PyTorch"),
-        "import": Tool("tools.import_weights.__main__", "read weights of other trainers"),
-        "submit": Tool("tools.submit_pose", "write COCO's result file of a test set"),
+        "predict": Command("figura.commands.predict", "run a trained model over photos and videos"),
+        "export": Command("figura.commands.export.__main__", "write networks as ONNX files, checked against PyTorch"),
+        "import": Command("figura.commands.import_weights.__main__", "read weights of other trainers"),
     },
 }
 HELP = """usage: figura COMMAND [ARGUMENT ...]
@@ -56,22 +61,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _show(overview())
     if name == "--version":
         return _show(_version())
-    tools = {name: tool for group in TOOLS.values() for name, tool in group.items()}
-    if name not in tools:
-        print(f"figura: there is no command {name!r}; `figura --help` lists them", file=sys.stderr)
-        return 2
     try:
         folder = os.getcwd()
     except FileNotFoundError:
         print("error: the current folder was deleted; go to one that exists", file=sys.stderr)
         return 1
-    trusted = any(len(one) > 2 and TRUSTED.startswith(one) for one in rest)  # argparse takes beginnings of options
-    if trusted and folder != str(Path(__file__).resolve().parents[1]):  # `python -m figura` has put it there
+    trusted = any(len(one) > 2 and TRUSTED.startswith(one) for one in rest)  # argparse accepts abbreviated options
+    if trusted and folder != str(Path(__file__).resolve().parents[1]):  # added by `python -m figura`
         sys.path[:] = [one for one in sys.path if os.path.abspath(one) != folder]
     elif not trusted and folder not in map(os.path.abspath, sys.path):
-        sys.path.insert(0, folder)  # as `python -m` has it: the project's own `models`
+        sys.path.insert(0, folder)  # as with `python -m`: the project's `models`
+    modules = {name: command.module for group in COMMANDS.values() for name, command in group.items()}
+    module = _command_of_system(name) if "." in name else modules.get(name)
+    if module is None:
+        print(f"figura: there is no command {name!r}; `figura --help` lists them", file=sys.stderr)
+        return 2
     sys.argv[0] = f"figura {name}"
-    return run(tools[name].module, rest)
+    return run(module, rest)
+
+
+def _command_of_system(name: str) -> str | None:
+    """Return the module of a system's command, such as `models.pose.submit` for `pose.submit`, or None."""
+    from figura import systems
+
+    systems.find_systems()
+    try:
+        spec = importlib.util.find_spec(f"{systems.PACKAGE}.{name}")
+    except (ImportError, ValueError):
+        return None
+    is_command = spec is not None and spec.origin is not None and "\ndef main(" in Path(spec.origin).read_text("utf-8")
+    return f"{systems.PACKAGE}.{name}" if is_command else None
 
 
 def _version() -> str:
@@ -84,11 +103,11 @@ def _version() -> str:
 
 
 def _show(text: str) -> int:
-    """Print a text, of which `| head` may read only the beginning; return the exit status."""
+    """Print a text, which `| head` may truncate; return the exit status."""
     try:
         print(text, flush=True)
     except OSError as error:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would flush it again
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python would flush again
         if not isinstance(error, BrokenPipeError):
             print(f"error: standard output: {error.strerror}", file=sys.stderr)
             return 1
@@ -97,21 +116,15 @@ def _show(text: str) -> int:
 
 def run(module: str, arguments: list[str]) -> int:
     """Run the `main` of a module with arguments; return the exit status."""
-    command = importlib.import_module(placed("stages.command"))
-    status = command.run(importlib.import_module(placed(module)).main, arguments)
-    assert isinstance(status, int)
-    return status
+    from figura.base import exit_status
 
-
-def placed(module: str) -> str:
-    """Return the name of a module of `stages` or `tools`: below `figura` where figura is installed."""
-    installed = importlib.util.find_spec(f"{PACKAGE}.tools") is not None
-    return f"{PACKAGE}.{module}" if installed and not module.startswith(f"{PACKAGE}.") else module
+    return exit_status.run(importlib.import_module(module).main, arguments)
 
 
 def overview() -> str:
     """Return the list of commands, by purpose."""
     lines = [HELP]
-    for group, tools in TOOLS.items():
-        lines += [f"{group}:", *(f"  {name:<10}{tool.purpose}" for name, tool in tools.items()), ""]
-    return "\n".join([*lines, "figura COMMAND --help says more; --version."])
+    for group, commands in COMMANDS.items():
+        lines += [f"{group}:", *(f"  {name:<10}{command.purpose}" for name, command in commands.items()), ""]
+    more = "figura SYSTEM.COMMAND runs a system's own command, models/SYSTEM/COMMAND.py."
+    return "\n".join([*lines, more, "figura COMMAND --help says more; --version."])

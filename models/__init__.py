@@ -1,1 +1,1 @@
-"""The shared package of all stages: a folder for each purpose, so that a stage depends on no more than it loads."""
+"""The systems that are trained, one folder each, and two shared folders: `images` and `people`."""

@@ -10,9 +10,9 @@ from pathlib import Path
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from models.interfaces import StepReport
-from models.recipe.load import load_recipe
-from models.training.trainer import Trainer
+from figura.interfaces import StepReport
+from figura.recipe.load import load_recipe
+from figura.training.trainer import Trainer
 
 
 def train_step(trainer: Trainer, x: Tensor, y: Tensor, index: int) -> dict[str, StepReport]:

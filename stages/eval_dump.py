@@ -4,7 +4,7 @@ Networks and losses are those of RUN/model/recipe.yaml; RECIPE says how to evalu
 
 The options are for use outside of the DAG and write to `--output`: `--checkpoint FOLDER` evaluates another model
 folder, such as RUN/checkpoints/step-000500, `--split NAME` takes another split, `--set evaluate.data.scenes.side=641`
-changes a value of `evaluate`. RUN may be a model folder itself. `python -m tools.watch` evaluates all checkpoints.
+changes a value of `evaluate`. RUN may be a model folder itself. `figura watch` evaluates all checkpoints.
 """
 
 import argparse
@@ -14,15 +14,20 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from models.base.errors import UserError
-from models.base.lock import hold
-from models.base.yaml12 import read_yaml
-from models.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
-from models.recipe.load import check_recipe, check_schema
-from models.recipe.overrides import overridden
-from models.recipe.trial import mark
-from stages.command import run
-from stages.dependencies import refuse_untracked
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.base.lock import hold
+from figura.base.yaml12 import read_yaml
+from figura.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
+from figura.live.causes import print_causes
+from figura.recipe.load import check_recipe
+from figura.recipe.overrides import overridden
+from figura.recipe.schema_check import check_schema
+from figura.recipe.trial import mark
+from figura.recipe.untracked_files import refuse_untracked
+
+READS = ("data", "networks", "losses", "evaluate")
+"""Sections of the recipe whose types it loads."""
 
 
 def main(arguments: list[str]) -> None:
@@ -35,6 +40,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of evaluate")
     parser.add_argument("--output", type=Path, metavar="FOLDER", help="folder to write; the other options need it")
     args = parser.parse_args(arguments)
+    print_causes()
     model = args.checkpoint or model_folder(args.run)
     check_options(args, model)
     content = overridden(read_yaml(args.recipe), args.set, ("evaluate",))
@@ -48,7 +54,7 @@ def main(arguments: list[str]) -> None:
 
 def evaluate(args: argparse.Namespace, content: dict[str, Any], model: Path) -> None:
     """Evaluate the networks of a model folder as the content of a recipe says."""
-    from models.evaluation.trained import ignored_settings, load_trained, refuse_foreign, with_split, write_dump
+    from figura.evaluation.trained import ignored_settings, load_trained, refuse_foreign, with_split, write_dump
 
     if args.output is not None:
         refuse_foreign(args.output)

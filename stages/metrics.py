@@ -8,10 +8,15 @@ import argparse
 import sys
 from pathlib import Path
 
-from models.base.yaml12 import read_yaml
-from models.recipe.load import check_recipe, check_schema
-from stages.command import run
-from stages.dependencies import refuse_untracked
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml
+from figura.live.causes import print_causes
+from figura.recipe.check_metrics import checked_for_metrics
+from figura.recipe.schema_check import check_schema
+from figura.recipe.untracked_files import refuse_untracked
+
+READS = ("metrics",)
+"""Sections of the recipe whose types it loads."""
 
 
 def main(arguments: list[str]) -> None:
@@ -22,15 +27,16 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("metrics", type=Path, help="JSON file to write, and its namesake in full/")
     parser.add_argument("plots", type=Path, help="folder to write")
     args = parser.parse_args(arguments)
+    print_causes()
     content = read_yaml(args.recipe)
     check_schema(content, args.recipe)
 
-    from models.dump import Dump
-    from models.report.curves import draw_curves, read_histories, write_curves
-    from models.report.results import write_results
+    from figura.dump import Dump
+    from figura.report.curves import draw_curves, read_histories, write_curves
+    from figura.report.results import write_results
 
     dump, (train, validation) = Dump(args.run / "dump"), read_histories(args.run)
-    recipe = check_recipe(content, args.recipe, ["metrics"], dump.facts)
+    recipe = checked_for_metrics(content, args.recipe, dump.facts)
     refuse_untracked(recipe)
     write_results(
         recipe, dump, args.metrics, args.plots, f"{args.run.name} ({args.recipe})  step {train['step'].max()}"

@@ -11,13 +11,17 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from models.base.lock import hold
-from models.base.yaml12 import read_yaml
-from models.live.changes import changes, remember
-from models.recipe.load import check_recipe, check_schema
-from models.recipe.trial import mark, scratch, short_training
-from stages import command
-from stages.dependencies import refuse_untracked
+from figura.base import exit_status as command
+from figura.base.lock import hold
+from figura.base.yaml12 import read_yaml
+from figura.live.causes import print_causes
+from figura.recipe.load import check_recipe
+from figura.recipe.schema_check import check_schema
+from figura.recipe.trial import mark, short_training
+from figura.recipe.untracked_files import refuse_untracked
+
+READS = ("data", "networks", "losses", "steps", "callbacks", "train")
+"""Sections of the recipe whose types it loads."""
 
 
 def main(arguments: list[str]) -> None:
@@ -26,29 +30,25 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
     parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet")
     args = parser.parse_args(arguments)
+    print_causes()
     content = read_yaml(args.recipe)
     asked = short_training(check_schema(content, args.recipe))
     first = os.environ.get("RANK", "0") == "0"
     with hold(args.run) if first else nullcontext():
-        live = scratch(args.run, asked) / "live"
         if asked.train.try_ and first:
             print(mark(asked), flush=True)
-        if first:
-            print(*changes(args.recipe, content, live), sep="\n", flush=True)
-        train(content, args.recipe, args.run, live if first else None)
+        train(content, args.recipe, args.run)
 
 
-def train(content: dict[str, Any], path: Path, run: Path, live: Path | None) -> None:
-    """Train the recipe of a content, read from `path`; keep its settings in `live`, in the first of all processes."""
-    from models.live.listeners import listeners
-    from models.training.trainer import Trainer
+def train(content: dict[str, Any], path: Path, run: Path) -> None:
+    """Train the recipe of a content, read from `path`."""
+    from figura.live.listeners import listeners
+    from figura.training.trainer import Trainer
 
     recipe = check_recipe(content, path)
     refuse_untracked(recipe)
     anyway = os.environ.get("FIGURA_RESUME_ANYWAY") == "1"
     trainer = Trainer(recipe, run, listeners=listeners(recipe), resume_anyway=anyway)
-    if live is not None:
-        remember(content, live)
     with trainer.stop_request.by_signals():
         trainer.fit()
 

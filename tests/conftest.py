@@ -14,7 +14,7 @@ from accelerate.state import AcceleratorState
 from pipeline.project import made_once, shared_by_workers
 from real_people import prepare_real
 
-from models.training import provenance
+from figura.training import provenance
 
 # Slow files, the longest first. Those at places 2 and 3 need no finished project, which the first one makes.
 LONGEST = (
@@ -36,7 +36,7 @@ LONGEST = (
     "pipeline/test_real_pairs.py",
     "pipeline/test_compare.py",
     "pipeline/test_real_data.py",
-    "tools/test_overfit_pose.py",
+    "commands/test_overfit_pose.py",
     "pose/test_pose_precision.py",
 )
 
@@ -56,7 +56,7 @@ def one_code_version() -> Iterator[None]:
     code, real_git = cache(provenance.code_version), provenance._git
     git = cache(lambda folder, *arguments: real_git(*arguments))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(provenance, "code_version", lambda modules: code(frozenset(modules)))
+        patch.setattr(provenance, "code_version", lambda modules, types: code(frozenset(modules), frozenset(types)))
         patch.setattr(provenance, "package_versions", cache(provenance.package_versions))
         patch.setattr(provenance, "_git", lambda *arguments: git(Path.cwd(), *arguments))
         yield

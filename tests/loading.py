@@ -5,7 +5,7 @@ import os
 import sys
 import traceback
 
-CODE = ("ci", "data", "models", "stages", "tools")
+CODE = ("figura", "models", "stages")
 
 
 def modules_loaded_by(code: str) -> dict[str, str | None]:

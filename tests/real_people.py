@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from models.base.yaml12 import read_yaml, to_yaml
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml, to_yaml
 from stages import prepare
-from stages.command import run
 
 ROOT = Path(__file__).parents[1]
 REAL = ROOT.parent / "shared/data/coco_keypoints_real"
@@ -16,7 +16,7 @@ needs_real = pytest.mark.skipif(not REAL.is_dir(), reason=f"no sample of real CO
 def leave_out_plots(patch: pytest.MonkeyPatch) -> None:
     """Let `prepare` draw nothing: that takes most of its time."""
     for name in ("people.write_plots", "people.write_people", "pairs.write_sheet"):
-        patch.setattr(f"data.preparation.{name}", lambda *_: None)
+        patch.setattr(f"figura.data.preparation.{name}", lambda *_: None)
 
 
 def prepare_real(folder: Path) -> None:

@@ -12,17 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from documented_commands import COMMAND, module_called
 
-from models.base.annotations import alternatives, is_schema
-from models.base.error_collector import ErrorCollector
-from models.base.yaml12 import parse_yaml, read_yaml
-from models.engine.build import build_schedule
-from models.recipe.completion import with_data
-from models.recipe.load import check_recipe
-from models.recipe.overrides import overridden
-from models.recipe.schema import Declaration, Recipe
-from models.recipe.types import find_class
-from stages.datasets import Dataset
+from figura.base.annotations import alternatives, is_schema
+from figura.base.error_collector import ErrorCollector
+from figura.base.yaml12 import parse_yaml, read_yaml
+from figura.data.preparation.datasets import Dataset
+from figura.engine.build import build_schedule
+from figura.recipe.completion import with_data
+from figura.recipe.load import check_recipe
+from figura.recipe.overrides import overridden
+from figura.recipe.schema import Declaration, Recipe
+from figura.recipe.types import find_class
 
 ROOT = Path(__file__).parents[1]
 PATHS = {name: ROOT / f"docs/coming_from/{name}.md" for name in ("nectargan", "vunet")}
@@ -213,16 +214,17 @@ def commands(page: str) -> list[list[str]]:
     """The words of commands in spans; `R` and the page's own recipe stand for a file of the repository."""
     text = PAGES[page].replace("...", "")
     prose = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-    said = [one for span in spans(prose) if re.match(r"(python -m|dvc exp run|-S) ", one := " ".join(span.split()))]
+    ours = rf"{COMMAND}|(dvc exp run|-S) "
+    said = [one for span in spans(prose) if re.match(ours, one := " ".join(span.split()))]
     return [shlex.split(re.sub(r"\bR\b|\b(facades|prjoti)\.yaml", RECIPE[page], one)) for one in said]
 
 
 @each_page
 def test_modules_and_their_options_exist(page):
     wrong = []
-    called = [words for words in commands(page) if words[:2] == ["python", "-m"]]
+    called = [module_called(words) for words in commands(page) if words[0] in ("figura", "python")]
     assert len(called) > 10
-    for _, _, module, *words in called:
+    for module, words in called:
         path = ROOT / module.replace(".", "/")
         file = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
         text = file.read_text() if file.is_file() else ""

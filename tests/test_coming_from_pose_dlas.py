@@ -12,15 +12,16 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from documented_commands import COMMAND, module_called
 
-from models.base.annotations import alternatives, is_schema, locate
-from models.base.errors import UserError
-from models.base.yaml12 import parse_yaml, read_yaml
-from models.pose.train.scenes import KINDS
-from models.recipe.load import check_recipe
-from models.recipe.overrides import overridden
-from models.recipe.schema import Recipe
-from models.recipe.types import LOSS, NETWORK, SCHEDULE, build
+from figura.base.annotations import alternatives, is_schema, locate
+from figura.base.errors import UserError
+from figura.base.yaml12 import parse_yaml, read_yaml
+from figura.recipe.load import check_recipe
+from figura.recipe.overrides import overridden
+from figura.recipe.schema import Recipe
+from figura.recipe.types import LOSS, NETWORK, SCHEDULE, build
+from models.pose.scenes import KINDS
 
 ROOT = Path(__file__).parents[1]
 PATHS = {"openpifpaf": ROOT / "docs/coming_from/openpifpaf.md", "dl_art_school": ROOT / "docs/dl_art_school.md"}
@@ -297,12 +298,12 @@ def test_the_whole_recipe_is_the_published_one(page):
 
 def commands(page: str) -> list[str]:
     """Return the commands of figura's own modules in a page."""
-    return [span for span in spans(page) if re.match(r"python -m (tools|stages|ci)\.", span)]
+    return [span for span in spans(page) if re.match(COMMAND, span)]
 
 
 @pytest.mark.parametrize(("page", "command"), pages(commands))
 def test_a_command_takes_these_options(page, command, capsys):
-    _, _, name, *words = shlex.split(command)
+    name, words = module_called(shlex.split(command))
     module = importlib.import_module(name)
     if not hasattr(module, "main"):
         module = importlib.import_module(f"{name}.__main__")

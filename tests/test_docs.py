@@ -11,6 +11,7 @@ import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, get_args
 
@@ -18,26 +19,29 @@ import pytest
 from dvc.utils.cli_parse import to_path_overrides
 from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
 from pydantic import BaseModel
+from test_architecture import BELOW, OF_SYSTEMS, SHARED
 
-from figura.command import TOOLS
-from models.base.error_collector import ErrorCollector, validated
-from models.base.yaml12 import parse_yaml, read_yaml, to_yaml
-from models.images.losses.adversarial import Kind
-from models.pose.networks.pose_network import BACKBONES
-from models.recipe import trusted
-from models.recipe.completion import with_data
-from models.recipe.load import check_recipe
-from models.recipe.overrides import overridden
-from models.recipe.schema import Declaration, Recipe
-from models.recipe.types import find_class
-from stages.datasets import read_dataset
+from figura.base.error_collector import ErrorCollector, validated
+from figura.base.yaml12 import parse_yaml, read_yaml, to_yaml
+from figura.command import COMMANDS
+from figura.data.preparation.datasets import read_dataset
+from figura.recipe import trusted
+from figura.recipe.completion import with_data
+from figura.recipe.load import check_recipe
+from figura.recipe.overrides import overridden
+from figura.recipe.pipeline import instances
+from figura.recipe.schema import Declaration, Recipe
+from figura.recipe.types import find_class
+from models.images.adversarial_losses import Kind
+from models.pose.pose_network import BACKBONES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = {"README.md": ROOT / "README.md"} | {str(page.relative_to(DOCS)): page for page in sorted(DOCS.rglob("*.md"))}
+OUTSIDE = {name: ROOT / name for name in ("README.md", "CONTRIBUTING.md", "weights/README.md", "data/raw/README.md")}
+PAGES = OUTSIDE | {str(page.relative_to(DOCS)): page for page in sorted(DOCS.rglob("*.md"))}
 TEXT = {name: page.read_text() for name, page in PAGES.items() if not name.startswith("coming_from/")}
 """By page; tests/test_coming_from_*.py read those on other systems, whose keys and commands are not ours."""
-OWN = ("bench", "ci", "data", "models", "stages", "tools")
+OWN = ("bench", "figura", "models", "stages", "tests")
 MADE = (
     ".dvc/tmp/",
     "data/raw/",
@@ -50,8 +54,11 @@ MADE = (
     "history/",
     "dump/",
     "recipes/NAME.yaml",
-    "models/variation.py",
-    "tests/test_variation.py",
+    "models/SYSTEM/COMMAND.py",
+    "models/mine/",
+    "models/wing.py",
+    "weights/brighten/",
+    "figura/project",
 )
 """What a run, DVC or `figura init` makes, so that a fresh clone has none of it."""
 
@@ -111,31 +118,34 @@ def content(file: str) -> dict[str, Any]:
 def test_modules_and_their_options_exist():
     called = [(page, words[i + 1], words[i + 2 :]) for page, words in ALL for i, w in enumerate(words) if w == "-m"]
     called = [(page, name, rest) for page, name, rest in called if name.split(".")[0] in OWN]
-    assert {"tools.predict", "tools.plot_logs", "tools.sweep_report", "tools.overfit_pose", "ci.change_report"} <= {
-        name for _, name, _ in called
-    }
+    assert {"bench.stale_stages", "stages.train", "stages.eval_dump"} <= {name for _, name, _ in called}
     wrong = []
     for page, name, rest in called:
         path = ROOT / name.replace(".", "/")
         path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
         text = path.read_text() if path.is_file() else ""
         wrong += [f"{page}: python -m {name}"] * (not text)
-        wrong += [f"{page}: {name} {word}" for word in rest if word.startswith("--") and f'"{word}"' not in text]
+        options = {word for word in rest if word.startswith("--")} - {trusted.OPTION}
+        wrong += [f"{page}: {name} {one}" for one in options if f'"{one}"' not in text]
     assert not wrong, "\n".join(wrong)
 
 
 def test_subcommands_and_their_options_exist():
-    """Lines and spans that begin with `figura`, its tools by their names (figura/command.py)."""
-    tools = {name: tool.module for group in TOOLS.values() for name, tool in group.items()}
+    """Lines and spans that begin with `figura`: commands by their names (figura/command.py), and those of systems."""
+    modules = {name: command.module for group in COMMANDS.values() for name, command in group.items()}
+    own = [path.relative_to(ROOT).with_suffix("").parts for path in (ROOT / "models").rglob("*.py")]
+    modules |= {".".join(parts[1:]): ".".join(parts) for parts in own}
     called = {
         (page, name, rest)
         for page in TEXT
         for line in [*spans(page), *re.findall(r"^    +(\S.*)$", TEXT[page].replace("\\\n", " "), re.MULTILINE)]
-        for name, rest in re.findall(r"^figura ([a-z]+)\b(.*)", line)
+        for name, rest in re.findall(r"^figura ([a-z][\w.]*)(.*)", line)
     }
-    wrong = {f"{page}: figura {name}" for page, name, _ in called if name not in tools}
+    assert {"predict", "logs", "sweep", "why", "pose.overfit", "gate", "changes"} <= {name for _, name, _ in called}
+    called = {one for one in called if not f"models/{one[1].replace('.', '/')}.py".startswith(MADE)}
+    wrong = {f"{page}: figura {name}" for page, name, _ in called if name not in modules}
     for page, name, rest in called:
-        folder = (ROOT / tools.get(name, "figura").replace(".", "/").removesuffix("/__main__")).with_suffix("")
+        folder = (ROOT / modules.get(name, "figura").replace(".", "/").removesuffix("/__main__")).with_suffix("")
         texts = [path.read_text() for path in [folder.with_suffix(".py"), *folder.glob("*.py")] if path.is_file()]
         options = set(re.findall(r"(?<!\S)--[a-z-]+", rest.partition("#")[0])) - {trusted.OPTION}
         wrong |= {
@@ -173,8 +183,10 @@ def test_instances_of_stages_exist():
     items = {f"${{{name}}}": entries for one in maps for name, entries in one.items()}
     published = "".join(path.read_text() for path in (ROOT / "recipes/published").glob("*.yaml"))
     entries = re.findall(r"^#   (\w+):$", published, re.MULTILINE)  # for data/params.yaml, at the top of each file
+    entries += re.findall(r"^  (\w+):$", "".join(fences("data/raw/README.md", "yaml")), re.MULTILINE)
     items["${datasets}"] = dict.fromkeys([*content("data/params.yaml")["datasets"], *entries])
-    known = {f"{name}@{key}" for name, stage in stages.items() for key in items[stage["foreach"]]}
+    items["${recipes}"] = recipe_map() | own_entry()
+    known = {f"{name}@{key}" for name, stage in stages.items() for key in items.get(stage.get("foreach"), ())}
     used = {word for _, words in ALL for word in words if word.partition("@")[0] in stages and "@" in word}
     assert used
     assert used <= known
@@ -187,7 +199,7 @@ SETTING = [(page, words) for page, words in ALL if "--set" in words]
 def test_values_set_for_a_tool_make_a_recipe(page, words):
     recipe = next(word for word in words if word.endswith(".yaml"))
     texts = [word for name, word in itertools.pairwise(words) if name == "--set"]
-    sections = ("data", "evaluate") if "tools.show" in words else ("evaluate", "predict")
+    sections = ("data", "evaluate") if "figura.commands.show" in words else ("evaluate", "predict")
     check_recipe(overridden(content(recipe), texts, sections), Path(recipe), ("evaluate", "predict"))
 
 
@@ -202,6 +214,7 @@ SNIPPETS = [
     (page, "".join(re.findall(r"\A# in (\S+)$", block, re.MULTILINE)), block)
     for page in TEXT
     for block in fences(page, "yaml")
+    if page != "data/raw/README.md"  # tests/stages/test_prepare_splits.py reads these
 ]
 WHOLE = {"your_own_code.md": "brighten"}
 """Pages with a whole recipe, and what it names, which no other page's code does (test_own_code.py runs it)."""
@@ -343,13 +356,13 @@ def test_every_page_is_in_the_navigation():
             for page in (pages(part) if isinstance(part, list) else [part])
         ]
 
-    found = pages(tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"])
-    assert sorted(found) == sorted(set(PAGES) - {"README.md"})
+    found = pages(tomllib.loads((DOCS / "zensical.toml").read_text())["project"]["nav"])
+    assert sorted(found) == sorted(set(PAGES) - set(OUTSIDE))
 
 
 def test_pages_of_classes_name_modules():
     named = [name for page in TEXT for name in re.findall(r"^::: ([\w.]+)", TEXT[page], re.MULTILINE)]
-    assert "models.interfaces" in named
+    assert "figura.interfaces" in named
     for name in named:
         path = ROOT / name.replace(".", "/")
         assert path.with_suffix(".py").is_file() or (path / "__init__.py").is_file(), name
@@ -360,14 +373,15 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     program = shutil.which("zensical", path=f"{Path(sys.executable).parent}:{ROOT / '.venv/docs/bin'}")
     if program is None:
         pytest.skip("zensical is not installed; docs/site.md")
-    shutil.copy(ROOT / "zensical.toml", tmp_path)
     for folder in ("docs", "models", "figura"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    done = subprocess.run([program, "build", "--strict"], cwd=tmp_path, capture_output=True, text=True, check=False)
+        ignore = shutil.ignore_patterns("__pycache__", ".cache", "build")
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignore)
+    command = [program, "build", "--strict", "--config-file", "docs/zensical.toml"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    for page in PAGES.keys() - {"README.md"}:
+    for page in PAGES.keys() - OUTSIDE.keys():
         file = page if page == "index.md" else f"{page.removesuffix('.md')}/index.md"
-        assert (tmp_path / "build/site" / file).with_suffix(".html").is_file(), page
+        assert (tmp_path / "docs/build/site" / file).with_suffix(".html").is_file(), page
 
 
 def test_classes_and_modules_exist():
@@ -380,15 +394,16 @@ def test_classes_and_modules_exist():
         for block in fences(page, "python"):
             compile(block, page, "exec")
             for module, classes in re.findall(r"^from ([\w.]+) import (.+)$", block, re.MULTILINE):
-                home = importlib.import_module(re.sub(r"^figura\.(?=models|data|stages|tools)", "", module))
-                wrong += [f"{page}: {module}.{one}" for one in classes.split(", ") if not hasattr(home, one)]
+                home = importlib.import_module(module)
+                names = [one for one in classes.split(", ") if not hasattr(home, one)]
+                wrong += [f"{page}: {module}.{one}" for one in names if find_spec(f"{module}.{one}") is None]
     assert not wrong, "\n".join(wrong)
 
 
 def test_environment_variables_and_make_targets_exist():
     code = [
         path
-        for folder in ("stages", "slurm")
+        for folder in ("figura/base", "figura/launch", "stages", "machines/slurm")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".sbatch")
     ]
@@ -451,32 +466,76 @@ def recipe_map() -> dict[str, dict[str, str]]:
     return next(one["recipes"] for one in content("dvc.yaml")["vars"] if "recipes" in one)
 
 
+def own_entry() -> dict[str, dict[str, str]]:
+    """Return the entry of a recipe of one's own that docs/your_own_code.md shows."""
+    (block,) = re.findall(r"^    # in dvc.yaml\n((?:    .*\n)+)", TEXT["your_own_code.md"], re.MULTILINE)
+    return parse_yaml(re.sub("(?m)^    ", "", block), "your_own_code.md")
+
+
 def test_an_entry_of_the_recipe_map_has_these_fields():
-    block = re.search(r"^    # in dvc.yaml\n((?:    .*\n)+)", TEXT["your_own_code.md"], re.MULTILINE)
-    (entry,) = parse_yaml(re.sub("^    ", "", block[1], flags=re.MULTILINE), "your_own_code.md").values()
+    (entry,) = own_entry().values()
     assert [list(one) for one in recipe_map().values()] == [list(entry)] * len(recipe_map())
 
 
-def test_the_table_of_deps_is_that_of_dvc_yaml():
-    rows = re.findall(r"^\| `([\w/.]+)` \| (.*) \|$", TEXT["architecture.md"], re.MULTILINE)
-    stages = content("dvc.yaml")["stages"]
-    said = {
-        (dep, name)
-        for dep, cells in rows
-        for name, cell in zip(stages, cells.split("|"), strict=False)
-        if cell.strip() == "x"
-    }
+def test_the_table_of_weights_is_that_of_dvc_yaml():
+    rows = re.findall(r"^\| `weights/<recipe>/(\w+)` \| ([\w, -]+) \|", TEXT["weights/README.md"], re.MULTILINE)
+    said = {(folder, stage) for folder, stages in rows for stage in stages.split(", ")}
     true = {
-        (dep, name)
-        for name, stage in stages.items()
-        for dep in stage["do"]["deps"]
-        if dep.startswith(("models/", "data/")) and "$" not in dep
+        (dep.rpartition("/")[2], name)
+        for name, stage in content("dvc.yaml")["stages"].items()
+        for dep in stage.get("do", {}).get("deps", ())
+        if dep.startswith("weights/")
     }
     assert said == true
 
 
+def test_a_stage_that_copies_weights_goes_before_the_training_that_reads_them():
+    """The stage in weights/README.md, with a recipe `mine` that starts from another one."""
+    (block,) = re.findall(r"^    (start-of-mine:\n(?:    .*\n)+)", TEXT["weights/README.md"], re.MULTILINE)
+    recipes = recipe_map() | {"mine": {"params": "mine.yaml", "data": "pairs"}}
+    stages = content("dvc.yaml")["stages"] | parse_yaml(re.sub("(?m)^    ", "", block), "weights/README.md")
+    found = {one.name: one for one in instances({"vars": [{"recipes": recipes}], "stages": stages})}
+    copy, training = found["start-of-mine"], found["train@mine"]
+    (source,), (copied,) = copy.deps, copy.outs
+    assert any(source.startswith(f"{out}/") for out in found["train@pix2pix"].outs)
+    assert any(copied.startswith(f"{dep}/") for dep in training.deps)
+    assert copy.command == ("cp", source, f"{Path(copied).parent}/")
+    assert f"`networks.generator.weights: {copied}`" in TEXT["weights/README.md"]
+
+
+def test_the_table_of_imports_is_that_of_the_architecture():
+    """What tests/test_architecture.py holds, row by row; the last two rows say what is not allowed."""
+
+    def room(name: str) -> str:
+        return name.removeprefix("figura/").replace("/", ".")
+
+    table = TEXT["architecture.md"].partition("| of `figura/` and `models/` | may import |\n| --- | --- |\n")[2]
+    rows = [row.strip("|").split("|") for row in table.partition("\n\n")[0].splitlines()]
+    said: dict[str, set[str]] = {}
+    for names, allowed in rows:
+        for name in re.findall(r"`(.*?)`", names) or [names.strip()]:
+            said[room(name)] = {room(one) for one in re.findall(r"`(.*?)`", allowed)}
+    of_a_system = said.pop("a system")
+    assert of_a_system == {*OF_SYSTEMS, *SHARED}
+    assert {name: said.pop(name) for name in SHARED} == {name: SHARED.keys() - below for name, below in SHARED.items()}
+    assert said == BELOW
+
+
+def test_the_tree_has_every_folder():
+    """Of the repository's root, of figura/ and of models/, as git knows them."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("this is no git repository")
+    files = [path.split("/") for path in listed.stdout.splitlines() if path[0] != "."]
+    folders = {parts[0] for parts in files if len(parts) > 1}
+    folders |= {parts[1] for parts in files if parts[0] in ("figura", "models") and len(parts) > 2}
+    (tree,) = fences("architecture.md", "")
+    assert folders <= set(re.findall(r"(?:^|\s)(\w+)/", tree))
+
+
 def test_the_walk_to_backward_calls_what_is_there():
-    rows = re.findall(r"^\| (?:`([\w/.]+)`)? ?\| `([\w.]+)` \|", TEXT["architecture.md"], re.MULTILINE)
+    section = TEXT["architecture.md"].partition("\n## From `dvc repro` to `backward()`\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (?:`([\w/.]+)`)? ?\| `([\w.]+)` \|", section, re.MULTILINE)
     assert [call for _, call in rows if "." in call][:1] == ["Trainer.fit"]
     file = ""
     for place, call in rows:

@@ -1,23 +1,28 @@
-"""Commands answer before they load what they run: arguments, a recipe's schema, and what a training changes."""
+"""Commands answer before they load what they run: arguments, a recipe's schema, and why a stage runs."""
 
 import json
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import md5
 from pathlib import Path
 
 import pytest
 import toy
+from dvc.env import DVC_STAGE
 
-from bench.start_up import commands
-from models.base.yaml12 import to_yaml
-from models.live.changes import MOST, changes, remember
+from figura.base.yaml12 import to_yaml
+from figura.code.manifests import KEPT
+from figura.live.causes import MOST, causes, print_causes, read_lock, told
+from figura.recipe.pipeline import Instance
 
 ROOT = Path(__file__).parents[1]
 SLOW = ("torch", "accelerate", "pandas", "matplotlib", "numba", "dvc")
 
 ANSWERS = f"""
 import contextlib, importlib, io, json, sys
-from stages.command import run
+from figura.base.exit_status import run
 for line in sys.stdin:
     module, arguments = json.loads(line)
     page = importlib.import_module(module)
@@ -31,14 +36,16 @@ for line in sys.stdin:
 """
 
 
-def page(command: str) -> str:
-    """Return the module that `python -m` runs."""
-    return f"{command}.__main__" if (ROOT / command.replace(".", "/")).is_dir() else command
+def commands() -> list[str]:
+    """Return the modules that read arguments."""
+    files = [file for part in ("stages", "figura", "models") for file in sorted((ROOT / part).rglob("*.py"))]
+    pages = [file.relative_to(ROOT).with_suffix("") for file in files if "ArgumentParser(" in file.read_text()]
+    return [".".join(one.parts) for one in pages]
 
 
 def answers(asked: list[tuple[str, list[str]]]) -> list[tuple[str, int, str, list[str]]]:
     """Run commands one after another in a fresh interpreter; return their status, output, and slow packages so far."""
-    lines = "".join(json.dumps([page(command), list(map(str, words))]) + "\n" for command, words in asked)
+    lines = "".join(json.dumps([module, list(map(str, words))]) + "\n" for module, words in asked)
     done = subprocess.run(
         [sys.executable, "-c", ANSWERS], input=lines, cwd=ROOT, capture_output=True, text=True, check=True
     )
@@ -46,13 +53,20 @@ def answers(asked: list[tuple[str, list[str]]]) -> list[tuple[str, int, str, lis
 
 
 def test_help_and_wrong_arguments_load_nothing_slow():
-    known = commands(ROOT)
-    assert {"stages.train", "tools.predict", "tools.compare", "ci.change_report"} <= set(known)
+    known = commands()
+    assert {
+        "stages.train",
+        "figura.commands.predict",
+        "figura.commands.why",
+        "figura.commands.compare.__main__",
+        "figura.commands.ci.change_report",
+        "models.pose.submit",
+    } <= set(known)
     asked = [(one, words) for one in known for words in (["--help"], ["--no-such-option"])]
-    expected = [(page(one), status, []) for one, _ in asked[::2] for status in (0, 2)]
+    expected = [(one, status, []) for one, _ in asked[::2] for status in (0, 2)]
     given = answers(asked)
     assert [(module, status, slow) for module, status, _, slow in given] == expected
-    assert all("usage: python -m " in said for *_, said, _ in given)
+    assert all("usage: figura " in said or f"usage: python -m {module}" in said for module, _, said, _ in given)
 
 
 def test_a_key_that_the_schema_does_not_know_is_told_before_pytorch_is_loaded(tmp_path):
@@ -68,12 +82,12 @@ def test_a_key_that_the_schema_does_not_know_is_told_before_pytorch_is_loaded(tm
             ("stages.train", [file, run]),
             ("stages.eval_dump", [file, run]),
             ("stages.metrics", [file, run, "m.json", "plots"]),
-            ("tools.predict", [file, run, "a.png", "--output", out]),
-            ("tools.show", [file]),
-            ("tools.describe", [file]),
-            ("tools.watch", [file, str(tmp_path / "checkpoints"), out]),
-            ("tools.overfit_pose", [file, out]),
-            ("tools.import_openpifpaf", ["weights.pkl", file, out]),
+            ("figura.commands.predict", [file, run, "a.png", "--output", out]),
+            ("figura.commands.show", [file]),
+            ("figura.commands.describe.__main__", [file]),
+            ("figura.commands.watch", [file, str(tmp_path / "checkpoints"), out]),
+            ("models.pose.overfit", [file, out]),
+            ("models.pose.import_openpifpaf", ["weights.pkl", file, out]),
         ]
     )
     told = f"error: {file}: train.stepz: unknown key 'stepz' (did you mean 'steps'?)"
@@ -88,8 +102,8 @@ def test_metrics_of_poses_need_no_pytorch(recipe):
     code = f"""
 import sys
 from pathlib import Path
-from models.recipe.load import load_recipe
-from models.report.metrics import build_pictures, build_scores
+from figura.recipe.load import load_recipe
+from figura.report.metrics import build_pictures, build_scores
 recipe = load_recipe(Path({recipe!r}), ["metrics"], {{"stride": 8}})
 print(len(build_scores(recipe)) > 0, len(build_pictures(recipe)) > 0, "torch" in sys.modules)
 """
@@ -97,56 +111,161 @@ print(len(build_scores(recipe)) > 0, len(build_pictures(recipe)) > 0, "torch" in
     assert done.stdout == "True True False\n"
 
 
-def test_a_training_says_what_its_recipe_changes_before_pytorch_is_loaded(tmp_path):
-    (tmp_path / "toy.yaml").write_text(to_yaml(toy.recipe()))
-    code = f"""
-import sys
-sys.modules["torch"] = None  # cannot be imported
-from stages.train import main
-main([{str(tmp_path / "toy.yaml")!r}, {str(tmp_path / "run")!r}])
+PIPELINE = """
+vars:
+  - recipes:
+      toy: {params: toy.yaml}
+stages:
+  prepare:
+    cmd: python -m stages.prepare ramps
+    outs: [data/prepared/ramps]
+  train:
+    foreach: ${recipes}
+    do:
+      cmd: python -m stages.train ${item.params} runs/${key}
+      deps: ["code/train-${key}.json", data/prepared/ramps]
+      params:
+        - ${item.params}: [losses, train]
 """
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert done.stdout == f"{tmp_path}/toy.yaml: the first training in {tmp_path}/run\n"
-    assert "import of torch halted" in done.stderr
+TRAIN = Instance(
+    "train@toy",
+    ("python", "-m", "stages.train", "toy.yaml", "runs/toy"),
+    ("code/train-toy.json", "data/prepared/ramps"),
+    (),
+)
+MANIFEST = Path("code/train-toy.json")
+CODE = {"files": {"models/a.py": "11", "models/b.py": "22"}, "packages": {"timm": "1.0.0"}}
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
-    """A repository with a committed recipe."""
+    """The current folder: a project without git, whose lock fits its recipe and the manifest of its training."""
     monkeypatch.chdir(tmp_path)
+    Path("dvc.yaml").write_text(PIPELINE)
     Path("toy.yaml").write_text(to_yaml(toy.recipe()))
-    settings = ["-c", "user.name=me", "-c", "user.email=me@localhost"]
-    for command in (["init", "-q"], ["add", "toy.yaml"], [*settings, "commit", "-qm", "one"]):
-        subprocess.run(["git", *command], check=True)
-    return Path("toy.yaml")
+    write_manifest(CODE)
+    text = MANIFEST.read_bytes()
+    KEPT.mkdir(parents=True)
+    (KEPT / md5(text).hexdigest()).write_bytes(text)
+    write_lock()
+    return tmp_path
 
 
-def test_a_recipe_is_compared_with_the_commit_and_with_the_last_training(project):
-    live = Path("run/live")
-    assert changes(project, toy.recipe(), live) == ["toy.yaml: no change of the training since HEAD"]
-    heavier = toy.changed({"losses.square.weight": 2.0, "runtime.workers": 7})
-    remember(heavier, live)
-    assert changes(project, heavier, live) == [
-        "toy.yaml, changed since HEAD:",
-        f"  losses.square.weight  {toy.recipe()['losses']['square']['weight']} -> 2.0",
-        "toy.yaml: no change of the training since the last training in run",
-    ]
-    remember(toy.recipe(), live)
-    without = toy.changed({"losses.square": ..., "losses.new": {"weight": 0.5}})
-    first, gone, new = changes(project, without, live)
-    assert first == "toy.yaml, changed since HEAD and the last training in run:"
-    assert gone.startswith('  losses.square  {"type": "')
+def write_manifest(content: object) -> None:
+    MANIFEST.parent.mkdir(exist_ok=True)
+    MANIFEST.write_text(json.dumps(content))
+
+
+def write_lock(**changed: object) -> None:
+    """Write a dvc.lock as after a training of what is there, but for changed parts of its entry."""
+    recipe = toy.recipe()
+    deps = {MANIFEST.as_posix(): md5(MANIFEST.read_bytes()).hexdigest(), "data/prepared/ramps": "aa.dir"}
+    entry = {
+        "cmd": " ".join(TRAIN.command),
+        "deps": [{"path": path, "md5": digest} for path, digest in deps.items()],
+        "params": {"toy.yaml": {key: recipe[key] for key in ("losses", "train")}},
+    }
+    prepare = {"cmd": "x", "outs": [{"path": "data/prepared/ramps", "md5": "aa.dir"}]}
+    stages = {"prepare": prepare, "train@toy": entry | changed}
+    Path("dvc.lock").write_text(to_yaml({"schema": "2.0", "stages": stages}))
+
+
+def test_a_stage_says_why_dvc_runs_it_before_pytorch_is_loaded(project):
+    Path("toy.yaml").write_text(to_yaml(toy.changed({"losses.square.weight": 2.0, "runtime.workers": 7})))
+    old = toy.recipe()["losses"]["square"]["weight"]
+    code = f"""
+import os, sys
+os.environ[{DVC_STAGE!r}] = "train@toy"
+sys.path[:0] = {[str(ROOT), str(ROOT / "tests")]!r}
+sys.modules["torch"] = None  # cannot be imported
+from stages.train import main
+main(["toy.yaml", "runs/toy"])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout == f"train@toy runs: toy.yaml: losses.square.weight  {old} -> 2.0\n"
+    assert "import of torch halted" in done.stderr
+
+
+def test_nothing_is_said_outside_of_dvc_and_once_for_all_processes(project, monkeypatch, capsys):
+    for environment in ({DVC_STAGE: ""}, {DVC_STAGE: "train@other"}, {DVC_STAGE: "train@toy", "RANK": "1"}):
+        for name, value in environment.items():
+            monkeypatch.setenv(name, value)
+        print_causes()
+        assert capsys.readouterr().out == ""
+    monkeypatch.setenv("RANK", "0")
+    print_causes()
+    assert capsys.readouterr().out.startswith("train@toy runs: no setting or code differs from dvc.lock")
+
+
+def test_settings_are_named_with_both_values(project):
+    without = toy.changed({"losses.square": ..., "losses.new": {"weight": 0.5}, "train.steps": 3})
+    Path("toy.yaml").write_text(to_yaml(without))
+    gone, new, steps = causes(TRAIN, read_lock())
+    assert gone.startswith('toy.yaml: losses.square  {"type": "')
     assert gone.endswith("... -> absent")
-    assert new == '  losses.new  absent -> {"weight": 0.5}'
+    assert new == 'toy.yaml: losses.new  absent -> {"weight": 0.5}'
+    assert steps == f"toy.yaml: train.steps  {toy.recipe()['train']['steps']} -> 3"
+    assert told("train@toy", [gone, new]) == [
+        "train@toy runs, because these differ from dvc.lock:",
+        f"  {gone}",
+        f"  {new}",
+    ]
 
 
-def test_few_of_many_changes_are_listed(project):
+def test_few_of_many_settings_and_files_are_listed(project):
     other = toy.changed({f"losses.more{number}": {"weight": 1.0} for number in range(MOST + 3)})
-    lines = changes(project, other, Path("run/live"))
-    assert len(lines) == 1 + MOST + 1
-    assert lines[-1] == "  and 3 more"
+    Path("toy.yaml").write_text(to_yaml(other))
+    write_manifest({"files": CODE["files"] | {f"models/{n}.py": "1" for n in range(MOST + 2)}, "packages": {}})
+    lines = causes(TRAIN, read_lock())
+    assert len(lines) == 2 * (MOST + 1) + 1
+    assert lines[MOST] == "toy.yaml: 3 more settings"
+    assert lines[-2:] == ["code: 2 more files", 'package: timm  "1.0.0" -> absent']
 
 
-def test_without_a_commit_or_a_training_there_is_nothing_to_compare_with(tmp_path):
-    path = tmp_path / "toy.yaml"
-    assert changes(path, toy.recipe(), tmp_path / "run/live") == [f"{path}: the first training in {tmp_path}/run"]
+def lose() -> None:
+    """Remove what this clone keeps of earlier manifests."""
+    for path in KEPT.iterdir():
+        path.unlink()
+
+
+def commit() -> None:
+    """Have the manifest in git, and nothing kept beside it."""
+    settings = ["-c", "user.name=me", "-c", "user.email=me@localhost"]
+    for command in (["init", "-q"], ["add", "."], [*settings, "commit", "-qm", "one"]):
+        subprocess.run(["git", *command], check=True)
+    lose()
+
+
+@pytest.mark.parametrize("earlier", [lambda: None, commit], ids=["kept", "in git"])
+def test_files_and_packages_are_named(project, earlier: Callable[[], None]):
+    earlier()
+    write_manifest({"files": {"models/b.py": "33", "models/c.py": "44"}, "packages": {"timm": "1.0.1"}})
+    assert causes(TRAIN, read_lock()) == [
+        "code: models/a.py (no longer imported)",
+        "code: models/b.py",
+        "code: models/c.py (new)",
+        'package: timm  "1.0.0" -> "1.0.1"',
+    ]
+
+
+def test_that_code_changed_is_said_even_where_nobody_knows_how_it_was(project):
+    lose()
+    write_manifest({"files": {}, "packages": {}})
+    said = "code: code/train-toy.json has changed; how it was is in no commit of this clone"
+    assert causes(TRAIN, read_lock()) == [said]
+
+
+def test_data_that_another_stage_wrote_anew_and_the_command_are_named(project):
+    known = {"path": MANIFEST.as_posix(), "md5": md5(MANIFEST.read_bytes()).hexdigest()}
+    write_lock(deps=[known, {"path": "data/prepared/ramps", "md5": "bb.dir"}], cmd="python -m old")
+    assert causes(TRAIN, read_lock()) == ["data: data/prepared/ramps, which prepare wrote anew", "the command"]
+    more = replace(TRAIN, deps=(*TRAIN.deps, "weights/toy/start"))
+    assert "data: weights/toy/start (new)" in causes(more, read_lock())
+
+
+@pytest.mark.parametrize("text", [None, "", "- 1\n", "stages: [\n", "stages: {}\n"])
+def test_without_a_lock_that_can_be_read_a_stage_never_ran(project, text):
+    Path("dvc.lock").unlink()
+    if text is not None:
+        Path("dvc.lock").write_text(text)
+    assert causes(TRAIN, read_lock()) == ["dvc.lock knows no run of it"]

@@ -12,14 +12,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from models.dump import Dump
-from models.interfaces import Example, Examples, Loss
-from models.recipe.load import check_recipe
-from models.recipe.schema import Recipe
-from models.report.interfaces import Bootstrap, Score
+from figura.dump import Dump
+from figura.interfaces import Example, ExampleDataset, Loss
+from figura.recipe.load import check_recipe
+from figura.recipe.schema import Recipe
+from figura.report.interfaces import Bootstrap, Score
 
 
-class Ramps(Examples):
+class Ramps(ExampleDataset):
     """`x` (1, 4, 4) noise and `y` = 0.5 x - 0.1, for a network to find."""
 
     names: ClassVar[tuple[str, ...]] = ("x", "y", "index")
@@ -63,7 +63,7 @@ class Stored(Ramps):
         self.root = root
 
 
-class Named(Examples):
+class Named(ExampleDataset):
     """Examples with a text, a flag that other datasets lack, and an index of their own."""
 
     names: ClassVar[tuple[str, ...]] = ("x", "y", "index", "word")

@@ -6,14 +6,14 @@ from typing import Any, ClassVar
 import numpy as np
 import toy
 
-from models.base.yaml12 import read_yaml
-from models.interfaces import Example, Examples
-from models.recipe.schema import Recipe
+from figura.base.yaml12 import read_yaml
+from figura.interfaces import Example, ExampleDataset
+from figura.recipe.schema import Recipe
 
 PIX2PIX = Path(__file__).parents[1] / "recipes/pix2pix.yaml"
 
 
-class Blobs(Examples):
+class Blobs(ExampleDataset):
     """`x` a smooth random picture (3, 32, 32), `y` its channels rotated and inverted."""
 
     names: ClassVar[tuple[str, ...]] = ("x", "y", "index", "name")

@@ -8,12 +8,12 @@ import numpy as np
 import torch
 import toy
 
-from models.base.errors import UserError
-from models.base.yaml12 import to_yaml
-from models.engine.build import build_networks
-from models.interfaces import Example, Injector, Networks, Records, State
-from models.prediction.inputs import Photo, PhotoExamples
-from models.training.checkpoints import write_model
+from figura.base.errors import UserError
+from figura.base.yaml12 import to_yaml
+from figura.engine.build import build_networks
+from figura.interfaces import Example, Injector, Networks, Records, State
+from figura.prediction.inputs import Photo, PhotoExamples
+from figura.training.checkpoints import write_model
 
 PREDICT: dict[str, Any] = {"data": {"type": "toy_photos.Reds"}, "mode": "plain", "save": {"image": "image"}}
 

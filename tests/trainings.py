@@ -7,8 +7,8 @@ from typing import Any
 
 import toy
 
-from models.interfaces import StepReport
-from models.training.trainer import Trainer
+from figura.interfaces import StepReport
+from figura.training.trainer import Trainer
 
 BASE = {"runtime.samples": None, "runtime.timing": False, "runtime.resume_every": 4}
 

@@ -1,1 +1,1 @@
-"""What image recipes share: data, losses, networks with fixed weights, reports."""
+"""Shared by image recipes: data, losses, networks with fixed weights, reports."""

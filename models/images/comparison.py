@@ -1,16 +1,16 @@
-"""How far predicted pictures are from the true ones."""
+"""Distances between predicted and true pictures."""
 
 from collections.abc import Mapping
 from typing import ClassVar
 
 from torch import Tensor
 
-from models.images.report.scores import WINDOW, l1, psnr, ssim
-from models.prediction.comparison import Comparison
+from figura.prediction.comparison import Comparison
+from models.images.scores import WINDOW, l1, psnr, ssim
 
 
 class PictureComparison(Comparison):
-    """L1, PSNR and SSIM of each picture, as `images.Fidelity` has them; no SSIM (NaN) below its window of 11 pixels."""
+    """L1, PSNR and SSIM per picture, as in `images.Fidelity`; SSIM is NaN below its window of 11 pixels."""
 
     names: ClassVar[tuple[str, ...]] = ("l1", "psnr", "ssim")
 

@@ -1,4 +1,4 @@
-"""Photos of any size as inputs of image translation, with the true picture where it is known."""
+"""Photos of any size as inputs of image translation, with the ground truth if known."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -8,36 +8,35 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
-from models.base.errors import UserError, missing
-from models.images.data.pairs import Side, normalised, resized
-from models.interfaces import Example
-from models.prediction.inputs import Photo, PhotoExamples, SettingError
+from figura.base.errors import UserError, missing
+from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
+from figura.interfaces import Example
+from figura.prediction.inputs import Photo, PhotoExamples, SettingError
+from models.images.pairs import Side, normalised, resized
 
 SIDES = ("a", "b")
-TWICE = (1.98, 2.02)  # times as wide, for its height, as the network's picture: A and B beside each other
+TWICE = (1.98, 2.02)  # aspect ratio relative to the network's picture: A and B side by side
 
 
 class Photos(PhotoExamples):
-    """A photo as the network input x, prepared like that of `ImagePairs` without augmentation.
+    """A photo as the network input x, preprocessed like in `ImagePairs` without augmentation.
 
-    With `layout: pairs` the photos are pairs: A|B pictures, of which `direction` says which half is x, or the files of
-    two folders `a` and `b` beside each other, of which those of the input's folder become examples, and those of the
-    other folder none. The other picture is the truth `y`. With `layout: whole` a photo is all input. Without a layout
-    it is too, but a picture that has the shape of an A|B picture is refused, because it would be squeezed to half its
-    width.
+    With `layout: pairs`, the photos are pairs: A|B pictures, with `direction` selecting which half is x, or files in
+    sibling folders `a` and `b`, where only those in the input's folder become examples. The other picture is the ground
+    truth `y`. With `layout: whole`, the full photo is the input. This is also the default, but pictures shaped like A|B
+    pictures are then rejected, because they would be squeezed to half their width.
 
-    `image_size` in pixels is a side or (height, width), to which the whole photo is resized: the `crop_size` of
-    `ImagePairs`. Where their `load_size` is larger, training sees crops of pictures resized to `load_size`, and so
-    everything `load_size / crop_size` times as large as here. `x_channels` and `y_channels` are 3 for RGB, 1 for grey.
-    Those of `label_maps` are resized by nearest neighbour. By default all are those of the training data, and so is
-    `direction`.
+    `image_size` in pixels is a side or (height, width), to which the full photo is resized: the `crop_size` of
+    `ImagePairs`. If their `load_size` is larger, training uses crops of pictures resized to `load_size`, in which
+    everything is `load_size / crop_size` times as large as here. `x_channels` and `y_channels` are 3 for RGB, 1 for
+    grey. Images in `label_maps` are resized by nearest neighbour. All of these and `direction` default to those of the
+    training data.
 
     An example has `x`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), and the photo's `name`; with
     `layout: pairs` also `y`, likewise.
 
     Raises ValueError for a size below 1, and for pairs without a direction; SettingError for a picture whose shape does
-    not fit the layout.
+    not match the layout.
     """
 
     names: ClassVar[tuple[str, ...]] = ("x", "name")
@@ -74,7 +73,7 @@ class Photos(PhotoExamples):
         return (*cls.names, *(cls.optional if arguments.get("layout") == "pairs" else ()))
 
     def examples(self, photo: Photo) -> list[Example]:
-        """Return the photo as one example; none for the true picture of a pair of folders."""
+        """Return the photo as one example; none for the ground truth in a pair of folders."""
         if self.layout == "pairs":
             return self._pair(photo)
         pixels = photo.pixels()
@@ -93,7 +92,7 @@ class Photos(PhotoExamples):
         return "a" if self.direction == "a_to_b" else "b"
 
     def _aspect(self, pixels: NDArray[np.uint8]) -> float:
-        """Return how many times as wide a picture is, for its height, as the network's."""
+        """Return the aspect ratio of a picture relative to the network's."""
         return pixels.shape[1] / pixels.shape[0] * self.size[0] / self.size[1]
 
     def _prepared(self, pixels: NDArray[np.uint8], side: Side) -> NDArray[np.float32]:
@@ -123,7 +122,7 @@ class Photos(PhotoExamples):
         return [{"x": self._prepared(x, "x"), "y": self._prepared(y, "y"), "name": photo.name}]
 
     def _check_half(self, photo: Photo, half: NDArray[np.uint8]) -> None:
-        """Refuse a picture whose half has half the width that it should have, while the whole fits."""
+        """Reject a picture that fits as a whole, while its halves have half the expected width."""
         if TWICE[0] < 1 / self._aspect(half) < TWICE[1]:
             height, width = half.shape[:2]
             raise SettingError(
@@ -134,6 +133,6 @@ class Photos(PhotoExamples):
 
 @cache
 def _pairs_of(folder: Path) -> dict[str, Pair | Fault]:
-    """Return the pairs of two folders `a` and `b` in `folder`, by name; also those that cannot be used."""
+    """Return the pairs of two folders `a` and `b` in `folder`, by name, including unusable ones."""
     pairs, faults = find_pairs(folder, Path("/"))
     return {pair.name: pair for pair in pairs} | {Path(fault.file).stem: fault for fault in faults}

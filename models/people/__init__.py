@@ -1,1 +1,1 @@
-"""What recipes with people share."""
+"""Shared by recipes with people."""

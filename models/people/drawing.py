@@ -1,4 +1,4 @@
-"""Pictures of person pairs: the joints over the target, and where the target is in its scene."""
+"""Drawings of person pairs: the joints over the target, and the target's position in its scene."""
 
 from typing import Any, ClassVar, cast
 
@@ -6,12 +6,12 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from models.interfaces import Example
-from models.people.data.crops import square
-from models.people.data.pairs import PersonPairs
-from models.show.drawing import ExampleDrawing, Pixels, picture_of
+from figura.interfaces import Example
+from figura.show.drawing import ExampleDrawing, Pixels, picture_of
+from models.people.crops import square
+from models.people.pairs import PersonPairs
 
-SIDE = 256  # pixels that a drawing of joints has at least
+SIDE = 256  # minimum pixels of a drawing of joints
 LINE, VISIBLE, HIDDEN, BOX, CROP = (255, 255, 255), (40, 200, 80), (230, 60, 60), (240, 200, 40), (60, 140, 240)
 
 
@@ -34,7 +34,7 @@ class PersonDrawing(ExampleDrawing):
         return drawn | {"joints": joints_over(picture, np.asarray(example["joints"]), connections)}
 
     def annotated(self, index: int, random: np.random.Generator) -> dict[str, Pixels]:
-        """Return the whole scene with the box of the target and the square that is cropped."""
+        """Return the full scene with the box of the target and the crop."""
         dataset = cast(PersonPairs, self.dataset)
         persons, own = dataset.persons, dataset.target(index)
         scene = np.ascontiguousarray(persons.image(own)[..., ::-1])
@@ -48,11 +48,11 @@ class PersonDrawing(ExampleDrawing):
 def joints_over(picture: Pixels, joints: NDArray[np.floating], connections: Any) -> Pixels:
     """Draw joints (K, 3), x and y in pixels and visibility, over an enlarged picture (H, W, 3).
 
-    `connections` are pairs of joints, counted from 0. Joints that are not labelled are left out.
+    `connections` are pairs of joint indices from 0. Unlabelled joints are skipped.
     """
     zoom = max(1, -(-SIDE // max(picture.shape[:2])))
     canvas = np.repeat(np.repeat(picture, zoom, axis=0), zoom, axis=1)
-    # 0 is the centre of the first pixel, which has `zoom` pixels now
+    # 0 is the centre of the first pixel, which now has `zoom` pixels
     places = np.rint((joints[:, :2] + 0.5) * zoom - 0.5).astype(int).tolist()
     for one, other in connections:
         if joints[one, 2] > 0 and joints[other, 2] > 0:

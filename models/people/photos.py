@@ -1,4 +1,4 @@
-"""Persons in photos as inputs of VUNet, with joints that a pose network predicted or somebody annotated."""
+"""Persons in photos as inputs of VUNet, with predicted or annotated joints."""
 
 import json
 import os
@@ -9,15 +9,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from data.formats.coco import categories_by_id, check_keypoints, read_head, read_records
-from data.formats.records import Size, UnusableError, check_person, check_result
-from data.formats.skeletons import COCO, Skeleton, skeleton_from
-from models.base.errors import UserError
-from models.base.files import read_json, short_name
-from models.interfaces import Example
-from models.people.data.crops import square
-from models.people.data.pairs import IMAGE_SIZE, MARGIN, channels_first
-from models.people.data.persons import (
+from figura.base.errors import UserError
+from figura.base.files import read_json, short_name
+from figura.data.formats.coco import categories_by_id, check_keypoints, read_head, read_records
+from figura.data.formats.records import Size, UnusableError, check_person, check_result
+from figura.data.formats.skeletons import COCO, Skeleton, skeleton_from
+from figura.interfaces import Example
+from figura.prediction.inputs import Photo, PhotoExamples
+from models.people.crops import square
+from models.people.pairs import IMAGE_SIZE, MARGIN, channels_first
+from models.people.persons import (
     Texts,
     decode_mask,
     image_fault,
@@ -25,27 +26,26 @@ from models.people.data.persons import (
     joints_needed,
     people_category,
 )
-from models.people.data.stickman import pose_picture
-from models.prediction.inputs import Photo, PhotoExamples
+from models.people.stickman import pose_picture
 
-MOST = 1000  # people of a photo
-SAID = 10  # faults of a file that are said
+MOST = 1000  # people per photo
+SAID = 10  # reported faults per file
 LARGEST_FILE = 1 << 28
-"""Bytes of the people of a photo."""
+"""Maximum bytes of a photo's people file."""
 LARGEST_CROP = 1 << 27
-"""Pixels of the square around a person: 1.6 GB."""
+"""Maximum pixels of the square around a person: 1.6 GB."""
 
 
 class PersonPhotos(PhotoExamples):
-    """Square crops of the persons in photos, prepared as `people.PersonPairs` prepares those of a dataset.
+    """Square crops of the persons in photos, preprocessed like in `people.PersonPairs`.
 
     By default, `image_size`, `margin`, `background`, `min_keypoints`, the skeleton (K joints; COCO's 17 if None) and
     the category of people (an id) are those of the training data.
 
-    The persons come from `<name>.people.json`, COCO results of this category in pixels of the photo. `tools.predict`
-    writes these files with a pose recipe. They lie in the folder `people` (its `--output`, for the same inputs), or
-    beside the photo if `people` is not set. Alternatively, `annotations` names a COCO file; a photo belongs to the
-    image whose `file_name` is the end of the photo's path.
+    The persons come from `<name>.people.json`, COCO results of this category in pixels of the photo. `figura predict`
+    writes these files with a pose recipe. They are in the folder `people` (its `--output`, for the same inputs), or
+    beside the photo if `people` is not set. Alternatively, `annotations` is a COCO file; a photo is matched with the
+    image whose `file_name` is a suffix of its path.
 
     A predicted box encloses the joints, not the outline of the body, so `padding` of its longer side is added on each
     side. The examples are the persons with a score of at least `min_score` (annotated persons have 1), with
@@ -57,8 +57,8 @@ class PersonPhotos(PhotoExamples):
     same picture, likewise; `mask` float32 `(1, P, P)` in [0, 1]; `name`, the photo's name, a hyphen and the number of
     the person from 1.
 
-    A record that cannot be used costs this person alone: a line in the photo's `faults`. So does each person after the
-    first 1,000 of a photo.
+    An unusable record only skips this person, with a line in the photo's `faults`. So does each person after the first
+    1,000 of a photo.
 
     Raises ValueError for arguments out of range, UserError for files that cannot be read.
     """
@@ -130,7 +130,7 @@ class PersonPhotos(PhotoExamples):
         return examples
 
     def _checked(self, records: Sequence[Any], size: Size, where: str, faults: list[str]) -> list[dict[str, Any]]:
-        """Return the records that can be used; add lines about the others to `faults`."""
+        """Return the usable records; add lines about the others to `faults`."""
         people, lines = [], list[str]()
         for place, record in enumerate(records):
             try:
@@ -156,7 +156,7 @@ class PersonPhotos(PhotoExamples):
         return 3 * len(self.skeleton.keypoints)
 
     def _predicted(self, photo: Photo) -> tuple[Path, list[Any]]:
-        """Return the file with the people of a photo, and its records, which may be anything."""
+        """Return the file with the people of a photo, and its unchecked records."""
         if self.people is not None:
             path = self.people / f"{photo.name}.people.json"
         else:
@@ -213,7 +213,7 @@ def _padded(box: list[float], padding: float) -> list[float]:
 class _Annotations:
     """The annotations of a COCO file by image, in one block of text.
 
-    `faults` are lines about records that belong to no image. An annotation is checked when its photo asks for it.
+    `faults` are lines about records that belong to no image. Annotations are checked when their photo is read.
     """
 
     def __init__(self, path: Path, skeleton: Skeleton) -> None:
@@ -223,7 +223,7 @@ class _Annotations:
             check_keypoints(path, category)
         self.person = people_category(path, list(categories.values()), skeleton)
         faults: list[str] = []
-        self._images: dict[str, list[dict[str, Any]]] = {}  # by the last part of the file name
+        self._images: dict[str, list[dict[str, Any]]] = {}  # by base name of the file
         for image in read_records(path, "images"):
             if isinstance(image, dict) and isinstance(image.get("file_name"), str) and type(image.get("id")) is int:
                 self._images.setdefault(Path(image["file_name"]).name, []).append(image)

@@ -1,4 +1,4 @@
-"""Pictures of scenes: the network's input in its own colours, annotations, and the targets of the heads over it."""
+"""Drawings of scenes: the network's input, annotations, and the heads' targets over it."""
 
 import colorsys
 from dataclasses import replace
@@ -7,8 +7,10 @@ from typing import Any, ClassVar, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from data.formats.skeletons import Skeleton
-from models.interfaces import Example
+from figura.data.formats.skeletons import Skeleton
+from figura.interfaces import Example
+from figura.show.drawing import ExampleDrawing
+from models.pose.annotations import Annotations
 from models.pose.decode.field_images import (
     Floats,
     Kind,
@@ -19,23 +21,21 @@ from models.pose.decode.field_images import (
     target_field,
     vectors_picture,
 )
-from models.pose.train.annotations import Annotations
-from models.pose.train.encoders import Caf, Cif, CifDet
-from models.pose.train.scenes import Scenes
-from models.show.drawing import ExampleDrawing
+from models.pose.encoders import Caf, Cif, CifDet
+from models.pose.scenes import Scenes
 
-SIDE = 384  # pixels that a drawing has at least, if whole multiples of the picture's side reach it
+SIDE = 384  # minimum pixels of a drawing, reached by integer zoom
 IGNORED = (225, 30, 30)
-HATCH = 6  # pixels from line to line
+HATCH = 6  # pixels between lines
 
 
 class SceneDrawing(ExampleDrawing):
     """Draws `pose.Scenes`.
 
-    `annotated`: boxes and people as augmented, crowd regions dotted in red. `<head>_target` shows the greatest
-    confidence of all fields, one square a cell in the colour of that field; red lines hatch the cells that the losses
-    ignore, in all fields (dense) or in some (pale). `<head>_target vectors` shows an arrow from each confident cell to
-    its place, with the joint's scale or the box.
+    `annotated`: boxes and people as augmented, crowd regions dotted in red. `<head>_target` shows the maximum
+    confidence over all fields, one square per cell in the colour of that field; red hatching marks cells that the
+    losses ignore in all fields (dense) or in some (pale). `<head>_target vectors` shows an arrow from each confident
+    cell to its target, with the joint's scale or the box.
     """
 
     reads: ClassVar[tuple[str, ...]] = ("image",)
@@ -45,7 +45,7 @@ class SceneDrawing(ExampleDrawing):
     )
 
     def pictures(self, example: Example) -> dict[str, Pixels]:
-        """Return `image`, and two pictures for each target that there is."""
+        """Return `image`, and two pictures per target."""
         scenes = cast(Scenes, self.dataset)
         image = example.get("image")
         if image is None:
@@ -64,7 +64,7 @@ class SceneDrawing(ExampleDrawing):
         return drawn | super().pictures(others)
 
     def annotated(self, index: int, random: np.random.Generator) -> dict[str, Pixels]:
-        """Return `annotated`, what the targets are made of."""
+        """Return `annotated`, the source of the targets."""
         scenes = cast(Scenes, self.dataset)
         view = scenes.view(index, random)
         scene = with_joints(view.objects, scenes.skeleton)
@@ -72,27 +72,27 @@ class SceneDrawing(ExampleDrawing):
 
 
 def zoom_of(picture: Pixels) -> int:
-    """Return how many times as large a drawing is as its picture."""
+    """Return the zoom factor of a drawing."""
     return max(1, -(-SIDE // max(picture.shape[:2])))
 
 
 def kind_of(encoder: Cif | Caf | CifDet) -> Kind:
-    """Return the kind of field that an encoder makes."""
+    """Return the kind of an encoder's fields."""
     kinds: dict[type[Any], Kind] = {Cif: "cif", Caf: "caf", CifDet: "cifdet"}
     return kinds[type(encoder)]
 
 
 def with_joints(scene: Annotations, skeleton: Skeleton) -> Annotations:
-    """Return the annotations with unlabelled joints if they were read without joints."""
+    """Add unlabelled joints to annotations loaded without joints."""
     if scene.keypoints.shape[1]:
         return scene
     return replace(scene, keypoints=np.zeros((len(scene), len(skeleton.keypoints), 3), np.float32))
 
 
 def strongest(target: Floats) -> NDArray[np.floating]:
-    """Reduce a target (fields, components, rows, columns) to one field: in each cell, the one of most confidence.
+    """Reduce a target (fields, components, rows, columns) to one field: the most confident one in each cell.
 
-    Cells where that is 0 and some field is ignored are NaN.
+    Cells with confidence 0 where some field is ignored are NaN.
     """
     confidence = target[:, 0]
     ignored = np.isnan(confidence)
@@ -103,7 +103,7 @@ def strongest(target: Floats) -> NDArray[np.floating]:
 
 
 def confidence_drawing(picture: Pixels, target: Floats, stride: int, zoom: int) -> Pixels:
-    """Draw the greatest confidence of all fields, and hatch ignored cells as densely as fields ignore them."""
+    """Draw the maximum confidence of all fields, and hatch ignored cells by the number of ignoring fields."""
     colours = np.array([colorsys.hsv_to_rgb(turn, 1.0, 1.0) for turn in np.linspace(0.1, 0.88, len(target))]) * 255
     canvas = enlarged(picture, zoom).astype(np.float32)
     rows, columns = (

@@ -1,4 +1,4 @@
-"""Importing weights with OpenPifPaf's parameter names into networks of the same architecture.
+"""Import weights with OpenPifPaf's parameter names into networks of the same architecture.
 
 The names are the same except for heads: OpenPifPaf numbers them (`head_nets.0.conv.weight`), figura names them
 (`head_nets.cif.conv.weight`). OpenPifPaf's heads are, in this order, cif (17 fields), caf (19) and, in dense
@@ -13,14 +13,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from models.base.errors import UserError
-from models.pose.safe_unpickle import Placeholder, children_of
-from models.pose.tensor_files import bad_values, read_content, tensors_of
+from figura.base.errors import UserError
+from figura.commands.import_weights.safe_unpickle import Placeholder, children_of
+from figura.commands.import_weights.tensor_files import bad_values, read_content, tensors_of
 
-COUNTER = ".num_batches_tracked"  # of BatchNorm; nothing here reads it
+COUNTER = ".num_batches_tracked"  # of BatchNorm; unused here
 HEADS = "head_nets."
 LEFT_OUT = "-"
-EARLIER_HEAD = "CompositeField3"  # before 0.13; has other components in another order
+EARLIER_HEAD = "CompositeField3"  # before 0.13; different components in a different order
 REMEDY = (
     "the recipe's backbone and its options have to be those of the checkpoint, and its heads too: published ones have "
     "upsample 2 and, in this order, cif with 17 fields, caf with 19 and, if dense, one of kind caf with 25 (cocokp), "
@@ -29,10 +29,10 @@ REMEDY = (
 
 
 def read_state(path: Path) -> dict[str, Tensor]:
-    """Read the tensors, by name, of a checkpoint, as `tensor_files.read_tensors`.
+    """Read the tensors of a checkpoint, by name, like `tensor_files.read_tensors`.
 
     Raises:
-        UserError: for other files, and for heads from before OpenPifPaf 0.13.
+        UserError: other files, and for heads from before OpenPifPaf 0.13.
     """
     content = read_content(path)
     for network in content.values() if isinstance(content, dict) else (content,):
@@ -42,7 +42,7 @@ def read_state(path: Path) -> dict[str, Tensor]:
 
 
 def renamed(state: Mapping[str, Any], heads: Sequence[str]) -> dict[str, Any]:
-    """Change OpenPifPaf's names to figura's: the h-th head becomes `heads[h]`, and is dropped if that is `-`.
+    """Rename OpenPifPaf's tensors to figura's: the h-th head becomes `heads[h]`, or is dropped if that is `-`.
 
     Further heads keep their number.
     """
@@ -64,8 +64,8 @@ def fitted(state: Mapping[str, Tensor], network: nn.Module, heads: Sequence[str]
     Heads of the network that `heads` does not name keep their weights. Missing counters of BatchNorm become 0.
 
     Raises:
-        UserError: names every tensor that is missing, has another shape or no finite floating-point numbers, or has no
-            place in the network; one per line.
+        UserError: lists every tensor that is missing, has a wrong shape, is not finite floating-point, or is not in the
+            network; one per line.
     """
     own = network.state_dict()
     fresh = tuple(f"{HEADS}{head}." for head in getattr(network, "head_nets", {}) if head not in heads)

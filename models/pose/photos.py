@@ -5,20 +5,20 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from data.formats.skeletons import COCO, skeleton_from
-from models.interfaces import Example, Injector, Networks, State
-from models.people.data.affine import MEAN_COLOUR, snug
+from figura.data.formats.skeletons import COCO, skeleton_from
+from figura.interfaces import Example, Injector, Networks, State
+from figura.prediction.inputs import Photo, PhotoExamples
+from models.pose.affine import MEAN_COLOUR, fit_to_multiple
+from models.pose.categories import categories_from
 from models.pose.decode.overlays import OverlayStyle, connections_of, named, overlay
-from models.pose.networks.categories import categories_from
-from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD
-from models.prediction.inputs import Photo, PhotoExamples
+from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
 
 
 class Photos(PhotoExamples):
-    """Whole photos, prepared as `pose.Scenes` with `multiple` prepares the images of a dataset.
+    """Full photos, preprocessed like a dataset's images in `pose.Scenes` with `multiple`.
 
-    The longer side becomes `side` pixels (0 keeps the size; default: that of the training data). The picture lies in
-    the middle of the smallest canvas whose sides are a multiple of `multiple` plus one.
+    The longer side is resized to `side` pixels (0 keeps the size; default: as in the training data). The picture is
+    centred on the smallest canvas whose sides are a multiple of `multiple` plus one.
 
     An example has `image` float32 (3, rows, columns) RGB, (v / 255 - mean) / std; `photo`, for `pose.PhotoOverlays`;
     its `name`; the integers `image_id` and `index`, which number the photos from 1 and from 0, and its `width` and
@@ -66,7 +66,7 @@ class Photos(PhotoExamples):
         """Return the photo as one example."""
         pixels = photo.pixels()
         height, width = pixels.shape[:2]
-        placement = snug(width, height, self.side or max(width, height), self.multiple)
+        placement = fit_to_multiple(width, height, self.side or max(width, height), self.multiple)
         picture = placement.picture(pixels, MEAN_COLOUR)
         image = np.ascontiguousarray(picture.transpose(2, 0, 1)).astype(np.float32)
         image *= self._gain
@@ -87,16 +87,16 @@ class Photos(PhotoExamples):
 
 
 class PhotoOverlays(Injector):
-    """Adds each photo, at its own size, with the decoded people and objects drawn over it.
+    """Adds each photo, at its original size, with the decoded people and objects drawn over it.
 
-    Reads the file again, so that no batch holds large photos. Enlarges small photos, as `Overlays` does.
+    Reads the file again, so that batches hold no large photos. Enlarges small photos, like `Overlays`.
 
     Args:
         photo: name of the photos.
         output: name of the pictures, a list of uint8 (3, rows, columns).
         people: name of the records of `FindPeople`; `people` or `objects` is needed.
         objects: name of the records of `FindObjects`.
-        categories: as for the dataset, a list of `{id, name}`; labels of other objects have only a score.
+        categories: as in the dataset, a list of `{id, name}`; labels of other objects have only a score.
         skeleton: as for the dataset; default COCO's.
         style: entries of `models.pose.decode.overlays.OverlayStyle`.
     """

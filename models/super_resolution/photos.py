@@ -2,16 +2,16 @@
 
 from typing import ClassVar
 
-from models.images.data.pairs import normalised
-from models.interfaces import Example
-from models.prediction.inputs import Photo, PhotoExamples
+from figura.interfaces import Example
+from figura.prediction.inputs import Photo, PhotoExamples
+from models.images.pairs import normalised
 
 
 class Photos(PhotoExamples):
-    """A whole photo, not resized, as the input of a super-resolution network.
+    """A full photo, not resized, as the input of a super-resolution network.
 
     An example has `lq`, float32 `(3, height, width)` in [-1, 1] (v / 127.5 - 1), RGB, and the photo's `name`. Memory
-    grows with the number of pixels: a network of width 64 at scale 4 takes about 10 kB for each.
+    grows with the number of pixels: a network of width 64 at scale 4 takes about 10 kB per pixel.
     """
 
     names: ClassVar[tuple[str, ...]] = ("lq", "name")

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from models.base.checksums import damage, refuse_damaged, write_sums
-from models.base.errors import UserError
+from figura.base.checksums import damage, refuse_damaged, write_sums
+from figura.base.errors import UserError
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from models.base.errors import UserError
-from models.base.files import (
+from figura.base.errors import UserError
+from figura.base.files import (
     read_bytes,
     read_json,
     read_rows,
@@ -30,7 +30,7 @@ def test_the_new_file_takes_the_place(tmp_path):
 
 @pytest.mark.parametrize(("mask", "mode"), [("022", "644"), ("077", "600"), ("002", "664")])
 def test_permissions_are_what_the_umask_leaves(tmp_path, mask, mode):
-    write = "import sys; from pathlib import Path; from models.base.files import write_text"
+    write = "import sys; from pathlib import Path; from figura.base.files import write_text"
     code = f"{write}; write_text(Path(sys.argv[1]), 'a')"
     subprocess.run(
         ["sh", "-c", f'umask {mask}; exec "$@"', "sh", sys.executable, "-c", code, tmp_path / "a"], check=True
@@ -43,7 +43,7 @@ def test_a_full_disk_leaves_the_old_file(tmp_path):
     path = tmp_path / "a"
     write_bytes(path, b"old")
     code = (
-        "import resource, signal, sys; from pathlib import Path; from models.base.files import write_bytes;"
+        "import resource, signal, sys; from pathlib import Path; from figura.base.files import write_bytes;"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000));"
         "write_bytes(Path(sys.argv[1]), b'x' * 1001)"
     )
@@ -155,7 +155,7 @@ def test_a_kill_while_writing_leaves_the_old_file(tmp_path):
     path = tmp_path / "a.txt"
     path.write_text("old")
     code = (
-        "import os, signal, sys; from pathlib import Path; from models.base.files import replacing\n"
+        "import os, signal, sys; from pathlib import Path; from figura.base.files import replacing\n"
         "with replacing(Path(sys.argv[1])) as temporary:\n"
         "    temporary.write_text('half'); os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -9,8 +9,8 @@ from contextlib import suppress
 
 import pytest
 
-from models.base.errors import UserError
-from models.base.lock import hold
+from figura.base.errors import UserError
+from figura.base.lock import hold
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from models.base.errors import UserError
-from models.base.pictures import decode_bgr, read_picture, write_png
+from figura.base.errors import UserError
+from figura.base.pictures import decode_bgr, read_picture, write_png
 
 COLOURS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
 

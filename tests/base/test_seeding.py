@@ -3,7 +3,7 @@ import random
 import numpy as np
 import torch
 
-from models.base.seeding import derive, generator, seed_here
+from figura.base.seeding import derive, generator, seed_here
 
 
 def test_places_are_independent_and_repeatable():

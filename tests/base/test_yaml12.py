@@ -20,9 +20,9 @@ from dvc.fs import LocalFileSystem
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from models.base import yaml12
-from models.base.errors import UserError
-from models.base.yaml12 import parse_yaml, read_yaml, to_yaml
+from figura.base import yaml12
+from figura.base.errors import UserError
+from figura.base.yaml12 import parse_yaml, read_yaml, to_yaml
 
 ROOT = Path(__file__).parents[2]
 REFUSED = "refused"

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def earlier(tmp_path):
     """A checkout with this one's packages, in another folder."""
-    for name in ("models", "data", "stages"):
+    for name in ("figura", "models", "stages"):
         (tmp_path / name).symlink_to(ROOT / name)
     return tmp_path
 
@@ -51,8 +51,9 @@ def test_both_sides_measure_each_with_its_own_code(earlier, monkeypatch, capsys)
     assert not "".join(rest)
 
 
-def test_other_code_than_that_of_the_checkout_is_refused(earlier, monkeypatch, capsys):
-    (earlier / "models").unlink()
+@pytest.mark.parametrize("package", ["figura", "models"])
+def test_other_code_than_that_of_the_checkout_is_refused(package, earlier):
+    (earlier / package).unlink()
     with (
         before_after.worker("decoder", "before", earlier, "glibc", earlier) as worker,
         pytest.raises(before_after.CaseError, match=rf"before, glibc ended with 1: .* not of {earlier}"),

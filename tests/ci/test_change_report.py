@@ -7,10 +7,10 @@ import cv2
 import numpy as np
 import pytest
 
-from ci import change_report
-from ci.change_pictures import Curve, beside, draw_curves
-from ci.change_report import read, shortened
-from models.base.errors import UserError
+from figura.base.errors import UserError
+from figura.commands.ci import change_report
+from figura.commands.ci.change_pictures import Curve, beside, draw_curves
+from figura.commands.ci.change_report import read, shortened
 
 
 def test_pictures_stand_side_by_side_only_where_they_differ(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_what_tools_compare_says_is_part_of_the_report(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(subprocess, "run", run)
     assert change_report.comparison("pose", "abc") == "## pose: is it more than noise?\n\n**no**"
-    assert commands == [["-m", "tools.compare", "abc", "--recipe", "pose", "--markdown"]]
+    assert commands == [["-m", "figura.commands.compare", "abc", "--recipe", "pose", "--markdown"]]
     failed = subprocess.CompletedProcess([], 1, "", "error: abc: runs/pose/dump is not in the cache\n")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: failed)
     said = change_report.comparison("pose", "abc")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from ci.check_reproduction import main
-from ci.reproduction import compare, outputs, read_results
-from ci.tolerances import read_tolerances
-from models.base.errors import UserError
-from stages.command import run
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.commands.ci.check_reproduction import main
+from figura.commands.ci.reproduction import compare, outputs, read_results
+from figura.commands.ci.tolerances import read_tolerances
 
 ROOT = Path(__file__).parents[2]
 METRICS = {

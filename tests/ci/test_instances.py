@@ -9,8 +9,8 @@ import pytest
 from dumps_by_hand import sealed
 from dvc_data.index import DataIndexDirError
 
-from ci import check_reproduction
-from ci.instances import compare_examples, differing_examples, differing_files
+from figura.commands.ci import check_reproduction
+from figura.commands.ci.instances import compare_examples, differing_examples, differing_files
 
 DVC_YAML = """
 vars:

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from figura.command import TOOLS, main, overview, placed
+from figura.command import COMMANDS, main, overview
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = {name: tool for group in TOOLS.values() for name, tool in group.items()}
+BY_NAME = {name: command for group in COMMANDS.values() for name, command in group.items()}
 
 
 def test_every_command_is_listed_once_with_a_page_that_has_a_main() -> None:
     lines = overview().splitlines()
-    for name, tool in COMMANDS.items():
-        assert [line.split() for line in lines].count([name, *tool.purpose.split()]) == 1
-        assert callable(importlib.import_module(placed(tool.module)).main)
-    assert len(COMMANDS) == sum(map(len, TOOLS.values()))
+    for name, command in BY_NAME.items():
+        assert [line.split() for line in lines].count([name, *command.purpose.split()]) == 1
+        assert callable(importlib.import_module(command.module).main)
+    assert len(BY_NAME) == sum(map(len, COMMANDS.values()))
     assert all(len(line) <= 80 for line in lines)
 
 
@@ -33,6 +33,19 @@ def test_the_overview(arguments: list[str], capsys: pytest.CaptureFixture[str]) 
 def test_an_unknown_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predicct"]) == 2
     assert capsys.readouterr().err == "figura: there is no command 'predicct'; `figura --help` lists them\n"
+
+
+@pytest.mark.parametrize("name", ["pose.scenes", "pose.nothing", "nothing.submit", "pose..submit", "."])
+def test_what_is_no_command_of_a_system(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name]) == 2
+    assert capsys.readouterr().err.startswith(f"figura: there is no command {name!r}")
+
+
+def test_a_system_has_commands_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["pose.submit", "--help"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: figura pose.submit")
 
 
 def test_the_overview_loads_the_standard_library_alone() -> None:
@@ -56,8 +69,8 @@ def test_a_tool_gets_its_arguments_and_its_exit_status_counts(
 
 
 def test_all_faults_of_all_recipes_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from figura.check import main as check
-    from stages.command import run
+    from figura.base.exit_status import run
+    from figura.commands.check import main as check
 
     text = (ROOT / "params.yaml").read_text()
     assert text.count("\n  steps: 2500") == text.count("\n  KL:") == 1

@@ -12,9 +12,9 @@ import torch
 import toy
 import toy_pairs
 
-from models.base.yaml12 import parse_yaml
-from models.recipe.load import check_recipe
-from models.training.trainer import Trainer
+from figura.base.yaml12 import parse_yaml
+from figura.recipe.load import check_recipe
+from figura.training.trainer import Trainer
 
 PAGE = Path(__file__).parents[2] / "docs/your_own_code.md"
 CODE = re.findall(r"^```python\n# in mine.py\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)

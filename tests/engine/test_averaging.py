@@ -12,9 +12,9 @@ import toy
 from torch import nn
 from two_processes import run_in_two
 
-from models.engine.averaging import GradientAverage, buckets_of
-from models.engine.step import Step
-from models.training.trainer import Trainer
+from figura.engine.averaging import GradientAverage, buckets_of
+from figura.engine.step import Step
+from figura.training.trainer import Trainer
 
 WIDTHS = (3, 5, 2, 4)
 

@@ -12,11 +12,11 @@ import pytest
 import torch
 import toy
 
-from models.base.errors import UserError
-from models.base.sampling import evenly_spaced
-from models.engine.data import Mixture, TrainBatches, ValidationBatches, collated, load_batches
-from models.interfaces import Records
-from stages.command import refusal
+from figura.base.errors import UserError
+from figura.base.exit_status import refusal
+from figura.base.sampling import evenly_spaced
+from figura.engine.data import Mixture, TrainBatches, ValidationBatches, collated, load_batches
+from figura.interfaces import Records
 
 
 def sampler(lengths, weights=None, size=4, seed=1, **rest):

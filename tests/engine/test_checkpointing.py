@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from trainings import BASE, fit, outputs
 from two_processes import run_in_two
 
-from models.base.errors import UserError
-from models.engine.checkpointing import blocks, checkpoint_modules
-from models.pix2pix.train.generator import UNetGenerator
-from models.pose.networks.pose_network import PoseNetwork
-from models.super_resolution.train.rrdb import RRDBGenerator
-from models.training.trainer import Trainer
-from models.vunet.train.networks import VUNet
+from figura.base.errors import UserError
+from figura.engine.checkpointing import blocks, checkpoint_modules
+from figura.training.trainer import Trainer
+from models.pix2pix.generator import UNetGenerator
+from models.pose.pose_network import PoseNetwork
+from models.super_resolution.rrdb import RRDBGenerator
+from models.vunet.networks import VUNet
 
 
 class Unit(nn.Module):

@@ -14,8 +14,8 @@ from torch._inductor import config as inductor
 from trainings import BASE, Killed, fit, outputs
 from two_processes import run_in_two
 
-from models.base.errors import UserError
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.training.trainer import Trainer
 
 COMPILED = {"train.compile": True}
 PARTS = test_gates.HEADS | BASE | {"train.accumulation": 2, "train.steps": 8}

@@ -5,8 +5,8 @@ import pytest
 import torch
 import toy
 
-from models.interfaces import Loss
-from models.training.trainer import Trainer
+from figura.interfaces import Loss
+from figura.training.trainer import Trainer
 
 
 class Parts(Loss):

@@ -9,9 +9,9 @@ import toy
 from torch import Tensor, nn
 from trainings import BASE, Killed, Stopping, fit, outputs
 
-from models.base.errors import UserError
-from models.training.trainer import Trainer
-from models.training.warnings import late_gates
+from figura.base.errors import UserError
+from figura.training.trainer import Trainer
+from figura.training.warnings import late_gates
 
 
 class Two(nn.Module):

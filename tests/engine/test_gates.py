@@ -11,10 +11,10 @@ import toy
 from test_mixtures import MIXED
 from torch import nn
 
-from models.base.errors import UserError
-from models.interfaces import Loss
-from models.recipe.gates import Gate, always, ever
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.interfaces import Loss
+from figura.recipe.gates import Gate, can_run, covers_every_iteration
+from figura.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
 PAINT = "steps.painter.injectors.paint"
@@ -90,8 +90,8 @@ def test_always_and_ever_are_what_counting_says():
         makers = [tuple(draw() for _ in range(random.integers(1, 3))) for _ in range(random.integers(1, 4))]
         times = [t for t in range(200) if all(gate.open(t) for gate in reader)]
         covered = all(any(all(g.open(t) for g in maker) for maker in makers) for t in times)
-        assert ever(reader) == bool(times)
-        assert always(reader, makers) == covered
+        assert can_run(reader) == bool(times)
+        assert covers_every_iteration(reader, makers) == covered
         found.add((bool(times), covered))
     assert len(found) == 3  # a reader that never runs finds everything
 

@@ -8,8 +8,8 @@ import pytest
 import torch
 import toy
 
-from models.base.errors import UserError
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.training.trainer import Trainer
 
 
 class OnlyX(toy.Ramps):

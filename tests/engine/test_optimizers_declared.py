@@ -9,12 +9,12 @@ from accelerate import Accelerator
 from torch import nn
 from trainings import BASE, Killed, fit, outputs
 
-from models.base.errors import UserError
-from models.engine.build import build_networks, build_steps
-from models.engine.stopwatch import Stopwatch
-from models.interfaces import Networks, State
-from models.optimizers.muon import Muon
-from models.recipe.check import objection
+from figura.base.errors import UserError
+from figura.engine.build import build_networks, build_steps
+from figura.engine.stopwatch import Stopwatch
+from figura.interfaces import Networks, State
+from figura.optimizers.muon import Muon
+from figura.recipe.check import objection
 
 UNUSABLE = {"LBFGS", "SparseAdam"}
 NAMES = sorted(n for n, v in vars(torch.optim).items() if isinstance(v, type) and n != "Optimizer")

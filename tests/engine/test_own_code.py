@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from models.base.errors import UserError
-from models.recipe.load import load_recipe
+from figura.base.errors import UserError
+from figura.recipe.load import load_recipe
 from stages import eval_dump, metrics, train
 
 DOCUMENT = Path(__file__).parents[2] / "docs/your_own_code.md"

@@ -17,20 +17,20 @@ from torch import nn
 from torch.amp import GradScaler
 from trainings import Killed, Stopping, outputs
 
-from models.base.errors import UserError
-from models.engine import build as assemble
-from models.engine import precision
-from models.engine.precision import check_precision, convert_to_fp8, evaluation_precision, in_float32
-from models.engine.step import WeightedLoss
-from models.engine.stopwatch import Stopwatch
-from models.evaluation.trained import write_dump
-from models.images.losses.adversarial import GradientPenalty
-from models.interfaces import Callback, Injector, Loss, Networks, State, StepReport
-from models.schedules import Constant
-from models.training.divergence import Rollback
-from models.training.resume import ResumePoints
-from models.training.trainer import Trainer
-from models.training.warnings import without_fp8
+from figura.base.errors import UserError
+from figura.engine import build as assemble
+from figura.engine import precision
+from figura.engine.precision import check_precision, convert_to_fp8, evaluation_precision, in_float32
+from figura.engine.step import WeightedLoss
+from figura.engine.stopwatch import Stopwatch
+from figura.evaluation.trained import write_dump
+from figura.interfaces import Callback, Injector, Loss, Networks, State, StepReport
+from figura.schedules import Constant
+from figura.training.divergence import Rollback
+from figura.training.resume import ResumePoints
+from figura.training.trainer import Trainer
+from figura.training.warnings import without_fp8
+from models.images.adversarial_losses import GradientPenalty
 
 X, START = test_steps.X, np.array([0.5, -1.0])
 

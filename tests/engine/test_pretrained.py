@@ -7,11 +7,11 @@ import torch
 import toy
 from safetensors.torch import load_file, save_file
 
-from models.base.errors import UserError
-from models.base.yaml12 import to_yaml
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.base.exit_status import run as stage
+from figura.base.yaml12 import to_yaml
+from figura.training.trainer import Trainer
 from stages import eval_dump, train
-from stages.command import run as stage
 
 
 class Taught(toy.Painter):

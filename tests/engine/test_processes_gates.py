@@ -11,7 +11,7 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 from two_processes import run_in_two
 
-from models.training.trainer import Trainer
+from figura.training.trainer import Trainer
 
 FORWARD = test_gates.FORWARD
 SGD = test_gates.HEADS["steps.painter.optimizer"]

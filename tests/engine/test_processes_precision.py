@@ -7,8 +7,8 @@ import test_precision
 from torch.amp import GradScaler
 from two_processes import run_in_two
 
-from models.engine import build
-from models.training.trainer import Trainer
+from figura.engine import build
+from figura.training.trainer import Trainer
 
 
 def overflow_on_the_second(folder):

@@ -4,7 +4,7 @@ import pytest
 import toy
 from trainings import BASE
 
-from models.training.trainer import Trainer
+from figura.training.trainer import Trainer
 
 
 @pytest.mark.parametrize(("rule", "factor"), [("linear", 4), ("sqrt", 2)])

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import toy
 
-from models.base.error_collector import ErrorCollector
-from models.engine.step import WeightedLoss
-from models.recipe.schema import Declaration
-from models.recipe.types import build_schedule
-from models.schedules import (
+from figura.base.error_collector import ErrorCollector
+from figura.engine.build import _schedule
+from figura.engine.step import WeightedLoss
+from figura.recipe.schema import Declaration
+from figura.recipe.types import build_schedule
+from figura.schedules import (
     Constant,
     Cosine,
     CosineRestarts,
@@ -22,7 +23,7 @@ from models.schedules import (
     Step,
     WarmUp,
 )
-from models.training.warnings import late_schedules
+from figura.training.warnings import late_schedules
 
 STEPS = np.arange(0, 60)
 
@@ -188,7 +189,7 @@ def test_recipe_names_schedules_and_nests_them():
     assert not errors.lines
     assert [schedule(step) for step in (0, 9, 20, 40)] == [0.1, 1.0, 1.0, 0.0]
     assert schedule(30) == pytest.approx(0.5)
-    assert build_schedule(None, "x", errors)(123) == 1.0
+    assert _schedule(None, "x")(123) == 1.0
 
 
 def test_schedules_that_outlast_training_are_named():

@@ -7,10 +7,10 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 from two_processes import run_in_two
 
-from models.base.distributed import sharded
-from models.engine.batch_norm import SharedBatchNorm, share_batch_norms
-from models.images.losses.adversarial import Adversarial
-from models.ops.tensors import Roll
+from figura.base.distributed import sharded
+from figura.engine.batch_norm import SharedBatchNorm, share_batch_norms
+from figura.injectors.tensors import Roll
+from models.images.adversarial_losses import Adversarial
 
 
 def network():

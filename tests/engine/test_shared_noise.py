@@ -4,9 +4,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from models.base.distributed import current_shard, sharded
-from models.engine.rank_invariant_rng import rank_invariant_noise
-from models.images.networks.dropout import dropout
+from figura.base.distributed import current_shard, sharded
+from figura.engine.rank_invariant_rng import rank_invariant_noise
+from models.images.dropout import dropout
 
 WHOLE, SEED = 8, 5
 

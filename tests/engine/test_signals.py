@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from models.base.errors import Interrupted
-from models.engine.signals import StopRequest
+from figura.base.errors import Interrupted
+from figura.engine.signals import StopRequest
 
 
 @pytest.fixture(autouse=True)

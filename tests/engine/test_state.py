@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from models.interfaces import State, batch_size, detach, split_batch
+from figura.interfaces import State, batch_size, detach, split_batch
 
 
 def test_a_name_is_written_once():

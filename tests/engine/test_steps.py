@@ -8,14 +8,14 @@ import torch
 from accelerate import Accelerator
 from torch import nn
 
-from models.base.modes import evaluating
-from models.engine.build import parameter_groups
-from models.engine.step import GatedInjector, Step, WeightedLoss
-from models.engine.stopwatch import Stopwatch
-from models.interfaces import Injector, Loss, Networks, State
-from models.recipe.gates import Gate
-from models.recipe.schema import Group
-from models.schedules import Constant, Linear
+from figura.base.modes import evaluating
+from figura.engine.build import parameter_groups
+from figura.engine.step import GatedInjector, Step, WeightedLoss
+from figura.engine.stopwatch import Stopwatch
+from figura.interfaces import Injector, Loss, Networks, State
+from figura.recipe.gates import Gate
+from figura.recipe.schema import Group
+from figura.schedules import Constant, Linear
 
 
 class Line(nn.Module):

@@ -7,8 +7,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from models.base.errors import UserError
-from models.engine.weights import load_weights, save_weights, to_device
+from figura.base.errors import UserError
+from figura.engine.weights import load_weights, save_weights, to_device
 
 
 def network(width=3):

@@ -18,15 +18,15 @@ import toy
 from dumps_by_hand import sealed
 from PIL import Image
 
-from data.formats.skeletons import COCO
-from models.base.errors import UserError
-from models.base.yaml12 import to_yaml
-from models.dump import Dump, RecordsFile, Table, write_file, write_value
-from models.engine.build import build_networks
-from models.evaluation.trained import write_dump
-from models.pose.report.dump_evaluation import evaluate
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.base.yaml12 import to_yaml
+from figura.data.formats.skeletons import COCO
+from figura.dump import Dump, RecordsFile, Table, write_file, write_value
+from figura.engine.build import build_networks
+from figura.evaluation.trained import write_dump
+from models.pose.dump_evaluation import evaluate
 from stages import metrics
-from stages.command import run
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
 CHANGES = {

@@ -6,8 +6,8 @@ import torch
 import toy
 from dumps_by_hand import sealed
 
-from models.base.errors import UserError
-from models.dump import Dump, RecordsFile, Table, decode_value, write_value
+from figura.base.errors import UserError
+from figura.dump import Dump, RecordsFile, Table, decode_value, write_value
 
 RANDOM = np.random.default_rng(5)
 
@@ -132,7 +132,7 @@ def test_a_dump_reads_like_a_dataset(folder):
 
 
 def test_files_are_read_when_they_are_asked_for(folder, monkeypatch):
-    from models import dump as module
+    from figura import dump as module
 
     read = []
     monkeypatch.setattr(module, "decode_value", lambda content, path: read.append(path.name))
@@ -176,7 +176,7 @@ def test_a_row_may_leave_columns_out(tmp_path):
 
 
 def test_the_toys_score_reads_a_dump(folder):
-    from models.report.interfaces import Bootstrap
+    from figura.report.interfaces import Bootstrap
 
     found = toy.Mean("loss.a")(Dump(sealed(folder)), Bootstrap(10, 0.9, 0))
     assert found["mean"]["value"] == pytest.approx(1 / 3)

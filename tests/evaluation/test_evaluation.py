@@ -4,11 +4,11 @@ import torch
 import toy
 from accelerate import Accelerator
 
-from models.base.seeding import generator
-from models.dump import Dump
-from models.engine.build import build_networks
-from models.evaluation.evaluate import Evaluation
-from models.interfaces import Injector, Records
+from figura.base.seeding import generator
+from figura.dump import Dump
+from figura.engine.build import build_networks
+from figura.evaluation.evaluate import Evaluation
+from figura.interfaces import Injector, Records
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
 MODES = {

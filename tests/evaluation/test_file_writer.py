@@ -5,10 +5,10 @@ from contextlib import suppress
 import pytest
 import torch
 
-from models.base.errors import UserError
-from models.dump import write_converted, write_value
-from models.evaluation import file_writer
-from models.evaluation.file_writer import MOST_THREADS, FileWriter, checksums
+from figura.base.errors import UserError
+from figura.dump import write_converted, write_value
+from figura.evaluation import file_writer
+from figura.evaluation.file_writer import MOST_THREADS, FileWriter, checksums
 
 NAMES = ("a.npy", "b.image.png", "c.mask.png")
 

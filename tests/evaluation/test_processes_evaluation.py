@@ -19,19 +19,19 @@ import toy
 from accelerate import Accelerator
 from two_processes import run_in_two
 
-from models.base.distributed import raise_on_all_ranks
-from models.base.errors import UserError
-from models.base.yaml12 import to_yaml
-from models.engine.build import build_networks
-from models.evaluation.dump_writer import Output
-from models.evaluation.evaluate import Evaluation
-from models.evaluation.trained import refuse_foreign, write_dump
-from models.interfaces import Records
-from models.live.listeners import listeners
-from models.report.interfaces import Score
-from models.training.checkpoints import write_model
-from models.training.trainer import Trainer
-from tools.checkpoint_watch import CheckpointWatch
+from figura.base.distributed import raise_on_all_ranks
+from figura.base.errors import UserError
+from figura.base.yaml12 import to_yaml
+from figura.commands.checkpoint_watch import CheckpointWatch
+from figura.engine.build import build_networks
+from figura.evaluation.dump_writer import Output
+from figura.evaluation.evaluate import Evaluation
+from figura.evaluation.trained import refuse_foreign, write_dump
+from figura.interfaces import Records
+from figura.live.listeners import listeners
+from figura.report.interfaces import Score
+from figura.training.checkpoints import write_model
+from figura.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/evaluation")))
@@ -263,7 +263,7 @@ def test_a_stage_ends_with_the_message(tmp_path):
     recipe = toy.checked(content=content)
     write_model(tmp_path / "run/model", build_networks(recipe), recipe, {})
     done = subprocess.run(
-        [sys.executable, "-m", "stages.launch", "eval_dump", tmp_path / "recipe.yaml", tmp_path / "run"],
+        [sys.executable, "-m", "figura.launch", "eval_dump", tmp_path / "recipe.yaml", tmp_path / "run"],
         env=os.environ | {"PYTHONPATH": PATHS, "OMP_NUM_THREADS": "1", "FIGURA_PROCESSES": "2"},
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip

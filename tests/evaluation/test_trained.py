@@ -3,11 +3,11 @@
 import pytest
 import toy
 
-from models.base.errors import UserError
-from models.base.lock import hold
-from models.engine.build import build_networks
-from models.evaluation.trained import ignored_settings, load_trained, refuse_foreign, with_split, write_dump
-from models.training.checkpoints import write_model
+from figura.base.errors import UserError
+from figura.base.lock import hold
+from figura.engine.build import build_networks
+from figura.evaluation.trained import ignored_settings, load_trained, refuse_foreign, with_split, write_dump
+from figura.training.checkpoints import write_model
 
 
 class Split(toy.Ramps):

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 import toy
 
-from models.base.pictures import write_png
-from models.base.yaml12 import to_yaml
-from models.dump import Dump
-from models.evaluation.trained import ignored_settings, load_trained, write_dump
-from models.report.interfaces import Picture
-from models.training.trainer import Trainer
+from figura.base.pictures import write_png
+from figura.base.yaml12 import to_yaml
+from figura.dump import Dump
+from figura.evaluation.trained import ignored_settings, load_trained, write_dump
+from figura.report.interfaces import Picture
+from figura.training.trainer import Trainer
 from stages.eval_dump import main as eval_dump
 from stages.metrics import main as metrics
 

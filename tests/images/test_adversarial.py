@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.images.losses.adversarial import Adversarial, GradientPenalty
+from models.images.adversarial_losses import Adversarial, GradientPenalty
 
 RANDOM = np.random.default_rng(4)
 LOGITS = RANDOM.normal(0, 3, (3, 1, 4, 5))

@@ -10,15 +10,15 @@ from pydantic import ValidationError
 from scipy import ndimage
 from skimage.color import rgb2lab
 
-from models.images.data import photometry, warps
-from models.images.data.augmentation import Augmentation, augment
+from models.images import photometry, warps
+from models.images.augmentation import PairAugmentation, augment
 
 SHAPE = (40, 50)
 
 
-def settings(both: dict | None = None, **changes: dict) -> Augmentation:
+def settings(both: dict | None = None, **changes: dict) -> PairAugmentation:
     """Read as a recipe is read: JSON, strictly."""
-    return Augmentation.model_validate_json(json.dumps({"both": both or {}, "input": changes}), strict=True)
+    return PairAugmentation.model_validate_json(json.dumps({"both": both or {}, "input": changes}), strict=True)
 
 
 def coordinates(height: int, width: int) -> np.ndarray:
@@ -38,7 +38,7 @@ def smooth(height: int, width: int) -> np.ndarray:
     return np.rint(127.5 + 60 * np.stack(waves, axis=-1)).clip(0, 255).astype(np.uint8)
 
 
-def vary(x: np.ndarray, given: Augmentation, seed: int = 0) -> np.ndarray:
+def vary(x: np.ndarray, given: PairAugmentation, seed: int = 0) -> np.ndarray:
     """What becomes of the input when nothing is cropped; the target must stay as it is."""
     varied, same = augment(x, x, given, x.shape[:2], np.random.default_rng(seed), ())
     np.testing.assert_array_equal(same, x)
@@ -54,7 +54,7 @@ def test_nothing_written_leaves_a_random_crop_of_untouched_pixels():
     x, y = coordinates(*SHAPE), coordinates(*SHAPE)[..., :1]
     corners = set()
     for seed in range(300):
-        for given in (None, Augmentation()):
+        for given in (None, PairAugmentation()):
             a, b = augment(x, y, given, (38, 49), np.random.default_rng(seed), ())
             left, top = int(a[0, 0, 0]), int(a[0, 0, 1])
             np.testing.assert_array_equal(a, x[top : top + 38, left : left + 49])
@@ -446,4 +446,4 @@ def test_compression_is_a_round_trip(codec, channels):
 )
 def test_settings_that_cannot_be_are_refused(text, message):
     with pytest.raises(ValidationError, match=message):
-        Augmentation.model_validate_json(json.dumps(text), strict=True)
+        PairAugmentation.model_validate_json(json.dumps(text), strict=True)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.images.losses.classification import BinaryCrossEntropy, CrossEntropy, Distillation
+from models.images.classification_losses import BinaryCrossEntropy, CrossEntropy, Distillation
 
 RANDOM = np.random.default_rng(5)
 LOGITS = RANDOM.normal(0, 2, (3, 4, 2, 5))

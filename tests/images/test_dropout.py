@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from models.images.networks.dropout import dropout
+from models.images.dropout import dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.25, 0.5, 0.9])

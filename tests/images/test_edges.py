@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy.ndimage import correlate
 
-from models.images.losses.pixel import Laplacian, Sobel
+from models.images.pixel_losses import Laplacian, Sobel
 
 KX = np.array([[1, 0, -1], [2, 0, -2], [1, 0, -1]], dtype=np.float64)
 LAPLACE = np.array([[0, 1, 0], [1, -4, 1], [0, 1, 0]], dtype=np.float64)

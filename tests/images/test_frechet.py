@@ -11,13 +11,12 @@ from dumps_by_hand import sealed
 from numpy.typing import NDArray
 from scipy.linalg import sqrtm
 
-from models.base.errors import UserError
-from models.dump import Dump, write_value
-from models.images.networks import vgg
-from models.images.report import features, frechet
-from models.images.report.features import random_features
-from models.images.report.frechet import FrechetDistance, Moments, frechet_distance
-from models.report.interfaces import Bootstrap, NotApplicableError, Values
+from figura.base.errors import UserError
+from figura.dump import Dump, write_value
+from figura.report.interfaces import Bootstrap, NotApplicableError, Values
+from models.images import features, frechet, vgg
+from models.images.features import random_features
+from models.images.frechet import FrechetDistance, Moments, frechet_distance
 
 Array = NDArray[np.float64]
 BOOTSTRAP = Bootstrap(10, 0.9, seed=0)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.images.losses.pixel import L1, L2, Gradient
+from models.images.pixel_losses import L1, L2, Gradient
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ import cv2
 import numpy as np
 import pytest
 
-from data.preparation.manifest import write_manifest
-from models.base.error_collector import ErrorCollector
-from models.base.errors import UserError
-from models.images.data.augmentation import Augmentation
-from models.images.data.pairs import ImagePairs, normalised, resized
-from models.recipe.types import check_arguments
+from figura.base.error_collector import ErrorCollector
+from figura.base.errors import UserError
+from figura.data.preparation.manifest import write_manifest
+from figura.recipe.types import check_arguments
+from models.images.augmentation import PairAugmentation
+from models.images.pairs import ImagePairs, normalised, resized
 
 FACADES = Path(__file__).parents[3] / "shared/data/facades_real"
 
@@ -159,7 +159,7 @@ def test_nothing_is_drawn_where_nothing_is_random(tmp_path):
 
 def test_the_same_random_numbers_the_same_example(tmp_path):
     write(tmp_path / "train/1.png", noise(16, 32))
-    settings = Augmentation.model_validate(
+    settings = PairAugmentation.model_validate(
         {"both": {"horizontal_flip": {"chance": 0.5}}, "input": {"gaussian_noise": {"chance": 1.0, "std": (0.1, 0.2)}}}
     )
     dataset = pairs(tmp_path, load_size=16, augmentation=settings)
@@ -281,7 +281,7 @@ def test_a_recipe_can_write_every_argument():
     assert errors.lines == []
     assert checked["load_size"] == (286, 572)
     assert checked["label_maps"] == ("x",)
-    assert isinstance(checked["augmentation"], Augmentation)
+    assert isinstance(checked["augmentation"], PairAugmentation)
     wrong = written | {"direction": "AtoB", "x_channels": 2, "load_size": "286", "label_maps": ["z"]}
     check_arguments(ImagePairs, wrong, "data.train.pairs", errors)
     keys = [line.split(": ")[1] for line in errors.lines]

@@ -12,10 +12,10 @@ from skimage.color import rgb2ycbcr
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from torch import Tensor
 
-from models.base.errors import UserError
-from models.dump import Dump, write_value
-from models.images.report.scores import Fidelity, MeanLosses, Times, l1, l1_masked, luma, ms_ssim, psnr, scales_of, ssim
-from models.report.interfaces import Bootstrap
+from figura.base.errors import UserError
+from figura.dump import Dump, write_value
+from figura.report.interfaces import Bootstrap
+from models.images.scores import Fidelity, MeanLosses, Times, l1, l1_masked, luma, ms_ssim, psnr, scales_of, ssim
 
 
 def pair(size: int = 64) -> tuple[Tensor, Tensor]:

@@ -9,8 +9,8 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from models.base.errors import UserError
-from models.images.networks import inception
+from figura.base.errors import UserError
+from models.images import inception
 
 Seen = dict[str, Tensor]
 

@@ -10,13 +10,12 @@ from dumps_by_hand import sealed
 from numpy.typing import NDArray
 from torch import Tensor
 
-from models.base.errors import UserError
-from models.dump import Dump, write_value
-from models.images.networks import vgg
-from models.images.report import kernel_distance
-from models.images.report.features import random_features
-from models.images.report.kernel_distance import KernelDistance, squared_discrepancy
-from models.report.interfaces import Bootstrap
+from figura.base.errors import UserError
+from figura.dump import Dump, write_value
+from figura.report.interfaces import Bootstrap
+from models.images import kernel_distance, vgg
+from models.images.features import random_features
+from models.images.kernel_distance import KernelDistance, squared_discrepancy
 
 BOOTSTRAP = Bootstrap(10, 0.9, seed=0)
 

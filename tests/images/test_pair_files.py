@@ -5,7 +5,7 @@ import cv2
 import numpy as np
 import pytest
 
-from data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
+from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
 
 
 def noise(height, width, seed=0, channels=3, kind=np.uint8):

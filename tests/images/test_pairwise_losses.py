@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from models.base.error_collector import ErrorCollector
-from models.images.losses.pixel import (
+from figura.base.error_collector import ErrorCollector
+from figura.recipe.types import LOSS, construct
+from models.images.pixel_losses import (
     L1,
     L2,
     Charbonnier,
@@ -18,7 +19,6 @@ from models.images.losses.pixel import (
     TotalVariation,
     leaves,
 )
-from models.recipe.types import LOSS, construct
 
 RANDOM = np.random.default_rng(8)
 IMAGE, TARGET = RANDOM.uniform(-1, 1, (2, 3, 4, 5, 6))

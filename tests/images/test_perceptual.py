@@ -13,9 +13,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from models.base.errors import UserError
-from models.images.losses.perceptual import Perceptual
-from models.images.networks import vgg
+from figura.base.errors import UserError
+from models.images import vgg
+from models.images.perceptual_losses import Perceptual
 
 # The stack's plan, and the index of each ReLU that VUNet and pix2pix use, as VGG19's authors number its 37 layers.
 PLAN = [64, 64, "M", 128, 128, "M", *[256] * 4, "M", *[512] * 4, "M", 512, 512]

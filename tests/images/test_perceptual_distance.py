@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor
 
-from models.base.errors import UserError
-from models.dump import Dump, write_value
-from models.images.networks import vgg
-from models.images.report.perceptual_distance import PerceptualDistance, last_layers, perceptual_distance
-from models.report.interfaces import Bootstrap
+from figura.base.errors import UserError
+from figura.dump import Dump, write_value
+from figura.report.interfaces import Bootstrap
+from models.images import vgg
+from models.images.perceptual_distance import PerceptualDistance, last_layers, perceptual_distance
 
 BOOTSTRAP = Bootstrap(20, 0.9, seed=0)
 # VGG16 as its authors number the 31 layers of its features: where convolutions stand, where pools, where LPIPS listens.

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from models.base.errors import UserError
-from models.images.networks.resnet_generator import ResNetGenerator
+from figura.base.errors import UserError
+from models.images.resnet_generator import ResNetGenerator
 
 
 def count(network):

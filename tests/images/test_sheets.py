@@ -7,10 +7,10 @@ import pytest
 import torch
 from dumps_by_hand import sealed
 
-from models.base.errors import UserError
-from models.dump import Dump, write_value
-from models.images.report.sheets import Draws, Extremes, Sheet, error_map, row_label
-from models.report.interfaces import NotApplicableError
+from figura.base.errors import UserError
+from figura.dump import Dump, write_value
+from figura.report.interfaces import NotApplicableError
+from models.images.sheets import Draws, Extremes, Sheet, error_map, row_label
 
 SIDE = 400  # labels need one line
 LEVELS = [0.5, -1.0, 1.0, 0.0]

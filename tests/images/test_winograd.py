@@ -4,7 +4,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from models.images.networks import winograd
+from models.images import winograd
 
 
 def problem(*, n, c, k, h, w, dtype=torch.float64):

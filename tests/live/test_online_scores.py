@@ -13,17 +13,17 @@ import toy
 from trainings import outputs
 from two_processes import run_in_two
 
-from models.base.errors import UserError
-from models.base.seeding import random_kept
-from models.dump import Dump
-from models.engine.data import ValidationBatches
-from models.evaluation.evaluate import Evaluation
-from models.evaluation.trained import load_trained, write_dump
-from models.live.listeners import listeners
-from models.live.scores import OnlineScores, part_read
-from models.report.interfaces import NotApplicableError, Score
-from models.report.metrics import build_scores, compute_metrics, flattened
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.base.seeding import random_kept
+from figura.dump import Dump
+from figura.engine.data import ValidationBatches
+from figura.evaluation.evaluate import Evaluation
+from figura.evaluation.trained import load_trained, write_dump
+from figura.live.listeners import listeners
+from figura.live.scores import OnlineScores, part_read
+from figura.report.interfaces import NotApplicableError, Score
+from figura.report.metrics import build_scores, compute_metrics, flattened
+from figura.training.trainer import Trainer
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
 CHANGES = {

@@ -5,10 +5,10 @@ import numpy as np
 import toy
 from trainings import outputs
 
-from models.live.listeners import listeners
-from models.live.samples import SampleSheets
-from models.live.scores import OnlineScores
-from models.training.trainer import Trainer
+from figura.live.listeners import listeners
+from figura.live.samples import SampleSheets
+from figura.live.scores import OnlineScores
+from figura.training.trainer import Trainer
 
 
 def trained(run, **runtime):

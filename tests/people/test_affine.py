@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from data.formats.skeletons import COCO
-from models.people.data.affine import MEAN_COLOUR, drawn, drawn_colour, fitted, whole
-from models.people.data.affine_settings import Geometry
+from figura.data.formats.skeletons import COCO
+from models.pose.affine import MEAN_COLOUR, fitted, identity_placement, random_padding_colour, random_placement
+from models.pose.affine_settings import Geometry
 
 SAME = {"relative": (1.0, 1.0)}
 NO_BOXES = np.zeros((0, 4))
@@ -19,7 +19,9 @@ EVERYTHING = {
 
 def draws(width, height, side, settings, count, interest=NO_BOXES):
     geometry = Geometry.model_validate(settings)
-    return [drawn(width, height, side, interest, geometry, np.random.default_rng(seed)) for seed in range(count)]
+    return [
+        random_placement(width, height, side, interest, geometry, np.random.default_rng(seed)) for seed in range(count)
+    ]
 
 
 def keypoint(x, y):
@@ -198,14 +200,14 @@ def test_same_size_leaves_pixels_as_they_are():
 
 
 def test_boxes_are_cut_to_what_shows():
-    placement = whole(100, 50)
+    placement = identity_placement(100, 50)
     boxes = np.array([[-10.0, 10.0, 30.0, 10.0], [90.0, 40.0, 40.0, 40.0], [120.0, 0.0, 5.0, 5.0]])
     np.testing.assert_allclose(placement.shown(boxes), [[0, 10, 20, 10], [90, 40, 9, 9], [99, 0, 0, 5]])
 
 
 def test_padding_is_the_mean_colour_or_a_random_grey():
-    assert drawn_colour(Geometry(), np.random.default_rng(0)) == MEAN_COLOUR
-    greys = {drawn_colour(Geometry(padding=(3, 5)), np.random.default_rng(seed)) for seed in range(50)}
+    assert random_padding_colour(Geometry(), np.random.default_rng(0)) == MEAN_COLOUR
+    greys = {random_padding_colour(Geometry(padding=(3, 5)), np.random.default_rng(seed)) for seed in range(50)}
     assert greys == {(level, level, level) for level in (3, 4, 5)}
 
 

@@ -10,11 +10,11 @@ import pytest
 from pydantic import ValidationError
 from skimage.color import rgb2lab
 
-from data.synthetic import fabric
-from data.synthetic.catalogue import BACKDROP, CatalogueSettings, draw_pair, write_catalogue
-from data.synthetic.identity import Garment
-from data.synthetic.wardrobe import RESERVED, Sizes, Wardrobe, draw_wardrobe, label_colours
-from models.base.errors import UserError
+from figura.base.errors import UserError
+from figura.synthetic import fabric
+from figura.synthetic.catalogue import BACKDROP, CatalogueSettings, draw_pair, write_catalogue
+from figura.synthetic.identity import Garment
+from figura.synthetic.wardrobe import RESERVED, Sizes, Wardrobe, draw_wardrobe, label_colours
 
 SIDE = 64
 VALUES = {

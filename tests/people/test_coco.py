@@ -11,8 +11,9 @@ from PIL import Image
 from pycocotools import mask as run_lengths
 from pycocotools.coco import COCO
 
-from data.formats import coco
-from data.formats.coco import (
+from figura.base.errors import UserError
+from figura.data.formats import coco
+from figura.data.formats.coco import (
     FLIP,
     KEYPOINTS,
     SKELETON,
@@ -23,10 +24,15 @@ from data.formats.coco import (
     read_records,
     write_coco,
 )
-from data.formats.records import Size, UnusableError, decode_runs
-from data.preparation.validation import Categories, Seen, check_annotation, check_image_file, check_image_record
-from models.base.errors import UserError
-from models.people.data.persons import image_fault
+from figura.data.formats.records import Size, UnusableError, decode_runs
+from figura.data.preparation.validation import (
+    Categories,
+    Seen,
+    check_annotation,
+    check_image_file,
+    check_image_record,
+)
+from models.people.persons import image_fault
 from tests.real_people import REAL, needs_real
 
 ANNOTATIONS = REAL / "annotations.json"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from pycocotools.cocoeval import Params
 
-from data.formats.keypoint_sets import AP10K, CROWDPOSE, SETS, WHOLEBODY, reordered, set_of
-from data.formats.skeletons import COCO, mirrored_names, skeleton_from
+from figura.data.formats.keypoint_sets import AP10K, CROWDPOSE, SETS, WHOLEBODY, reordered, set_of
+from figura.data.formats.skeletons import COCO, mirrored_names, skeleton_from
 
 OF_COCO = Params(iouType="keypoints").kpt_oks_sigmas
 EVERY = pytest.mark.parametrize("name", SETS)

@@ -9,15 +9,15 @@ import pytest
 from PIL import Image
 from pydantic import ValidationError
 
-from data.formats.coco import KEYPOINTS, read_head
-from data.formats.facts import read_facts
-from data.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
-from data.formats.skeletons import COCO, skeleton_from
-from data.preparation.keypoint_settings import KeypointSettings
-from data.preparation.people import Preparation, Raw
-from data.preparation.skeletons import Poses, measured_pose, spanning_tree
-from models.base.errors import UserError
-from models.people.data.persons import people_category
+from figura.base.errors import UserError
+from figura.data.formats.coco import KEYPOINTS, read_head
+from figura.data.formats.facts import read_facts
+from figura.data.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
+from figura.data.formats.skeletons import COCO, skeleton_from
+from figura.data.preparation.keypoint_settings import KeypointSettings
+from figura.data.preparation.people import Preparation, Raw
+from figura.data.preparation.skeletons import Poses, measured_pose, spanning_tree
+from models.people.persons import people_category
 
 JOINTS = ["nose", "left_paw", "right_paw", "tail", "ear"]
 PLACES = np.array([(10, 40), (20, 70), (45, 70), (70, 45), (25, 25)])  # x, y (downwards)
@@ -27,9 +27,9 @@ SIZE = (90, 80)
 
 @pytest.fixture(autouse=True)
 def _without_plots(request, monkeypatch):
-    monkeypatch.setattr("data.preparation.people.write_plots", lambda *_: None)  # they take most of the time
+    monkeypatch.setattr("figura.data.preparation.people.write_plots", lambda *_: None)  # they take most of the time
     if "with_picture" not in request.fixturenames:
-        monkeypatch.setattr("data.preparation.people.write_people", lambda *_: None)
+        monkeypatch.setattr("figura.data.preparation.people.write_people", lambda *_: None)
 
 
 @pytest.fixture

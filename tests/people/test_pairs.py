@@ -9,11 +9,11 @@ from pycocotools import mask as run_lengths
 from pycocotools.coco import COCO
 from skeletons_by_hand import DOG
 
-from data.formats.coco import KEYPOINTS
-from data.formats.skeletons import COCO as COCO_PERSON
-from models.base.errors import UserError
-from models.people.data.crops import square
-from models.people.data.pairs import PersonPairs
+from figura.base.errors import UserError
+from figura.data.formats.coco import KEYPOINTS
+from figura.data.formats.skeletons import COCO as COCO_PERSON
+from models.people.crops import square
+from models.people.pairs import PersonPairs
 from tests.real_people import REAL, needs_real
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # by pycocotools

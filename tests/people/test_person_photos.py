@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from skeletons_by_hand import DOG
 
-from data.synthetic import SyntheticSettings, write_synthetic
-from models.base.errors import UserError
-from models.people.data.pairs import PersonPairs
+from figura.base.errors import UserError
+from figura.prediction.inputs import Photo
+from figura.synthetic import SyntheticSettings, write_synthetic
+from models.people.pairs import PersonPairs
 from models.people.photos import PersonPhotos
-from models.prediction.inputs import Photo
 
 SETTINGS = SyntheticSettings(
     image_size=96, jpeg_quality=90, scenes={"train": 2, "validation": 2}, identities={"train": 3, "validation": 3},

@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
-from data.synthetic.resampling import cubic, enlarge, linear, sample
+from figura.synthetic.resampling import cubic, enlarge, linear, sample
 
 ROOT = Path(__file__).parents[2]
 NO_AVX = "glibc.cpu.hwcaps=-AVX2,-AVX,-FMA,-FMA4,-AVX512F,-AVX512VL,-AVX512BW,-AVX512DQ,-AVX512CD,-ERMS"
@@ -58,10 +58,10 @@ PAIR_SETTINGS = LOOK | {
 HASHES = f"""
 import hashlib, json, sys
 import cv2, numpy as np
-from data.synthetic import SyntheticSettings
-from data.synthetic.annotation import annotations
-from data.synthetic.catalogue import CatalogueSettings, draw_pair
-from data.synthetic.scene import draw_scene
+from figura.synthetic import SyntheticSettings
+from figura.synthetic.annotation import annotations
+from figura.synthetic.catalogue import CatalogueSettings, draw_pair
+from figura.synthetic.scene import draw_scene
 
 cv2.setNumThreads(1)
 people = SyntheticSettings.model_validate_json(sys.argv[1])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from pycocotools.cocoeval import Params
 
-from data.formats.skeletons import COCO, Skeleton, skeleton_from
+from figura.data.formats.skeletons import COCO, Skeleton, skeleton_from
 from tests.real_people import REAL, needs_real
 
 ARM = {

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from data.formats.coco import KEYPOINTS
-from data.formats.skeletons import COCO, skeleton_from
-from models.people.data.stickman import (
+from figura.data.formats.coco import KEYPOINTS
+from figura.data.formats.skeletons import COCO, skeleton_from
+from models.people.stickman import (
     coco_to_openpose18,
     draw_skeleton,
     draw_stickman,

@@ -10,8 +10,8 @@ import pytest
 from pycocotools import mask as rle
 from pycocotools.coco import COCO
 
-from data.synthetic import SyntheticSettings, write_synthetic
-from models.base.errors import UserError
+from figura.base.errors import UserError
+from figura.synthetic import SyntheticSettings, write_synthetic
 
 SETTINGS = SyntheticSettings(
     image_size=128,

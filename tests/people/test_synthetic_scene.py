@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from data.formats.coco import KEYPOINTS
-from data.synthetic import SyntheticSettings
-from data.synthetic.canvas import Canvas, Cloth, Part, cloth_of, instance_of, part_of
-from data.synthetic.figure import build
-from data.synthetic.identity import draw_identity
-from data.synthetic.pose import (
+from figura.data.formats.coco import KEYPOINTS
+from figura.synthetic import SyntheticSettings
+from figura.synthetic.canvas import Canvas, Cloth, Part, cloth_of, instance_of, part_of
+from figura.synthetic.figure import build
+from figura.synthetic.identity import draw_identity
+from figura.synthetic.pose import (
     ARM_LIMITS,
     LEG_LIMITS,
     TEMPLATES,
@@ -22,8 +22,8 @@ from data.synthetic.pose import (
     turn_y,
     turn_z,
 )
-from data.synthetic.scene import compose, draw_scene
-from data.synthetic.staging import Stage, draw_actors, overlap, stand
+from figura.synthetic.scene import compose, draw_scene
+from figura.synthetic.staging import Stage, draw_actors, overlap, stand
 
 SIDE = 400
 NAMES = {name: index for index, name in enumerate(KEYPOINTS)}

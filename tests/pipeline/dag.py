@@ -3,20 +3,20 @@
 from pathlib import Path
 from typing import Any
 
-from models.base.yaml12 import read_yaml
+from figura.base.yaml12 import read_yaml
 
 ROOT = Path(__file__).parents[2]
 OF_A_RECIPE = ("train", "eval-dump", "metrics")
 
 
 def recipes(folder: Path = ROOT) -> dict[str, dict[str, str]]:
-    """Return the entries of the map `recipes` of a project, by name: `params`, `data` and folders of code."""
+    """Return the entries of the map `recipes` of a project, by name: `params` and `data`."""
     return _map("recipes", folder)
 
 
 def consistency(folder: Path = ROOT) -> dict[str, dict[str, str]]:
-    """Return the entries of the map `consistency` of a project, by whose pictures are judged."""
-    return _map("consistency", folder)
+    """Return the entries of the map `pose_consistency` of a project, by whose pictures are judged."""
+    return _map("pose_consistency", folder)
 
 
 def _map(name: str, folder: Path) -> dict[str, dict[str, str]]:
@@ -41,5 +41,5 @@ def judging(recipe: str, folder: Path = ROOT) -> set[str]:
 
 def stages(folder: Path = ROOT) -> set[str]:
     """Return all stages of a project."""
-    prepared = {f"prepare@{name}" for name in datasets(folder)}
-    return prepared.union(*(stages_of(name) | judging(name, folder) for name in recipes(folder)))
+    first = {"code", *(f"prepare@{name}" for name in datasets(folder))}
+    return first.union(*(stages_of(name) | judging(name, folder) for name in recipes(folder)))

@@ -10,10 +10,10 @@ import cv2
 import pytest
 from real_people import leave_out_plots
 
+from figura.base.exit_status import run
 from pipeline.dag import datasets, recipes
 from pipeline.project import Project, clone, made_once, shared_by_workers
 from stages import prepare, train
-from stages.command import run
 
 VUNET = (train.main, "params.yaml", "runs/vunet")
 PIX2PIX = (train.main, "recipes/pix2pix.yaml", "runs/pix2pix")

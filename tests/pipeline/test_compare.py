@@ -11,7 +11,7 @@ pytestmark = pytest.mark.slow
 def test_an_experiment_of_another_seed_is_compared(project: Project) -> None:
     project.run("dvc", "exp", "run", "--temp", "--name", "other", "-S", "seed=8", "metrics@vunet")
     before = project.run("git", "status", "--short").stdout
-    command = ["python", "-m", "tools.compare", "HEAD", "other", "--recipe", "vunet"]
+    command = ["figura", "compare", "HEAD", "other", "--recipe", "vunet"]
     done = project.run(*command, "--markdown", "../c.md", "--picture", "../c.png", "--sheet", "../s.png")
     assert "HEAD: seeds 7, 8 (other)" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("other and HEAD: no difference beyond seeds")

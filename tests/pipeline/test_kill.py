@@ -43,9 +43,9 @@ def forget(project: Project) -> None:
     assert "train@vunet" not in project.lock()
 
 
-def append_comment(path: Path) -> None:
-    """Change a file of code in nothing that runs."""
-    path.write_text(f"{path.read_text()}\n# nothing but a comment\n")
+def append(path: Path, line: str) -> None:
+    """Add a line to a file of code."""
+    path.write_text(f"{path.read_text()}\n{line}\n")
 
 
 def killed_at_its_point(project: Project) -> None:
@@ -54,11 +54,12 @@ def killed_at_its_point(project: Project) -> None:
     kill_when(project, (project.folder / RESUME / POINT).exists)
 
 
-def test_a_killed_training_goes_on_though_code_of_another_system_changed(project: Project) -> None:
+def test_a_killed_training_goes_on_though_comments_and_code_of_another_system_changed(project: Project) -> None:
     expected = project.outputs()
     killed_at_its_point(project)
-    append_comment(project.folder / "models/pose/decode/overlays.py")
-    append_comment(project.folder / "models/pose/train/encoders.py")
+    append(project.folder / "models/pose/decode/overlays.py", "CHANGED = 1")
+    append(project.folder / "models/pose/encoders.py", "CHANGED = 1")
+    append(project.folder / "figura/training/trainer.py", "# nothing but a comment")
     done = project.run("dvc", "repro", "train@vunet")
     assert "resumed after iteration 6" in done.stdout
     assert project.outputs() == expected
@@ -68,7 +69,7 @@ def test_a_killed_training_goes_on_though_code_of_another_system_changed(project
 def test_a_state_of_other_code_is_refused_with_the_reason_and_taken_when_asked(project: Project) -> None:
     history = project.outputs()["runs/vunet/history"]
     killed_at_its_point(project)
-    append_comment(project.folder / "models/training/trainer.py")
+    append(project.folder / "figura/training/trainer.py", "CHANGED = 1")
     reason = (
         "not resumed, training starts afresh: the state of iteration 6 was made by another code. "
         f"It is kept in {REFUSED}/{POINT}; to go on from it anyway, stop this training and run "

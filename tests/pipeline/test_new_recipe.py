@@ -1,6 +1,7 @@
-"""A recipe of one's own, with network and loss, in a finished project: three files, and nothing of the others runs."""
+"""A recipe of one's own, with network and loss: two files and one line; nothing of other recipes runs."""
 
 import csv
+import json
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from bench.stale_stages import stages_with_changes
 from pipeline.dag import recipes, stages, stages_of
 from pipeline.project import Project
-from pipeline.test_dag import ran
+from pipeline.test_dag import ran, stale
 from pipeline.tiny_settings import ALWAYS, tiny
 
 pytestmark = pytest.mark.slow
@@ -20,7 +21,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from models.interfaces import Loss
+from figura.interfaces import Loss
 
 
 class Mixer(nn.Module):
@@ -91,35 +92,29 @@ metrics:
     mixed: {type: images.Sheet, mode: mixing, columns: [x, image, y], count: 4}
 runtime: {workers: 0, timing: false}
 """
-ENTRY = """
-      tiny:
-        params: recipes/tiny.yaml
-        data: pairs
-        judged_on: pairs
-        start: weights/none/start
-        weights: weights/none
-        shared: models/images/data
-        networks: models/images/networks
-        train: models/tiny
-        evaluate: models/tiny
-        metrics: models/images/report
-"""
+ENTRY = "      tiny: {params: recipes/tiny.yaml, data: pairs}\n"
 
 
 def add_recipe(folder: Path) -> None:
-    """Write the two files and the entry in dvc.yaml."""
+    """Write the two files and the line in dvc.yaml."""
     (folder / "models/tiny").mkdir()
     (folder / "models/tiny/tiny.py").write_text(CODE.lstrip())
     (folder / "recipes/tiny.yaml").write_text(RECIPE.lstrip())
+    add_entry(folder)
+
+
+def add_entry(folder: Path) -> None:
+    """Write the line in dvc.yaml."""
     pipeline = (folder / "dvc.yaml").read_text()
-    (folder / "dvc.yaml").write_text(pipeline.replace("\n\nstages:", f"{ENTRY.rstrip()}\n\nstages:", 1))
+    (folder / "dvc.yaml").write_text(pipeline.replace("  - pose_consistency:\n", f"{ENTRY}  - pose_consistency:\n", 1))
 
 
-def test_a_new_recipe_is_three_files_and_runs_alone(project: Project) -> None:
+def test_a_new_recipe_is_two_files_and_a_line_and_runs_by_itself(project: Project) -> None:
     others = stages(project.folder)
     add_recipe(project.folder)
     touched = project.run("git", "status", "--porcelain", "--untracked-files=all").stdout.splitlines()
     assert [line[3:] for line in touched] == ["dvc.yaml", "models/tiny/tiny.py", "recipes/tiny.yaml"]
+    assert project.run("git", "diff", "--shortstat").stdout == " 1 file changed, 1 insertion(+)\n"
     assert stages(project.folder) - others == stages_of("tiny")
     settings = tiny(project.folder)[recipes(project.folder)["tiny"]["params"]]
     assert settings == ALWAYS | {
@@ -136,8 +131,63 @@ def test_a_new_recipe_is_three_files_and_runs_alone(project: Project) -> None:
         "loss.L1",
     }
     assert (project.folder / "plots/tiny/pictures/mixed.jpg").is_file()
-    assert stages_with_changes(project.folder) == []
+    assert stale(project) == set()
+    its_code_counts(project)
+    project.commit("tiny")  # with the folders of its weights, which are empty
+    assert project.run("git", "ls-files", "weights/tiny").stdout.split() == [
+        f"weights/tiny/{kind}/.gitkeep" for kind in ("losses", "metrics", "start")
+    ]
 
+
+def its_code_counts(project: Project) -> None:
+    """What the recipe's types import or read counts, with no word of it in dvc.yaml; comments do not."""
+    folder, both = project.folder / "models/tiny", {"train@tiny", "eval-dump@tiny"}
+    code, recipe = folder / "tiny.py", project.folder / "recipes/tiny.yaml"
+    before, names = code.read_text(), recipe.read_text()
+    code.write_text(f"{before}# nothing but a comment\n")
+    assert stale(project) == set()
+
+    code.write_text(before.replace("import torch\n", "import torch\nfrom models.tiny.shapes import SIDE\n", 1))
+    (folder / "shapes.py").write_text("SIDE = 3\n")
+    assert stale(project) == both
+    project.run("dvc", "commit", "--force", *both)  # as after a run
+    assert stale(project) == set()
+    (folder / "shapes.py").write_text("SIDE = 4\n")
+    assert stale(project) == both
+    code.write_text(before)
+    (folder / "shapes.py").unlink()
+
+    code.write_text(f'{before}TABLE = Path(__file__).with_name("table.json")\n')
+    (folder / "table.json").write_text("[1]")
+    assert stale(project) == both
+    project.run("dvc", "commit", "--force", *both)
+    assert stale(project) == set()
+    (folder / "table.json").write_text("[2]")
+    assert stale(project) == both
+    code.write_text(before)
+    (folder / "table.json").unlink()
+    project.run("python", "-m", "stages.code")
+    project.run("dvc", "commit", "--force", *both)
+
+    (folder / "wings.py").write_text(before)
+    recipe.write_text(names.replace("tiny.Charbonnier", "tiny.wings.Charbonnier"))
+    assert stale(project) == both
+    manifest = json.loads((project.folder / "code/train-tiny.json").read_text())
+    assert {"models/tiny/tiny.py", "models/tiny/wings.py"} <= manifest["files"].keys()
+    recipe.write_text(names)
+    (folder / "wings.py").unlink()
+    assert stale(project) == set()
+
+
+def test_code_that_cannot_be_followed_is_an_error_with_its_line(project: Project) -> None:
+    add_recipe(project.folder)
     code = project.folder / "models/tiny/tiny.py"
-    code.write_text(f"{code.read_text()}# nothing but a comment\n")
-    assert set(stages_with_changes(project.folder)) == {"train@tiny", "eval-dump@tiny"}
+    line = code.read_text().count("\n") + 3
+    code.write_text(f"{code.read_text()}\nimport importlib\nSHAPES = importlib.import_module(str('json'))\n")
+    said = f"models/tiny/tiny.py:{line}: loads a module whose name is no constant"
+    failed = project.run("dvc", "repro", code=None)
+    assert failed.returncode != 0
+    assert said in failed.stderr
+    assert said in project.run("figura", "why", code=1).stderr
+    code.write_text(code.read_text().replace("str('json')", "'json'"))
+    assert stale(project) == stages_of("tiny")

@@ -114,7 +114,8 @@ def test_dag_and_status(changed: Project) -> None:
     diagram = said(changed, "dvc", "dag", "--mermaid")
     assert all(f'["{stage}"]' in diagram for stage in stages())
     status = printed(changed, "dvc", "status", "--json")
-    assert status.keys() == {"prepare@people", "train@vunet"}
+    assert status.keys() == {"code", "prepare@people", "train@vunet"}
+    assert status["code"] == ["always changed"]
     assert PEOPLE in json.dumps(status["prepare@people"])
 
 
@@ -132,7 +133,7 @@ def test_the_api(changed: Project) -> None:
 
 
 def test_the_report_on_a_change_shows_the_same(changed: Project) -> None:
-    said(changed, "python", "-m", "ci.change_report", "--output", "report")
+    said(changed, "figura", "changes", "--output", "report")
     report = (changed.folder / "report/report.md").read_text()
     assert all(re.search(rf"\| {file} +\| {key} +\|", report) for file, key in PARAMS)
     assert "incomplete" not in report
@@ -143,7 +144,7 @@ def test_what_cannot_be_read_is_said_by_the_report(changed: Project) -> None:
     before = path.read_text()
     path.write_text(re.sub("""["']1["']: 0.4,""", "1: 0.4,", before))
     try:
-        changed.run("python", "-m", "ci.change_report", "--output", "report")
+        changed.run("figura", "changes", "--output", "report")
     finally:
         path.write_text(before)
     report = (changed.folder / "report/report.md").read_text()

@@ -13,13 +13,14 @@ from pipeline.project import Project
 pytestmark = pytest.mark.slow
 README = (ROOT / "README.md").read_text()
 LINES = [line.partition("  #")[0].strip() for line in re.findall(r"^ {4}(\S.*)$", README, re.MULTILINE)]
-LINES += re.findall(r"`(python -m tools\.(?!explore)[^`]+)`", README)
+LINES += re.findall(r"`(figura (?!explore|init|predict)\w+)`", README)
 NOT_HERE = "make "  # continuous integration runs these; a server that explores has tests of its own
 SHOWN = {  # what a command shows, as a regular expression
-    "dvc repro": "Data and pipelines are up to date",
+    "figura why": "nothing would run",
+    "dvc repro": r"(?s)\A(?!.*Running stage '(?!code'))",  # no other stage than `code`
     "dvc metrics diff": r"metrics/vunet\.json\s+l1_person\.value",
     "dvc exp show --only-changed --drop runs": r"KL\.weight",
-    "python -m tools.compare HEAD kl-1 kl-2 --recipe vunet": "kl-2",
+    "figura compare HEAD kl-1 kl-2 --recipe vunet": "kl-2",
 }
 
 

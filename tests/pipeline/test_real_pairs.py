@@ -1,7 +1,6 @@
 """Real pairs, labels to photos of facades, by changing paths (and which half is the input)."""
 
 import json
-import sys
 
 import pandas as pd
 import pytest
@@ -38,8 +37,8 @@ def test_real_pairs_by_paths(project: Project) -> None:
 
 def predicts_the_validation_pairs(project: Project, l1: float) -> None:
     """Which half is the input is known from the training; the mean over all pairs is that of the metrics."""
-    words = ("-m", "tools.predict", RECIPE, "runs/pix2pix", str(REAL / "val"), "--output", "predicted")
-    done = project.run(sys.executable, *words, "--set", "predict.data.layout=pairs")
+    words = (RECIPE, "runs/pix2pix", str(REAL / "val"), "--output", "predicted")
+    done = project.run("figura", "predict", *words, "--set", "predict.data.layout=pairs")
     files = sorted(path.stem for path in (REAL / "val").glob("*.jpg"))
     table = pd.read_csv(project.folder / "predicted/predictions.csv")
     assert sorted(table["name"].astype(str)) == files

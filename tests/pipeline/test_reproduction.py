@@ -8,7 +8,7 @@ import pytest
 from pipeline.project import Project
 
 pytestmark = pytest.mark.slow
-GATE = ("python", "-m", "ci.check_reproduction", "--markdown", "gate.md")
+GATE = ("figura", "gate", "--markdown", "gate.md")
 
 
 def test_an_honest_rerun_passes_and_an_altered_metric_fails(project: Project) -> None:

@@ -34,12 +34,12 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from models.evaluation.trained import load_trained, write_dump
-from models.recipe.load import load_recipe
-from models.engine import data as batches
-from models.training import sanity_check
-from models.engine.weights import digest
-from models.training.trainer import Trainer
+from figura.evaluation.trained import load_trained, write_dump
+from figura.recipe.load import load_recipe
+from figura.engine import data as batches
+from figura.training import sanity_check
+from figura.engine.weights import digest
+from figura.training.trainer import Trainer
 
 Accelerator.end_training = lambda self: None  # several trainings, one group of processes
 

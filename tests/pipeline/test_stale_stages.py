@@ -1,43 +1,154 @@
-"""A comment in a file makes stale what runs the file, with the real `dvc status`: bench/stale_stages.py."""
+"""What a change of code makes stale, with the real DVC: exactly the stages that run the changed file."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from bench.stale_stages import FILES
-from pipeline.dag import consistency, recipes
+from bench.stale_stages import FILES, WITHOUT_EFFECT
+from pipeline.dag import consistency, datasets, recipes
 from pipeline.project import Project
+from pipeline.test_dag import ran, stale
+from pipeline.test_new_recipe import CODE, add_recipe
+from pipeline.tiny_settings import tiny
 
 pytestmark = pytest.mark.slow
+ALL = tuple(recipes())
+GENERATORS = ("vunet", "pix2pix", "super_resolution")
+ADVERSARIAL = ("pix2pix", "super_resolution")
 
 
-def of_all(*stages: str) -> set[str]:
-    """Return the instances of stages for all recipes."""
-    return {f"{stage}@{recipe}" for stage in stages for recipe in recipes()}
+def of(names: tuple[str, ...], *stages: str) -> set[str]:
+    """Return the instances of stages for recipes."""
+    return {f"{stage}@{name}" for stage in stages for name in names}
 
 
 JUDGED = {f"pose-consistency@{name}" for name in consistency()}
+POSE_NETWORK = {"train@pose", "eval-dump@pose"} | JUDGED
 EXPECTED = {
-    "tools/describe/diagram.py": set(),
-    "tools/sweeps.py": set(),
-    "tools/predict.py": set(),
-    "ci/check_reproduction.py": set(),
-    "models/live/samples.py": set(),
-    "models/report/sheets.py": JUDGED | of_all("metrics"),
-    "models/images/report/scores.py": of_all("metrics"),
-    "models/pose/report/plots.py": JUDGED | {"metrics@pose"},
+    "figura/commands/describe/diagram.py": set(),
+    "figura/commands/sweeps.py": set(),
+    "figura/commands/predict.py": set(),
+    "figura/commands/ci/check_reproduction.py": set(),
+    "figura/live/samples.py": set(),
+    "figura/report/sheets.py": JUDGED | of(ALL, "metrics"),
+    "models/images/scores.py": of(GENERATORS, "metrics"),
+    "models/pose/plots.py": {"metrics@pose"},
     "models/pose/decode/cifcaf.py": JUDGED | {"eval-dump@pose"},
-    "models/pose/train/encoders.py": JUDGED | {"train@pose", "eval-dump@pose"},
-    "models/vunet/train/blocks.py": {"train@vunet", "eval-dump@vunet"},
-    "models/images/losses/pixel.py": JUDGED | of_all("train", "eval-dump"),
-    "models/training/trainer.py": of_all("train"),
-    "stages/metrics.py": of_all("metrics"),
+    "models/pose/encoders.py": POSE_NETWORK,
+    "models/pose/shufflenet.py": POSE_NETWORK,
+    "models/pose/affine.py": POSE_NETWORK,
+    "models/vunet/blocks.py": {"train@vunet", "eval-dump@vunet"},
+    "models/vunet/losses.py": {"train@vunet", "eval-dump@vunet"},
+    "models/images/adversarial_losses.py": of(ADVERSARIAL, "train", "eval-dump"),
+    "models/images/pixel_losses.py": of(GENERATORS, "train", "eval-dump"),
+    "figura/synthetic/figure.py": {f"prepare@{name}" for name in datasets()},
+    "figura/training/trainer.py": of(ALL, "train"),
+    "stages/metrics.py": of(ALL, "metrics"),
 }
+SCORES = "models/images/scores.py"
+CHANGED = f"code: {SCORES}\n"
 
 
-def test_a_comment_makes_stale_exactly_what_runs_its_file(project: Project) -> None:
+def test_a_line_makes_stale_exactly_what_runs_its_file_and_a_comment_or_docstring_nothing(project: Project) -> None:
     printed = project.run("python", "-m", "bench.stale_stages").stdout
-    rows = dict(re.findall(r"^\| (\S+\.py) \| (.*) \|$", printed, re.MULTILINE))
-    stale = {file: set() if stages == "nothing" else set(stages.split(", ")) for file, stages in rows.items()}
-    assert list(stale) == list(FILES)
-    assert stale == EXPECTED
+    rows = re.findall(r"^\| (a \w+) \| (\S+\.py) \| (.*) \|$", printed, re.MULTILINE)
+    found = {(edit, file): set() if stages == "nothing" else set(stages.split(", ")) for edit, file, stages in rows}
+    assert EXPECTED.keys() == set(FILES)
+    assert found == {("a line", file): stages for file, stages in EXPECTED.items()} | {
+        (edit, file): set() for file in WITHOUT_EFFECT for edit in ("a comment", "a docstring")
+    }
+
+
+def edit(path: Path, addition: str) -> None:
+    """Add a line to a file of code."""
+    path.write_text(f"{path.read_text()}{addition}\n")
+
+
+def test_experiments_take_changed_code_with_them(project: Project) -> None:
+    """Those in a folder of their own, `--temp` and `--queue`, run what has changed; for a comment, nothing."""
+    temporary = ("dvc", "exp", "run", "--temp", "--name")
+    edit(project.folder / SCORES, "# nothing but a comment")
+    assert ran(project.run(*temporary, "comment", "metrics@vunet").stdout) == set()
+    edit(project.folder / SCORES, "CHANGED = 1")
+    done = project.run(*temporary, "line", "metrics@vunet")
+    assert ran(done.stdout) == {"metrics@vunet"}
+    assert f"metrics@vunet runs: {CHANGED}" in done.stdout
+    project.run("dvc", "exp", "run", "--queue", "--name", "queued", "metrics@vunet")
+    project.run("git", "restore", SCORES)  # the queue has the code as it was when it was asked
+    project.run("dvc", "exp", "run", "--run-all")
+    logs = project.run("dvc", "queue", "logs", "queued").stdout
+    assert ran(logs) == {"metrics@vunet"}
+    assert f"metrics@vunet runs: {CHANGED}" in logs
+    assert project.run("git", "status", "--porcelain").stdout == ""
+
+    project.run("dvc", "exp", "apply", "line", code=None)  # complains about the outputs of stages that nobody ran
+    assert "CHANGED = 1" in (project.folder / SCORES).read_text()
+    project.run("dvc", "checkout", "metrics@vunet")
+    assert stale(project) == {f"metrics@{name}" for name in GENERATORS if name != "vunet"}
+
+
+def install(site: Path, version: str) -> None:
+    """Install a package `paint` of a version, which has a loss, into a folder of installed packages."""
+    (site / "paint").mkdir(parents=True, exist_ok=True)
+    (site / "paint/__init__.py").write_text(CODE.lstrip())
+    for old in site.glob("*.dist-info"):
+        (old / "METADATA").unlink()
+        old.rmdir()
+    information = site / f"paint-{version}.dist-info"
+    information.mkdir()
+    (information / "METADATA").write_text(f"Metadata-Version: 2.1\nName: paint\nVersion: {version}\n")
+
+
+def test_why_names_settings_files_and_packages_and_so_does_the_stage(project: Project, tmp_path: Path) -> None:
+    site = tmp_path / "site-packages"
+    path = {"PYTHONPATH": str(site)}
+    install(site, "1.0")
+    add_recipe(project.folder)
+    recipe = project.folder / "recipes/tiny.yaml"
+    recipe.write_text(recipe.read_text().replace("tiny.Charbonnier", "paint.Charbonnier"))
+    project.set("recipes/tiny.yaml", tiny(project.folder)["recipes/tiny.yaml"])
+    said = project.run("figura", "why", "train@tiny", **path).stdout
+    assert said.splitlines()[:2] == ["train@tiny would run:", "  dvc.lock knows no run of it"]
+    done = project.run("dvc", "repro", "train@tiny", **path)
+    assert "train@tiny runs: dvc.lock knows no run of it\n" in done.stdout
+    assert project.run("figura", "why", "train@tiny", **path).stdout == "train@tiny: would not run\n"
+
+    project.set("recipes/tiny.yaml", {"losses.charbonnier.weight": 2.0, "runtime.log_every": 1})
+    edit(project.folder / "models/tiny/tiny.py", "CHANGED = 1")
+    edit(project.folder / "models/images/sheets.py", "CHANGED = 1")  # of metrics alone
+    install(site, "1.1")
+    causes = [
+        "  recipes/tiny.yaml: losses.charbonnier.weight  1.0 -> 2.0",
+        "  code: models/tiny/tiny.py",
+        '  package: paint  "1.0" -> "1.1"',
+    ]
+    follow = "  then perhaps eval-dump@tiny, metrics@tiny"
+    said = project.run("figura", "why", "train@tiny", **path).stdout
+    assert said.splitlines() == ["train@tiny would run:", *causes, follow]
+    assert project.run("dvc", "status", "--json", "train@tiny", **path).stdout.count("code/train-tiny.json") == 1
+    done = project.run("dvc", "repro", "train@tiny", **path)
+    first = ["train@tiny runs, because these differ from dvc.lock:", *causes]
+    assert "\n".join(first) + "\n" in done.stdout
+    assert ran(done.stdout) == {"train@tiny"}
+
+
+def test_why_names_data_and_what_follows(project: Project) -> None:
+    project.set("data/params.yaml", {"datasets.pairs.seed": 12345})
+    said = project.run("figura", "why", "prepare").stdout
+    follow = "train@pix2pix, eval-dump@pix2pix, metrics@pix2pix, pose-consistency@pix2pix"
+    assert said.splitlines() == [
+        "prepare@pairs would run:",
+        "  data/params.yaml: datasets.pairs.seed  7 -> 12345",
+        f"  then perhaps {follow}",
+    ]
+    project.run("dvc", "repro", "prepare@pairs")
+    said = project.run("figura", "why").stdout.splitlines()
+    assert said[:2] == ["train@pix2pix would run:", "  data: data/prepared/pairs, which prepare@pairs wrote anew"]
+    assert [line for line in said if line.endswith("would run:")] == [
+        "train@pix2pix would run:",
+        "eval-dump@pix2pix would run:",
+    ]
+    assert project.run("figura", "why", "metrics").stdout == "metrics: would not run\n"
+    wrong = project.run("figura", "why", "trian@vunet", code=1).stderr
+    assert "no stage 'trian@vunet' (did you mean 'train@vunet'?)" in wrong

@@ -14,7 +14,7 @@ def test_a_grid_is_queued_run_and_reported(project: Project) -> None:
     project.run("dvc", "exp", "run", "--queue", "--name", "grid", *grid, "metrics@vunet")
     project.run("dvc", "exp", "run", "--queue", "--name", "broken", "-S", "metrics.confidence=2", "metrics@vunet")
     project.run("dvc", "exp", "run", "--run-all", "--jobs", "2", code=None)  # one of them fails
-    done = project.run("python", "-m", "tools.sweep_report", "--metric", METRIC, "--output", "sweep")
+    done = project.run("figura", "sweep", "--metric", METRIC, "--output", "sweep")
     table = pd.read_csv(project.folder / "sweep/sweep.csv").set_index("name")
     assert table.loc["broken", "state"] == "failed"
     assert "broken failed:" in done.stdout

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file, save_file
 
-from bench.stale_stages import stages_with_changes
 from pipeline.project import Project
-from pipeline.test_new_recipe import CODE, ENTRY, RECIPE
+from pipeline.test_dag import stale
+from pipeline.test_new_recipe import CODE, RECIPE, add_entry
 from pipeline.tiny_settings import tiny
 
 pytestmark = pytest.mark.slow
@@ -30,8 +30,7 @@ def add_recipe_of_own_package(project: Project) -> Path:
     code.parent.mkdir()
     code.write_text(CODE.lstrip())
     (project.folder / "recipes/tiny.yaml").write_text(RECIPE.lstrip().replace("tiny.", "mypackage.tiny."))
-    pipeline, entry = project.folder / "dvc.yaml", ENTRY.rstrip().replace("models/tiny", "mypackage")
-    pipeline.write_text(pipeline.read_text().replace("\n\nstages:", f"{entry}\n\nstages:", 1))
+    add_entry(project.folder)
     project.set("recipes/tiny.yaml", tiny(project.folder)["recipes/tiny.yaml"])
     return code
 
@@ -52,20 +51,23 @@ def test_they_are_dependencies(project: Project, tmp_path: Path) -> None:
     project.run("dvc", "checkout", "train@vunet", "train@tiny")
     project.commit("trained")
     both = {"train@vunet", "train@tiny"}
-    stale = set(stages_with_changes(project.folder))
-    assert not both & stale
+    before = stale(project)
+    assert not both & before
     project.run("dvc", "remote", "add", "--default", "store", str(tmp_path / "store"))
     project.commit("remote")
     project.run("dvc", "push")
     project.run("git", "clone", "-q", str(project.folder), str(tmp_path / "other"))
     other = Project(tmp_path / "other")
-    assert "train@vunet" in stages_with_changes(other.folder)
+    assert "train@vunet" in stale(other)
     other.run("dvc", "pull", code=None)
     assert (other.folder / START).read_bytes() == (project.folder / START).read_bytes()
-    assert not both & set(stages_with_changes(other.folder))
+    assert not both & stale(other)
 
     write_start(project, 0.25)
-    changed = set(stages_with_changes(project.folder))
-    assert changed - stale == {"train@vunet", f"{START}.dvc"}
-    code.write_text(f"{code.read_text()}# nothing but a comment\n")
-    assert set(stages_with_changes(project.folder)) - changed == {"train@tiny"}
+    changed = stale(project)
+    assert changed - before == {"train@vunet", f"{START}.dvc"}
+    text = code.read_text()
+    code.write_text(f"{text}# nothing but a comment\n")
+    assert stale(project) == changed
+    code.write_text(f"{text}CHANGED = 1\n")
+    assert stale(project) - changed == {"train@tiny"}

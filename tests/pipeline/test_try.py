@@ -5,6 +5,7 @@ import json
 import pytest
 
 from pipeline.project import Project
+from pipeline.test_dag import ran
 
 pytestmark = pytest.mark.slow
 
@@ -17,14 +18,16 @@ def test_a_try_is_never_beside_a_result_and_goes_without_a_trace(project: Projec
     assert {name for name, row in rows.items() if "diff" in row} == set()
     assert {name.startswith("try.") for name, row in rows.items() if row["new"] is not None} == {True}
     for command, said in (
-        (["tools.compare", "HEAD", "quick", "--recipe", "vunet"], "error: quick: vunet is a try there (train.try)"),
-        (["ci.check_reproduction"], "error: metrics/full/vunet.json: metrics of a try"),
+        (
+            ["compare", "HEAD", "quick", "--recipe", "vunet"],
+            "error: quick: vunet is a try there (train.try)",
+        ),
+        (["gate"], "error: metrics/full/vunet.json: metrics of a try"),
     ):
-        assert project.run("python", "-m", *command, code=1).stderr.startswith(said)
+        assert project.run("figura", *command, code=1).stderr.startswith(said)
     again = project.run("dvc", "exp", "run", "-S", "train.try=false", "metrics@vunet")
     assert "TRY" not in again.stdout
-    ran = {line.split("'")[1] for line in again.stdout.splitlines() if line.startswith("Running stage")}
-    assert ran <= {"metrics@vunet"}  # whose files are not in DVC's cache, but in git; all else it still has
+    assert ran(again.stdout) <= {"metrics@vunet"}  # its files are not in DVC's cache, but in git; all else it still has
     assert project.outputs() == results
     project.run("git", "restore", "params.yaml")  # `-S` breaks long lines
     assert project.run("git", "status", "--short").stdout == before

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from models import schedules
-from models.base.yaml12 import read_yaml
-from models.interfaces import Schedule
+from figura import schedules
+from figura.base.yaml12 import read_yaml
+from figura.interfaces import Schedule
 from pipeline.dag import ROOT, datasets, recipes
 
 OWN = Path(__file__).parent / "tiny"

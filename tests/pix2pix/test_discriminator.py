@@ -5,9 +5,9 @@ import torch
 import torch.nn.functional as F
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from models.base.errors import UserError
-from models.pix2pix.train.discriminator import PatchDiscriminator
-from models.pix2pix.train.generator import UNetGenerator
+from figura.base.errors import UserError
+from models.pix2pix.discriminator import PatchDiscriminator
+from models.pix2pix.generator import UNetGenerator
 
 # n_layers: receptive field, parameters, logits a side at 256 px
 TABLE = {

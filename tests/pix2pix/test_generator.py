@@ -4,10 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from models.base.errors import UserError
-from models.pix2pix.train.blocks import ResidualBlock
-from models.pix2pix.train.convolutions import convolve, convolve_transposed
-from models.pix2pix.train.generator import UNetGenerator
+from figura.base.errors import UserError
+from models.pix2pix.blocks import ResidualBlock
+from models.pix2pix.convolutions import convolve, convolve_transposed
+from models.pix2pix.generator import UNetGenerator
 
 COUNTS = {
     (64, 3): (16_655_939, 12_410_755, 17_436_678, 13_191_494),

@@ -11,8 +11,8 @@ import toy
 import toy_pairs
 from torch.utils.data import default_collate
 
-from models.base.errors import UserError
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.training.trainer import Trainer
 from recipes import pix2pix_by_hand
 
 OBJECTIVES = {

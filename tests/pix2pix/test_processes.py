@@ -6,7 +6,7 @@ import toy_pairs
 from safetensors.torch import load_file
 from two_processes import run_in_two
 
-from models.training.trainer import Trainer
+from figura.training.trainer import Trainer
 
 # no dropout: its noise is each rank's own
 CHANGES = toy_pairs.GRADIENT_DESCENT | {"networks.generator.dropout": 0.0, "train.steps": 4,

@@ -7,11 +7,11 @@ import cv2
 import numpy as np
 import toy
 
-from data.formats.coco import KEYPOINTS
-from data.formats.skeletons import COCO
-from models.base.yaml12 import read_yaml
-from models.recipe.load import check_recipe
-from models.recipe.schema import Recipe
+from figura.base.yaml12 import read_yaml
+from figura.data.formats.coco import KEYPOINTS
+from figura.data.formats.skeletons import COCO
+from figura.recipe.load import check_recipe
+from figura.recipe.schema import Recipe
 
 SIDE = 65
 CATEGORIES = [{"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}, {"id": 2, "name": "ball"}]

@@ -8,9 +8,9 @@ import cv2
 import numpy as np
 import toy
 
-from models.base.yaml12 import read_yaml, to_yaml
-from models.recipe.load import check_recipe
-from models.recipe.schema import Recipe
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.recipe.load import check_recipe
+from figura.recipe.schema import Recipe
 
 SIDE = 97
 JOINTS = ("snout", "left_paw", "right_paw", "left_heel", "right_heel")

@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from dumps_by_hand import sealed
 
-from models.dump import Dump, RecordsFile, Table, write_value
+from figura.dump import Dump, RecordsFile, Table, write_value
 
 SIGMA = 0.1
 SIGMAS = (SIGMA, SIGMA)

@@ -8,12 +8,12 @@ import torch
 from safetensors.torch import save_file
 from skeletons_by_hand import STAR
 
-from models.base.checksums import write_sums
-from models.base.errors import UserError
-from models.base.yaml12 import to_yaml
-from models.pose.networks.asked_pose import AskedPose, enlarged, joint_costs
-from models.pose.networks.pose_network import PoseNetwork
-from models.recipe.schema import NetworkEntry
+from figura.base.checksums import write_sums
+from figura.base.errors import UserError
+from figura.base.yaml12 import to_yaml
+from figura.recipe.schema import NetworkEntry
+from models.pose.asked_pose import AskedPose, enlarged, joint_costs
+from models.pose.pose_network import PoseNetwork
 
 SIDE = 65
 

@@ -11,10 +11,10 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
 
-from models.base.errors import UserError
-from models.pose.networks.pose_network import BACKBONES, PoseNetwork
-from models.pose.networks.resnet import BasicBlock, Bottleneck, ResNet, SmallResNet, load_imagenet
-from models.pose.networks.shufflenet import ShuffleNetV2K, Unit
+from figura.base.errors import UserError
+from models.pose.pose_network import BACKBONES, PoseNetwork
+from models.pose.resnet import BasicBlock, Bottleneck, ResNet, SmallResNet, load_imagenet
+from models.pose.shufflenet import ShuffleNetV2K, Unit
 
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
 NAMES = [name for name in BACKBONES if name != "timm"]

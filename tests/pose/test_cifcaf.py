@@ -4,13 +4,13 @@ import decoder_by_hand as by_hand
 import numpy as np
 import pytest
 
-from data.formats.skeletons import COCO, skeleton_from
+from figura.data.formats.skeletons import COCO, skeleton_from
+from models.pose.annotations import Annotations
 from models.pose.decode.cif_hr import Buffers, accumulate, candidates, seeds
 from models.pose.decode.cifcaf import CifCafDecoder
 from models.pose.decode.grow_poses import grow_connection, grow_pose, index
-from models.pose.decode.occupancy import is_occupied, mark, nowhere
-from models.pose.train.annotations import Annotations
-from models.pose.train.encoders import Caf, Cif
+from models.pose.decode.occupancy import empty_grid, is_occupied, mark
+from models.pose.encoders import Caf, Cif
 
 K = len(COCO.keypoints)
 SIZE = (193, 193)
@@ -125,7 +125,7 @@ class TestConfidenceMaps:
 
 
 def test_golden_occupancy():
-    occupied = nowhere(2, 97, 129)
+    occupied = empty_grid(2, 97, 129)
     mark(occupied, 1, 50.0, 50.0, 3.0)
     places = np.arange(0, 128, 0.25)
     inside = [x for x in places if is_occupied(occupied, 1, x, 50.0)]

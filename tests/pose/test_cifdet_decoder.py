@@ -2,9 +2,9 @@ import decoder_by_hand as by_hand
 import numpy as np
 import pytest
 
+from models.pose.annotations import Annotations
 from models.pose.decode.cifdet import CifDetDecoder, suppressions
-from models.pose.train.annotations import Annotations
-from models.pose.train.encoders import CifDet
+from models.pose.encoders import CifDet
 
 SIZE = (97, 129)
 

@@ -14,11 +14,11 @@ from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
 from bench import coco_figures
-from data.formats.skeletons import COCO as COCO_PERSON
-from data.formats.skeletons import skeleton_from
-from models.base.errors import UserError
-from models.pose.report.coco_evaluation import Evaluation
-from models.pose.report.dump_evaluation import evaluate
+from figura.base.errors import UserError
+from figura.data.formats.skeletons import COCO as COCO_PERSON
+from figura.data.formats.skeletons import skeleton_from
+from models.pose.coco_evaluation import Evaluation
+from models.pose.dump_evaluation import evaluate
 
 DATA = Path(__file__).parents[2] / "../shared/data/coco_eval_reference"
 with_reference = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is missing")

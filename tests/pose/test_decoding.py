@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from data.formats.skeletons import COCO
-from models.base.errors import UserError
-from models.interfaces import Networks, State
+from figura.base.errors import UserError
+from figura.data.formats.skeletons import COCO
+from figura.interfaces import Networks, State
+from models.pose.annotations import Annotations
 from models.pose.decode.decoding import FindObjects, FindPeople
 from models.pose.decode.injectors import Overlays
-from models.pose.train.annotations import Annotations
-from models.pose.train.encoders import Caf, Cif, CifDet
+from models.pose.encoders import Caf, Cif, CifDet
 
 STRIDE, SIZE, IMAGE = 8, (193, 193), 77
 POSE = COCO.standing_pose * (16, -16) + (96, 171.2)

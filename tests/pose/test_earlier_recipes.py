@@ -4,9 +4,9 @@ import drawn_scenes
 import pytest
 import torch
 
-from models.base.errors import UserError
-from models.pose.networks.pose_network import PoseNetwork
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.training.trainer import Trainer
+from models.pose.pose_network import PoseNetwork
 
 LAWS = {"Paper2019": "linear", "BceLaplace11": "exp", "BceLaplace12": "softplus"}
 

@@ -8,10 +8,10 @@ import encoder_by_hand as by_hand
 import numpy as np
 import pytest
 
-from data.formats.skeletons import COCO
-from models.pose.train.annotations import Annotations
-from models.pose.train.encoders import Caf, Cif, CifDet
-from models.pose.train.joints import instance_scales
+from figura.data.formats.skeletons import COCO
+from models.pose.annotations import Annotations
+from models.pose.encoders import Caf, Cif, CifDet
+from models.pose.joints import instance_scales
 
 K = len(COCO.keypoints)
 SIZE = (97, 129)
@@ -276,7 +276,7 @@ def test_wrong_annotations_are_named():
 
 
 def test_a_second_process_compiles_nothing_even_where_nothing_can_be_written_beside_the_code(tmp_path: Path):
-    shutil.copy(Path(__file__).parents[2] / "models/pose/train/target_rendering.py", tmp_path / "target_rendering.py")
+    shutil.copy(Path(__file__).parents[2] / "models/pose/target_rendering.py", tmp_path / "target_rendering.py")
     (tmp_path / "__pycache__").touch()  # no folder can be made here, not even by root
     code = (
         "import numpy as np, target_rendering\n"

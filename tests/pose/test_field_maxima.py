@@ -7,9 +7,9 @@ from dumps_by_hand import sealed
 from people_by_hand import SKELETON
 from skeletons_by_hand import STAR
 
-from models.dump import Dump, Table, write_value
-from models.pose.report.field_scores import FieldMaxima, maxima
-from models.report.interfaces import Bootstrap, NotApplicableError
+from figura.dump import Dump, Table, write_value
+from figura.report.interfaces import Bootstrap, NotApplicableError
+from models.pose.field_scores import FieldMaxima, maxima
 
 STRIDE = 8
 
@@ -64,7 +64,7 @@ def test_no_image_with_one_person(tmp_path):
 
 
 def test_field_pictures_show_target_and_prediction():
-    from models.interfaces import Networks, State
+    from figura.interfaces import Networks, State
     from models.pose.decode.injectors import FieldPictures, HeadFields
 
     target = np.full((1, 1, 5, 6, 7), np.nan, np.float32)

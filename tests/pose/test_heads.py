@@ -5,8 +5,8 @@ import pytest
 import torch
 from skeletons_by_hand import STAR
 
-from models.pose.networks.heads import LAYOUTS, CompositeHead
-from models.pose.networks.pose_network import PoseNetwork
+from models.pose.heads import LAYOUTS, CompositeHead
+from models.pose.pose_network import PoseNetwork
 
 COMPONENTS = {"cif": 5, "caf": 8, "cifdet": 6}
 

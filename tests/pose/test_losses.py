@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from data.formats.skeletons import COCO
-from models.pose.train.earlier_losses import BceLaplace11, BceLaplace12, Paper2019
-from models.pose.train.losses import Composite
+from figura.data.formats.skeletons import COCO
+from models.pose.composite_losses import Composite
+from models.pose.openpifpaf_before_0_13 import BceLaplace11, BceLaplace12, Paper2019
 
 NAN = math.nan
 VECTORS, SCALES = {"cif": 1, "caf": 2, "cifdet": 2}, {"cif": 1, "caf": 2, "cifdet": 0}

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from models.interfaces import Networks, State
-from models.ops.forward import Forward
-from models.pose.train.losses import Composite
-from models.pose.train.multitask import TaskWeights, task_weighted
+from figura.injectors.forward import Forward
+from figura.interfaces import Networks, State
+from models.pose.composite_losses import Composite
+from models.pose.multitask import TaskWeights, task_weighted
 
 
 def test_golden_total():

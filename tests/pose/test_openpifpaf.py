@@ -13,16 +13,16 @@ import toy
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from models.base.errors import UserError
-from models.base.yaml12 import read_yaml, to_yaml
-from models.engine.build import build_networks
-from models.engine.weights import load_start, load_weights
-from models.pose.networks.pose_network import BACKBONES, PoseNetwork
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands.import_weights.safe_unpickle import read_pickle
+from figura.engine.build import build_networks
+from figura.engine.weights import load_start, load_weights
+from figura.recipe.load import check_recipe
+from models.pose.import_openpifpaf import main
 from models.pose.openpifpaf import fitted, read_state, renamed
-from models.pose.safe_unpickle import read_pickle
-from models.recipe.load import check_recipe
-from stages.command import run
-from tools.import_openpifpaf import main
+from models.pose.pose_network import BACKBONES, PoseNetwork
 
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
 FIELDS = {"cif": (17, 5), "caf": (19, 8), "caf25": (25, 8), "cifdet": (91, 6)}  # fields, components

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from data.formats.skeletons import COCO, skeleton_from
+from figura.data.formats.skeletons import COCO, skeleton_from
 from models.pose.decode.overlays import COLOURS, OverlayStyle, overlay
 
 SIDE = 400  # large enough not to be enlarged

@@ -13,16 +13,16 @@ from pycocotools.cocoeval import COCOeval
 from real_people import leave_out_plots
 
 from bench.pose_round_trip import fields_of
-from data.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
-from models.dump import Dump
-from models.evaluation.trained import write_dump
+from figura.base.exit_status import run
+from figura.data.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
+from figura.dump import Dump
+from figura.evaluation.trained import write_dump
+from figura.report.metrics import compute_metrics, draw_pictures
+from figura.training.trainer import Trainer
+from models.pose.annotations import Annotations
+from models.pose.coco_evaluation import Evaluation
 from models.pose.decode.cifcaf import CifCafDecoder
-from models.pose.report.coco_evaluation import Evaluation
-from models.pose.train.annotations import Annotations
-from models.pose.train.encoders import Caf, Cif
-from models.report.metrics import compute_metrics, draw_pictures
-from models.training.trainer import Trainer
-from stages.command import run
+from models.pose.encoders import Caf, Cif
 from stages.prepare import main as prepare
 
 STEPS = 300

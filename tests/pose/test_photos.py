@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from models.base.error_collector import ErrorCollector
-from models.interfaces import Networks, State
+from figura.base.error_collector import ErrorCollector
+from figura.interfaces import Networks, State
+from figura.prediction.inputs import Photo
+from figura.recipe.types import INJECTOR, construct
 from models.pose.decode.overlays import OverlayStyle
 from models.pose.photos import PhotoOverlays, Photos
-from models.pose.train.scenes import Scenes
-from models.prediction.inputs import Photo
-from models.recipe.types import INJECTOR, construct
+from models.pose.scenes import Scenes
 
 HEADS = {"cif": {"kind": "cif", "stride": 8}}
 PERSON = {

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from dumps_by_hand import sealed
 
-from data.formats.skeletons import COCO
-from models.base.errors import UserError
-from models.base.pictures import write_png
-from models.dump import Dump
-from models.pose.consistency.dumped_people import DumpedPeople
-from models.pose.consistency.scores import PoseConsistency, as_asked
-from models.pose.consistency.sheets import PoseSheet
-from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD
-from models.report.interfaces import Bootstrap, NotApplicableError
+from figura.base.errors import UserError
+from figura.base.pictures import write_png
+from figura.data.formats.skeletons import COCO
+from figura.dump import Dump
+from figura.report.interfaces import Bootstrap, NotApplicableError
+from models.pose.consistency_scores import PoseConsistency, as_asked
+from models.pose.consistency_sheets import PoseSheet
+from models.pose.dumped_people import DumpedPeople
+from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
 
 K = len(COCO.keypoints)
 BOOTSTRAP = Bootstrap(50, 0.95, 7)
@@ -123,7 +123,7 @@ def test_one_source_of_poses_is_needed(wrong: dict[str, str]) -> None:
 
 
 def test_the_sheet_shows_a_column_for_each_kind(tmp_path: Path) -> None:
-    from models.base.pictures import read_picture
+    from figura.base.pictures import read_picture
 
     dump = dump_of(tmp_path / "dump", ["real", "drawn"], [read(1), read(3, (4, 0))], [asked(n) for n in (1, 2, 3, 4)])
     PoseSheet("poses", ["real", "drawn"], "picture", "people", truth="truth", count=2)(dump, tmp_path / "sheet.png")

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from data.formats.skeletons import COCO
+from figura.data.formats.skeletons import COCO
+from models.pose.annotations import Annotations
 from models.pose.decode.field_images import (
     BOX,
     COLOURS,
@@ -15,7 +16,6 @@ from models.pose.decode.field_images import (
     target_field,
     vectors_picture,
 )
-from models.pose.train.annotations import Annotations
 
 BLACK = np.zeros((33, 41, 3), dtype=np.uint8)
 ZOOM = 4

@@ -7,11 +7,11 @@ import torch
 from matplotlib import pyplot
 from people_by_hand import SKELETON, dump, oks, person, pose
 
-from models.base.errors import UserError
-from models.pose.report import plots as pose_plots
-from models.pose.report.coco_evaluation import ImageMatches
-from models.pose.report.plots import OKSHistogram, PrecisionRecall, WorstImages, image_score, sheet
-from models.report.interfaces import NotApplicableError
+from figura.base.errors import UserError
+from figura.report.interfaces import NotApplicableError
+from models.pose import plots as pose_plots
+from models.pose.coco_evaluation import ImageMatches
+from models.pose.plots import OKSHistogram, PrecisionRecall, WorstImages, image_score, sheet
 
 
 @pytest.fixture

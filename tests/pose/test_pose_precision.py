@@ -7,9 +7,9 @@ import torch
 from accelerate import Accelerator
 from torch.amp import GradScaler
 
-from models.engine import build as assemble
-from models.pose.train.losses import Composite
-from models.training.trainer import Trainer
+from figura.engine import build as assemble
+from figura.training.trainer import Trainer
+from models.pose.composite_losses import Composite
 
 STEPS = 60
 PARTS = {

@@ -12,8 +12,9 @@ import pycocotools.cocoeval
 import pytest
 from people_by_hand import SKELETON, dump, person, pose
 
-from models.base.errors import UserError
-from models.pose.report.coco_scores import (
+from figura.base.errors import UserError
+from figura.report.interfaces import Bootstrap, NotApplicableError
+from models.pose.coco_scores import (
     BoxAP,
     KeypointAP,
     KeypointErrors,
@@ -23,8 +24,7 @@ from models.pose.report.coco_scores import (
     median_pose,
     occlusion_ranges,
 )
-from models.pose.report.dump_evaluation import evaluate, skeleton_of
-from models.report.interfaces import Bootstrap, NotApplicableError
+from models.pose.dump_evaluation import evaluate, skeleton_of
 
 DATA = Path(__file__).parents[2] / "../shared/data/coco_eval_reference"
 with_reference = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is missing")

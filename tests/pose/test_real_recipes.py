@@ -9,11 +9,11 @@ import toy
 from real_people import REAL, needs_real
 from splits_by_hand import fraction
 
-from models.base.yaml12 import read_yaml, to_yaml
-from models.recipe.load import load_recipe
-from models.training.trainer import Trainer
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.recipe.load import load_recipe
+from figura.training.trainer import Trainer
 from stages import eval_dump, metrics
-from stages.command import run
 
 ROOT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.slow, needs_real]

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from real_people import REAL, needs_real
 
-from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD, Scenes
+from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD, Scenes
 
 pytestmark = needs_real
 

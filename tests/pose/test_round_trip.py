@@ -6,9 +6,9 @@ import numpy as np
 from real_people import needs_real
 
 from bench.pose_round_trip import FINE, STRIDE, fields_of, reasons, round_trip
-from data.formats.skeletons import COCO
-from models.pose.train.annotations import Annotations
-from models.pose.train.encoders import Caf, Cif
+from figura.data.formats.skeletons import COCO
+from models.pose.annotations import Annotations
+from models.pose.encoders import Caf, Cif
 
 
 @needs_real

@@ -4,9 +4,9 @@ import drawn_scenes
 import numpy as np
 import pytest
 
-from models.engine.build import build_datasets
+from figura.engine.build import build_datasets
+from figura.show.drawing import drawing_of
 from models.pose.drawing import IGNORED, SceneDrawing, confidence_drawing, strongest
-from models.show.drawing import drawing_of
 
 GREY = np.full((65, 65, 3), 100, np.uint8)
 

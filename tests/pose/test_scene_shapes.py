@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from models.evaluation.trained import write_dump
-from models.training.trainer import Trainer
+from figura.evaluation.trained import write_dump
+from figura.training.trainer import Trainer
 
 SIZES = ((65, 33), (33, 65), (65, 65), (65, 33))  # width, height of the first images; by example, in the order of ids
 

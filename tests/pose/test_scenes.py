@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from skeletons_by_hand import STAR
 
-from data.formats.coco import KEYPOINTS, write_coco
-from models.base.errors import UserError
-from models.pose.train.scenes import Augmentation, Scenes
+from figura.base.errors import UserError
+from figura.data.formats.coco import KEYPOINTS, write_coco
+from models.pose.scenes import SceneAugmentation, Scenes
 from tests.real_people import REAL, needs_real
 
 HEIGHT, WIDTH, SIDE = 60, 80, 81
@@ -59,7 +59,7 @@ def ids(dataset):
 
 
 def augmentation(**geometry):
-    return Augmentation.model_validate({"geometry": geometry})
+    return SceneAugmentation.model_validate({"geometry": geometry})
 
 
 def test_example_without_augmentation(make):
@@ -172,7 +172,7 @@ def test_pixels_vary_without_moving(make):
         "blur": {"chance": 1.0, "sigma": (1.0, 2.0)},
         "pixels": {"greyscale": {"chance": 1.0, "method": "average"}},
     }
-    varied = make(augmentation=Augmentation.model_validate(settings))
+    varied = make(augmentation=SceneAugmentation.model_validate(settings))
     one, other = (dataset.view(1, np.random.default_rng(4)) for dataset in (plain, varied))
     np.testing.assert_array_equal(one.people.keypoints, other.people.keypoints)
     np.testing.assert_array_equal(one.placement.valid_area, other.placement.valid_area)

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from models.pose.networks.separable import Depthwise, Pointwise
-from models.pose.networks.shufflenet import interleave
+from models.pose.separable import Depthwise, Pointwise
+from models.pose.shufflenet import interleave
 
 
 def check(layer: nn.Conv2d, image: Tensor, plain: Callable[[Tensor, Tensor], Tensor]) -> None:

@@ -6,9 +6,9 @@ from pathlib import Path
 import drawn_scenes
 import pytest
 
-from models.base.errors import UserError
-from models.recipe.load import check_recipe
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.recipe.load import check_recipe
+from figura.training.trainer import Trainer
 
 JOINTS = [f"joint{number}" for number in range(17)]
 OTHER = {

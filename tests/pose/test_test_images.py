@@ -11,12 +11,12 @@ import pytest
 import toy
 from real_people import leave_out_plots
 
-from models.base.yaml12 import read_yaml, to_yaml
-from models.recipe.load import load_recipe
-from models.training.trainer import Trainer
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.recipe.load import load_recipe
+from figura.training.trainer import Trainer
+from models.pose import submit as submit_pose
 from stages import eval_dump, prepare
-from stages.command import run
-from tools import submit_pose
 
 ROOT = Path(__file__).parents[2]
 TEST_IMAGES = {101: (48, 64), 102: (64, 48), 205: (80, 80)}  # height, width

@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from figura.predictor import Predictor
+from figura.prediction.predictor import Predictor
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/api.md").read_text()

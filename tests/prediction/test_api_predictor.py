@@ -20,16 +20,16 @@ from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from PIL import Image
 
-from figura.images import photos_from
-from figura.predictor import Predictor, load
-from figura.results import Results
-from models.base.errors import UserError
-from models.base.seeding import random_kept
-from models.base.yaml12 import read_yaml, to_yaml
-from models.prediction.device import Device
-from stages.command import run
-from tools.predict import __doc__ as HELP
-from tools.predict import main
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.base.seeding import random_kept
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands.predict import __doc__ as HELP
+from figura.commands.predict import main
+from figura.prediction.device import Device
+from figura.prediction.images import photos_from
+from figura.prediction.predictor import Predictor, load
+from figura.prediction.results import Results
 
 ROOT = Path(__file__).parents[2]
 BOTH = {"predict.save": {"image": "image", "facts": "records", "x": "array"}}
@@ -610,7 +610,8 @@ def test_precision_is_that_of_an_accelerator(precision):
 def test_what_the_package_offers():
     code = (
         "import sys, figura; names = {'load', 'Predictor', 'Result', 'Results', 'UserError'};"
-        "assert names == set(figura.__all__) <= set(dir(figura)); assert 'figura.predictor' not in sys.modules;"
+        "assert names == set(figura.__all__) <= set(dir(figura));"
+        "assert 'figura.prediction.predictor' not in sys.modules;"
         "assert issubclass(figura.UserError, Exception); assert all(hasattr(figura, name) for name in names);"
         "assert 'torch' not in sys.modules"
     )
@@ -620,6 +621,6 @@ def test_what_the_package_offers():
 
 def test_importing_it_imports_no_pytorch():
     slow = ("torch", "pandas", "accelerate")
-    code = f"import sys, figura.predictor; print([one for one in {slow} if one in sys.modules])"
+    code = f"import sys, figura.prediction.predictor; print([one for one in {slow} if one in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from pycocotools.coco import COCO
 
-from figura.results import Box, Categories, ImageInfo, Joint, Result, Results
-from models.base.errors import UserError
+from figura.base.errors import UserError
+from figura.prediction.results import Box, Categories, ImageInfo, Joint, Result, Results
 
 PERSON = {"image_id": 2, "category_id": 1, "score": 0.75, "bbox": [1.0, 2.0, 30.0, 40.0],
           "keypoints": [5.0, 6.0, 0.5, 0.0, 0.0, 0.0]}  # fmt: skip

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import toy_photos
 
-from figura.predictor import load
-from models.base.errors import UserError
-from models.prediction import prediction
-from models.prediction.video import CODECS, video_file
-from stages.command import run
-from tools.predict import main
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.commands.predict import main
+from figura.prediction import prediction
+from figura.prediction.predictor import load
+from figura.prediction.video import CODECS, video_file
 
 RATE = 12.5
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")

@@ -12,10 +12,10 @@ import pandas as pd
 import pytest
 import toy_photos
 
+from figura.base.exit_status import run
+from figura.commands.predict import main
+from figura.prediction.inputs import Photo, find_files
 from models.people.photos import PersonPhotos
-from models.prediction.inputs import Photo, find_files
-from stages.command import run
-from tools.predict import main
 
 PEOPLE = {"image_size": 16, "margin": 0.0, "min_keypoints": 1, "min_height": 1}
 

@@ -7,10 +7,10 @@ import cv2
 import numpy as np
 import pytest
 
-from models.base.errors import UserError
-from models.images.data.pairs import ImagePairs
+from figura.base.errors import UserError
+from figura.prediction.inputs import Photo, SettingError
+from models.images.pairs import ImagePairs
 from models.images.photos import Photos
-from models.prediction.inputs import Photo, SettingError
 
 A, B = (np.random.default_rng(seed).integers(0, 256, (12, 16, 3), np.uint8) for seed in (1, 2))
 

@@ -3,10 +3,10 @@ import threading
 import numpy as np
 import pytest
 
-from models.base.errors import UserError
-from models.ops.tensors import Interpolate
-from models.prediction.runner import needed
-from models.prediction.streaming import batch_by_shape, collated_with_photos, prefetch
+from figura.base.errors import UserError
+from figura.injectors.tensors import Interpolate
+from figura.prediction.runner import needed
+from figura.prediction.streaming import batch_by_shape, collated_with_photos, prefetch
 
 
 def of_size(size, number):

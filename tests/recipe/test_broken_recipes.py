@@ -15,14 +15,14 @@ import torch
 import toy
 from accelerate import Accelerator
 
-from models.base.error_collector import ErrorCollector
-from models.base.errors import UserError
-from models.base.yaml12 import read_yaml
-from models.engine.build import build_networks, build_steps
-from models.interfaces import Example, Examples, Records
-from models.recipe.load import check_recipe
-from models.recipe.schema import Recipe
-from models.training.sanity_check import sanity_check
+from figura.base.error_collector import ErrorCollector
+from figura.base.errors import UserError
+from figura.base.yaml12 import read_yaml
+from figura.engine.build import build_networks, build_steps
+from figura.interfaces import Example, ExampleDataset, Records
+from figura.recipe.load import check_recipe
+from figura.recipe.schema import Recipe
+from figura.training.sanity_check import sanity_check
 
 ROOT = Path(__file__).parents[2]
 VUNET, PIX, POSE, SR = "params.yaml", "recipes/pix2pix.yaml", "recipes/pose.yaml", "recipes/super_resolution.yaml"
@@ -219,7 +219,7 @@ def test_a_number_out_of_range_is_told_when_things_are_built(file, edits, key, s
     assert said in str(caught.value)
 
 
-class Shapes(Examples):
+class Shapes(ExampleDataset):
     """Noise in [-1, 1] of given shapes; other values as they are."""
 
     names: ClassVar[tuple[str, ...]] = ()

@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 import pytest
 import toy
 
-from models.base.errors import UserError
-from models.interfaces import Callback, Injector
-from models.prediction.comparison import Comparison
-from models.prediction.inputs import PhotoExamples
+from figura.base.errors import UserError
+from figura.interfaces import Callback, Injector
+from figura.prediction.comparison import Comparison
+from figura.prediction.inputs import PhotoExamples
 
 
 class Sized(toy.Ramps):

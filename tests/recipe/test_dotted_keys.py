@@ -1,6 +1,6 @@
 """The dotted keys of nested values, by hand."""
 
-from models.recipe.dotted_keys import leaves, texts
+from figura.recipe.dotted_keys import leaves, texts
 
 CONTENT = {
     "a": {"b": {"c": 1.5}, "empty": {}, "words": ["x", {"y": "z", "n": 2}, ("t",)]},

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import toy
 
-from models.base.errors import UserError
-from models.base.yaml12 import read_yaml, to_yaml
-from models.recipe.load import check_recipe
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands import predict
+from figura.recipe.load import check_recipe
 from stages import eval_dump, metrics, prepare, train
-from stages.command import run
-from tools import predict
 
 ROOT = Path(__file__).parents[2]
 VUNET, PIX, POSE, SR = "params.yaml", "recipes/pix2pix.yaml", "recipes/pose.yaml", "recipes/super_resolution.yaml"

@@ -10,18 +10,20 @@ from typing import Any
 import pytest
 import toy
 
-from models.base.error_collector import ErrorCollector
-from models.base.errors import UserError
-from models.base.yaml12 import to_yaml
-from models.recipe.gates import Gate, always, ever
-from models.recipe.load import check_recipe, check_schema
-from models.recipe.overrides import overridden
-from models.recipe.types import NETWORK, construct, find_class, find_type
+from figura.base.error_collector import ErrorCollector
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.base.yaml12 import to_yaml
+from figura.commands import predict, show, watch
+from figura.commands.describe.__main__ import main as describe
+from figura.launch import process_count, run_here
+from figura.recipe.gates import Gate, can_run, covers_every_iteration
+from figura.recipe.load import check_recipe
+from figura.recipe.overrides import overridden
+from figura.recipe.schema_check import check_schema
+from figura.recipe.types import NETWORK, construct, find_class, find_type
+from models.pose import overfit as overfit_pose
 from stages import eval_dump, metrics, prepare, train
-from stages.command import run
-from stages.launch import process_count, run_here
-from tools import overfit_pose, predict, show, watch
-from tools.describe.__main__ import main as describe
 
 TOY = to_yaml(toy.recipe())
 LAUGHS = "l0: &l0 [x]\n" + "".join(f"l{i}: &l{i} [{', '.join(9 * [f'*l{i - 1}'])}]\n" for i in range(1, 12))
@@ -202,14 +204,14 @@ def test_a_network_larger_than_any_memory(width, asked):
 
 def test_gates_of_any_length_are_judged_at_once():
     far = Gate(999_999_937, 5)
-    assert always((far,), [(Gate(999_999_937, 5), Gate())])
-    assert not always((Gate(),), [(far,), (Gate(999_999_929),)])
-    assert ever((far, Gate(999_999_929, 7)))  # coprime periods meet, though late
-    assert not ever((Gate(10**9, 5), Gate(10**9, 6)))
-    assert not ever((far, Gate(999_999_929, 7, before=10**9)))
+    assert covers_every_iteration((far,), [(Gate(999_999_937, 5), Gate())])
+    assert not covers_every_iteration((Gate(),), [(far,), (Gate(999_999_929),)])
+    assert can_run((far, Gate(999_999_929, 7)))  # coprime periods meet, though late
+    assert not can_run((Gate(10**9, 5), Gate(10**9, 6)))
+    assert not can_run((far, Gate(999_999_929, 7, before=10**9)))
     parts = [(Gate(2),), (Gate(4, 1),), (Gate(4, 3),)]
-    assert always((Gate(),), [*parts, (far,)])
-    assert not always((Gate(),), [*parts[:2], (far,)])
+    assert covers_every_iteration((Gate(),), [*parts, (far,)])
+    assert not covers_every_iteration((Gate(),), [*parts[:2], (far,)])
 
 
 def test_values_of_the_command_line():

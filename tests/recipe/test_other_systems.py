@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import toy
 
-from models.base.annotations import locate
-from models.base.errors import UserError
-from models.recipe.load import check_recipe
-from models.recipe.other_systems import KEYS, TYPES, called_here
-from models.recipe.schema import Declaration, Recipe
-from models.recipe.types import find_class
+from figura.base.annotations import locate
+from figura.base.errors import UserError
+from figura.recipe.load import check_recipe
+from figura.recipe.other_systems import KEYS, TYPES, called_here
+from figura.recipe.schema import Declaration, Recipe
+from figura.recipe.types import find_class
 
 DOCS = (Path(__file__).parents[2] / "docs/dl_art_school.md").read_text()
 HINTS = {("key", word): hint for word, hint in KEYS.items()} | {

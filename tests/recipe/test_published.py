@@ -13,17 +13,17 @@ import pytest
 
 from bench.paper_sizes import CASES
 from bench.precision import recipe as sized
-from models.base.error_collector import ErrorCollector
-from models.base.yaml12 import parse_yaml, read_yaml
-from models.engine.build import build_datasets, build_networks, build_schedule
-from models.recipe.load import check_recipe
-from models.recipe.overrides import overridden
-from models.recipe.schema import Recipe
-from models.training.sanity_check import sanity_check
-from models.training.trainer import Trainer
-from stages.datasets import Dataset
-from stages.prepare import prepare
-from tools.describe import __main__ as describe
+from figura.base.error_collector import ErrorCollector
+from figura.base.yaml12 import parse_yaml, read_yaml
+from figura.commands.describe import __main__ as describe
+from figura.data.preparation.datasets import Dataset
+from figura.data.preparation.prepare import prepare
+from figura.engine.build import build_datasets, build_networks, build_schedule
+from figura.recipe.load import check_recipe
+from figura.recipe.overrides import overridden
+from figura.recipe.schema import Recipe
+from figura.training.sanity_check import sanity_check
+from figura.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 REAL = ROOT.parent / "shared" / "data"

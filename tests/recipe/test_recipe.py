@@ -4,11 +4,11 @@ import pytest
 import toy
 from toy import Path
 
-from models.base.errors import UserError
-from models.base.yaml12 import read_yaml, to_yaml
-from models.prediction.inputs import PhotoExamples
-from models.recipe.load import check_recipe, load_recipe
-from models.recipe.resolved import resolved
+from figura.base.errors import UserError
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.prediction.inputs import PhotoExamples
+from figura.recipe.load import check_recipe, load_recipe
+from figura.recipe.resolved import resolved
 
 MUON = {"type": "Muon", "lr": 0.01, "rest_lr": 0.01}
 GROUP = "steps.painter.groups.biases"
@@ -303,8 +303,8 @@ def test_mixed_datasets_provide_what_all_of_them_provide():
 def test_lists_become_the_tuples_that_a_type_asks_for():
     from torch import nn
 
-    from models.base.error_collector import ErrorCollector
-    from models.recipe.types import OPTIMIZER, construct
+    from figura.base.error_collector import ErrorCollector
+    from figura.recipe.types import OPTIMIZER, construct
 
     errors = ErrorCollector(Path("p"))
     adam = construct(

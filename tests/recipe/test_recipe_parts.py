@@ -6,17 +6,21 @@ from pathlib import Path
 import pytest
 from loading import modules_loaded_by
 
+from figura.base.error_collector import ErrorCollector
+from figura.base.yaml12 import read_yaml
+from figura.recipe.types import LOSS, NETWORK, find_type
+
 ROOT = Path(__file__).parents[2]
 RECIPES = ["params.yaml", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("recipes/*.yaml"))]
 CHECK = """
 from pathlib import Path
-from models.recipe.load import load_recipe
+from figura.recipe.load import load_recipe
 load_recipe(Path({recipe!r}), [{part!r}], {facts})
 """
 FIND = """
 from pathlib import Path
-from models.base.error_collector import ErrorCollector
-from models.recipe.types import LOSS, find_type
+from figura.base.error_collector import ErrorCollector
+from figura.recipe.types import LOSS, find_type
 assert find_type("images.L1", LOSS, "", ErrorCollector(Path())).__name__ == "L1"
 """
 
@@ -27,6 +31,12 @@ def loaded_by_check(recipe, part):
     return modules_loaded_by(CHECK.format(recipe=str(ROOT / recipe), part=part, facts=facts))
 
 
+def named_by(recipe, part, slot):
+    """Return the modules that define the classes of a part of a recipe."""
+    entries = read_yaml(ROOT / recipe).get(part, {}).values()
+    return {find_type(entry["type"], slot, part, ErrorCollector(Path(recipe))).__module__ for entry in entries}
+
+
 def matching(pattern, names):
     return [name for name in names if re.match(pattern, name)]
 
@@ -34,21 +44,24 @@ def matching(pattern, names):
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_for_metrics_neither_the_engine_nor_training_nor_a_systems_networks_are_loaded(recipe):
     names = loaded_by_check(recipe, "metrics")
-    assert "models.recipe.check_metrics" in names
-    assert (
-        matching(r"models\.(engine|training|ops|optimizers|evaluation|live)\b|models\.\w+\.(train|decode)\b", names)
-        == []
-    )
+    assert "figura.recipe.check_metrics" in names
+    assert matching(r"figura\.(engine|training|injectors|optimizers|evaluation|live)\b", names) == []
+    networks = named_by(recipe, "networks", NETWORK)
+    assert networks
+    assert not {*networks, *named_by(recipe, "losses", LOSS)} & names.keys()
+    assert matching(r"models\.\w+\.decode\b", names) == []
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_for_evaluation_neither_training_nor_optimizers_nor_reports_are_loaded(recipe):
     names = loaded_by_check(recipe, "evaluate")
-    assert "models.recipe.check" in names
-    assert matching(r"models\.(training|optimizers|report|live)\b|models\.\w+\.report\b", names) == []
+    assert "figura.recipe.check" in names
+    assert named_by(recipe, "networks", NETWORK) <= names.keys()
+    assert not named_by(recipe, "losses", LOSS) & names.keys()
+    assert matching(r"figura\.(training|optimizers|report|live)\b|models\.\w+\.(scores|plots|sheets)\b", names) == []
 
 
 def test_looking_a_class_up_loads_the_module_that_defines_it_alone():
     assert matching(r"models\.images\b", modules_loaded_by(FIND)) == [
-        "models.images", "models.images.losses", "models.images.losses.pixel",
+        "models.images", "models.images.example_means", "models.images.pixel_losses",
     ]  # fmt: skip

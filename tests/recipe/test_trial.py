@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 import toy
 
-from models.base.errors import UserError
-from models.base.yaml12 import read_yaml
-from models.recipe.dotted_keys import leaves
-from models.recipe.load import check_recipe, load_recipe
-from models.recipe.resolved import settings
-from models.recipe.trial import is_try, mark, scratch, short_evaluation, short_metrics
+from figura.base.errors import UserError
+from figura.base.yaml12 import read_yaml
+from figura.recipe.dotted_keys import leaves
+from figura.recipe.load import check_recipe, load_recipe
+from figura.recipe.resolved import settings
+from figura.recipe.trial import is_try, mark, scratch, short_evaluation, short_metrics
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ["params.yaml", *(f"recipes/{path.name}" for path in sorted((ROOT / "recipes").glob("*.yaml")))]

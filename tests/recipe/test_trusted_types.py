@@ -13,16 +13,16 @@ import numpy as np
 import pytest
 import toy
 
-from models.base.error_collector import ErrorCollector
-from models.base.yaml12 import read_yaml, to_yaml
-from models.engine.build import build_networks
-from models.recipe.load import check_recipe
-from models.recipe.trusted import refuse_untrusted
-from models.recipe.types import LOSS, NETWORK, TRUSTED_ONLY, construct, find_type
-from models.training.checkpoints import write_model
-from stages.command import run
-from tools import predict
-from tools.describe.__main__ import main as describe
+from figura.base.error_collector import ErrorCollector
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands import predict
+from figura.commands.describe.__main__ import main as describe
+from figura.engine.build import build_networks
+from figura.recipe.load import check_recipe
+from figura.recipe.trusted import refuse_untrusted
+from figura.recipe.types import LOSS, NETWORK, TRUSTED_ONLY, construct, find_type
+from figura.training.checkpoints import write_model
 
 ROOT = Path(__file__).parents[2]
 FOREIGN = ("canary", "super_resolution", "images")
@@ -94,8 +94,8 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"networks.generator.type": "super_resolution.Evil"}, "networks.generator.type: found 'super_resolution.Evil'"),
     ({"networks.generator.type": "models.super_resolution.Evil"}, "networks.generator.type"),
     ({"networks.generator.type": "os.system"}, "networks.generator.type: found 'os.system'"),
-    ({"networks.generator.type": "models.base.files.os.system"}, "networks.generator.type"),
-    ({"networks.generator.type": "models.recipe.types.Path"}, "networks.generator.type"),
+    ({"networks.generator.type": "figura.base.files.os.system"}, "networks.generator.type"),
+    ({"networks.generator.type": "figura.recipe.types.Path"}, "networks.generator.type"),
     ({"networks.generator.type": "torch.load"}, "networks.generator.type"),
     ({"networks.generator.type": "torch.hub.load"}, "networks.generator.type"),
     ({"networks.generator.type": "torch.nn.os"}, "networks.generator.type"),

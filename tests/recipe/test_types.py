@@ -14,13 +14,12 @@ import toy
 from pydantic import BaseModel, ConfigDict, model_validator
 
 import models
-from models.base.error_collector import ErrorCollector
-from models.base.errors import UserError
-from models.images.losses import pixel
-from models.interfaces import Examples, Loss, Schedule
-from models.ops.forward import Forward
-from models.recipe import types
-from models.recipe.types import (
+from figura.base.error_collector import ErrorCollector
+from figura.base.errors import UserError
+from figura.injectors.forward import Forward
+from figura.interfaces import ExampleDataset, Loss, Schedule
+from figura.recipe import types
+from figura.recipe.types import (
     CALLBACK,
     DATASET,
     INJECTOR,
@@ -35,7 +34,8 @@ from models.recipe.types import (
     find_class,
     find_type,
 )
-from models.schedules import Linear, WarmUp
+from figura.schedules import Linear, WarmUp
+from models.images import pixel_losses as pixel
 
 
 @pytest.fixture
@@ -52,9 +52,13 @@ def test_dotted_names_are_absolute_imports_and_bare_ones_the_engines_own(errors)
 
 def test_a_package_is_enough_to_name_a_class_below_models(errors):
     assert find_type("images.L1", LOSS, "k", errors) is pixel.L1
-    assert find_type("images.losses.L1", LOSS, "k", errors) is pixel.L1
-    assert find_type("images.losses.pixel.L1", LOSS, "k", errors) is pixel.L1
+    assert find_type("images.pixel_losses.L1", LOSS, "k", errors) is pixel.L1
     assert find_type("models.images.L1", LOSS, "k", errors) is pixel.L1
+    people = find_type("pose.FindPeople", INJECTOR, "k", errors)
+    assert people is not None
+    assert people.__module__ == "models.pose.decode.decoding"
+    assert find_type("pose.decode.FindPeople", INJECTOR, "k", errors) is people
+    assert find_type("pose.decode.decoding.FindPeople", INJECTOR, "k", errors) is people
     assert find_class("images.L1") is pixel.L1
     assert find_class("jpeg") is None
     assert not errors.lines
@@ -65,7 +69,7 @@ def test_a_package_is_enough_to_name_a_class_below_models(errors):
     [
         ("images.L3", LOSS, "unknown loss 'images.L3' (did you mean 'images.L"),
         ("images.Perceptal", LOSS, "unknown loss 'images.Perceptal' (did you mean 'images.Perceptual'?)"),
-        ("images.losses.Perceptal", LOSS, "(did you mean 'images.losses.Perceptual'?)"),
+        ("images.perceptual_losses.Perceptal", LOSS, "(did you mean 'images.perceptual_losses.Perceptual'?)"),
         ("vunet.VUnet", NETWORK, "unknown network 'vunet.VUnet' (did you mean 'vunet.VUNet'?)"),
         ("Linaer", SCHEDULE, "unknown schedule 'Linaer' (did you mean 'Linear'?)"),
         ("Foward", INJECTOR, "unknown injector 'Foward' (did you mean 'Forward'?)"),
@@ -87,27 +91,29 @@ def test_a_name_means_one_class_within_a_package():
         slot.base for slot in (SCHEDULE, INJECTOR, DATASET, PHOTOS, NETWORK, LOSS, OPTIMIZER, CALLBACK, SCORE, PICTURE)
     )
     homes = {}
-    for path in sorted(Path(models.__path__[0]).rglob("*.py")):
-        module = ".".join(("models", *path.relative_to(models.__path__[0]).with_suffix("").parts))
+    root = Path(models.__path__[0]).parent
+    files = [path for one in ("models", "figura/injectors", "figura/optimizers") for path in (root / one).rglob("*.py")]
+    for path in sorted(files):
+        module = ".".join(path.relative_to(root).with_suffix("").parts)
         package = ".".join(module.split(".")[:2])
         for name, kind in inspect.getmembers(
             importlib.import_module(module.removesuffix(".__init__")), inspect.isclass
         ):
             if not name.startswith("_") and kind.__module__ == module and issubclass(kind, bases) and kind not in bases:
                 homes.setdefault(package, []).append(name)
-    assert {"models.images", "models.pose", "models.ops", "models.vunet"} <= homes.keys()
+    assert {"models.images", "models.pose", "models.vunet", "figura.injectors", "figura.optimizers"} <= homes.keys()
     twice = {package: [name for name, count in Counter(names).items() if count > 1] for package, names in homes.items()}
     assert {package: names for package, names in twice.items() if names} == {}
 
 
 def test_models_come_before_other_packages(errors, monkeypatch, tmp_path):
     (tmp_path / "pictures.py").write_text(
-        "from models.interfaces import Loss\nclass Near(Loss):\n    where = 'models'\n"
+        "from figura.interfaces import Loss\nclass Near(Loss):\n    where = 'models'\n"
     )
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    (elsewhere / "pictures.py").write_text("from models.interfaces import Loss\nclass Near(Loss): where = 'outside'\n")
+    (elsewhere / "pictures.py").write_text("from figura.interfaces import Loss\nclass Near(Loss): where = 'outside'\n")
     monkeypatch.syspath_prepend(str(elsewhere))
     near = find_type("pictures.Near", LOSS, "k", errors)
     assert near is not None
@@ -117,22 +123,18 @@ def test_models_come_before_other_packages(errors, monkeypatch, tmp_path):
 def test_a_file_of_ones_own_in_another_encoding_is_searched(errors, monkeypatch, tmp_path):
     (tmp_path / "models/odd").mkdir(parents=True)
     (tmp_path / "models/__init__.py").touch()
-    latin = "# -*- coding: latin-1 -*-\n# f\xfcr\nfrom models.interfaces import Loss\nclass Near(Loss): pass\n"
+    latin = "# -*- coding: latin-1 -*-\n# f\xfcr\nfrom figura.interfaces import Loss\nclass Near(Loss): pass\n"
     (tmp_path / "models/pictures.py").write_bytes(latin.encode("latin-1"))
     monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path / "models")])
     monkeypatch.syspath_prepend(str(tmp_path))
-    with monkeypatch.context() as patch:
-        patch.setattr(types, "MODELS", "figura.models")
-        places = ["models.pictures", "figura.models.pictures", "pictures"]
-        assert types._places("pictures", "Near") == places
-        assert types._places("pictures", "Far") == places[1:]
+    assert find_type("pictures.Near", LOSS, "k", errors) is not None
     shutil.move(tmp_path / "models/pictures.py", tmp_path / "models/odd/pictures.py")
     assert find_type("odd.Near", LOSS, "k", errors) is not None
 
 
 def test_files_that_are_no_modules_are_left_out(errors, monkeypatch, tmp_path):
     """An editor's copies and links, a notebook's checkpoints, a folder and a pipe named as modules."""
-    text = "from models.interfaces import Loss\nclass Near(Loss): pass\n"
+    text = "from figura.interfaces import Loss\nclass Near(Loss): pass\n"
     for name in (".ipynb_checkpoints/near-checkpoint.py", "near.old.py", "near-copy.py", "sub/near.py"):
         file = tmp_path / "spare" / name
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -151,11 +153,9 @@ def test_files_that_are_no_modules_are_left_out(errors, monkeypatch, tmp_path):
 
 
 def test_a_misspelt_class_of_ones_own(errors, monkeypatch, tmp_path):
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models/__init__.py").touch()
-    (tmp_path / "models/shading.py").write_text("class Shadow: pass\nclass _Hidden: pass\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    monkeypatch.setattr(types, "MODELS", "figura.models")
+    text = "from figura.interfaces import Loss\nclass Shadow(Loss): pass\nclass _Hidden(Loss): pass\n"
+    (tmp_path / "shading.py").write_text(text)
+    monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path)])
     assert find_type("shading.Shadoww", LOSS, "k", errors) is None
     assert errors.lines == [
         "p.yaml: k: unknown loss 'shading.Shadoww' (did you mean 'shading.Shadow'?); allowed: shading.Shadow"
@@ -163,15 +163,14 @@ def test_a_misspelt_class_of_ones_own(errors, monkeypatch, tmp_path):
 
 
 def test_of_trusted_types_models_are_figuras_alone(monkeypatch):
-    monkeypatch.setattr(types, "MODELS", "figura.models")
-    assert types._places("mypackage.losses", "Wing") == ["figura.models.mypackage.losses", "mypackage.losses"]
+    assert types._candidates("mypackage.losses") == ["models.mypackage.losses", "mypackage.losses"]
+    assert types._candidates("models.images") == ["models.images"]
     monkeypatch.setenv(types.TRUSTED_ONLY, "--trusted-types-only")
-    assert types._places("mypackage.losses", "Wing") == ["figura.models.mypackage.losses"]
-    assert types._places("models.images", "L1") == types._places("images", "L1") == ["figura.models.images"]
-    assert types._places("models", "L1") == ["figura.models"]
-    assert types._places("torch.nn", "Linear") == ["torch.nn"]
-    monkeypatch.delenv(types.TRUSTED_ONLY)
-    assert types._places("models.images", "L1")[:2] == ["models.images", "figura.models.images"]
+    assert types._candidates("mypackage.losses") == ["models.mypackage.losses"]
+    assert types._candidates("models.images") == types._candidates("images") == ["models.images"]
+    assert types._candidates("models") == ["models"]
+    assert types._candidates("figura.injectors") == ["figura.injectors"]
+    assert types._candidates("torch.nn") == ["torch.nn"]
 
 
 class ConstructedError(Exception):
@@ -191,7 +190,9 @@ class LossTrap(Loss):
 
 
 @pytest.mark.parametrize("slot", [DATASET, NETWORK, INJECTOR, SCHEDULE])
-@pytest.mark.parametrize("name", ["test_types.Trap", "subprocess.Popen", "os.system", "models.interfaces.Examples"])
+@pytest.mark.parametrize(
+    "name", ["test_types.Trap", "subprocess.Popen", "os.system", "figura.interfaces.ExampleDataset"]
+)
 def test_what_a_slot_does_not_allow_is_never_constructed(name, slot, errors):
     assert construct(name, {}, slot, "k", errors) is None
     (line,) = errors.lines
@@ -204,8 +205,8 @@ def test_what_a_slot_allows_is_constructed(errors):
 
 
 def test_the_base_of_a_slot_is_nothing_to_construct(errors):
-    assert find_type("models.interfaces.Examples", DATASET, "k", errors) is None
-    assert Examples.__name__ in errors.lines[0]
+    assert find_type("figura.interfaces.ExampleDataset", DATASET, "k", errors) is None
+    assert ExampleDataset.__name__ in errors.lines[0]
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from models.base.yaml12 import read_yaml
-from models.training.trainer import Trainer
+from figura.base.yaml12 import read_yaml
+from figura.training.trainer import Trainer
 from reliability.forked import Ended
 from reliability.small_project import SmallProject, contents, dvc_repository
 
@@ -61,7 +61,7 @@ def target_of(recipe: str, dataset: str) -> list[Target]:
         )
 
     def predict(project: SmallProject) -> Ended:
-        return project.command("tools.predict", params, run, "photos", "--output", "predicted")
+        return project.command("figura.commands.predict", params, run, "photos", "--output", "predicted")
 
     targets = [
         Target("resume point", (f"{run}/resume/*/*",), stage("train"), trained, absent=trained),
@@ -89,7 +89,7 @@ def targets_of_dvc(recipe: str) -> list[Target]:
     outputs, metrics = (f"{run}/model", f"{run}/dump", "data/prepared/pairs"), f"metrics/full/{recipe}.json"
 
     def gate(project: SmallProject) -> Ended:
-        return project.command("ci.check_reproduction", "--markdown", "gate.md")
+        return project.command("figura.commands.ci.check_reproduction", "--markdown", "gate.md")
 
     def from_cache(project: SmallProject) -> Ended:
         ended = project.command("dvc.cli", "checkout", "--force")

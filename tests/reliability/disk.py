@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from models.base.yaml12 import read_yaml, to_yaml
+from figura.base.yaml12 import read_yaml, to_yaml
 from reliability.damage import DETECTED, HARMLESS, LOST, killed_before, remove
 from reliability.forked import Ended
 from reliability.small_project import SmallProject, contents, dvc_repository
@@ -80,13 +80,21 @@ def commands() -> list[Command]:
         Command("eval-dump", stage("eval_dump", "pix2pix"), (f"{run}/dump",), model),
         Command("metrics", stage("metrics", "pix2pix"), (*metrics, "plots/pix2pix"), (*metrics, f"{run}/dump", *model)),
         Command(
-            "predict", tool("tools.predict", recipe, run, "photos", "--output", "out"), ("out",), (*model, "photos")
+            "predict",
+            tool("figura.commands.predict", recipe, run, "photos", "--output", "out"),
+            ("out",),
+            (*model, "photos"),
         ),
-        Command("show", tool("tools.show", recipe, "--count", 3, "--output", "show.png"), ("show.png",), ("data",)),
         Command(
-            "compare", tool("tools.compare.__main__", *compared), ("c.md", "c.png", "s.png"), (*metrics, f"{run}/dump")
+            "show", tool("figura.commands.show", recipe, "--count", 3, "--output", "show.png"), ("show.png",), ("data",)
         ),
-        Command("gate", tool("ci.check_reproduction", "--markdown", "gate.md"), ("gate.md",), metrics),
+        Command(
+            "compare",
+            tool("figura.commands.compare.__main__", *compared),
+            ("c.md", "c.png", "s.png"),
+            (*metrics, f"{run}/dump"),
+        ),
+        Command("gate", tool("figura.commands.ci.check_reproduction", "--markdown", "gate.md"), ("gate.md",), metrics),
     ]
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stages import command
+from figura.base import exit_status as command
 
 GIB = 1 << 30
 LONGEST = 4000

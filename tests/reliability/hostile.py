@@ -38,21 +38,24 @@ from pipeline.dag import ROOT
 from pycocotools.mask import encode
 from safetensors.torch import save
 
-from ci.reproduction import compare, read_results
-from ci.tolerances import read_tolerances
-from data.formats.coco import KEYPOINTS
-from models import dump as dumps
-from models.base.errors import LENGTH, LINES
-from models.base.yaml12 import read_yaml, to_yaml
-from models.engine.build import build_networks
-from models.engine.weights import load_weights
-from models.images.networks.weight_files import WeightFile
+from figura import dump as dumps
+from figura.base import exit_status as command
+from figura.base.errors import LENGTH, LINES
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands.ci.reproduction import compare, read_results
+from figura.commands.ci.tolerances import read_tolerances
+from figura.data.formats.coco import KEYPOINTS
+from figura.data.preparation.datasets import read_dataset
+from figura.engine.build import build_networks
+from figura.engine.weights import load_weights
+from figura.prediction.inputs import Photo, find_files
+from figura.recipe.load import check_recipe
+from figura.recipe.overrides import overridden
+from figura.recipe.schema_check import check_schema
 from models.images.photos import Photos
+from models.images.weight_files import WeightFile
 from models.people.photos import PersonPhotos
 from models.pose.openpifpaf import read_state
-from models.prediction.inputs import Photo, find_files
-from models.recipe.load import check_recipe, check_schema
-from models.recipe.overrides import overridden
 from reliability.guarded import Forbidden, guarded
 from reliability.mutations import (
     CANARY,
@@ -63,8 +66,7 @@ from reliability.mutations import (
     mutated_tree,
     text_bytes,
 )  # fmt: skip
-from stages import command, prepare
-from stages.datasets import read_dataset
+from stages import prepare
 
 LONGEST = 2 * LINES * LENGTH
 """Characters that one command may print."""
@@ -211,7 +213,7 @@ SECTIONS = {
 
 def prepared(name: str) -> None:
     """Prepare a dataset in the current folder, without its plots."""
-    from data.preparation import pairs, people
+    from figura.data.preparation import pairs, people
 
     write("data/params.yaml", to_yaml({"datasets": {name: ENTRY | SECTIONS[name]}}).encode())
     for module, plot in ((people, "write_plots"), (people, "write_people"), (pairs, "write_sheet")):

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from running import processes_in, workers
 
-from models.base.errors import Interrupted
+from figura.base.errors import Interrupted
 from reliability.workplace import LEFT, LIMIT, RECIPES, Workplace, until, wait
 
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)

@@ -26,7 +26,7 @@ import psutil
 from pipeline.dag import recipes
 from pipeline.project import ENVIRONMENT
 
-from models.base.errors import Interrupted
+from figura.base.errors import Interrupted
 from reliability.workplace import LIMIT, RECIPES, hearing_ctrl_c, make_project, until, wait
 
 SETTINGS = {
@@ -98,10 +98,10 @@ def failing_tracker() -> Any:
 
 def train(recipe_file: Path, run: Path) -> None:
     """Train as stages/train.py does, with one tracker more, which fails."""
-    from models.base.yaml12 import read_yaml
-    from models.live.listeners import listeners
-    from models.recipe.load import check_recipe
-    from models.training.trainer import Trainer
+    from figura.base.yaml12 import read_yaml
+    from figura.live.listeners import listeners
+    from figura.recipe.load import check_recipe
+    from figura.training.trainer import Trainer
 
     recipe = check_recipe(read_yaml(recipe_file), recipe_file)
     trainer = Trainer(recipe, run, listeners=listeners(recipe))
@@ -300,7 +300,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--train", nargs=2, type=Path, help=argparse.SUPPRESS)
     args = parser.parse_args(arguments)
     if args.train:
-        from stages.command import run
+        from figura.base.exit_status import run
 
         return run(lambda _: train(*args.train), [])
     folder = args.folder or Path(tempfile.mkdtemp(prefix="long-run-"))

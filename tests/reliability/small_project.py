@@ -13,9 +13,9 @@ from pipeline.dag import ROOT, recipes
 from pipeline.project import Project
 from pipeline.tiny_settings import tiny
 
-from models.base.pictures import read_picture, write_png
-from models.base.yaml12 import read_yaml, to_yaml
-from models.training import provenance
+from figura.base.pictures import read_picture, write_png
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.training import provenance
 from reliability.forked import Ended, run
 
 PHOTOS = "photos"
@@ -61,11 +61,11 @@ class SmallProject:
         return self.command(f"stages.{stage}", *arguments, **limits)
 
     def command(self, module: str, *arguments: object, **limits: Any) -> Ended:
-        """Run a command such as `tools.predict`."""
+        """Run the `main` of a module, such as `figura.commands.predict`."""
         prepare = limits.pop("prepare", lambda: None)
 
         def in_child() -> None:
-            provenance.code_version = lambda modules: "the code that is tested"  # it may be edited meanwhile
+            provenance.code_version = lambda modules, types: "the code that is tested"  # it may be edited meanwhile
             prepare()
 
         return run(page(module), arguments, self.folder, prepare=in_child, **limits)
@@ -92,8 +92,10 @@ class SmallProject:
 @cache
 def page(module: str) -> Callable[[list[str]], Any]:
     """Return the `main` of a command, with all that it loads imported here, so that children need not."""
-    for one in walk_packages([str(ROOT / "models")], "models."):
-        import_module(one.name)
+    for folder in ("figura", "models"):
+        for one in walk_packages([str(ROOT / folder)], f"{folder}."):
+            if not one.name.startswith("figura.commands.") and not one.name.endswith(".__main__"):
+                import_module(one.name)
     for name in ("matplotlib.pyplot", "torchmetrics", "torch.optim.adam", "torch._dynamo"):
         import_module(name)
     main: Callable[[list[str]], Any] = import_module(module).main

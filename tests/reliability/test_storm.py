@@ -77,7 +77,7 @@ def test_a_run_that_is_in_training_refuses_others_and_says_who_is_at_work(work: 
         for stage in ("train", "eval-dump"):
             line = refused(work, work.command(stage))
             assert line.startswith(f"error: runs/pix2pix: process {child.pid} on {socket.gethostname()}, since ")
-            assert "stages.launch train recipes/pix2pix.yaml runs/pix2pix" in line
+            assert "figura.launch train recipes/pix2pix.yaml runs/pix2pix" in line
             assert line.endswith("is at work there; wait for it, or stop it")
         shutil.rmtree(work.folder / "runs/pix2pix/model")
     assert work.differences() == []
@@ -87,7 +87,7 @@ def test_a_run_that_is_in_training_refuses_others_and_says_who_is_at_work(work: 
 def test_who_held_a_run_once_holds_nobody_up(host: str, work: Workplace) -> None:
     """The process that is named lives, as one that got the number of a dead one; or it is of another machine."""
     work.remove(work.outputs("eval-dump"))
-    holder = {"pid": 1, "host": host, "since": "2026-01-01 00:00:00+00:00", "command": "python -m stages.launch train"}
+    holder = {"pid": 1, "host": host, "since": "2026-01-01 00:00:00+00:00", "command": "python -m figura.launch train"}
     (work.folder / "runs/pix2pix/.lock").write_text(json.dumps(holder))
     log = work.temporary.parent / "log"
     assert wait(work.start(work.command("eval-dump"), log), LIMIT) == 0, log.with_suffix(".err").read_text()
@@ -103,7 +103,7 @@ def test_a_dataset_that_is_being_prepared_is_not_prepared_twice(work: Workplace)
 
 def test_two_predictions_into_one_folder_are_as_one(work: Workplace) -> None:
     photos = [str(path) for path in sorted((work.folder / "data/prepared/pairs/validation").rglob("*.png"))[:4]]
-    command = ["python", "-m", "tools.predict", work.params, "runs/pix2pix", *photos]
+    command = ["python", "-m", "figura", "predict", work.params, "runs/pix2pix", *photos]
     command += ["--set", "predict.data.layout=pairs", "--output"]
     logs = [work.temporary.parent / f"predict-{number}" for number in range(3)]
     children = [work.start([*command, name], log) for name, log in zip(("both", "both", "alone"), logs, strict=True)]

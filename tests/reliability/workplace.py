@@ -82,8 +82,8 @@ class Workplace:
         run, plots, summary, *_ = self.written
         return {
             "prepare": ["python", "-m", "stages.prepare", self.data],
-            "train": ["python", "-m", "stages.launch", "train", self.params, run],
-            "eval-dump": ["python", "-m", "stages.launch", "eval_dump", self.params, run],
+            "train": ["python", "-m", "figura.launch", "train", self.params, run],
+            "eval-dump": ["python", "-m", "figura.launch", "eval_dump", self.params, run],
             "metrics": ["python", "-m", "stages.metrics", self.params, run, summary, plots],
             "repro": ["dvc", "repro", f"metrics@{self.recipe}"],
         }[stage]

@@ -2,9 +2,9 @@ import cv2
 import pandas as pd
 import pytest
 
-from models.base.checksums import write_sums
-from models.base.errors import UserError
-from models.report.curves import draw_curves, losses_of, read_histories, write_curves
+from figura.base.checksums import write_sums
+from figura.base.errors import UserError
+from figura.report.curves import draw_curves, losses_of, read_histories, write_curves
 
 TRAIN = pd.DataFrame(
     {

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from models.report.interfaces import Bootstrap
-from models.report.intervals import bca, draw_groups, leave_out, ratio
+from figura.report.interfaces import Bootstrap
+from figura.report.intervals import bca, draw_groups, leave_out, ratio
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 import toy
 from dumps_by_hand import sealed
 
-from models.base.errors import UserError
-from models.base.yaml12 import read_yaml
-from models.dump import Dump
-from models.report.interfaces import NotApplicableError, Picture, Score, rows_where
-from models.report.metrics import compute_metrics, draw_pictures, summarize
+from figura.base.errors import UserError
+from figura.base.yaml12 import read_yaml
+from figura.dump import Dump
+from figura.report.interfaces import NotApplicableError, Picture, Score, rows_where
+from figura.report.metrics import compute_metrics, draw_pictures, summarize
 
 ROOT = Path(__file__).parents[2]
 LACK = "no person is seen twice"

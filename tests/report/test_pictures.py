@@ -2,8 +2,8 @@ import cv2
 import numpy as np
 import torch
 
-from models.base.pictures import write_png
-from models.report.sheets import as_pixels, finish, side_by_side, wrapped
+from figura.base.pictures import write_png
+from figura.report.sheets import as_pixels, finish, side_by_side, wrapped
 
 
 def test_pixels_are_rounded_and_clipped():

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from models.dump import Dump
-from models.report.interfaces import Bootstrap, Picture, Score, groups_of
+from figura.dump import Dump
+from figura.report.interfaces import Bootstrap, Picture, Score, groups_of
 
 VALUES = np.random.default_rng(1).normal(3.0, 2.0, 400)
 

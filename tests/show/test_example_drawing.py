@@ -7,8 +7,8 @@ import pytest
 import torch
 import toy
 
-from models.base.errors import UserError
-from models.show.drawing import ExampleDrawing, drawing_of, forms_of, picture_of
+from figura.base.errors import UserError
+from figura.show.drawing import ExampleDrawing, drawing_of, forms_of, picture_of
 
 
 class Inverted(ExampleDrawing):

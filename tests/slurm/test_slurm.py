@@ -21,7 +21,7 @@ VARIABLES = {
     "SHELL": "/bin/sh",  # which DVC calls: some stay between DVC and the launcher, as Debian's does
     "SLURM_STEP_ID": "0",  # who submits sits in a step of an interactive job
 }  # fmt: skip
-JOB = ["--nodes=2", "--output=job.out", "slurm/repro.sbatch", "repro"]
+JOB = ["--nodes=2", "--output=job.out", "machines/slurm/repro.sbatch", "repro"]
 TRAINED = ("runs/vunet/model", "runs/vunet/history")
 
 
@@ -57,7 +57,7 @@ def launcher(project: Project) -> int:
         number
         for number, (arguments, variables) in processes_in(project.folder).items()
         # the shell that DVC calls, and srun, have the same words further back
-        if arguments[1:3] == ["-m", "stages.launch"] and "SLURM_STEP_ID" not in variables
+        if arguments[1:3] == ["-m", "figura.launch"] and "SLURM_STEP_ID" not in variables
     )
     return number
 
@@ -147,7 +147,7 @@ def test_an_array_of_jobs_works_at_the_queue_of_dvc(cluster: Cluster, project: P
     override = "data/params.yaml:datasets.pairs.seed=1,2"
     done = queue.run("dvc", "exp", "run", "--queue", "-S", override, "prepare@pairs")
     names = re.findall(r"Queued experiment '(\S+)'", done.stdout)
-    output = ["--output=job-%a.out", "slurm/queue.sbatch"]
+    output = ["--output=job-%a.out", "machines/slurm/queue.sbatch"]
     job = cluster.submit("--array=1-2", *output, folder=queue.folder, variables=VARIABLES)
     until("the queue is done", lambda: not cluster.call("squeue", "-h", "-j", job, code=None).strip(), 120)
     said = "".join((queue.folder / f"job-{task}.out").read_text() for task in (1, 2))

@@ -18,9 +18,9 @@ import pytest
 import toy
 from running import processes_in, workers
 
-from models.base.errors import UserError
-from stages import launch
-from stages.launch import slurm
+from figura import launch
+from figura.base.errors import UserError
+from figura.launch import slurm
 
 ROOT = Path(__file__).parents[2]
 STEPS = 150
@@ -53,7 +53,7 @@ class Failing(Slow):
 def code(tmp_path_factory) -> Path:
     """The code as it is now: who edits it while the tests run makes no resume point invalid."""
     folder = tmp_path_factory.mktemp("code")
-    for name in ("models", "stages"):
+    for name in ("figura", "models", "stages"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("toy.py", "running.py", "stages/test_launch.py"):
         shutil.copy(ROOT / "tests" / name, folder)
@@ -77,7 +77,7 @@ def started(code: Path, folder: Path, *, stage: str = "train", changes=None, pro
         "TMPDIR": str(folder), "FIGURA_PROCESSES": str(processes), "FIGURA_INTERRUPTED": str(folder / "interrupted"),
     }  # fmt: skip
     return subprocess.Popen(
-        [sys.executable, "-m", "stages.launch", stage, "toy.yaml", "run"],
+        [sys.executable, "-m", "figura.launch", stage, "toy.yaml", "run"],
         cwd=folder, env=inherited | settings, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
@@ -184,7 +184,7 @@ def test_the_status_of_a_failure_passes_through_srun(status, tmp_path) -> None:
     assert told < 256
     assert 0 < status < 75 or told == status
     code = (
-        "from stages.launch.slurm import run_step; import os, sys; "
+        "from figura.launch.slurm import run_step; import os, sys; "
         f"sys.exit(run_step(['bash', '-c', 'exit {told}'], os.environ))"
     )
     done = subprocess.run(
@@ -197,7 +197,7 @@ def test_the_status_of_a_failure_passes_through_srun(status, tmp_path) -> None:
 
 def test_without_a_driver_pytorch_is_not_loaded() -> None:
     code = (
-        "import sys, stages.launch as l; l.DRIVERS = (); l.shutil.which = lambda name: None; "
+        "import sys, figura.launch as l; l.DRIVERS = (); l.shutil.which = lambda name: None; "
         "print(l.gpus({}), 'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
@@ -226,8 +226,8 @@ def test_what_the_caller_set_stays(start, tmp_path) -> None:
     ],
 )
 def test_threads_of_a_stage_wait_as_told(caller: dict[str, str], busy: int, count: str) -> None:
-    stage = "import sys, types; from stages import launch; "
-    stage += f"from stages.launch import load; load.busy_cores = lambda *_: {busy}; "
+    stage = "import sys, types; from figura import launch; "
+    stage += f"from figura.launch import load; load.busy_cores = lambda *_: {busy}; "
     stage += "sys.modules['stages.probe'] = types.SimpleNamespace(main=lambda arguments: __import__('torch')); "
     stage += "launch.main(['probe'])"
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM_", "FIGURA_", "OMP_", "GOMP_"))}
@@ -241,7 +241,7 @@ def test_threads_of_a_stage_wait_as_told(caller: dict[str, str], busy: int, coun
 IN_PLACE = """
 import os, resource, sys, types
 import numpy as np
-from stages import launch
+from figura import launch
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(10):
@@ -272,7 +272,7 @@ def test_one_process_is_the_launcher_itself_and_keeps_large_blocks() -> None:
 
 def test_an_unknown_stage_is_refused(start, tmp_path) -> None:
     out = ended(start(tmp_path, stage="trian", processes=1), 1)
-    assert out.splitlines()[-1] == "error: python -m stages.launch: there is no stage 'trian'"
+    assert out.splitlines()[-1] == "error: python -m figura.launch: there is no stage 'trian'"
 
 
 @pytest.mark.slow
@@ -328,7 +328,7 @@ def test_a_signal_is_heard_where_python_ignores_exceptions(code, tmp_path) -> No
     """In a finalizer, say, of anything that is dropped just then."""
     script = """
 import os, signal, sys, time
-from stages.command import run
+from figura.base.exit_status import run
 class Dropped:
     def __del__(self):
         os.kill(os.getpid(), signal.SIGUSR1)
@@ -357,14 +357,14 @@ late = Late()
 """
 ENDINGS = {
     "a stage": """
-from stages.command import run
+from figura.base.exit_status import run
 def main(arguments):
     os.kill(os.getpid(), signal.SIGUSR1)
     signal.pause()
 sys.exit(run(main))
 """,
     "a launcher": """
-from stages.launch.processes import start
+from figura.launch.processes import start
 stage = "import os, signal; os.kill(os.getppid(), signal.SIGUSR1); signal.pause()"
 sys.exit(start([sys.executable, "-c", stage], 1, None))
 """,
@@ -383,15 +383,15 @@ def test_a_signal_at_the_last_moment_changes_nothing(what, code, tmp_path) -> No
 
 DEAF = """
 import os, signal, time
-from stages.command import live_with
+from figura.base.exit_status import die_with_parent
 signal.signal(signal.SIGINT, signal.SIG_IGN)  # as a process that waits inside NCCL
-live_with(os.environ.pop("FIGURA_LAUNCHER"))
+die_with_parent(os.environ.pop("FIGURA_LAUNCHER"))
 os.kill(os.getppid(), signal.SIGINT)
 time.sleep(100)
 """
 IMPATIENT = f"""
 import signal, sys
-from stages.launch import processes
+from figura.launch import processes
 signal.signal(signal.SIGINT, signal.default_int_handler)
 processes.AT_ONCE = 2
 sys.exit(processes.start([sys.executable, "-c", {DEAF!r}], 1, None))
@@ -493,8 +493,8 @@ def test_nothing_outlives_a_launcher_that_is_killed(start, tmp_path) -> None:
 def test_who_lost_another_process_is_no_cause(codes, status, line, tmp_path, monkeypatch, capsys) -> None:
     from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
 
-    from stages import command
-    from stages.launch import processes
+    from figura.base import exit_status as command
+    from figura.launch import processes
 
     failures = {}
     for rank, code in enumerate(codes):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stages.launch import load
+from figura.launch import load
 
 CPU = "cpu  900 0 100 5000 0 0 0 0 0 0"
 

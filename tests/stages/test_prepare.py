@@ -8,10 +8,10 @@ from PIL import Image
 from prepared_files import content, rows, write_entry
 from pycocotools.coco import COCO
 
-from data.formats.coco import KEYPOINTS, SKELETON
-from models.base.errors import UserError
-from stages.command import run
-from stages.datasets import read_dataset
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.data.formats.coco import KEYPOINTS, SKELETON
+from figura.data.preparation.datasets import read_dataset
 from stages.prepare import main
 from tests.real_people import REAL, needs_real
 
@@ -268,7 +268,7 @@ def test_interrupted_run_leaves_everything(monkeypatch, capsys):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("data.preparation.people.write_plots", interrupt)
+    monkeypatch.setattr("figura.data.preparation.people.write_plots", interrupt)
     assert run(main, ["people"]) == 130
     assert content(PREPARED) == before
     assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["people"]
@@ -311,7 +311,7 @@ def test_empty_split(capsys):
 
 @pytest.mark.usefixtures("with_plots")
 def test_drawn_people():
-    write_params(kind="synthetic", source="data/synthetic", synthetic=SYNTHETIC_SECTION)
+    write_params(kind="synthetic", source="figura/synthetic", synthetic=SYNTHETIC_SECTION)
     assert run(main, ["people"]) == 0
     statistics = json.loads((PREPARED / "statistics.json").read_text())
     assert [statistics[split]["images"] for split in ("train", "validation")] == [5, 2]

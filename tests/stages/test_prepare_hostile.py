@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from prepared_files import rows, write_entry, write_picture
 
-from data.formats.coco import KEYPOINTS, read_head, read_records
-from data.formats.prepared import Manifest
-from data.formats.records import UnusableError, is_finite
-from data.preparation.statistics import Statistics, write_plots
-from models.base.errors import UserError
-from models.images.data.pairs import ImagePairs
-from models.people.data.persons import Persons
-from models.pose.train.scene_table import SceneTable
-from models.super_resolution.train.patches import Patches
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.data.formats.coco import KEYPOINTS, read_head, read_records
+from figura.data.formats.prepared import Manifest
+from figura.data.formats.records import UnusableError, is_finite
+from figura.data.preparation.statistics import Statistics, write_plots
+from models.images.pairs import ImagePairs
+from models.people.persons import Persons
+from models.pose.scene_table import SceneTable
+from models.super_resolution.patches import Patches
 from stages import prepare
-from stages.command import run
 
 PREPARED = Path("data/prepared/mine")
 HUGE = 10**400

@@ -10,9 +10,9 @@ import pytest
 from prepared_files import rows, write_entry, write_picture
 from splits_by_hand import fraction
 
-from data.formats.coco import KEYPOINTS
-from models.people.data.pairs import PersonPairs
-from stages.command import run
+from figura.base.exit_status import run
+from figura.data.formats.coco import KEYPOINTS
+from models.people.pairs import PersonPairs
 from stages.prepare import main
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -206,7 +206,7 @@ def test_faulty_partitions(text, message, capsys):
 
 
 def predicted(score, x, confidence=0.9):
-    """Return a record of `tools.predict`: shoulders, hips and knees from `x` on."""
+    """Return a record of `figura predict`: shoulders, hips and knees from `x` on."""
     joints = np.zeros((17, 3))
     for joint, (dx, y) in {5: (0, 10), 6: (4, 10), 11: (0, 25), 12: (4, 25), 13: (0, 35), 14: (4, 35)}.items():
         joints[joint] = x + dx, y, confidence
@@ -373,7 +373,7 @@ def test_a_file_of_poses_that_fits_two_pictures_is_refused(capsys):
     ("text", "number", "reason"),
     [
         ("{", "", "poses cannot be read"),
-        ("3", "", "poses are no list of people, as `tools.predict` writes them"),
+        ("3", "", "poses are no list of people, as `figura predict` writes them"),
         ("[" * 100000, "", "poses cannot be read"),
         ("[3]", "0", "not an object"),
         ('[{"bbox": 1}]', "0", "score is not a finite number"),

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from prepared_files import content, rows, write_entry
 
-from models.base.errors import UserError
-from models.images.data.pairs import ImagePairs
-from stages.command import run
-from stages.datasets import read_dataset
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.data.preparation.datasets import read_dataset
+from models.images.pairs import ImagePairs
 from stages.prepare import main
 
 ROOT = Path(__file__).parents[2]
@@ -174,7 +174,7 @@ def test_interrupted_run_leaves_everything(monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("data.preparation.pairs.write_sheet", interrupt)
+    monkeypatch.setattr("figura.data.preparation.pairs.write_sheet", interrupt)
     assert run(main, ["pairs"]) == 130
     assert content(PREPARED) == before
     assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["pairs"]
@@ -193,7 +193,7 @@ def test_the_picture_takes_any_name():
 
 @pytest.mark.usefixtures("with_plots")
 def test_drawn_pairs():
-    write_params(kind="catalogue", source="data/synthetic", catalogue=CATALOGUE)
+    write_params(kind="catalogue", source="figura/synthetic", catalogue=CATALOGUE)
     assert run(main, ["pairs"]) == 0
     statistics = json.loads((PREPARED / "statistics.json").read_text())
     assert [(one["pairs"], one["sizes"]) for one in statistics.values()] == [(5, {"32x32": 5}), (2, {"32x32": 2})]
@@ -258,7 +258,7 @@ def test_missing_sections_are_allowed_for_another_kind():
 
 
 def test_preparing_needs_no_torch():
-    code = "import sys, stages.prepare, data.preparation.pairs; print('torch' in sys.modules)"
+    code = "import sys, stages.prepare, figura.data.preparation.pairs; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     assert done.stdout == "False\n"
 

@@ -10,16 +10,16 @@ import pytest
 from prepared_files import content, rows, write_entry, write_picture
 from splits_by_hand import fraction
 
-from data.formats.prepared import splits_of, without_split
-from data.preparation.splits import drawn_split, identity_groups
-from models.base.error_collector import ErrorCollector, validated
-from models.base.errors import UserError
-from models.base.yaml12 import parse_yaml
-from models.images.data.pairs import ImagePairs
-from models.people.data.persons import Persons
-from models.super_resolution.train.patches import Patches
-from stages.command import run
-from stages.datasets import Dataset
+from figura.base.error_collector import ErrorCollector, validated
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.base.yaml12 import parse_yaml
+from figura.data.formats.prepared import splits_of, without_split
+from figura.data.preparation.datasets import Dataset
+from figura.data.preparation.splits import drawn_split, identity_groups
+from models.images.pairs import ImagePairs
+from models.people.persons import Persons
+from models.super_resolution.patches import Patches
 from stages.prepare import main
 
 pytestmark = pytest.mark.usefixtures("project")

@@ -18,12 +18,12 @@ import toy
 from torch import distributed
 from two_processes import run_in_two
 
-from models.base.errors import UserError, printable
-from models.base.files import write_text
-from models.base.yaml12 import to_yaml
+from figura.base.errors import UserError, printable
+from figura.base.exit_status import refusal, run
+from figura.base.files import write_text
+from figura.base.yaml12 import to_yaml
+from figura.commands.describe.__main__ import main as describe
 from stages import metrics, train
-from stages.command import refusal, run
-from tools.describe.__main__ import main as describe
 
 
 def said(main: Callable[[list[str]], None], capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -169,7 +169,7 @@ def test_a_quota(tmp_path):
     """Of the kernel, in a process of its own."""
     code = (
         "import signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "from pathlib import Path\nfrom models.base.files import write_text\nfrom stages.command import run\n"
+        "from pathlib import Path\nfrom figura.base.files import write_text\nfrom figura.base.exit_status import run\n"
         "sys.exit(run(lambda _: write_text(Path(sys.argv[1]), 'x' * 10**6), []))"
     )
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10**5, 10**5))
@@ -194,7 +194,7 @@ def hearing_ctrl_c(code):
 def test_ctrl_c_leaves_no_traceback_while_a_stage_is_loaded_nor_later():
     code = (
         "import os, signal, sys\nsys.argv[0] = '-m'\nimport stages\n"  # as `python -m stages.train` does
-        "print(signal.getsignal(signal.SIGINT) is signal.SIG_DFL)\nfrom stages.command import run\n"
+        "print(signal.getsignal(signal.SIGINT) is signal.SIG_DFL)\nfrom figura.base.exit_status import run\n"
         "sys.exit(run(lambda _: os.kill(os.getpid(), signal.SIGINT)))"
     )
     ended = hearing_ctrl_c(code)
@@ -203,7 +203,7 @@ def test_ctrl_c_leaves_no_traceback_while_a_stage_is_loaded_nor_later():
 
 def test_ctrl_c_in_a_finalizer_is_heard_and_what_it_left_half_made_is_silent():
     code = (
-        "import os, signal, sys, time\nfrom stages.command import run\n"
+        "import os, signal, sys, time\nfrom figura.base.exit_status import run\n"
         "class Half:\n    def __del__(self):\n        raise AttributeError('half made')\n"
         "class Asks:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGINT)\n"
         "def main(_):\n    Asks()\n    half = Half()\n    time.sleep(30)\n"
@@ -215,7 +215,7 @@ def test_ctrl_c_in_a_finalizer_is_heard_and_what_it_left_half_made_is_silent():
 
 def test_a_signal_in_a_finalizer_of_what_is_done_changes_nothing():
     code = (
-        "import os, signal, sys, time\nfrom stages.command import run\n"
+        "import os, signal, sys, time\nfrom figura.base.exit_status import run\n"
         "class Asks:\n    def __del__(self):\n        os.kill(os.getpid(), signal.SIGTERM)\n"
         "hook = sys.unraisablehook\nstatus = run(lambda _: Asks() and None, [])\n"
         "time.sleep(0.3)\nprint(status, sys.unraisablehook is hook)"
@@ -226,7 +226,7 @@ def test_a_signal_in_a_finalizer_of_what_is_done_changes_nothing():
 
 def test_a_bug_after_a_signal_that_was_caught_keeps_its_traceback():
     code = (
-        "import os, signal, sys\nfrom stages.command import run\n"
+        "import os, signal, sys\nfrom figura.base.exit_status import run\n"
         "def main(_):\n    try:\n        os.kill(os.getpid(), signal.SIGINT)\n"
         "    except KeyboardInterrupt:\n        pass\n    1 / 0\nsys.exit(run(main, []))"
     )
@@ -238,7 +238,7 @@ def test_a_bug_after_a_signal_that_was_caught_keeps_its_traceback():
 def test_what_removes_semaphores_lives_through_a_signal_to_all():
     code = (
         "import os, signal, time\nfrom multiprocessing import resource_tracker\n"
-        "from data.synthetic.processes import processes\nwith processes(1, 8):\n"
+        "from figura.synthetic.processes import processes\nwith processes(1, 8):\n"
         "    tracker = resource_tracker._resource_tracker._pid\n"
         "    os.kill(tracker, signal.SIGUSR1)\n    time.sleep(0.2)\n    print(os.waitpid(tracker, os.WNOHANG))\n"
     )
@@ -255,7 +255,7 @@ def test_what_removes_semaphores_lives_through_a_signal_to_all():
 )
 def test_what_fails_because_a_signal_stopped_it_halfway_is_an_interruption(number, status, line):
     code = (
-        "import os, signal, sys\nfrom stages.command import run\n"
+        "import os, signal, sys\nfrom figura.base.exit_status import run\n"
         "def main(_):\n    try:\n"
         f"        os.kill(os.getpid(), signal.{number})\n    finally:\n        raise RecursionError('half imported')\n"
         "sys.exit(run(main, []))"
@@ -267,8 +267,8 @@ def test_what_fails_because_a_signal_stopped_it_halfway_is_an_interruption(numbe
 @pytest.mark.parametrize("seconds", [0.05, 0.15, 0.3])
 def test_processes_that_are_starting_say_nothing_of_ctrl_c(seconds):
     code = (
-        "import os, signal, sys, threading\nfrom data.synthetic.processes import processes\n"
-        "from stages.command import run\n"
+        "import os, signal, sys, threading\nfrom figura.synthetic.processes import processes\n"
+        "from figura.base.exit_status import run\n"
         "def main(_):\n"
         f"    threading.Timer({seconds}, os.killpg, [0, signal.SIGINT]).start()\n"
         "    with processes(2, 16) as pool:\n        list(pool.map(abs, range(9)))\n"

@@ -8,10 +8,10 @@ import pytest
 from pydantic import ValidationError
 from scipy.ndimage import gaussian_filter
 
-from models.images.data import photometry
-from models.super_resolution.train.degradation_settings import Degradation
-from models.super_resolution.train.degradations import degraded, gaussian_kernel, with_shot_noise
-from models.super_resolution.train.resampling import Kernel, resample
+from models.images import photometry
+from models.super_resolution.degradation_settings import Degradation
+from models.super_resolution.degradations import degraded, gaussian_kernel, with_shot_noise
+from models.super_resolution.resampling import Kernel, resample
 
 
 def noise(height, width, seed=0):
@@ -139,7 +139,7 @@ def test_the_order(monkeypatch):
 
     for name in ("blurred", "noisy", "compressed"):
         monkeypatch.setattr(photometry, name, watched(name, getattr(photometry, name)))
-    module = "models.super_resolution.train.degradations"
+    module = "models.super_resolution.degradations"
     monkeypatch.setattr(f"{module}.resample", watched("resample", resample))
     monkeypatch.setattr(f"{module}.with_shot_noise", watched("shot", with_shot_noise))
     everything = settings(

@@ -2,8 +2,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from models.base.errors import UserError
-from models.super_resolution.train.discriminators import UNetDiscriminator, VGGDiscriminator
+from figura.base.errors import UserError
+from models.super_resolution.discriminators import UNetDiscriminator, VGGDiscriminator
 
 
 def parameters(network):

@@ -4,13 +4,13 @@ import cv2
 import numpy as np
 import pytest
 
-from models.base.errors import UserError
-from models.images.data.augmentation_settings import Both, Chance
-from models.prediction.inputs import Photo
+from figura.base.errors import UserError
+from figura.prediction.inputs import Photo
+from models.images.augmentation_settings import Chance, GeometricTransforms
+from models.super_resolution.degradation_settings import Degradation
+from models.super_resolution.patches import Patches
 from models.super_resolution.photos import Photos
-from models.super_resolution.train.degradation_settings import Degradation
-from models.super_resolution.train.patches import Patches
-from models.super_resolution.train.resampling import resample
+from models.super_resolution.resampling import resample
 
 AREA = Degradation(kernels={"area": 1.0})
 
@@ -70,7 +70,7 @@ def test_rows_tell_file_and_size(tmp_path):
 def test_random_places_turns_and_their_small_selves(tmp_path):
     image = noise(16, 12)
     write(tmp_path / "train/one.png", image)
-    both = Both(horizontal_flip=Chance(chance=0.5), rotate90=Chance(chance=1.0))
+    both = GeometricTransforms(horizontal_flip=Chance(chance=0.5), rotate90=Chance(chance=1.0))
     dataset = patches(tmp_path, crop="random", augmentation=both)
     possible = {
         np.rot90(part[:, ::flip], turns).tobytes(): (y, x, flip, turns)
@@ -116,7 +116,7 @@ def test_images_smaller_than_a_patch_are_left_out(size, left, tmp_path, capsys):
 @pytest.mark.parametrize(("size", "least"), [(8, 8), (None, 2)])
 def test_a_small_image_whose_head_tells_nothing(size, least, tmp_path, monkeypatch):
     """OpenCV reads files that Pillow does not open."""
-    monkeypatch.setattr("models.super_resolution.train.patches.Image.open", Mock(side_effect=OSError))
+    monkeypatch.setattr("models.super_resolution.patches.Image.open", Mock(side_effect=OSError))
     write(tmp_path / "train/odd.png", noise(1, 6))
     with pytest.raises(UserError, match=rf"odd\.png: 6 x 1 pixels, smaller than {least} x {least}, a patch; remove it"):
         example(patches(tmp_path, size=size))

@@ -3,8 +3,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from models.base.errors import UserError
-from models.super_resolution.train.rrdb import DenseBlock, ResidualDenseBlocks, RRDBGenerator
+from figura.base.errors import UserError
+from models.super_resolution.rrdb import DenseBlock, ResidualDenseBlocks, RRDBGenerator
 
 SMALL = {"features": 6, "growth": 3, "blocks": 1}
 

@@ -9,9 +9,9 @@ import torch
 import toy
 from torch.utils.data import default_collate
 
-from models.base.modes import evaluating
-from models.base.yaml12 import read_yaml
-from models.training.trainer import Trainer
+from figura.base.modes import evaluating
+from figura.base.yaml12 import read_yaml
+from figura.training.trainer import Trainer
 
 RECIPE = Path(__file__).parents[2] / "recipes/super_resolution.yaml"
 START = 3  # of the adversarial phase

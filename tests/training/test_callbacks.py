@@ -6,9 +6,9 @@ import pytest
 import torch
 import toy
 
-from models.base.errors import UserError
-from models.interfaces import Callback
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.interfaces import Callback
+from figura.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
 

@@ -3,8 +3,8 @@
 import pytest
 import toy
 
-from models.training.checkpoints import Checkpoints, models_in, step_of
-from models.training.trainer import Trainer
+from figura.training.checkpoints import Checkpoints, models_in, step_of
+from figura.training.trainer import Trainer
 
 CHANGES = {"runtime.samples": None, "runtime.timing": False, "runtime.log_every": 100, "train.evaluate_every": 12}
 

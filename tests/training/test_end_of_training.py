@@ -13,12 +13,12 @@ from dvc_data.hashfile.db.local import LocalHashFileDB
 from dvc_objects.fs.local import LocalFileSystem
 from trainings import BASE, Killed, fit, outputs
 
-from models.base.errors import UserError
-from models.base.yaml12 import to_yaml
-from models.interfaces import Callback
-from models.training import checkpoints, resume
-from models.training.finished import dvc_md5
-from models.training.run_folder import RunFolder
+from figura.base.errors import UserError
+from figura.base.yaml12 import to_yaml
+from figura.interfaces import Callback
+from figura.training import checkpoints, resume
+from figura.training.finished import dvc_md5
+from figura.training.run_folder import RunFolder
 
 
 def fails(run, changes, content=None, **keywords):
@@ -172,7 +172,7 @@ def test_a_kill_between_the_model_and_its_record_costs_no_iteration_before_the_l
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("models.training.finished.Finished.remember", die)
+        patch.setattr("figura.training.finished.UnrecordedOutputs.stash", die)
         with pytest.raises(Killed):
             fit(in_dvc, BASE)
     expected = outputs(in_dvc)
@@ -187,7 +187,7 @@ def test_a_kill_before_the_last_states_are_removed_leaves_none_of_them(in_dvc, m
         raise Killed
 
     with monkeypatch.context() as patch:
-        patch.setattr("models.training.resume.ResumePoints.clear", die)
+        patch.setattr("figura.training.resume.ResumePoints.clear", die)
         with pytest.raises(Killed):
             fit(in_dvc, BASE)
     expected, losses = outputs(in_dvc), (in_dvc / "live/losses.csv").read_bytes()

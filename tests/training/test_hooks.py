@@ -5,9 +5,9 @@ from functools import partial
 import pytest
 import toy
 
-from models.base.errors import UserError
-from models.training.hooks import by_parameter_names
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.training.hooks import by_parameter_names
+from figura.training.trainer import Trainer
 
 EPOCH, STEP = ["epoch"], ["batch", "index", "x", "y"]
 VALUES = {"batch": {"x": 1, "y": 2}, "index": 5, "x": 1, "y": 2}

@@ -4,8 +4,8 @@ import pytest
 import torch
 import toy
 
-from models.base.errors import UserError
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None}
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 import toy
 
-from models.base.errors import UserError
-from models.interfaces import StepReport
-from models.training.loss_log import LossLog, as_csv
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.interfaces import StepReport
+from figura.training.loss_log import LossLog, as_csv
+from figura.training.trainer import Trainer
 
 TAGS = {"D_real": "D", "D_fake": "D", "G_L1": "G"}
 QUIET = {"runtime.samples": None}

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from trainings import BASE, Killed, fit
 from two_processes import run_in_two
 
-from models.base.errors import UserError
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.training.trainer import Trainer
 
 STOP = 9  # the resume point before it is that of iteration 8
 CHANGES = BASE | {"networks.painter.dropout": 0.3, "train.ema": {"decay": 0.8}, "train.accumulation": 2}

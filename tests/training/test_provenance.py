@@ -11,15 +11,17 @@ from platform import python_version
 import pytest
 import toy
 
-from data.formats.prepared import Manifest
-from models.base.errors import UserError
-from models.recipe.load import load_recipe
-from models.recipe.source_files import named_modules, source_files
-from models.training import provenance
-from models.training.provenance import code_version
+from figura.base.errors import UserError
+from figura.code import closure
+from figura.code.closure import code_of, declared_types
+from figura.data.formats.prepared import Manifest
+from figura.recipe.load import load_recipe
+from figura.recipe.resolved import RESULT_SECTIONS
+from figura.training import provenance
+from figura.training.provenance import code_version
 
 ROOT = Path(__file__).parents[2]
-TRAINER = "models.training.trainer"
+TRAINER = "figura.training.trainer"
 PACKAGE = {
     "__init__.py": "",
     "nets.py": "from typing import TYPE_CHECKING\nimport numpy\nimport json\n"
@@ -36,12 +38,18 @@ PACKAGE = {
 
 
 @pytest.fixture
-def comment(monkeypatch):
-    """A function that lets a file read as with a comment at its end, and no file be changed."""
-    commented = set()
+def edited(monkeypatch):
+    """A function that lets a file read as with a text at its end, and no file be changed."""
+    ends = {}
     read = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + b"# more\n" * (path in commented))
-    return commented.add
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read(path) + ends.get(path, b""))
+
+    def edit(path, text):
+        ends[path] = text
+        closure._read_version.cache_clear()
+
+    yield edit
+    closure._read_version.cache_clear()
 
 
 @pytest.fixture
@@ -57,100 +65,105 @@ def own(tmp_path, monkeypatch):
         del sys.modules[name]
 
 
-def modules_of(recipe):
-    return {TRAINER, *named_modules(recipe)}
+def types_of(recipe):
+    return [name for _, name in declared_types(recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True))]
+
+
+def files_of(recipe):
+    return code_of([TRAINER], types_of(recipe)).files
 
 
 NOT_LOADED = [
-    "models/pose/train/losses.py", "models/pose/decode/cifcaf.py", "models/pose/report/plots.py",
-    "models/report/curves.py", "models/images/report/scores.py", "models/vunet/report/scores.py",
-    "models/evaluation/evaluate.py", "models/live/scores.py", "tools/watch.py", "tools/describe/diagram.py",
-    "stages/metrics.py", "ci/tolerances.py",
+    "models/pose/composite_losses.py", "models/pose/decode/cifcaf.py", "models/pose/plots.py",
+    "figura/report/curves.py", "models/images/scores.py", "models/vunet/scores.py",
+    "figura/evaluation/evaluate.py", "figura/live/scores.py", "figura/commands/watch.py",
+    "figura/commands/describe/diagram.py", "stages/metrics.py", "figura/commands/ci/tolerances.py",
 ]  # fmt: skip
 LOADED = [
-    "models/training/trainer.py", "models/training/resume.py", "models/engine/step.py", "models/interfaces.py",
-    "models/__init__.py", "models/vunet/train/blocks.py", "models/vunet/train/losses.py",
-    "models/images/losses/perceptual.py", "models/images/networks/vgg.py", "models/people/data/pairs.py",
-    "models/ops/forward.py", "models/schedules.py", "data/formats/coco.py",
+    "figura/training/trainer.py", "figura/training/resume.py", "figura/engine/step.py", "figura/interfaces.py",
+    "models/__init__.py", "models/vunet/blocks.py", "models/vunet/losses.py",
+    "models/images/perceptual_losses.py", "models/images/vgg.py", "models/people/pairs.py",
+    "figura/injectors/forward.py", "figura/schedules.py", "figura/data/formats/coco.py",
 ]  # fmt: skip
 
 
 def test_the_code_of_a_vunet_training_is_what_it_loads():
-    files = set(source_files(modules_of(load_recipe(ROOT / "params.yaml"))).values())
+    files = files_of(load_recipe(ROOT / "params.yaml"))
     assert all((ROOT / file).is_file() for file in NOT_LOADED)
-    assert [file for file in NOT_LOADED if ROOT / file in files] == []
-    assert [file for file in LOADED if ROOT / file not in files] == []
+    assert [file for file in NOT_LOADED if file in files] == []
+    assert [file for file in LOADED if file not in files] == []
 
 
-def test_a_comment_changes_the_version_of_a_training_that_loads_it_and_of_no_other(comment):
-    modules = modules_of(load_recipe(ROOT / "params.yaml"))
-    before = code_version(modules)
+def test_a_line_changes_the_version_of_a_training_that_loads_it_and_of_no_other(edited):
+    types = types_of(load_recipe(ROOT / "params.yaml"))
+    before = code_version([TRAINER], types)
     for file in NOT_LOADED:
-        comment(ROOT / file)
-    assert code_version(modules) == before
-    comment(ROOT / "models/training/trainer.py")
-    assert code_version(modules) != before
+        edited(ROOT / file, b"MORE = 1\n")
+    edited(ROOT / "figura/training/trainer.py", b"# more\n")
+    assert code_version([TRAINER], types) == before
+    edited(ROOT / "figura/training/trainer.py", b"MORE = 1\n")
+    assert code_version([TRAINER], types) != before
 
 
-def test_code_of_ones_own_counts_with_what_it_imports(own, comment):
-    modules = modules_of(toy.checked({"networks.painter.type": f"{own.name}.nets.Net"}))
-    assert f"{own.name}.nets" in modules
-    files = {str(path.relative_to(own)) for path in source_files(modules).values() if path.is_relative_to(own)}
+def test_code_of_ones_own_counts_with_what_it_imports(own, edited):
+    types = types_of(toy.checked({"networks.painter.type": f"{own.name}.nets.Net"}))
+    files = {path.removeprefix(f"{own.name}/") for path in code_of([TRAINER], types).files if path.startswith(own.name)}
     assert files == PACKAGE.keys() - {"words.py", "unused.py"}
-    versions = [code_version(modules)]
+    versions = [code_version([TRAINER], types)]
     for name in PACKAGE:
-        comment(own / name)
-        versions.append(code_version(modules))
+        edited(own / name, b"MORE = 1\n")
+        versions.append(code_version([TRAINER], types))
         assert (versions[-1] != versions[-2]) == (name in files)
 
 
 def test_a_module_that_no_recipe_names_counts_for_nobody_else(own):
-    with_it = toy.checked({"networks.painter.type": f"{own.name}.nets.Net"})
-    without = source_files(modules_of(toy.checked()))
-    assert {name for name in source_files(modules_of(with_it)) if name not in without} == {
-        own.name, *(f"{own.name}.{name}" for name in ("nets", "blocks", "deep", "deep.inner", "late")),
-    }  # fmt: skip
+    with_it = files_of(toy.checked({"networks.painter.type": f"{own.name}.nets.Net"}))
+    assert with_it.keys() - files_of(toy.checked()).keys() == {
+        f"{own.name}/{name}"
+        for name in ("__init__.py", "nets.py", "blocks.py", "deep/__init__.py", "deep/inner.py", "late.py")
+    }
 
 
 def test_a_package_of_ones_own_needs_no_init_file(own):
     for path in own.rglob("__init__.py"):
         path.unlink()
-    names = source_files(modules_of(toy.checked({"networks.painter.type": f"{own.name}.nets.Net"})))
-    assert {f"{own.name}.{name}" for name in ("nets", "blocks", "deep.inner", "late")} <= names.keys()
+    files = files_of(toy.checked({"networks.painter.type": f"{own.name}.nets.Net"}))
+    assert {f"{own.name}/{name}.py" for name in ("nets", "blocks", "deep/inner", "late")} <= files.keys()
 
 
 def test_installed_packages_and_the_standard_library_do_not_count():
-    files = source_files({*modules_of(load_recipe(ROOT / "params.yaml")), "torch", "numpy.linalg", "json", "sys"})
-    assert {name.partition(".")[0] for name in files} == {"models", "data"}
+    types = types_of(load_recipe(ROOT / "params.yaml"))
+    files = code_of([TRAINER, "torch", "numpy.linalg", "json", "sys"], types).files
+    assert {path.partition("/")[0] for path in files} == {"models", "figura"}
 
 
 def test_types_named_in_arguments_count(own):
     nested = {"type": f"{own.name}.ramps.Ramp"}
-    (own / "ramps.py").write_text("from models.schedules import Linear\nclass Ramp(Linear):\n    pass\n")
+    (own / "ramps.py").write_text("from figura.schedules import Linear\nclass Ramp(Linear):\n    pass\n")
     ramp = {**nested, "start": 0, "end": 1, "from": 0.0, "to": 1.0}
     for changes in ({"losses.square.schedule": ramp}, {"steps.painter.injectors.paint.args": {"noise": ramp}}):
-        assert f"{own.name}.ramps" in named_modules(toy.checked(changes))
+        assert f"{own.name}/ramps.py" in files_of(toy.checked(changes))
 
 
 def test_what_training_does_not_read_is_not_named(own):
     (own / "scores.py").write_text("from toy import Mean\nclass Mine(Mean):\n    pass\n")
     mine = {"metrics.scores.mine": {"type": f"{own.name}.scores.Mine", "column": "loss.distance"}}
-    assert named_modules(toy.checked(mine)) == named_modules(toy.checked())
+    assert files_of(toy.checked(mine)) == files_of(toy.checked())
 
 
 def test_code_version_follows_names_and_contents(own):
     name = f"{own.name}.nets"
-    before = code_version([name])
-    assert code_version([name]) == before
+    before = code_version([name], [])
+    assert code_version([name], []) == before
     (own / "notes.txt").write_text("no code")
     (own / "unused.py").unlink()
-    assert code_version([name]) == before
+    assert code_version([name], []) == before
     (own / "late.py").unlink()
-    without = code_version([name])
+    without = code_version([name], [])
     assert without != before
     (own / "deep/inner.py").rename(own / "deep/other.py")
     (own / "blocks.py").write_text(f"from {own.name}.deep.other import *\n")
-    assert code_version([name]) != without
+    assert code_version([name], []) != without
 
 
 def test_packages():

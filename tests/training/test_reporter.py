@@ -11,12 +11,12 @@ from accelerate.tracking import GeneralTracker
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from models.base.errors import UserError
-from models.base.yaml12 import read_yaml
-from models.live.listeners import listeners
-from models.recipe.resolved import settings
-from models.training import reporter
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.base.yaml12 import read_yaml
+from figura.live.listeners import listeners
+from figura.recipe.resolved import settings
+from figura.training import reporter
+from figura.training.trainer import Trainer
 
 RUNTIME = toy.recipe()["runtime"]
 

@@ -11,10 +11,10 @@ import pytest
 import toy
 from trainings import BASE, Killed, Stopping, contents, fit, outputs
 
-from models.base.errors import UserError
-from models.training import provenance
-from models.training.resume import ResumePoints
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.training import provenance
+from figura.training.resume import ResumePoints
+from figura.training.trainer import Trainer
 
 STEPS, EVERY = 12, 4
 BROKEN = {"data.train.ramps.broken_from": 19, "train.max_nonfinite": 9}
@@ -163,7 +163,7 @@ def change(what, changes, data, monkeypatch):
     if what == "recipe":
         return changes | {"losses.square.weight": 0.75}
     if what == "code":
-        monkeypatch.setattr(provenance, "code_version", lambda modules: "changed")
+        monkeypatch.setattr(provenance, "code_version", lambda modules, types: "changed")
     elif what == "packages":
         monkeypatch.setattr(provenance, "package_versions", lambda: {"torch": "0.1"})
     elif what == "environment":
@@ -198,7 +198,7 @@ def test_refused_after_a_change_set_aside_and_begun_again(what, run, tmp_path, m
 def made_otherwise(run, monkeypatch, stop=9):
     """Kill a training of which only the text of its provenance differs from the next ones."""
     with monkeypatch.context() as patch:
-        patch.setattr(provenance, "code_version", lambda modules: "changed")
+        patch.setattr(provenance, "code_version", lambda modules, types: "changed")
         with pytest.raises(Killed):
             fit(run, BASE, stop=stop)
 

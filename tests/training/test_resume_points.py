@@ -12,9 +12,9 @@ import torch
 import toy
 from torch import nn
 
-from models.base.errors import UserError
-from models.training import resume
-from models.training.resume import ResumePoints, flatten, unflatten
+from figura.base.errors import UserError
+from figura.training import resume
+from figura.training.resume import ResumePoints, flatten, unflatten
 
 TREE = {
     "a": torch.arange(6).reshape(2, 3).t(),  # not contiguous
@@ -109,6 +109,12 @@ def test_what_made_a_state_otherwise_is_named(tmp_path):
     assert ResumePoints(tmp_path, {"recipe": "s", "code": "2", "data": "d"}).latest().differs == ("recipe", "code")
     more = ResumePoints(tmp_path, {"recipe": "r", "code": "1", "data": "d", "extra": "x"})
     assert more.latest().differs == ("extra",)
+
+
+def test_files_of_code_that_made_a_state_otherwise_are_named(tmp_path):
+    saved(tmp_path, data="d", code='{"a.py": "1", "b.py": "1", "gone.py": "1"}')
+    now = ResumePoints(tmp_path, {"recipe": "r", "code": '{"a.py": "2", "b.py": "1", "new.py": "1"}', "data": "d"})
+    assert now.latest().differs == ("code (a.py, gone.py, new.py)",)
 
 
 def test_a_refused_state_is_set_aside_with_the_same_bytes(tmp_path):

@@ -7,10 +7,10 @@ import torch
 import toy
 from trainings import Killed, history, outputs
 
-from models.base.errors import UserError
-from models.base.seeding import derive
-from models.interfaces import Injector
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.base.seeding import derive
+from figura.interfaces import Injector
+from figura.training.trainer import Trainer
 
 
 class Poison(Injector):

@@ -8,10 +8,10 @@ import pytest
 import torch
 import toy
 
-from models.base.errors import UserError
-from models.engine.step import norms_of
-from models.interfaces import Injector
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.engine.step import norms_of
+from figura.interfaces import Injector
+from figura.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
 SGD = {"type": "torch.optim.SGD", "lr": 0.1}

@@ -11,12 +11,12 @@ import toy
 from torch.utils.data import default_collate
 from trainings import Killed, fit, history, outputs
 
-from models.base.errors import UserError
-from models.base.seeding import generator, seed_here
-from models.engine.data import Loaders, TrainBatches
-from models.engine.weights import load_weights, save_weights
-from models.interfaces import Listener, Loss
-from models.training.trainer import Trainer
+from figura.base.errors import UserError
+from figura.base.seeding import generator, seed_here
+from figura.engine.data import Loaders, TrainBatches
+from figura.engine.weights import load_weights, save_weights
+from figura.interfaces import Listener, Loss
+from figura.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
 

@@ -8,9 +8,9 @@ import pytest
 import toy
 from trainings import Killed, contents, fit
 
-from models.base.yaml12 import read_yaml
-from models.live.listeners import listeners
-from models.report.sheets import BAR
+from figura.base.yaml12 import read_yaml
+from figura.live.listeners import listeners
+from figura.report.sheets import BAR
 
 TRY = {"train.try": True}
 MARK = "TRY of 10 steps, no result"

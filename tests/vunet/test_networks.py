@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from models.images.losses.pixel import L1, L2, Gradient
-from models.vunet.train.blocks import Convolution, activate, depth_to_space, space_to_depth
-from models.vunet.train.losses import LatentKL
-from models.vunet.train.networks import VUNet
+from models.images.pixel_losses import L1, L2, Gradient
+from models.vunet.blocks import Convolution, activate, depth_to_space, space_to_depth
+from models.vunet.losses import LatentKL
+from models.vunet.networks import VUNet
 
 
 def hashed(n, salt):

@@ -11,13 +11,13 @@ import toy
 from accelerate import Accelerator
 from real_people import needs_real
 
-from data.formats.coco import KEYPOINTS
-from models.base.yaml12 import read_yaml
-from models.dump import Dump
-from models.engine.build import build_networks
-from models.evaluation.evaluate import Evaluation
-from models.report.metrics import compute_metrics, draw_pictures
-from models.training.trainer import Trainer
+from figura.base.yaml12 import read_yaml
+from figura.data.formats.coco import KEYPOINTS
+from figura.dump import Dump
+from figura.engine.build import build_networks
+from figura.evaluation.evaluate import Evaluation
+from figura.report.metrics import compute_metrics, draw_pictures
+from figura.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # by pycocotools

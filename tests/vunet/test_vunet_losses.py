@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from models.vunet.train.losses import LatentKL
+from models.vunet.losses import LatentKL
 
 
 def means(seed):

@@ -6,9 +6,9 @@ import pytest
 import torch
 from dumps_by_hand import sealed
 
-from models.dump import Dump, write_value
-from models.report.interfaces import Bootstrap, NotApplicableError
-from models.vunet.report.scores import ClothesColour, correlation, mean_colour
+from figura.dump import Dump, write_value
+from figura.report.interfaces import Bootstrap, NotApplicableError
+from models.vunet.scores import ClothesColour, correlation, mean_colour
 
 
 def test_correlation_is_numpys_averaged_over_channels() -> None:

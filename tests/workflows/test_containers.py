@@ -16,9 +16,10 @@ import pytest
 from pipeline.project import ENVIRONMENT, Project
 from workflows.workflow import ROOT, WORKFLOWS, load
 
-DOCKERFILE = (ROOT / "Dockerfile").read_text()
-DEFINITION = (ROOT / "apptainer/figura.def").read_text()
-IGNORED = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+DOCKERFILE = (ROOT / "machines/Dockerfile").read_text()
+DEFINITION = (ROOT / "machines/apptainer/figura.def").read_text()
+PATTERNS = (ROOT / "machines/Dockerfile.dockerignore").read_text()  # found by its name, beside the Dockerfile
+IGNORED = [line for line in PATTERNS.splitlines() if line and not line.startswith("#")]
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -40,7 +41,7 @@ def sections() -> dict[str, list[str]]:
 
 
 def left_out(path: str) -> bool:
-    """Whether .dockerignore keeps a file from the builder: the last pattern that fits it or a folder above decides."""
+    """Whether the builder does not get a file: the last pattern that fits it or a folder above decides."""
     folders = [path.rsplit("/", depth)[0] for depth in range(path.count("/") + 1)]
     verdict = False
     for line in IGNORED:
@@ -64,14 +65,12 @@ def test_both_install_the_lock_file_in_the_same_way() -> None:
     assert "--index-url" in torch
     assert "<ACCELERATOR>" in torch
     cpu = "--extra-index-url https://download.pytorch.org/whl/cpu"
-    assert rest == f"--no-deps --require-hashes {cpu} --requirement requirements.lock"
+    assert rest == f"--no-deps --require-hashes {cpu} --requirement locks/requirements.lock"
     for text in (DOCKERFILE, DEFINITION):  # where the lock's hashes are those of PyTorch's builds for CPUs
         assert re.search(r'if \[ "(\$\{ACCELERATOR\}|\{\{ ACCELERATOR \}\})" != cpu \]; then', text)
-    pattern = re.search(r"\$\((grep .+) requirements\.lock\)", torch)
+    pattern = re.search(r"\$\((grep .+ locks/requirements\.lock)\)", torch)
     assert pattern is not None
-    done = subprocess.run(
-        ["bash", "-c", f"{pattern[1]} requirements.lock"], cwd=ROOT, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run(["bash", "-c", pattern[1]], cwd=ROOT, capture_output=True, text=True, check=True)
     assert re.fullmatch(r"torch==[\d.]+\n", done.stdout)
 
 

@@ -9,11 +9,25 @@ from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
+from hatchling import build
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from pipeline.project import ENVIRONMENT
 
-from ci.lock import AUDIT, CUDA, DEV, DOCS, PURPOSES, USE, compiled, cpu_builds, entries, hashes_of, with_cpu_builds
-from models.base.errors import UserError
+from figura.base.errors import UserError
+from locks.renew import (
+    AUDIT,
+    CUDA,
+    DEV,
+    DOCS,
+    PURPOSES,
+    USE,
+    compiled,
+    cpu_builds,
+    entries,
+    hashes_of,
+    with_cpu_builds,
+)
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -40,7 +54,9 @@ def needed(requirements: list[str], python: str, extras: set[str]) -> list[Requi
 
 @pytest.mark.parametrize("python", ["3.11", "3.12", "3.13", "3.14"])
 @pytest.mark.parametrize(
-    ("paths", "extras"), [((USE,), ("s3",)), ((USE, DEV), ("s3", "dev"))], ids=["make run", "make test"]
+    ("paths", "extras"),
+    [((USE,), ("s3", "build")), ((USE, DEV), ("s3", "build", "dev"))],
+    ids=["make run", "make test"],
 )
 def test_what_is_needed_is_locked_and_nothing_else(python: str, paths: tuple[Path], extras: tuple[str]) -> None:
     locked = pins(*paths)
@@ -130,6 +146,28 @@ def test_what_uv_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(UserError, match=r"^No solution found: numpy>99$"):
         compiled(["pyproject.toml"], {})
+
+
+def test_the_program_runs_from_the_root(tmp_path: Path) -> None:
+    """As `make lock` runs it; uv refuses at once, so nothing is written."""
+    program = tmp_path / "uv"
+    program.write_text('#!/bin/sh\necho "error: $1 $2: offline" >&2\nexit 1\n')
+    program.chmod(0o755)
+    environment = ENVIRONMENT | {"PATH": f"{tmp_path}:{ENVIRONMENT['PATH']}"}
+    command = ["make", "--dry-run", "lock"]
+    printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    (renew,) = re.findall(r"^PATH=.* (python .+?) *$", printed, re.MULTILINE)
+    done = subprocess.run(renew.split(), cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", "error: pip compile: offline\n")
+
+
+def test_the_project_itself_is_installed_by_what_is_locked() -> None:
+    """`--no-build-isolation`: pip fetches neither the backend nor what that asks for."""
+    backend = PROJECT["build-system"]["requires"] + build.get_requires_for_build_editable()
+    assert len(backend) > 1
+    for one in map(Requirement, backend):
+        (pin,) = pins(USE)[canonicalize_name(one.name)].specifier
+        assert one.specifier.contains(pin.version)
 
 
 def test_every_install_of_the_makefile_checks_hashes(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from pipeline.project import ENVIRONMENT, Project
 from workflows.gitlab import fits, jobs, wanted
 from workflows.workflow import ROOT, WORKFLOWS, Host, load, run_workflow
 
-from ci.lock import DEV, USE, entries
+from locks.renew import DEV, USE, entries
 
 AUDIT = next(path for path in WORKFLOWS if path.stem == "audit")
-LOCKS = {f"requirements{part}.lock" for part in ("", "-audit", "-cuda", "-dev", "-docs")}
+LOCKS = {f"locks/requirements{part}.lock" for part in ("", "-audit", "-cuda", "-dev", "-docs")}
 PIP_AUDIT = """#!/bin/sh
 # Stands in for pip-audit, which asks a database on the internet.
 echo "$*" > "$RECORD/pip-audit.txt"
@@ -69,7 +69,7 @@ def test_an_audit_that_finds_something_says_what_to_do(tmp_path: Path) -> None:
 
 def test_the_workflow_audits_and_keeps_the_bill_of_materials(tmp_path: Path) -> None:
     project = Project(tmp_path / "figura")
-    project.folder.mkdir()
+    (project.folder / "locks").mkdir(parents=True)
     for name in (*LOCKS, "Makefile", "pyproject.toml"):
         shutil.copy(ROOT / name, project.folder / name)
     for command in (["init", "-qb", "main"], ["add", "-A"], ["commit", "-qm", "one"]):
@@ -91,14 +91,14 @@ def test_both_hosts_audit_each_week_and_where_a_lock_file_changes() -> None:
         assert all(fits(patterns, [name]) for name in LOCKS)
         assert not fits(patterns, ["README.md"])
     change = {"CI_PIPELINE_SOURCE": "merge_request_event", "CI_DEFAULT_BRANCH": "main"}
-    assert wanted(job["rules"], change, ["requirements.lock"]) == "on_success"
+    assert wanted(job["rules"], change, ["locks/requirements.lock"]) == "on_success"
     assert wanted(job["rules"], change, ["README.md"]) is None
     assert wanted(job["rules"], {"CI_PIPELINE_SOURCE": "schedule", "CI_DEFAULT_BRANCH": "main"}) == "on_success"
 
 
 def licences() -> dict[str, tuple[str, str]]:
-    """Return version and licence of each package in LICENSES.csv."""
-    with (ROOT / "LICENSES.csv").open(newline="") as file:
+    """Return version and licence of each package in locks/LICENSES.csv."""
+    with (ROOT / "locks/LICENSES.csv").open(newline="") as file:
         return {canonicalize_name(one["Name"]): (one["Version"], one["License"]) for one in csv.DictReader(file)}
 
 
@@ -122,7 +122,7 @@ def permissive(licence: str) -> bool:
 
 def test_licences_are_those_of_the_locked_versions() -> None:
     listed = {name: version for name, (version, _) in licences().items()}
-    assert listed == locked(USE, DEV), "`make licences` renews LICENSES.csv"
+    assert listed == locked(USE, DEV), "`make licences` renews locks/LICENSES.csv"
 
 
 @pytest.mark.parametrize(

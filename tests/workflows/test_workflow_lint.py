@@ -70,7 +70,7 @@ def test_files_fit_the_schema_of_their_host(schema: str, files: list[Path]) -> N
 
 
 def test_scripts_are_clean_for_shellcheck() -> None:
-    patterns = (".ci/*", "docker/*.sh", "slurm/*.sbatch", "tests/workflows/*.sh")
+    patterns = (".ci/*", "machines/docker/*.sh", "machines/slurm/*.sbatch", "tests/workflows/*.sh")
     scripts = [path for pattern in patterns for path in sorted(ROOT.glob(pattern))]
     assert complaints(program("shellcheck"), *map(str, scripts)) == ""
 
@@ -90,7 +90,7 @@ def test_blocks_are_clean_for_shellcheck() -> None:
 
 
 def test_the_dockerfile_is_clean_for_hadolint() -> None:
-    assert complaints(program("hadolint"), "Dockerfile") == ""
+    assert complaints(program("hadolint"), "machines/Dockerfile") == ""
     assert "DL3006" in complaints(program("hadolint"), "-", text="FROM debian\n")  # no tag
 
 

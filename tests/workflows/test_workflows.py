@@ -210,7 +210,7 @@ def test_gitlab_builds_the_site_where_pages_change_and_publishes_it_from_the_def
     change = {"CI_PIPELINE_SOURCE": "merge_request_event", "CI_DEFAULT_BRANCH": "main"}
     merged = {"CI_PIPELINE_SOURCE": "push", "CI_DEFAULT_BRANCH": "main", "CI_COMMIT_BRANCH": "main"}
     docs, pages = (jobs()[name]["rules"] for name in ("docs", "pages"))
-    for file in ("docs/index.md", "docs/recipes/pose.md", "zensical.toml", "models/interfaces.py", "Makefile"):
+    for file in ("docs/index.md", "docs/recipes/pose.md", "docs/zensical.toml", "figura/interfaces.py", "Makefile"):
         assert wanted(docs, change, [file]) == wanted(docs, merged, [file]) == "on_success"
         assert wanted(pages, merged, [file]) == "on_success"
         assert wanted(pages, change, [file]) is None

@@ -1,1 +1,1 @@
-"""From fields to people and boxes, and pictures of both."""
+"""Decode fields into people and boxes, and draw both."""

@@ -1,12 +1,11 @@
-"""High-resolution confidence maps (CifHr), the seeds and the connection candidates that are scored with them.
+"""High-resolution confidence maps (CifHr), and the seeds and connection candidates scored with them.
 
 `fields` are decoded heads, float32 (fields, components, rows, columns): component 1 is the confidence, 2 and 3 are x
-and y of the place, the rest are sizes: a joint's scale, or a box's width and height; all in cells. A map is float32
-(height, width) in [0, 1], one entry per pixel. Cells with a number that is not finite, or with a place or size beyond
-`FAR`, are ignored; confidences above 1 count as 1.
-Source: cif_hr, cif_seeds and caf_scored in openpifpaf/csrc. Numba caches compiled code as
-`models.pose.train.target_rendering` says. It notices changes of the function's own file only, so no compiled function
-calls one of another file.
+and y of the position, the rest are sizes: a joint's scale, or a box's width and height; all in cells. A map is float32
+(height, width) in [0, 1], one entry per pixel. Cells with a number that is not finite, or with a position or size
+beyond `FAR`, are ignored; confidences are clipped to 1. Source: cif_hr, cif_seeds and caf_scored in openpifpaf/csrc.
+Numba caches compiled code, see `models.pose.target_rendering`. It only detects changes of the function's own file, so
+no compiled function calls one in another file.
 """
 
 from collections import deque
@@ -24,9 +23,9 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 FAR = 1e6  # pixels
-NEIGHBOURS = 16  # cells that training makes point at a joint
+NEIGHBOURS = 16  # cells trained to point at a joint
 TILE = 16  # pixels; maps are cleared tile by tile
-MOST_SIGMA = 0.25  # of a map's longer side; bounds the time that absurd scales take
+MOST_SIGMA = 0.25  # of a map's longer side; bounds the time for absurd scales
 HIGH_RESOLUTION_SHARE = 0.9  # weight of the map in a score; the rest is the cell's own confidence
 
 
@@ -47,10 +46,10 @@ def check_shares(**values: float) -> None:
 
 
 class Buffers:
-    """Reusable buffers for maps; each thread that draws holds one, as large as its largest maps."""
+    """Reusable buffers for maps, one per thread, as large as its largest maps."""
 
     def __init__(self) -> None:
-        self._free: deque[Maps] = deque()  # its pop and append are safe between threads
+        self._free: deque[Maps] = deque()  # pop and append are thread-safe
 
     @contextmanager
     def zeros(self, count: int, height: int, width: int) -> Iterator[tuple[Maps, Tiles]]:
@@ -61,7 +60,7 @@ class Buffers:
             flat = np.zeros(size, dtype=np.float32)
         maps = flat[:size].reshape(count, height, width)
         tiles = np.zeros((count, -(-height // TILE), -(-width // TILE)), dtype=np.bool_)
-        yield maps, tiles  # after an error the buffer is not used again
+        yield maps, tiles  # after an error, the buffer is not reused
         clear(maps, tiles)
         self._free.append(flat)
 
@@ -82,9 +81,8 @@ def clear(maps: Maps, tiles: Tiles) -> None:
 def accumulate(maps: Maps, tiles: Tiles, fields: Fields, stride: int, threshold: float, sigma_share: float) -> None:
     """Add a Gaussian per cell of confidence `threshold` or more to the map of its field, in place.
 
-    The Gaussian lies at the place that the cell points at; its height is a sixteenth of the confidence. Its standard
-    deviation is `sigma_share` times the cell's least size, at least a pixel; it is cut off there. A pixel holds at most
-    1.
+    The Gaussian is centred where the cell points; its height is a sixteenth of the confidence. Its standard deviation
+    is `sigma_share` times the cell's smallest size, at least a pixel; it is cut off there. Pixels are clipped to 1.
     """
     limit = max(1.0, MOST_SIGMA * max(maps.shape[1], maps.shape[2]))
     for field in range(fields.shape[0]):
@@ -100,7 +98,7 @@ def accumulate(maps: Maps, tiles: Tiles, fields: Fields, stride: int, threshold:
 
 @numba.njit(cache=True, nogil=True)
 def _place(fields: Fields, field: int, row: int, column: int, stride: int) -> tuple[float, float, float, bool]:
-    """Return the place that a cell points at, its least size (all pixels), and whether the cell is usable."""
+    """Return the position that a cell points at, its smallest size (all pixels), and whether the cell is usable."""
     x, y = float(fields[field, 2, row, column]) * stride, float(fields[field, 3, row, column]) * stride
     usable: bool = abs(x) <= FAR and abs(y) <= FAR
     least = FAR
@@ -121,7 +119,7 @@ def _add(pixels: Maps, tiles: Tiles, x: float, y: float, sigma: float, amplitude
     for row in range(top, bottom):
         line = pixels[row, left:right]
         dy = row - y
-        for place in range(len(line)):  # no branches, so that the compiler vectorises the loop
+        for place in range(len(line)):  # branch-free, so that the compiler vectorises the loop
             dx = left + place - x
             squared = dx * dx + dy * dy
             weight = 1 - squared / (16 * variance)  # (1 + z / 8)^8 instead of exp(z) for z = -squared / (2 variance)
@@ -135,7 +133,7 @@ def _add(pixels: Maps, tiles: Tiles, x: float, y: float, sigma: float, amplitude
 
 @numba.njit(cache=True, nogil=True)
 def _read(pixels: Maps, x: float, y: float, outside: float) -> float:
-    """Return the map at the pixel nearest to a place, or `outside`."""
+    """Return the map at the pixel nearest to (x, y), or `outside`."""
     if -0.49 <= x <= pixels.shape[1] - 0.51 and -0.49 <= y <= pixels.shape[0] - 0.51:
         return float(pixels[int(y + 0.5), int(x + 0.5)])
     return outside
@@ -145,9 +143,10 @@ def _read(pixels: Maps, x: float, y: float, outside: float) -> float:
 def seeds(fields: Fields, maps: Maps, stride: int, threshold: float, rescore: bool, only_maxima: bool) -> Floats:
     """Return the seeds, float64 (n, 6), in the order of field, row, column.
 
-    Columns: score, field, x and y (pixels), least size (pixels; may be negative), the cell's flat index into (fields,
-    rows, columns). The score mixes the map and the cell's confidence; without `rescore` it is the confidence. Score and
-    confidence are at least `threshold`. `only_maxima` takes only cells that none of their eight neighbours exceeds.
+    Columns: score, field, x and y (pixels), smallest size (pixels; may be negative), the cell's flat index into
+    (fields, rows, columns). The score mixes the map and the cell's confidence; without `rescore` it is the confidence.
+    Score and confidence are at least `threshold`. `only_maxima` selects cells that none of their eight neighbours
+    exceeds.
     """
     rows, columns = fields.shape[2:]
     starts = np.empty((np.count_nonzero(fields[:, 1] >= threshold), 6))
@@ -192,12 +191,11 @@ def candidates(
 ) -> tuple[NDArray[np.float32], Integers]:
     """Return the connection candidates of association fields (C, 8, rows, columns), in both directions.
 
-    `directed` (2 C, 2) holds pairs (from, to) of joints: row 2 e is connection e, row 2 e + 1 its reverse; the function
-    reads those marked in `wanted` (2 C,). The candidates are float32 (m, 6): confidence, x and y at `from`, x and y at
-    `to`, scale at `to`; all in pixels, in the order of row, column. The second result (2 C, 2) says where the
-    candidates of each direction begin and end. A cell's confidence is multiplied by the weight (C,) of its connection
-    and must then reach `threshold`; it is multiplied by a mix of 1 and the map at `to` and must then exceed
-    `threshold`.
+    `directed` (2 C, 2) holds pairs (from, to) of joints: row 2 e is connection e, row 2 e + 1 its reverse; only those
+    marked in `wanted` (2 C,) are computed. The candidates are float32 (m, 6): confidence, x and y at `from`, x and y at
+    `to`, scale at `to`; all in pixels, in the order of row, column. The second result (2 C, 2) has the start and end of
+    each direction's candidates. A cell's confidence is multiplied by the weight (C,) of its connection and must then
+    reach `threshold`; it is multiplied by a mix of 1 and the map at `to` and must then exceed `threshold`.
     """
     size = fields.shape[2] * fields.shape[3]
     flat = fields.reshape(fields.shape[0], 8, size)

@@ -1,8 +1,8 @@
-"""The CifCaf decoder: from intensity and association fields to poses.
+"""The CifCaf decoder: intensity and association fields -> poses.
 
 Source: Kreiss, Bertoni and Alahi, "OpenPifPaf: Composite Fields for Semantic Keypoint Detection and Spatio-Temporal
-Association", T-ITS 2021, section III.D, as openpifpaf/decoder/cifcaf.py does it in version 0.13. Options that
-OpenPifPaf accepts and ignores (connection method, reverse match, dense weight, early NMS) have their effect here.
+Association", T-ITS 2021, section III.D, as in openpifpaf/decoder/cifcaf.py of version 0.13. Options that OpenPifPaf
+accepts but ignores (connection method, reverse match, dense weight, early NMS) are implemented here.
 """
 
 import itertools
@@ -14,17 +14,17 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from data.formats.skeletons import COCO, Connections, Skeleton
+from figura.data.formats.skeletons import COCO, Connections, Skeleton
 from models.pose.decode.cif_hr import Buffers, Maps, accumulate, candidates, check_shares, fields_checked, seeds
 from models.pose.decode.grow_poses import fill, grow_pose, index
-from models.pose.decode.occupancy import mark_pose, next_free, nowhere, without_duplicates
-from models.pose.train.joints import at_least
+from models.pose.decode.occupancy import empty_grid, mark_pose, next_free, without_duplicates
+from models.pose.joints import at_least
 
 Floats = NDArray[np.float64]
 Fields = NDArray[np.float32]
 
-SIGMA_SHARE = 0.5  # standard deviations per scale: a scale is two
-COMPLETION_FACTOR = 4.0  # completing poses, connections may start this much farther away
+SIGMA_SHARE = 0.5  # standard deviations per scale: a scale is two of them
+COMPLETION_FACTOR = 4.0  # while completing poses, connections may start this much farther away
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Poses:
 
     Attributes:
         keypoints: float32 (n, K, 4), x and y in pixels, confidence in [0, 1], and the joint's scale in pixels (two
-            standard deviations). A confidence of 0 is a missing joint; its place means nothing.
+            standard deviations). A confidence of 0 is a missing joint; its position is meaningless.
         scores: float32 (n,), in [0, 1].
     """
 
@@ -47,39 +47,39 @@ class Poses:
 class CifCafDecoder:
     """Decodes fields of joints and of connections into poses. Equal fields always give equal poses.
 
-    The decoder grows poses from the best seeds, joint by joint. It ranks them by their mean confidence while it removes
-    duplicates, as OpenPifPaf does. It returns them sorted by score: the mean of the joints' confidences, sorted from
-    the highest, with the skeleton's `score_weights`.
+    The decoder grows poses from the best seeds, joint by joint. To remove duplicates, it ranks poses by mean
+    confidence, as in OpenPifPaf. The result is sorted by score: the mean of the joints' confidences in descending
+    order, weighted by the skeleton's `score_weights`.
 
     Args:
         stride: pixels per cell.
         skeleton: K joints.
         connections: a pair of joints for each association field; None for the skeleton's standard ones.
-        seed_threshold: least confidence of the first joint of a pose.
-        instance_threshold: least mean confidence of a pose; None is 0.15, or 0 with `force_complete`.
-        keypoint_threshold: least confidence of a further joint; while growing, at most `seed_threshold`, or 0 with
+        seed_threshold: minimum confidence of the first joint of a pose.
+        instance_threshold: minimum mean confidence of a pose; None is 0.15, or 0 with `force_complete`.
+        keypoint_threshold: minimum confidence of a further joint; while growing, at most `seed_threshold`, or 0 with
             `force_complete`.
-        keypoint_threshold_rel: the same, as a share of the confidence of the joint at the other end of the connection;
-            0 with `force_complete`.
-        cif_threshold: least confidence of cells that count in the confidence maps.
-        caf_threshold: least confidence of a connection.
+        keypoint_threshold_rel: the same, relative to the confidence of the joint at the other end of the connection; 0
+            with `force_complete`.
+        cif_threshold: minimum confidence of cells used in the confidence maps.
+        caf_threshold: minimum confidence of a connection.
         force_complete: give each pose all joints: first by weaker connections that start farther away, then by placing
             missing joints onto their neighbours with a confidence of 1e-5. Raises COCO's scores.
-        force_complete_caf_threshold: least confidence of these weaker connections.
-        greedy: accept the joint that a connection leads to at once, not in the order of confidences.
+        force_complete_caf_threshold: minimum confidence of these weaker connections.
+        greedy: accept the joint at the end of a connection at once, not in the order of confidences.
         connection_method: `blend` the best two connections, or take the best one (`max`).
-        reverse_match: use only connections that also lead back.
+        reverse_match: use only connections that also match in reverse.
         nms_before_force_complete: remove duplicates also before completing poses, with the thresholds that apply
             without `force_complete`.
         dense_weight: factor on the confidences of the skeleton's dense connections, which follow `connections` in the
             association field; None if there are none.
-        cif_rescore: score seeds with the confidence maps, not by their cell alone (an ablation, like the next ones).
+        cif_rescore: score seeds with the confidence maps, not only by their cell (an ablation, like the next ones).
         caf_rescore: score connections with the confidence map at their end.
         seed_nms: use only cells more confident than their neighbours as seeds.
         independent_keypoints: keep `keypoint_threshold` while growing, also with `force_complete`.
 
     Raises:
-        ValueError: for a number out of range, or connections of joints that do not exist.
+        ValueError: a number out of range, or connections of joints that do not exist.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class CifCafDecoder:
         if connection_method not in ("blend", "max"):
             raise ValueError(f"connection_method {connection_method!r}: blend or max is needed")
         self.stride, self.skeleton = stride, skeleton
-        # floats: numba would compile again for integers
+        # floats: numba would recompile for integers
         self.seed_threshold, self.cif_threshold = float(seed_threshold), float(cif_threshold)
         self.caf_threshold, self.force_complete_caf_threshold = (
             float(caf_threshold),
@@ -158,14 +158,14 @@ class CifCafDecoder:
             caf: (connections, 8, rows, columns): log-scale (unused), confidence, x and y at both ends, both scales.
 
         Raises:
-            ValueError: for other shapes. Any values are allowed; cells with a number that is not finite are ignored.
+            ValueError: other shapes. Any values are allowed; cells with a number that is not finite are ignored.
         """
         cif = fields_checked(cif, "cif", len(self.skeleton.keypoints), 5)
         caf = fields_checked(caf, "caf", len(self.connections), 8)
         if cif.shape[2:] != caf.shape[2:]:
             raise ValueError(f"caf of shape {caf.shape}: {cif.shape[2:]} cells are needed, as in cif")
         height, width = ((count - 1) * self.stride + 1 for count in cif.shape[2:])
-        occupied = nowhere(len(cif), height, width)
+        occupied = empty_grid(len(cif), height, width)
         with self._buffers.zeros(len(cif), height, width) as (maps, tiles):
             if self.cif_rescore or self.caf_rescore:
                 accumulate(maps, tiles, cif, self.stride, self.cif_threshold, SIGMA_SHARE)

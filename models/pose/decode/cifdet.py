@@ -1,4 +1,4 @@
-"""The CifDet decoder: from detection fields to boxes.
+"""The CifDet decoder: detection fields -> boxes.
 
 Source: openpifpaf/decoder/cifdet.py and its C++ counterpart.
 """
@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from models.pose.decode.cif_hr import Buffers, accumulate, check_shares, fields_checked, seeds
-from models.pose.decode.occupancy import free_seeds, nowhere
-from models.pose.train.joints import at_least
+from models.pose.decode.occupancy import empty_grid, free_seeds
+from models.pose.joints import at_least
 
 Fields = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -45,15 +45,15 @@ class CifDetDecoder:
 
     Args:
         stride: pixels per cell.
-        seed_threshold: least confidence of a box.
-        cif_threshold: least confidence of cells that count in the confidence maps.
+        seed_threshold: minimum confidence of a box.
+        cif_threshold: minimum confidence of cells used in the confidence maps.
         instance_threshold: drop boxes whose confidence after suppression is not above this.
         iou_threshold: suppress boxes that overlap a better one more than this.
         suppression: factor on the confidence of suppressed boxes.
         per_category: only boxes of the same category suppress each other.
-        maximum: greatest number of boxes, the best of all categories, before suppression.
+        maximum: maximum number of boxes, the best of all categories, before suppression.
         nms: `hard`: suppressed boxes do not suppress others. `soft`: all better boxes do; `suppression` applies to
-            overlaps above `soft_iou_threshold`, `soft_suppression` to smaller ones (as version 0.12 did, with a
+            overlaps above `soft_iou_threshold`, `soft_suppression` to smaller ones (as in version 0.12, with a
             `seed_threshold` of 0.5 and a `cif_threshold` of 0.1).
         soft_iou_threshold: see `nms`; at least `iou_threshold`.
         soft_suppression: see `nms`.
@@ -62,7 +62,7 @@ class CifDetDecoder:
             Komodakis, ICCV 2015); 1 for no voting, as in OpenPifPaf.
 
     Raises:
-        ValueError: for a number out of range.
+        ValueError: a number out of range.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class CifDetDecoder:
         if nms == "soft":
             at_least(soft_iou_threshold, "soft_iou_threshold", iou_threshold)
         self.stride = stride
-        # floats: numba would compile again for integers
+        # floats: numba would recompile for integers
         self.seed_threshold, self.cif_threshold = float(seed_threshold), float(cif_threshold)
         self.instance_threshold, self.maximum, self.per_category, self.nms = (
             instance_threshold,
@@ -121,12 +121,12 @@ class CifDetDecoder:
                 the centre, width and height; cells.
 
         Raises:
-            ValueError: for another shape. Any values are allowed; cells with a number that is not finite are ignored.
+            ValueError: another shape. Any values are allowed; cells with a number that is not finite are ignored.
         """
         fields = fields_checked(cifdet, "cifdet", None, 6)
         height, width = ((count - 1) * self.stride + 1 for count in fields.shape[2:])
         starts = self._seeds(fields, height, width)
-        starts = starts[free_seeds(nowhere(len(fields), height, width), starts, self.maximum)]
+        starts = starts[free_seeds(empty_grid(len(fields), height, width), starts, self.maximum)]
         categories, cells = starts[:, 1].astype(np.int64), starts[:, 5].astype(np.int64)
         sizes = fields.reshape(len(fields), 6, -1)[categories, 4:, cells].astype(np.float64) * self.stride
         boxes = np.concatenate([starts[:, 2:4] - sizes / 2, sizes], axis=1)
@@ -154,7 +154,7 @@ class CifDetDecoder:
             return list(threads.map(self, images))
 
     def _seeds(self, fields: Fields, height: int, width: int) -> Floats:
-        """Return the seeds of all categories, best first, as `cif_hr.seeds`, but with the cell's index in its field.
+        """Return the seeds of all categories, best first, like `cif_hr.seeds`, but with the cell's index in its field.
 
         All categories share one map, one after the other.
         """
@@ -176,9 +176,9 @@ class CifDetDecoder:
 def suppressions(boxes: Floats, groups: NDArray[np.int64], steps: Floats, soft: bool) -> Floats:
     """Return the factor on the score of each box, float64 (n,); boxes (n, 4: x, y, width, height), best first.
 
-    `steps` (m, 2) holds pairs of IoU and factor, with rising IoU. A box gets the factor of the last step whose IoU is
-    below its greatest overlap with an earlier box of the same group (n,), or 1. Suppressed boxes count as earlier boxes
-    only if `soft`.
+    `steps` (m, 2) holds pairs of IoU and factor, with ascending IoU. A box gets the factor of the last step whose IoU
+    is below its greatest overlap with an earlier box of the same group (n,), or 1. Suppressed boxes count as earlier
+    boxes only if `soft`.
     """
     factors = np.ones(len(boxes))
     for place in range(len(boxes)):
@@ -198,8 +198,8 @@ def voted(
 ) -> Floats:
     """Return for each box (n, 4: x, y, width, height) the mean of the cells' boxes that overlap it above `threshold`.
 
-    Cells of the box's category count, weighted by confidence, if that is at least `least` and all numbers are finite.
-    A box that none overlaps so far stays. `fields` are decoded, `boxes` in pixels.
+    Only finite cells of the box's category with a confidence of at least `least` are used, weighted by confidence. A
+    box without such an overlap is unchanged. `fields` are decoded, `boxes` in pixels.
     """
     result = boxes.copy()
     vote = np.empty(4)

@@ -7,14 +7,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from data.formats.skeletons import COCO, skeleton_from
-from models.base.errors import UserError, need
-from models.interfaces import Injector, Networks, Records, State
+from figura.base.errors import UserError, need
+from figura.data.formats.skeletons import COCO, skeleton_from
+from figura.interfaces import Injector, Networks, Records, State
+from figura.recipe.types import checked_call
+from models.pose.categories import categories_from
 from models.pose.decode.cifcaf import CifCafDecoder, Poses
 from models.pose.decode.cifdet import Boxes, CifDetDecoder
 from models.pose.decode.injectors import as_array
-from models.pose.networks.categories import categories_from
-from models.recipe.types import checked_call
 
 Floats = NDArray[np.floating]
 
@@ -32,11 +32,11 @@ class FindPeople(Injector):
         output: name of the records.
         stride: of the fields, pixels.
         dense: name of the decoded fields of the skeleton's dense connections, if there is a head for them. The
-            decoder's `dense_weight` is 1 then by default.
-        skeleton: as for the dataset; default COCO's.
+            decoder's `dense_weight` then defaults to 1.
+        skeleton: as in the dataset; default: COCO's.
         decoder: arguments of `models.pose.decode.cifcaf.CifCafDecoder`.
-        maximum: greatest number of people per image; COCO counts 20.
-        least_score: of the people to return; `force_complete` leaves duplicates with a score near 0.
+        maximum: maximum number of people per image; COCO counts 20.
+        least_score: minimum score of returned people; `force_complete` leaves duplicates with a score near 0.
         category: the dataset's category id of people.
         image_id: name of the ids.
         to_original: name of the maps from the network's pixels to the file's, float32 (N, 2, 3).
@@ -87,7 +87,7 @@ class FindPeople(Injector):
             places = joints[:, :2] @ matrix[:, :2].T + matrix[:, 2]
             scales = joints[present, 3:4] * np.linalg.norm(matrix[:, 0])
             low, high = (places[present] - scales).min(axis=0), (places[present] + scales).max(axis=0)
-            # at least 0.01: a present joint must not round to a missing one
+            # at least 0.01: a detected joint must not round to a missing one
             triples = np.column_stack([places.round(2), joints[:, 2].clip(0.01, 1).round(4)]) * present[:, None]
             records.append({
                 "image_id": image_id,
@@ -109,11 +109,11 @@ class FindObjects(Injector):
         cifdet: name of the decoded fields, (N, categories, 6, rows, columns).
         output: name of the records.
         stride: of the fields, pixels.
-        categories: as for the dataset, a list of `{id, name}` in the order of the fields, whose ids the records get;
-            without it, ids count the fields from 1.
+        categories: as in the dataset, a list of `{id, name}` in the order of the fields, with the ids for the records;
+            by default, ids count the fields from 1.
         decoder: arguments of `models.pose.decode.cifdet.CifDetDecoder`.
-        maximum: greatest number of objects per image; COCO counts 100.
-        least_score: of the objects to return.
+        maximum: maximum number of objects per image; COCO counts 100.
+        least_score: minimum score of returned objects.
         image_id: name of the ids.
         to_original: name of the maps from the network's pixels to the file's, float32 (N, 2, 3).
     """

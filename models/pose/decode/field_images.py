@@ -1,7 +1,7 @@
 """Drawings of annotations and composite fields over the network's input.
 
-Pictures are uint8 (height, width, 3) RGB; drawings are `zoom` times as large. The middle of cell (column i, row j) of a
-field lies at pixel (i, j) times the field's stride.
+Pictures are uint8 (height, width, 3) RGB; drawings are `zoom` times as large. The centre of cell (column i, row j) of a
+field is at pixel (i, j) times the field's stride.
 """
 
 import colorsys
@@ -13,8 +13,8 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from data.formats.skeletons import Skeleton
-from models.pose.train.annotations import Annotations
+from figura.data.formats.skeletons import Skeleton
+from models.pose.annotations import Annotations
 
 Kind = Literal["cif", "caf", "cifdet"]
 Pixels = NDArray[np.uint8]
@@ -32,7 +32,7 @@ BOX: Colour = (250, 220, 40)
 CROWD: Colour = (230, 60, 60)
 WHITE: Colour = (255, 255, 255)
 
-_FRACTION = 4  # fractional bits of the coordinates that OpenCV draws with
+_FRACTION = 4  # fractional bits of OpenCV's drawing coordinates
 _ROUND = np.array([(np.cos(turn), np.sin(turn)) for turn in np.linspace(0, 2 * np.pi, 16, endpoint=False)])
 
 
@@ -43,8 +43,8 @@ class Field:
     Attributes:
         kind: of its head.
         confidence: (rows, columns), NaN in ignored cells.
-        points: for each vector to a place, (2, rows, columns), x and y of that place.
-        scales: for each of these places (rows, columns), two standard deviations; none for boxes.
+        points: for each vector to a position, (2, rows, columns), x and y of that position.
+        scales: for each of these positions (rows, columns), two standard deviations; none for boxes.
         extent: (2, rows, columns), width and height; boxes only.
     """
 
@@ -68,7 +68,7 @@ def target_field(kind: Kind, target: Floats) -> Field:
 
 
 def predicted_field(kind: Kind, prediction: Floats) -> Field:
-    """Read a decoded head's field (components, rows, columns): confidences in [0, 1], places in cells.
+    """Read a decoded head's field (components, rows, columns): confidences in [0, 1], positions in cells.
 
     cif, caf and cifdet have 5, 8 and 6 components; drawings do not show the first one.
     """
@@ -82,7 +82,7 @@ def predicted_field(kind: Kind, prediction: Floats) -> Field:
 
 
 def picture_of(image: Floats, mean: tuple[float, ...], std: tuple[float, ...]) -> Pixels:
-    """Turn the network's input (3, height, width), (v / 255 - mean) / std, back into a picture; rounds and clips."""
+    """Convert the network's input (3, height, width), (v / 255 - mean) / std, back to a picture; rounds and clips."""
     levels = 255.0 * (image.transpose(1, 2, 0) * np.array(std) + np.array(mean))
     return np.rint(np.clip(levels, 0.0, 255.0)).astype(np.uint8)
 
@@ -124,11 +124,11 @@ def vectors_picture(
     scene: Annotations | None = None,
     skeleton: Skeleton | None = None,
 ) -> Pixels:
-    """Draw an arrow from each cell of at least this confidence to its place, over the whitened picture.
+    """Draw an arrow from each cell of at least this confidence to its target, over the whitened picture.
 
-    At the tip of each arrow is a circle with the scale as diameter, or the box. Paler arrows are less confident; grey
+    The tip of each arrow has a circle with the scale as diameter, or the box. Paler arrows are less confident; grey
     arrows belong to ignored cells with a vector (the fringe of a box). `scene` adds its boxes and, with `skeleton`, its
-    people below, in grey.
+    people underneath, in grey.
     """
     canvas = enlarged(picture, zoom)
     canvas = 255 - (255 - canvas) // 2
@@ -141,7 +141,7 @@ def vectors_picture(
     for which, point in enumerate(field.points):
         colour = COLOURS[field.kind][which]
         shown = np.isfinite(point).all(axis=0) & ~(field.confidence < threshold)
-        # the most confident come last, on top
+        # the most confident last, on top
         for row, column in sorted(np.argwhere(shown).tolist(), key=lambda cell: field.confidence[*cell]):
             faded = _faded(colour, float(field.confidence[row, column]), threshold)
             end = point[:, row, column] * stride
@@ -168,7 +168,7 @@ def enlarged(picture: Pixels, zoom: int) -> Pixels:
 
 
 def write_title(canvas: Pixels, text: str) -> None:
-    """Write white on dark in the upper left corner, as much as fits."""
+    """Write white on dark in the upper left corner; truncates."""
     fitting = text[: max(canvas.shape[1] // 8 - 1, 0)]
     (width, height), below = cv2.getTextSize(fitting, cv2.FONT_HERSHEY_SIMPLEX, 0.4, 1)
     canvas[: height + below + 4, : width + 6] //= 4
@@ -211,7 +211,7 @@ def draw_line(
     length = float(np.abs(end - start).max()) * zoom
     parts = max(1, min(int(length / (2 * dash)), 1000)) if dash else 1
     ends = np.stack([start, end]) if parts == 1 else np.linspace(start, end, 2 * parts)
-    if parts > 1:  # shorten each dash by its round ends, half a line width each
+    if parts > 1:  # shorten each dash by its round caps, half a line width each
         inwards = min(thickness / 2 / length, 0.25 / parts) * (end - start)
         ends[::2] += inwards
         ends[1::2] -= inwards

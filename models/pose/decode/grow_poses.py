@@ -1,8 +1,8 @@
-"""Growing poses joint by joint along the connection candidates of the association fields.
+"""Grow poses joint by joint along the connection candidates of the association fields.
 
 Source: openpifpaf/csrc/src/cifcaf.cpp. Joints are (x, y, confidence, scale) in pixels; a confidence of 0 is a missing
-joint. `cif_hr.candidates` returns the candidates and explains `directed`: row 2 e leads from the first joint of
-connection e to the second, row 2 e + 1 back. An index of square buckets of pixels finds candidates by their start.
+joint. For the candidates and `directed`, see `cif_hr.candidates`: row 2 e leads from the first joint of connection e to
+the second, row 2 e + 1 back. An index of square buckets of pixels finds candidates by their start.
 """
 
 import math
@@ -19,15 +19,15 @@ Joint = tuple[float, float, float, float]
 
 BUCKET = 16  # pixels
 LEAST_SCALE = 0.5  # pixels
-LEAST_SECOND = 0.01  # least weight of a second candidate that is blended in
-SECOND_SHARE = 0.5  # its least share of the best weight
+LEAST_SECOND = 0.01  # minimum weight of a second candidate to blend
+SECOND_SHARE = 0.5  # its minimum fraction of the best weight
 FILLED = 1e-5  # confidence of joints placed by `fill`
 MISSING = (0.0, 0.0, 0.0, 0.0)
 
 
 @numba.njit(cache=True, nogil=True)
 def _bucket(coordinate: float, count: int) -> int:
-    """Return the bucket of a coordinate, 0 to `count` - 1; places outside belong to the first or last bucket."""
+    """Return the bucket of a coordinate, 0 to `count` - 1; clamps positions outside."""
     return int(min(max(coordinate / BUCKET, 0.0), count - 1.0))
 
 
@@ -35,7 +35,8 @@ def _bucket(coordinate: float, count: int) -> int:
 def index(offers: Candidates, spans: Integers, height: int, width: int) -> tuple[Order, Order]:
     """Sort the candidates (m, 6) of each direction into buckets by their start; return `order` (m,) and `buckets`.
 
-    `buckets` (2 C, rows, columns, 2) says where in `order` a bucket begins and ends; the buckets of a row are adjacent.
+    `buckets` (2 C, rows, columns, 2) has the start and end of each bucket in `order`; the buckets of a row are
+    adjacent.
     """
     rows, columns = height // BUCKET + 1, width // BUCKET + 1
     order = np.empty(len(offers), dtype=np.int32)
@@ -62,8 +63,8 @@ def two_best(
 ) -> tuple[int, int, float, float]:
     """Return the two candidates with the largest weights that start near (x, y), -1 for none, and their weights.
 
-    Near is within `reach` in x and in y. The weight is the confidence times a Gaussian of the distance. Ties prefer the
-    later candidate.
+    Near means within `reach` in x and in y. The weight is the confidence times a Gaussian of the distance. Ties prefer
+    the later candidate.
     """
     best, second, highest, next_highest = -1, -1, 0.0, 0.0
     rows, columns = buckets.shape[1:3]
@@ -97,8 +98,8 @@ def grow_connection(
 ) -> Joint:
     """Return the joint to which a connection leads from a joint at (x, y) of `scale`; confidence 0 for none.
 
-    Takes the best candidate that starts within `factor` times half the scale. `blend` averages the best two if they
-    are comparable and end at the same place; otherwise it halves the confidence of the best.
+    Uses the best candidate that starts within `factor` times half the scale. `blend` averages the best two if they are
+    comparable and end at the same position; otherwise it halves the confidence of the best.
     """
     scale = max(scale, LEAST_SCALE)
     best, second, first_weight, second_weight = two_best(
@@ -134,7 +135,7 @@ def _connected(
     reverse_match: bool,
     blend: bool,
 ) -> Joint:
-    """Return the joint at the other end of a connection if it is confident enough and leads back, else `MISSING`."""
+    """Return the joint at the end of a connection if it is confident enough and matches in reverse, else `MISSING`."""
     x, y, confidence, scale = pose[directed[way, 0]]
     new_x, new_y, weight, new_scale = grow_connection(offers, order, buckets, way, x, y, scale, factor, blend)
     value = math.sqrt(weight * confidence)
@@ -174,9 +175,9 @@ def grow_pose(
 ) -> None:
     """Add joints to a pose (K, 4), in place, the most confident first.
 
-    A connection enters the priority queue with the square root of its source's confidence, an upper bound. When its
-    turn comes, it enters again with the confidence of the joint it leads to; `greedy` takes the joint at once. Ties
-    take the first connection.
+    A connection enters the priority queue with the square root of its source's confidence, an upper bound. When popped,
+    it is pushed again with the confidence of its target joint; `greedy` accepts the joint at once. Ties prefer the
+    first connection.
     """
     waiting = np.zeros(len(directed))
     seen = np.zeros(len(directed), dtype=np.bool_)
@@ -207,7 +208,7 @@ def grow_pose(
 
 @numba.njit(cache=True, nogil=True)
 def fill(pose: Floats, directed: Integers) -> None:
-    """Put each missing joint onto a connected one, in place; the most confident connected joints come first."""
+    """Place each missing joint at a connected one, in place, preferring the most confident connected joints."""
     while True:
         best, highest = -1, 0.0
         for way in range(len(directed)):

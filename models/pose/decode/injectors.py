@@ -8,10 +8,12 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
-from data.formats.skeletons import COCO, ConnectionSet, Skeleton, skeleton_from
-from models.base.errors import nearest, need
-from models.base.sampling import evenly_spaced
-from models.interfaces import Injector, Networks, State
+from figura.base.errors import nearest, need
+from figura.base.sampling import evenly_spaced
+from figura.data.formats.skeletons import COCO, ConnectionSet, Skeleton, skeleton_from
+from figura.interfaces import Injector, Networks, State
+from figura.recipe.schema import Section
+from models.pose.categories import Categories, categories_from
 from models.pose.decode.field_images import (
     Kind,
     confidence_picture,
@@ -22,14 +24,12 @@ from models.pose.decode.field_images import (
     write_title,
 )
 from models.pose.decode.overlays import OverlayStyle, connections_of, named, overlay
-from models.pose.networks.categories import Categories, categories_from
-from models.pose.networks.heads import LAYOUTS
-from models.pose.train.scenes import IMAGENET_MEAN, IMAGENET_STD
-from models.recipe.schema import Section
+from models.pose.heads import LAYOUTS
+from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
 
 
 class HeadFields(Section):
-    """Which fields of a head are shown. By name: joints, pairs of joints, or categories."""
+    """The fields of a head to show, by name: joints, pairs of joints, or categories."""
 
     kind: Kind | None = Field(default=None, description="by default the head's name")
     connections: ConnectionSet = Field(default="standard", description="those that the fields of a caf head stand for")
@@ -39,21 +39,21 @@ class HeadFields(Section):
 
 
 class FieldPictures(Injector):
-    """Adds a picture of some fields of each example, a row a field: confidences, then vectors and scales.
+    """Adds a picture of some fields of each example, one row per field: confidences, then vectors and scales.
 
-    A row has four columns: confidences of target and prediction, vectors of target and prediction. Few pictures are
-    looked at, so that few are drawn: `<output>_drawn` float32 (N,) is 1 for these examples; the others have no picture.
+    A row has four columns: confidences of target and prediction, vectors of target and prediction. Only a few examples
+    are drawn: `<output>_drawn` float32 (N,) is 1 for these; the others have no picture.
 
     Args:
         image: name of the normalised images (N, 3, H, W).
-        heads: name of the decoded predictions of a head -> which of its fields, `{}` for some of any head
-            (`HeadFields`); its targets have the name `<head>_target`.
+        heads: name of the decoded predictions of a head -> which of its fields, `{}` for a selection (`HeadFields`);
+            its targets are named `<head>_target`.
         output: name of the pictures, a list of N: None, or float32 (3, rows zoom H, 4 zoom W) in [-1, 1].
         stride: of the fields, pixels.
         skeleton: as for the dataset; default COCO's.
         categories: as for the dataset, a list of `{id, name}`.
         zoom: enlargement.
-        threshold: least confidence whose vector is drawn.
+        threshold: minimum confidence whose vector is drawn.
         count: draw at most this many examples of each dataset, evenly spaced.
         image_ids: draw these images instead.
         mean: of the images' normalisation, in [0, 1].
@@ -109,7 +109,7 @@ class FieldPictures(Injector):
         state.add(f"{self.output}_drawn", drawn)
 
     def _drawn(self, state: State, places: list[int]) -> list[NDArray[np.uint8]]:
-        """Draw the examples at these places of the batch: (height, width, 3) RGB each."""
+        """Draw the examples at these batch indices: (height, width, 3) RGB each."""
         images = as_array(state[self.image][places])
         heads = {name: [as_array(state[one][places]) for one in (f"{name}_target", name)] for name, *_ in self.shown}
         return [
@@ -162,8 +162,8 @@ class Overlays(Injector):
         output: name of the pictures, float32 (N, 3, zoom H, zoom W) in [-1, 1].
         people: name of the records of `FindPeople`; `people` or `objects` is needed.
         objects: name of the records of `FindObjects`.
-        truth: name of the annotations, drawn in grey below.
-        categories: as for the dataset, a list of `{id, name}`; labels of other objects have only a score.
+        truth: name of the annotations, drawn underneath in grey.
+        categories: as in the dataset, a list of `{id, name}`; labels of other objects have only a score.
         skeleton: as for the dataset; default COCO's.
         style: entries of `models.pose.decode.overlays.OverlayStyle`.
         to_original: name of the maps from the picture's pixels to the file's, float32 (N, 2, 3).
@@ -229,7 +229,7 @@ class Overlays(Injector):
 
 
 def as_array(value: torch.Tensor) -> NDArray[np.float32]:
-    """Return a tensor of any device and precision as an array."""
+    """Convert a tensor of any device and dtype to an array."""
     return np.asarray(value.detach().float().cpu().numpy())
 
 

@@ -1,4 +1,4 @@
-"""Occupancy grids: where joints or boxes already are, so that the decoder finds nobody twice.
+"""Occupancy grids: where joints or boxes already are, so that the decoder finds no duplicates.
 
 Source: occupancy and nms_keypoints in openpifpaf/csrc. A grid is uint8 (fields, height // 2 + 1, width // 2 + 1); 1 is
 an occupied cell. Poses are float64 (n, K, 4): x, y, confidence (0: missing), scale; pixels.
@@ -13,17 +13,17 @@ Floats = NDArray[np.float64]
 
 REDUCTION = 2  # pixels per cell
 LEAST_RADIUS = 4.0  # pixels
-SUPPRESSION = 1e-5  # factor on the confidence of a joint where a better pose has one
+SUPPRESSION = 1e-5  # factor on the confidence of a joint if a better pose has one there
 
 
-def nowhere(fields: int, height: int, width: int) -> Grid:
-    """Return the empty grid for an image of this size, pixels."""
+def empty_grid(fields: int, height: int, width: int) -> Grid:
+    """Return an empty grid for an image of this size, pixels."""
     return np.zeros((fields, height // REDUCTION + 1, width // REDUCTION + 1), dtype=np.uint8)
 
 
 @numba.njit(cache=True, nogil=True)
 def mark(occupied: Grid, field: int, x: float, y: float, radius: float) -> None:
-    """Occupy the square around a place (pixels), clipped to the grid; always at least one cell."""
+    """Occupy the square around a position (pixels), clipped to the grid; always at least one cell."""
     rows, columns = occupied.shape[1:]
     x, y, radius = x / REDUCTION, y / REDUCTION, max(radius, LEAST_RADIUS) / REDUCTION
     left, top = min(max(int(x - radius), 0), columns - 1), min(max(int(y - radius), 0), rows - 1)
@@ -33,7 +33,7 @@ def mark(occupied: Grid, field: int, x: float, y: float, radius: float) -> None:
 
 @numba.njit(cache=True, nogil=True)
 def is_occupied(occupied: Grid, field: int, x: float, y: float) -> bool:
-    """Tell whether a place (pixels) is occupied; a place outside counts as the nearest cell of the border."""
+    """Return whether a position (pixels) is occupied; positions outside are clamped to the border."""
     rows, columns = occupied.shape[1:]
     row, column = min(max(int(y / REDUCTION), 0), rows - 1), min(max(int(x / REDUCTION), 0), columns - 1)
     return bool(occupied[field, row, column])
@@ -50,7 +50,7 @@ def next_free(occupied: Grid, seeds: Floats, start: int) -> int:
 
 @numba.njit(cache=True, nogil=True)
 def mark_pose(occupied: Grid, pose: Floats) -> None:
-    """Occupy the places of a pose's joints (K, 4), each with its scale as the radius."""
+    """Occupy the positions of a pose's joints (K, 4), each with its scale as the radius."""
     for joint in range(len(pose)):
         if pose[joint, 2] != 0:
             mark(occupied, joint, pose[joint, 0], pose[joint, 1], pose[joint, 3])
@@ -60,7 +60,7 @@ def mark_pose(occupied: Grid, pose: Floats) -> None:
 def free_seeds(occupied: Grid, seeds: Floats, most: int) -> NDArray[np.int64]:
     """Return the indices of the first `most` seeds (score, field, x, y, radius, ...) that no earlier one covers.
 
-    Only seeds of the same field cover each other.
+    Seeds only cover seeds of the same field.
     """
     indices = np.empty(most, dtype=np.int64)
     count = 0
@@ -90,8 +90,8 @@ def _suppress(occupied: Grid, poses: Floats) -> None:
 def without_duplicates(poses: Floats, occupied: Grid, keypoint_threshold: float, instance_threshold: float) -> Floats:
     """Suppress duplicate joints (non-maximum suppression) and return the poses sorted by mean confidence.
 
-    Where several poses have a joint of one type at one place, only the pose with the highest mean confidence keeps it
-    (missing joints count as 0). Joints of at most `keypoint_threshold` become missing. Poses below
+    If several poses have a joint of one type at the same position, only the pose with the highest mean confidence keeps
+    it (missing joints count as 0). Joints of at most `keypoint_threshold` become missing. Poses below
     `instance_threshold` are dropped. Overwrites `occupied`.
     """
     occupied[:] = 0

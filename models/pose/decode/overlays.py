@@ -1,4 +1,4 @@
-"""Drawing people and objects, and the annotations below them, over a picture.
+"""Draw people and objects, and annotations underneath them, over a picture.
 
 The input is records in COCO's result format, in pixels of the picture: `keypoints` (x, y, confidence of each joint; a
 confidence of 0 is a missing joint), `bbox` (x, y, width, height), `score`, `category` (a name) and `category_id`. Each
@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from data.formats.skeletons import Connections, Skeleton
+from figura.data.formats.skeletons import Connections, Skeleton
+from figura.recipe.schema import Section
 from models.pose.decode.field_images import (
     BOX,
     WHITE,
@@ -25,8 +26,7 @@ from models.pose.decode.field_images import (
     draw_line,
     enlarged,
 )
-from models.pose.train.joints import instance_scales
-from models.recipe.schema import Section
+from models.pose.joints import instance_scales
 
 Record = Mapping[str, Any]
 
@@ -42,7 +42,7 @@ DARK: Colour = (25, 25, 25)
 
 
 class OverlayStyle(Section):
-    """How people and objects are drawn; lengths are pixels of the result."""
+    """Drawing style of people and objects; lengths are in pixels of the result."""
 
     colours: Literal["connection", "instance"] = Field(
         default="connection", description="a colour for each connection, the same in all people, or for each person"
@@ -81,11 +81,11 @@ def overlay(
 ) -> Pixels:
     """Draw records over a picture, uint8 (height, width, 3) RGB; the result is `zoom_of` times as large.
 
-    The first record lies on top. `truth`, annotations in COCO's format, lies below in light grey: lines to hidden
+    The first record is on top. `truth`, annotations in COCO's format, is underneath in light grey: lines to hidden
     joints are dashed, boxes (of annotations without joints, or with `style.boxes`) around crowds dotted.
 
     Raises:
-        ValueError: for keypoints of another skeleton, and for a skeleton without the connections of the style.
+        ValueError: keypoints of another skeleton, and for a skeleton without the connections of the style.
     """
     people, boxes = ([one for one in some if one.get("score", 1) >= style.least_score] for some in (people, boxes))
     canvas = enlarged(picture, zoom_of(picture, style))
@@ -107,7 +107,7 @@ def overlay(
 
 
 def named(records: Sequence[Record], names: Mapping[int, str]) -> list[dict[str, Any]]:
-    """Add `category`, the name of the record's category, to each record whose category id has one."""
+    """Add `category`, the category name, to each record whose category id has one."""
     return [
         {**one, "category": names[one["category_id"]]} if one.get("category_id") in names else dict(one)
         for one in records
@@ -115,7 +115,7 @@ def named(records: Sequence[Record], names: Mapping[int, str]) -> list[dict[str,
 
 
 def zoom_of(picture: Pixels, style: OverlayStyle) -> int:
-    """Return how many times as large an overlay is as its picture."""
+    """Return the zoom factor of an overlay."""
     return -(-style.least_side // max(picture.shape[:2]))
 
 
@@ -143,7 +143,7 @@ def joints_of(record: Record, skeleton: Skeleton) -> NDArray[np.float64]:
 
 
 class _Pen:
-    """Draws on a canvas in a style, and remembers where labels are."""
+    """Draws on a canvas in a style, and keeps track of labels."""
 
     def __init__(self, canvas: Pixels, zoom: int, skeleton: Skeleton, style: OverlayStyle) -> None:
         self.canvas, self.zoom, self.skeleton, self.style = canvas, zoom, skeleton, style
@@ -154,10 +154,10 @@ class _Pen:
         self.labels: list[tuple[int, int, int, int]] = []
 
     def truth(self, record: Record) -> None:
-        """Draw an annotation, grey and thin; of one without labelled joints, its box."""
+        """Draw an annotation, grey and thin; without labelled joints, its box."""
         if self.style.boxes or not any(record.get("keypoints", ())[2::3]):
             self.box(record, TRUTH, dotted=bool(record.get("iscrowd", 0)))
-        # visibility 0, 1 (hidden) or 2 counts as a confidence of 0, 0.5 or 1
+        # visibility 0, 1 (hidden) or 2 is drawn as a confidence of 0, 0.5 or 1
         joints = joints_of(record, self.skeleton) * (1.0, 1.0, 0.5)
         self._body(joints, (TRUTH,), TRUTH, max(1, self.width - 1), solid_threshold=0.5)
 
@@ -200,9 +200,9 @@ class _Pen:
                 draw_box(self.canvas, box, self.zoom, own, dotted, max(1, thickness))
 
     def label(self, record: Record, colour: Colour) -> None:
-        """Write category and score on a coloured patch above the box, or lower where other labels are.
+        """Write category and score on a coloured patch above the box, or lower if other labels are in the way.
 
-        The patch starts at the box's left corner if boxes are drawn, else it lies above the highest joint.
+        The patch starts at the box's left corner if boxes are drawn, else above the highest joint.
         """
         box = _box_of(record)
         words = [str(record["category"])] if "category" in record else []
@@ -226,7 +226,7 @@ class _Pen:
         )  # fmt: skip
 
     def _free(self, box: Floats, size: tuple[int, int]) -> tuple[int, int]:
-        """Return where a label starts: above the box, or lower along its side where other labels are."""
+        """Return the position of a label: above the box, or lower along its side if other labels are in the way."""
         most = [max(side - own, 0) for side, own in zip(self.canvas.shape[1::-1], size, strict=True)]
         x = int(np.clip(box[0] * self.zoom, 0, most[0]))
         places = [int(np.clip(box[1] * self.zoom + (turn - 1) * size[1], 0, most[1])) for turn in range(6)]
@@ -250,7 +250,7 @@ def _cycled(place: int) -> Colour:
 
 
 def _rim(colour: Colour) -> Colour:
-    """Return a darker shade, which separates a bright line from a bright picture."""
+    """Return a darker shade that separates a bright line from a bright picture."""
     red, green, blue = (round(0.55 * one) for one in colour)
     return red, green, blue
 

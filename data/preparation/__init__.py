@@ -1,1 +1,0 @@
-"""From raw data to prepared datasets: what cannot be used is dropped and listed."""

@@ -1,0 +1,253 @@
+"""Collect all errors of a file, to report them at once."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from figura.base.annotations import Place, locate
+from figura.base.errors import UserError, closest, nearest, one_line, printable
+
+Model = TypeVar("Model", bound=BaseModel)
+LONGEST = 80  # characters of a value in a message
+LISTED = 20  # errors shown per file; the others are counted
+JUDGED = 1000  # errors examined per file
+LARGEST = 2**63 - 1  # of numbers in tensors and in files
+
+PHRASES = {
+    "String should match pattern '^[A-Za-z_][A-Za-z0-9_]*$'": "a name of letters, digits and underscores",
+    "List should have": "a list of",
+    "Tuple should have": "a list of",
+    "Dictionary should have": "a map of",
+    " after validation": "",
+    "Field required": "one value more",
+    "an object": "a map",
+    "a dictionary": "a map",
+    "an array": "a list",
+    "a list or a tuple": "a list",
+}
+
+
+@dataclass
+class ErrorCollector:
+    """The errors of one file, one per line: dotted key, what was found, what is allowed.
+
+    `hint(kind, word)` returns figura's name for another system's word; `kind` is `key`, `schedule`, ... `origins` maps
+    the keys of inherited values to where they are written; their errors are reported there, once. `count` is the number
+    of errors, including those covered by another line. Lines after the first `JUDGED` are only counted, in `more`.
+    """
+
+    file: Path
+    lines: list[str] = field(default_factory=list)
+    hint: Callable[[str, str], str | None] = lambda what, word: None
+    origins: dict[str, str] = field(default_factory=dict)
+    count: int = 0
+    more: int = 0
+    _unread: set[str] = field(default_factory=set)
+
+    def add(self, key: str, message: str) -> None:
+        """Add an error at the dotted `key`, except below a key whose value is known to be wrong."""
+        self.count += 1
+        if len(self.lines) >= JUDGED:
+            self.more += 1
+            return
+        line = printable(f"{self.file}: {one_line(self._written(key))}: {message}")
+        if line not in self.lines and not self.is_invalid(key):
+            self.lines.append(line)
+
+    def add_unknown(self, key: str, word: str, allowed: Iterable[str], what: str) -> None:
+        """Add that `word` is not `allowed`, with figura's name for it or the nearest spelling."""
+        if (here := self.hint(what, word)) is not None:
+            self.add(key, f"unknown {what} {word!r}; here: {here}")
+            return
+        choices = sorted(allowed) if len(self.lines) < LISTED else []  # further lines are not shown
+        self.add(key, f"unknown {what} {word!r}{nearest(word, choices)}; allowed: {', '.join(choices) or 'none'}")
+
+    def add_misspelt(self, key: str, found: str, name: str, renamed: Mapping[str, str]) -> None:
+        """Add that the required `name`, at `key`, is missing, probably misspelt as a sibling key."""
+        meant = f"which is now called {name!r}" if renamed.get(found) == name else f"did you mean {name!r}?"
+        self.add(key, f"missing; found {found!r}, {meant}")
+
+    def add_below(self, key: str, inner: "ErrorCollector") -> None:
+        """Add the errors of a map inside `key`, whose keys are relative to it."""
+        for line in inner.lines:
+            below, _, message = line.removeprefix(f"{inner.file}: ").partition(": ")
+            self.add(f"{key}.{below}", message)
+
+    def add_invalid(self, error: ValidationError, annotation: Any, prefix: str = "") -> None:
+        """Add pydantic's errors about a value at `prefix`, one line per key.
+
+        For a union, only the best matching member is reported. Nothing more is added below these keys.
+        """
+        details = error.errors(include_url=False)
+        self.more += len(details[JUDGED:])
+        faults = _of_best_branches([(locate(annotation, one["loc"]), one) for one in details[:JUDGED]])
+        told = _misspelt(faults)
+        said: dict[str, list[tuple[Place, ErrorDetails]]] = {}
+        for place, detail in faults:
+            last = 1 if detail["type"] == "missing" and isinstance(detail["loc"][-1], int) else 0  # a tuple too short
+            key = ".".join([*([prefix] if prefix else []), *place.key[: len(place.key) - last]])
+            if detail["type"] != "extra_forbidden" or place.key not in told.values():
+                said.setdefault(key, []).append((place, detail))
+        for key, same in said.items():
+            self._add_fault(key or "the file", same, told.get(same[0][0].key))
+        known = ("value_error", "extra_forbidden")
+        self._unread |= {key for key, same in said.items() if same[0][1]["type"] not in known}
+        self._unread |= {".".join(([prefix] if prefix else []) + list(key)) for key in told.values()}
+
+    def _add_fault(self, key: str, same: Sequence[tuple[Place, ErrorDetails]], instead: tuple[str, ...] | None) -> None:
+        """Add the faults of one key; `instead` is the misspelt key found in its place."""
+        (place, detail), name = same[0], same[0][0].key[-1] if same[0][0].key else ""
+        renamed = _renamed(place.schemas)
+        if detail["type"] == "extra_forbidden" and name in renamed:
+            self.add(key, f"this key is now called {renamed[name]!r}")
+        elif detail["type"] == "extra_forbidden":
+            self.add_unknown(key, name, _keys(place.schemas), "key")
+        elif detail["type"] == "missing" and place.schemas:
+            if instead is None:
+                before = "".join(f"; it was called {old!r} before" for old, new in renamed.items() if new == name)
+                self.add(key, f"missing; it has no default{before}")
+            else:
+                self.add_misspelt(key, instead[-1], name, renamed)
+        elif detail["type"] == "value_error":
+            self.add(key, str(detail["ctx"]["error"]))
+        else:
+            expected = dict.fromkeys(expectation(one["msg"]) for _, one in same)
+            if len(expected) > 1:
+                expected.pop(OTHER, None)
+            self.add(key, f"found {shown(detail['input'])}; expected {' or '.join(sorted(expected))}")
+
+    def mark_invalid(self, key: str) -> None:
+        """Mark the value at a key as unknown, for a reason covered by other errors."""
+        self._unread.add(key)
+
+    def is_invalid(self, key: str) -> bool:
+        """Whether the value at `key` is unknown because it, or a map around it, is invalid or missing.
+
+        `*` matches any key: whether any of these values is unknown.
+        """
+        parts = key.split(".")
+        return any(
+            len(wrong) <= len(parts) and all(b in (a, "*") for a, b in zip(wrong, parts, strict=False))
+            for wrong in (one.split(".") for one in self._unread)
+        )
+
+    def _written(self, key: str) -> str:
+        """Return the key where the value at `key` is written."""
+        parts = key.split(".")
+        for end in range(len(parts), 0, -1):
+            if (origin := self.origins.get(".".join(parts[:end]))) is not None:
+                return self._written(".".join([origin, *parts[end:]]))
+        return key
+
+    def raise_any(self, end: str = "") -> None:
+        """If there are errors, raise a UserError with the first `LISTED` lines, the number of others, and `end`."""
+        if self.lines:
+            others = len(self.lines) - LISTED + self.more
+            more = [f"{self.file}: and {others:,} more"] if others > 0 else []
+            raise UserError("\n".join([*self.lines[:LISTED], *more, *([end] if end else [])]))
+
+
+class NestedError(ValueError):
+    """Errors of a map among the arguments of a declaration; their keys are relative to the declaration's."""
+
+    def __init__(self, errors: ErrorCollector) -> None:
+        super().__init__("; ".join(line.removeprefix(f"{errors.file}: ") for line in errors.lines))
+        self.errors = errors
+
+
+def check_numbers(content: Any, errors: ErrorCollector, key: str = "") -> None:
+    """Add an error for each number in plain values, at or below a dotted key, that is not finite or needs over 64 bits.
+
+    No setting needs them: disabled settings are null.
+    """
+    if isinstance(content, Mapping):
+        for name, part in content.items():
+            check_numbers(part, errors, f"{key}.{name}" if key else str(name))
+    elif isinstance(content, list | tuple):
+        for place, part in enumerate(content):
+            check_numbers(part, errors, f"{key}.{place}")
+    elif isinstance(content, float) and not math.isfinite(content):
+        errors.add(key, f"found {content}; expected a finite number")
+    elif isinstance(content, int) and abs(content) > LARGEST:
+        errors.add(key, f"found {shown(content)}; expected a number from -2^63 to 2^63")
+
+
+def validated(model: type[Model], content: dict[str, Any], errors: ErrorCollector, prefix: str = "") -> Model | None:
+    """Check plain values against a schema, strictly: no conversion of strings to numbers or numbers to booleans.
+
+    Errors go to `errors`; the result is then None. If `check_numbers` rejects numbers, only these are reported.
+    """
+    before = errors.count
+    check_numbers(content, errors, prefix)
+    if errors.count > before:
+        return None
+    try:
+        return model.model_validate_json(json.dumps(content, default=str), strict=True)
+    except ValidationError as error:
+        errors.add_invalid(error, model, prefix)
+        return None
+
+
+def shown(value: Any) -> str:
+    """Return a value for a message, truncated if it is long."""
+    text = repr(value)
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}..."
+
+
+OTHER = "a declaration, {type: ...}"
+
+
+def expectation(message: str) -> str:
+    """Rephrase the requirement in pydantic's `message`."""
+    if "JsonOrPython" in message or "instance of" in message:  # a class that YAML cannot express
+        return OTHER
+    allowed = message.removeprefix("Input should be ").replace("a valid", "a").replace("a integer", "an integer")
+    allowed = allowed.replace("a array", "an array")
+    for phrase, ours in PHRASES.items():
+        allowed = allowed.replace(phrase, ours)
+    return allowed
+
+
+def _of_best_branches(faults: list[tuple[Place, ErrorDetails]]) -> list[tuple[Place, ErrorDetails]]:
+    """Drop the faults of union members that match worse than another.
+
+    A member with the form of the value and errors inside it matches better than one of another form; among these, the
+    one with the fewest faults. If no member has the form, all are kept, with the same key.
+    """
+    for union in dict.fromkeys(union for place, _ in faults for union, _ in place.branches):
+        members: dict[str, list[bool]] = {}  # whether each fault of a member lies below the union itself
+        for place, _ in faults:
+            if (tag := dict(place.branches).get(union)) is not None:
+                members.setdefault(tag, []).append(len(place.key) > len(union))
+        inside = {tag: len(below) for tag, below in members.items() if any(below)}
+        if inside:
+            best = min(inside, key=lambda tag: inside[tag])
+            faults = [one for one in faults if dict(one[0].branches).get(union, best) == best]
+    return faults
+
+
+def _misspelt(faults: Iterable[tuple[Place, ErrorDetails]]) -> dict[tuple[str, ...], tuple[str, ...]]:
+    """Map each missing key to the unknown sibling key that was probably meant."""
+    found = {}
+    for place, detail in faults:
+        if detail["type"] == "missing" and place.schemas and isinstance(detail["input"], dict):
+            name, renamed = place.key[-1], _renamed(place.schemas)
+            others = [str(key) for key in detail["input"] if key not in _keys(place.schemas)]
+            before = next((key for key in others if renamed.get(key) == name), None)
+            if (meant := before or closest(name, others)) is not None:
+                found[place.key] = (*place.key[:-1], meant)
+    return found
+
+
+def _renamed(schemas: Iterable[type[BaseModel]]) -> dict[str, str]:
+    return {old: new for schema in schemas for old, new in getattr(schema, "renamed", {}).items()}
+
+
+def _keys(schemas: Iterable[type[BaseModel]]) -> list[str]:
+    return [info.alias or name for schema in schemas for name, info in schema.model_fields.items()]

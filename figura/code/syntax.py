@@ -1,0 +1,130 @@
+"""The parts of a Python file that can change results: syntax tree, imported modules, data files beside it."""
+
+import ast
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+BLOCKS = ("body", "orelse", "finalbody", "handlers", "cases")  # fields with nested statements
+WITHOUT_EFFECT = {"ctx", "kind", "type_comment", "type_ignores"}  # fields of nodes
+BY_NAME = {"import_module", "__import__", "run_module", "run_path", "spec_from_file_location"}
+"""Functions that load the module named in their first argument."""
+BESIDE = {"__file__", "__path__", "__spec__", "files", "get_data", "read_text", "read_binary", "open_text", "contents"}
+"""Names used to find files beside the code (`importlib.resources` and `pkgutil` included)."""
+DIGITS = 16  # of a hash
+
+
+@dataclass(frozen=True)
+class Source:
+    """The analysis of a Python file.
+
+    Attributes:
+        digest: hash of the syntax tree without comments, docstrings and positions; equal in Python 3.11 to 3.14.
+        imports: dotted names that may be modules, including imports inside functions, except those under
+            `if TYPE_CHECKING`.
+        on_request: names imported lazily by a module-level `__getattr__`.
+        names: names defined or imported at the top level.
+        unknown: lines that load a module by a non-constant name.
+        reads_beside: whether the code may read files beside it.
+    """
+
+    digest: str
+    imports: tuple[str, ...]
+    on_request: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    unknown: tuple[int, ...] = ()
+    reads_beside: bool = False
+
+
+def read_source(code: bytes, package: str) -> Source:
+    """Analyse the code of a module in `package`. Code that does not parse is hashed as bytes."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError):
+        return Source(hashlib.sha256(code).hexdigest()[:DIGITS], ())
+    lazy = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "__getattr__"]
+    eager = ast.Module([node for node in tree.body if node not in lazy], [])
+    called, unknown = _loaded_by_name(tree)
+    return Source(
+        digest(tree),
+        tuple(dict.fromkeys([*_imports(eager, package), *called])),
+        tuple(dict.fromkeys(name for node in lazy for name in _imports(node, package))),
+        tuple(_top_level_names(tree)),
+        unknown,
+        any(isinstance(node, ast.Name | ast.Attribute) and _name(node) in BESIDE for node in ast.walk(tree)),
+    )
+
+
+def digest(tree: ast.AST) -> str:
+    """Return the hash of a syntax tree without positions and string statements (docstrings)."""
+    total = hashlib.sha256()
+    for text in _tokens(tree):
+        total.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return total.hexdigest()[:DIGITS]
+
+
+def _tokens(node: object) -> Iterator[str]:
+    if isinstance(node, list):
+        yield "["
+        for item in node:
+            if not _is_text_statement(item):
+                yield from _tokens(item)
+        yield "]"
+    elif isinstance(node, ast.AST):
+        yield type(node).__name__
+        for field in node._fields:
+            value = getattr(node, field, None)
+            # fields added by newer versions of Python are empty for old code
+            if field not in WITHOUT_EFFECT and value is not None and value != []:
+                yield field
+                yield from _tokens(value)
+    else:
+        yield f"{type(node).__name__} {node!r}"
+
+
+def _is_text_statement(node: object) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+def _imports(tree: ast.AST, package: str) -> Iterator[str]:
+    for node in (one for block in BLOCKS for one in getattr(tree, block, ())):  # expressions import nothing
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            yield from _imports(ast.Module(node.orelse, []), package)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parts = package.split(".")
+            above = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
+            module = ".".join(filter(None, (above, node.module)))
+            yield module
+            yield from (f"{module}.{alias.name}" for alias in node.names)
+        else:
+            yield from _imports(node, package)
+
+
+def _loaded_by_name(tree: ast.AST) -> tuple[list[str], tuple[int, ...]]:
+    """Return the modules loaded by constant names, and the lines of calls with other names."""
+    names, unknown = [], []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _name(node.func) in BY_NAME:
+            first = node.args[0] if node.args else None
+            if isinstance(first, ast.Constant) and isinstance(first.value, str):
+                names.append(first.value)
+            else:
+                unknown.append(node.lineno)
+    return names, tuple(unknown)
+
+
+def _name(node: ast.AST) -> str:
+    return node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+
+
+def _top_level_names(tree: ast.Module) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (alias.asname or alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name))

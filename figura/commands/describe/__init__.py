@@ -1,0 +1,1 @@
+"""Draw a recipe before it runs: `figura describe RECIPE`."""

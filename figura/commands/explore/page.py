@@ -1,0 +1,106 @@
+"""The page: three tabs, each built when somebody opens it. It is served to this machine alone.
+
+NiceGUI (MIT) is what serves it: its pictures report the mouse, so that joints can be dragged, which Gradio's and
+Streamlit's do not; it is a wheel of 8.5 MB beside Gradio's 31, and Streamlit brings pyarrow.
+"""
+
+from collections.abc import Callable, Mapping
+
+from nicegui import app, ui
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from figura.commands.explore.data_tab import data_tab
+from figura.commands.explore.project import Project
+from figura.commands.explore.runs_tab import runs_tab
+from figura.commands.explore.try_tab import try_tab
+
+ADDRESS = "127.0.0.1"
+OURS = ("127.0.0.1", "localhost")
+UNFRAMED = (b"content-security-policy", b"frame-ancestors 'self'")
+BLUE = "#1565c0"
+PATIENCE = 30.0
+"""Seconds that a browser may be silent: beside a training on the same cores it is for some, and then loses its page."""
+"""Of buttons and the header: white on it has a contrast of 5.7."""
+TABS: dict[str, Callable[[Project], None]] = {"Data": data_tab, "Runs": runs_tab, "Try": try_tab}
+
+
+class OwnPagesOnly:
+    """Refuses requests that a page of another site makes in the browser of whoever runs this one.
+
+    Such a page can send requests to this machine: under its own name (`Host`, by DNS that points here), or from itself
+    (`Origin`, `Sec-Fetch-Site`). It cannot show this page inside itself either, to catch clicks.
+    """
+
+    def __init__(self, wrapped: ASGIApp) -> None:
+        self.wrapped = wrapped
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on what comes from our own page."""
+        kind = scope["type"]
+        if kind == "lifespan" or is_own({name: value.decode("latin-1") for name, value in scope["headers"]}):
+            await self.wrapped(scope, receive, unframed(send))
+        elif kind == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            await PlainTextResponse("only pages of this machine", status_code=403)(scope, receive, send)
+
+
+def unframed(send: Send) -> Send:
+    """Return what sends an answer that no page of another site may show inside itself."""
+
+    async def send_unframed(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message.get("headers", []), UNFRAMED]}
+        await send(message)
+
+    return send_unframed
+
+
+def is_own(headers: Mapping[bytes, str]) -> bool:
+    """Whether a request is to this machine by one of its own names, and from no page of another origin."""
+    host = headers.get(b"host", "")
+    own_origin = headers.get(b"origin") in (None, f"http://{host}")
+    return host.partition(":")[0] in OURS and own_origin and headers.get(b"sec-fetch-site") != "cross-site"
+
+
+def serve(project: Project, port: int) -> None:
+    """Serve the page at `port` of this machine until Ctrl-C."""
+    app.add_middleware(OwnPagesOnly)
+
+    @ui.page("/")
+    def page() -> None:
+        frame(project)
+
+    print(f"http://{ADDRESS}:{port}  (Ctrl-C ends)", flush=True)
+    ui.run(
+        host=ADDRESS, port=port, title="figura", language="en-US", dark=None, reload=False, show=False,
+        show_welcome_message=False, reconnect_timeout=PATIENCE,
+    )  # fmt: skip
+
+
+def frame(project: Project) -> None:
+    """Build the tabs; what is in a tab is built when it is opened for the first time."""
+    built = set[str]()
+    ui.colors(primary=BLUE)
+    ui.query("html").props('lang="en"')
+    with ui.header().classes("items-center"):
+        ui.label("figura").classes("text-lg")
+        with ui.tabs().props("dense") as tabs:
+            for name in TABS:
+                ui.tab(name)
+    with ui.tab_panels(tabs, value=next(iter(TABS)), animated=False, keep_alive=True).classes("w-full") as panels:
+        spaces = {}
+        for name in TABS:
+            with ui.tab_panel(name):
+                spaces[name] = ui.column().classes("w-full")
+
+    def open_tab() -> None:
+        name = str(panels.value)
+        if name not in built:
+            built.add(name)
+            with spaces[name]:
+                TABS[name](project)
+
+    panels.on_value_change(open_tab)
+    open_tab()

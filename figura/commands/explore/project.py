@@ -1,0 +1,36 @@
+"""What the page is about: the recipes of `dvc.yaml` in the folder where it was started."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from figura.base.errors import UserError
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder with `dvc.yaml`.
+
+    Attributes:
+        root: the folder; it is the current one.
+        recipes: entries of the map `recipes` of `dvc.yaml`, by name.
+        consistency: entries of the map `consistency`.
+    """
+
+    root: Path
+    recipes: Mapping[str, Mapping[str, Any]]
+    consistency: Mapping[str, Mapping[str, Any]]
+
+    def params(self, recipe: str) -> Path:
+        """Return the params file of a recipe."""
+        return Path(self.recipes[recipe]["params"])
+
+    def run(self, recipe: str) -> Path:
+        """Return the run folder of a recipe."""
+        return Path("runs") / recipe
+
+    def refuse_unknown(self, recipe: str) -> None:
+        """Raise UserError if `dvc.yaml` has no such recipe."""
+        if recipe not in self.recipes:
+            raise UserError(f"{recipe}: dvc.yaml has no such recipe; there are {', '.join(self.recipes)}")

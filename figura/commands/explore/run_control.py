@@ -1,0 +1,90 @@
+"""Stopping the training of a run, and letting it go on."""
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import threading
+from datetime import datetime
+from pathlib import Path
+
+from figura.base.errors import UserError
+from figura.commands.explore.project import Project
+from figura.commands.explore.run_files import output_file
+from figura.commands.explore.run_locks import Holder, lock_holder, locking_process
+from figura.commands.explore.runs import Run, read_run
+
+
+def stop(run: Run) -> Holder:
+    """Ask the training of a run to stop, after a resume point; return whom it was that held the lock.
+
+    Raises:
+        UserError: nobody is at work there, or a process of another machine, or it cannot be told which.
+    """
+    holder = lock_holder(run.folder)
+    if holder is None:
+        raise UserError(f"{run.name}: no process is at work there, so nothing is to be stopped")
+    if holder.process and holder.host != platform.node():
+        raise UserError(f"{run.name}: {holder} trains; this is {platform.node()}: `kill {holder.process}` there")
+    if not hasattr(os, "pidfd_open"):
+        raise UserError(f"{run.name}: only Linux can be asked safely; `kill {holder.process}` asks it to stop")
+    try:
+        process = os.pidfd_open(holder.process)  # stays that process, even if its number is used again
+    except (OSError, ValueError):
+        raise UserError(f"{run.name}: which process is at work there cannot be told; try again") from None
+    try:
+        if locking_process(run.folder) != holder.process:
+            raise UserError(f"{run.name}: process {holder.process} does not hold the lock that names it; try again")
+        signal.pidfd_send_signal(process, signal.SIGTERM)
+    except OSError as error:
+        raise UserError(f"{run.name}: process {holder.process} cannot be stopped: {error.strerror}") from None
+    finally:
+        os.close(process)
+    return holder
+
+
+_starting = threading.Lock()  # two people may ask at once
+_dvc_processes: dict[Path, subprocess.Popen[bytes]] = {}  # whom DVC has not let train yet holds no lock
+
+
+def resume(project: Project, recipe: str) -> int:
+    """Let DVC train a recipe, or go on; it survives this process, which it returns the number of.
+
+    Raises:
+        UserError: there is no such recipe, or a process is at work there.
+    """
+    with _starting:
+        return _resume(project, recipe)
+
+
+def _resume(project: Project, recipe: str) -> int:
+    project.refuse_unknown(recipe)
+    run = read_run(project.root, recipe)
+    if run.holder is not None:
+        raise UserError(f"{recipe}: {run.holder} is at work there; wait for it, or stop it")
+    before = _dvc_processes.get(run.folder)
+    if before is not None and before.poll() is None:
+        raise UserError(f"{recipe}: `dvc repro` is at work for it already, process {before.pid}; wait for it")
+    command = [sys.executable, "-m", "dvc", "repro", f"train@{recipe}"]
+    output = output_file(run)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("ab") as file:
+        now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+        file.write(f"{now}: dvc repro train@{recipe}\n".encode())
+        file.flush()
+        _dvc_processes[run.folder] = subprocess.Popen(
+            command, cwd=project.root, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True
+        )
+    return _dvc_processes[run.folder].pid
+
+
+def launch_status(run: Run) -> str:
+    """Return what became of `resume`: that DVC is at work, or how it failed; nothing if there is nothing to tell."""
+    process = _dvc_processes.get(run.folder)
+    if process is None or run.holder is not None:
+        return ""
+    status = process.poll()
+    if status is None:
+        return f"dvc repro train@{run.name} is at work, process {process.pid}"
+    return f"dvc repro train@{run.name} ended with status {status}; see its output" if status else ""

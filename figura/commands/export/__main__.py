@@ -1,0 +1,117 @@
+"""Export trained networks: `figura export RUN --format onnx` makes files that run without this code.
+
+RUN is the folder of a run, such as runs/pose, or its model. A file holds one network as a mode of the recipe's
+`evaluate` calls it, with the arguments of that call: FOLDER/<network>.onnx, and FOLDER/<network>.<mode>.onnx where
+another mode calls it otherwise. Inputs have the names of the network's parameters, outputs those of its results. Noise
+that the network draws is an input, too. Networks that no mode calls, such as discriminators, are not exported.
+
+Each file is run beside PyTorch on examples of `evaluate.data`: one, several, and one of another size where the network
+takes any. A table says how far the results differ, and how long both take. A file whose results differ by more than
+the tolerance is not written, and the exit status is 1; also where a network that a mode calls has no file.
+
+Metadata of a file say the recipe, versions, the SHA-256 of the weights, and how pictures become inputs. What they
+mean, and how to find people without PyTorch: docs/export.md.
+"""
+
+import argparse
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml
+from figura.commands.export import PACKAGES
+from figura.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
+from figura.recipe.load import check_recipe
+from figura.recipe.pipeline import PIPELINE, entries
+from figura.recipe.schema_check import check_schema
+from figura.recipe.trusted import HELP, OPTION, refuse_untrusted, refuse_untrusted_model
+
+TOLERANCE = 1e-4
+
+
+def main(arguments: list[str]) -> None:
+    """Export the networks of a run."""
+    assert __doc__
+    parser = argparse.ArgumentParser(
+        prog="figura export", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="folder of the run, such as runs/pose, or a model")
+    parser.add_argument("--format", choices=PACKAGES, default="onnx", help="default: onnx")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", help="default: the folder `export` of the run")
+    parser.add_argument("--recipe", type=Path, metavar="FILE", help=f"params file; default: that of RUN in {PIPELINE}")
+    parser.add_argument(
+        "--tolerance", type=_share, default=TOLERANCE, metavar="T",
+        help=f"largest difference, as a share of a component's largest value; default: {TOLERANCE:g}",
+    )  # fmt: skip
+    parser.add_argument(OPTION, action="store_true", help=HELP)
+    args = parser.parse_args(arguments)
+    _need_packages(args.format)
+    model = model_folder(args.run)
+    file, output = args.recipe or _recipe_file(args.run, model), args.output or _folder(model)
+    content = _content(file, model, args.trusted_types_only)
+
+    from figura.commands.export.files import export
+    from figura.commands.export.table import show
+
+    recipe = check_recipe(content, file, ["evaluate", "predict"], trained_facts(model))
+    show(export(model, recipe, output, args.format, args.tolerance))
+
+
+def _content(file: Path, model: Path, trusted_only: bool) -> dict[str, Any]:
+    """Return the content of the params file; raise UserError if it cannot be that of the model."""
+    content = read_yaml(file)
+    if trusted_only:
+        refuse_untrusted(content, file)
+        refuse_untrusted_model(model)
+    refuse_other_networks(file, content, model)
+    check_schema(content, file)
+    return content
+
+
+def _share(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"found {text!r}; a number from 0 to 1 is needed")
+    return value
+
+
+def _need_packages(form: str) -> None:
+    if missing := [name for name in PACKAGES[form] if find_spec(name) is None]:
+        raise UserError(
+            f"--format {form}: {', '.join(missing)}: not installed; `pip install {' '.join(PACKAGES[form])}` installs "
+            "what it needs (or the extra `export` of figura)"
+        )
+
+
+def _name(run_folder: Path, model: Path) -> str:
+    """Return the name of the run that a model belongs to."""
+    return (run_folder if model != run_folder else model.parent).absolute().name
+
+
+def _recipe_file(run_folder: Path, model: Path) -> Path:
+    """Return the params file of a run by its name in `dvc.yaml`."""
+    name = _name(run_folder, model)
+    recipes = entries("recipes") if PIPELINE.is_file() else {}
+    if name not in recipes:
+        known = f"it has {', '.join(recipes)}" if recipes else "there is none here"
+        raise UserError(
+            f"{run_folder}: no recipe of {PIPELINE} is called {name!r} ({known}); name its params file: --recipe "
+            "params.yaml"
+        )
+    return Path(recipes[name]["params"])
+
+
+def _folder(model: Path) -> Path:
+    if model.name != "model":
+        raise UserError(f"{model}: is no model of a run; name the folder to write: --output exported")
+    return model.parent / "export"
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -1,0 +1,214 @@
+"""Import weights of another program: `figura import KIND FILE --output FILE_OR_FOLDER [--recipe ...]`.
+
+KIND is any for which a system has a module `models/SYSTEM/import_KIND.py`: one with `plan(tensors)` tells the network,
+and the conversion is done here; one with `main(arguments)` is a command of its own, and is called. An output that ends
+in .safetensors is a file for `networks.<name>.weights` of a recipe. Any other output is the folder of a run: it gets
+`model/` as if the recipe had trained it, for `python -m stages.eval_dump`. Without `--recipe`, the network is the one
+that the file's names and shapes tell, and the command prints the entry of a recipe for it. Pickled code in a file is
+never executed. Not part of the DAG.
+"""
+
+import argparse
+import importlib
+import pkgutil
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from figura.base.errors import UserError, nearest
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands.import_weights.outputs import SUFFIX, refuse_output
+from figura.recipe.load import check_recipe
+from figura.recipe.schema_check import check_schema
+from figura.systems import PACKAGE as SYSTEMS
+from figura.systems import find_systems
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from figura.commands.import_weights.plan import Plan
+    from figura.recipe.schema import Recipe
+
+FUNCTION = re.compile(r"^def (plan|main)\(", re.MULTILINE)
+
+
+class Importer(NamedTuple):
+    """A module that reads the files of another program; `is_command` if it has a `main`, and no `plan`."""
+
+    module: str
+    is_command: bool
+
+
+def main(arguments: list[str]) -> None:
+    """Write the weights of a file for figura's network of the same architecture."""
+    kinds = importers()
+    args = _parse(arguments, kinds)
+    importer = kinds[args.kind]
+    if importer.is_command:
+        _call(importer, args)
+        return
+    if args.heads:
+        raise UserError(f"--heads: only networks of {_commands(kinds)} have heads")
+    if args.network and args.recipe is None:
+        raise UserError(f"--network {args.network}: it chooses a network of --recipe, which is missing")
+    if args.recipe is None and args.output.suffix != SUFFIX:
+        raise UserError(
+            f"--output {args.output}: the folder of a run needs --recipe; a file of weights ends in {SUFFIX}"
+        )
+    refuse_output(args.output)
+    content = None if args.recipe is None else read_yaml(args.recipe)
+    if content is not None:
+        check_schema(content, args.recipe)
+
+    from figura.commands.import_weights.tensor_files import read_tensors
+
+    tensors = read_tensors(args.file)
+    try:
+        plan: Plan = importlib.import_module(importer.module).plan(tensors)
+    except UserError as error:
+        raise UserError(f"{args.file}, as {args.kind}: {error}; {_begins(list(tensors))}") from None
+    recipe = None if content is None else check_recipe(content, args.recipe)
+    _convert(args, plan, tensors, recipe)
+
+
+def importers() -> dict[str, Importer]:
+    """Return what reads files of other programs, by kind: the modules `import_KIND` of the systems."""
+    find_systems()
+    found = {}
+    for system in pkgutil.iter_modules(importlib.import_module(SYSTEMS).__path__):
+        folder = Path(system.module_finder.path) / system.name  # type: ignore[union-attr]
+        for file in sorted(folder.glob("import_*.py")):
+            if functions := FUNCTION.findall(file.read_text("utf-8")):
+                importer = Importer(f"{SYSTEMS}.{system.name}.{file.stem}", "plan" not in functions)
+                found[file.stem.removeprefix("import_")] = importer
+    return dict(sorted(found.items()))
+
+
+def _commands(kinds: dict[str, Importer]) -> str:
+    return ", ".join(kind for kind, one in kinds.items() if one.is_command)
+
+
+def _parse(arguments: list[str], kinds: dict[str, Importer]) -> argparse.Namespace:
+    own = _commands(kinds)
+    parser = argparse.ArgumentParser(prog="figura import", description=__doc__.splitlines()[0])
+    parser.add_argument("kind", choices=list(kinds), metavar="KIND", help=", ".join(kinds))
+    parser.add_argument("file", type=Path, metavar="FILE", help="checkpoint or state dictionary of PyTorch")
+    parser.add_argument("--output", type=Path, required=True, help=f"{SUFFIX} file to write, or the folder of a run")
+    parser.add_argument("--recipe", type=Path, help=f"params file whose network it has to be; {own} needs one")
+    parser.add_argument("--network", help="which network of the recipe, where several have the type")
+    parser.add_argument("--heads", help=f"{own}: the recipe's names of the checkpoint's heads, see there")
+    return parser.parse_args(arguments)
+
+
+def _call(importer: Importer, args: argparse.Namespace) -> None:
+    """Run a kind that is a command of its own, `FILE RECIPE OUTPUT [--heads ...]`, and says what it `TAKES`."""
+    command = importlib.import_module(importer.module)
+    if args.recipe is None:
+        raise UserError(f"{args.kind}: --recipe is needed, such as {command.RECIPE}")
+    if args.network is not None:
+        raise UserError(f"--network {args.network}: {args.kind} takes {command.TAKES}")
+    heads = [f"--heads={args.heads}"] if args.heads else []
+    command.main([str(args.file), str(args.recipe), str(args.output), *heads])
+
+
+def _convert(args: argparse.Namespace, plan: "Plan", tensors: dict[str, Any], recipe: "Recipe | None") -> None:
+    from figura.commands.import_weights.plan import fitted
+    from figura.engine.build import build_networks
+    from figura.engine.weights import save_weights
+    from figura.training.checkpoints import write_model
+    from figura.training.provenance import file_versions, package_versions
+
+    if recipe is None:
+        name, networks = plan.published[1], {plan.published[1]: _built(plan, args.file)}
+        what = f"{args.file}"
+    else:
+        networks = build_networks(recipe)
+        name = _chosen(networks, recipe, plan, args.network)
+        what = f"{args.file}, for networks.{name} of {recipe.path}"
+    faults = [] if recipe is None else _other_settings(plan, recipe, name, type(networks[name]))
+    try:
+        state = fitted(plan, tensors, networks[name])
+    except UserError as error:
+        differ = ["settings differ:", *faults] if faults else []  # first: a message is cut after some lines
+        raise UserError(f"{what}: " + "\n  ".join([*differ, str(error)])) from None
+    if faults:
+        raise UserError("\n  ".join([f"{what}: the names fit, the settings do not:", *faults]))
+    networks[name].load_state_dict(state)
+    parameters = sum(parameter.numel() for parameter in networks[name].parameters())
+    print(f"{args.file}: {len(tensors):,} tensors become {plan.type} with {parameters:,} parameters")
+    if plan.remark:
+        print(plan.remark)
+    if args.output.suffix == SUFFIX:
+        save_weights(networks[name], args.output)
+        print(f"{args.output}: written")
+        _say_who_reads(args.output, plan, name, recipe)
+        return
+    assert recipe is not None, "a folder needs a recipe"
+    provenance = {"packages": str(package_versions()), "start": file_versions([str(args.file)])}
+    write_model(args.output / "model", networks, recipe, provenance)
+    others = ", ".join(one for one in networks if one != name)
+    note = f"; as the recipe starts them: {others}" if others else ""
+    print(f"{args.output}/model: written{note}; evaluate it: python -m stages.eval_dump {recipe.path} {args.output}")
+
+
+def _say_who_reads(output: Path, plan: "Plan", name: str, recipe: "Recipe | None") -> None:
+    if recipe is not None:
+        print(f"`networks.{name}.weights: {output}` in {recipe.path} starts from it")
+        return
+    entry = {"type": plan.type, **plan.settings, "weights": str(output)}
+    print(f"{plan.published[0]} reads it with this entry:\n\n{to_yaml({'networks': {name: entry}})}", end="")
+
+
+def _type(plan: "Plan") -> type:
+    from figura.base.error_collector import ErrorCollector
+    from figura.recipe.types import NETWORK, find_type
+
+    kind = find_type(plan.type, NETWORK, "type", ErrorCollector(Path(plan.type)))
+    assert kind is not None, f"there is no network {plan.type}"
+    return kind
+
+
+def _built(plan: "Plan", file: Path) -> "nn.Module":
+    """Return the network that a file tells; of one that checks a size of images, the smallest."""
+    smallest = {"image_size": 2 ** (plan.settings["n_downs"] + 2)} if "n_downs" in plan.settings else {}
+    try:
+        network: nn.Module = _type(plan)(**smallest | plan.settings)
+    except ValueError as error:
+        raise UserError(f"{file}: its network would be {plan.type}, which is refused: {error}") from None
+    return network
+
+
+def _chosen(networks: dict[str, "nn.Module"], recipe: "Recipe", plan: "Plan", wanted: str | None) -> str:
+    names = [name for name, network in networks.items() if isinstance(network, _type(plan))]
+    if wanted is not None and wanted not in networks:
+        raise UserError(f"--network {wanted!r}{nearest(wanted, networks)}: {recipe.path} has {', '.join(networks)}")
+    if wanted in names:
+        return str(wanted)
+    if wanted is not None or len(names) != 1:
+        types = ", ".join(f"{name} ({recipe.networks[name].type})" for name in networks)
+        which = f"; choose one by --network: {', '.join(names)}" if len(names) > 1 else ""
+        raise UserError(f"{recipe.path}: the file holds {plan.type}; the recipe has {types}{which}")
+    return names[0]
+
+
+def _other_settings(plan: "Plan", recipe: "Recipe", name: str, kind: type) -> list[str]:
+    """Return a line for each setting of the recipe that is not the file's: equal names may mean other arithmetic."""
+    from inspect import signature
+
+    arguments = recipe.networks[name].arguments
+    defaults = {key: one.default for key, one in signature(kind).parameters.items()}
+    return [
+        f"networks.{name}.{key}: found {found!r}; the file needs {value!r}"
+        for key, value in plan.settings.items()
+        if key not in plan.guesses and key != "image_size" and (found := arguments.get(key, defaults[key])) != value
+    ]
+
+
+def _begins(names: list[str]) -> str:
+    return f"its {len(names):,} tensors begin with {', '.join(names[:3])}"
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

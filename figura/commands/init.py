@@ -1,0 +1,241 @@
+"""Start a project of your own: `figura init [FOLDER]` in an empty folder or a git repository, then `dvc repro`.
+
+It gets copies of figura's own files: the pipeline, the recipe, the scripts of its stages, and the code of the systems
+that the recipe needs, which is yours from then on. Files that exist stay: if one of them is in the way, nothing is
+written. Makes the folder a repository of git and DVC unless it is one.
+"""
+
+import argparse
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Collection, Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path, PurePosixPath
+
+from figura.base.errors import UserError, nearest, one_line, printable
+from figura.base.files import write_text
+from figura.base.yaml12 import read_yaml
+from figura.code.closure import code_of, declared_types
+from figura.systems import PACKAGE, PROJECT
+
+ALWAYS = (
+    ".dvc/plots", ".dvcignore", ".gitignore", "data/raw/.gitignore", "data/raw/README.md", "data/raw/drawn",
+    "models/__init__.py", "stages", "weights/.gitignore", "weights/README.md",
+)  # fmt: skip
+"""Files and folders that each project gets as they are."""
+KEPT = (".dvcignore", ".gitignore", "models/__init__.py", "stages/__init__.py")
+"""Files that repositories may have already; theirs stay."""
+IN_THE_WAY = ("data.dvc",)
+"""Files beside which a folder of this name would break something."""
+WEIGHTS = ("start", "losses", "metrics")
+JUDGE = "pose_consistency"
+"""The map in `dvc.yaml` of recipes that another recipe's network judges; its stage has the name with a dash."""
+
+
+def main(arguments: list[str]) -> None:
+    """Write the project."""
+    assert __doc__
+    parser = argparse.ArgumentParser(
+        prog="figura init", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, nargs="?", default=Path(), help="default: the current one")
+    parser.add_argument(
+        "--recipe", action="append", metavar="NAME",
+        help=f"of {', '.join(recipe_names())}; several times for several; default: {recipe_names()[0]}",
+    )  # fmt: skip
+    args = parser.parse_args(arguments)
+    try:
+        version("figura")
+    except PackageNotFoundError:
+        raise UserError(
+            "figura is not installed here, so a project could not import it; `pip install .` in the clone does it"
+        ) from None
+    for line in write_project(args.folder, list(dict.fromkeys(args.recipe or recipe_names()[:1]))):
+        print(printable(line))
+
+
+def recipe_names() -> list[str]:
+    """Return the recipes that a project can begin with."""
+    return list(_variables()["recipes"])
+
+
+def write_project(root: Path, recipes: list[str]) -> list[str]:
+    """Write a project with these recipes into a folder; return what was done, and what to do next, in lines.
+
+    Raises:
+        UserError: figura has no such recipe, or a file is in the way.
+    """
+    files = project_files(recipes)
+    taken = [path for path in files if path not in KEPT and os.path.lexists(root / path)]
+    modules = {f"{PurePosixPath(path).parent}.py" for path in files if path.endswith(".py")}  # packages would hide them
+    taken += [name for name in sorted({*IN_THE_WAY, *modules}) if os.path.lexists(root / name)]
+    taken += [name for name in _folders(files) if os.path.lexists(root / name) and not (root / name).is_dir()]
+    if taken:
+        listed = ", ".join(taken[:5]) + (f" and {len(taken) - 5} more" if len(taken) > 5 else "")
+        raise UserError(
+            f"{root}: {listed} {'is' if len(taken) == 1 else 'are'} there already, and nothing was written; choose "
+            "another folder, or move them"
+        )
+    root.mkdir(parents=True, exist_ok=True)
+    stay = [path for path in KEPT if os.path.lexists(root / path)]
+    lines = _repository(root)
+    for path, text in files.items():
+        if path not in stay:
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            write_text(root / path, text)
+    written = sorted({_shown(path) for path in files if path not in stay})
+    lines.append(f"wrote {', '.join(written)}")
+    if stay:
+        lines.append(f"left as they are: {', '.join(stay)}")
+    if hidden := _ignored(root, files):
+        lines.append(f"next: .gitignore hides {', '.join(hidden)} from git and DVC; allow them")
+    if ".dvcignore" in stay and "__pycache__" not in (root / ".dvcignore").read_text(errors="replace").split():
+        lines.append(f"next: add the lines of {PROJECT / '.dvcignore'} to .dvcignore")
+    if root.resolve() != Path.cwd():
+        lines.append(f"next: cd {shlex.quote(str(root))}")
+    lines.append("next: git add these files, and git commit: experiments start from a commit")
+    return [*lines, "next: dvc repro (draws data and trains on them: minutes)"]
+
+
+def project_files(recipes: Collection[str]) -> dict[str, str]:
+    """Return the texts of a project with these recipes of figura, by their paths in it.
+
+    Raises:
+        UserError: figura has no such recipe.
+    """
+    known = recipe_names()
+    for name in recipes:
+        if name not in known:
+            raise UserError(
+                f"--recipe {name!r}: figura has no such recipe{nearest(name, known)}; there are {', '.join(known)}"
+            )
+    variables = _variables()
+    entries = {name: variables["recipes"][name] for name in recipes}
+    judged = [name for name, entry in variables[JUDGE].items() if {name, entry["model"].split("/")[1]} <= {*recipes}]
+    params = [entry["params"] for entry in entries.values()] + [variables[JUDGE][name]["params"] for name in judged]
+    files = {
+        "dvc.yaml": _pipeline(recipes, judged),
+        "data/params.yaml": kept(_text("data/params.yaml"), "datasets", {entry["data"] for entry in entries.values()}),
+        **{path: _text(path) for path in params},
+        **{f"weights/{name}/{kind}/.gitkeep": "" for name in recipes for kind in WEIGHTS},
+    }
+    for path in [*ALWAYS, *(f"{PACKAGE}/{name}" for name in systems_of(params))]:
+        files |= {name: _text(name) for name in _files(path)}
+    return files
+
+
+def systems_of(params: Iterable[str]) -> list[str]:
+    """Return the folders of `models` that recipes need."""
+    types = [name for path in params for _, name in declared_types(read_yaml(PROJECT / path))]
+    files = [PurePosixPath(path).parts for path in code_of([], types).sources_below(PROJECT / PACKAGE)]
+    return sorted({parts[0] for parts in files if len(parts) > 1})
+
+
+def _pipeline(recipes: Collection[str], judged: Collection[str]) -> str:
+    """Return `dvc.yaml` with some of its recipes."""
+    text = _text("dvc.yaml")
+    for section in ("recipes", "artifacts"):
+        text = kept(text, section, recipes)
+    if judged:
+        return kept(text, JUDGE, judged)
+    stages = [name for name in read_yaml(PROJECT / "dvc.yaml")["stages"] if name != JUDGE.replace("_", "-")]
+    return re.sub(rf"^  - {JUDGE}:\n(?: {{4,}}.*\n)*", "", kept(text, "stages", stages), flags=re.MULTILINE)
+
+
+def kept(text: str, section: str, names: Collection[str]) -> str:
+    """Return YAML in which a block map keeps some of its entries; everything else stays as it is written."""
+    lines = text.splitlines(keepends=True)
+    start = next(n for n, line in enumerate(lines) if re.fullmatch(rf" *(- )?{section}:\n", line)) + 1
+    child = next(line for line in lines[start:] if line.strip() and not line.strip().startswith("#"))
+    indent = len(child) - len(child.lstrip())
+    result, keep, inside = lines[:start], True, True
+    for line in lines[start:]:
+        here = len(line) - len(line.lstrip())
+        if inside and line.strip() and here < indent:
+            inside, keep = False, True
+        if inside and here == indent and (key := re.match(r" *([\w-]+):", line)):
+            keep = key[1] in names
+        if keep:
+            result.append(line)
+    return "".join(result)
+
+
+def _variables() -> dict[str, dict[str, dict[str, str]]]:
+    """Return the maps among `vars` of `dvc.yaml`."""
+    maps = [one for one in read_yaml(PROJECT / "dvc.yaml")["vars"] if isinstance(one, dict)]
+    return {name: entries for one in maps for name, entries in one.items()}
+
+
+def _text(path: str) -> str:
+    return (PROJECT / path).read_text(encoding="utf-8")
+
+
+def _files(path: str) -> Iterator[str]:
+    """Yield a file, or the files below a folder, without Python's caches."""
+    full = PROJECT / path
+    for file in [full] if full.is_file() else sorted(full.rglob("*")):
+        if file.is_file() and "__pycache__" not in file.parts:
+            yield file.relative_to(PROJECT).as_posix()
+
+
+def _shown(path: str) -> str:
+    """Return a file, or the folder for one of many."""
+    parts = PurePosixPath(path).parts
+    return "/".join(parts[:2]) if parts[0] == PACKAGE else parts[0] if len(parts) > 1 else path
+
+
+def _folders(files: Iterable[str]) -> list[str]:
+    """Return the folders that files need, below the root, each once."""
+    return sorted({str(folder) for path in files for folder in PurePosixPath(path).parents} - {"."})
+
+
+def _ignored(root: Path, files: Iterable[str]) -> list[str]:
+    """Return the files that the repository's `.gitignore` hides from git and DVC."""
+    done = subprocess.run(
+        ["git", "check-ignore", "--stdin"],
+        cwd=root,
+        input="\n".join(files),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.stdout.splitlines()
+
+
+def _repository(root: Path) -> list[str]:
+    """Make the folder a repository of git and of DVC; return what was done.
+
+    Raises:
+        UserError: git or DVC refuses.
+    """
+    lines = []
+    if _run(["git", "rev-parse", "--git-dir"], root).returncode:
+        _done(["git", "init", "--quiet"], root)
+        lines.append("git init")
+    if not (root / ".dvc").is_dir():
+        below = _done(["git", "rev-parse", "--show-prefix"], root).strip()
+        dvc = [sys.executable, "-m", "dvc"]
+        _done([*dvc, "init", *(["--subdir"] if below else [])], root)
+        _done([*dvc, "config", "core.autostage", "true"], root)
+        _done([*dvc, "config", "core.analytics", "false"], root)
+        lines.append("dvc init")
+    return lines
+
+
+def _run(command: list[str], root: Path) -> "subprocess.CompletedProcess[str]":
+    try:
+        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise UserError(f"{command[0]} is not installed; DVC needs it") from None
+
+
+def _done(command: list[str], root: Path) -> str:
+    """Return what a command prints. Raises UserError with its message if it fails."""
+    done = _run(command, root)
+    if done.returncode:
+        errors = [line for line in done.stderr.splitlines() if line.lower().startswith(("error", "fatal"))]
+        raise UserError(f"{' '.join(command)}: {one_line(' '.join(errors) or done.stderr).strip()}")
+    return done.stdout

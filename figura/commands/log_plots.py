@@ -1,0 +1,207 @@
+"""Reads the logs of saved runs, and plots total loss, learning rates, gradient norms and speed."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+
+from figura.base.errors import UserError
+from figura.base.files import read_bytes
+from figura.recipe.trial import KEY, is_try
+from figura.report.curves import (
+    TRAINING,
+    VALIDATION,
+    add_legend,
+    colours_of,
+    fit_axis,
+    losses_of,
+    read_histories,
+    save_figure,
+)
+
+LEAST_RATE = 1e-4
+"""The axis ends at this fraction of the highest learning rate: a schedule that decays to 0 would take all of it."""
+
+PRINTED = {"command", "commit", "host"}
+"""What is printed of a process."""
+
+STYLES: tuple[Literal["-", "--", ":", "-."], ...] = ("-", "--", ":", "-.")
+
+
+@dataclass(frozen=True, eq=False)
+class Log:
+    """The history and the live log of a run.
+
+    Attributes:
+        train: `step`; `.raw`, `.weight`, `.weighted` of each loss; `.lr`, `.grad_norm`, `.skipped` of each step.
+        validation: `step`; `.raw` of each loss.
+        live: `step`, `images_per_second`, `seconds.<phase>` if timed; no rows if the run has no live log.
+        process: the command and its commit (`provenance.process_record`); empty if unknown.
+        batches_per_epoch: None if the live log does not say.
+    """
+
+    train: pd.DataFrame
+    validation: pd.DataFrame
+    live: pd.DataFrame
+    process: Mapping[str, Any]
+    batches_per_epoch: int | None
+
+    def in_epochs(self) -> "Log":
+        """Add a column `epoch`, fractional, to each table; needs `batches_per_epoch`."""
+        assert self.batches_per_epoch is not None
+        train, validation, live = (
+            table.assign(epoch=table["step"] / self.batches_per_epoch)
+            for table in (self.train, self.validation, self.live)
+        )
+        return Log(train, validation, live, self.process, self.batches_per_epoch)
+
+
+def read_log(run: Path) -> Log:
+    """Read `history/*.csv` of a run folder, and `live/log.jsonl` if it exists; of a try, `try/live/log.jsonl`.
+
+    Raises:
+        UserError: the history is missing, or a file has another format.
+    """
+    train, validation = (table.astype("float64") for table in read_histories(run))
+    needed = [f"{name}.{kind}" for name in losses_of(train) for kind in ("weight", "weighted")]
+    if not needed or not set(needed) <= set(train):
+        path = run / "history" / "train.csv"
+        raise UserError(f"{path}: no loss in it; columns <loss>.raw, .weight and .weighted are needed")
+    folder = run / KEY if is_try(run / "model") else run
+    live, start = _read_live(folder / "live" / "log.jsonl")
+    return Log(train, validation, live, start.get("process", {}), start.get("batches_per_epoch"))
+
+
+def total_loss(train: pd.DataFrame, validation: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
+    """Return the weighted sum of all losses for each row of training and of validation.
+
+    A validation row takes each loss's weight from the training row (the window) that contains its step.
+    """
+    whole = [name for name in losses_of(train) if "." not in name]  # not their components
+    parts = {}
+    for name in whole:
+        weights = train[["step", f"{name}.weight"]].dropna()
+        if f"{name}.raw" in validation and len(weights):
+            window = np.searchsorted(weights["step"], validation["step"]).clip(max=len(weights) - 1)
+            parts[name] = validation[f"{name}.raw"] * weights[f"{name}.weight"].to_numpy()[window]
+    of_training = train[[f"{name}.weighted" for name in whole]].sum(axis=1, min_count=1)
+    return of_training, pd.DataFrame(parts, index=validation.index).sum(axis=1, min_count=1)
+
+
+class Curve(NamedTuple):
+    """A curve of a run: `values` for the rows of `table`; `name` separates several curves of a run in one panel."""
+
+    label: str
+    table: pd.DataFrame
+    values: pd.Series
+    name: str = ""
+    validation: bool = False
+
+
+def draw_training(logs: Mapping[str, Log], path: Path, x: str = "step") -> None:
+    """Plot labelled runs over their column `x`: total loss, learning rates, gradient norms, speed, data loading time.
+
+    Each step of a recipe (generator, discriminator) has its own line style. Panels without a curve are left out.
+    """
+    panels = {
+        "total loss, weighted": list(_totals(logs)),
+        "learning rate": list(_of_steps(logs, ".lr")),
+        "gradient norm": list(_of_steps(logs, ".grad_norm")),
+        "images per second": list(_speeds(logs)),
+        "waiting for data, % of the time": list(_waiting(logs)),
+    }
+    panels = {title: curves for title, curves in panels.items() if curves}
+    rows = -(-len(panels) // 2)
+    figure, axes = plt.subplots(rows, 2, figsize=(11.0, 0.5 + 3.0 * rows), squeeze=False, layout="constrained")
+    for axis in axes.flat[len(panels) :]:
+        axis.set_axis_off()
+    colours = colours_of(logs)
+    for axis, (title, curves) in zip(axes.flat, panels.items(), strict=False):
+        axis.set(title=title, xlabel=x)
+        _draw_panel(axis, curves, colours, x)
+        if title == "learning rate":
+            _as_rates(axis)
+    add_legend(figure, list(logs))
+    save_figure(figure, path)
+
+
+def _draw_panel(axis: Axes, curves: list[Curve], colours: Mapping[str, tuple[str, str]], x: str) -> None:
+    names = list(dict.fromkeys(curve.name for curve in curves))
+    styles = {name: STYLES[place % len(STYLES)] for place, name in enumerate(names)}
+    for curve in curves:
+        look: dict[str, Any] = VALIDATION if curve.validation else TRAINING
+        shown = curve.values.notna()
+        colour = colours[curve.label][curve.validation]
+        axis.plot(curve.table[x][shown], curve.values[shown], color=colour, linestyle=styles[curve.name], **look)
+    fit_axis(axis)
+    if len(names) > 1:
+        handles = [Line2D([], [], color="0.4", linestyle=styles[name], label=name, linewidth=1) for name in names]
+        axis.legend(handles=handles, fontsize="small")
+
+
+def _as_rates(axis: Axes) -> None:
+    high = axis.dataLim.ymax
+    if high > 0:
+        axis.set_yscale("log")
+        axis.set_ylim(bottom=max(axis.dataLim.minposy, high * LEAST_RATE) / 1.5, top=high * 1.5)
+
+
+def _totals(logs: Mapping[str, Log]) -> Iterator[Curve]:
+    for label, log in logs.items():
+        train, validation = total_loss(log.train, log.validation)
+        yield Curve(label, log.train, train)
+        yield Curve(label, log.validation, validation, validation=True)
+
+
+def _of_steps(logs: Mapping[str, Log], ending: str) -> Iterator[Curve]:
+    for label, log in logs.items():
+        for column in log.train:
+            if str(column).endswith(ending):
+                yield Curve(label, log.train, log.train[column], str(column).removesuffix(ending))
+
+
+def _speeds(logs: Mapping[str, Log]) -> Iterator[Curve]:
+    for label, log in logs.items():
+        if "images_per_second" in log.live:
+            yield Curve(label, log.live, log.live["images_per_second"])
+
+
+def _waiting(logs: Mapping[str, Log]) -> Iterator[Curve]:
+    for label, log in logs.items():
+        if "seconds.data" in log.live:
+            phases = log.live[[column for column in log.live if str(column).startswith("seconds.")]]
+            yield Curve(label, log.live, 100 * log.live["seconds.data"] / phases.sum(axis=1))
+
+
+def _read_live(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
+    """Return the numbers by step of the last training in a log, and the start record of its last process.
+
+    A log is append-only. A resumed process repeats the steps after its resume point, a fresh one repeats all steps;
+    repeated steps replace the earlier rows.
+    """
+    start: dict[str, Any] = {}
+    rows: list[dict[str, Any]] = []
+    lines = read_bytes(path).decode("utf-8", errors="replace").splitlines() if path.exists() else []
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+            if "process" in record:
+                if missing := PRINTED - record["process"].keys():
+                    raise KeyError(*sorted(missing))
+                start = record
+                continue
+            if any(key.startswith("score.") for key in record):  # scores of the previous line's step
+                continue
+            while rows and rows[-1]["step"] >= record["step"]:
+                rows.pop()
+            rows.append({key: float(record[key]) for key in record if key.startswith(("step", "images_", "seconds."))})
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+            raise UserError(f"{path}:{number}: no record of a training: {error!r}") from None
+    return pd.DataFrame(rows, columns=None if rows else ["step"]), start

@@ -1,0 +1,89 @@
+"""Predict from pictures: `figura predict RECIPE RUN FILE [FILE ...] --output FOLDER`, for any trained recipe.
+
+A FILE is an image, a folder (all images below it), a quoted pattern such as 'photos/**/*.jpg', or a video. Networks and
+weights are those of RUN/model, or of RUN itself if it is a model, such as runs/pose/checkpoints/step-000200. RECIPE's
+section `predict` says which mode runs and what is written; `evaluate` defines the mode. Results are
+FOLDER/<name>.<what>.<suffix>: for poses, JSON (in pixels of the upright image) and overlays. The overlays of a video's
+frames are a video, FOLDER/<name>.<what>.webm, as long as it; `--frames` writes one picture a frame instead.
+FOLDER/predictions.csv lists them: name, file, image_id (the number of the photo, as in COCO results), frame of a video.
+
+Pairs have a truth: `--set predict.data.layout=pairs` takes the half of A|B pictures that is the input (or the folder a
+or b), shows the true picture beside the predicted one, and adds L1, PSNR and SSIM to predictions.csv.
+
+`--set` changes a value of these two sections for one call: `--set predict.injectors.draw_photo.style.boxes=true` draws
+boxes of people, `--set predict.data.side=0` keeps the images at their own scale.
+
+The VUNet needs to know where people are. Predict with the pose recipe first, into POSES; then predict the same files
+with the VUNet's recipe and `--set predict.data.people=POSES` (or `predict.data.annotations=<COCO file>`).
+
+Unreadable files are reported and skipped; the exit status is then 1.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from figura.base.errors import UserError, printable
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml
+from figura.evaluation.model_folder import model_folder
+from figura.prediction.settings import checked_content, recipe_and_predict
+from figura.recipe.trusted import HELP, OPTION
+
+
+def main(arguments: list[str]) -> None:
+    """Predict from the files."""
+    assert __doc__
+    parser = argparse.ArgumentParser(
+        prog="figura predict", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
+    parser.add_argument("run", type=Path, help="folder of the run, such as runs/vunet, or a model")
+    parser.add_argument("files", nargs="+", metavar="FILE", help="images, folders, quoted glob patterns, videos")
+    parser.add_argument("--output", type=Path, required=True, metavar="FOLDER", help="folder to write")
+    parser.add_argument("--batch-size", type=_count, metavar="N", help="default: evaluate.batch_size")
+    parser.add_argument("--every", type=_count, default=1, metavar="N", help="take every N-th frame of a video")
+    parser.add_argument("--frames", action="store_true", help="of a video, write pictures of frames and no video")
+    parser.add_argument("--workers", type=_whole, default=1, metavar="N", help="threads that prefetch; 0: none")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of evaluate or predict"
+    )
+    parser.add_argument(OPTION, action="store_true", help=HELP)
+    args = parser.parse_intermixed_args(arguments)
+    model = model_folder(args.run)
+    content = checked_content(args.recipe, read_yaml(args.recipe), model, args.set, args.trusted_types_only)
+
+    from figura.engine.build import make_accelerator
+    from figura.evaluation.trained import load_trained
+    from figura.prediction.inputs import find_files
+    from figura.prediction.prediction import Prediction
+
+    recipe, predict = recipe_and_predict(args.recipe, content, model)
+    files = find_files(args.files, args.output, tell=lambda line: print(printable(line)))
+    try:
+        args.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output {args.output}: no folder can be made there: {error.strerror}") from None
+    trained, networks = load_trained(model, recipe)
+    if trained.train.try_:
+        print(f"warning: {model}: the weights of a try of {trained.train.steps} steps", file=sys.stderr)
+    prediction = Prediction(
+        trained, predict, networks, args.output, make_accelerator(trained),
+        batch_size=args.batch_size or trained.evaluate.batch_size, workers=args.workers,
+        frames=args.frames,
+    )  # fmt: skip
+    prediction.write(files, args.every)
+
+
+def _whole(text: str, least: int = 0) -> int:
+    if not text.isdecimal() or int(text) < least:
+        raise argparse.ArgumentTypeError(f"found {text!r}; a whole number from {least} is needed")
+    return int(text)
+
+
+def _count(text: str) -> int:
+    return _whole(text, least=1)
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

@@ -1,0 +1,63 @@
+"""Evaluate each checkpoint once, also as it appears.
+
+Usage: figura watch RECIPE CHECKPOINTS OUTPUT [--every SECONDS]
+
+RECIPE says how to evaluate and which metrics to compute; CHECKPOINTS is a folder of model folders, such as
+runs/vunet/checkpoints (see `runtime.checkpoint_every`). Without `--every` the command ends when all are evaluated; with
+it, it waits for more until Ctrl-C. OUTPUT gets
+
+<checkpoint>/      the checkpoint's dump
+evaluations.csv    one row for each evaluated checkpoint: `checkpoint`, `step`, its metrics
+evaluations.png    the metrics over the steps
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.base.lock import hold
+from figura.base.yaml12 import read_yaml
+from figura.recipe.load import check_recipe
+from figura.recipe.schema_check import check_schema
+
+
+def main(arguments: list[str]) -> None:
+    """Evaluate a folder of checkpoints."""
+    parser = argparse.ArgumentParser(prog="figura watch", description=__doc__.splitlines()[0])
+    parser.add_argument("recipe", type=Path, help="params file, such as params.yaml")
+    parser.add_argument("checkpoints", type=Path, help="folder of model folders, such as runs/vunet/checkpoints")
+    parser.add_argument("output", type=Path, help="folder to write")
+    parser.add_argument("--split", metavar="NAME", help="split of the datasets of evaluate.data; default: the recipe's")
+    parser.add_argument("--every", type=float, metavar="SECONDS", help="evaluate new checkpoints as they appear")
+    args = parser.parse_args(arguments)
+    if args.every is not None and not args.every > 0:
+        raise UserError(f"--every {args.every:g}: expected a number of seconds above 0")
+    if (args.checkpoints / "recipe.yaml").is_file():
+        raise UserError(
+            f"{args.checkpoints}: is a model folder; name the folder that holds it, or evaluate it alone: "
+            "python -m stages.eval_dump RECIPE RUN --checkpoint FOLDER --output OUTPUT"
+        )
+    if args.output.resolve().is_relative_to(args.checkpoints.resolve()):
+        raise UserError(f"{args.output}: lies in the folder of the checkpoints; choose one beside it")
+    if args.output.exists() and not args.output.is_dir():
+        raise UserError(f"{args.output}: is a file; expected a folder to write")
+    content = read_yaml(args.recipe)
+    check_schema(content, args.recipe)
+
+    from figura.commands.checkpoint_watch import CheckpointWatch
+
+    recipe = check_recipe(content, args.recipe, ["evaluate", "metrics"])
+    watch = CheckpointWatch(args.checkpoints, args.output, recipe, args.split)
+    if args.every is None:
+        watch.refuse_nothing()
+    with hold(args.output):
+        if args.every is None:
+            watch.evaluate_all()
+        else:
+            watch.watch(args.every)
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

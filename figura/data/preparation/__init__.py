@@ -1,0 +1,1 @@
+"""Raw data -> prepared datasets: unusable records are dropped and listed."""

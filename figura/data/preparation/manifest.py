@@ -1,0 +1,34 @@
+"""Files that every prepared dataset has: `rejected.csv`, and `manifest.json` with hashes of all files."""
+
+import csv
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from figura.base.files import replacing, write_text
+from figura.base.manifest import MANIFEST
+
+
+def write_rejected(path: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Write rejected records as CSV with a header, atomically."""
+    with replacing(path) as temporary, temporary.open("w", newline="", errors="backslashreplace") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows(rows)
+
+
+def write_manifest(folder: Path) -> None:
+    """Write `manifest.json`, `{"files": n, "hashes": {path: hash}, "sha256": hash}`, for the data in `folder`.
+
+    `hashes` has the SHA-256 of each file, `sha256` that of all paths and hashes in order. Neither covers
+    `manifest.json` itself and `plots/`, whose bytes depend on matplotlib and its fonts.
+    """
+    total, hashes = hashlib.sha256(), dict[str, str]()
+    paths = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    for name in (path.as_posix() for path in paths if path.parts[0] not in (MANIFEST, "plots")):
+        with (folder / name).open("rb") as file:
+            hashes[name] = hashlib.file_digest(file, "sha256").hexdigest()
+        total.update(f"{name}\0{hashes[name]}\n".encode(errors="surrogateescape"))
+    content = {"files": len(hashes), "hashes": hashes, "sha256": total.hexdigest()}
+    write_text(folder / MANIFEST, json.dumps(content, indent=0) + "\n")

@@ -1,0 +1,222 @@
+"""Prepare a dataset of image pairs: usable pairs, statistics, a sample picture."""
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import cv2
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from figura.base.errors import one_line
+from figura.base.files import write_text
+from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair
+from figura.data.formats.prepared import REJECTED
+from figura.data.preparation.manifest import write_manifest, write_rejected
+from figura.data.preparation.validation import identity
+
+_AT_ONCE = 64
+_SHOWN = 8  # pairs per split in the picture
+_SIDE = 128  # longest side of an image in it, pixels
+
+
+class Rejected(NamedTuple):
+    """A row of `rejected.csv`: the pair's split, its first file below the split's folder, and why."""
+
+    split: str
+    file: str
+    reason: str
+    detail: str
+
+
+class Moments:
+    """Sums over all pixels of the A images, or of the B images, of a split."""
+
+    def __init__(self) -> None:
+        self.pixels = 0
+        self.sums, self.squares = np.zeros(3), np.zeros(3)
+
+    def add(self, pixels: int, mean: NDArray[np.float64], std: NDArray[np.float64]) -> None:
+        """Add an image with its number of pixels, and `mean` and `std` of its channels `(3,)`."""
+        self.pixels += pixels
+        self.sums += pixels * mean
+        self.squares += pixels * (std**2 + mean**2)
+
+    def summary(self) -> dict[str, list[float]]:
+        """Return mean and (population) standard deviation of red, green and blue, in 0 to 255."""
+        mean = self.sums / max(self.pixels, 1)
+        std = np.sqrt(np.maximum(self.squares / max(self.pixels, 1) - mean**2, 0))
+        return {"mean": mean.round(3).tolist(), "std": std.round(3).tolist()}
+
+
+class Seen(NamedTuple):
+    """Summary of a usable pair: size of each half (height, width), mean and std of the channels, small pictures."""
+
+    size: tuple[int, int]
+    statistics: tuple[tuple[NDArray[np.float64], NDArray[np.float64]], ...]
+    pictures: tuple[NDArray[np.uint8], ...]
+
+
+class PairStatistics:
+    """Counts over one split, pair by pair."""
+
+    def __init__(self) -> None:
+        self.pairs = 0
+        self.sizes: Counter[tuple[int, int]] = Counter()
+        self.sides = (Moments(), Moments())
+        self.rejected: Counter[str] = Counter()
+        self.shown: list[tuple[str, tuple[NDArray[np.uint8], ...]]] = []
+
+    def add(self, name: str, seen: Seen) -> None:
+        """Count a usable pair; store the first few as small pictures."""
+        self.pairs += 1
+        self.sizes[seen.size] += 1
+        height, width = seen.size
+        for moments, (mean, std) in zip(self.sides, seen.statistics, strict=True):
+            moments.add(height * width, mean, std)
+        if len(self.shown) < _SHOWN:
+            self.shown.append((name, seen.pictures))
+
+    def summary(self) -> dict[str, Any]:
+        """Return all counts; sizes are width x height of one image; mean and std are over all pixels."""
+        sizes = sorted(self.sizes.items(), key=lambda item: (-item[1], item[0]))
+        return {
+            "pairs": self.pairs,
+            "sizes": {f"{width}x{height}": count for (height, width), count in sizes},
+            "a": self.sides[0].summary(),
+            "b": self.sides[1].summary(),
+            "rejected": dict(sorted(self.rejected.items())),
+        }
+
+
+class PairPreparation:
+    """Copies usable pairs to `<split>/` below `folder`, in their layout, and collects statistics and rejections."""
+
+    def __init__(self, folder: Path, progress: bool = False) -> None:
+        self.folder, self.progress = folder, progress
+        self.statistics: dict[str, PairStatistics] = {}
+        self.rejected: list[Rejected] = []
+        self.records = 0
+
+    @property
+    def images(self) -> dict[str, int]:
+        """Split -> number of usable pairs."""
+        return {split: one.pairs for split, one in self.statistics.items()}
+
+    def add(self, splits: tuple[str, ...], source: Path, root: Path, split_of: Callable[[str], str]) -> None:
+        """Read every pair of the folder `source` once, and copy the usable ones byte by byte.
+
+        `split_of` maps the name of a pair to one of `splits`. No file may be outside `root`. Copies nothing if `source`
+        is already the split's folder.
+        """
+        pairs, faults = find_pairs(source, root)
+        pairs, twice = _once(source, pairs)
+        faults += twice
+        self.records += len(pairs) + len(faults)
+        self.statistics |= {split: PairStatistics() for split in splits}
+        for fault in faults:
+            self._reject(split_of(Path(fault.file).stem), fault)
+        watched = iter(tqdm(pairs, f"read {' and '.join(splits)}", unit="pair", disable=not self.progress))
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            while batch := list(islice(watched, _AT_ONCE)):
+                places = [self._place(source, split_of(pair.name)) for pair in batch]
+                outcomes = pool.map(partial(_bring, source), places, batch)
+                for pair, outcome in zip(batch, outcomes, strict=True):
+                    split = split_of(pair.name)
+                    if isinstance(outcome, Fault):
+                        self._reject(split, outcome)
+                    else:
+                        self.statistics[split].add(pair.name, outcome)
+
+    def _place(self, source: Path, split: str) -> Path | None:
+        place = self.folder / split
+        return None if source == place else place
+
+    def _reject(self, split: str, fault: Fault) -> None:
+        self.statistics[split].rejected[fault.reason] += 1
+        self.rejected.append(Rejected(split, *fault))
+
+    def finish(self) -> None:
+        """Write `statistics.json`, `plots/pairs.png`, `rejected.csv` and `manifest.json` beside the splits."""
+        summaries = {split: one.summary() for split, one in self.statistics.items()}
+        write_text(self.folder / "statistics.json", json.dumps(summaries, indent=2) + "\n")
+        write_sheet(self.statistics, self.folder / "plots" / "pairs.png")
+        self.list_rejected(self.folder / REJECTED)
+        write_manifest(self.folder)
+
+    def lines(self) -> Iterator[str]:
+        """Yield a summary of each split, one line each."""
+        for split, one in self.statistics.items():
+            yield f"{split}: {one.pairs} pairs, {one.rejected.total()} rejected"
+
+    def list_rejected(self, path: Path) -> None:
+        """Write every rejected pair, with its reason, as CSV."""
+        write_rejected(path, Rejected._fields, self.rejected)
+
+
+def _once(source: Path, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Fault]]:
+    """Return the pairs without files of earlier pairs, and faults of the others, which are links to them."""
+    seen: dict[tuple[str | None, ...], str] = {}
+    once, twice = [], []
+    for pair in pairs:
+        files = tuple(identity(source / file) for file in pair.files)
+        before = pair.name if None in files else seen.setdefault(files, pair.name)
+        if before == pair.name:
+            once.append(pair)
+        else:
+            twice.append(Fault(pair.files[0], "image file used twice", f"{pair.name} is the file of {before}"))
+    return once, twice
+
+
+def _bring(source: Path, place: Path | None, pair: Pair) -> Seen | Fault:
+    """Check a pair and, if it is usable, copy its files to `place`."""
+    loaded = load_pair(source, pair)
+    if isinstance(loaded, Fault):
+        return loaded
+    if place is not None:
+        for file, content in zip(pair.files, loaded.contents, strict=True):
+            (place / file).parent.mkdir(parents=True, exist_ok=True)
+            (place / file).write_bytes(content)
+    return _seen(loaded)
+
+
+def _seen(loaded: Loaded) -> Seen:
+    height, width = loaded.a.shape[:2]
+    scale = min(1.0, _SIDE / max(height, width))
+    small = (max(1, round(width * scale)), max(1, round(height * scale)))
+    statistics, pictures = [], []
+    for image in (loaded.a, loaded.b):
+        mean, std = cv2.meanStdDev(image)
+        statistics.append((np.ravel(mean), np.ravel(std)))
+        pictures.append(np.asarray(cv2.resize(image, small, interpolation=cv2.INTER_AREA), dtype=np.uint8))
+    return Seen((height, width), tuple(statistics), tuple(pictures))
+
+
+def write_sheet(splits: Mapping[str, PairStatistics], path: Path) -> None:
+    """Draw the first pairs of every split, A above B, with their names; same input, same bytes."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # ignore the user's matplotlibrc
+        figure = Figure(figsize=(1.5 * _SHOWN, 3.5 * len(splits)), layout="constrained")
+        FigureCanvasAgg(figure)
+        bands = np.ravel(figure.subfigures(len(splits), 1, squeeze=False))
+        for band, (split, statistics) in zip(bands, splits.items(), strict=True):
+            band.suptitle(f"{split} ({statistics.pairs} pairs), A above B")
+            columns = band.subplots(2, _SHOWN, squeeze=False).T
+            for axes in columns.flat:
+                axes.set_axis_off()
+            for (above, below), (name, (a, b)) in zip(columns, statistics.shown, strict=False):
+                above.imshow(a)
+                title = one_line(name)
+                above.set_title(title if len(title) <= 14 else f"{title[:13]}…", fontsize="small", parse_math=False)
+                below.imshow(b)
+        figure.savefig(path, dpi=100, metadata={"Software": None})

@@ -1,0 +1,198 @@
+"""Joints for pictures of one person: from a COCO file, or from `<name>.people.json`, which `figura predict` writes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any, Protocol
+
+from figura.base.errors import UserError
+from figura.base.files import read_json, short_name
+from figura.data.formats.coco import (
+    KEYPOINTS,
+    PERSON,
+    SKELETON,
+    categories_by_id,
+    check_keypoints,
+    read_head,
+    read_records,
+)
+from figura.data.formats.records import Size, UnusableError, check_result, is_finite
+from figura.data.preparation.validation import Rejected
+
+LARGEST = 1 << 28
+"""Maximum bytes of a picture's people file."""
+
+
+class PoseSource(Protocol):
+    """The joints of pictures. `category` is the person's, with the names of its joints, and the id 1.
+
+    `path` is the source file or folder.
+    """
+
+    path: Path
+    category: dict[str, Any]
+    pictures: int = 0
+    """The number of pictures found."""
+    faults: list[Rejected]
+    """Unusable records so far."""
+
+    def of(self, file: str, size: Size) -> dict[str, Any] | None:
+        """Return `keypoints`, and other keys of an annotation, of the person in a picture; None if there is none."""
+
+
+class PredictedPoses(PoseSource):
+    """The people detected in pictures, with one file of records per picture.
+
+    A file is named after a suffix of the picture's path: `Img/img/WOMEN/a/02_1_front.jpg` belongs to
+    `img/WOMEN/a/02_1_front.people.json` below `folder`, or to `a/02_1_front.people.json`, and so on. Of several people,
+    the one with the highest score is used. A joint is used if its confidence is at least `min_confidence` and above 0,
+    and if it is inside the picture.
+
+    Args:
+        folder: the folder of the files.
+        images: the folder of the pictures, relative to the source.
+        min_confidence: see above.
+        names: the joints, COCO's if there are none.
+        key: the dotted key of the settings in messages.
+    """
+
+    def __init__(self, folder: Path, images: Path, min_confidence: float, names: Sequence[str], key: str) -> None:
+        self.path, self.images, self.min_confidence, self.key = folder, images, min_confidence, key
+        self.names = tuple(names) or KEYPOINTS
+        self.category = {"id": 1, "name": PERSON, "keypoints": list(self.names)}
+        if self.names == KEYPOINTS:
+            self.category["skeleton"] = [list(pair) for pair in SKELETON]
+        self._pictures: dict[Path, str] = {}  # by records file
+        self.faults = []
+
+    def of(self, file: str, size: Size) -> dict[str, Any] | None:
+        """Return `keypoints` and `num_keypoints` of the person with the highest score; None without a usable one."""
+        path = next((path for path in self._candidates(file) if path.is_file()), None)
+        if path is None:
+            return None
+        if (other := self._pictures.setdefault(path, file)) != file:
+            raise UserError(f"{path}: stands for {other} and for {file}; predict all pictures in one call")
+        self.pictures += 1
+        people = [] if size == Size(1, 1) else list(self._people(path, size))  # not a picture
+        if not people:
+            return None
+        best = max(people, key=lambda one: (one["score"], one["bbox"][2] * one["bbox"][3]))
+        keypoints: list[float] = []
+        for x, y, confidence in zip(*(best["keypoints"][axis::3] for axis in range(3)), strict=True):
+            inside = 0 <= x <= size.width and 0 <= y <= size.height
+            labelled = inside and confidence > 0 and confidence >= self.min_confidence
+            keypoints += [x, y, 2] if labelled else [0, 0, 0]
+        return {"keypoints": keypoints, "num_keypoints": sum(flag > 0 for flag in keypoints[2::3])}
+
+    def _candidates(self, file: str) -> Iterator[Path]:
+        parts = (*self.images.parts, *PurePosixPath(file).with_suffix("").parts)
+        for first in range(len(parts)):
+            yield self.path.joinpath(*map(short_name, parts[first:-1]), f"{short_name(parts[-1])}.people.json")
+
+    def _people(self, path: Path, size: Size) -> Iterator[dict[str, Any]]:
+        try:
+            people = read_json(path, most=LARGEST)
+        except UserError as error:
+            return self._reject(path, "", UnusableError("poses cannot be read", error))
+        if not isinstance(people, list):
+            found = UnusableError("poses are no list of people, as `figura predict` writes them", repr(people)[:80])
+            return self._reject(path, "", found)
+        for place, one in enumerate(people):
+            try:
+                self._check(one, size)
+                yield one
+            except UnusableError as fault:
+                self._reject(path, str(place), fault)
+
+    def _check(self, record: Any, size: Size) -> None:
+        if isinstance(record, dict) and "score" not in record:
+            raise UnusableError("score is not a finite number", "it is missing")
+        if isinstance(record, dict) and "category_id" not in record:
+            record["category_id"] = 1
+        try:
+            check_result(record, size, len(self.names))
+        except UnusableError as fault:
+            if fault.reason.startswith("keypoints are not"):
+                names = f"write the names of others to {self.key}.keypoints"
+                raise UnusableError(f"{fault.reason}; {names}", fault.detail) from None
+            raise
+
+    def _reject(self, path: Path, number: str, fault: UnusableError) -> None:
+        name = path.relative_to(self.path).as_posix()
+        self.faults.append(Rejected(name, "pose", number, fault.reason, fault.detail))
+
+
+class AnnotatedPoses(PoseSource):
+    """The persons of a COCO file. A picture matches an image if `file_name` is a suffix of its path or vice versa.
+
+    Of several persons, the one with the largest box is used. `names` are the joint names if the file has none; `key` is
+    the dotted key of the settings in messages. Raises UserError for a file without keypoints.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str], key: str) -> None:
+        self.path = path
+        categories = categories_by_id(path, read_head(path)[0].get("categories", []))
+        with_joints = [one for one in categories.values() if one.get("keypoints")]
+        if names and not with_joints:
+            with_joints = list(categories.values())
+        if not with_joints:
+            raise UserError(
+                f"{path}: categories: none has keypoints; poses need the names of the joints: write them to "
+                f"{key}.keypoints"
+            )
+        chosen = next((one for one in with_joints if one.get("name") == PERSON), with_joints[0])
+        check_keypoints(path, chosen)
+        self.category = {**chosen, "id": 1, "name": PERSON}
+        self._images: dict[str, list[dict[str, Any]]] = {}  # by base name of the file
+        self.faults = []
+        for image in self._records("images", {"id": int, "file_name": str, "width": int, "height": int}):
+            self._images.setdefault(PurePosixPath(image["file_name"]).name, []).append(image)
+        self._persons: dict[int, dict[str, Any]] = {}  # by image
+        for record in self._records("annotations", {"image_id": int, "category_id": int, "bbox": list}):
+            if record["category_id"] == chosen["id"] and not record.get("iscrowd") and record.get("keypoints"):
+                before = self._persons.setdefault(record["image_id"], record)
+                if _area(record) > _area(before):
+                    self._persons[record["image_id"]] = record
+
+    def of(self, file: str, size: Size) -> dict[str, Any] | None:
+        """Return `keypoints`, `num_keypoints` and `segmentation`; raises UserError if the image size differs."""
+        image = self._image(PurePosixPath(file))
+        if image is None:
+            return None
+        self.pictures += 1
+        declared = Size(image["width"], image["height"])
+        if declared != size and size != Size(1, 1):
+            raise UserError(
+                f"{self.path}: {image['file_name']} is {declared.width} x {declared.height} pixels there, but {file} "
+                f"is {size.width} x {size.height}; poses are in pixels of the pictures"
+            )
+        person = self._persons.get(image["id"], {})
+        keys = ("keypoints", "num_keypoints", "segmentation")
+        return {key: person[key] for key in keys if key in person} or None
+
+    def _image(self, file: PurePosixPath) -> dict[str, Any] | None:
+        def fits(image: dict[str, Any]) -> bool:
+            one, other = file.parts, PurePosixPath(image["file_name"]).parts
+            common = min(len(one), len(other))
+            return one[-common:] == other[-common:]
+
+        images = [image for image in self._images.get(file.name, ()) if fits(image)]
+        if len(images) > 1:
+            names = ", ".join(str(image["file_name"]) for image in images[:3])
+            raise UserError(f"{self.path}: {len(images)} images have a file_name that fits {file}: {names}")
+        return images[0] if images else None
+
+    def _records(self, section: str, needed: Mapping[str, type]) -> Iterator[dict[str, Any]]:
+        """Yield the records of a section that have the needed keys, with values of these types."""
+        for record in read_records(self.path, section):
+            known = record if isinstance(record, dict) else {}
+            if all(type(known.get(key)) is kind for key, kind in needed.items()):
+                yield record
+            else:
+                detail = f"found {str(record)[:80]!r}; each needs {', '.join(needed)}"
+                kind, number = f"pose {section[:-1]}", str(known.get("id", ""))[:80]
+                self.faults.append(Rejected(self.path.name, kind, number, "record of another form", detail))
+
+
+def _area(record: dict[str, Any]) -> float:
+    box = record["bbox"]
+    return float(box[2] * box[3]) if len(box) == 4 and is_finite(box) else 0.0

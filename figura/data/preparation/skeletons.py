@@ -1,0 +1,295 @@
+"""The skeleton of a dataset from its settings, its category, a published set or rules.
+
+The rules, for values missing in data/params.yaml and in the category, without a published set of the same names:
+    flip: names that differ in one word for the side (`figura.data.formats.skeletons.mirrored_names`).
+    sigmas: 0.05 for each joint, the middle of COCO's on a logarithmic scale, sqrt(0.025 * 0.107) = 0.052.
+    connections: the minimum spanning tree of the joints' mean distances in the annotations.
+    standing_pose: each joint's median position in the annotations.
+    score_weights: 1.
+The annotations are those of the first file, which is that of the split train.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from figura.base.errors import UserError
+from figura.data.formats.keypoint_sets import SETS, KeypointSet, set_of
+from figura.data.formats.skeletons import Skeleton, mirrored_names, skeleton_from
+from figura.data.preparation.keypoint_settings import KeypointSettings
+
+SIGMA = 0.05
+HEIGHT = 10.0
+"""The longer side of a measured standing pose; COCO's is 9.7 high."""
+
+_SETTING_OF = {
+    "flip_pairs": "flip",
+    "flip": "flip",
+    "sigmas": "sigmas",
+    "standing_pose": "standing_pose",
+    "skeleton": "connections",
+}
+"""Key of a category -> the setting that overrides it."""
+
+Floats = NDArray[np.float64]
+
+
+class Poses:
+    """A sample of the annotated instances, at most 1024, spread evenly over the file."""
+
+    limit = 1024
+
+    def __init__(self, joints: int) -> None:
+        self.rows: list[Floats] = []
+        self.joints, self.count, self.step = joints, 0, 1
+
+    def add(self, box: Sequence[float], keypoints: Sequence[float]) -> None:
+        """Add an instance: its box (x, y, width, height), and x, y, visibility of its joints."""
+        if self.count % self.step == 0:
+            x, y, width, height = box
+            points = np.array(keypoints, dtype=np.float64).reshape(self.joints, 3)
+            upright = (points[:, :2] - (x + width / 2, y + height / 2)) * (1, -1) / np.sqrt(width * height)
+            self.rows.append(np.where(points[:, 2:] > 0, upright, np.nan))
+        self.count += 1
+        if len(self.rows) > self.limit:
+            self.rows, self.step = self.rows[::2], 2 * self.step
+
+    def places(self) -> Floats:
+        """Return x and y (upwards) of the joints from the centre of the box, float64 (instances, K, 2).
+
+        The unit is the square root of the box's area; NaN for joints that are not labelled.
+        """
+        return np.array(self.rows).reshape(-1, self.joints, 2)
+
+
+def spanning_tree(places: Floats) -> list[tuple[int, int]] | None:
+    """Return the minimum spanning tree of the joints' mean distances, K - 1 pairs from joint 0 outwards (Prim, 1957).
+
+    `places` is (instances, K, 2), NaN for joints that are not labelled. Joints that never occur together are farther
+    apart than all others. None if no two joints occur together.
+    """
+    joints = places.shape[1]
+    distances = np.full((joints, joints), np.inf)
+    for one in range(joints):
+        apart = np.hypot(*np.moveaxis(places - places[:, one : one + 1], -1, 0))
+        counts = np.isfinite(apart).sum(axis=0)
+        np.divide(np.nansum(apart, axis=0), counts, out=distances[one], where=counts > 0)
+    np.fill_diagonal(distances, np.inf)
+    if not np.isfinite(distances).any():
+        return None
+    distances[np.isinf(distances)] = 2 * distances[np.isfinite(distances)].max()
+    tree: list[tuple[int, int]] = []
+    inside = [0]
+    while len(inside) < joints:
+        outside = [joint for joint in range(joints) if joint not in inside]
+        row, column = divmod(int(np.argmin(distances[np.ix_(inside, outside)])), len(outside))
+        tree.append((inside[row], outside[column]))
+        inside.append(outside[column])
+    return tree
+
+
+def measured_pose(places: Floats, flip: Sequence[int], connections: Sequence[tuple[int, int]]) -> Floats | None:
+    """Return the median pose, float64 (K, 2), y upwards, its longer side `HEIGHT`; None if it has no area.
+
+    Each instance is mirrored (x, and joints by `flip`) if this brings it closer to the one with the most joints, so
+    that animals facing left and right do not cancel out. A joint that is never labelled is at the mean of its connected
+    joints, or of all.
+    """
+    seen = np.isfinite(places[:, :, 0])
+    if not seen.any():
+        return None
+    reference = places[int(np.argmax(seen.sum(axis=1)))]
+    mirrored = places[:, list(flip)] * (-1, 1)
+    both = np.stack([places, mirrored])
+    misses = np.nansum((both - reference) ** 2, axis=(2, 3)) / np.maximum(
+        np.isfinite(both - reference).sum(axis=(2, 3)), 1
+    )
+    aligned = both[np.argmin(misses, axis=0), np.arange(len(places))]
+    pose = np.full(places.shape[1:], np.nan)
+    for joint in range(len(pose)):
+        labelled = aligned[np.isfinite(aligned[:, joint, 0]), joint]
+        if len(labelled):
+            pose[joint] = np.median(labelled, axis=0)
+    for joint in np.flatnonzero(np.isnan(pose[:, 0])).tolist():
+        near = [b if a == joint else a for a, b in connections if joint in (a, b)]
+        known = pose[near][np.isfinite(pose[near, 0])]
+        pose[joint] = (known if len(known) else pose[np.isfinite(pose[:, 0])]).mean(axis=0)
+    extent = np.ptp(pose, axis=0)
+    if extent.min() < 1e-3 * extent.max() or extent.max() == 0:
+        return None
+    return np.round((pose - pose.min(axis=0)) * (HEIGHT / extent.max()), 3)
+
+
+@dataclass(frozen=True)
+class Source:
+    """Information about a dataset's joints besides their settings.
+
+    Attributes:
+        path: the annotation file.
+        category: the category of people in it.
+        members: the merged categories; the first defines the joints.
+        keypoints: the names of the joints.
+        poses: the annotated instances.
+        key: the dotted key of the settings.
+    """
+
+    path: Path
+    category: Mapping[str, Any]
+    members: Sequence[Mapping[str, Any]]
+    keypoints: Sequence[str]
+    poses: Poses
+    key: str
+
+
+def build_skeleton(source: Source, settings: KeypointSettings) -> tuple[Skeleton, list[str]]:
+    """Return the skeleton, and a line per applied rule.
+
+    The category's `skeleton` and `flip_pairs` (pairs of names, or of numbers from 1), `flip` (by name), `sigmas` and
+    `standing_pose` are used if missing in the settings.
+
+    Raises:
+        UserError: the message has the file or key, the value and what is allowed.
+    """
+    keypoints = list(source.keypoints)
+    published = SETS[settings.set] if settings.set else set_of(keypoints)
+    notes: list[str] = []
+    stated = settings.model_dump(exclude_none=True, exclude={"set", "keypoints"})
+    if isinstance(stated.get("sigmas"), float):
+        stated["sigmas"] = [stated["sigmas"]] * len(keypoints)
+    values: dict[str, Any] = {"keypoints": keypoints} | ({} if published is None else published.skeleton.settings())
+    if settings.set is None:
+        values |= _of_category(source, _told(source, stated, notes), published, notes)
+    values |= stated
+    for name, rule in {"sigmas": _sigmas, "flip": _flip, "connections": _connections}.items():
+        if name not in values:
+            values[name], note = rule(source)
+            notes.append(note)
+    try:
+        if "standing_pose" not in values:
+            values["standing_pose"], note = _standing_pose(source, values)
+            notes.append(note)
+        skeleton = skeleton_from(values)
+    except ValueError as error:
+        name, colon, rest = str(error).partition(": ")
+        dotted = f".{name}: {rest}" if colon and name in KeypointSettings.model_fields else f": {error}"
+        raise UserError(f"{source.key}{dotted}") from error
+    alone = sorted(set(range(len(keypoints))) - {joint for pair in skeleton.connections for joint in pair})
+    if alone:
+        names = ", ".join(keypoints[joint] for joint in alone)
+        notes.append(f"warning: {source.key}.connections: none reaches {names}, so nobody is decoded with them")
+    return skeleton, notes
+
+
+def _sigmas(source: Source) -> tuple[list[float], str]:
+    note = (
+        f"warning: {source.key}.sigmas: {source.category.get('name')} has none, so each joint's is {SIGMA}; scores "
+        "(OKS) depend on them: compare with other work for its sigmas alone"
+    )
+    return [SIGMA] * len(source.keypoints), note
+
+
+def _flip(source: Source) -> tuple[dict[str, str], str]:
+    flip = mirrored_names(source.keypoints)
+    pairs = ", ".join(f"{one} and {other}" for one, other in flip.items())
+    return flip, f"{source.key}.flip: by their names, mirroring exchanges {pairs or 'no joints'}"
+
+
+def _connections(source: Source) -> tuple[list[list[str]], str]:
+    name = source.category.get("name")
+    tree = spanning_tree(source.poses.places())
+    if tree is None:
+        raise UserError(
+            f"{source.path}: categories: {name} has no skeleton, and no annotation has two joints to measure one; "
+            f"write the pairs of joints to {source.key}.connections"
+        )
+    pairs = [[source.keypoints[a], source.keypoints[b]] for a, b in tree]
+    named = ", ".join("-".join(pair) for pair in pairs)
+    return pairs, f"{source.key}.connections: {name} has no skeleton; joints near each other are connected: {named}"
+
+
+def _standing_pose(source: Source, values: Mapping[str, Any]) -> tuple[list[list[float]], str]:
+    circle = _circle(len(source.keypoints))
+    skeleton = skeleton_from({**values, "standing_pose": circle})
+    pose = measured_pose(source.poses.places(), skeleton.flip, skeleton.connections)
+    if pose is None:
+        return circle, f"warning: {source.key}.standing_pose: none can be measured, so the joints lie on a circle"
+    places: list[list[float]] = pose.tolist()
+    return places, f"{source.key}.standing_pose: the median of {len(source.poses.rows)} annotations"
+
+
+def _circle(joints: int) -> list[list[float]]:
+    turns = np.arange(joints) * 2 * np.pi / joints
+    places: list[list[float]] = (HEIGHT / 2 * np.stack([np.sin(turns), np.cos(turns)], axis=1)).round(3).tolist()
+    return places
+
+
+def _told(source: Source, stated: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Return the category's values for its joints that the settings lack, by the category's keys."""
+    told = {}
+    for key, setting in _SETTING_OF.items():
+        if setting in stated:
+            continue
+        if source.category.get(key):
+            told[key] = source.category[key]
+        if any(one.get(key) != source.members[0].get(key) for one in source.members):
+            names = ", ".join(str(one.get("name")) for one in source.members)
+            notes.append(
+                f"warning: {source.path}: categories: {names} differ in {key}; that of {source.members[0].get('name')} "
+                f"counts; {source.key}.{setting} can tell another"
+            )
+    return told
+
+
+def _of_category(
+    source: Source, category: Mapping[str, Any], published: KeypointSet | None, notes: list[str]
+) -> dict[str, Any]:
+    """Return the category's values, as accepted by `skeleton_from`."""
+    keypoints = list(source.keypoints)
+    where = f"{source.path}: categories: {source.category.get('name')}"
+    values: dict[str, Any] = {}
+    try:
+        if category.get("flip_pairs"):
+            values["flip"] = dict(_pairs("flip_pairs", category["flip_pairs"], keypoints))
+        for name, kind in (("flip", dict), ("sigmas", list), ("standing_pose", list)):
+            if category.get(name):
+                if not isinstance(category[name], kind):
+                    raise ValueError(f"{name}: found {str(category[name])[:80]!r}; expected a {kind.__name__}")
+                values[name] = category[name]
+        # The other values are irrelevant for this check.
+        rest = {"connections": [], "sigmas": [SIGMA] * len(keypoints), "standing_pose": _circle(len(keypoints))}
+        skeleton_from({**rest, **values, "keypoints": keypoints})
+    except ValueError as error:
+        raise UserError(f"{where}: {error}; correct it, or write it to {source.key}") from error
+    if category.get("skeleton"):
+        try:
+            values["connections"] = _pairs("skeleton", category["skeleton"], keypoints)
+        except ValueError as error:
+            if published is None:
+                raise UserError(f"{where}: {error}; correct it, or write {source.key}.connections") from error
+            notes.append(f"warning: {where}: {error}; the connections of the published set count")
+    return values
+
+
+def _pairs(key: str, pairs: Any, keypoints: Sequence[str]) -> list[list[str]]:
+    """Return pairs of names, each once, from pairs of names or of numbers from 1.
+
+    Raises:
+        ValueError: other values.
+    """
+    named: list[list[str]] = []
+    for pair in pairs if isinstance(pairs, list) else [pairs]:
+        if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]:
+            raise ValueError(f"{key}: found {str(pair)[:80]}; expected pairs of two joints")
+        for joint in pair:
+            if joint not in keypoints and not (type(joint) is int and 1 <= joint <= len(keypoints)):
+                raise ValueError(
+                    f"{key}: found {pair}; expected joints from 1 to {len(keypoints)}, as in COCO's files, or names"
+                )
+        names = [joint if isinstance(joint, str) else keypoints[joint - 1] for joint in pair]
+        if names not in named and names[::-1] not in named:
+            named.append(names)
+    return named

@@ -1,0 +1,221 @@
+"""Dataset settings -> raw files: one function per kind of dataset that is read from a folder."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from figura.base.errors import UserError
+from figura.data.formats.coco import read_head, read_records
+from figura.data.formats.pair_files import LAYOUTS
+from figura.data.formats.records import UnusableError
+from figura.data.preparation.categories import stated_names
+from figura.data.preparation.deepfashion import read_deepfashion
+from figura.data.preparation.keypoint_settings import KeypointSettings
+from figura.data.preparation.market1501 import read_market1501
+from figura.data.preparation.pair_list import write_pair_list
+from figura.data.preparation.pairs import PairPreparation
+from figura.data.preparation.people import Preparation, Raw
+from figura.data.preparation.pictures import Picture, Reading, picture_files, write_records
+from figura.data.preparation.poses import AnnotatedPoses, PoseSource, PredictedPoses
+from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501
+from figura.data.preparation.splits import TRAIN, drawn_split, grouped_split, identity_groups, in_order
+from figura.data.preparation.validation import inside
+
+
+@dataclass(frozen=True)
+class RawFolder:
+    """The folder of raw data of a dataset. `key` is the dotted key of its settings, for errors."""
+
+    folder: Path
+    key: str
+    seed: int
+
+    def path(self, path: str, key: str) -> Path:
+        """Return a path below the folder, with links resolved; raises UserError if it leaves the folder."""
+        try:
+            return inside(self.folder, path, self.folder)
+        except UnusableError as fault:
+            raise UserError(f"{self.key}.{key}: {path} leaves the source {self.folder}") from fault
+
+    def directory(self, path: str, key: str, content: str = "") -> Path:
+        """Return a folder below the folder; raises UserError, with its expected content, if there is none."""
+        folder = self.path(path, key)
+        if not folder.is_dir():
+            raise UserError(f"{self.key}.{key}: no folder {folder}{content}")
+        return folder
+
+
+def always(split: str) -> Callable[[object], str]:
+    """Return a function that assigns all records to one split."""
+    return lambda _: split
+
+
+def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[str]:
+    """Add COCO annotation files with their images; return lines to print."""
+    groups: dict[int, int] = {}
+    for split in in_order(coco.annotations):
+        annotations = source.path(coco.annotations[split], f"annotations.{split}")
+        shares = coco.shares if split == TRAIN else {}
+        if shares:
+            groups = _groups(annotations)
+        preparation.add(
+            Raw(
+                annotations=annotations,
+                images=source.path(coco.images[split], f"images.{split}"),
+                root=source.folder.resolve(),
+                splits=(split, *in_order(shares)),
+                split_of=partial(grouped_split, source.seed, shares, groups) if shares else always(split),
+            )
+        )
+    if not groups:
+        return []
+    sizes = Counter(groups.values())
+    line = f"{len(groups)} images in {len(sizes)} groups, at most {max(sizes.values())} in one"
+    return [f"shares: images with a person_id in common go together: {line}"]
+
+
+def _groups(annotations: Path) -> dict[int, int]:
+    """Return image id -> group, for the images of persons with a `person_id`."""
+    has_records = read_head(annotations)[1].get("annotations")
+    return identity_groups(read_records(annotations, "annotations")) if has_records else {}
+
+
+def add_pairs(preparation: PairPreparation, folders: Folders, source: RawFolder) -> None:
+    """Add folders of image pairs."""
+    for split in in_order(folders.splits):
+        pairs = source.directory(folders.splits[split], split, f"; it may hold {LAYOUTS}")
+        shares = folders.shares if split == TRAIN else {}
+        split_of = partial(drawn_split, source.seed, shares) if shares else always(split)
+        preparation.add((split, *in_order(shares)), pairs, source.folder, split_of)
+
+
+def add_images(preparation: Preparation, folders: Folders, source: RawFolder) -> None:
+    """Add folders of pictures without annotations."""
+    count = 0
+    for split in in_order(folders.splits):
+        folder = source.directory(folders.splits[split], split)
+        shares = folders.shares if split == TRAIN else {}
+        splits = partial(drawn_split, source.seed, shares) if shares else always(split)
+        pictures = [Picture(file, splits(file)) for file in picture_files(folder)]
+        _add_pictures(preparation, pictures, (split, *shares), folder, source, count)
+        count += len(pictures)
+
+
+def _add_pictures(
+    preparation: Preparation,
+    pictures: Iterable[Picture],
+    splits: Iterable[str],
+    images: Path,
+    source: RawFolder,
+    count: int = 0,
+    poses: PoseSource | None = None,
+) -> None:
+    """Add pictures below `images`, split by split, numbered after the first `count`."""
+    by_split: dict[str, list[Picture]] = {split: [] for split in in_order(splits)}
+    for one in pictures:
+        by_split[one.split].append(one)
+    for split, these in by_split.items():
+        records = preparation.folder / f".{split}.json"
+        write_records(records, images, these, count + 1, poses, preparation.progress)
+        count += len(these)
+        root = source.folder.resolve()
+        below = images.relative_to(root).as_posix()
+        preparation.add(
+            Raw(
+                annotations=records,
+                images=images,
+                root=root,
+                splits=(split,),
+                split_of=always(split),
+                name=split if below == "." else below,
+                origin=poses.path if poses else images,
+                plain=not any(one.person for one in these),
+            )
+        )
+        records.unlink()
+        while poses is not None and poses.faults:
+            preparation.add_rejected(split, poses.faults.pop(0))
+
+
+def add_market1501(preparation: Preparation, market: Market1501, source: RawFolder) -> list[str]:
+    """Add Market-1501; return lines to print."""
+    for split, folders in market.folders.items():
+        for folder in folders:
+            source.directory(folder, f"folders.{split}")
+    reading = read_market1501(source.folder, market.folders)
+    return _add_identities(preparation, market, reading, source.folder.resolve(), tuple(market.folders), source)
+
+
+def add_deepfashion(preparation: Preparation, fashion: DeepFashion, source: RawFolder) -> list[str]:
+    """Add DeepFashion In-shop; return lines to print."""
+    images = source.directory(fashion.images, "images")
+    partition = source.path(fashion.partition, "partition")
+    if not partition.is_file():
+        raise UserError(f"{source.key}.partition: no file {partition}")
+    reading = read_deepfashion(partition, fashion.statuses, fashion.identity)
+    return _add_identities(preparation, fashion, reading, images, tuple(fashion.statuses), source)
+
+
+def _add_identities(
+    preparation: Preparation,
+    settings: Identities,
+    reading: Reading,
+    images: Path,
+    splits: tuple[str, ...],
+    source: RawFolder,
+) -> list[str]:
+    shares = settings.shares
+    pictures = [
+        replace(one, split=drawn_split(source.seed, shares, f"person {one.person.group}"))
+        if one.split == TRAIN and one.person and shares
+        else one
+        for one in reading.pictures
+    ]
+    poses = _poses(settings, images, source)
+    _add_pictures(preparation, pictures, (*splits, *shares), images, source, poses=poses)
+    for split, fault in reading.faults:
+        preparation.add_rejected(split, fault)
+    left_out = [f"{count} {reason}" for reason, count in sorted(reading.left_out.items())]
+    lines = [f"left out: {', '.join(left_out)}"] if left_out else []
+    if poses is None:
+        lines.append(f"nobody has joints; {source.key}.poses can bring them")
+    else:
+        if not poses.pictures:
+            raise UserError(f"{source.key}.poses: nothing in {settings.poses} belongs to any picture")
+        lines.append(f"poses: {settings.poses} has {poses.pictures} of {len(pictures)} pictures")
+    return lines + _add_pair_lists(preparation, settings.pairs, source)
+
+
+def _poses(settings: Identities, images: Path, source: RawFolder) -> PoseSource | None:
+    if settings.poses is None:
+        return None
+    path = source.path(settings.poses, "poses")
+    names = stated_names(settings.keypoints or KeypointSettings())
+    if path.is_dir():
+        below = images.relative_to(source.folder.resolve())
+        return PredictedPoses(path, below, settings.min_confidence, names, source.key)
+    if not path.is_file():
+        raise UserError(f"{source.key}.poses: no {path}; it is a COCO file, or a folder of *.people.json")
+    if settings.min_confidence:
+        raise UserError(
+            f"{source.key}.min_confidence: found {settings.min_confidence}; joints of {settings.poses}, a COCO file, "
+            "have no confidence, so leave it out"
+        )
+    return AnnotatedPoses(path, names, source.key)
+
+
+def _add_pair_lists(preparation: Preparation, pairs: Mapping[str, str], source: RawFolder) -> list[str]:
+    lines = []
+    for split, listing in pairs.items():
+        path = source.path(listing, f"pairs.{split}")
+        count, faults = write_pair_list(path, preparation.folder, split)
+        if not count:
+            detail = f"; {faults[0].reason}: {faults[0].detail}" if faults else ""
+            raise UserError(f"{source.key}.pairs.{split}: {path} has no pair of images of this split{detail}")
+        preparation.records += count
+        for fault in faults:
+            preparation.add_rejected(split, fault)
+        lines.append(f"{split}: {count} pairs of {listing}, {len(faults)} rejected")
+    return lines

@@ -1,0 +1,219 @@
+"""Statistics of a people dataset as numbers and plots: counts, person heights, visibility of joints."""
+
+from array import array
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from figura.base.errors import one_line
+
+QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
+VISIBILITY = ("unlabelled", "hidden", "visible")
+_NAMED = 8  # categories listed in the line of a split
+_BARS = 100  # maximum per split in the plot of persons per image
+
+
+class Statistics:
+    """Counts over one split, record by record.
+
+    A person is an annotation of the category of people, except crowd regions. A person has keypoints if any is
+    labelled. Persons with the same `person_id` are one identity; a person without it has none.
+
+    Args:
+        people: the id of the category of people; None if there is none.
+        joints: the names of their joints.
+        annotated: whether the split's source has annotations.
+    """
+
+    def __init__(self, people: int | None, joints: Sequence[str], annotated: bool = True) -> None:
+        self.people, self.joints, self.annotated = people, tuple(joints), annotated
+        self.persons_of: dict[int, int] = {}
+        self.widths, self.image_heights, self.heights = array("d"), array("d"), array("d")
+        self.visibility = np.zeros((len(self.joints), len(VISIBILITY)), dtype=np.int64)
+        self.crowds = self.others = self.with_keypoints = 0
+        self.identities: Counter[int] = Counter()
+        self.categories: Counter[str] = Counter()
+        self.rejected: Counter[str] = Counter()
+
+    def add_image(self, record: Mapping[str, Any]) -> None:
+        """Count a usable image."""
+        self.persons_of[record["id"]] = 0
+        self.widths.append(record["width"])
+        self.image_heights.append(record["height"])
+
+    def add_annotation(self, record: Mapping[str, Any], category: str) -> None:
+        """Count a usable annotation of an added image; `category` is the name in the source."""
+        if not record.get("iscrowd", 0):
+            self.categories[category] += 1
+        if record["category_id"] != self.people:
+            self.others += 1
+        elif record.get("iscrowd", 0):
+            self.crowds += 1
+        else:
+            self._add_person(record)
+
+    def _add_person(self, record: Mapping[str, Any]) -> None:
+        self.persons_of[record["image_id"]] += 1
+        self.heights.append(record["bbox"][3])
+        if "person_id" in record:
+            self.identities[record["person_id"]] += 1
+        flags = np.array(record.get("keypoints", ())[2::3], dtype=np.int64)
+        if flags.any():
+            self.with_keypoints += 1
+            self.visibility[np.arange(len(self.joints)), flags] += 1
+
+    @property
+    def seen_twice(self) -> list[int]:
+        """The numbers of persons of the identities with at least two persons."""
+        return [count for count in self.identities.values() if count > 1]
+
+    def facts(self) -> dict[str, Any]:
+        """Return the counts in `facts.json` (see `figura.data.formats.facts`)."""
+        return {
+            "annotated": self.annotated,
+            "images": len(self.persons_of),
+            "persons": len(self.heights),
+            "with_joints": self.with_keypoints,
+            "boxes": self.categories.total(),
+            "identities": len(self.identities),
+            "identities_seen_twice": len(self.seen_twice),
+        }
+
+    def summary(self) -> dict[str, Any]:
+        """Return all counts; sizes of images and boxes in pixels; visibility of joints over persons with keypoints."""
+        return {
+            "annotated": self.annotated,
+            "images": len(self.persons_of),
+            "persons": len(self.heights),
+            "persons_with_keypoints": self.with_keypoints,
+            "identities": len(self.identities),
+            "identities_seen_twice": len(self.seen_twice),
+            "persons_seen_twice": sum(self.seen_twice),
+            "crowds": self.crowds,
+            "other_objects": self.others,
+            "categories": dict(sorted(self.categories.items())),
+            "rejected": dict(sorted(self.rejected.items())),
+            "persons_per_image": {
+                str(persons): images for persons, images in sorted(Counter(self.persons_of.values()).items())
+            },
+            "image_width_quantiles": _quantiles(self.widths),
+            "image_height_quantiles": _quantiles(self.image_heights),
+            "person_height_quantiles": _quantiles(self.heights),
+            "keypoint_visibility": {
+                joint: dict(zip(VISIBILITY, row, strict=True))
+                for joint, row in zip(self.joints, self.visibility.tolist(), strict=True)
+            },
+        }
+
+    def line(self) -> str:
+        """Return a summary in one line."""
+        images = f"{len(self.persons_of)} images"
+        rejected = f"{self.rejected.total()} records rejected"
+        if not self.annotated:
+            return f"{images} without annotations, {rejected}"
+        persons = f"{len(self.heights)} persons ({self.with_keypoints} with joints)"
+        named = ", ".join(f"{name} {count}" for name, count in self.categories.most_common(_NAMED))
+        more = f" and {len(self.categories) - _NAMED} more" if len(self.categories) > _NAMED else ""
+        return (
+            f"{images}, {persons}, {self.crowds} crowd regions, {self.others} other objects, {rejected}; "
+            f"{self._identities()}categories: {named or 'none'}{more}"
+        )
+
+    def _identities(self) -> str:
+        if not self.heights:
+            return ""
+        if not self.seen_twice:
+            return f"0 of {len(self.heights)} people are seen twice: transfer cannot be judged; "
+        return f"{len(self.identities)} identities, {len(self.seen_twice)} of them seen twice or more; "
+
+
+def _quantiles(lengths: "array[float]") -> dict[str, float]:
+    """Return level -> quantile, two decimals; empty without lengths."""
+    values = np.quantile(lengths, QUANTILES) if lengths else np.zeros(0)
+    return {f"{level:.2f}": round(float(value), 2) for level, value in zip(QUANTILES, values, strict=False)}
+
+
+def write_plots(splits: Mapping[str, Statistics], folder: Path) -> None:
+    """Write `persons_per_image.png`, `person_height.png` and `keypoint_visibility.png`; same input, same bytes.
+
+    Splits without annotations are skipped; if there are no others, nothing is written.
+    """
+    splits = {split: one for split, one in splits.items() if one.annotated}
+    if not splits:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # ignore the user's matplotlibrc
+        _save(_persons_per_image(splits), folder / "persons_per_image.png")
+        _save(_person_height(splits), folder / "person_height.png")
+        if any(one.with_keypoints for one in splits.values()):
+            _save(_keypoint_visibility(splits), folder / "keypoint_visibility.png")
+
+
+def _save(figure: Figure, path: Path) -> None:
+    FigureCanvasAgg(figure)
+    figure.savefig(path, dpi=100, metadata={"Software": None})
+
+
+def _figure(title: str, splits: int = 1) -> Figure:
+    figure = Figure(figsize=(6.4 if splits == 1 else 4.8 * splits, 4.8), layout="constrained")
+    figure.suptitle(title)
+    return figure
+
+
+def _persons_per_image(splits: Mapping[str, Statistics]) -> Figure:
+    figure = _figure("Persons per image")
+    axes = figure.subplots()
+    most = max(max(one.persons_of.values(), default=0) for one in splits.values())
+    step = most // _BARS + 1  # numbers of persons per bar
+    width = 0.8 / len(splits) * step
+    for place, (split, statistics) in enumerate(splits.items()):
+        counts = np.bincount(np.array(list(statistics.persons_of.values()), dtype=np.int64) // step, minlength=1)
+        shift = (place - (len(splits) - 1) / 2) * width
+        bars = np.arange(len(counts)) * step + shift
+        axes.bar(bars, counts / counts.sum(), width, label=f"{split} ({counts.sum()} images)")
+    axes.set(xlabel="persons", ylabel="share of images")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend()
+    return figure
+
+
+def _person_height(splits: Mapping[str, Statistics]) -> Figure:
+    figure = _figure("Height of persons")
+    axes = figure.subplots()
+    edges = np.linspace(0, max((max(one.heights, default=1) for one in splits.values()), default=1), 31)
+    for split, statistics in splits.items():
+        counts = np.histogram(statistics.heights, edges)[0]
+        shares = counts / max(counts.sum(), 1)
+        axes.stairs(shares, edges, fill=True, alpha=0.5, label=f"{split} ({len(statistics.heights)} persons)")
+    axes.set(xlabel="height of the box, pixels", ylabel="share of persons")
+    axes.legend()
+    return figure
+
+
+def _keypoint_visibility(splits: Mapping[str, Statistics]) -> Figure:
+    figure = _figure("Visibility of joints, persons with keypoints", len(splits))
+    joints = max((one.joints for one in splits.values()), key=len)
+    figure.set_figheight(max(4.8, 0.19 * len(joints) + 1.0))
+    every = figure.subplots(1, len(splits), sharey=True, squeeze=False)[0]
+    for axes, (split, statistics) in zip(every, splits.items(), strict=True):
+        names = [one_line(name) for name in statistics.joints]
+        shares = statistics.visibility / max(statistics.with_keypoints, 1)
+        start = np.zeros(len(statistics.joints))
+        for name, share, colour in zip(
+            VISIBILITY[::-1], shares.T[::-1], ("tab:green", "tab:orange", "0.8"), strict=True
+        ):
+            axes.barh(names, share, left=start, color=colour, label=name)
+            start += share
+        axes.set(title=f"{split} ({statistics.with_keypoints} persons)", xlabel="share", xlim=(0, 1))
+        axes.tick_params(axis="y", labelsize="small" if len(joints) > 30 else "medium")
+        axes.margins(y=0.01)
+    every[0].invert_yaxis()
+    every[-1].legend(loc="lower right")
+    return figure

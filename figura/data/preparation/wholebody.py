@@ -1,0 +1,56 @@
+"""The layout of COCO-WholeBody's annotations: 133 joints in five keys.
+
+Source: https://github.com/jin-s13/COCO-WholeBody/blob/master/data_format.md.
+"""
+
+from typing import Any
+
+from figura.data.formats.keypoint_sets import WHOLEBODY
+from figura.data.formats.records import Size, UnusableError, is_finite
+
+PARTS = {
+    "keypoints": (17, None),
+    "foot_kpts": (6, "foot_valid"),
+    "face_kpts": (68, "face_valid"),
+    "lefthand_kpts": (21, "lefthand_valid"),
+    "righthand_kpts": (21, "righthand_valid"),
+}
+"""Key -> number of joints, and the key of their validity flag; in the order of the 133 joints."""
+
+
+def is_wholebody(record: dict[str, Any], keypoints: tuple[str, ...]) -> bool:
+    """Return whether an annotation has this layout, or only COCO's 17 joints although the dataset has all 133."""
+    if keypoints != WHOLEBODY.keypoints:
+        return False
+    body = record.get("keypoints")
+    return any(key in record for key in list(PARTS)[1:]) or (isinstance(body, list) and len(body) == 3 * 17)
+
+
+def join_wholebody(record: dict[str, Any], size: Size | None) -> None:
+    """Merge the joints of all five keys into `keypoints`, update `num_keypoints`, and remove the other four keys.
+
+    Visibilities of feet, face and hands may be fractions: above 0, the joint is reliable and becomes visible (2).
+    Joints of a part that is missing or not valid, and joints of feet, face and hands outside of an image of this
+    `size`, become unlabelled.
+
+    Raises:
+        UnusableError: a part has a wrong length or values that are not finite numbers.
+    """
+    joined: list[float] = []
+    for key, (count, valid) in PARTS.items():
+        numbers = record.get(key, [0] * 3 * count)
+        if not isinstance(numbers, list) or len(numbers) != 3 * count:
+            length = f"{len(numbers)} numbers" if isinstance(numbers, list) else repr(numbers)[:80]
+            raise UnusableError(f"{key} are not {count} x 3 numbers", length)
+        if not is_finite(numbers):
+            raise UnusableError("keypoint not finite", key)
+        if valid is None:
+            joined += numbers
+            continue
+        for x, y, flag in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
+            inside = size is None or (0 <= x <= size.width and 0 <= y <= size.height)
+            labelled = flag > 0 and inside and record.get(valid, True)
+            joined += (x, y, flag if flag in (1, 2) else 2) if labelled else (0, 0, 0)
+    for key in PARTS:
+        record.pop(key, None)
+    record |= {"keypoints": joined, "num_keypoints": sum(flag > 0 for flag in joined[2::3])}

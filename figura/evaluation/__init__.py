@@ -1,0 +1,1 @@
+"""Run trained networks over `evaluate.data` and write a dump."""

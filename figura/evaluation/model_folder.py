@@ -1,0 +1,56 @@
+"""Inspect a model folder before anything is loaded: its recipe, and whether it matches another."""
+
+from pathlib import Path
+from typing import Any
+
+from figura.base.checksums import refuse_damaged
+from figura.base.errors import UserError
+from figura.base.yaml12 import read_yaml
+
+
+def model_folder(run: Path) -> Path:
+    """Return the model folder of a run, or the folder itself if it is one.
+
+    Raises:
+        UserError: it is neither.
+    """
+    if (run / "recipe.yaml").is_file():
+        return run
+    if (run / "model").is_dir():
+        return run / "model"
+    why = "no training has ended here: it has no folder model" if run.is_dir() else "no such folder"
+    others = ", ".join(str(path.parent) for path in sorted(run.parent.glob("*/model")))
+    raise UserError(f"{run}: {why}; {f'there are {others}' if others else 'dvc repro, or dvc pull, makes runs/*'}")
+
+
+def refuse_other_networks(path: Path, content: dict[str, Any], model: Path) -> None:
+    """Raise UserError if a recipe with this path and content has no network of a model folder."""
+    own, trained = (_types(one) for one in (content, read_yaml(model / "recipe.yaml")))
+    if own and trained and not own.items() & trained.items():
+        named, has = (", ".join(f"{name} ({kind})" for name, kind in one.items()) for one in (own, trained))
+        raise UserError(f"{path}: its networks are {named}, but {model} has {has}; name the recipe of this run")
+
+
+def _types(content: dict[str, Any]) -> dict[str, str]:
+    networks = content.get("networks")
+    entries = networks.items() if isinstance(networks, dict) else ()
+    return {name: str(entry.get("type")) for name, entry in entries if isinstance(entry, dict)}
+
+
+def trained_facts(model: Path) -> dict[str, Any]:
+    """Return the facts of the data that a model was trained on (`interfaces.ExampleDataset.facts`).
+
+    Raises:
+        UserError: the folder has no readable recipe.
+    """
+    return trained_content(model)[1]
+
+
+def trained_content(model: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the content of the recipe beside the weights, and its facts.
+
+    Raises UserError like `trained_facts`, and if the digest differs from `SHA256SUMS` beside it.
+    """
+    refuse_damaged(model / "recipe.yaml")
+    content = read_yaml(model / "recipe.yaml")
+    return content, content.pop("facts", {})

@@ -1,0 +1,1 @@
+"""The injector library: types without a dot under `injectors`."""

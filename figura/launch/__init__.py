@@ -1,0 +1,169 @@
+"""Start a stage on the hardware at hand, one machine or several: `python -m figura.launch STAGE [ARGUMENT ...]`.
+
+The command is the same everywhere, so a change of hardware changes nothing that DVC tracks.
+
+- The stage runs as one process for each visible GPU of the machine, or as one process without a GPU. A training takes
+  fewer where the batch does not divide evenly. `FIGURA_PROCESSES` sets the number of processes on each machine, also on
+  CPUs. PyTorch's own launcher starts several processes (figura/launch/processes.py). One process is this one: a second
+  start of Python would cost as much as the first.
+- Inside a Slurm allocation, one launcher runs on each machine (figura/launch/slurm.py).
+- A training step frees and allocates the same tensors thousands of times. glibc returns large blocks to the system at
+  each free and page-faults them in again at the next use. Larger thresholds keep the blocks; tcmalloc is faster still
+  and is preloaded, into a new process, where it is installed (`python -m bench.allocator`).
+- Threads of a CPU wait for each other many times a step. libgomp lets them spin for milliseconds before they sleep;
+  beside other busy processes, they so take the time in which the thread that they wait for could run. They spin for
+  less, or sleep at once where others are at work when the stage starts (figura/launch/load.py, `python -m
+  bench.busy_machine`), unless the caller has set a wait policy.
+- cuBLAS is deterministic only with a workspace of fixed size.
+
+Environment variables that the caller has set stay as they are.
+
+SIGTERM and SIGUSR1 are blocked while a stage starts, and delivered once it can handle them.
+"""
+
+import ctypes
+import ctypes.util
+import importlib
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from figura.base import exit_status as command
+from figura.base.errors import Interrupted, UserError
+from figura.launch import slurm
+from figura.launch.load import available_cores, waiting
+
+STAGES = "stages"
+ALLOCATOR = {
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 30),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "MALLOC_TOP_PAD_": str(1 << 26),
+}
+MALLOPT = {"MALLOC_MMAP_THRESHOLD_": -3, "MALLOC_TRIM_THRESHOLD_": -1, "MALLOC_TOP_PAD_": -2}  # from <malloc.h>
+CUBLAS = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # from cuBLAS' documentation, "Results reproducibility"
+PROCESSES = "FIGURA_PROCESSES"
+MOST = 256  # processes on a machine
+DRIVERS = ("/proc/driver/nvidia", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")  # NVIDIA (two), NVIDIA in WSL, AMD
+
+
+def main(arguments: list[str]) -> int:
+    """Run the stage in this process, in one that replaces it, or in several; return the exit status."""
+    if not arguments:
+        raise UserError(
+            "python -m figura.launch: expected a stage and its arguments, such as `train params.yaml runs/first`"
+        )
+    signal.pthread_sigmask(signal.SIG_BLOCK, Interrupted.signals)
+    if slurm.allocated(os.environ) and slurm.can_start(os.environ):
+        step, environment, message = slurm.step(os.environ, arguments)
+        _say(message)
+        return slurm.run_step(step, environment)
+    stage, *rest = arguments
+    meeting = os.environ.get("FIGURA_RENDEZVOUS")
+    wait, load = waiting(os.environ)
+    os.environ |= wait  # before PyTorch is imported, in `gpus` at the earliest
+    available = gpus(os.environ)
+    count = process_count(os.environ, available)
+    why = ""
+    if stage == "train" and rest and count > 1 and not os.environ.get(PROCESSES):
+        machines = 1 if meeting is None else slurm.place(os.environ)[1]
+        count, why = fitting_count(count, machines, Path(rest[0]))
+    chosen = allocator() | threads(count) | (CUBLAS if available else {})
+    chosen = {name: value for name, value in chosen.items() if name not in os.environ}
+    several = [f"{count} processes{why}"] if count > 1 or why else []
+    if several or chosen or wait:
+        _say(" ".join([*several, *(f"{name}={value}" for name, value in (chosen | wait).items())]) + load)
+    python = [sys.executable, "-m", f"{STAGES}.{stage}", *rest]
+    if count == 1 and meeting is None:
+        if "LD_PRELOAD" in chosen or not set_allocator(chosen):
+            os.execve(sys.executable, python, os.environ | chosen)
+        os.environ |= chosen
+        return run_here(stage, rest)
+    from figura.launch.processes import start  # slow import of PyTorch
+
+    os.environ |= chosen
+    return start(python, count, meeting)
+
+
+def run_here(stage: str, arguments: list[str]) -> int:
+    """Run a stage in this process and return its exit status. Raises UserError if there is no such stage."""
+    try:
+        page = importlib.import_module(f"{STAGES}.{stage}")
+    except ModuleNotFoundError as error:
+        if error.name != f"{STAGES}.{stage}":
+            raise
+        raise UserError(f"python -m figura.launch: there is no stage {stage!r}") from None
+    return command.run(page.main, arguments)
+
+
+def gpus(environment: Mapping[str, str]) -> int:
+    """Return the number of GPUs visible to PyTorch."""
+    if not (shutil.which("nvidia-smi") or any(Path(path).exists() for path in DRIVERS)):
+        return 0
+    import torch  # slow import
+
+    count = torch.accelerator.device_count()
+    if count == 0 and "CUDA_VISIBLE_DEVICES" not in environment:
+        _say("found a GPU driver, but this PyTorch sees no GPU: is it a CPU build, or is the driver too old for it?")
+    return count
+
+
+def process_count(environment: Mapping[str, str], available: int) -> int:
+    """Return the number of processes to start on this machine with `available` GPUs.
+
+    Raises:
+        UserError: `FIGURA_PROCESSES` is not an integer from 1 to `MOST`, or exceeds the number of GPUs.
+    """
+    asked = environment.get(PROCESSES, "")
+    if not asked:
+        return max(1, available)
+    if not asked.isdecimal() or len(asked) > 9 or not 1 <= int(asked) <= MOST:
+        raise UserError(f"{PROCESSES}: found {asked!r}; expected a number of processes a machine, from 1 to {MOST}")
+    if 0 < available < int(asked):
+        raise UserError(
+            f"{PROCESSES}: found {asked}; expected at most {available}, one for each GPU; CUDA_VISIBLE_DEVICES= "
+            "(empty) takes the CPU instead"
+        )
+    return int(asked)
+
+
+def fitting_count(most: int, machines: int, recipe: Path) -> tuple[int, str]:
+    """Return the largest number of processes per machine, at most `most`, that divides the batch, and a remark.
+
+    Returns `most` if no number divides it or the recipe is not readable; the stage itself reports this better.
+    """
+    from figura.base.yaml12 import read_yaml  # rarely needed
+
+    try:
+        size = read_yaml(recipe)["data"]["batch_size"]
+        fitting = [count for count in range(most, 0, -1) if size % (count * machines) == 0]
+    except (UserError, OSError, LookupError, TypeError):
+        return most, ""
+    if not fitting or fitting[0] == most:
+        return most, ""
+    return fitting[0], f" (not {most}, which cannot share data.batch_size {size} evenly)"
+
+
+def allocator() -> dict[str, str]:
+    """Return the environment variables that make the allocator keep large blocks."""
+    preloaded = ctypes.util.find_library("tcmalloc_minimal") if sys.platform == "linux" else None
+    return ALLOCATOR | ({"LD_PRELOAD": preloaded} if preloaded else {})
+
+
+def set_allocator(variables: Mapping[str, str]) -> bool:
+    """Set the thresholds in `variables` for this process; return whether its C library supports them."""
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    thresholds = [(MALLOPT[name], int(value)) for name, value in variables.items() if name in MALLOPT]
+    return mallopt is not None and all(mallopt(*one) == 1 for one in thresholds)
+
+
+def threads(count: int) -> dict[str, str]:
+    """Divide this machine's cores among `count` processes; for a single process, PyTorch decides."""
+    return {} if count == 1 else {"OMP_NUM_THREADS": str(max(1, len(available_cores()) // count))}
+
+
+def _say(text: str) -> None:
+    if os.environ.get("SLURM_NODEID", "0") == "0":  # once, not on every machine
+        print(f"launch: {text}", flush=True)

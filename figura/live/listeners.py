@@ -1,0 +1,18 @@
+"""Select the listeners of a training."""
+
+from figura.interfaces import Listener
+from figura.recipe.schema import Recipe
+
+
+def listeners(recipe: Recipe) -> list[Listener]:
+    """Return the listeners configured in `runtime`."""
+    chosen: list[Listener] = []
+    if recipe.runtime.samples:
+        from figura.live.samples import SampleSheets  # loads OpenCV
+
+        chosen.append(SampleSheets(recipe))
+    if recipe.runtime.scores:
+        from figura.live.scores import OnlineScores  # loads all of evaluation
+
+        chosen.append(OnlineScores(recipe))
+    return chosen

@@ -1,0 +1,1 @@
+"""Prediction: trained networks on arbitrary pictures."""

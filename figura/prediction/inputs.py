@@ -1,0 +1,279 @@
+"""Inputs of a prediction: images and video frames from files, folders and glob patterns, each with a unique name."""
+
+import glob
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, NoReturn
+
+import cv2
+import numpy as np
+
+from figura.base.errors import UserError
+from figura.base.files import open_regular, short_name
+from figura.base.pictures import Pixels, read_picture
+from figura.interfaces import Example
+from figura.prediction.video import no_stderr
+
+IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
+
+USUAL_RATE = 25.0
+"""Frames per second."""
+
+
+class SettingError(UserError):
+    """A setting of `predict.data` fits no photo, so the prediction ends."""
+
+
+class File(NamedTuple):
+    """An input file. `name` is unique among the inputs: a relative path, without suffix if that is unique already."""
+
+    path: Path
+    name: str
+
+    @property
+    def is_video(self) -> bool:
+        """Whether the suffix is one of `VIDEOS`."""
+        return self.path.suffix.lower() in VIDEOS
+
+
+@dataclass(eq=False)
+class Photo:
+    """One photo to predict from: an image file, a frame of the video at `path`, or pixels in memory.
+
+    `number` counts photos from 1; `place` is the index of a video frame, of which `rate` per second are used. `size` is
+    (height, width), once `pixels` has been called. `faults` are lines about unusable parts, such as persons, added by
+    `PhotoExamples.examples` and then reported.
+    """
+
+    path: Path
+    name: str
+    number: int
+    frame: Pixels | None = None
+    place: int | None = None
+    rate: float | None = None
+    size: tuple[int, int] | None = None
+    faults: list[str] = field(default_factory=list)
+
+    def pixels(self) -> Pixels:
+        """Return RGB pixels, uint8 (height, width, 3), rotated upright by the EXIF orientation.
+
+        Raises:
+            UserError: not a regular file, or not readable as an image by OpenCV.
+        """
+        pixels = self.frame
+        if pixels is None:
+            kinds = "" if self.path.suffix.lower() in IMAGES else f"images end in {', '.join(IMAGES)}"
+            pixels = read_picture(self.path, advice=kinds)
+        self.size = pixels.shape[0], pixels.shape[1]
+        return pixels
+
+
+class PhotoExamples:
+    """Base class for `predict.data`: converts a photo without annotations to examples like those of a dataset.
+
+    `optional` lists names that exist only with some arguments. `faults` are lines about parts of its files, such as
+    annotations, that belong to no photo; they are reported before the first photo.
+    """
+
+    names: ClassVar[tuple[str, ...]]
+    optional: ClassVar[tuple[str, ...]] = ()
+    faults: Sequence[str] = ()
+
+    @classmethod
+    def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names in an example, given the constructor's `arguments`."""
+        return cls.names
+
+    def examples(self, photo: Photo) -> list[Example]:
+        """Return any number of examples of one photo; called from several threads at once.
+
+        Results are named after an example's `name`: the photo's name, with a suffix if there are several examples.
+        Raises UserError for an unusable photo, which is then skipped, and SettingError to end the prediction.
+        """
+        raise TypeError(f"{type(self).__name__} gives no examples")
+
+
+def _refuse(fault: str) -> NoReturn:
+    raise UserError(fault)
+
+
+def find_files(
+    arguments: Sequence[str], results: Path | None = None, report: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
+) -> list[File]:  # fmt: skip
+    """Return the images and videos matched by paths, folders and glob patterns (`**` for any depth), in order.
+
+    A folder matches all images below it, except hidden ones. Files of a folder or pattern are named by their path below
+    the folder. Files below `results` come from an earlier run: they are used only if their exact path is given. `tell`
+    gets a line if names are too long for results and shortened.
+
+    Raises:
+        UserError: arguments match nothing, one line each, unless `report` gets these lines.
+    """
+    sources: dict[Path, tuple[Path, Path]] = {}  # resolved path -> (path as written, its base folder)
+    faults = []
+    for text in arguments:
+        path = Path(text)
+        if os.path.isdir(path):  # `path.is_dir` raises OSError for long names
+            files = [(one, path) for one in _images_below(path) if not _within(one, results)]
+            fault = f"no images ({', '.join(IMAGES)}) in it{_videos_in(path)}"
+        elif os.path.exists(path):
+            files, fault = [(path, path.parent)], ""
+        else:
+            found = [] if "\0" in text else glob.glob(text, recursive=True)  # it raises ValueError for this
+            matches = map(Path, sorted(found))
+            files = [(one, _fixed(text)) for one in matches if os.path.isfile(one) and not _within(one, results)]
+            fault = "no such file or folder, and no file matches it as a pattern"
+        if not files:
+            faults.append(
+                f"{text}: {fault}, but for results below {results}"
+                if results is not None and results.exists()
+                else f"{text}: {fault}"
+            )
+        for one, folder in files:
+            sources.setdefault(_resolved(one), (one, folder))
+    if faults:
+        (report or _refuse)("\n".join(faults))
+    names = _names(sources)
+    short = ["/".join(map(short_name, name.split("/"))) for name in names]
+    if changed := [new for new, old in zip(short, names, strict=True) if new != old]:
+        many = f"{len(changed)} file names are" if len(changed) > 1 else "1 file name is"
+        tell(f"{many} too long; results have shortened names, such as {changed[0]}")
+    return [File(path, name) for (path, _), name in zip(sources.values(), short, strict=True)]
+
+
+def _resolved(path: Path) -> Path:
+    return Path(os.path.realpath(path))  # `path.resolve` raises RuntimeError for a link to itself
+
+
+def _images_below(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in sorted(files):
+            if not name.startswith(".") and Path(name).suffix.lower() in IMAGES:
+                yield Path(parent, name)
+
+
+def _videos_in(folder: Path) -> str:
+    videos = [one for one in folder.rglob("*") if one.suffix.lower() in VIDEOS]
+    return f"; {len(videos)} videos: name them one by one, such as {videos[0]}" if videos else ""
+
+
+def _within(path: Path, folder: Path | None) -> bool:
+    return folder is not None and _resolved(path).is_relative_to(_resolved(folder))
+
+
+def _fixed(pattern: str) -> Path:
+    """Return the part of a pattern before its first wildcard."""
+    parts = Path(pattern).parts
+    wild = next(place for place, part in enumerate(parts) if glob.has_magic(part))
+    return Path(*parts[:wild])
+
+
+def _names(sources: Mapping[Path, tuple[Path, Path]]) -> list[str]:
+    """Return short names; longer where needed: the path below the common folder of all inputs, then with the suffix."""
+    common = Path(os.path.commonpath([path.parent for path in sources])) if sources else Path()
+    choices = [
+        (_without_suffix(_below(path, folder)), _without_suffix(below), below.as_posix())
+        for below, path, folder in ((real.relative_to(common), *found) for real, found in sources.items())
+    ]
+    level = [0] * len(choices)
+    while True:
+        names = [choice[chosen] for choice, chosen in zip(choices, level, strict=True)]
+        counts = Counter(names)
+        duplicates = [place for place, name in enumerate(names) if counts[name] > 1 and level[place] < 2]
+        if not duplicates:
+            return names
+        for place in duplicates:
+            level[place] += 1
+
+
+def _below(path: Path, folder: Path) -> Path:
+    """Return a path relative to a folder that it starts with, or only the file name if it leaves the folder by `..`."""
+    relative = path.relative_to(folder)
+    return Path(path.name) if ".." in relative.parts else relative
+
+
+def _without_suffix(path: Path) -> str:
+    """Return a path as text without its suffix, except for names of dots and a suffix, such as `..png`."""
+    short = path.as_posix().removesuffix(path.suffix)
+    return short if short.rpartition("/")[2].strip(".") else path.as_posix()
+
+
+def count_photos(files: Iterable[File], every: int) -> int:
+    """Return the number of photos in the files; videos are counted by their metadata."""
+    total = 0
+    for file in files:
+        frames = _frame_count(file.path) if file.is_video else 1
+        total += -(-max(frames, 0) // every)
+    return total
+
+
+def _frame_count(path: Path) -> int:
+    try:
+        with open_regular(path) as file:
+            return int(_video(file).get(cv2.CAP_PROP_FRAME_COUNT))
+    except UserError:
+        return 0
+
+
+def _video(file: BufferedReader) -> cv2.VideoCapture:
+    """Open a video. OpenCV is not given the path: it would block on a FIFO, and crash on names that are not UTF-8."""
+    with no_stderr():  # OpenCV prints errors of damaged videos, which are reported anyway
+        return cv2.VideoCapture(file, cv2.CAP_FFMPEG, [])  # type: ignore[call-overload]
+
+
+def frame_rate(video: cv2.VideoCapture) -> float:
+    """Return the frames per second of an open video, or `USUAL_RATE` if unknown."""
+    rate = float(video.get(cv2.CAP_PROP_FPS))
+    return rate if 0 < rate <= 1000 else USUAL_RATE
+
+
+def read_photos(files: Iterable[File], every: int, report: Callable[[str], None]) -> Iterator[Photo]:
+    """Yield the photos of the files in order; for a video, each `every`-th frame, named `<name>-<frame number>`.
+
+    Images are not opened yet. A video without frames, or with less than nine tenths of the frames in its metadata, is
+    passed to `report`; one without frames counts as one photo, like a damaged image.
+    """
+    number = 0
+    for file in files:
+        if not file.is_video:
+            number += 1
+            yield Photo(file.path, file.name, number)
+            continue
+        before = number
+        try:
+            with open_regular(file.path) as content:
+                for place, frame, rate in _frames(content, file.path, every, report):
+                    number += 1
+                    yield Photo(file.path, f"{file.name}-{place:06d}", number, frame, place, rate)
+        except UserError as error:
+            report(str(error))
+        number = max(number, before + 1)
+
+
+def _frames(
+    content: BufferedReader, path: Path, every: int, report: Callable[[str], None]
+) -> Iterator[tuple[int, Pixels, float]]:
+    """Yield index and pixels of each frame, and the number of frames yielded per second of the video."""
+    video, place = _video(content), 0
+    promised, rate = int(video.get(cv2.CAP_PROP_FRAME_COUNT)), frame_rate(video) / every
+    try:
+        while video.grab():
+            if place % every == 0:
+                decoded, frame = video.retrieve()
+                if not decoded:
+                    break
+                yield place, np.asarray(cv2.cvtColor(frame, cv2.COLOR_BGR2RGB), dtype=np.uint8), rate
+            place += 1
+    finally:
+        video.release()
+    if not place:
+        report(f"{path}: no readable video: it is damaged, or its codec is unknown")
+    elif place < 0.9 * promised:
+        report(f"{path}: ends after {place} of {promised} frames: it is damaged or cut off")

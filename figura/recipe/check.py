@@ -1,0 +1,307 @@
+"""Checks of a recipe beyond its schema: types and their arguments, references between sections, names of the state."""
+
+import inspect
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from figura.base.error_collector import ErrorCollector
+from figura.injectors.forward import Forward, forwards
+from figura.interfaces import Injector
+from figura.recipe.name_check import NameCheck
+from figura.recipe.schema import Declaration, Group, Predict, Recipe
+from figura.recipe.types import (
+    CALLBACK,
+    COMPARISON,
+    DATASET,
+    INJECTOR,
+    LOSS,
+    NETWORK,
+    OPTIMIZER,
+    PHOTOS,
+    Slot,
+    build_schedule,
+    check_arguments,
+    check_declaration,
+    construct,
+)
+
+ADDING_NAMES = (
+    "data.train.*", "data.validation.*", "evaluate.data.*", "steps.*.injectors.*", "evaluate.modes.*.injectors.*",
+    "evaluate.grids.*.injectors.*", "predict.injectors.*",
+)  # fmt: skip
+"""Keys of entries that add names to the state; `*` matches any key."""
+
+
+class RecipeCheck:
+    """Runs all checks; each adds its errors to `errors` and continues."""
+
+    def __init__(self, recipe: Recipe, errors: ErrorCollector) -> None:
+        self.recipe, self.errors = recipe, errors
+        self.networks: dict[str, type[nn.Module]] = {}
+        self.forms: dict[str, str] = {}  # form of each state name, if the network that outputs it declares one
+        self.training_only: set[str] = set()  # losses
+        self.names = NameCheck(errors)
+        self.names.on = not any(map(errors.is_invalid, ADDING_NAMES))
+
+    def run(self, parts: Collection[str]) -> None:
+        """Check `parts` (`load.PARTS`), except `metrics`."""
+        for name, network in self.recipe.networks.items():
+            kind = self._declared(network, NETWORK, f"networks.{name}")
+            if kind is not None:
+                self.networks[name] = kind
+        data, judged = self.recipe.data, self.recipe.evaluate.data
+        train = self._provided(data.train, "data.train")
+        validation = self._provided(data.validation, "data.validation")
+        if "train" in parts:
+            self._train(train, validation)
+        if "evaluate" in parts:
+            if judged not in ({}, data.validation):
+                validation = self._provided(judged, "evaluate.data")
+            self._evaluation(set[str].intersection(*validation) if validation else set[str]())
+        if "predict" in parts and self.recipe.predict is not None:
+            self._prediction(self.recipe.predict)
+
+    def _train(self, train: Sequence[set[str]], validation: Sequence[set[str]]) -> None:
+        self._training()
+        injectors = {
+            name: self._injectors(step.injectors, f"steps.{name}.injectors") for name, step in self.recipe.steps.items()
+        }
+        for step, built in injectors.items():
+            for name, injector in built.items():
+                for where, call in forwards(injector, f"steps.{step}.injectors.{name}"):
+                    self._check_frozen_batch_norm(call, where)
+        self._losses()
+        names = self.names.steps(self.recipe, injectors, self.training_only, train, validation)
+        if self.recipe.runtime.samples:
+            self.names.known(self.recipe.runtime.samples.names, names, "runtime.samples.names")
+        for name, callback in self.recipe.callbacks.items():
+            construct(callback.type, callback.arguments, CALLBACK, f"callbacks.{name}", self.errors)
+
+    def _read(self, *keys: str) -> bool:
+        """Whether the values at all these keys are valid, so that references to them can be checked."""
+        return not any(map(self.errors.is_invalid, keys))
+
+    def _declared(self, entry: Declaration, slot: Slot, key: str, supplied: tuple[str, ...] = ()) -> Any:
+        return check_declaration(entry, slot, key, self.errors, supplied)
+
+    def _provided(self, entries: Mapping[str, Declaration], key: str) -> list[set[str]]:
+        """Return the names that each dataset provides."""
+        kinds = {name: self._providing(entry, DATASET, f"{key}.{name}") for name, entry in entries.items()}
+        return [set(kind.provides(entries[name].arguments)) for name, kind in kinds.items() if kind is not None]
+
+    def _providing(self, entry: Declaration, slot: Slot, key: str) -> Any:
+        """Return the class of an entry that provides names; None after an error: the names are then unknown."""
+        before = self.errors.count
+        kind = self._declared(entry, slot, key)
+        if self.errors.count == before:
+            return kind
+        self.names.on = False
+        return None
+
+    def _training(self) -> None:
+        trained = {name for step in self.recipe.steps.values() for name in step.trains}
+        for name, step in self.recipe.steps.items():
+            for network in set(step.trains) - self.recipe.networks.keys() if self._read("networks") else ():
+                self.errors.add_unknown(f"steps.{name}.trains", network, self.recipe.networks, "network")
+            optimizer = self._declared(step.optimizer, OPTIMIZER, f"steps.{name}.optimizer", ("params",))
+            if optimizer is not None and (why := objection(optimizer)):
+                self.errors.add(f"steps.{name}.optimizer.type", why)
+            for group, options in step.groups.items():
+                self._group(optimizer, options, f"steps.{name}.groups.{group}")
+            if step.lr_schedule is not None:
+                build_schedule(step.lr_schedule, f"steps.{name}.lr_schedule", self.errors)
+        for name in self.recipe.networks:
+            idle = name not in trained and name not in self.recipe.starts_from()
+            if idle and self._read("steps.*.trains", f"networks.{name}.weights", "train.init_from.networks"):
+                self.errors.add(f"networks.{name}", "no step trains it and it loads no weights")
+        self._start()
+
+    def _group(self, optimizer: type[torch.optim.Optimizer] | None, group: Group, key: str) -> None:
+        try:
+            re.compile(group.pattern)
+        except re.error as error:
+            self.errors.add(f"{key}.pattern", f"found {group.pattern!r}; expected a regular expression ({error})")
+        if optimizer is not None:  # a group inherits missing arguments
+            options, parameters = group.model_extra or {}, inspect.signature(optimizer).parameters
+            needed = {name for name, parameter in parameters.items() if parameter.default is parameter.empty}
+            inherited = tuple(needed - options.keys() | {"params"})
+            check_arguments(optimizer, options, key, self.errors, inherited, ("pattern", *needed - {"params"}))
+
+    def _start(self) -> None:
+        start = self.recipe.train.init_from
+        for name in start.networks or () if start else ():
+            if name not in self.recipe.networks and self._read("networks"):
+                self.errors.add_unknown("train.init_from.networks", name, self.recipe.networks, "network")
+        for name, entry in self.recipe.networks.items():
+            if entry.weights is not None and start and name in (start.networks or self.recipe.networks):
+                self.errors.add(f"networks.{name}.weights", "train.init_from gives this network its weights already")
+
+    def _losses(self) -> None:
+        several = len(self.recipe.steps) > 1
+        for name, loss in self.recipe.losses.items():
+            key = f"losses.{name}"
+            if loss.step is None and several:
+                self.errors.add(f"{key}.step", f"missing; there are several steps: {', '.join(self.recipe.steps)}")
+            elif loss.step is not None and loss.step not in self.recipe.steps and self._read("steps"):
+                self.errors.add_unknown(f"{key}.step", loss.step, self.recipe.steps, "step")
+            if loss.schedule is not None:
+                build_schedule(loss.schedule, f"{key}.schedule", self.errors)
+            beside = tuple(type(loss).model_fields)
+            built = construct(loss.type, loss.arguments, LOSS, key, self.errors, beside=beside)
+            if built is not None:
+                self._roles(type(built), loss.inputs, f"{key}.inputs", "role")
+                self._form(loss.inputs, getattr(built, "forms", {}), f"{key}.inputs")
+                self.training_only |= {name} if built.training_only else set()
+        for name in self.recipe.steps:
+            belonging = [loss for key, loss in self.recipe.losses.items() if self.recipe.loss_step(key) == name]
+            if not any(loss.weight for loss in belonging) and self._read("losses.*.weight", "losses.*.step"):
+                what = "every loss that belongs to it has weight 0" if belonging else "no loss belongs to it"
+                self.errors.add(f"steps.{name}", f"{what}: it would train nothing")
+
+    def _roles(self, kind: type[nn.Module], inputs: Mapping[str, Any], key: str, what: str) -> None:
+        parameters = dict(list(inspect.signature(kind.forward).parameters.items())[1:])
+        named = {n: p for n, p in parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        if len(named) < len(parameters):  # *args or **kwargs: any name may be valid
+            return
+        for role in inputs.keys() - named.keys():
+            self.errors.add_unknown(f"{key}.{role}", role, named, f"{what} of {kind.__name__}")
+        for role, parameter in named.items():
+            if parameter.default is parameter.empty and role not in inputs:
+                self.errors.add(f"{key}.{role}", f"missing; {kind.__name__} needs it")
+
+    def _injectors(self, entries: Mapping[str, Declaration], key: str) -> dict[str, Injector]:
+        """Construct injectors; check each call of a network against its inputs and outputs."""
+        injectors: dict[str, Injector] = {}
+        for name, entry in entries.items():
+            beside = tuple(type(entry).model_fields)
+            built = construct(entry.type, entry.arguments, INJECTOR, f"{key}.{name}", self.errors, beside=beside)
+            if built is None:
+                self.names.on = False
+                continue
+            injectors[name] = built
+            for where, call in forwards(built, f"{key}.{name}"):
+                self._forward(call, where)
+        return injectors
+
+    def _chain(self, entries: Mapping[str, Declaration], names: set[str], key: str) -> set[str]:
+        """Construct injectors that always run; return `names` and the names they add."""
+        return self.names.chain(self._injectors(entries, key), names, key)
+
+    def _forward(self, injector: Forward, key: str) -> None:
+        if injector.network not in self.recipe.networks:
+            if self._read("networks"):
+                self.errors.add_unknown(f"{key}.network", injector.network, self.recipe.networks, "network")
+        elif kind := self.networks.get(injector.network):
+            self._roles(kind, {**injector.inputs, **injector.args}, key, "input")
+            for both in injector.inputs.keys() & injector.args.keys():
+                self.errors.add(f"{key}.args.{both}", f"{both!r} is among the inputs already")
+            if hasattr(kind, "forms"):
+                forms = kind.forms(self.recipe.networks[injector.network].arguments)
+                self.forms |= {injector.outputs[output]: forms[output] for output in forms.keys() & injector.outputs}
+            outputs = getattr(kind, "outputs", injector.outputs)
+            for output in injector.outputs:
+                if output not in outputs:
+                    self.errors.add_unknown(f"{key}.outputs", output, outputs, f"output of {kind.__name__}")
+
+    def _check_frozen_batch_norm(self, call: Forward, key: str) -> None:
+        """Check that a call in a step does not update BatchNorm statistics that `networks` freezes."""
+        entry = self.recipe.networks.get(call.network)
+        for rule in ("frozen", "freeze_batch_norm"):
+            if entry is not None and getattr(entry, rule) is not None and call.mode == "train":
+                why = f"networks.{call.network}.{rule} keeps BatchNorms still, which this mode would move"
+                self.errors.add(f"{key}.mode", f"found 'train'; {why}; expected 'inherit', the default, or 'eval'")
+
+    def _form(self, inputs: Mapping[str, str], wanted: Mapping[str, str], key: str) -> None:
+        """Check that a loss reads the form that a network outputs, if both declare one."""
+        for role, name in inputs.items():
+            expected, form = wanted.get(role), self.forms.get(name)
+            if expected and form and expected != form:
+                self.errors.add(f"{key}.{role}", f"{name!r} is of the form ({form}); the loss reads ({expected})")
+
+    def _evaluation(self, batch: set[str]) -> None:
+        evaluate = self.recipe.evaluate
+        self.names.known(evaluate.inputs, batch, "evaluate.inputs")
+        for name, mode in evaluate.modes.items():
+            names = self._chain(mode.injectors, batch, f"evaluate.modes.{name}.injectors")
+            self.names.known(mode.save, names, f"evaluate.modes.{name}.save")
+        for name, grid in evaluate.grids.items():
+            key = f"evaluate.grids.{name}"
+            self.names.known([*grid.rows, *grid.columns], batch, key)
+            for both in set(grid.rows) & set(grid.columns):
+                self.errors.add(key, f"{both!r} is in rows and in columns")
+            names = self._chain(grid.injectors, {*grid.rows, *grid.columns}, f"{key}.injectors")
+            self.names.known(grid.save, names, f"{key}.save")
+        for name, average in evaluate.averages.items():
+            self.names.known([average.of], batch, f"evaluate.averages.{name}.of")
+
+    def _prediction(self, predict: Predict) -> None:
+        kind, evaluate = self._providing(predict.data, PHOTOS, "predict.data"), self.recipe.evaluate
+        provided = set[str]() if kind is None else set[str](kind.provides(predict.data.arguments))
+        if predict.mode not in evaluate.modes:
+            if self._read("evaluate.modes"):
+                self.errors.add_unknown("predict.mode", predict.mode, evaluate.modes, "mode")
+            return
+        names = self._of_mode(predict, provided)
+        if names is None:
+            return
+        names = self._chain(predict.injectors, names, "predict.injectors")
+        self.names.known(predict.save, names, "predict.save")
+        self._comparisons(predict, provided if kind is None else {*provided, *kind.optional})
+        if predict.grid is None or not self._read("evaluate.grids"):
+            return
+        if predict.grid not in evaluate.grids:
+            self.errors.add_unknown("predict.grid", predict.grid, evaluate.grids, "grid")
+        else:
+            grid = evaluate.grids[predict.grid]
+            self.names.known(
+                [*grid.rows, *grid.columns], provided, f"predict.grid: rows and columns of {predict.grid!r}"
+            )
+
+    def _of_mode(self, predict: Predict, provided: set[str]) -> set[str] | None:
+        """Return `provided` and the names that injectors of the mode add; None if one of them cannot be built.
+
+        Only injectors needed by `save` and the injectors of `predict` must be able to run.
+        """
+        names, mode = set(provided), self.recipe.evaluate.modes[predict.mode].injectors
+        built: list[tuple[str, Injector]] = []
+        for name, entry in (*mode.items(), *predict.injectors.items()):
+            elsewhere = ErrorCollector(self.errors.file)  # `_evaluation` reports errors of the mode's injectors
+            injector = construct(entry.type, entry.arguments, INJECTOR, name, elsewhere)
+            if injector is None:
+                self._injectors(predict.injectors, "predict.injectors")
+                return None
+            built.append((name, injector))
+        wanted = {*predict.save, *(read for _, injector in built[len(mode) :] for read in injector.reads)}
+        for _, injector in reversed(built):
+            wanted |= set(injector.reads) if wanted & set(injector.adds) else set()
+        for name, injector in built[: len(mode)]:
+            if wanted & set(injector.adds):
+                self.names.known(injector.reads, names, f"predict.mode: injector {name!r} of mode {predict.mode!r}")
+            elif not names.issuperset(injector.reads):
+                continue
+            names |= set(injector.adds)
+        return names
+
+    def _comparisons(self, predict: Predict, names: set[str]) -> None:
+        pictures = [name for name, form in predict.save.items() if form == "image"]
+        for name, entry in predict.compare.items():
+            key = f"predict.compare.{name}"
+            if name not in pictures:
+                self.errors.add_unknown(key, name, pictures, "image of predict.save")
+            comparison = construct(entry.type, entry.arguments, COMPARISON, key, self.errors)
+            if comparison is not None:
+                self.names.known([comparison.target, *comparison.inputs], names, key)
+
+
+def objection(kind: type[torch.optim.Optimizer]) -> str | None:
+    """Return why a step, which computes dense gradients once per update, cannot use an optimizer, or None."""
+    closure = inspect.signature(kind.step).parameters.get("closure")
+    if closure is not None and closure.default is closure.empty:
+        return f"{kind.__name__} computes the losses several times an update; a step computes them once"
+    if issubclass(kind, torch.optim.SparseAdam):
+        return "SparseAdam takes sparse gradients alone, and networks here give dense ones; write torch.optim.Adam"
+    return None

@@ -1,0 +1,62 @@
+"""Checks of `metrics`: scores and pictures exist, accept their arguments, and read what `evaluate` writes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from figura.base.error_collector import ErrorCollector
+from figura.recipe.schema import Declaration, Recipe
+from figura.recipe.schema_check import checked
+from figura.recipe.trial import KEY
+from figura.recipe.types import PICTURE, SCORE, check_declaration
+
+ERROR_KEY = "error"
+"""DVC treats a metrics file with this key, at any depth, as unreadable."""
+RESERVED = {
+    ERROR_KEY: f"DVC takes metrics with a key {ERROR_KEY!r} for unreadable",
+    KEY: "the metrics of a try stand below this key",
+}
+
+
+def checked_for_metrics(content: dict[str, Any], path: Path, facts: Mapping[str, Any]) -> Recipe:
+    """Complete and check only the metrics of a recipe's content. Raises UserError with all errors."""
+    return checked(content, path, ["metrics"], facts, lambda recipe, errors, _: check_metrics(recipe, errors))
+
+
+def check_metrics(recipe: Recipe, errors: ErrorCollector) -> None:
+    """Check `metrics.scores`, `metrics.summary`, `metrics.pictures` and `runtime.scores`."""
+    for name, score in recipe.metrics.scores.items():
+        check_declaration(score, SCORE, f"metrics.scores.{name}", errors)
+        _of_dump(recipe, score, f"metrics.scores.{name}", errors)
+    for section, names in (("scores", recipe.metrics.scores), ("summary", recipe.metrics.summary)):
+        for name in RESERVED.keys() & set(names):
+            errors.add(f"metrics.{section}.{name}", f"{RESERVED[name]}; use another name")
+    for name, picture in recipe.metrics.pictures.items():
+        check_declaration(picture, PICTURE, f"metrics.pictures.{name}", errors)
+        _of_dump(recipe, picture, f"metrics.pictures.{name}", errors)
+    for name, headline in recipe.metrics.summary.items():
+        for key, metric in (("metric", headline.metric), ("beside", headline.beside)):
+            if metric is not None and not errors.is_invalid("metrics.scores"):
+                _of_score(recipe, metric, f"metrics.summary.{name}.{key}", errors)
+    for name in recipe.runtime.scores.names if recipe.runtime.scores else ():
+        if name not in recipe.metrics.scores and not errors.is_invalid("metrics.scores"):
+            errors.add_unknown("runtime.scores.names", name, recipe.metrics.scores, "score")
+
+
+def _of_score(recipe: Recipe, metric: str, key: str, errors: ErrorCollector) -> None:
+    """Check that a dotted key starts with a score; the rest is known only to the score."""
+    score, _, rest = metric.partition(".")
+    if score not in recipe.metrics.scores:
+        errors.add_unknown(key, score, recipe.metrics.scores, "score")
+    elif not rest:
+        errors.add(key, f"found {metric!r}; expected the score and its metric, such as '{metric}.l1'")
+
+
+def _of_dump(recipe: Recipe, entry: Declaration, key: str, errors: ErrorCollector) -> None:
+    """Check that the `mode`, `grid` or `average` of a score or picture is one of `evaluate`."""
+    evaluate = recipe.evaluate
+    known = {"mode": list(evaluate.modes), "grid": list(evaluate.grids), "average": list(evaluate.averages)}
+    for what, names in known.items():
+        named = entry.arguments.get(what)
+        if isinstance(named, str) and named not in names and not errors.is_invalid(f"evaluate.{what}s"):
+            errors.add_unknown(f"{key}.{what}", named, names, what)

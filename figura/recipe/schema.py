@@ -1,0 +1,450 @@
+"""The schema of a recipe: the sections of `params.yaml` and `recipes/*.yaml`, and the keys of each.
+
+`check.py` checks what the names mean. Numbers that shape a result have no default: they are written in the recipe,
+where DVC tracks them. A key with a default may be left out because the feature is then off.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+
+from figura.recipe.gates import Gate
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+Count = Annotated[int, Field(ge=1, le=10**9)]
+Position = Annotated[int, Field(ge=0, le=10**9)]
+BatchSize = Annotated[int, Field(ge=1, le=10**6)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
+Precision = Literal["no", "fp16", "bf16", "fp8"]
+Format = Literal["image", "mask", "array", "number", "records"]
+"""How a dump stores a name; see `figura/dump.py`."""
+
+
+class Section(BaseModel):
+    """A closed set of keys, immutable once read. `renamed` maps keys of earlier versions to their new names."""
+
+    renamed: ClassVar[dict[str, str]] = {}
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Declaration(Section):
+    """`type` names a class (types.py looks it up); the other keys are its arguments."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    type: str
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """All keys except the fields of the declaration itself."""
+        return self.model_extra or {}
+
+
+class DatasetEntry(Declaration):
+    """One dataset; in a mixture, the number of its batches is proportional to `weight`."""
+
+    weight: Positive = 1.0
+
+
+class Data(Section):
+    """Where examples come from; `batch_size` is that of all ranks together.
+
+    `common`, a map of arguments that all entries share, may stand beside them (`completion.py` distributes it).
+    """
+
+    train: Annotated[dict[Name, DatasetEntry], Field(min_length=1)]
+    validation: Annotated[dict[Name, DatasetEntry], Field(min_length=1)]
+    batch_size: BatchSize
+
+
+class Frozen(Section):
+    """Before iteration `until`, a network stays as it is, running statistics included; or only its `modules`.
+
+    `modules` are names such as `base_net`, or patterns (`engine/module_names.py`).
+    """
+
+    until: Count
+    modules: Annotated[list[str], Field(min_length=1)] | None = None
+
+
+class BatchNormFreeze(Section):
+    """From iteration `after` on, BatchNorms use their running statistics as they are; gain and offset train."""
+
+    after: Position
+
+
+class NetworkEntry(Declaration):
+    """One network; `weights` is a safetensors file to start from.
+
+    `checkpointing` saves memory: its blocks (true) or the modules of these names or patterns are computed again in the
+    backward pass instead of being stored. Results stay the same (`engine/checkpointing.py`).
+    """
+
+    weights: str | None = None
+    frozen: Frozen | None = None
+    freeze_batch_norm: BatchNormFreeze | None = None
+    checkpointing: bool | list[str] = False
+
+    @field_validator("freeze_batch_norm", mode="before")
+    @classmethod
+    def _from_an_iteration_on(cls, value: Any) -> Any:
+        if isinstance(value, bool):
+            raise ValueError("a map {after: N} is needed; true of earlier versions is now {after: 0}")  # noqa: TRY004
+        return value
+
+
+class Gated(Section):
+    """Runs in iterations t with `after` <= t < `before` and (t - `after`) divisible by `every`.
+
+    A validation pass applies `after` and `before` to the current iteration and ignores `every`.
+    """
+
+    every: Count = 1
+    after: Position = 0
+    before: Count | None = None
+
+    @property
+    def gate(self) -> Gate:
+        """The gate that these keys describe."""
+        return Gate(self.every, self.after, self.before)
+
+    @model_validator(mode="after")
+    def _runs(self) -> "Gated":
+        if self.before is not None and self.before <= self.after:
+            raise ValueError(f"after {self.after} and before {self.before}: it would never run")
+        return self
+
+
+class InjectorEntry(Gated, Declaration):
+    """One injector of a step; outside its gate it adds nothing. `only` confines it to training or to evaluation.
+
+    Several injectors may add the same name if no two of them ever run together.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    only: Literal["training", "evaluation"] | None = None
+
+
+class LossEntry(Gated, Declaration):
+    """One loss: `inputs` maps its roles to names of the state; effective weight = `weight` x schedule(step).
+
+    Outside its gate it is not computed.
+    """
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    inputs: dict[Name, Name]
+    weight: Number
+    schedule: Declaration | None = None
+    step: Name | None = None
+
+
+class Group(Section):
+    """Options of an optimizer (`weight_decay: 0.0`) for parameters whose name matches `pattern` (`re.search`)."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    pattern: str
+
+
+class StepEntry(Gated):
+    """One optimization: injectors in their order, the losses that name the step, one backward, one update.
+
+    The step is skipped for batches that lack any name in `requires` (mixtures of datasets). Tensors named in `detach`
+    carry no gradient into it. `accumulation` is the number of parts that its batch is cut into (default:
+    `train.accumulation`); steps share the names they add only if they have the same number of parts. `clip_value`
+    limits the absolute value of each element of the gradient; after that, `clip` limits the 2-norm of the whole
+    gradient. `groups` set other optimizer options for parameters whose name (`network.layer.weight`) matches a pattern;
+    the first match counts.
+    """
+
+    trains: Annotated[list[Name], Field(min_length=1)]
+    optimizer: Declaration
+    lr_schedule: Declaration | None = None
+    injectors: dict[Name, InjectorEntry]
+    clip: Positive | None = None
+    clip_value: Positive | None = None
+    groups: dict[Name, Group] = {}
+    detach: list[Name] = []
+    requires: list[Name] = []
+    accumulation: Count | None = None
+
+
+class Ema(Section):
+    """Exponential moving average of the weights; evaluations and outputs then use the averages.
+
+    With `warmup`, update t of the average (0, which copies the weights, then 1, ...) decays by at most
+    (1 + t) / (10 + t), as in TensorFlow's ExponentialMovingAverage, so that the first weights are soon forgotten.
+    """
+
+    decay: Annotated[float, Field(gt=0, lt=1)]
+    warmup: bool = False
+
+    def decay_at(self, update: int) -> float:
+        """Return the decay of an update of the average."""
+        return min(self.decay, (1 + update) / (10 + update)) if self.warmup else self.decay
+
+
+class InitFrom(Section):
+    """Start from the weights of an earlier run: of all networks, or of the named ones."""
+
+    run: str
+    networks: Annotated[list[Name], Field(min_length=1)] | None = None
+
+
+class RollbackRule(Section):
+    """Roll back after `after` non-finite updates in a row, at most `times` times.
+
+    Training returns to a snapshot: the last multiple of `every` iterations (or the start) at which no update was being
+    skipped. It goes on with all learning rates times `rate_factor`, other noise and another order of examples.
+    """
+
+    every: Count
+    after: Count
+    times: Count
+    rate_factor: Annotated[float, Field(gt=0, le=1)]
+
+
+class RateScaling(Section):
+    """Multiply all learning rates by `data.batch_size` / `batch_size` (`linear`) or by its square root (`sqrt`).
+
+    `batch_size` is the one that the rates were tuned for. Linear: Goyal et al. 2017; the root, for Adam and its
+    relatives: Malladi et al. 2022.
+    """
+
+    rule: Literal["linear", "sqrt"]
+    batch_size: BatchSize
+
+    def factor(self, batch_size: int) -> float:
+        """Return the factor of the learning rates at a batch size."""
+        ratio = batch_size / self.batch_size
+        return ratio if self.rule == "linear" else ratio**0.5
+
+
+class Train(Section):
+    """How long and how to train, in iterations (`epochs` is converted once). No key depends on the number of ranks.
+
+    `accumulation` cuts a batch into that many parts and adds up their gradients. `find_batch_size` doubles it, for all
+    steps, whenever memory runs out, and training goes back to its last resume point. Results then differ by rounding,
+    by noise (drawn for each part) and by batch norm (computed over a part). Without `sync_batch_norm` each rank
+    normalises its own shard of a batch. `try` runs a few steps of everything, to see whether it runs (`trial.py`).
+    `compile` trains with compiled networks (`torch.compile`), whose results differ by rounding.
+    """
+
+    renamed = {"recover": "rollback"}
+    steps: Count | None = None
+    epochs: Count | None = None
+    precision: Precision = Field(description="of networks; losses are float32 (engine/precision.py)")
+    ema: Ema | None = None
+    init_from: InitFrom | None = None
+    accumulation: Count = 1
+    rate_scaling: RateScaling | None = None
+    sync_batch_norm: bool = True
+    compile: bool = False
+    find_batch_size: bool = False
+    evaluate_every: Count | None = Field(default=None, description="iterations; left out: after each epoch")
+    evaluate_limit: Count | None = Field(default=None, description="evenly spaced examples; left out: all")
+    record_every: Count
+    max_nonfinite: Count = Field(description="stop after this many skipped updates in a row")
+    rollback: RollbackRule | None = None
+    try_: bool = Field(default=False, alias="try")
+
+    @model_validator(mode="after")
+    def _one_length(self) -> "Train":
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("write either steps or epochs")
+        return self
+
+    @model_validator(mode="after")
+    def _rolls_back(self) -> "Train":
+        if self.rollback is not None and self.rollback.after > self.max_nonfinite:
+            raise ValueError(f"rollback.after {self.rollback.after} is more than max_nonfinite {self.max_nonfinite}")
+        return self
+
+
+class Mode(Section):
+    """One way to run the trained networks over `evaluate.data`, `repeat` times for each example."""
+
+    injectors: Annotated[dict[Name, Declaration], Field(min_length=1)]
+    save: dict[Name, Format]
+    repeat: Count = 1
+
+
+class Grid(Section):
+    """Pair every row with every column: of `size` examples each, `rows` and `columns` name what they contribute."""
+
+    rows: Annotated[list[Name], Field(min_length=1)]
+    columns: Annotated[list[Name], Field(min_length=1)]
+    size: Count
+    injectors: Annotated[dict[Name, Declaration], Field(min_length=1)]
+    save: dict[Name, Format]
+
+
+class Average(Section):
+    """The mean of a name over at most `examples` evenly spaced examples of the training split."""
+
+    of: Name
+    examples: Count
+
+
+class Evaluate(Section):
+    """What eval-dump writes: `inputs` of the examples themselves, `modes`, `grids` and `averages`.
+
+    `data` are the datasets to run on, by default `data.validation`; an entry of a name there inherits its keys, so that
+    `{scenes: {side: 641}}` is enough to judge at another size (`completion.py`).
+    `timing` adds `ms.<injector>` (milliseconds an example) to the rows; the hash of the dump then differs every run.
+    """
+
+    renamed = {"crosses": "grids"}
+    data: dict[Name, DatasetEntry] = {}
+    batch_size: BatchSize
+    timing: bool = False
+    inputs: dict[Name, Format]
+    modes: Annotated[dict[Name, Mode], Field(min_length=1)]
+    grids: dict[Name, Grid] = {}
+    averages: dict[Name, Average] = {}
+
+
+class Predict(Section):
+    """How pictures from anywhere become predictions: `data` makes examples of them, a mode of `evaluate` runs on these.
+
+    Of the mode's injectors, only those run that `save` needs; then `injectors` run. `save` says what to write for each
+    example; `grid` names one of `evaluate.grids` to draw. `compare` judges saved pictures, by name, against the true
+    ones, and shows both, where the photos know them.
+    """
+
+    renamed = {"cross": "grid"}
+    data: Declaration
+    mode: Name
+    injectors: dict[Name, Declaration] = {}
+    save: Annotated[dict[Name, Literal["image", "mask", "array", "records"]], Field(min_length=1)]
+    grid: Name | None = None
+    compare: dict[Name, Declaration] = {}
+
+
+class Headline(Section):
+    """One entry of `metrics.summary`: a metric, what to see it `beside` (a baseline's metric), and which is `better`.
+
+    Both metrics are dotted keys of the full figures: a score of `metrics.scores`, then what it calls the metric, such
+    as `reconstruction.l1_person`.
+    """
+
+    metric: str
+    beside: str | None = None
+    better: Literal["lower", "higher"]
+
+
+class Metrics(Section):
+    """What to compute and draw from the dump alone; intervals come from `bootstrap` resamples of the examples.
+
+    `summary` are the few numbers that the tables of DVC show (`metrics/<recipe>.json`), by a short name; left out, they
+    show none.
+    """
+
+    bootstrap: Annotated[int, Field(ge=1, le=10**6)]
+    confidence: Annotated[float, Field(gt=0, lt=1)]
+    summary: dict[Name, Headline] = {}
+    scores: Annotated[dict[Name, Declaration], Field(min_length=1)]
+    pictures: dict[Name, Declaration] = {}
+
+
+class Samples(Section):
+    """Sample pictures during training: `count` examples of a `split`, these names side by side.
+
+    Drawn every `every` iterations (default: at each evaluation). Of validation they are always the same examples; of
+    training, the first ones of the iteration's batch, as the networks got it.
+    """
+
+    names: Annotated[list[Name], Field(min_length=1)]
+    count: Count
+    every: Count | None = None
+    split: Literal["validation", "train", "both"] = "validation"
+
+
+class Scores(Section):
+    """Scores during training: these `metrics.scores`, on at most `limit` evenly spaced examples of `evaluate.data`.
+
+    Computed every `every` iterations (default: at each evaluation); see `figura/live/scores.py`.
+    """
+
+    names: Annotated[list[Name], Field(min_length=1)]
+    every: Count | None = None
+    limit: Count | None = 64
+
+
+class Runtime(Section):
+    """Settings that do not change results; no stage tracks them.
+
+    Every `resume_every` iterations a resume point replaces the last one. Every `checkpoint_every` iterations, and at
+    the end, the weights to evaluate are written as a model folder `<run>/checkpoints/step-000500`, which stays.
+    """
+
+    renamed = {"keep_every": "checkpoint_every", "checkpoint_every": "resume_every"}
+    workers: Annotated[int, Field(ge=0, le=256)]
+    log_every: Count
+    resume_every: Count
+    checkpoint_every: Count | None = None
+    progress: bool
+    timing: bool
+    trackers: list[Literal["dvclive", "tensorboard", "wandb"]]
+    samples: Samples | None = None
+    scores: Scores | None = None
+
+
+class Recipe(Section):
+    """A params file: what is trained, on what data, by which losses, and how it is evaluated.
+
+    `callbacks` name your own code, called at fixed points of the training (`interfaces.Callback`).
+    """
+
+    seed: Annotated[int, Field(ge=0)]
+    data: Data
+    networks: Annotated[dict[Name, NetworkEntry], Field(min_length=1)]
+    losses: Annotated[dict[Name, LossEntry], Field(min_length=1)]
+    steps: Annotated[dict[Name, StepEntry], Field(min_length=1)]
+    train: Train
+    callbacks: dict[Name, Declaration] = {}
+    evaluate: Evaluate
+    predict: Predict | None = None
+    metrics: Metrics
+    runtime: Runtime
+    _facts: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _path: Path = PrivateAttr(default=Path("recipe"))
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the training data, or the trained model, told this recipe by name; `completion.py` used it."""
+        return self._facts
+
+    def with_facts(self, facts: Mapping[str, Any]) -> "Recipe":
+        """Return the recipe with these facts."""
+        recipe = self.model_copy()
+        recipe._facts = dict(facts)
+        return recipe
+
+    @property
+    def path(self) -> Path:
+        """The file that it was read from, as messages name it."""
+        return self._path
+
+    def read_from(self, path: Path) -> "Recipe":
+        """Return the recipe with the file that it was read from."""
+        recipe = self.model_copy()
+        recipe._path = path
+        return recipe
+
+    def loss_step(self, loss: str) -> str:
+        """Return the step that a loss belongs to: the one it names, or the only one."""
+        return self.losses[loss].step or next(iter(self.steps), "")
+
+    def parts(self, step: str) -> int:
+        """Return the number of parts that a step cuts its batch into."""
+        return self.steps[step].accumulation or self.train.accumulation
+
+    def starts_from(self) -> dict[str, str]:
+        """Return the file of initial weights of each network that has one: its `weights`, or from `train.init_from`."""
+        files = {name: entry.weights for name, entry in self.networks.items() if entry.weights is not None}
+        if (start := self.train.init_from) is not None:
+            chosen = self.networks if start.networks is None else start.networks
+            files |= {name: f"{start.run}/model/{name}.safetensors" for name in chosen}
+        return files

@@ -1,0 +1,54 @@
+"""Check a recipe's content against the schema and complete it; types and their arguments are checked later."""
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from figura.base.annotations import with_stand_ins
+from figura.base.error_collector import ErrorCollector, check_numbers, validated
+from figura.recipe.completion import facts_of, with_data, with_facts
+from figura.recipe.other_systems import called_here
+from figura.recipe.schema import Recipe
+from figura.recipe.trial import short_training
+
+
+def check_schema(content: dict[str, Any], path: Path) -> Recipe:
+    """Check a recipe's content against only the schema; messages refer to `path`.
+
+    This is fast, so commands do it before they import PyTorch and run the full check (`load.check_recipe`). The result
+    has no facts of the data yet.
+
+    Raises:
+        UserError: all schema errors, one per line, and what is not checked yet.
+    """
+    errors = ErrorCollector(path, hint=called_here)
+    recipe = validated(Recipe, with_data(content, errors), errors)
+    if recipe is None or errors.lines:
+        errors.raise_any(f"{path}: types, their arguments and names are checked once this is mended")
+    assert recipe is not None, "`validated` returned None without an error"
+    return recipe
+
+
+def checked(
+    content: dict[str, Any], path: Path, parts: Collection[str], facts: Mapping[str, Any] | None,
+    check: Callable[[Recipe, ErrorCollector, Collection[str]], None],
+) -> Recipe:  # fmt: skip
+    """Return the completed recipe after `check` of its parts, which adds errors to the collector.
+
+    `facts` are those of a trained model; by default they come from the training data (`completion.facts_of`). The
+    training of a try is shortened (`trial.py`).
+
+    Raises:
+        UserError: all errors, one per line.
+    """
+    errors = ErrorCollector(path, hint=called_here)
+    check_numbers(content, errors)
+    errors.raise_any()
+    content = with_data(content, errors)
+    if facts is None:
+        facts = facts_of(content, errors)
+    content = with_facts(content, facts, parts)
+    recipe: Recipe = validated(Recipe, content, errors) or with_stand_ins(Recipe, content)
+    check(recipe, errors, parts)
+    errors.raise_any()
+    return short_training(recipe).with_facts(facts).read_from(path)

@@ -1,0 +1,433 @@
+"""Construct the objects declared in a recipe, such as `{type: images.L1, background: 0.2}`."""
+
+import builtins
+import importlib
+import inspect
+import json
+import os
+import re
+import sys
+import sysconfig
+import traceback
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from pydantic import (
+    ConfigDict,
+    PydanticSchemaGenerationError,
+    PydanticUndefinedAnnotation,
+    PydanticUserError,
+    TypeAdapter,
+    ValidationError,
+)
+
+from figura.base.error_collector import ErrorCollector, NestedError, expectation
+from figura.base.errors import after_signal, closest, memory_asked, one_line
+from figura.recipe.schema import Declaration, Recipe
+from figura.systems import PACKAGE as SYSTEMS
+from figura.systems import find_systems
+
+INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
+"""Folders of the standard library and of packages."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A kind of declaration: an entry that must be a subclass of `base_name`, which is imported at the first lookup.
+
+    A class in the package `home` is declared by its bare name. All others have dotted names, looked up first in
+    `models` (`figura.systems`), then as an absolute import (`torch.optim.Adam`, `mypackage.losses.Wing`). In `models`,
+    the package suffices: `images.L1` is the class `L1` of any module in `models.images`.
+    """
+
+    what: str
+    base_name: str
+    home: str | None = None
+
+    @cached_property
+    def base(self) -> builtins.type:
+        """The base class of all types in this slot."""
+        module, _, name = self.base_name.rpartition(".")
+        return typing.cast(builtins.type, getattr(importlib.import_module(module), name))
+
+    def includes(self, kind: builtins.type) -> bool:
+        """Whether a class is a subclass of the base; False, without importing the base, if it is not imported yet."""
+        return self.base_name.rpartition(".")[0] in sys.modules and issubclass(kind, self.base)
+
+
+SCHEDULE = Slot("schedule", "figura.interfaces.Schedule", home="figura.schedules")
+INJECTOR = Slot("injector", "figura.interfaces.Injector", home="figura.injectors")
+DATASET = Slot("dataset", "figura.interfaces.ExampleDataset")
+PHOTOS = Slot("photos", "figura.prediction.inputs.PhotoExamples")
+COMPARISON = Slot("comparison", "figura.prediction.comparison.Comparison")
+NETWORK = Slot("network", "torch.nn.Module")
+LOSS = Slot("loss", "figura.interfaces.Loss")
+OPTIMIZER = Slot("optimizer", "torch.optim.Optimizer", home="figura.optimizers")
+CALLBACK = Slot("callback", "figura.interfaces.Callback")
+SCORE = Slot("score", "figura.report.interfaces.Score")
+PICTURE = Slot("picture", "figura.report.interfaces.Picture")
+TRUSTED_ONLY = "FIGURA_TRUSTED_TYPES_ONLY"  # environment variable set by `figura.recipe.trusted`
+LONGEST_NAME = 200  # characters of a type name
+CLASS = re.compile(r"^class (\w+)\b", re.MULTILINE)
+FACTS = "facts of the training data"  # pseudo-key of `from_data` facts that are unknown after an error
+NESTED = (SCHEDULE, INJECTOR)  # may be nested in the arguments of another declaration
+
+
+def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builtins.type | None:
+    """Return the class that `name` refers to in `slot`, or None after adding an error at `key`."""
+    package, _, attribute = name.rpartition(".")
+    if not _is_dotted(name) or (not package and slot.home is None):
+        here = errors.hint(slot.what, name) or "a dotted name, such as 'images.L1' or 'mypackage.losses.Wing'"
+        errors.add(key, f"found {name!r}; expected {here}")
+        return None
+    modules, kinds = [], list[builtins.type]()
+    try:
+        for candidate in _candidates(package) if package else [str(slot.home)]:
+            if not kinds and (module := _import(candidate)) is not None:  # import another package only if necessary
+                modules.append(module)
+                kinds = list(_classes(module, attribute))
+    except _BrokenModuleError as error:
+        errors.add(key, f"{slot.what} {name!r}: {error}")
+        return None
+    if not modules:
+        errors.add(key, f"{slot.what} {name!r}: there is no module {package!r}, in models or elsewhere")
+        return None
+    for kind in kinds:
+        if _fits(kind, slot):
+            return kind
+    if kinds:
+        ours = errors.hint(slot.what, name)
+        why = f" (it is no {slot.base.__name__})" if ours is None else f"; here: {ours}"
+        errors.add(key, f"{name!r} is no {slot.what}{why}")
+        return None
+    prefix = f"{package}." if package else ""
+    known = {prefix + kind.__name__ for module in modules for kind in _classes(module) if _fits(kind, slot)}
+    errors.add_unknown(key, name, known, slot.what)
+    return None
+
+
+def find_class(name: str) -> builtins.type | None:
+    """Return the class that `name` refers to in any slot, or None if it is not a class (`type: jpeg`)."""
+    if not _is_dotted(name):
+        return None
+    package, _, attribute = name.rpartition(".")
+    homes = [slot.home for slot in (SCHEDULE, INJECTOR, OPTIMIZER) if slot.home]
+    modules = map(_import, _candidates(package) if package else homes)
+    try:
+        return next((kind for module in modules if module is not None for kind in _classes(module, attribute)), None)
+    except _BrokenModuleError:
+        return None
+
+
+def _candidates(package: str) -> list[str]:
+    """Return the names under which a type's package may be imported, in lookup order.
+
+    With trusted types only, these are figura's package and PyTorch.
+    """
+    first = package.partition(".")[0]
+    inside = package if first in (SYSTEMS, "figura") else f"{SYSTEMS}.{package}"
+    if os.environ.get(TRUSTED_ONLY):
+        return [package] if first == "torch" else [inside]
+    return list(dict.fromkeys([inside, package]))
+
+
+def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
+    """Yield the classes of a module, or of all modules in a package of `models`; with `name`, only those of that name.
+
+    A module is imported only if its source defines such a class, so a recipe loads only the code it names.
+    """
+    public = [name] if name else [one for one in vars(module) if not one.startswith("_")]
+    yield from (kind for one in public if isinstance(kind := getattr(module, one, None), type))
+    if module.__name__.partition(".")[0] not in (SYSTEMS, "figura") or not hasattr(module, "__path__"):
+        return
+    for folder in map(Path, module.__path__):
+        for parts, path in _modules(folder):
+            if names := [one for one in _defined(path) if (one == name if name else not one.startswith("_"))]:
+                home = _import(".".join((module.__name__, *parts)))
+                yield from (getattr(home, one) for one in names)
+
+
+@cache
+def _modules(folder: Path) -> list[tuple[tuple[str, ...], Path]]:
+    """Return the files of the modules below a folder, each with the parts of its name.
+
+    Files whose path is not a module name (`.ipynb_checkpoints/losses-checkpoint.py`) are skipped.
+    """
+    files = [(path.relative_to(folder).with_suffix("").parts, path) for path in sorted(folder.rglob("*.py"))]
+    return [
+        (parts[:-1] if parts[-1] == "__init__" else parts, path)
+        for parts, path in files
+        if all(part.isidentifier() for part in parts) and path.is_file()
+    ]
+
+
+@cache
+def _defined(path: Path) -> list[str]:
+    """Return the names of the classes defined in a module."""
+    return CLASS.findall(_source(path))
+
+
+def _source(path: Path) -> str:
+    """Return Python source to search; class names are readable in any encoding."""
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _is_dotted(name: str) -> bool:
+    return len(name) <= LONGEST_NAME and all(part.isidentifier() for part in name.split("."))
+
+
+class _BrokenModuleError(Exception):
+    """A module raised an error while being imported; the message has the error and its location."""
+
+
+def _import(name: str) -> Any:
+    """Return a module, or None if there is none. Raises _BrokenModuleError if its code raises."""
+    try:
+        if name.partition(".")[0] == SYSTEMS:
+            find_systems(shipped_only=bool(os.environ.get(TRUSTED_ONLY)))
+        return importlib.import_module(name)
+    except (Exception, SystemExit) as error:  # third-party code, perhaps a script
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and (name == missing or name.startswith(f"{missing}.")):
+            return None
+        if after_signal(error):
+            raise
+        raise _BrokenModuleError(
+            one_line(f"the import of {name} fails{_place(error)}: {type(error).__name__}: {error}")
+        ) from error
+
+
+def _place(error: BaseException) -> str:
+    """Return ` at FILE:LINE`: of the syntax error, or the innermost traceback line outside packages."""
+    if isinstance(error, SyntaxError):
+        return f" at {error.filename}:{error.lineno}" if error.filename else ""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [one for one in frames if one.filename != __file__ and not one.filename.startswith((*INSTALLED, "<"))]
+    last = (own or frames)[-1]
+    return f" at {last.filename}:{last.lineno}"
+
+
+def _fits(value: Any, slot: Slot) -> bool:
+    return isinstance(value, type) and issubclass(value, slot.base) and value is not slot.base
+
+
+def check_arguments(
+    kind: builtins.type,
+    arguments: Mapping[str, Any],
+    key: str,
+    errors: ErrorCollector,
+    supplied: tuple[str, ...] = (),
+    beside: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Return the keyword arguments to call `kind` with, nested declarations constructed; errors go to `errors`.
+
+    Every argument must be a parameter of the constructor and match its annotation (strictly: no text for a number).
+    Every parameter without default is needed, except those in `supplied`, which the engine adds. A parameter that ends
+    in an underscore (`from_`) is written without it. `beside` are the entry's other keys, for spelling suggestions.
+    """
+    if (option := os.environ.get(TRUSTED_ONLY)) and (package := getattr(kind, "passes_arguments_to", None)):
+        errors.add(key, f"{kind.__name__} passes its arguments to {package}; {option} takes no class that does")
+        return {}
+    parameters = {
+        name.rstrip("_"): parameter
+        for name, parameter in inspect.signature(kind).parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and name not in supplied
+    }
+    hints = typing.get_type_hints(kind.__init__)  # type: ignore[misc]
+    renamed: Mapping[str, str] = getattr(kind, "renamed", {})
+    needed = {n for n, parameter in parameters.items() if parameter.default is parameter.empty and n not in arguments}
+    checked = {}
+    for name, value in arguments.items():
+        if name not in parameters:
+            meant = renamed.get(name) or closest(name, [*parameters, *beside])
+            if meant in needed:
+                errors.add_misspelt(f"{key}.{meant}", name, meant, renamed)
+                needed.remove(meant)
+            elif name in renamed:
+                errors.add(f"{key}.{name}", f"this key is now called {meant!r}")
+            else:
+                errors.add_unknown(f"{key}.{name}", name, [*parameters, *beside], f"argument of {kind.__name__}")
+            continue
+        hint = hints.get(parameters[name].name, Any)
+        before = errors.count
+        for slot in NESTED:
+            if _may_hold(hint, slot):
+                value = _with_constructed(value, slot, f"{key}.{name}", errors)
+        if errors.count == before:
+            value = _conforming(value, hint, f"{key}.{name}", errors)
+        checked[parameters[name].name] = value
+    for name in [one for one in parameters if one in needed]:
+        errors.add(f"{key}.{name}", f"missing; {kind.__name__} needs it")
+    return checked
+
+
+def check_declaration(
+    entry: Declaration, slot: Slot, key: str, errors: ErrorCollector, supplied: tuple[str, ...] = ()
+) -> builtins.type | None:
+    """Check the arguments of a declaration; return its class, or None after adding an error if there is no class."""
+    kind = find_type(entry.type, slot, f"{key}.type", errors)
+    if kind is not None:
+        check_arguments(kind, entry.arguments, key, errors, supplied, tuple(type(entry).model_fields))
+    return kind
+
+
+def arguments_for(slot: Slot, kind: builtins.type) -> set[str]:
+    """Return the arguments of a class that may be or contain declarations of a slot."""
+    hints = typing.get_type_hints(kind.__init__)  # type: ignore[misc]
+    return {name.rstrip("_") for name, hint in hints.items() if name != "return" and _may_hold(hint, slot)}
+
+
+def _may_hold(hint: Any, slot: Slot) -> bool:
+    """Whether an annotation is or contains the slot's base; `Any` may hold a schedule."""
+    if hint is Any:
+        return slot is SCHEDULE
+    if isinstance(hint, type) and slot.includes(hint):
+        return True
+    return any(_may_hold(part, slot) for part in typing.get_args(hint))
+
+
+def _with_constructed(value: Any, slot: Slot, key: str, errors: ErrorCollector) -> Any:
+    """Construct the declarations (`{type: Linear, ...}`) inside `value`."""
+    if isinstance(value, dict) and isinstance(value.get("type"), str):
+        return construct(value["type"], {k: v for k, v in value.items() if k != "type"}, slot, key, errors)
+    if isinstance(value, dict):
+        return {name: _with_constructed(part, slot, f"{key}.{name}", errors) for name, part in value.items()}
+    return value
+
+
+def _conforming(value: Any, hint: Any, key: str, errors: ErrorCollector) -> Any:
+    """Return `value` converted to its annotation (a YAML list to a tuple); errors go to `errors`."""
+    if hint is Any:
+        return value
+    if _holds_constructed(value):  # constructed objects are already checked, their sibling values are not
+        plain = {name: part for name, part in value.items() if not _is_constructed(part)}
+        return {**value, **_conforming(plain, hint, key, errors)} if plain else value
+    if (adapter := _adapter(hint)) is None:
+        return value
+    constructed = _is_constructed(value)
+    try:
+        if constructed:
+            return adapter.validate_python(value)
+        return adapter.validate_json(json.dumps(value, default=str), strict=True)
+    except ValidationError as error:
+        if constructed:
+            expected = {expectation(detail["msg"]) for detail in error.errors()}
+            errors.add(key, f"found one {type(value).__name__}; expected {' or '.join(sorted(expected))}")
+        else:
+            errors.add_invalid(error, hint, key)
+        return value
+
+
+def _adapter(hint: Any) -> TypeAdapter[Any] | None:
+    """Return a validator of an annotation, or None if pydantic does not support it."""
+    for config in (ConfigDict(arbitrary_types_allowed=True), None):
+        try:
+            return TypeAdapter(hint, config=config)
+        except (PydanticSchemaGenerationError, PydanticUndefinedAnnotation):
+            return None
+        except PydanticUserError:  # models, dataclasses and typed dictionaries bring their own config
+            continue
+    return None
+
+
+def _is_constructed(value: Any) -> bool:
+    return any(slot.includes(type(value)) for slot in NESTED) or _holds_constructed(value)
+
+
+def _holds_constructed(value: Any) -> bool:
+    return isinstance(value, dict) and any(_is_constructed(part) for part in value.values())
+
+
+def construct(
+    name: str,
+    arguments: Mapping[str, Any],
+    slot: Slot,
+    key: str,
+    errors: ErrorCollector,
+    *,
+    beside: tuple[str, ...] = (),
+    **supplied: Any,
+) -> Any:
+    """Construct the object of a declaration; return None after adding errors.
+
+    `supplied` are constructor arguments from the engine. A ValueError, OverflowError or out-of-memory error in the
+    constructor is reported as an error of the declaration.
+    """
+    before = errors.count
+    kind = find_type(name, slot, f"{key}.type", errors)
+    if kind is None:
+        return None
+    checked = check_arguments(kind, arguments, key, errors, tuple(supplied), beside)
+    if errors.count > before:
+        return None
+    try:
+        return kind(**checked, **supplied)
+    except NestedError as error:
+        errors.add_below(key, error.errors)
+        return None
+    except (MemoryError, RuntimeError) as error:
+        if (asked := memory_asked(error)) is None:
+            raise
+        errors.add(key, f"{name}: {asked}; make it smaller")
+        return None
+    except (ValueError, OverflowError) as error:
+        lacking = [one for one in getattr(kind, "from_data", ()) if one not in checked]
+        if not lacking or not errors.is_invalid(FACTS):  # arguments may be missing if the facts of the data are
+            errors.add(key, f"{name}: {error}")
+        return None
+
+
+def build(entry: Declaration, slot: Slot, key: str, file: Path = Path("recipe"), **supplied: Any) -> Any:
+    """Construct the object of a declaration in a checked recipe; for `supplied`, see `construct`.
+
+    `file` is the recipe's path, for messages.
+
+    Raises:
+        UserError: all its errors.
+    """
+    errors = ErrorCollector(file)
+    built = construct(entry.type, entry.arguments, slot, key, errors, **supplied)
+    errors.raise_any()
+    return built
+
+
+def checked_call(kind: builtins.type, arguments: Mapping[str, Any], key: str, **supplied: Any) -> Any:
+    """Call `kind` with arguments from a map nested in a declaration, checked in the same way.
+
+    Raises:
+        NestedError: all errors, under `key`.
+    """
+    errors = ErrorCollector(Path(kind.__name__))
+    checked = check_arguments(kind, arguments, key, errors, tuple(supplied))
+    if errors.lines:
+        raise NestedError(errors)
+    return kind(**checked, **supplied)
+
+
+def build_schedule(entry: Declaration, key: str, errors: ErrorCollector) -> Any:
+    """Construct a schedule."""
+    return construct(entry.type, entry.arguments, SCHEDULE, key, errors)
+
+
+def batch_names(entries: Mapping[str, Declaration]) -> list[str]:
+    """Return the names that all datasets provide, in the order of the first dataset."""
+    provided = [_provided(entry) for entry in entries.values()]
+    return [name for name in provided[0] if all(name in others for others in provided)]
+
+
+def partial_names(recipe: Recipe) -> frozenset[str]:
+    """Return the names that only some datasets of a split provide; losses that read a missing one are skipped."""
+    partial: set[str] = set()
+    for entries in (recipe.data.train, recipe.data.validation):
+        provided = [set(_provided(entry)) for entry in entries.values()]
+        partial |= set[str]().union(*provided) - provided[0].intersection(*provided)
+    return frozenset(partial)
+
+
+def _provided(entry: Declaration) -> tuple[str, ...]:
+    kind: Any = find_type(entry.type, DATASET, "", ErrorCollector(Path()))
+    return tuple(kind.provides(entry.arguments))

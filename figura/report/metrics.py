@@ -1,0 +1,130 @@
+"""Compute a recipe's metrics from a dump."""
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from figura.base.error_collector import ErrorCollector
+from figura.dump import Dump
+from figura.recipe.check_metrics import ERROR_KEY
+from figura.recipe.schema import Recipe
+from figura.recipe.types import PICTURE, SCORE, build
+from figura.report.interfaces import Bootstrap, NotApplicableError, Picture, Score
+from figura.report.sheets import finish
+
+Metrics = dict[str, dict[str, Any]]
+"""Score -> metric -> number or `{value, low, high}`."""
+
+
+def build_scores(recipe: Recipe) -> dict[str, Score]:
+    """Construct `metrics.scores`, by name."""
+    return {n: build(entry, SCORE, f"metrics.scores.{n}", recipe.path) for n, entry in recipe.metrics.scores.items()}
+
+
+def build_pictures(recipe: Recipe) -> dict[str, Picture]:
+    """Construct `metrics.pictures`, by name."""
+    return {
+        n: build(entry, PICTURE, f"metrics.pictures.{n}", recipe.path) for n, entry in recipe.metrics.pictures.items()
+    }
+
+
+def compute_metrics(
+    recipe: Recipe, dump: Dump, scores: Mapping[str, Score] | None = None, say: Callable[[str], object] = print
+) -> Metrics:
+    """Apply `scores` (by default all of `metrics.scores`) to a dump, with the bootstrap of `metrics`.
+
+    A score that does not apply to the data is skipped, and the reason is passed to `say`.
+
+    Raises:
+        UserError: a metric is NaN or infinite, or a score writes a key that DVC treats as a failure.
+    """
+    bootstrap = Bootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
+    metrics: Metrics = {}
+    for name, score in (build_scores(recipe) if scores is None else scores).items():
+        try:
+            metrics[name] = score(dump, bootstrap)
+        except NotApplicableError as error:
+            say(f"metrics.scores.{name}: left out: {error}")
+    errors = ErrorCollector(recipe.path)
+    for key, value in flattened(metrics).items():
+        name, *inside = key.split(".")
+        if isinstance(value, float) and not math.isfinite(value):
+            why = "a score leaves out what it cannot compute"
+            errors.add(f"metrics.scores.{name}", f"its metric {'.'.join(inside)!r} is {value}; {why}")
+        if ERROR_KEY in inside:
+            what = f"it writes the metric {'.'.join(inside).removesuffix('.low').removesuffix('.high')!r}"
+            errors.add(
+                f"metrics.scores.{name}",
+                f"{what}; DVC takes metrics with a key {ERROR_KEY!r} for unreadable: rename it",
+            )
+    errors.raise_any()
+    return metrics
+
+
+def summarize(recipe: Recipe, metrics: Metrics, say: Callable[[str], object] = print) -> dict[str, dict[str, Any]]:
+    """Return the numbers of `metrics.summary` by their short names: `{value, low, high, baseline}`.
+
+    Metrics without an interval have no `low` and `high`, entries without `beside` no `baseline`. An entry whose score
+    was skipped is skipped, too, with a line to `say`; a baseline whose score was skipped is omitted.
+
+    Raises:
+        UserError: a score has no such metric; one line for each.
+    """
+    errors = ErrorCollector(recipe.path)
+    summary: dict[str, dict[str, Any]] = {}
+    for name, entry in recipe.metrics.summary.items():
+        key = f"metrics.summary.{name}"
+        estimate = _estimate(metrics, entry.metric, f"{key}.metric", errors)
+        baseline = {} if entry.beside is None else _estimate(metrics, entry.beside, f"{key}.beside", errors)
+        if estimate:
+            summary[name] = estimate | ({"baseline": baseline["value"]} if baseline else {})
+        elif entry.metric.partition(".")[0] not in metrics:
+            say(f"{key}: left out, as its score is")
+    errors.raise_any()
+    return summary
+
+
+def _estimate(metrics: Metrics, key: str, where: str, errors: ErrorCollector) -> dict[str, Any]:
+    """Return the metric at a dotted key, `{value}` or `{value, low, high}`; empty if its score was skipped."""
+    score, _, name = key.partition(".")
+    if score not in metrics:
+        return {}
+    known = flattened(metrics[score])
+    names = [one for one in known if not one.endswith((".low", ".high"))]
+    if name not in names:
+        errors.add_unknown(where, name, names, f"metric of {score!r}")
+        return {}
+    bounds = {end: known[f"{name}.{end}"] for end in ("low", "high") if f"{name}.{end}" in known}
+    return {"value": known[name], **bounds}
+
+
+def draw_pictures(
+    recipe: Recipe, dump: Dump, folder: Path, header: str = "", say: Callable[[str], object] = print
+) -> None:
+    """Draw `metrics.pictures` into `folder`, except those that do not apply to the data (see `compute_metrics`).
+
+    Each gets the text `header`, if any, as a line above it. The folder is created even if all are skipped: DVC expects
+    every output.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, picture in build_pictures(recipe).items():
+        try:
+            picture(dump, folder / f"{name}.png")
+            finish(folder / f"{name}.png", header, picture.suffix)
+        except NotApplicableError as error:
+            say(f"metrics.pictures.{name}: left out: {error}")
+
+
+def flattened(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return plain values by dotted names: `people.AP`, and for intervals `people.AP.low` and `people.AP.high`."""
+    flat: dict[str, Any] = {}
+    for key, value in metrics.items():
+        name = f"{prefix}{key}"
+        if not isinstance(value, Mapping):
+            flat[name] = value
+        elif value.keys() == {"value", "low", "high"}:
+            flat |= {name: value["value"], f"{name}.low": value["low"], f"{name}.high": value["high"]}
+        else:
+            flat |= flattened(value, f"{name}.")
+    return flat

@@ -1,0 +1,1 @@
+"""Show examples as pictures, as passed to the networks of a recipe."""

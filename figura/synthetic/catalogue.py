@@ -1,0 +1,144 @@
+"""Image pairs of drawn people: a label map and the photo of the same person.
+
+Every item of clothing has its own label colour and always looks the same. The label map thus determines the photo, and
+a network has to learn the catalogue.
+"""
+
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Self, TypeVar
+
+import cv2
+import numpy as np
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from tqdm import tqdm
+
+from figura.base.errors import UserError
+from figura.synthetic.canvas import Canvas
+from figura.synthetic.figure import Figure, build
+from figura.synthetic.identity import Colour, draw_body
+from figura.synthetic.pose import draw_pose, draw_turn
+from figura.synthetic.processes import CHUNK, processes
+from figura.synthetic.randomness import SPLITS, Split, Stream, generator, pick
+from figura.synthetic.scene import OVERSAMPLING
+from figura.synthetic.settings import Counts, PoseName, Share, ViewName
+from figura.synthetic.wardrobe import BLACK, Outfit, Sizes, draw_wardrobe
+
+Key = TypeVar("Key")
+
+BACKDROP: Colour = (212, 219, 222)
+LIGHT = 0.35  # the side of the light in all photos
+MARGIN = 0.02  # of the side, free around a figure
+SHIFT = 0.04  # of the side: maximum distance of a person from the centre
+BEARDS = 0.3
+
+
+def _summing_to_one(shares: dict[Key, float]) -> dict[Key, float]:
+    if abs(sum(shares.values()) - 1.0) > 1e-6:
+        raise ValueError(f"the shares sum to {sum(shares.values()):g}, not to 1; change one of them")
+    return shares
+
+
+class CatalogueSettings(BaseModel):
+    """The settings of the catalogue pairs; their values are in `data/params.yaml`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    image_size: int = Field(ge=32, le=1024, description="side of label map and photo, pixels")
+    pairs: Counts
+    tops: int = Field(ge=1, le=24)
+    bottoms: int = Field(ge=1, le=24)
+    skins: int = Field(ge=1, le=12)
+    hairs: int = Field(ge=1, le=12)
+    shoes: int = Field(ge=1, le=12)
+    height_range: tuple[float, float] = Field(description="a standing person's height, of the side")
+    views: Annotated[dict[ViewName, Share], AfterValidator(_summing_to_one)]
+    poses: Annotated[dict[PoseName, Share], AfterValidator(_summing_to_one)]
+    limb_thickness: float = Field(ge=0.5, le=2.0, description="times life")
+    head_size: float = Field(ge=0.5, le=2.0, description="times life")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        low, high = self.height_range
+        if not 0.2 <= low <= high <= 1.0:
+            raise ValueError(f"height_range: found [{low:g}, {high:g}], allowed is 0.2 <= lowest <= highest <= 1")
+        return self
+
+    @property
+    def sizes(self) -> Sizes:
+        """Number of items of each kind."""
+        return Sizes(self.tops, self.bottoms, self.skins, self.hairs, self.shoes)
+
+
+def write_catalogue(
+    settings: CatalogueSettings, seed: int, folder: Path, progress: bool, *, workers: int | None = None
+) -> None:
+    """Write `folder/<split>/000001.png` and so on: the label map on the left, the photo on the right, lossless.
+
+    The same settings and seed give the same bytes, for any number of `workers` (processes; by default one per core).
+    Raises `UserError` if the folder has files of an earlier run.
+    """
+    for split in SPLITS:
+        if any((folder / split).glob("*")):
+            raise UserError(f"{folder / split}: is not empty; remove it or choose another folder")
+        (folder / split).mkdir(parents=True, exist_ok=True)
+    with processes(workers, max(getattr(settings.pairs, split) for split in SPLITS)) as pool:
+        for split in SPLITS:
+            count = getattr(settings.pairs, split)
+            written = pool.map(partial(_write, settings, seed, split, folder / split), range(count), chunksize=CHUNK)
+            for _ in tqdm(written, f"draw {split}", count, unit="pair", disable=not progress):
+                pass
+
+
+def draw_pair(settings: CatalogueSettings, *, seed: int, split: Split, index: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw label map and photo of pair `index`, uint8 (side, side, 3) BGR; always the same for the same arguments.
+
+    The label map has sharp edges: each pixel has one label's colour exactly. The photo's edges are smooth.
+    """
+    random = generator(seed, Stream.PAIR, split, index)
+    wardrobe = draw_wardrobe(settings.sizes, seed=seed, backdrop=BACKDROP)
+    outfit = Outfit(
+        top=int(random.integers(settings.tops)),
+        bottom=int(random.integers(settings.bottoms)),
+        skin=int(random.integers(settings.skins)),
+        hair=int(random.integers(settings.hairs)),
+        shoes=int(random.integers(settings.shoes)),
+    )
+    body = draw_body(random, limb_thickness=settings.limb_thickness, head_size=settings.head_size)
+    person = wardrobe.dress(outfit, body, beard=bool(random.random() < BEARDS))
+    pose, turn = draw_pose(random, pick(random, settings.poses)), draw_turn(random, pick(random, settings.views))
+    photo = build(person, pose, turn=turn, light=LIGHT)
+    labels = build(wardrobe.labelled(person, outfit), pose, turn=turn, light=None)
+    side = settings.image_size * OVERSAMPLING
+    scale, offset = _place(random, photo, side, settings.height_range)
+    photo_canvas, label_canvas = (
+        _paint(figure, side, tone, scale, offset) for figure, tone in ((photo, BACKDROP), (labels, BLACK))
+    )
+    reduced = cv2.resize(photo_canvas, (settings.image_size,) * 2, interpolation=cv2.INTER_AREA)
+    return label_canvas[1::OVERSAMPLING, 1::OVERSAMPLING], reduced
+
+
+def _place(
+    random: np.random.Generator, figure: Figure, side: int, heights: tuple[float, float]
+) -> tuple[float, np.ndarray]:
+    """Return scale and offset that place a complete figure near the centre of a canvas."""
+    points = np.concatenate([outline for piece in figure.pieces for outline in piece.hulls])
+    low, high = points.min(axis=0), points.max(axis=0)
+    room = side * (1.0 - 2.0 * MARGIN)
+    # Raised arms may need more room than available.
+    scale = min(float(random.uniform(*heights)) * side, room / float((high - low).max()))
+    free = 0.5 * (room - scale * (high - low))
+    shift = np.clip(random.uniform(-SHIFT, SHIFT, 2) * side, -free, free)
+    return scale, 0.5 * side + shift - 0.5 * scale * (low + high)
+
+
+def _paint(figure: Figure, side: int, background: Colour, scale: float, offset: np.ndarray) -> np.ndarray:
+    canvas = Canvas(np.full((side, side, 3), background, dtype=np.uint8))
+    canvas.paint((piece.moved(scale, offset) for piece in figure.pieces), 1)
+    return canvas.picture
+
+
+def _write(settings: CatalogueSettings, seed: int, split: Split, folder: Path, index: int) -> None:
+    done, data = cv2.imencode(".png", np.hstack(draw_pair(settings, seed=seed, split=split, index=index)))
+    assert done, "OpenCV could not encode a picture as PNG"
+    (folder / f"{index + 1:06d}.png").write_bytes(data.tobytes())

@@ -1,0 +1,57 @@
+"""The settings of the synthetic dataset; their values are in `data/params.yaml`."""
+
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+PoseName = Literal["standing", "walking", "waving", "sitting", "crouching", "arms_up"]
+ViewName = Literal["front", "back", "side"]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+MOST_PEOPLE = 6
+MOST_OBJECTS = 8
+
+
+class Counts(BaseModel):
+    """One number per split."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    train: int = Field(ge=1)
+    validation: int = Field(ge=1)
+
+
+class SyntheticSettings(BaseModel):
+    """The entry `synthetic` of a dataset. Lengths are fractions of the image side; each map of shares sums to 1."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    image_size: int = Field(ge=64, le=1024, description="side of the square images, pixels")
+    jpeg_quality: int = Field(ge=1, le=100)
+    scenes: Counts
+    identities: Counts = Field(description="different people to draw from; no identity is in both splits")
+    people_per_scene: dict[Annotated[int, Field(ge=0, le=MOST_PEOPLE)], Share]
+    objects_per_scene: dict[Annotated[int, Field(ge=0, le=MOST_OBJECTS)], Share]
+    height_range: tuple[float, float] = Field(description="a standing person's height, of the side")
+    views: dict[ViewName, Share]
+    poses: dict[PoseName, Share]
+    max_overlap: Share = Field(description="of two people's boxes: intersection over the smaller box")
+    cut_share: Share = Field(description="share of people that the image border cuts")
+    crowd_share: Share = Field(description="share of scenes with an unlabelled crowd")
+    limb_thickness: float = Field(ge=0.5, le=2.0, description="times life")
+    head_size: float = Field(ge=0.5, le=2.0, description="times life")
+    clutter: int = Field(ge=0, le=60, description="most things strewn over a background")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for key in ("people_per_scene", "objects_per_scene", "views", "poses"):
+            total = sum(getattr(self, key).values())
+            if abs(total - 1.0) > 1e-6:
+                raise ValueError(f"{key}: the shares sum to {total:g}, not to 1; change one of them")
+        low, high = self.height_range
+        if not 0.1 <= low <= high <= 1.5:
+            raise ValueError(f"height_range: found [{low:g}, {high:g}], allowed is 0.1 <= lowest <= highest <= 1.5")
+        for split in ("train", "validation"):
+            people, most = getattr(self.identities, split), max(self.people_per_scene)
+            if people < most:
+                raise ValueError(f"identities.{split}: {people} are too few for scenes of {most} different people")
+        return self

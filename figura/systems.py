@@ -1,0 +1,41 @@
+"""Locate `models`, the package of the systems: the project's first, then the shipped one.
+
+In figura's repository, the systems are beside this package. The wheel has a copy of the full project in
+`figura/project`, of which `figura init` copies parts.
+"""
+
+import importlib
+import sys
+from pathlib import Path
+
+PACKAGE = "models"
+IN_WHEEL = Path(__file__).with_name("project")
+PROJECT = IN_WHEEL if IN_WHEEL.is_dir() else Path(__file__).parents[1]
+"""The project that ships with figura: `dvc.yaml`, `params.yaml`, `recipes`, `stages`, `models`, ..."""
+
+
+def find_systems(shipped_only: bool = False) -> None:
+    """Make `models.NAME` the project's module, or the shipped one if the project has none of that name.
+
+    Raises:
+        ImportError: with `shipped_only`, if another `models` is already imported.
+    """
+    shipped = str(PROJECT / PACKAGE)
+    if PACKAGE not in sys.modules:
+        if shipped_only:
+            sys.path.insert(0, str(PROJECT))
+        try:
+            importlib.import_module(PACKAGE)
+        except ModuleNotFoundError as error:
+            if error.name != PACKAGE:
+                raise
+            sys.path.append(str(PROJECT))  # at the end, where it shadows nothing
+            importlib.invalidate_caches()
+        finally:
+            if shipped_only:
+                sys.path.remove(str(PROJECT))
+    path = getattr(importlib.import_module(PACKAGE), "__path__", None)
+    if shipped_only and list(path or ()) != [shipped]:
+        raise ImportError(f"another package {PACKAGE!r} is imported already; start a new process")
+    if path is not None and shipped not in path:
+        path.append(shipped)

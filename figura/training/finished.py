@@ -1,0 +1,92 @@
+"""Outputs of a finished training, kept until DVC has recorded them in `dvc.lock`.
+
+DVC removes `model/` and `history/` before it reruns a stage. If training or DVC were killed between the last iteration
+and the update of `dvc.lock`, the training would be lost.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from figura.base.checksums import damage, write_sums
+from figura.base.errors import UserError
+from figura.base.files import replacing_folder, write_text
+from figura.base.yaml12 import read_yaml
+
+OUTPUTS = ("model", "history")
+PROVENANCE = "provenance.json"
+LOCK = Path("dvc.lock")
+
+
+class UnrecordedOutputs:
+    """The folder `<run>/finished`: hard links to the outputs, which take no space, and their provenance.
+
+    Args:
+        folder: `<run>/finished`.
+        run: where the outputs are.
+        provenance: provenance of the training.
+    """
+
+    def __init__(self, folder: Path, run: Path, provenance: Mapping[str, str]) -> None:
+        self.folder, self.run, self.provenance = folder, run, json.dumps(dict(provenance))
+        self.stage = os.environ.get("DVC_STAGE")
+
+    def stash(self) -> None:
+        """Hard-link the outputs into the folder if DVC runs this training."""
+        if self.stage is None:
+            return
+        with replacing_folder(self.folder) as hidden:
+            for name in OUTPUTS:
+                shutil.copytree(self.run / name, hidden / name, copy_function=_link)
+            write_text(hidden / PROVENANCE, self.provenance)
+            write_sums(hidden)
+
+    def restore(self) -> bool:
+        """Copy the outputs back if they are from this training and DVC has not recorded them.
+
+        Otherwise remove the folder. Return whether anything was restored.
+        """
+        if not self._was_lost():
+            shutil.rmtree(self.folder, ignore_errors=True)
+            return False
+        for name in OUTPUTS:
+            with replacing_folder(self.run / name) as hidden:  # no links: DVC's cache may share the files
+                shutil.copytree(self.folder / name, hidden, copy_function=shutil.copyfile, dirs_exist_ok=True)
+        return True
+
+    def _was_lost(self) -> bool:
+        if self.stage is None or not self.folder.is_dir() or damage(self.folder) is not None:
+            return False
+        same = (self.folder / PROVENANCE).read_text(encoding="utf-8") == self.provenance
+        return same and not self._recorded(self.stage)
+
+    def _recorded(self, stage: str) -> bool:
+        """Whether a newer `dvc.lock` has these outputs: then the stage was rerun on purpose.
+
+        An older `dvc.lock` with equal outputs is from an earlier training.
+        """
+        try:
+            if LOCK.stat().st_mtime_ns < (self.folder / PROVENANCE).stat().st_mtime_ns:
+                return False
+            outs = read_yaml(LOCK)["stages"][stage]["outs"]
+            sums = {out["path"]: out["md5"] for out in outs}
+        except (OSError, UserError, LookupError, TypeError):
+            return False
+        return all(sums.get((self.run / name).as_posix()) == dvc_md5(self.folder / name) for name in OUTPUTS)
+
+
+def dvc_md5(folder: Path) -> str:
+    """Return the `md5` of a folder as in `dvc.lock`."""
+    paths = sorted((path.relative_to(folder).as_posix(), path) for path in folder.rglob("*") if path.is_file())
+    files = [{"md5": hashlib.md5(path.read_bytes()).hexdigest(), "relpath": name} for name, path in paths]
+    return hashlib.md5(json.dumps(files, sort_keys=True).encode()).hexdigest() + ".dir"
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # no hard links on this file system
+        shutil.copyfile(source, target)

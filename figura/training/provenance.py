@@ -1,0 +1,140 @@
+"""Provenance of a result: recipe, code, packages, data and environment, as text that is equal exactly if they are."""
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Collection, Iterable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from figura.base.errors import UserError
+from figura.base.files import sha256
+from figura.base.manifest import MANIFEST, read_manifest
+from figura.code.closure import code_of, declared_types, is_own
+from figura.recipe.named_files import named_files
+from figura.recipe.resolved import RESULT_SECTIONS, resolved
+from figura.recipe.schema import Recipe
+
+PACKAGES = ("accelerate", "numba", "numpy", "opencv-python-headless", "pillow", "pycocotools", "torch")
+ARITHMETIC = (
+    "ATEN_CPU_CAPABILITY", "DNNL_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA", "GLIBC_TUNABLES",
+    "MKL_CBWR", "MKL_DEBUG_CPU_TYPE", "MKL_ENABLE_INSTRUCTIONS", "MKL_NUM_THREADS", "NPY_DISABLE_CPU_FEATURES",
+    "NPY_ENABLE_CPU_FEATURES", "NUMBA_CPU_FEATURES", "NUMBA_CPU_NAME", "NUMBA_DISABLE_JIT", "NVIDIA_TF32_OVERRIDE",
+    "ONEDNN_DEFAULT_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA", "OPENBLAS_CORETYPE", "OPENBLAS_NUM_THREADS",
+    "OPENCV_CPU_DISABLE", "OPENCV_IPP", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+)  # fmt: skip
+"""Environment variables that change rounding.
+
+Those that the launcher derives from the number of processes and GPUs are excluded (`OMP_NUM_THREADS`): a training may
+resume with another number.
+"""
+
+
+def provenance(recipe: Recipe, modules: Iterable[str]) -> dict[str, str]:
+    """Return everything the state of a training depends on, as text.
+
+    It covers recipe, code, packages, data, files named in the recipe (initial weights and weights of losses), and
+    environment variables that change arithmetic.
+
+    The state does not depend on the number of ranks. `modules` are those of the trainer and its hooks.
+    """
+    entries = [*recipe.data.train.values(), *recipe.data.validation.values()]
+    roots = [entry.arguments["root"] for entry in entries if "root" in entry.arguments]
+    content = recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)
+    types = [name for _, name in declared_types(content)]
+    return {
+        "recipe": resolved(recipe), "code": code_version(modules, types),
+        "packages": str(package_versions()), "data": data_version(roots),
+        "start": file_versions(path for _, path in named_files(recipe, RESULT_SECTIONS)),
+        "environment": json.dumps(arithmetic_variables()),
+    }  # fmt: skip
+
+
+def code_version(modules: Iterable[str], types: Collection[str]) -> str:
+    """Return the digests of the files that `modules` and a recipe's `types` import, by path, as JSON."""
+    return json.dumps(code_of(modules, types).files, sort_keys=True)
+
+
+def package_versions() -> dict[str, str]:
+    """Return the versions of Python and of packages that affect results."""
+    return {"python": platform.python_version()} | {package: version(package) for package in PACKAGES}
+
+
+def arithmetic_variables() -> dict[str, str]:
+    """Return the variables of `ARITHMETIC` that are set."""
+    return {name: os.environ[name] for name in ARITHMETIC if name in os.environ}
+
+
+def process_record() -> dict[str, Any]:
+    """Return how this process was started.
+
+    The record has command, host, package versions, variables that change arithmetic, commit, and files that differ from
+    it, except `dvc.lock` and `metrics/`, which `dvc repro` writes.
+
+    `commit` is None outside a git repository. figura's version is included if figura is installed; in figura's
+    repository, the commit identifies it.
+    """
+    packages = package_versions() | ({} if is_own("figura") else {"figura": version("figura")})
+    commit = _git("rev-parse", "HEAD")
+    paths = (":/", ":!dvc.lock", ":!metrics")
+    changed = (_git("status", "--porcelain", "--untracked-files=no", "--", *paths) or "").splitlines()
+    return {
+        "command": [sys.executable, *sys.orig_argv[1:]], "host": platform.node(), "packages": packages,
+        "environment": arithmetic_variables(), "commit": commit, "changed_files": [line[3:] for line in changed],
+    }  # fmt: skip
+
+
+def dirty(process: dict[str, Any]) -> list[str]:
+    """Return a warning if files differ from the commit in `process_record`, or none exists yet, else nothing."""
+    changed, commit = process["changed_files"], process["commit"]
+    listed = ", ".join(changed[:5]) + (", ..." if len(changed) > 5 else "")
+    if not changed:
+        return []
+    if commit is None:
+        return ["nothing is committed yet, so no commit says what made this result"]
+    return [f"changed since commit {commit[:12]}: {listed}"]
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.rstrip("\n")
+
+
+def file_versions(paths: Iterable[str]) -> str:
+    """Return the SHA-256 of each file that exists, by path, as text."""
+    return json.dumps({path: sha256(Path(path)) for path in sorted(paths) if Path(path).is_file()})
+
+
+def data_version(roots: Iterable[str]) -> str:
+    """Return the content hashes of prepared datasets, by root, from their manifests.
+
+    For a folder without a manifest, names, sizes and modification times of its files are hashed.
+
+    Raises:
+        UserError: a dataset is missing, or its `manifest.json` is not a manifest.
+    """
+    versions = {}
+    for root in sorted(set(roots)):
+        manifest = Path(root, MANIFEST)
+        if manifest.is_file():
+            versions[root] = read_manifest(Path(root))["sha256"]
+        elif Path(root).is_dir():
+            versions[root] = _files_version(Path(root))
+        else:
+            raise UserError(f"{manifest}: no such file; run `dvc repro prepare@{Path(root).name}` first")
+    return json.dumps(versions)
+
+
+def _files_version(root: Path) -> str:
+    total = hashlib.sha256()
+    for path in sorted(path for path in root.rglob("*") if path.is_file()):
+        stat = path.stat()
+        total.update(f"{path.relative_to(root)}\0{stat.st_size}\0{stat.st_mtime_ns}\n".encode(errors="surrogateescape"))
+    return total.hexdigest()

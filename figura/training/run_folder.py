@@ -1,0 +1,244 @@
+"""The run folder of a training: resume points, checkpoints, the model, the history."""
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+
+from figura.base.checksums import write_sums
+from figura.base.distributed import raise_on_all_ranks
+from figura.base.errors import UserError
+from figura.base.files import replacing_folder
+from figura.engine.weights import digest, not_finite
+from figura.interfaces import Networks
+from figura.recipe.schema import Recipe
+from figura.recipe.trial import scratch
+from figura.training.checkpoints import Checkpoints, write_model
+from figura.training.divergence import Rollback
+from figura.training.finished import UnrecordedOutputs
+from figura.training.loss_log import LossLog
+from figura.training.resume import ResumePoint
+
+
+class RunFolder:
+    """Collective: all ranks call each method; rank 0 writes after checking that all ranks have equal weights.
+
+    Weights that are not finite are never written: the training ends, unless it may still roll back. If a file cannot be
+    written, all ranks raise UserError.
+
+    Args:
+        run: the run folder.
+        rollback: reads and writes the resume points.
+        provenance: written beside the weights.
+    """
+
+    def __init__(
+        self, run: Path, recipe: Recipe, accelerator: Accelerator, networks: Networks, loss_log: LossLog,
+        rollback: Rollback, provenance: Mapping[str, str],
+    ) -> None:  # fmt: skip
+        self.run, self.recipe, self.accelerator, self.networks = run, recipe, accelerator, networks
+        self.loss_log, self.rollback, self.provenance = loss_log, rollback, dict(provenance)
+        self.checkpoints = Checkpoints(scratch(run, recipe) / "checkpoints")
+        self.finished = UnrecordedOutputs(scratch(run, recipe) / "finished", run, provenance)
+        self.resumable = 0  # the iteration of the last resume point
+        self._resumed_from: Path | None = None
+
+    def take_finished(self) -> bool:
+        """Whether this training had finished before DVC recorded it; if so, its outputs are restored."""
+        taken = False
+        with self._writing(self.run):
+            if self.accelerator.is_main_process and (taken := self.finished.restore()):
+                self._print(
+                    f"{self.run}: this training, of the same recipe, data and code, had ended before DVC recorded it; "
+                    f"its model and history are taken. To train again: `rm -r {self.finished.folder}`, and `dvc repro`"
+                )
+        return bool(gather_object([taken])[0])
+
+    def resume(self, anyway: bool) -> int:
+        """Restore the state of a resume point, if any; return its iteration, or 0.
+
+        `anyway` selects the furthest state even if its recipe, code, packages or data differ. A damaged state is set
+        aside in favour of the previous one.
+
+        Raises:
+            UserError: ranks read different files.
+        """
+        points = self.rollback.points
+        (point, damaged), iteration = points.inspect(anyway), 0
+        own = None if point is None else (point.iteration, point.differs)
+        everywhere = gather_object([(own, *damaged.items())])
+        if len(set(everywhere)) > 1:
+            raise UserError(
+                f"{points.folder}: ranks read {', '.join(map(str, everywhere))}; the folder that machines share "
+                "shows them different files; run `dvc repro` again"
+            )
+        self.accelerator.wait_for_everyone()  # no rank moves a state that another is still reading
+        if self.accelerator.is_main_process:
+            for state, why in damaged.items():
+                place = points.set_aside(state, "-damaged")
+                goes_on = "the state before it is tried" if point else "training starts afresh"
+                self._print(f"{state}: damaged, and not used: {why}. It is kept in {place}; {goes_on}")
+        if point is not None and (anyway or not point.differs):
+            iteration = self.resumable = self.rollback.restore(point)
+            made = f", made by another {', '.join(point.differs)}: taken anyway" if point.differs else ""
+            self._print(f"resumed after iteration {iteration}{made}")
+            self._resumed_from = point.folder
+        self.accelerator.wait_for_everyone()
+        if self.accelerator.is_main_process:
+            if iteration > 0:
+                self.checkpoints.tidy()
+            else:
+                self._begin(point)
+        return iteration
+
+    def _begin(self, refused: ResumePoint | None) -> None:
+        """Remove leftovers of an earlier training; set its refused resume point aside."""
+        if refused is not None:
+            place = self.rollback.points.set_aside(refused.folder)
+            self.rollback.points.clear(None)  # the previous state of the same training
+            self._print(
+                f"not resumed, training starts afresh: the state of iteration {refused.iteration} was made by another "
+                f"{', '.join(refused.differs)}. It is kept in {place}; to go on from it anyway, stop this training and "
+                "run `FIGURA_RESUME_ANYWAY=1 dvc repro`"
+            )
+        self.checkpoints.clear()
+
+    def write_checkpoint(self, iteration: int) -> None:
+        """Write `checkpoints/step-<iteration>`, a model folder."""
+        with self._writing(self.checkpoints.folder):
+            if self.accelerator.is_main_process and self._is_finite(iteration):
+                self.checkpoints.save(iteration, self._write_model)
+
+    def write_resume_point(self, iteration: int) -> None:
+        """Write the state after `iteration` updates; also flush the losses so far to their file."""
+        self.loss_log.flush()
+        self._refuse_different_ranks(iteration)
+        with self._writing(self.rollback.points.folder):
+            if self.accelerator.is_main_process and self._is_finite(iteration):
+                self.rollback.save(iteration)
+        self.resumable = iteration
+
+    def write_outputs(self, iteration: int) -> None:
+        """Write the outputs tracked by DVC: weights (averages, if any), the resolved recipe, provenance, history.
+
+        Raises:
+            UserError: weights are not finite, or both the last updates and the last validation are not.
+        """
+        self._refuse_different_ranks(iteration)
+        with self._writing(self.run):
+            if self.accelerator.is_main_process:
+                self._refuse_not_finite(iteration)
+                self._judge_end(iteration)
+                with replacing_folder(self.run / "model") as folder:
+                    self._write_model(folder)
+                with replacing_folder(self.run / "history") as folder:
+                    self.loss_log.write(folder)
+                    write_sums(folder)
+
+    def finish(self) -> None:
+        """Stash the outputs; then remove the resume points, with the refused one that this training resumed from.
+
+        Everything else of the run must have been written: a training killed after this is not resumed.
+        """
+        if self.accelerator.is_main_process:  # ranks no longer run in lockstep
+            with self._in_one_line(self.run):
+                self.finished.stash()
+        self.remove_resume_points()
+
+    def remove_resume_points(self) -> None:
+        """Remove the resume points of a finished training."""
+        if self.accelerator.is_main_process:
+            self.rollback.points.clear(self._resumed_from)
+
+    @contextmanager
+    def _writing(self, folder: Path) -> Iterator[None]:
+        """Turn disk errors in the block into a one-line error, on all ranks."""
+        with raise_on_all_ranks(), self._in_one_line(folder):
+            yield
+
+    @contextmanager
+    def _in_one_line(self, folder: Path) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            at = f"the state of iteration {self.resumable} stays, and `dvc repro` goes on from it"
+            raise UserError(
+                f"{error.filename or folder}: cannot be written: {error.strerror or error}; "
+                + (at if self.resumable else "there is no earlier state to go on from")
+            ) from None
+
+    def _is_finite(self, iteration: int) -> bool:
+        """Whether weights are finite. If not, and training may still roll back, nothing must be written.
+
+        Raises:
+            UserError: they are not, and training may not roll back.
+        """
+        if self.rollback.may_roll_back and not self.rollback.is_finite():
+            return False
+        self._refuse_not_finite(iteration)
+        return True
+
+    def _refuse_not_finite(self, iteration: int) -> None:
+        live = {name: self.accelerator.unwrap_model(network) for name, network in self.networks.live.items()}
+        for what, networks in (("network", live), ("averages of network", self.networks.ema)):
+            for name, network in networks.items():
+                if broken := not_finite(network):
+                    count = len(network.state_dict())
+                    raise UserError(
+                        f"{self.recipe.path}: {what} {name!r}: {broken[0]} is not finite after iteration {iteration}"
+                        f", and {len(broken) - 1} of {count - 1} other tensors{self._since(name, iteration)}; no model "
+                        f"was written. {self._advice(name)}"
+                    )
+
+    def _judge_end(self, iteration: int) -> None:
+        """Raise if both the last updates and the last validation are not finite; warn if one of them is not."""
+        counts = {name: count for name, count in self.rollback.state.nonfinite.items() if count}
+        validation = self.loss_log.validation[-1] if self.loss_log.validation else {}
+        losses = [name.removesuffix(".raw") for name, value in validation.items() if not math.isfinite(value)]
+        steps = [
+            f"step {name!r}: the last {count} updates were not finite, from iteration {iteration - count + 1} on"
+            for name, count in counts.items()
+        ]
+        said = "; ".join([*steps, *([f"validation is not finite for {', '.join(losses)}"] if losses else [])])
+        if counts and losses:
+            (network, *_) = self.recipe.steps[next(iter(counts))].trains
+            raise UserError(f"{self.recipe.path}: {said}; no model was written. {self._advice(network)}")
+        if said:
+            self._print(f"warning: {said}; the weights are finite, and are written")
+
+    def _since(self, network: str, iteration: int) -> str:
+        counts = [
+            count
+            for step, count in self.rollback.state.nonfinite.items()
+            if count and network in self.recipe.steps[step].trains
+        ]
+        return f"; updates are not finite from iteration {iteration - max(counts) + 1} on" if counts else ""
+
+    def _advice(self, network: str) -> str:
+        step = next((name for name, entry in self.recipe.steps.items() if network in entry.trains), None)
+        lower = f"Lower steps.{step}.optimizer.lr or clip (steps.{step}.clip), or" if step else "Check its weights, or"
+        return f"{lower} go back where it happens (train.rollback); inputs that are not finite do this too"
+
+    def _write_model(self, folder: Path) -> None:
+        resumed = {"resumed": self.rollback.resumed} if self.rollback.resumed else {}
+        write_model(folder, self.networks.ema, self.recipe, self.provenance | resumed)
+
+    def _refuse_different_ranks(self, iteration: int) -> None:
+        """Raise UserError if ranks no longer have the same weights."""
+        if self.accelerator.num_processes == 1:
+            return
+        own = {name: digest(self.accelerator.unwrap_model(one)) for name, one in self.networks.live.items()}
+        digests: list[dict[str, str]] = gather_object([own])
+        for rank, theirs in enumerate(digests):
+            if different := [name for name in own if theirs[name] != digests[0][name]]:
+                raise UserError(
+                    f"after iteration {iteration}, rank {rank} has other weights than rank 0: network"
+                    f" {', '.join(different)}; code of yours that updates weights must do the same on all ranks"
+                )
+
+    def _print(self, text: str) -> None:
+        if self.accelerator.is_main_process:  # `accelerator.print` would print once per machine
+            print(text, flush=True)

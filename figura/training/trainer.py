@@ -1,0 +1,469 @@
+"""The training loop: `fit` -> `_loop` -> `iterate` -> `train_step` -> `train_op` -> `Step.update` (engine/step.py)."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
+from torch import Tensor
+
+from figura.base.distributed import sharded
+from figura.base.error_collector import ErrorCollector
+from figura.base.errors import Interrupted, UserError, nearest
+from figura.base.lock import hold
+from figura.base.modes import evaluating
+from figura.base.seeding import derive, random_kept, seed_here
+from figura.engine.build import (
+    broadcast_,
+    build_callbacks,
+    build_loaders,
+    build_steps,
+    make_accelerator,
+    start_networks,
+)
+from figura.engine.checkpointing import checkpoint_networks
+from figura.engine.compiling import compile_networks
+from figura.engine.freezing import Freezing
+from figura.engine.rank_invariant_rng import rank_invariant_noise
+from figura.engine.signals import StopRequest
+from figura.engine.stopwatch import Stopwatch
+from figura.engine.weights import to_device
+from figura.interfaces import Callback, Listener, Networks, Row, State, StepReport, batch_size, cuts, split_batch
+from figura.recipe.schema import Recipe
+from figura.recipe.trial import KEY, mark, scratch
+from figura.recipe.types import batch_names
+from figura.training.divergence import Rollback
+from figura.training.hooks import by_parameter_names
+from figura.training.loss_log import LossLog, live_scalars, mean_losses, weights_line
+from figura.training.provenance import dirty, process_record, provenance
+from figura.training.reporter import Reporter, check_trackers
+from figura.training.resume import ResumePoints, TrainState
+from figura.training.run_folder import RunFolder
+from figura.training.sanity_check import sanity_check
+from figura.training.validation import Validation
+from figura.training.warnings import warnings
+
+
+class Trainer:
+    """Trains a recipe. Override hooks and operations, or pass functions as hooks.
+
+    Hooks: `on_epoch_start`, `train_step`, `on_epoch_end`. Values are passed by parameter name: `epoch` (from 0); for
+    `train_step`, `batch` (the whole batch), `index` (of the batch in its epoch) and any name in the batch, so `def
+    train_step(trainer, x, y, index)` works on image pairs. A function gets the trainer as first argument, and the
+    keywords in `hook_kwargs[name of the hook]`. `train_step` calls `train_op` or `optimize` and returns the report of
+    each step.
+
+    Fixed points of an iteration: `before_step`, `before_update`, `after_update`, `on_evaluation`, as in `Callback`. The
+    trainer's method runs before those of the callbacks.
+
+    Operations: `train_op` updates on a training batch, `log_op` computes states and losses of a batch without updating,
+    `eval_op` returns every loss of every example of a validation batch.
+
+    Args:
+        recipe: a checked recipe.
+        run: run folder. Training writes `model/`, `history/` and `live/`, `resume/` while it runs, and `checkpoints/`
+            with `runtime.checkpoint_every`.
+        accelerator: by default, one with the recipe's precision and trackers.
+        callbacks: callbacks by name, in addition to the recipe's; they may change the result.
+        listeners: observers that change nothing.
+        resume_anyway: resume from the furthest state even if its recipe, code, packages or data differ.
+        callback_kwargs: NectarGAN's name of `hook_kwargs`.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        run: Path,
+        *,
+        accelerator: Accelerator | None = None,
+        on_epoch_start: Callable[..., None] | None = None,
+        train_step: Callable[..., dict[str, StepReport]] | None = None,
+        on_epoch_end: Callable[..., None] | None = None,
+        hook_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
+        callbacks: Mapping[str, Callback] | None = None,
+        listeners: Sequence[Listener] = (),
+        resume_anyway: bool = False,
+        callback_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.recipe, self.run, self.listeners, self.resume_anyway = recipe, run, listeners, resume_anyway
+        self.scratch = scratch(run, recipe)  # parent of live/, resume/, checkpoints/
+        hooks = {"on_epoch_start": on_epoch_start, "train_step": train_step, "on_epoch_end": on_epoch_end}
+        self._wrap_hooks(hooks, hook_kwargs or callback_kwargs or {})
+        if accelerator is None:
+            check_trackers(recipe)
+        self.accelerator = accelerator or make_accelerator(recipe, self.scratch)
+        torch.use_deterministic_algorithms(True, warn_only=self.accelerator.device.type != "cpu")
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs 2 % of a step
+        self.loaders = build_loaders(recipe, self.accelerator)
+        self.callbacks = build_callbacks(recipe, callbacks or {})
+        self.networks, self.averages = start_networks(recipe, self.accelerator)
+        self.steps = build_steps(recipe, dict(self.networks.live), self.accelerator)
+        unwrap = self.accelerator.unwrap_model
+        plain = {name: unwrap(network) for name, network in self.networks.live.items()}
+        checkpoint_networks(plain, recipe)
+        losses = {name: weighted.loss for step in self.steps.values() for name, weighted in step.losses.items()}
+        compile_networks(self.networks.live, losses, recipe)
+        self.freezing = Freezing(recipe, plain)
+        self.validation = Validation(recipe, self.loaders, self.accelerator.device)
+        self.batches_per_epoch = self.loaders.batches_per_epoch
+        self.last = recipe.train.steps or (recipe.train.epochs or 0) * self.batches_per_epoch
+        tags = {loss: name for name, step in self.steps.items() for loss in step.losses}
+        log_file = self.scratch / "live" / "losses.csv" if self.accelerator.is_main_process else None
+        self.loss_log = LossLog(log_file, tags, recipe.train.record_every)
+        modules = [type(self).__module__, *(hook.__module__ for hook in hooks.values() if hasattr(hook, "__module__"))]
+        self.provenance = provenance(recipe, modules)
+        self.rollback = Rollback(recipe.train, self._state(), ResumePoints(self.scratch / "resume", self.provenance))
+        self.folder = RunFolder(
+            run, recipe, self.accelerator, self.networks, self.loss_log, self.rollback, self.provenance
+        )
+        self.stopwatch, self.stop_request = Stopwatch(recipe.runtime.timing), StopRequest()
+        self.iteration = 0
+        self.batch: dict[str, Any] = {}  # of the last iteration, this rank's shard
+        self._printed: int | None = None  # the last iteration in which `on_epoch_start` printed
+
+    def _wrap_hooks(
+        self, functions: Mapping[str, Callable[..., Any] | None], keywords: Mapping[str, Mapping[str, Any]]
+    ) -> None:
+        """Wrap each hook (method or passed function) as a function of all values that it may take."""
+        for name in keywords.keys() - functions.keys():
+            known = ", ".join(functions)
+            raise UserError(f"hook_kwargs: unknown hook {name!r}{nearest(name, functions)}; there are {known}")
+        bound = {name: partial(function, self) for name, function in functions.items() if function is not None}
+        epoch, batch = ["epoch"], ["batch", "index", *batch_names(self.recipe.data.train)]
+        start, step, end = (
+            by_parameter_names(name, bound.get(name, method), offered, keywords.get(name, {}))
+            for name, method, offered in (
+                ("on_epoch_start", self.on_epoch_start, epoch),
+                ("train_step", self.train_step, batch),
+                ("on_epoch_end", self.on_epoch_end, epoch),
+            )
+        )
+        self._on_epoch_start, self._train_step, self._on_epoch_end = start, step, end
+
+    # hooks
+
+    def on_epoch_start(self, epoch: int, print_train_start: bool = True) -> None:
+        """Called before the first batch of an epoch; prints the effective weight of every loss.
+
+        Prints at most every `runtime.log_every` iterations, even if epochs are shorter.
+        """
+        often = self._printed is not None and self.iteration - self._printed < self.recipe.runtime.log_every
+        if print_train_start and not often:
+            self._printed = self.iteration
+            self.reporter.say(weights_line(epoch, self.loss_weights()))
+
+    def train_step(self, batch: dict[str, Any], index: int) -> dict[str, StepReport]:
+        """Run one iteration on a batch, `index` within its epoch; return the report of each step."""
+        return self.train_op(batch)
+
+    def on_epoch_end(self, epoch: int) -> None:
+        """Called after the last batch of an epoch."""
+
+    # fixed points of an iteration
+
+    def before_step(self, step: str) -> None:
+        """Called before the injectors of a step."""
+
+    def before_update(self, step: str) -> None:
+        """Called after backward, before clipping and the optimizer."""
+
+    def after_update(self, step: str, report: StepReport) -> None:
+        """Called after the optimizer, even if it skipped a non-finite update."""
+
+    def on_evaluation(self, row: Row) -> Mapping[str, float] | None:
+        """Called after a validation pass with its row of the history; returned values are added to the row."""
+        return None
+
+    def _before_step(self, step: str) -> None:
+        self.before_step(step)
+        for callback in self.callbacks.values():
+            callback.before_step(self, step)
+
+    def _before_update(self, step: str) -> None:
+        self.before_update(step)
+        for callback in self.callbacks.values():
+            callback.before_update(self, step)
+
+    def _after_update(self, step: str, report: StepReport) -> None:
+        self.after_update(step, report)
+        for callback in self.callbacks.values():
+            callback.after_update(self, step, report)
+
+    # the loop
+
+    def fit(self) -> None:
+        """Train to the end, resuming a killed run if possible; then write the outputs.
+
+        Raises:
+            UserError: the folder is in use, something cannot be written, or updates or weights are not finite.
+        """
+        with hold(self.run) if self.accelerator.is_main_process else nullcontext():
+            self._fit()
+
+    def _fit(self) -> None:
+        if self.folder.take_finished():
+            self.folder.remove_resume_points()  # left by a kill
+            self.iteration = self.last
+            self.accelerator.end_training()
+            return
+        self.iteration = self.folder.resume(self.resume_anyway)
+        self._follow_restored_state()
+        self.rollback.take_snapshot(self.iteration)
+        if self.iteration == 0:
+            self._sanity_check()
+        self._start_reporting()
+        agreed = self.accelerator.num_processes == 1
+        try:
+            while self.iteration < self.last:
+                try:
+                    self._loop()
+                    continue
+                except RuntimeError as error:
+                    if not self.recipe.train.find_batch_size or not should_reduce_batch_size(error):
+                        raise
+                    # frames in the traceback keep the tensors that fill the memory alive
+                    out_of_memory = error.with_traceback(None)
+                clear_device_cache(garbage_collection=True)
+                self._accumulate_more(out_of_memory)
+            self.folder.write_outputs(self.iteration)
+            agreed = True
+        except Interrupted:
+            agreed = True
+            raise
+        finally:
+            if agreed:  # if only this rank failed, a GPU may wait for the others forever
+                self.loss_log.flush()
+            self.reporter.close(agreed)
+        self.folder.finish()
+
+    def _loop(self) -> None:
+        batches = self._batches()
+        while self.iteration < self.last:
+            if self.stop_request.agreed(self.accelerator):
+                self._stop()
+            epoch, index = divmod(self.iteration, self.batches_per_epoch)
+            if index == 0:
+                self._on_epoch_start({"epoch": epoch})
+            with self.stopwatch("data"):
+                batch = to_device(next(batches), self.accelerator.device)
+            if why := self.iterate(batch, index):
+                self._go_back_to(*self.rollback.roll_back(why))
+                batches = self._batches()
+                continue
+            if index == self.batches_per_epoch - 1:
+                self._on_epoch_end({"epoch": epoch})
+            self._save()
+
+    def _batches(self) -> Iterator[Any]:
+        return iter(self.loaders.train(self.iteration, self.rollback.seed(self.recipe.seed)))
+
+    def iterate(self, batch: dict[str, Any], index: int) -> str | None:
+        """Run and record one iteration on a batch, `index` in its epoch; return the reason to roll back, or None."""
+        self.freezing.apply(self.iteration)
+        with self._shard_of_batch(batch, self.rollback.seed(self.recipe.seed)):
+            reports = self._train_step(batch | {"batch": batch, "index": index}) or {}
+        self.batch = batch
+        self.iteration += 1
+        self.update_averages(reports)
+        if why := self.rollback.reason(self.iteration, reports):
+            return why
+        self.loss_log.add(self.iteration, reports, self.iteration == self.last, self.rollback.count)
+        self.reporter.advance()
+        if self._due(self.recipe.runtime.log_every):
+            self._log()
+        evaluated = self._due(self.recipe.train.evaluate_every or self.batches_per_epoch)
+        if evaluated:
+            self._evaluate()
+        for listener in self.listeners:
+            with random_kept():
+                listener.on_iteration(self, evaluated)
+        return None
+
+    def _due(self, every: int) -> bool:
+        return self.iteration % every == 0 or self.iteration == self.last
+
+    @contextmanager
+    def _shard_of_batch(self, batch: Mapping[str, Any], seed: int) -> Iterator[None]:
+        """Context in which this rank's batch is a shard, and noise is drawn for the global batch from `seed`."""
+        rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
+        words = ("iteration", self.iteration, 0)
+        seed_here(seed, *words)
+        if ranks == 1:
+            yield
+            return
+        counts = {self._parts(name) for name in self.steps}
+        sizes = {stop - start for count in counts for start, stop in cuts(batch_size(batch), count)}
+        torch.manual_seed(derive(seed, *words, rank))  # for draws that are not rank-invariant
+        with sharded(rank, ranks), rank_invariant_noise(derive(seed, *words), sizes):
+            yield
+
+    def _parts(self, step: str) -> int:
+        return self.recipe.parts(step) * self.rollback.accumulation_factor
+
+    # operations
+
+    def train_op(self, batch: dict[str, Any]) -> dict[str, StepReport]:
+        """Run and update every step whose gate is open; steps with equal accumulation share a state."""
+        states: dict[int, list[tuple[State, float]]] = {}
+        reports = {}
+        for name, step in self.steps.items():
+            count = self._parts(name)
+            if count not in states:
+                states[count] = [(State(part), fraction) for part, fraction in split_batch(batch, count)]
+            if step.runs(states[count][0][0], self.iteration, training=True):
+                self._before_step(name)
+                reports[name] = step.update(
+                    states[count], self.networks, self.iteration, self.accelerator, self.stopwatch,
+                    partial(self._before_update, name),
+                )  # fmt: skip
+                if reports[name].raw:
+                    self._after_update(name, reports[name])
+        return reports
+
+    def optimize(self, step: str, losses: Mapping[str, Tensor]) -> StepReport:
+        """Update the networks of a step on raw losses, by name, computed in a hand-written `train_step`.
+
+        Weights, schedules, optimizer, learning rate and clipping are those of the step; only the networks it trains get
+        gradients. Raises UserError for an unknown step, or an unknown or missing loss.
+        """
+        if step not in self.steps:
+            raise UserError(f"no step {step!r}; there are {', '.join(self.steps)}")
+        self._before_step(step)
+        report = self.steps[step].optimize(losses, self.iteration, self.accelerator, partial(self._before_update, step))
+        self._after_update(step, report)
+        return report
+
+    def log_op(self, batch: dict[str, Any]) -> tuple[State, dict[str, float]]:
+        """Return the state after all steps, the mean of each loss, and their total, without updating."""
+        state, values = self._observe(batch)
+        return state, mean_losses(values, self.loss_weights())
+
+    def eval_op(self, batch: dict[str, Any]) -> dict[str, Tensor]:
+        """Return every loss of every example of a validation batch, each of shape (batch,)."""
+        return self._observe(batch)[1]
+
+    def loss_weights(self, *query: str) -> dict[str, float]:
+        """Return the current effective weight of the losses that match a name or step; by default, of all."""
+        losses = {name: loss for step in self.steps.values() for name, loss in step.losses.items()}
+        return {name: losses[name].effective_weight(self.iteration) for name in self.loss_log.select(*query)}
+
+    def update_averages(self, reports: Mapping[str, StepReport]) -> None:
+        """Update the moving averages of networks that took a step."""
+        for name, report in reports.items():
+            for network in self.recipe.steps[name].trains:
+                if network in self.averages and not report.skipped:
+                    live = self.accelerator.unwrap_model(self.networks.live[network])
+                    self.averages[network].update_parameters(live)
+
+    def _observe(self, batch: dict[str, Any]) -> tuple[State, dict[str, Tensor]]:
+        state, values = State(batch), dict[str, Tensor]()
+        with evaluating(*self.networks.live.values(), *self.networks.ema.values()):
+            networks = Networks(self.networks.ema, self.networks.ema)
+            for step in self.steps.values():
+                if step.runs(state, self.iteration, training=False):
+                    with self.accelerator.autocast():
+                        values |= step.observe(state, networks, self.iteration)
+        return state, values
+
+    # logging and validation
+
+    def _start_reporting(self) -> None:
+        self.loss_log.start(self.iteration)
+        self.reporter = Reporter(self.accelerator, self.recipe, self.run, first=self.iteration, last=self.last)
+        for listener in self.listeners:
+            with random_kept():
+                listener.on_start(self)
+        process = process_record()
+        sizes = {"processes": self.accelerator.num_processes, "batches_per_epoch": self.batches_per_epoch}
+        trial = {KEY: mark(self.recipe)} if self.recipe.train.try_ else {}
+        self.reporter.record({**trial, "process": process, "code": self.provenance["code"], **sizes})
+        for warning in [*warnings(self.recipe, self.steps, self.last), *dirty(process)]:
+            self.reporter.say(f"warning: {warning}")
+
+    def _log(self) -> None:
+        self.loss_log.flush()
+        seed_here(self.recipe.seed, "log", self.iteration)
+        _, losses = self.log_op(self.validation.next_batch())
+        validation = {f"validation.{loss}": value for loss, value in losses.items()}
+        self.reporter.log(self.iteration, live_scalars(self.loss_log.latest) | validation, self.stopwatch.take())
+
+    def _evaluate(self) -> None:
+        """Run `eval_op` over the sorted validation split; add one row to the history."""
+        self._equalise_buffers()
+        means = self.validation.means(self.eval_op)
+        row: Row = {"step": self.iteration, **{f"{name}.raw": mean for name, mean in means.items()}}
+        row |= self.on_evaluation(row) or {}
+        for name, callback in self.callbacks.items():
+            row |= {f"{name}.{key}": value for key, value in (callback.on_evaluation(self, row) or {}).items()}
+        self.loss_log.validation.append(row)
+        self.reporter.track(self.iteration, row, "validation")
+
+    def _sanity_check(self) -> None:
+        errors = ErrorCollector(self.recipe.path)
+        networks = {name: self.accelerator.unwrap_model(network) for name, network in self.networks.live.items()}
+        sanity_check(self.recipe, networks, self.loaders.train_data, self.loaders.validation_data, errors)
+        errors.raise_any()
+
+    def _equalise_buffers(self) -> None:
+        """Broadcast the running statistics of rank 0, which are the saved ones, before evaluation.
+
+        Ranks differ only without `train.sync_batch_norm`.
+        """
+        if self.accelerator.num_processes > 1 and not self.recipe.train.sync_batch_norm:
+            networks = [*map(self.accelerator.unwrap_model, self.networks.live.values()), *self.networks.ema.values()]
+            broadcast_(buffer for network in networks for buffer in network.buffers())
+
+    # rollback, saving, stopping
+
+    def _accumulate_more(self, error: RuntimeError) -> None:
+        """Go back after running out of memory, with more micro-batches (`train.find_batch_size`)."""
+        if self.accelerator.num_processes > 1:
+            raise UserError(f"train.find_batch_size: one rank cannot tell the others; use one process ({error})")
+        parts = min(map(self.recipe.parts, self.steps))
+        size = self.recipe.data.batch_size
+        self._go_back_to(*self.rollback.shrink_micro_batch(error, self.iteration, size, parts))
+
+    def _go_back_to(self, iteration: int, why: str) -> None:
+        self.iteration = iteration
+        self._follow_restored_state()
+        self.loss_log.start(self.iteration)
+        self.reporter.go_back(self.iteration)
+        self.reporter.say(f"warning: {why}")
+        self.reporter.record({"step": self.iteration, "warning": why})
+
+    def _follow_restored_state(self) -> None:
+        for step in self.steps.values():
+            step.rate_scale = self.rollback.rate_scale
+            step.optimizer.zero_grad(set_to_none=True)
+
+    def _state(self) -> TrainState:
+        unwrap = self.accelerator.unwrap_model
+        return TrainState(
+            networks={name: unwrap(network) for name, network in self.networks.live.items()},
+            averages=self.averages,
+            optimizers={name: step.optimizer for name, step in self.steps.items()},
+            scalers={name: step.scaler for name, step in self.steps.items() if step.scaler is not None},
+            loss_log=self.loss_log, callbacks=self.callbacks, nonfinite={},
+        )  # fmt: skip
+
+    def _save(self) -> None:
+        """Save what is due: a rollback snapshot, a checkpoint, a resume point."""
+        runtime = self.recipe.runtime
+        self.rollback.take_snapshot(self.iteration)
+        if runtime.checkpoint_every and self._due(runtime.checkpoint_every):
+            self.folder.write_checkpoint(self.iteration)  # first, since a resumed run does not revisit this iteration
+        if self._due(runtime.resume_every) and self.iteration < self.last:
+            self.folder.write_resume_point(self.iteration)
+
+    def _stop(self) -> NoReturn:
+        """Stop on request, with a resume point after the last iteration."""
+        if self.iteration != self.folder.resumable:
+            self.folder.write_resume_point(self.iteration)
+        raise Interrupted(
+            f"{self.stop_request.asked_by}; stopped after iteration {self.iteration} of {self.last}, where the next "
+            "`dvc repro` goes on"
+        )

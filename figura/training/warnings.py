@@ -1,0 +1,89 @@
+"""Warnings before training about recipe settings that are likely mistakes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from torch import nn
+
+from figura.base.error_collector import ErrorCollector
+from figura.engine.precision import fp8_layers
+from figura.engine.step import Step
+from figura.recipe.schema import Declaration, Recipe
+from figura.recipe.trial import is_try
+from figura.recipe.types import build_schedule
+
+
+def warnings(recipe: Recipe, steps: Mapping[str, Step], last: int) -> list[str]:
+    """Return all warnings about a training of `last` iterations; a try always ends before schedules and gates do."""
+    late = [] if recipe.train.try_ else late_schedules(recipe, last) + late_gates(recipe, last)
+    return [*from_tries(recipe), *late, *upset_norms(steps), *without_fp8(recipe, steps)]
+
+
+def from_tries(recipe: Recipe) -> list[str]:
+    """Return warnings for networks that start from the weights of a try: its recipe is beside them."""
+    return [
+        f"network {name!r} starts from {file}, the weights of a try"
+        for name, file in recipe.starts_from().items()
+        if is_try(Path(file).parent)
+    ]
+
+
+def late_schedules(recipe: Recipe, steps: int) -> list[str]:
+    """Return warnings for schedules that are unfinished after `steps` iterations."""
+    entries = {f"losses.{name}.schedule": entry.schedule for name, entry in recipe.losses.items()}
+    entries |= {f"steps.{name}.lr_schedule": entry.lr_schedule for name, entry in recipe.steps.items()}
+    for name, step in recipe.steps.items():
+        for injector, declared in step.injectors.items():
+            for key, value in (declared.arguments.get("args") or {}).items():
+                if isinstance(value, dict) and "type" in value:
+                    entries[f"steps.{name}.injectors.{injector}.args.{key}"] = Declaration(**value)
+    errors = ErrorCollector(Path())
+    built = {key: build_schedule(entry, key, errors) for key, entry in entries.items() if entry}
+    return [
+        f"{key} goes on until step {s.last}, training ends at {steps}" for key, s in built.items() if s.last > steps
+    ]
+
+
+def late_gates(recipe: Recipe, steps: int) -> list[str]:
+    """Return warnings for gates and freezes that take no effect within `steps` iterations."""
+    gated = {f"steps.{name}": step for name, step in recipe.steps.items()} | {
+        f"losses.{name}": loss for name, loss in recipe.losses.items()
+    }
+    starts = {key: entry.after for key, entry in gated.items()}
+    for name, step in recipe.steps.items():
+        starts |= {f"steps.{name}.injectors.{key}": entry.after for key, entry in step.injectors.items()}
+    for name, network in recipe.networks.items():
+        if network.freeze_batch_norm is not None:
+            starts[f"networks.{name}.freeze_batch_norm"] = network.freeze_batch_norm.after
+    lines = [
+        f"{key} starts after step {after}, training ends at {steps}" for key, after in starts.items() if after >= steps
+    ]
+    ends = {name: network.frozen.until for name, network in recipe.networks.items() if network.frozen}
+    return lines + [
+        f"networks.{name}.frozen lasts until step {until}, training ends at {steps}"
+        for name, until in ends.items()
+        if until >= steps
+    ]
+
+
+def upset_norms(steps: Mapping[str, Step]) -> list[str]:
+    """Return warnings for steps with lr x clip_value > sqrt(eps) of batch norm: one update may destabilise it."""
+    lines = []
+    for name, step in steps.items():
+        modules = [module for network in step.trains.values() for module in network.modules()]
+        norms = [module.eps for module in modules if isinstance(module, nn.modules.batchnorm._BatchNorm)]
+        if step.clip_value is not None and norms and max(step.rates) * step.clip_value > min(norms) ** 0.5:
+            lines.append(
+                f"steps.{name}: learning rate {max(step.rates):g} x clip_value {step.clip_value:g} = "
+                f"{max(step.rates) * step.clip_value:g} is above sqrt(eps) = {min(norms) ** 0.5:g} of its batch norm"
+            )
+    return lines
+
+
+def without_fp8(recipe: Recipe, steps: Mapping[str, Step]) -> list[str]:
+    """Return warnings for trained networks without fp8 layers: they compute in bfloat16."""
+    if recipe.train.precision != "fp8":
+        return []
+    trained = {name: network for step in steps.values() for name, network in step.trains.items()}
+    bare = [name for name, one in trained.items() if not fp8_layers(one)]
+    return [f"train.precision: fp8 applies to no layer of network {name!r}, which computes in bf16" for name in bare]

@@ -1,8 +1,0 @@
-"""Picks some examples to stand for all."""
-
-import numpy as np
-
-
-def evenly_spaced(length: int, count: int) -> list[int]:
-    """Return at most `count` indices of `range(length)`, evenly spaced, beginning with 0."""
-    return [int(index) for index in np.unique(np.linspace(0, length, min(count, length), endpoint=False).astype(int))]

@@ -1,1 +1,0 @@
-"""Trained networks over `evaluate.data`, into a dump."""

@@ -1,1 +1,0 @@
-"""Datasets of images and their augmentation."""

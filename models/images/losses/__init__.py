@@ -1,1 +1,0 @@
-"""Losses on images, features and logits."""

@@ -1,1 +1,0 @@
-"""Networks with fixed weights, used by losses and scores, and their weight files."""

@@ -1,0 +1,157 @@
+"""The dataset of image pairs, input x and target y, read from a folder."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from figura.base.errors import UserError
+from figura.data.formats.pair_files import LAYOUTS, Fault, find_pairs, load_pair, with_channels
+from figura.data.formats.prepared import Manifest, without_split
+from figura.interfaces import Example, ExampleDataset
+from models.images.augmentation import PairAugmentation, augment
+
+_SHOWN = 10  # faults listed in a message
+
+Side = Literal["x", "y"]
+
+
+class ImagePairs(ExampleDataset):
+    """The pairs in `root/<split>`, sorted by name; for the layouts, see `figura.data.formats.pair_files`.
+
+    `direction` selects which of A and B is the input x and which the target y. Each image is converted to `x_channels`
+    or `y_channels` (1 is grey), resized to `load_size` and cropped to `crop_size`, both a side or (height, width) in
+    pixels; `load_size` defaults to the same. If the sizes differ, the crop is at a random position, the same for x and
+    y; then the transforms of `augmentation` follow. Images shrink by area and grow bicubically. Those named in
+    `label_maps` are resized by nearest neighbour, which creates no new colours. A|B images are cut in halves first, so
+    that they do not bleed into each other.
+
+    An example has `x` and `y`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), RGB or grey; `index`, an
+    integer; `name`, the file's name without suffix. `facts` are `image_size` (`crop_size`), `direction`, `x_channels`,
+    `y_channels` and `label_maps`, if given.
+
+    Raises ValueError for sizes out of range, and UserError, listing all faults, for a folder that is missing, empty, or
+    has files without a partner. An unreadable file raises UserError when it is read, unless found by `prepare`.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("x", "y", "index", "name")
+
+    def __init__(
+        self,
+        *,
+        root: str,
+        split: str,
+        direction: Literal["a_to_b", "b_to_a"],
+        crop_size: int | tuple[int, int],
+        load_size: int | tuple[int, int] | None = None,
+        x_channels: Literal[1, 3] = 3,
+        y_channels: Literal[1, 3] = 3,
+        label_maps: tuple[Side, ...] = (),
+        augmentation: PairAugmentation | None = None,
+    ) -> None:
+        self.direction = _one_of("direction", direction, ("a_to_b", "b_to_a"))
+        self.crop_size = _sides("crop_size", crop_size)
+        self.load_size = self.crop_size if load_size is None else _sides("load_size", load_size)
+        if any(crop > load for crop, load in zip(self.crop_size, self.load_size, strict=True)):
+            raise ValueError(f"crop_size {crop_size}: at most load_size, {load_size}, is needed in both directions")
+        self.channels: dict[Side, Literal[1, 3]] = {
+            "x": _one_of("x_channels", x_channels, (1, 3)),
+            "y": _one_of("y_channels", y_channels, (1, 3)),
+        }
+        self.label_maps = frozenset(_one_of("label_maps", side, ("x", "y")) for side in label_maps)
+        self.augmentation = augmentation
+        self.folder = Path(root, split)
+        if not self.folder.is_dir():
+            raise UserError(
+                f"{self.folder}: no such folder; {without_split(Path(root), split)}, or let root and split name a "
+                f"folder of {LAYOUTS}"
+            )
+        self.manifest = Manifest(Path(root))
+        self.pairs, faults = find_pairs(self.folder, Path(root))
+        if faults:
+            raise UserError(_said(self.folder, faults))
+        if not self.pairs:
+            raise UserError(f"{self.folder}: has no image pairs; it may hold {LAYOUTS}")
+        self.manifest.check_count(self.folder, sum(len(pair.files) for pair in self.pairs))
+
+    @classmethod
+    def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `image_size`, which is `crop_size`, and `direction`, channels and `label_maps` as in the recipe."""
+        same = ("direction", "x_channels", "y_channels", "label_maps")
+        return {
+            "image_size": arguments["crop_size"], **{name: arguments[name] for name in same if name in arguments}
+        }  # fmt: skip
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def row(self, index: int) -> dict[str, int | float | str]:
+        """Return the `name` of the pair and its `file`, or both files separated by a comma."""
+        pair = self.pairs[index]
+        return {"name": pair.name, "file": ", ".join(pair.files)}
+
+    def example(self, index: int, random: np.random.Generator) -> Example:
+        """Return example `index`; `random` draws the crop and the augmentation."""
+        loaded = load_pair(self.folder, self.pairs[index], self.manifest.read_bytes)
+        if isinstance(loaded, Fault):
+            raise UserError(_said(self.folder, [loaded]))
+        x, y = (loaded.a, loaded.b) if self.direction == "a_to_b" else (loaded.b, loaded.a)
+        x, y = self._prepared(x, "x"), self._prepared(y, "y")
+        x, y = augment(x, y, self.augmentation, self.crop_size, random, self.label_maps)
+        return {"x": normalised(x), "y": normalised(y), "index": index, "name": self.pairs[index].name}
+
+    def _prepared(self, image: NDArray[np.uint8], side: Side) -> NDArray[np.uint8]:
+        return resized(with_channels(image, self.channels[side]), self.load_size, nearest=side in self.label_maps)
+
+
+def resized(image: NDArray[np.uint8], size: tuple[int, int], nearest: bool) -> NDArray[np.uint8]:
+    """Resize uint8 `(H, W, channels)` to `size` (height, width); the result is contiguous.
+
+    Sides that shrink are resized by area, then sides that grow bicubically; or both by `nearest` neighbour, with pixel
+    centres aligned.
+    """
+    if nearest:
+        steps = [(size, cv2.INTER_NEAREST_EXACT)]
+    else:
+        smaller = (min(size[0], image.shape[0]), min(size[1], image.shape[1]))
+        steps = [(smaller, cv2.INTER_AREA), (size, cv2.INTER_CUBIC)]
+    channels = image.shape[2]
+    for (height, width), method in steps:
+        if image.shape[:2] != (height, width):
+            image = np.asarray(cv2.resize(image, (width, height), interpolation=method), dtype=np.uint8)
+    return np.ascontiguousarray(image).reshape(*size, channels)  # OpenCV drops a channel axis of size 1
+
+
+def normalised(image: NDArray[np.uint8]) -> NDArray[np.float32]:
+    """Convert uint8 `(height, width, channels)` to float32 `(channels, height, width)` in [-1, 1]: v / 127.5 - 1."""
+    values = np.ascontiguousarray(image.transpose(2, 0, 1)).astype(np.float32)
+    values /= 127.5
+    values -= 1
+    return values
+
+
+def _sides(name: str, size: int | tuple[int, int]) -> tuple[int, int]:
+    height, width = (size, size) if isinstance(size, int) else size
+    if height < 1 or width < 1:
+        raise ValueError(f"{name} {size}: a whole number of at least 1, or two (height, width), is needed")
+    return height, width
+
+
+def _one_of(name: str, value: Any, allowed: tuple[Any, ...]) -> Any:
+    if value not in allowed:
+        raise ValueError(f"{name} {value!r}: one of {', '.join(map(repr, allowed))} is needed")
+    return value
+
+
+def _said(folder: Path, faults: list[Fault]) -> str:
+    """Return one message that counts all faults and describes the first ones."""
+    lines = [f"  {os.path.join(folder, one.file)}: {one.reason} ({one.detail})" for one in faults[:_SHOWN]]
+    if len(faults) > _SHOWN:
+        lines.append(f"  and {len(faults) - _SHOWN} more")
+    pairs = "1 pair" if len(faults) == 1 else f"{len(faults)} pairs"
+    remedy = "mend or remove the files, or make this folder a dataset of kind `paired` in data/params.yaml"
+    return "\n".join([f"{folder}: {pairs} cannot be used; {remedy}: `prepare` leaves such pairs out", *lines])

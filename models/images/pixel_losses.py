@@ -1,0 +1,297 @@
+"""Losses that compare images, or feature maps, element by element, and losses of a single tensor.
+
+- Elementwise distances: `L1`, `L2`, `SmoothL1`, `Charbonnier`, `Cosine`. They also compare nested feature maps.
+- Edges: `Gradient` of neighbours, `Sobel`, `Laplacian`.
+- Spectra: `FocalFrequency`.
+- Losses of a single tensor: `TotalVariation`, `Direct`.
+
+Every loss returns one value per example, shape (N,), at least float32.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from figura.base.errors import nearest
+from figura.interfaces import Loss
+from models.images.example_means import at_least_float32, check_fits, example_means
+
+Tree = Tensor | Sequence["Tree"] | Mapping[str, "Tree"]  # tensors are the leaves
+LeafWeights = dict[str, float] | list[float] | None
+EPSILON = 1e-6  # inside Sobel's root, whose slope would be infinite where an image is flat
+
+
+def leaves(tree: Tree) -> dict[str, Tensor]:
+    """Return the tensors of nested lists and dictionaries by path: `relu1`, `0`, `block.1`; a bare tensor's is ``."""
+    if isinstance(tree, Tensor):
+        return {"": tree}
+    parts = tree.items() if isinstance(tree, Mapping) else ((str(place), part) for place, part in enumerate(tree))
+    return {f"{name}.{inner}" if inner else name: leaf for name, part in parts for inner, leaf in leaves(part).items()}
+
+
+class _Pairwise(Loss):
+    """Base of the elementwise distances: their mean over C·H·W, or for any (N, ...) over all dimensions but the first.
+
+    With a `mask` (N, 1, H, W) in [0, 1], 1 on the person, an element has the weight `mask + background · (1 - mask)`.
+    The sum is still divided by C·H·W, so the weight of an error is independent of the person's size. With `normalise`,
+    it is divided by the sum of the weights instead; the value is 0 if all weights are 0.
+
+    `image` and `target` may also be lists or dictionaries of tensors, nested or not, with the same paths. The value is
+    then the sum over these leaves of leaf weight times leaf mean: feature matching for a discriminator's feature maps,
+    a perceptual loss for those of a frozen network. There is one mask for all leaves, or one per leaf.
+
+    Args:
+        background: weight of elements where the mask is 0, 0 or more.
+        normalise: divide by the sum of the weights.
+        leaf_weights: one weight per leaf, 0 or more, by path (`relu1`, `block.1`) or in order; default 1. Leaves of
+            weight 0 are not compared.
+    """
+
+    def __init__(self, *, background: float = 1.0, normalise: bool = False, leaf_weights: LeafWeights = None) -> None:
+        super().__init__()
+        weights = leaf_weights.values() if isinstance(leaf_weights, Mapping) else leaf_weights
+        if weights is not None and (not all(0 <= weight < math.inf for weight in weights) or not any(weights)):
+            raise ValueError(f"leaf_weights {leaf_weights}: weights of 0 or more, one of them above 0, are needed")
+        if not 0 <= background < math.inf:
+            raise ValueError(f"background {background}: a weight of 0 or more is needed")
+        self.background, self.normalise, self.leaf_weights = background, normalise, leaf_weights
+
+    def distance(self, image: Tensor, target: Tensor) -> Tensor:
+        """Compare two tensors of the same shape (N, ...); the result has as many dimensions, of the same size or 1."""
+        raise TypeError(f"{type(self).__name__} has no distance")
+
+    def forward(  # type: ignore[override]
+        self, *, image: Tree, target: Tree, mask: Tree | None = None
+    ) -> Tensor:
+        """Trees of tensors (N, ...), any float type -> (N,), at least float32.
+
+        Raises:
+            ValueError: image, target, mask or leaf_weights do not match in paths or shapes.
+        """
+        if isinstance(image, Tensor) and isinstance(target, Tensor) and not isinstance(mask, Sequence | Mapping):
+            return self._leaf(image, target, mask)
+        ours, theirs = leaves(image), leaves(target)
+        _check_paths("target", theirs, ours)
+        masks: Mapping[str, Tensor | None] = dict.fromkeys(ours, mask) if isinstance(mask, Tensor) else {}
+        if mask is not None and not isinstance(mask, Tensor):
+            masks = leaves(mask)
+            _check_paths("mask", masks, ours)
+        return torch.stack(
+            [
+                weight * self._leaf(ours[name], theirs[name], masks.get(name))
+                for name, weight in self._weights(list(ours)).items()
+                if weight
+            ]
+        ).sum(dim=0)
+
+    def _weights(self, names: list[str]) -> dict[str, float]:
+        weights = [1.0] * len(names) if self.leaf_weights is None else self.leaf_weights
+        if isinstance(weights, Mapping):
+            _check_paths("leaf_weights", weights, names)
+            return {name: weights[name] for name in names}
+        if len(weights) != len(names):
+            raise ValueError(f"leaf_weights {weights}: there are {len(names)} leaves, {', '.join(names)}")
+        return dict(zip(names, weights, strict=True))
+
+    def _leaf(self, image: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+        if image.shape != target.shape:
+            raise ValueError(f"image of shape {tuple(image.shape)} against target of shape {tuple(target.shape)}")
+        distance = self.distance(at_least_float32(image), at_least_float32(target))
+        if mask is None:
+            return example_means(distance)
+        check_fits("mask", mask, distance)
+        weights = self.background + (1 - self.background) * mask
+        return example_means(distance, weights) if self.normalise else example_means(distance * weights)
+
+
+def _check_paths(what: str, paths: Mapping[str, object], wanted: Mapping[str, object] | Sequence[str]) -> None:
+    for name in paths:
+        if name not in wanted:
+            raise ValueError(f"{what} {name!r}{nearest(name, wanted)}: the leaves of image are {', '.join(wanted)}")
+    for name in wanted:
+        if name not in paths:
+            raise ValueError(f"{what} {name!r} is missing: the leaves of image are {', '.join(wanted)}")
+
+
+class L1(_Pairwise):
+    """Absolute difference (`color_L1`)."""
+
+    def distance(self, image: Tensor, target: Tensor) -> Tensor:
+        return (image - target).abs()
+
+
+class L2(_Pairwise):
+    """Squared difference (`color_L2`)."""
+
+    def distance(self, image: Tensor, target: Tensor) -> Tensor:
+        return (image - target).square()
+
+
+class SmoothL1(_Pairwise):
+    """`d^2 / (2 beta)` for absolute differences d below `beta`, else `d - beta / 2` (Girshick 2015, eq. 3).
+
+    Args:
+        beta: where the parabola becomes a line, in units of the difference, above 0.
+        background: see `_Pairwise`, also for `normalise` and `leaf_weights`.
+    """
+
+    def __init__(
+        self, *, beta: float, background: float = 1.0, normalise: bool = False, leaf_weights: LeafWeights = None
+    ) -> None:
+        super().__init__(background=background, normalise=normalise, leaf_weights=leaf_weights)
+        if not 0 < beta < math.inf:
+            raise ValueError(f"beta {beta}: a difference above 0 is needed; without a parabola it is L1")
+        self.beta = beta
+
+    def distance(self, image: Tensor, target: Tensor) -> Tensor:
+        return F.smooth_l1_loss(image, target, reduction="none", beta=self.beta)
+
+
+class Charbonnier(_Pairwise):
+    """`sqrt(d^2 + epsilon^2)` for differences d; `epsilon` for equal images (Lai et al. 2017, section 3.3).
+
+    Args:
+        epsilon: width of the rounded tip, in units of the difference, above 0; 0.001 in the paper.
+        background: see `_Pairwise`, also for `normalise` and `leaf_weights`.
+    """
+
+    def __init__(
+        self, *, epsilon: float, background: float = 1.0, normalise: bool = False, leaf_weights: LeafWeights = None
+    ) -> None:
+        super().__init__(background=background, normalise=normalise, leaf_weights=leaf_weights)
+        if not 0 < epsilon < math.inf:
+            raise ValueError(f"epsilon {epsilon}: a number above 0 is needed; with 0 it is L1")
+        self.epsilon = epsilon
+
+    def distance(self, image: Tensor, target: Tensor) -> Tensor:
+        return ((image - target).square() + self.epsilon**2).sqrt()
+
+
+class Cosine(_Pairwise):
+    """`1 - cos` of the angle between the channel vectors at each position: 0 to 2, independent of their lengths.
+
+    Channels are dimension 1, also of embeddings (N, C). The distance to a zero vector is 1.
+    """
+
+    def distance(self, image: Tensor, target: Tensor) -> Tensor:
+        return 1 - F.cosine_similarity(image, target, dim=1).unsqueeze(1)
+
+
+class Gradient(Loss):
+    """Absolute difference of neighbour differences, mean over x plus mean over y (`color_gradient`).
+
+    `signed` compares the differences themselves. Otherwise their absolute values are compared, as in VUNet's PyTorch
+    port; an image and its negative are then equal.
+    """
+
+    def __init__(self, *, signed: bool) -> None:
+        super().__init__()
+        self.signed = signed
+
+    def forward(self, *, image: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
+        image, target = at_least_float32(image), at_least_float32(target)
+        loss = image.new_zeros(len(image))
+        for axis in (-1, -2):
+            a, b = image.diff(dim=axis), target.diff(dim=axis)
+            difference = a - b if self.signed else a.abs() - b.abs()
+            loss = loss + difference.abs().mean(dim=(1, 2, 3))
+        return loss
+
+
+def grey(images: Tensor) -> Tensor:
+    """(N, C, H, W) -> (N, H, W), the mean over channels, at least float32."""
+    return at_least_float32(images).mean(dim=1)
+
+
+def sobel_magnitude(grey: Tensor) -> Tensor:
+    """`sqrt(gx^2 + gy^2 + 1e-6)`, (N, H, W) -> (N, H, W), not normalised (Sobel and Feldman 1968).
+
+    gx cross-correlates with the rows (1, 0, -1), (2, 0, -2), (1, 0, -1), gy with their transpose; borders are 0.
+    """
+    padded = F.pad(grey, (1, 1, 1, 1))
+    down = padded[:, :-2] + 2 * padded[:, 1:-1] + padded[:, 2:]
+    across = padded[:, :, :-2] + 2 * padded[:, :, 1:-1] + padded[:, :, 2:]
+    gx, gy = down[:, :, :-2] - down[:, :, 2:], across[:, :-2] - across[:, 2:]
+    return (gx.square() + gy.square() + EPSILON).sqrt()
+
+
+def laplacian(grey: Tensor) -> Tensor:
+    """The sum of the four neighbours minus four times the pixel, (N, H, W) -> (N, H, W); borders are 0."""
+    padded = F.pad(grey, (1, 1, 1, 1))
+    vertical = padded[:, :-2, 1:-1] + padded[:, 2:, 1:-1]
+    return vertical + padded[:, 1:-1, :-2] + padded[:, 1:-1, 2:] - 4 * grey
+
+
+class Sobel(Loss):
+    """Mean over H·W of the absolute difference of Sobel magnitudes; images (N, C, H, W) in [-1, 1] -> (N,)."""
+
+    def forward(self, *, image: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
+        return (sobel_magnitude(grey(image)) - sobel_magnitude(grey(target))).abs().mean(dim=(1, 2))
+
+
+class Laplacian(Loss):
+    """Mean over H·W of the absolute difference of Laplacians; images (N, C, H, W) in [-1, 1] -> (N,)."""
+
+    def forward(self, *, image: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
+        # linear: apply it once, to the difference
+        return laplacian(grey(image) - grey(target)).abs().mean(dim=(1, 2))
+
+
+class FocalFrequency(Loss):
+    """`mean of w |F|^2`, where F is the spectrum of the difference and w weights hard frequencies (Jiang et al. 2021).
+
+    Equations 6 to 8. F is the two-dimensional discrete Fourier transform of each channel, divided by sqrt(H W), so that
+    the value with equal weights is that of L2 (Parseval). `w = |F|^alpha`, divided by its maximum in the channel,
+    carries no gradient: the worst frequency has weight 1, others less.
+
+    Args:
+        alpha: focus on frequencies with large errors, 0 or more; 1 in the paper, 0 is L2.
+    """
+
+    def __init__(self, *, alpha: float) -> None:
+        super().__init__()
+        if not 0 <= alpha < math.inf:
+            raise ValueError(f"alpha {alpha}: an exponent of 0 or more is needed")
+        self.alpha = alpha
+
+    def forward(self, *, image: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
+        """Images (N, C, H, W) in [-1, 1], of one shape -> (N,)."""
+        if image.shape != target.shape:
+            raise ValueError(f"image of shape {tuple(image.shape)} against target of shape {tuple(target.shape)}")
+        # linear: transform the difference once
+        spectrum = torch.fft.fft2(at_least_float32(image) - at_least_float32(target), norm="ortho")
+        power = spectrum.real.square() + spectrum.imag.square()
+        weights = power.detach() ** (self.alpha / 2)
+        largest = weights.amax(dim=(-2, -1), keepdim=True)
+        return example_means(power * weights / torch.where(largest == 0, 1, largest))
+
+
+class TotalVariation(Loss):
+    """Mean absolute difference of neighbours along x plus that along y (anisotropic; Rudin, Osher and Fatemi 1992)."""
+
+    def forward(self, *, image: Tensor) -> Tensor:  # type: ignore[override]
+        """Images (N, C, H, W), H and W at least 2 -> (N,)."""
+        if min(image.shape[-2:]) < 2:
+            raise ValueError(f"image of {image.shape[-2]} x {image.shape[-1]}: 2 x 2 at least has neighbours")
+        image = at_least_float32(image)
+        return example_means(image.diff(dim=-1).abs()) + example_means(image.diff(dim=-2).abs())
+
+
+class Direct(Loss):
+    """The mean of a tensor: a loss that a network computes itself, or an output to keep small.
+
+    A negative `weight` maximises it instead.
+    """
+
+    def forward(self, *, value: Tensor) -> Tensor:  # type: ignore[override]
+        """(N,) or (N, ...), any float type -> (N,), at least float32.
+
+        Raises:
+            ValueError: one number for the whole batch; losses need a value per example.
+        """
+        if value.ndim == 0:
+            raise ValueError("value is one number for the batch: let the network give one an example, shape (N,)")
+        return example_means(at_least_float32(value))

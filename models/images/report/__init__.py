@@ -1,1 +1,0 @@
-"""Scores and sheets of images."""

@@ -1,0 +1,281 @@
+"""Scores of generated images against their targets, and of losses and times in a dump.
+
+- `l1`: mean absolute difference, in units of [-1, 1]; `l1_person` over the person's mask.
+- `psnr`: in dB, of images in [-1, 1].
+- `ssim` (Wang et al. 2004): Gaussian window of sigma 1.5 and 11 px, population covariance, data range 2; the mean over
+  colour channels and over positions where the window is inside the image. This is scikit-image's protocol, except for
+  the range [-1, 1]: there, black is 0, which changes the luminance term.
+- `ms_ssim` (Wang, Simoncelli and Bovik 2003, equation 7): at every scale the mean over positions where the window is
+inside; each scale averages 2 x 2 pixels of the previous one. If the window does not fit in all five scales, the
+exponents of the others are renormalised to sum 1, and `ms_ssim_scales` is their number: below 5, values are not
+comparable with papers.
+- `psnr_y`, `ssim_y` and so on: of BT.601's luma only, with black at 0.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from figura.base.errors import UserError
+from figura.dump import Array, Dump
+from figura.report.interfaces import Bootstrap, Estimate, Score, Values, groups_of, rows_where
+
+MS_SSIM_EXPONENTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
+SCALES = "ms_ssim_scales"
+MASKED = "l1_person"
+WINDOW = 11
+BATCH = 64  # images in memory at a time
+LUMA = (65.481, 128.553, 24.966)  # of R, G, B in [0, 1]; with the offset, black is 16 and white 235 of 255
+LUMA_OFFSET = 16.0
+
+
+def l1(image: Tensor, target: Tensor) -> Tensor:
+    """Mean absolute difference; (N, C, H, W) in [-1, 1] -> (N,)."""
+    return (image - target).abs().mean(dim=(1, 2, 3))
+
+
+def l1_masked(image: Tensor, target: Tensor, mask: Tensor) -> Tensor:
+    """Mean absolute difference weighted by a mask (N, 1, H, W) in [0, 1] -> (N,); NaN where the mask is empty."""
+    return ((image - target).abs().mean(dim=1, keepdim=True) * mask).sum(dim=(1, 2, 3)) / mask.sum(dim=(1, 2, 3))
+
+
+def psnr(image: Tensor, target: Tensor) -> Tensor:
+    """Peak signal-to-noise ratio in dB, peak to peak 2; (N, C, H, W) in [-1, 1] -> (N,)."""
+    return 10 * torch.log10(4 / (image - target).square().mean(dim=(1, 2, 3)).clamp_min(1e-12))
+
+
+def ssim(image: Tensor, target: Tensor) -> Tensor:
+    """Structural similarity; (N, C, H, W) in [-1, 1] -> (N,)."""
+    similarity = _similarity(image, target, return_full_image=True)
+    border = WINDOW // 2
+    return similarity[..., border:-border, border:-border].mean(dim=(1, 2, 3))
+
+
+def _similarity(image: Tensor, target: Tensor, **wanted: bool) -> Tensor:
+    """The second result of torchmetrics' SSIM: the map of similarities, or the mean contrast and structure inside."""
+    from torchmetrics.functional.image import structural_similarity_index_measure  # slow import
+
+    results = structural_similarity_index_measure(
+        image, target, sigma=1.5, kernel_size=WINDOW, data_range=2.0, reduction="none", **wanted
+    )
+    return cast(Tensor, results[1])
+
+
+def scales_of(size: int) -> int:
+    """Return the number of MS-SSIM's five scales at which the window fits in an image of `size` pixels."""
+    return sum(size >= WINDOW * 2**scale for scale in range(len(MS_SSIM_EXPONENTS)))
+
+
+def ms_ssim(image: Tensor, target: Tensor) -> Tensor:
+    """Multi-scale structural similarity; (N, C, H, W) in [-1, 1] -> (N,).
+
+    Negative contrasts, which have no real power, are clamped to 0.
+    """
+    exponents = MS_SSIM_EXPONENTS[: scales_of(min(image.shape[-2:]))]
+    factors = []
+    for scale, exponent in enumerate(exponents, start=1):
+        if scale < len(exponents):
+            value = _similarity(image, target, return_contrast_sensitivity=True)
+            image, target = _halved(image), _halved(target)
+        else:
+            value = ssim(image, target)
+        factors.append(value.clamp_min(0) ** (exponent / sum(exponents)))
+    return torch.stack(factors).prod(dim=0)
+
+
+def _halved(images: Tensor) -> Tensor:
+    """Means of 2 x 2 pixels; odd sides repeat their last row or column, as in the authors' code."""
+    height, width = images.shape[-2:]
+    return F.avg_pool2d(F.pad(images, (0, width % 2, 0, height % 2), mode="replicate"), 2)
+
+
+def luma(images: Tensor) -> Tensor:
+    """Y of YCbCr (BT.601, video range, not rounded): RGB (N, 3, H, W) in [-1, 1] -> (N, 1, H, W) in [0.125, 1.844].
+
+    The result is levels / 127.5. PSNR and SSIM are then those of super-resolution papers, whose Y has 8 bits and a peak
+    of 255, although white is 235 (ITU-R BT.601-7, section 2.5.3).
+    """
+    levels = LUMA_OFFSET + torch.einsum("nchw,c->nhw", (images + 1) / 2, images.new_tensor(LUMA))
+    return (levels / 127.5)[:, None]
+
+
+class Fidelity(Score):
+    """L1, PSNR, SSIM and MS-SSIM of a mode's images against their targets, with bootstrap intervals.
+
+    `image` names the images to score. For a baseline, `image` may name an input (anything under `evaluate.inputs`), or
+    `average` a training mean. Super-resolution papers crop `crop_border` pixels along each side and score only the
+    luma, `channel: y`; the metrics are then named `psnr_y` and so on. With `where`, only examples whose column of this
+    name is not 0 are scored; without any, the score is skipped. `groups` names a column of the dump, such as
+    `person_id`: for intervals, examples of a dataset with equal values are resampled together.
+
+    `ms_ssim_scales` is added if some image is too small for all five scales of MS-SSIM.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        target: str,
+        image: str | None = None,
+        average: str | None = None,
+        mask: str | None = None,
+        crop_border: int = 0,
+        channel: Literal["rgb", "y"] = "rgb",
+        where: str | None = None,
+        groups: str | None = None,
+    ) -> None:
+        if (image is None) == (average is None):
+            raise ValueError("write either image or average")
+        if crop_border < 0:
+            raise ValueError(f"crop_border {crop_border}: a number of pixels, 0 or more, is needed")
+        if channel not in ("rgb", "y"):
+            raise ValueError(f"channel {channel!r}: write rgb or y")
+        self.mode, self.target, self.image, self.average, self.mask = mode, target, image, average, mask
+        self.crop_border, self.channel, self.where, self.groups = crop_border, channel, where, groups
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        rows = rows_where(dump.mode(self.mode), self.mode, self.where)
+        names = [name for name in (self.target, self.image, self.mask) if name is not None]
+        parts = [self._batch(rows, dict(zip(names, batch, strict=True))) for batch in stacks(rows, names, BATCH)]
+        values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        scales = {name: int(values.pop(name).min()) for name in list(values) if name.startswith(SCALES)}
+        # NaN only where a mask is empty
+        known = {n: ~np.isnan(v) if n.startswith(MASKED) else np.full(len(v), True) for n, v in values.items()}
+        if empty := [name for name, those in known.items() if not those.any()]:
+            raise UserError(f"{dump.folder}: mode {self.mode!r}: nothing to average for {', '.join(empty)}")
+        owners = groups_of(rows, self.mode, self.groups)
+        metrics: dict[str, Estimate | float | int] = {}
+        for name, column in values.items():
+            metrics[name] = bootstrap.estimate(column[known[name]], groups=owners[known[name]])
+        metrics |= {name: count for name, count in scales.items() if count < len(MS_SSIM_EXPONENTS)}
+        return metrics | {"images": len(rows)}
+
+    def _batch(self, rows: Dump, files: dict[str, Tensor]) -> dict[str, Values]:
+        target = files[self.target]
+        image = average_as(rows, str(self.average), target) if self.image is None else files[self.image]
+        check_shapes(rows, image, target)
+        masks = [] if self.mask is None else [files[self.mask]]
+        for mask in masks:
+            if mask.shape != (len(target), 1, *target.shape[2:]):
+                raise UserError(
+                    f"{rows.folder}: mode {self.mode!r}: mask {self.mask!r} has the shape {shape_of(mask)}, the "
+                    f"pictures {shape_of(target)}; a mask is (1, height, width) of the same size"
+                )
+        image, target, *masks = self._cropped(rows, [image, target, *masks])
+        if self.channel == "y":
+            if target.shape[1] != 3:
+                raise UserError(f"{rows.folder}: mode {self.mode!r}: channel y is made of three; there is a grey image")
+            image, target = luma(image), luma(target)
+        scores = {"l1": l1(image, target), "psnr": psnr(image, target)}
+        scores |= {"ssim": ssim(image, target), "ms_ssim": ms_ssim(image, target)}
+        scores[SCALES] = torch.full((len(image),), scales_of(min(image.shape[-2:])))
+        for mask in masks:
+            scores[MASKED] = l1_masked(image, target, mask)
+        suffix = "" if self.channel == "rgb" else f"_{self.channel}"
+        return {f"{name}{suffix}": value.double().numpy() for name, value in scores.items()}
+
+    def _cropped(self, rows: Dump, images: Sequence[Tensor]) -> list[Tensor]:
+        where = f"{rows.folder}: mode {self.mode!r}"
+        border, size = self.crop_border, min(images[0].shape[-2:])
+        if size - 2 * border < WINDOW:
+            cut = f" without crop_border {border} on both sides" if border else ""
+            raise UserError(f"{where}: {size} px{cut} are fewer than the {WINDOW} of SSIM's window")
+        return [image[..., border:-border, border:-border] if border else image for image in images]
+
+
+def average_as(rows: Dump, name: str, target: Tensor) -> Tensor:
+    """Expand a training mean to the targets (N, C, H, W). Raises UserError if its shape differs."""
+    average = torch.from_numpy(rows.average(name))
+    if average.shape != target.shape[1:]:
+        raise UserError(
+            f"{rows.folder}: mode {rows.part!r}: the average {name!r} has the shape {tuple(average.shape)}, targets "
+            f"{shape_of(target)}; only equal shapes are compared"
+        )
+    return average.expand_as(target)
+
+
+def check_shapes(rows: Dump, image: Tensor, target: Tensor) -> None:
+    """Raise UserError unless images and targets are (N, C, H, W), of one shape."""
+    if image.shape != target.shape or target.ndim != 4:
+        raise UserError(
+            f"{rows.folder}: mode {rows.part!r}: images have the shape {shape_of(image)}, targets {shape_of(target)}; "
+            "they are compared pixel by pixel, so that both need (channels, height, width), the same"
+        )
+
+
+def shape_of(stack: Tensor) -> tuple[int, ...]:
+    """Return the shape of each item of a stack."""
+    return tuple(stack.shape[1:])
+
+
+def stacks(
+    rows: Dump, names: Sequence[str], size: int, places: Iterable[int] | None = None
+) -> Iterator[tuple[Tensor, ...]]:
+    """Yield the named files of the rows in batches of at most `size`, one tensor (N, ...) per name.
+
+    `places` are the row indices to read, by default all. A batch also ends if the next row has a different shape.
+    """
+    waiting: list[list[Array]] = []
+    for place in range(len(rows)) if places is None else places:
+        arrays = [rows.value(place, name) for name in names]
+        if waiting and (
+            len(waiting) == size or any(a.shape != b.shape for a, b in zip(arrays, waiting[0], strict=True))
+        ):
+            yield _stacked(waiting)
+            waiting = []
+        waiting.append(arrays)
+    if waiting:
+        yield _stacked(waiting)
+
+
+def _stacked(waiting: Sequence[Sequence[Array]]) -> tuple[Tensor, ...]:
+    return tuple(torch.from_numpy(np.stack(column)) for column in zip(*waiting, strict=True))
+
+
+class MeanLosses(Score):
+    """The mean of every loss and of its components over the examples of a mode, with bootstrap intervals.
+
+    Losses are unweighted. Losses whose inputs are missing in the mode are skipped. Examples without a value (from
+    datasets without the loss's target) are ignored. `groups` as in `Fidelity`.
+    """
+
+    def __init__(self, mode: str, groups: str | None = None) -> None:
+        self.mode, self.groups = mode, groups
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        rows = dump.mode(self.mode)
+        table, owners = rows.table, groups_of(rows, self.mode, self.groups)
+        losses = {str(c).removeprefix("loss."): table[c].notna() for c in table if str(c).startswith("loss.")}
+        means = {
+            name: bootstrap.estimate(table.loc[present, f"loss.{name}"].to_numpy(), groups=owners[present])
+            for name, present in losses.items()
+            if present.any()
+        }
+        if not means:
+            raise UserError(f"{dump.folder}: mode {self.mode!r} has the inputs of no loss")
+        return {**means, "instances": len(table)}
+
+
+class Times(Score):
+    """Milliseconds per image, by injector of a mode: the mean and the 95th percentile.
+
+    The dump must be written with `evaluate.timing`; such dumps and metrics differ in every run.
+    """
+
+    def __init__(self, mode: str) -> None:
+        self.mode = mode
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        rows = dump.mode(self.mode)
+        known = rows.table.loc[:, rows.table.notna().any()]  # other modes have other injectors
+        times = [str(column) for column in known if str(column).startswith("ms.")]
+        if not times:
+            raise UserError(f"{dump.folder}: mode {self.mode!r} has no column of times; it needs evaluate.timing: true")
+        metrics: dict[str, Estimate | float | int] = {}
+        for column in times:
+            values, name = rows.numbers(column), column.removeprefix("ms.")
+            metrics |= {name: bootstrap.estimate(values), f"{name}_95": float(np.quantile(values, 0.95))}
+        return metrics

@@ -1,1 +1,0 @@
-"""The injector library: what a recipe names without a dot under `injectors`."""

@@ -1,1 +1,0 @@
-"""Datasets of people, their pairs, stick figures and placement."""

@@ -1,1 +1,0 @@
-"""Generator and discriminator of pix2pix."""

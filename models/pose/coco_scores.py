@@ -1,0 +1,265 @@
+"""Scores of decoded people and objects: COCO's metrics, and distances of joints.
+
+For each mode, a dump has one row per image (`image_id`, `width`, `height` in pixels of the file), the results as
+records in COCO's format, and the annotations of these images as records of the inputs. Metrics without annotations are
+omitted, because averages and plots would treat COCO's -1 as a value; a score without any does not apply. Intervals are
+over images.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from figura.dump import Dump
+from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score
+from models.pose.coco_evaluation import Evaluation, Ranges
+from models.pose.dump_evaluation import estimates, evaluate, skeleton_of
+
+NO_JOINTS = "no annotated person has a labelled keypoint"
+NO_BOXES = "no annotation has a box"
+
+
+def height_ranges(bounds: tuple[float, ...]) -> Ranges:
+    """Return `height_below_50`, `height_50_to_70`, `height_from_70` for 0.5, 0.7; ranges include their lower bound."""
+    edges = (0.0, *bounds, np.inf)
+    percent = [f"{100 * bound:g}" for bound in bounds]
+    names = [f"below_{percent[0]}", *map("{}_to_{}".format, percent, percent[1:]), f"from_{percent[-1]}"]
+    return {
+        f"height_{n}": (low, float(np.nextafter(high, 0.0)))
+        for n, (low, high) in zip(names, pairwise(edges), strict=True)
+    }
+
+
+def tertiles(heights: Sequence[float]) -> tuple[float, float]:
+    """Return the two bounds between the shorter, the middle and the taller third of these heights."""
+    low, high = np.quantile(np.asarray(heights, dtype=np.float64), [1 / 3, 2 / 3])
+    return float(low), float(high)
+
+
+def tertile_ranges(bounds: tuple[float, float]) -> Ranges:
+    """Return the ranges `height_low`, `height_middle` and `height_high`; they include their lower bound."""
+    edges = (0.0, *bounds, np.inf)
+    return {
+        f"height_{name}": (low, float(np.nextafter(high, 0.0)))
+        for name, (low, high) in zip(("low", "middle", "high"), pairwise(edges), strict=True)
+    }
+
+
+def occlusion_ranges(much: float) -> Ranges:
+    """Return the ranges `hidden_none`, `hidden_some` and `hidden_much` (fraction of hidden joints >= `much`)."""
+    above, below = float(np.nextafter(0.0, 1.0)), float(np.nextafter(much, 0.0))
+    return {"hidden_none": (0.0, 0.0), "hidden_some": (above, below), "hidden_much": (much, 1.0)}
+
+
+def hidden_share(flat: list[float]) -> float:
+    """Return the fraction of labelled joints (v > 0) that are hidden (v = 1), or 0; `flat` is K times x, y, v."""
+    labelled = [flag for flag in flat[2::3] if flag > 0]
+    return sum(flag == 1 for flag in labelled) / max(len(labelled), 1)
+
+
+class KeypointAP(Score):
+    """COCO's ten metrics for people, then `AP_` and `AR_` by height and by the fraction of hidden joints.
+
+    Heights are those of boxes as a fraction of the image height: the thirds `height_low`, `_middle` and `_high` of the
+    annotated people, with the bounds `height_middle_from` and `height_high_from`, or, between the bounds of `heights`,
+    `height_below_50`, ... in percent. People out of range are ignored, and so are unmatched results out of range.
+    `hidden_none`, `_some` and `_much` are ranges of the fraction of labelled joints that are hidden. It is undefined
+    for unmatched results, so they are false in all three ranges. These AP therefore depend on the number of people in
+    each range; AR does not. `persons` counts the annotated people, also by range.
+
+    Args:
+        mode: of the dump.
+        results: records of people.
+        truth: records of annotations.
+        heights: ascending bounds of the ranges of heights, as fractions; by default, thirds of the people.
+        occlusion: minimum fraction of hidden joints for `hidden_much`.
+        skeleton: as in `pose.Scenes`; COCO's unless given.
+    """
+
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+
+    def __init__(
+        self,
+        mode: str,
+        results: str,
+        truth: str,
+        heights: tuple[float, ...] | None = None,
+        occlusion: float = 0.5,
+        skeleton: dict[str, Any] | None = None,
+    ) -> None:
+        if heights is not None and (not heights or sorted(set(heights)) != list(heights) or heights[0] <= 0):
+            raise ValueError(
+                f"heights {list(heights)}: rising shares of the image's height are needed, such as 0.5, 0.7"
+            )
+        if not 0 < occlusion <= 1:
+            raise ValueError(f"occlusion {occlusion}: a share above 0, at most 1, is needed")
+        self.mode, self.results, self.truth = mode, results, truth
+        self.heights, self.occlusion, self.skeleton = heights, occlusion, skeleton_of(skeleton)
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        rows = dump.mode(self.mode)
+        whole = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
+        high = dict(zip(rows.numbers("image_id").astype(int).tolist(), rows.numbers("height").tolist(), strict=True))
+        heights, shares = (
+            [one["bbox"][3] / high[one["image_id"]] for one in records] for records in (whole.truth, whole.results)
+        )
+        hidden = [hidden_share(one["keypoints"]) for one in whole.truth]
+        judged = np.concatenate([one.truth for one in whole.matches()])
+        if not len(judged):
+            raise NotApplicableError(NO_JOINTS)
+        metrics: dict[str, Estimate | float | int] = dict(estimates(whole, bootstrap))
+        bounds = tertiles([heights[place] for place in judged])
+        height_bins = tertile_ranges(bounds) if self.heights is None else height_ranges(self.heights)
+        if self.heights is None:
+            metrics |= dict(zip(("height_middle_from", "height_high_from"), bounds, strict=True))
+        metrics |= {"persons": len(judged), "images": len(whole.image_ids)}
+        for ranges, truth, results in (
+            (height_bins, heights, shares),
+            (occlusion_ranges(self.occlusion), hidden, [np.nan] * len(whole.results)),
+        ):
+            metrics |= estimates(whole.ranged(ranges, truth, results), bootstrap)
+            these = np.array(truth, dtype=np.float64)[judged]
+            metrics |= {f"persons_{n}": int(((low <= these) & (these <= up)).sum()) for n, (low, up) in ranges.items()}
+        return metrics
+
+
+class MedianPoseAP(Score):
+    """COCO's `AP` and `AP50` of a baseline: ground-truth boxes with one pose for all.
+
+    Each annotated box with labelled joints gets the median pose of these people, stretched to the box.
+
+    Args:
+        mode: of the dump.
+        results: records of people; unused.
+        truth: records of annotations.
+        skeleton: as in `pose.Scenes`; COCO's unless given.
+    """
+
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+
+    def __init__(self, mode: str, results: str, truth: str, skeleton: dict[str, Any] | None = None) -> None:
+        self.mode, self.results, self.truth, self.skeleton = mode, results, truth, skeleton_of(skeleton)
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        whole = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
+        judged = [one for one in whole.truth if one["num_keypoints"] and not one["iscrowd"]]
+        if not judged:
+            raise NotApplicableError(NO_JOINTS)
+        boxes = np.array([one["bbox"] for one in judged], dtype=np.float64)
+        joints = np.array([one["keypoints"] for one in judged], dtype=np.float64).reshape(len(judged), -1, 3)
+        pose = median_pose(joints, boxes)
+        places = boxes[:, None, :2] + pose * boxes[:, None, 2:]
+        keypoints = np.concatenate([places, np.ones((*places.shape[:2], 1))], axis=2).reshape(len(judged), -1)
+        people = [
+            {**one, "score": 1.0, "keypoints": flat} for one, flat in zip(judged, keypoints.tolist(), strict=True)
+        ]
+        metrics = estimates(Evaluation(whole.truth, people, whole.image_ids, self.skeleton.sigmas), bootstrap)
+        return {name: metrics[name] for name in ("AP", "AP50")}
+
+
+def median_pose(joints: NDArray[np.float64], boxes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the median position of each joint in its person's box, (K, 2), as fractions of width and height.
+
+    Only labelled joints are used; joints that are never labelled are at the centre. `joints` are (N, K, 3), COCO's x,
+    y, v; `boxes` (N, 4), x, y, width and height, clamped to at least one pixel.
+    """
+    places = (joints[:, :, :2] - boxes[:, None, :2]) / np.maximum(boxes[:, None, 2:], 1.0)
+    labelled = joints[:, :, 2] > 0
+    medians = [np.median(places[of, joint], axis=0) if of.any() else (0.5, 0.5) for joint, of in enumerate(labelled.T)]
+    return np.array(medians, dtype=np.float64)
+
+
+class BoxAP(Score):
+    """COCO's twelve metrics for boxes; `AR_best1` and `AR_best10` allow 1 and 10 results per image and category.
+
+    Args:
+        mode: of the dump.
+        results: records of objects.
+        truth: records of annotations.
+    """
+
+    def __init__(self, mode: str, results: str, truth: str) -> None:
+        self.mode, self.results, self.truth = mode, results, truth
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        evaluation = evaluate(dump, self.mode, self.results, self.truth, None)
+        judged = sum(len(one.truth) for one in evaluation.matches())
+        if not judged:
+            raise NotApplicableError(NO_BOXES)
+        return {**estimates(evaluation, bootstrap), "objects": judged, "images": len(evaluation.image_ids)}
+
+
+class KeypointErrors(Score):
+    """Distances of joints, as fractions of the height of the person's annotated box.
+
+    A person is found if COCO's matching gives it a result with an OKS of 0.5 or more. `distance` is the mean over
+    labelled joints of found people, if the result has the joint (confidence above 0). `PCK_10` is the fraction of all
+    labelled joints, including those of missed people, with a result within 10 percent (percentage of correct keypoints,
+    Yang and Ramanan 2013, normalised by the height). `recall` is the fraction of people found. `distance` and `PCK_`
+    then follow per joint.
+
+    Args:
+        mode: of the dump.
+        results: records of people.
+        truth: records of annotations.
+        within: distances of the PCK, as fractions of the height.
+        skeleton: as in `pose.Scenes`; COCO's unless given.
+    """
+
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+
+    def __init__(
+        self,
+        mode: str,
+        results: str,
+        truth: str,
+        within: tuple[float, ...] = (0.05, 0.1),
+        skeleton: dict[str, Any] | None = None,
+    ) -> None:
+        if not within or min(within) <= 0:
+            raise ValueError(f"within {list(within)}: positive shares of a person's height are needed, such as 0.05")
+        self.mode, self.results, self.truth = mode, results, truth
+        self.within, self.skeleton = {f"PCK_{100 * share:g}": share for share in within}, skeleton_of(skeleton)
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        evaluation = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
+        images = evaluation.matches()
+        if not any(len(one.truth) for one in images):
+            raise NotApplicableError(NO_JOINTS)
+        shape = (len(images), len(self.skeleton.keypoints))
+        persons, matched = np.zeros(shape[0]), np.zeros(shape[0])
+        labelled, measured, distance = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+        near = {name: np.zeros(shape) for name in self.within}
+        for image, matches in enumerate(images):
+            persons[image], matched[image] = len(matches.truth), (matches.results >= 0).sum()
+            for truth, result in zip(matches.truth, matches.results, strict=True):
+                person = evaluation.truth[truth]
+                joints = np.reshape(person["keypoints"], (-1, 3))
+                labelled[image] += joints[:, 2] > 0
+                if result < 0:
+                    continue
+                guess = np.reshape(evaluation.results[result]["keypoints"], (-1, 3))
+                both = (joints[:, 2] > 0) & (guess[:, 2] > 0)
+                away = np.linalg.norm(guess[:, :2] - joints[:, :2], axis=1) / person["bbox"][3]
+                measured[image] += both
+                distance[image] += np.where(both, away, 0.0)
+                for name, share in self.within.items():
+                    near[name][image] += both & (away <= share)
+        ratios = {
+            "recall": (matched[:, None], persons[:, None]),
+            "distance": (distance, measured),
+            **{name: (hits, labelled) for name, hits in near.items()},
+        }
+        metrics: dict[str, Estimate | float | int] = {}
+        for name, (above, below) in ratios.items():
+            if below.any():
+                metrics[name] = bootstrap.ratio(above.sum(axis=1), below.sum(axis=1))
+        metrics |= {"persons": int(persons.sum()), "found": int(matched.sum())}
+        for joint, keypoint in enumerate(self.skeleton.keypoints):
+            own = {name: (a[:, joint].sum(), b[:, joint].sum()) for name, (a, b) in ratios.items() if name != "recall"}
+            if counted := {name: float(a / b) for name, (a, b) in own.items() if b}:
+                metrics[keypoint] = counted
+        return metrics

@@ -1,0 +1,208 @@
+"""Agreement of the pose detected in a picture with the target pose."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from figura.base.errors import UserError, nearest
+from figura.dump import Dump
+from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score, groups_of
+from models.pose.coco_evaluation import Evaluation, Record
+from models.pose.coco_matching import similarities
+from models.pose.dump_evaluation import PEOPLE, estimates, record_fault, skeleton_of
+
+Floats = NDArray[np.float64]
+
+LABELLED = 2.0
+"""The visibility of a detected joint, if the detection in the real picture is the target."""
+
+
+class PoseConsistency(Score):
+    """Agreement of the poses detected in one kind of pictures, of one person each, with the target poses.
+
+    In each picture, the person with the highest score is used. `oks` is the mean object keypoint similarity (COCO's, 0
+    to 1) over pictures, 0 without a detection; `found` the fraction of pictures with a detection. `PCK_10` is the
+    fraction of target joints with a detection within 10 percent of the height of the person's box (percentage of
+    correct keypoints, Yang and Ramanan 2013, normalised by the height), then for each joint. `AP` is COCO's, of all
+    detected people, with OKS thresholds .5 to .95; false detections lower it. Intervals are over groups of pictures
+    with equal numbers `groups`, such as pictures of one person; that of AP over pictures.
+
+    Args:
+        mode: of the dump.
+        kind: of the pictures, as in `pose.DumpedPeople`.
+        results: records of the detected people.
+        truth: records of the target poses, among the inputs; without it, `reference` is needed.
+        reference: a kind of pictures of the same examples whose detections are the targets, if the person scores at
+            least `least_score`.
+        least_score: minimum score of the person in a reference.
+        least_confidence: minimum confidence of a joint in a reference.
+        within: distances of the PCK, as fractions of the height.
+        groups: column of the dump; by default, each picture is a group.
+        skeleton: as in `pose.Scenes`; COCO's unless given.
+
+    Raises ValueError unless exactly one of `truth` and `reference` is given.
+    """
+
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+
+    def __init__(
+        self,
+        mode: str,
+        kind: str,
+        results: str,
+        truth: str | None = None,
+        reference: str | None = None,
+        least_score: float = 0.15,
+        least_confidence: float = 0.3,
+        within: tuple[float, ...] = (0.05, 0.1),
+        groups: str | None = None,
+        skeleton: dict[str, Any] | None = None,
+    ) -> None:
+        if (truth is None) == (reference is None):
+            raise ValueError(f"truth {truth}, reference {reference}: one of them says which poses were asked for")
+        if not within or min(within) <= 0:
+            raise ValueError(f"within {list(within)}: positive shares of a person's height are needed, such as 0.05")
+        self.mode, self.kind, self.results, self.truth, self.reference = mode, kind, results, truth, reference
+        self.least_score, self.least_confidence, self.groups = least_score, least_confidence, groups
+        self.within, self.skeleton = {f"PCK_{100 * share:g}": share for share in within}, skeleton_of(skeleton)
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        rows = dump.mode(self.mode)
+        examples = images_of(rows, self.kind)
+        asked = self._asked(dump, rows, examples)
+        ids = [number for number in examples.values() if number in asked]
+        if not ids:
+            raise NotApplicableError("no picture has a pose that was asked for")
+        sigmas = np.asarray(self.skeleton.sigmas, dtype=np.float64)
+        people = [{**one, "category_id": PEOPLE} for one in rows.records(self.results)]
+        evaluation = Evaluation([asked[number] for number in ids], people, ids, sigmas)
+        best = best_people(people)
+        oks = np.array([similarity(best.get(number), asked[number], sigmas) for number in ids])
+        near, labelled = (
+            np.array(part)
+            for part in zip(*(self._near(best.get(number), asked[number]) for number in ids), strict=True)
+        )  # (n, distances, K) and (n, K)
+        some = np.array([number in best for number in ids], dtype=np.float64)
+        owners = self._owners(rows, ids)
+        metrics: dict[str, Any] = {"AP": estimates(evaluation, bootstrap)["AP"]}
+        metrics["oks"] = bootstrap.estimate(oks, groups=owners)
+        for place, name in enumerate(self.within):
+            above, below = (
+                np.bincount(owners, one.sum(axis=1)).astype(np.float64) for one in (near[:, place], labelled)
+            )
+            metrics[name] = bootstrap.ratio(above, below)
+        metrics |= {"found": bootstrap.estimate(some, groups=owners), "pictures": len(ids)}
+        for joint, keypoint in enumerate(self.skeleton.keypoints):
+            if total := labelled[:, joint].sum():
+                metrics[keypoint] = {
+                    name: float(near[:, place, joint].sum() / total) for place, name in enumerate(self.within)
+                }
+        return metrics
+
+    def _owners(self, rows: Dump, ids: Sequence[int]) -> NDArray[np.intp]:
+        """Return the group index of each picture, given their image ids."""
+        numbers = rows.numbers("image_id").astype(int).tolist()
+        owner = dict(zip(numbers, groups_of(rows, self.mode, self.groups).tolist(), strict=True))
+        return np.unique([owner[number] for number in ids], return_inverse=True)[1]
+
+    def _asked(self, dump: Dump, rows: Dump, examples: Mapping[int, int]) -> dict[int, Record]:
+        """Return the target pose of each picture, an annotation in COCO's format, by image id."""
+        if self.truth is not None:
+            known = set(examples.values())
+            asked = {n: one for n, one in asked_poses(dump, self.truth).items() if n in known}
+        else:
+            read, numbers = best_people(rows.records(self.results)), images_of(rows, str(self.reference))
+            asked = {}
+            for example, image in examples.items():
+                person = read.get(numbers.get(example, -1))
+                if person is not None and person["score"] >= self.least_score:
+                    asked[image] = as_asked(person, self.least_confidence) | {"image_id": image}
+        return {number: pose for number, pose in asked.items() if pose["num_keypoints"]}
+
+    def _near(self, person: Record | None, asked: Record) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Return which joints are within each distance (distances, K), and which are in the target (K,)."""
+        joints = _joints(asked)
+        labelled = joints[:, 2] > 0
+        if person is None:
+            return np.zeros((len(self.within), len(labelled)), dtype=bool), labelled
+        read = _joints(person)
+        away = np.linalg.norm(read[:, :2] - joints[:, :2], axis=1) / asked["bbox"][3]
+        both = labelled & (read[:, 2] > 0)
+        return np.stack([both & (away <= share) for share in self.within.values()]), labelled
+
+
+def asked_poses(dump: Dump, truth: str) -> dict[int, Record]:
+    """Return the target poses by image id: people with joints among the records `truth`, except crowds.
+
+    Raises:
+        UserError: a record is not in COCO's format, or a picture has two.
+    """
+    poses: dict[int, Record] = {}
+    for place, one in enumerate(dump.records(truth)):
+        if not one.get("keypoints") or one.get("iscrowd"):
+            continue
+        where = f"{dump.folder}: {truth!r}: record {place} (counted from 0)"
+        if fault := record_fault(one, (), ("bbox", "keypoints")):
+            raise UserError(f"{where}: {fault}")
+        if one["image_id"] in poses:
+            raise UserError(f"{where}: image {one['image_id']} has another pose already; a picture shows one person")
+        _, _, width, height = one["bbox"]
+        labelled = sum(flag > 0 for flag in one["keypoints"][2::3])
+        poses[one["image_id"]] = {"area": width * height, **one, "num_keypoints": labelled, "category_id": PEOPLE}
+    return poses
+
+
+def images_of(rows: Dump, kind: str) -> dict[int, int]:
+    """Return the image id of each example among one kind of pictures.
+
+    Raises:
+        NotApplicableError: there is no such kind; it may have been skipped.
+    """
+    kinds = rows.column("kind").astype(str)
+    table = rows.table[kinds == kind]
+    if table.empty:
+        known = sorted(set(kinds))
+        raise NotApplicableError(
+            f"no pictures of the kind {kind!r}{nearest(kind, known)}; there are {', '.join(known)}"
+        )
+    return dict(zip(table["example"].astype(int).tolist(), table["image_id"].astype(int).tolist(), strict=True))
+
+
+def best_people(records: Sequence[Record]) -> dict[int, Record]:
+    """Return the person of the highest score in each image, the first among equals, by image id."""
+    best: dict[int, Record] = {}
+    for one in records:
+        if one["image_id"] not in best or one["score"] > best[one["image_id"]]["score"]:
+            best[one["image_id"]] = one
+    return best
+
+
+def similarity(person: Record | None, asked: Record, sigmas: Floats) -> float:
+    """Return the OKS of a person with the target pose, 0 if there is no person (Lin et al. 2014, COCO's keypoints)."""
+    if person is None:
+        return 0.0
+    box, area = np.array(asked["bbox"], dtype=np.float64), np.array(asked["area"], dtype=np.float64)
+    people, truth = _joints(person)[None, None, :, :2], _joints(asked)[None, None]
+    return float(similarities(people, truth, box[None, None], area[None, None], sigmas)[0, 0, 0])
+
+
+def as_asked(person: Mapping[str, Any], least: float) -> dict[str, Any]:
+    """Convert a detected person to an annotation, with the joints of confidence `least` or more."""
+    joints = _joints(person)
+    joints[:, 2] = np.where(joints[:, 2] >= least, LABELLED, 0.0)
+    _, _, width, height = person["bbox"]
+    return {
+        "image_id": person["image_id"],
+        "category_id": PEOPLE,
+        "keypoints": joints.ravel().tolist(),
+        "num_keypoints": int((joints[:, 2] > 0).sum()),
+        "bbox": list(person["bbox"]),
+        "area": width * height / 2,  # a person fills about half of its box
+        "iscrowd": 0,
+    }
+
+
+def _joints(record: Mapping[str, Any]) -> Floats:
+    return np.array(record["keypoints"], dtype=np.float64).reshape(-1, 3)

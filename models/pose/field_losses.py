@@ -1,0 +1,153 @@
+"""Shared parts of the losses of composite fields: cell selection, sums per example, weights."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, get_args
+
+import torch
+from torch import Tensor
+
+from figura.interfaces import Loss
+from models.images.example_means import at_least_float32
+from models.pose.heads import LAYOUTS, Kind
+from models.pose.multitask import task_weighted
+
+BMIN = 0.1  # cells; default for targets without bmin
+
+
+def soft_clamp(values: Tensor, limit: float | None) -> Tensor:
+    """Map values v above `limit` M to M + ln(1 - M + v), with slope 1 at M; None has no effect."""
+    if limit is None:
+        return values
+    return torch.where(values > limit, limit + (values - limit).clamp_min(0).log1p(), values)
+
+
+def bounded(logit: Tensor) -> Tensor:
+    """3 tanh(x / 3): within (-3, 3), slope 1 at 0."""
+    return 3 * (logit / 3).tanh()
+
+
+@dataclass(frozen=True)
+class Cells:
+    """The n foreground cells of a batch, and those with any regression target.
+
+    Attributes:
+        predicted: (n, components of a prediction).
+        target: (n, components of a target).
+        example: int64 (n,), which example of the batch each cell belongs to.
+        weight: (n,), the weight of the cell's field.
+        batch: number of examples.
+    """
+
+    predicted: Tensor
+    target: Tensor
+    example: Tensor
+    weight: Tensor
+    batch: int
+
+    def total(self, values: Tensor, rows: Tensor) -> Tensor:
+        """Sum values (m,) of the cells `rows` (m,) over each example; shape (batch,)."""
+        return values.new_zeros(self.batch).index_add(0, self.example[rows], values * self.weight[rows])
+
+
+class FieldLoss(Loss):
+    """A loss between a head's prediction (B, F, K, h, w) and target (B, F, T, h, w); forward returns its components.
+
+    Targets are [confidence, (x, y) per vector, bmin per vector, scales]; T = 5, 9, 7 for cif, caf, cifdet. Cells with a
+    NaN target are excluded from that component. Valid cells are selected before anything is computed, so that NaN never
+    reaches a gradient.
+
+    Args:
+        head: cif, caf or cifdet.
+        confidence: weight of the component; 0 skips it. `vector` and `scale` likewise.
+        field_weights: one factor per field, for all components; None for 1.
+
+    Raises:
+        ValueError: an unknown head, a weight that is negative or not finite, or none above 0.
+    """
+
+    log_scale_per_vector: ClassVar[bool]  # the layout of predictions: one log-scale per vector, or one per cell
+    field_weights: Tensor | None
+
+    def __init__(
+        self, *, head: Kind, confidence: float, vector: float, scale: float, field_weights: Sequence[float] | None
+    ) -> None:
+        super().__init__()
+        if head not in LAYOUTS:
+            raise ValueError(f"head {head!r}: one of {', '.join(get_args(Kind))} is needed")
+        weights = {"confidence": confidence, "vector": vector, "scale": scale}
+        for name, values in {**{n: [w] for n, w in weights.items()}, "field_weights": field_weights or []}.items():
+            if not all(0 <= value < float("inf") for value in values):
+                raise ValueError(f"{name} {values}: a weight is finite, 0 or more")
+        self.head, self.vectors, self.scales = head, len(LAYOUTS[head].positional), LAYOUTS[head].scales
+        self.weights = {name: w for name, w in weights.items() if w > 0 and (name != "scale" or self.scales)}
+        if not self.weights:
+            raise ValueError(f"confidence {confidence}, vector {vector}, scale {scale}: {head} has no component left")
+        fields = torch.tensor(field_weights) if field_weights else None
+        self.register_buffer("field_weights", fields, persistent=False)
+        self.first_vector = 1 if self.log_scale_per_vector else 2
+        self.components = self.first_vector + 2 * self.vectors + self.log_scale_per_vector * self.vectors + self.scales
+
+    def forward(  # type: ignore[override]
+        self, *, fields: Tensor, target: Tensor, log_sigmas: Tensor | None = None
+    ) -> dict[str, Tensor]:
+        """Return component -> weighted sum over the cells of each example (B,), from raw fields and their target.
+
+        Computes in the dtype of `fields`, in float32 where that is half precision. `log_sigmas` (2,) is this head's
+        output of `TaskWeights`; the weights apply on top.
+        """
+        self._check(fields, target)
+        target = target.to(torch.promote_types(fields.dtype, torch.float32))
+        weights = target.new_ones(target.shape[1]) if self.field_weights is None else self.field_weights.to(target)
+        judged = (target[:, :, 0] > 0) | ~target[:, :, 1:].isnan().all(dim=2)
+        example, field, row, column = judged.nonzero(as_tuple=True)
+        predicted = at_least_float32(fields[example, field, :, row, column])
+        cells = Cells(predicted, target[example, field, :, row, column], example, weights[field], len(fields))
+        values = {}
+        if "confidence" in self.weights:
+            logits = at_least_float32(fields[:, :, self.first_vector - 1])
+            values["confidence"] = self.confidence(logits, target[:, :, 0], weights, cells)
+        if "vector" in self.weights:
+            values["vector"] = self._vector(cells)
+        if "scale" in self.weights:
+            rows, which = cells.target[:, -self.scales :].isfinite().nonzero(as_tuple=True)
+            raw, scales = (x[:, -self.scales :][rows, which] for x in (cells.predicted, cells.target))
+            values["scale"] = cells.total(self.scale(raw, scales), rows)
+        if log_sigmas is not None:
+            values = task_weighted(values, log_sigmas)
+        return {name: self.weights[name] * value for name, value in values.items()}
+
+    def _vector(self, cells: Cells) -> Tensor:
+        n, start = self.vectors, self.first_vector
+        targets = cells.target[:, 1 : 1 + 2 * n].unflatten(1, (n, 2))
+        valid = targets.isfinite().all(dim=2)
+        if self.head == "cifdet":  # the box's size normalises the distance of its centre
+            valid = valid.all(dim=1, keepdim=True).expand_as(valid)
+        rows, which = valid.nonzero(as_tuple=True)
+        vectors = cells.predicted[:, start : start + 2 * n].unflatten(1, (n, 2))[rows, which]
+        bmin = cells.target[:, 1 + 2 * n : 1 + 3 * n][rows, which].nan_to_num(nan=BMIN)
+        offset = vectors - targets[rows, which]
+        return cells.total(self.regression(offset, bmin, cells, rows, which), rows)
+
+    def _check(self, fields: Tensor, target: Tensor) -> None:
+        wanted = 1 + 3 * self.vectors + self.scales
+        for role, tensor, components in (("fields", fields, self.components), ("target", target, wanted)):
+            if tensor.ndim != 5 or tensor.shape[2] != components:
+                shape = f"(B, F, {components}, h, w)"
+                raise ValueError(f"{role} {tuple(tensor.shape)}: {type(self).__name__} of {self.head} needs {shape}")
+        if (*fields.shape[:2], *fields.shape[3:]) != (*target.shape[:2], *target.shape[3:]):
+            raise ValueError(f"fields {tuple(fields.shape)}, target {tuple(target.shape)}: same B, F, h, w are needed")
+        if self.field_weights is not None and len(self.field_weights) != fields.shape[1]:
+            raise ValueError(f"field_weights: {len(self.field_weights)} for {fields.shape[1]} fields")
+
+    def confidence(self, logits: Tensor, target: Tensor, weights: Tensor, cells: Cells) -> Tensor:
+        """Logits and target (B, F, h, w), weights (F,) -> (B,); ignores cells whose target is NaN or negative."""
+        raise TypeError(f"{type(self).__name__} judges no confidences")
+
+    def regression(self, offset: Tensor, bmin: Tensor, cells: Cells, rows: Tensor, which: Tensor) -> Tensor:
+        """Offsets (m, 2) and bmin (m,) of the vectors numbered `which` (m,) in `rows` (m,) of `cells` -> (m,)."""
+        raise TypeError(f"{type(self).__name__} judges no vectors")
+
+    def scale(self, raw: Tensor, target: Tensor) -> Tensor:
+        """Raw predictions (m,) and scales in cells (m,) -> (m,)."""
+        raise TypeError(f"{type(self).__name__} judges no scales")

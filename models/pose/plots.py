@@ -1,0 +1,213 @@
+"""Plots of an evaluation: precision over recall, the histogram of OKS, the worst images."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import cv2
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+from figura.base.errors import UserError
+from figura.base.pictures import write_png
+from figura.dump import Dump
+from figura.report.curves import save_figure
+from figura.report.interfaces import NotApplicableError, Picture
+from figura.report.sheets import Pixels, pixels_of
+from models.pose.average_precision import Kind
+from models.pose.coco_evaluation import LEAST_OVERLAP, Evaluation, ImageMatches
+from models.pose.coco_scores import NO_BOXES, NO_JOINTS
+from models.pose.dump_evaluation import evaluate, skeleton_of
+
+SHOWN_THRESHOLDS = (0.5, 0.75, 0.9)
+OVERLAP: dict[Kind, str] = {"keypoints": "OKS", "bbox": "IoU"}
+
+
+class PrecisionRecall(Picture):
+    """COCO's interpolated precision over recall at OKS or IoU of 0.5, 0.75, 0.9, and the mean over all ten thresholds.
+
+    The legend gives the area under each curve, its AP.
+
+    Args:
+        mode: of the dump.
+        results: records of people or objects.
+        truth: records of annotations.
+        kind: `keypoints` (OKS) or `bbox` (IoU, mean over categories).
+        skeleton: as in `pose.Scenes`, for keypoints; COCO's unless given.
+    """
+
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+
+    def __init__(
+        self, mode: str, results: str, truth: str, kind: Kind = "keypoints", skeleton: dict[str, Any] | None = None
+    ) -> None:
+        self.mode, self.results, self.truth, self.kind = mode, results, truth, kind
+        self.skeleton = None if kind == "bbox" else skeleton_of(skeleton)
+
+    def __call__(self, dump: Dump, path: Path) -> None:
+        evaluation = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
+        _check_truth(evaluation, self.kind)
+        thresholds, recalls, precisions = evaluation.curves()
+        figure, axis = _panel(f"recall ({len(evaluation.image_ids)} images)", "precision")
+        overlap = OVERLAP[self.kind]
+        for threshold in SHOWN_THRESHOLDS:
+            curve = precisions[np.isclose(thresholds, threshold)][0]
+            axis.plot(recalls, curve, label=f"{overlap} {threshold:g}: AP {curve.mean():.3f}", linewidth=1.5)
+        mean = precisions.mean(axis=0)
+        axis.plot(recalls, mean, "k--", label=f"mean of 0.5 to 0.95: AP {mean.mean():.3f}", linewidth=1.5)
+        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=2, frameon=False)
+        axis.set(xlim=(0, 1), ylim=(0, 1.02))
+        save_figure(figure, path)
+
+
+class OKSHistogram(Picture):
+    """Histogram of the annotated people by OKS: with their match, or for missed people with the nearest false result.
+
+    A person with a match of OKS 0.5 or more is found. A missed person with an OKS above 0 has a false result nearby:
+    badly localised, or a duplicate. Takes the arguments of `PrecisionRecall`.
+    """
+
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+
+    def __init__(self, mode: str, results: str, truth: str, skeleton: dict[str, Any] | None = None) -> None:
+        self.mode, self.results, self.truth, self.skeleton = mode, results, truth, skeleton_of(skeleton)
+
+    def __call__(self, dump: Dump, path: Path) -> None:
+        evaluation = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
+        _check_truth(evaluation, "keypoints")
+        images = evaluation.matches()
+        overlaps, nearest = (np.concatenate([getattr(one, name) for one in images]) for name in ("overlaps", "nearest"))
+        missed = overlaps < LEAST_OVERLAP
+        figure, axis = _panel(f"OKS of {len(overlaps)} people", "people")
+        groups = [overlaps[~missed], nearest[missed]]
+        labels = [f"found: {len(groups[0])}, mean OKS {groups[0].mean() if len(groups[0]) else 0:.3f}"]
+        labels.append(f"missed: {len(groups[1])}, {int((groups[1] < 0.05).sum())} of them with nobody near")
+        axis.hist(
+            groups,
+            np.linspace(0, 1, 21).tolist(),
+            stacked=True,
+            color=["tab:blue", "tab:red"],
+            label=labels,
+            rwidth=0.92,
+        )
+        axis.axvline(LEAST_OVERLAP, color="0.3", linewidth=1, linestyle="--")
+        axis.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=1, frameon=False)
+        axis.yaxis.set_major_locator(MaxNLocator(integer=True))
+        axis.set_xlim(0, 1)
+        save_figure(figure, path)
+
+
+def image_score(matches: ImageMatches) -> float:
+    """Return the score of an image, from -1 (worst) to 1 (best).
+
+    The score is the mean OKS (or IoU) of its people with their matches, 0 for missed people, minus the fraction of
+    false results. Without people, the mean is 1. Results that match an ignored annotation are excluded.
+    """
+    results = int((matches.results >= 0).sum()) + len(matches.false)
+    mean = float(matches.overlaps.mean()) if len(matches.overlaps) else 1.0
+    return mean - (len(matches.false) / results if results else 0.0)
+
+
+class WorstImages(Picture):
+    """A sheet of the `count` images with the lowest `image_score`, worst first, among those saved as `image`.
+
+    Among equal scores, the image with more missed people and false results comes first. Below each image are its id and
+    score, the number of people found, and the number of false results.
+
+    Args:
+        mode: of the dump.
+        results: records of people or objects.
+        truth: records of annotations.
+        image: name of the saved image.
+        count: number of images.
+        kind: `keypoints` or `bbox`.
+        cell: side of the square into which each image is fitted, pixels.
+        least_score: minimum score of results; use the overlay's, so that both show the same results.
+        skeleton: as in `pose.Scenes`, for keypoints; COCO's unless given.
+    """
+
+    suffix = ".jpg"
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+
+    def __init__(
+        self,
+        mode: str,
+        results: str,
+        truth: str,
+        image: str,
+        count: int,
+        kind: Kind = "keypoints",
+        cell: int = 320,
+        least_score: float = 0.0,
+        skeleton: dict[str, Any] | None = None,
+    ) -> None:
+        if count < 1 or cell < 32:
+            raise ValueError(f"count {count}, cell {cell}: at least one image and 32 pixels are needed")
+        self.mode, self.results, self.truth, self.image = mode, results, truth, image
+        self.least_score, self.kind = least_score, kind
+        self.count, self.cell, self.skeleton = count, cell, None if kind == "bbox" else skeleton_of(skeleton)
+
+    def __call__(self, dump: Dump, path: Path) -> None:
+        rows = dump.mode(self.mode)
+        evaluation = evaluate(dump, self.mode, self.results, self.truth, self.skeleton, self.least_score)
+        _check_truth(evaluation, self.kind)
+        matches = dict(zip(evaluation.image_ids, evaluation.matches(), strict=True))
+        column = f"file.{self.image}"
+        if column not in rows.table or not rows.table[column].notna().any():
+            raise UserError(
+                f"{dump.folder}: mode {self.mode!r} has no image {self.image!r}; add it to the mode's `save`"
+            )
+        saved = np.flatnonzero(rows.table[column].notna()).tolist()
+        ids = rows.numbers("image_id").astype(int).tolist()
+        worst = sorted(saved, key=lambda place: _badness(matches[ids[place]]))[: self.count]
+        images = [pixels_of(rows, place, self.image) for place in worst]
+        write_png(path, sheet(images, [_label(ids[place], matches[ids[place]]) for place in worst], self.cell))
+
+
+def sheet(images: Sequence[Pixels], labels: Sequence[tuple[str, str]], cell: int, columns: int = 4) -> Pixels:
+    """Lay out images (H, W, 3) of any sizes, each in a square of `cell` pixels above its two lines of text."""
+    columns, gap, bar = min(columns, len(images)), 6, 40
+    rows = -(-len(images) // columns)
+    canvas = np.full((gap + rows * (cell + bar + gap), gap + columns * (cell + gap), 3), 255, np.uint8)
+    for place, (image, lines) in enumerate(zip(images, labels, strict=True)):
+        row, column = divmod(place, columns)
+        y, x = gap + row * (cell + bar + gap), gap + column * (cell + gap)
+        canvas[y : y + cell, x : x + cell] = 235
+        factor = cell / max(image.shape[:2])
+        height, width = (max(1, round(side * factor)) for side in image.shape[:2])
+        how = cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR
+        top, left = y + (cell - height) // 2, x + (cell - width) // 2
+        canvas[top : top + height, left : left + width] = cv2.resize(image, (width, height), interpolation=how)
+        for line, text in enumerate(lines):
+            origin = (x + 2, y + cell + 15 + 17 * line)
+            cv2.putText(canvas, text, origin, cv2.FONT_HERSHEY_SIMPLEX, 0.45, (0, 0, 0), 1, cv2.LINE_AA)
+    return canvas
+
+
+def _badness(matches: ImageMatches) -> tuple[float, int]:
+    return image_score(matches), -int((matches.results < 0).sum()) - len(matches.false)
+
+
+def _label(image: int, matches: ImageMatches) -> tuple[str, str]:
+    hits = int((matches.results >= 0).sum())
+    return (
+        f"image {image}: score {image_score(matches):.2f}",
+        f"{hits} of {len(matches.truth)} found, {len(matches.false)} false",
+    )
+
+
+def _panel(x: str, y: str) -> tuple[Figure, Axes]:
+    figure = Figure(figsize=(5.6, 4.6), layout="constrained")
+    axis = figure.subplots()
+    axis.set(xlabel=x, ylabel=y)
+    axis.grid(alpha=0.3)
+    axis.set_axisbelow(True)
+    return figure, axis
+
+
+def _check_truth(evaluation: Evaluation, kind: Kind) -> None:
+    """Raise NotApplicableError if there is no annotation."""
+    if not any(len(one.truth) for one in evaluation.matches()):
+        raise NotApplicableError(NO_JOINTS if kind == "keypoints" else NO_BOXES)

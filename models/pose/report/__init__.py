@@ -1,1 +1,0 @@
-"""COCO metrics and plots of people and boxes."""

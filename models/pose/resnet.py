@@ -1,0 +1,232 @@
+"""ResNet (He et al., CVPR 2016) without its max-pool, so that the stride is 16, and its ImageNet weights.
+
+Source: openpifpaf/network/basenetworks.py. Modules have the names of OpenPifPaf's published networks: `input_block.0`,
+`block2.0.conv1` and so on.
+"""
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from models.images.weight_files import FILE, WeightFile
+
+STAGES = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
+WIDTHS = (64, 128, 256, 512)
+BOTTLENECKS_FROM = 50  # depth
+UNCOUNTED = "num_batches_tracked"  # BatchNorm's counter; published files may lack it
+
+
+class Residual(nn.Module):
+    """relu(F(x) + shortcut(x)); if size or width change, the shortcut is a 1 x 1 convolution and norm."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
+        super().__init__()
+        self.relu = nn.ReLU(inplace=True)
+        self.downsample: nn.Module | None = None
+        if stride != 1 or inputs != outputs:
+            self.downsample = nn.Sequential(
+                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
+            )  # fmt: skip
+
+    def forward(self, x: Tensor) -> Tensor:
+        shortcut = x if self.downsample is None else self.downsample(x)
+        return self.relu(self.residual(x) + shortcut)
+
+    def residual(self, x: Tensor) -> Tensor:
+        """F(x), before the last activation."""
+        raise TypeError(f"{type(self).__name__} has no F")
+
+
+class BasicBlock(Residual):
+    """Two 3 x 3 convolutions: (N, inputs, h, w) -> (N, width, h', w')."""
+
+    def __init__(self, inputs: int, width: int, stride: int = 1, dilation: int = 1) -> None:
+        super().__init__(inputs, width, stride)
+        self.conv1 = nn.Conv2d(inputs, width, 3, stride, padding=dilation, dilation=dilation, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, padding=dilation, dilation=dilation, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+
+    def residual(self, x: Tensor) -> Tensor:
+        return self.bn2(self.conv2(self.relu(self.bn1(self.conv1(x)))))
+
+
+class Bottleneck(Residual):
+    """Convolutions of 1 x 1, 3 x 3 (with the stride) and 1 x 1: (N, inputs, h, w) -> (N, 4 width, h', w')."""
+
+    def __init__(self, inputs: int, width: int, stride: int = 1, dilation: int = 1) -> None:
+        super().__init__(inputs, 4 * width, stride)
+        self.conv1 = nn.Conv2d(inputs, width, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = nn.Conv2d(width, width, 3, stride, padding=dilation, dilation=dilation, bias=False)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = nn.Conv2d(width, 4 * width, 1, bias=False)
+        self.bn3 = nn.BatchNorm2d(4 * width)
+
+    def residual(self, x: Tensor) -> Tensor:
+        x = self.relu(self.bn1(self.conv1(x)))
+        return self.bn3(self.conv3(self.relu(self.bn2(self.conv2(x)))))
+
+
+def convolution(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Module]:
+    """Convolution padded by half its size, norm, ReLU."""
+    convolution = nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False)
+    return [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+
+
+def initialise(network: nn.Module) -> None:
+    """Initialise convolutions from He et al.'s normal distribution with fan-out (ICCV 2015)."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+
+class ResNet(nn.Module):
+    """Maps images (N, 3, H, W) to features (N, channels, ceil(H / stride), ceil(W / stride)); the default stride is 16.
+
+    For `pool0_stride` 1 and `input_conv_stride` 1, OpenPifPaf records a stride that does not match its layers; the
+    network itself is the same here.
+
+    Args:
+        depth: 18, 34, 50, 101 or 152.
+        pool0_stride: stride of the stem's 3 x 3 max-pool; 0 removes the pool.
+        input_conv_stride: stride of the first, 7 x 7 convolution; 1 halves the stride of the network.
+        input_conv2: use a 3 x 3 convolution of stride 2 in place of the max-pool; it is never pretrained.
+        block5_dilation: above 1, the last stage is dilated and keeps its input's size; halves the stride.
+        remove_last_block: drop the last stage; halves channels and stride.
+        pretrained: ImageNet weights for `load_pretrained`: a safetensors file, or `hub` (see `load_imagenet`).
+        sha256: the expected checksum of this file.
+
+    Raises:
+        ValueError: contradictory options.
+    """
+
+    def __init__(
+        self,
+        *,
+        depth: int,
+        pool0_stride: int = 0,
+        input_conv_stride: int = 2,
+        input_conv2: bool = False,
+        block5_dilation: int = 1,
+        remove_last_block: bool = False,
+        pretrained: str | None = None,
+        sha256: str | None = None,
+    ) -> None:
+        super().__init__()
+        if depth not in STAGES:
+            raise ValueError(f"depth {depth}: one of {', '.join(map(str, STAGES))} is needed")
+        if pool0_stride < 0 or input_conv_stride < 1 or block5_dilation < 1:
+            raise ValueError(
+                f"pool0_stride {pool0_stride}, input_conv_stride {input_conv_stride}, "
+                f"block5_dilation {block5_dilation}: at least 0, 1 and 1 are needed"
+            )
+        if pool0_stride and input_conv2:
+            raise ValueError(f"input_conv2 replaces the max-pool: pool0_stride 0 is needed, not {pool0_stride}")
+        if remove_last_block and block5_dilation != 1:
+            raise ValueError(f"block5_dilation {block5_dilation}: there is no last block to dilate (remove_last_block)")
+        self.input_block = nn.Sequential(*convolution(3, WIDTHS[0], 7, input_conv_stride))
+        if pool0_stride:
+            self.input_block.append(nn.MaxPool2d(3, pool0_stride, padding=1))
+        if input_conv2:
+            self.input_block.append(nn.Sequential(*convolution(WIDTHS[0], WIDTHS[0], 3, 2)))
+        kind = Bottleneck if depth >= BOTTLENECKS_FROM else BasicBlock
+        expansion = 4 if kind is Bottleneck else 1
+
+        def stage(inputs: int, place: int, *, stride: int, dilation: int = 1) -> nn.Sequential:
+            width = WIDTHS[place]
+            rest = [kind(expansion * width, width, 1, dilation) for _ in range(STAGES[depth][place] - 1)]
+            return nn.Sequential(kind(inputs, width, stride, dilation), *rest)
+
+        outputs = [expansion * width for width in WIDTHS]
+        self.block2 = stage(WIDTHS[0], 0, stride=1)
+        self.block3 = stage(outputs[0], 1, stride=2)
+        self.block4 = stage(outputs[1], 2, stride=2)
+        self.block5 = (
+            nn.Identity()
+            if remove_last_block
+            else stage(outputs[2], 3, stride=2 if block5_dilation == 1 else 1, dilation=block5_dilation)
+        )
+        self.channels = outputs[2 if remove_last_block else 3]
+        self.depth, self.pretrained, self.sha256 = depth, pretrained, sha256
+        initialise(self)
+
+    def load_pretrained(self) -> None:
+        """Load the ImageNet weights selected by `pretrained`, if any. Raises like `load_imagenet`."""
+        if self.pretrained is not None:
+            load_imagenet(self, self.depth, self.pretrained, self.sha256)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.block5(self.block4(self.block3(self.block2(self.input_block(x)))))
+
+
+class SmallResNet(nn.Module):
+    """A ResNet of basic blocks for small images, trained from scratch: stride 16, 1.0 M parameters at the defaults.
+
+    Maps images (N, 3, H, W) to features (N, widths[-1], ceil(H / s), ceil(W / s)) with s = 2^(number of stages). The
+    input block and every stage but the first halve the size.
+
+    Args:
+        widths: channels of each stage; the input block has as many as the first.
+        blocks: number of blocks in each stage.
+
+    Raises:
+        ValueError: lists of different lengths.
+    """
+
+    def __init__(self, *, widths: Sequence[int] = (16, 32, 64, 128), blocks: Sequence[int] = (2, 2, 2, 3)) -> None:
+        super().__init__()
+        if len(widths) != len(blocks) or min((*widths, *blocks), default=0) < 1:
+            raise ValueError(
+                f"widths {list(widths)}, blocks {list(blocks)}: as many of one as of the other, all positive"
+            )  # fmt: skip
+        self.input_block = nn.Sequential(*convolution(3, widths[0], 3, 2))
+        self.stages = nn.Sequential()
+        inputs = widths[0]
+        for place, (width, count) in enumerate(zip(widths, blocks, strict=True)):
+            first = BasicBlock(inputs, width, stride=1 if place == 0 else 2)
+            self.stages.append(nn.Sequential(first, *(BasicBlock(width, width) for _ in range(count - 1))))
+            inputs = width
+        self.channels = inputs
+        initialise(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.stages(self.input_block(x))
+
+
+def weight_file(depth: int) -> WeightFile:
+    """The file of torchvision's first ImageNet weights (IMAGENET1K_V1) for this depth."""
+    repository = f"timm/resnet{depth}.tv_in1k"
+    remedy = (
+        f"give `pretrained` the path of {FILE} from https://huggingface.co/{repository}, or 'hub' to fetch it, "
+        "or leave it out to train from scratch"
+    )
+    return WeightFile("ResNet weights", remedy, repository)
+
+
+def load_imagenet(network: nn.Module, depth: int, source: str, sha256: str | None = None) -> None:
+    """Fill a ResNet's input block and stages in place from `source`: `hub`, or the path of a safetensors file.
+
+    The file has the tensor names of torchvision and timm (conv1, bn1, layer1.0.conv1, ...). Tensors of layers that the
+    network lacks, such as the classifier, are ignored. A second input convolution keeps its weights. For `sha256` see
+    `WeightFile.locate`.
+
+    Raises:
+        UserError: a missing file, a wrong checksum, or a tensor that is missing or has a wrong shape; with advice.
+    """
+    published = weight_file(depth)
+    path = published.locate(source, sha256)
+    names = {name: published_name(name) for name in network.state_dict() if not name.endswith(UNCOUNTED)}
+    shapes = {theirs: tuple(network.state_dict()[name].shape) for name, theirs in names.items() if theirs}
+    weights = published.read(path, shapes)
+    network.load_state_dict({name: weights[theirs] for name, theirs in names.items() if theirs}, strict=False)
+
+
+def published_name(name: str) -> str | None:
+    """Torchvision's and timm's name of one of our tensors, or None: block2.0.conv1.weight -> layer1.0.conv1.weight."""
+    first, _, rest = name.partition(".")
+    if first == "input_block":
+        place, _, rest = rest.partition(".")
+        stem = {"0": "conv1", "1": "bn1"}.get(place)
+        return stem and f"{stem}.{rest}"
+    return f"layer{int(first.removeprefix('block')) - 1}.{rest}"

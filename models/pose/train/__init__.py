@@ -1,1 +1,0 @@
-"""Encoders, losses and scenes of pose estimation."""

@@ -1,0 +1,218 @@
+"""Find people without PyTorch: `figura pose.without_torch NETWORK.onnx PHOTO [PHOTO ...] --output FILE`.
+
+NETWORK.onnx is a pose network that `figura export` wrote. It runs in onnxruntime; figura's decoders, compiled by numba,
+turn its fields into people and objects. Settings are those in the file's metadata: side and colours of the pictures
+from the recipe's `predict`, decoders from the mode of `evaluate`. FILE gets records in COCO's result format, in pixels
+of the upright photo; `image_id` counts photos from 1. Nothing of PyTorch is imported: docs/export.md.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from figura.base.errors import UserError, one_line
+from figura.base.exit_status import run
+from figura.base.files import write_text
+from figura.base.yaml12 import parse_yaml
+from figura.data.formats.skeletons import COCO, skeleton_from
+
+Fields = Mapping[str, NDArray[np.float32]]
+Floats = NDArray[np.floating[Any]]
+Record = dict[str, Any]
+
+
+def main(arguments: list[str]) -> None:
+    """Find people and objects in photos, and write them."""
+    assert __doc__
+    parser = argparse.ArgumentParser(
+        prog="figura pose.without_torch", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("network", type=Path, metavar="NETWORK.onnx", help="an exported pose network")
+    parser.add_argument("photos", nargs="+", type=Path, metavar="PHOTO", help="image files")
+    parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="JSON file to write")
+    args = parser.parse_args(arguments)
+    if find_spec("onnxruntime") is None:
+        raise UserError("onnxruntime: not installed; `pip install onnxruntime` installs it")
+    finder = Finder(args.network)
+    records = [one for number, photo in enumerate(args.photos, 1) for one in finder.records(photo, number)]
+    write_text(args.output, json.dumps(records, indent=1) + "\n")
+    print(f"{args.output}: {len(records)} people and objects in {len(args.photos)} photos")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A photo as the network's input.
+
+    Attributes:
+        image: float32 (1, 3, rows, columns).
+        to_photo: (2, 3), maps pixels of the input to pixels of the photo.
+    """
+
+    image: NDArray[np.float32]
+    to_photo: Floats
+
+
+class Finder:
+    """An exported pose network with its decoders.
+
+    Raises:
+        UserError: the file does not run in onnxruntime or is not a pose network written by `figura export`, its
+            metadata are incomplete, or two injectors find people or objects.
+    """
+
+    def __init__(self, path: Path) -> None:
+        import onnxruntime
+
+        self.path = path
+        try:
+            self.session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+        except Exception as error:  # noqa: BLE001  # onnxruntime raises classes of its own
+            raise UserError(f"{path}: onnxruntime cannot read it: {one_line(str(error))}") from None
+        known = self.session.get_modelmeta().custom_metadata_map
+        if not {"preprocessing", "recipe", "mode"} <= known.keys():
+            raise UserError(f"{path}: its metadata name no pose network; `figura export runs/pose` writes one")
+        try:
+            self._read(known)
+        except KeyError as error:
+            raise UserError(f"{path}: its metadata have no {error}; export the network again") from None
+        except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
+            raise UserError(f"{path}: its metadata are wrong: {one_line(str(error))}") from None
+        except UserError as error:
+            raise UserError(f"{path}: {error}") from None
+
+    def _read(self, known: Mapping[str, str]) -> None:
+        """Read settings and decoders from metadata.
+
+        Raises:
+            UserError: the message lacks the path of the file.
+            KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError: a setting is missing or invalid.
+        """
+        from models.pose.decode.cifcaf import CifCafDecoder
+        from models.pose.decode.cifdet import CifDetDecoder
+
+        recipe = _mapping(parse_yaml(known["recipe"], "recipe"), "recipe")
+        preparation = _json(known["preprocessing"], "preprocessing")
+        if (kind := preparation["type"]) != "pose.Photos":
+            rest = "" if recipe.get("predict") else ": its recipe has no `predict`; add that, and export again"
+            raise UserError(f"preprocessing: found {kind}; pose.Photos is needed{rest}")
+        arguments = _mapping(preparation["arguments"], "preprocessing.arguments")
+        self.side, self.multiple = (int(arguments[key]) for key in ("side", "multiple"))
+        self.multiply, self.add = (np.array(preparation[key], np.float32)[:, None, None] for key in ("multiply", "add"))
+        self.names: dict[str, str] = _json(known.get("outputs", "{}"), "outputs")
+        fields = {self.names.get(one.name, one.name) for one in self.session.get_outputs()}
+        people, objects = (_injector(recipe, known["mode"], type_, fields) for type_ in ("FindPeople", "FindObjects"))
+        self.people, self.objects = people or {}, objects or {}
+        if people is not None:
+            self.skeleton = skeleton_from(people["skeleton"]) if people.get("skeleton") else COCO
+            settings = ({"dense_weight": 1.0} if people.get("dense") else {}) | (people.get("decoder") or {})
+            self.find_people = CifCafDecoder(stride=people["stride"], skeleton=self.skeleton, **settings)
+        if objects is not None:
+            self.find_objects = CifDetDecoder(stride=objects["stride"], **(objects.get("decoder") or {}))
+            self.categories = [one["id"] for one in objects.get("categories") or ()]
+
+    def records(self, photo: Path, number: int) -> list[Record]:
+        """Return the people and then the objects in a photo, best first.
+
+        Raises:
+            UserError: not a picture, or the network does not support it, for example with a fixed size.
+        """
+        prepared = self.prepare(photo)
+        image = self.session.get_inputs()[0]
+        names = [one.name for one in self.session.get_outputs()]
+        try:
+            outputs = self.session.run(None, {image.name: prepared.image})
+        except Exception as error:  # noqa: BLE001  # onnxruntime raises classes of its own
+            shape = " x ".join(map(str, prepared.image.shape))
+            takes = " x ".join(map(str, image.shape))
+            raise UserError(
+                f"{photo}: {self.path} takes {takes}, the photo becomes {shape}: {one_line(str(error))}"
+            ) from None
+        fields = {self.names.get(name, name): value[0] for name, value in zip(names, outputs, strict=True)}
+        found = self._people(fields, prepared.to_photo) if self.people else []
+        found += self._objects(fields, prepared.to_photo) if self.objects else []
+        return [{"image_id": number, **one} for one in found]
+
+    def prepare(self, photo: Path) -> Prepared:
+        """Read a photo, resize its longer side to that of the recipe, and pad it to the network's stride."""
+        from figura.base.pictures import read_picture
+        from models.pose.affine import MEAN_COLOUR, fit_to_multiple
+
+        pixels = read_picture(photo)
+        height, width = pixels.shape[:2]
+        placement = fit_to_multiple(width, height, self.side or max(width, height), self.multiple)
+        image = placement.picture(pixels, MEAN_COLOUR).transpose(2, 0, 1).astype(np.float32) * self.multiply + self.add
+        return Prepared(image[None], np.linalg.inv(placement.matrix)[:2])
+
+    def _people(self, fields: Fields, matrix: Floats) -> list[Record]:
+        names = [self.people["caf"], *([self.people["dense"]] if self.people.get("dense") else [])]
+        poses = self.find_people(fields[self.people["cif"]], np.concatenate([fields[name] for name in names]))
+        records = []
+        for joints, score in zip(poses.keypoints[: self.people.get("maximum", 20)], poses.scores, strict=False):
+            if score < self.people.get("least_score", 0.0):
+                continue
+            # at least 0.01: a detected joint must not round to a missing one
+            confidences = joints[:, 2].clip(0.01, 1).round(4)
+            placed = np.column_stack([joints[:, :2] @ matrix[:, :2].T + matrix[:, 2], confidences])
+            placed[joints[:, 2] == 0] = 0
+            keypoints = [round(float(one), 4) for one in placed.ravel()]
+            category = self.people.get("category", 1)
+            records.append({"category_id": category, "keypoints": keypoints, "score": round(float(score), 6)})
+        return records
+
+    def _objects(self, fields: Fields, matrix: Floats) -> list[Record]:
+        boxes = self.find_objects(fields[self.objects["cifdet"]])
+        records = []
+        for (x, y, width, height), score, field in zip(boxes.boxes, boxes.scores, boxes.categories, strict=True):
+            low, high = np.array([(x, y), (x + width, y + height)]) @ matrix[:, :2].T + matrix[:, 2]
+            bbox = [round(float(one), 2) for one in (*low, *(high - low))]
+            category = self.categories[field] if self.categories else int(field) + 1
+            if score >= self.objects.get("least_score", 0.0):
+                records.append({"category_id": category, "bbox": bbox, "score": round(float(score), 6)})
+        return records[: self.objects.get("maximum", 100)]
+
+
+def _injector(recipe: Any, mode: str, kind: str, fields: set[str]) -> dict[str, Any] | None:
+    """Return the entry of a mode's only injector of a type, or None; `fields` are those that it can read.
+
+    Raises:
+        UserError: the recipe has no such mode, there are two such injectors, or one reads other fields.
+    """
+    place, content = "recipe", recipe
+    for key in ("evaluate", "modes", mode, "injectors"):
+        content, place = _mapping(content, place).get(key), f"{place}.{key}"
+    entries = _mapping(content, place)
+    matching = {name: entry for name, entry in entries.items() if _mapping(entry, name)["type"] == f"pose.{kind}"}
+    if len(matching) > 1:
+        raise UserError(f"{place}: {' and '.join(matching)} are of type pose.{kind}; at most one is needed")
+    for name, entry in matching.items():
+        for key in ("cif", "caf", "dense", "cifdet"):
+            if entry.get(key) is not None and entry[key] not in fields:
+                have = ", ".join(sorted(fields))
+                raise UserError(f"{place}.{name}.{key}: found {entry[key]!r}; the network gives {have}")
+    return next(iter(matching.values()), None)
+
+
+def _json(text: str, key: str) -> dict[str, Any]:
+    try:
+        return _mapping(json.loads(text), key)
+    except ValueError as error:
+        raise UserError(f"{key}: no JSON: {error}") from None
+
+
+def _mapping(value: Any, place: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise UserError(f"{place}: found {'nothing' if value is None else type(value).__name__}; a mapping is needed")
+    return value
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))

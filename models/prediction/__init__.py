@@ -1,1 +1,0 @@
-"""Trained networks on pictures from anywhere."""

@@ -1,1 +1,0 @@
-"""Examples as pictures: what the networks of a recipe get."""

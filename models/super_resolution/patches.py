@@ -1,0 +1,170 @@
+"""Dataset of image patches and their degraded, smaller versions, from a folder of images."""
+
+import sys
+from collections.abc import Hashable, Mapping
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from figura.base.errors import UserError
+from figura.base.files import open_regular
+from figura.base.pictures import decode_picture
+from figura.data.formats.pair_files import SUFFIXES
+from figura.data.formats.prepared import Manifest, without_split
+from figura.interfaces import Example, ExampleDataset
+from models.images.augmentation import augment
+from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
+from models.images.pairs import normalised
+from models.super_resolution.degradation_settings import Degradation
+from models.super_resolution.degradations import degraded
+from models.super_resolution.resampling import Kernel, resample
+
+
+class Patches(ExampleDataset):
+    """One patch of each image below `root/<split>`, or `root/images/<split>` of a prepared dataset, sorted by path.
+
+    A patch is a square of `size` pixels, a multiple of `scale`, at a `random` position or in the `centre`. Without
+    `size`, the patch is the full image, cropped at the bottom and right to multiples of `scale`. Images smaller than a
+    patch are skipped, with a warning that has their number. Then `augmentation` transforms the patch, and `degradation`
+    converts it to the network's input. The default degradation is the bicubic downsampling of the papers' benchmarks.
+    `baselines` are kernels for upsampling the input, for comparison.
+
+    An example has `hq`, the patch, and `lq`, the input, float32 `(3, height, width)` and `(3, height / scale, width /
+    scale)` in [-1, 1] (v / 127.5 - 1), RGB; each baseline under its own name, of hq's size; `index`, an integer, and
+    `name`, the path below the split's folder without suffix.
+
+    Raises ValueError for arguments out of range, and UserError for a folder that is missing or has no image as large as
+    a patch. An unreadable image, or a small one whose header has no size, raises UserError when it is read.
+    """
+
+    names: ClassVar[tuple[str, ...]] = ("lq", "hq", "index", "name")
+
+    @classmethod
+    def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names in an example, including those of the baselines in the arguments."""
+        return (*cls.names, *arguments.get("baselines", ()))
+
+    @classmethod
+    def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return `scale`, and the side of patches as `image_size`."""
+        size = arguments.get("size")
+        return {"scale": arguments["scale"]} | ({} if size is None else {"image_size": size})
+
+    def __init__(
+        self,
+        *,
+        root: str,
+        split: str,
+        scale: int,
+        size: int | None,
+        crop: Literal["random", "centre"] = "centre",
+        augmentation: GeometricTransforms | None = None,
+        degradation: Degradation | None = None,
+        baselines: tuple[Kernel, ...] = (),
+    ) -> None:
+        if scale < 1:
+            raise ValueError(f"scale {scale}: a whole number from 1 is needed")
+        if size is not None and (size < scale or size % scale):
+            raise ValueError(f"size {size}: a multiple of scale, {scale}, is needed; or null for whole images")
+        if crop not in ("random", "centre"):
+            raise ValueError(f"crop {crop!r}: random or centre is needed")
+        if unknown := [kernel for kernel in baselines if kernel not in get_args(Kernel)]:
+            raise ValueError(f"baselines {unknown[0]!r}: there are {', '.join(get_args(Kernel))}")
+        if len(set(baselines)) < len(baselines):
+            raise ValueError(f"baselines {list(baselines)}: each is written once")
+        self.scale, self.size, self.crop, self.baselines = scale, size, crop, baselines
+        self.degradation = degradation or Degradation(kernels={"bicubic": 1.0})
+        self.augmentation = None if augmentation is None else PairAugmentation(both=augmentation)
+        self.folder, self.manifest = _folder(Path(root), split), Manifest(Path(root))
+        paths = sorted(
+            path.relative_to(self.folder)
+            for path in self.folder.rglob("*")
+            if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+        )
+        if not paths:
+            raise UserError(f"{self.folder}: has no images ({', '.join(SUFFIXES)})")
+        self.manifest.check_count(self.folder, len(paths))
+        sizes = [_size(self.folder / path) for path in paths]
+        least = size or scale
+        large_enough = [place for place, one in enumerate(sizes) if one is None or min(one) >= least]
+        if not large_enough:
+            largest = max((one for one in sizes if one is not None), key=min)
+            raise UserError(
+                f"{self.folder}: all {len(paths)} images are smaller than {least} x {least} pixels, a patch; the "
+                f"largest has {largest[1]} x {largest[0]}"
+            )
+        if len(large_enough) < len(paths):
+            print(
+                f"warning: {self.folder}: {len(paths) - len(large_enough)} of {len(paths)} images are smaller than "
+                f"{least} x {least} pixels, a patch, and are left out",
+                file=sys.stderr,
+                flush=True,
+            )
+        self.paths = [paths[place] for place in large_enough]
+        self.sizes = [sizes[place] for place in large_enough]
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def group(self, index: int) -> Hashable:
+        """Patches of `size` share batches; so do full images of the same size."""
+        if self.size is not None:
+            return None
+        size = self.sizes[index]
+        return index if size is None else tuple(side // self.scale for side in size)
+
+    def row(self, index: int) -> dict[str, int | float | str]:
+        """Return the `file` of the image below the split's folder, and its size in pixels if the header has it."""
+        row: dict[str, int | float | str] = {"file": self.paths[index].as_posix()}
+        if (size := self.sizes[index]) is not None:
+            row["height"], row["width"] = size
+        return row
+
+    def example(self, index: int, random: np.random.Generator) -> Example:
+        """Return example `index`; `random` draws the position, the augmentation and the degradation."""
+        path = self.folder / self.paths[index]
+        content, least = self.manifest.read_bytes(path), self.size or self.scale
+        image = decode_picture(content, path, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION, "remove it")
+        height, width = image.shape[:2]
+        if min(height, width) < least:  # the size was not in the header
+            raise UserError(f"{path}: {width} x {height} pixels, smaller than {least} x {least}, a patch; remove it")
+        hq = self._patch(image, random)
+        lq = degraded(hq, self.degradation, self.scale, random)
+        size = (hq.shape[0], hq.shape[1])
+        baselines: Example = {kernel: normalised(resample(lq, size, kernel)) for kernel in self.baselines}
+        name = self.paths[index].with_suffix("").as_posix()
+        return {"lq": normalised(lq), "hq": normalised(hq), **baselines, "index": index, "name": name}
+
+    def _patch(self, image: NDArray[np.uint8], random: np.random.Generator) -> NDArray[np.uint8]:
+        height, width = image.shape[:2]
+        if self.size is None:
+            image = image[: height - height % self.scale, : width - width % self.scale]
+        elif self.crop == "centre":
+            top, left = (height - self.size) // 2, (width - self.size) // 2
+            image = image[top : top + self.size, left : left + self.size]
+        crop = (image.shape[0], image.shape[1]) if self.size is None else (self.size, self.size)
+        return augment(image, image, self.augmentation, crop, random, ())[0]
+
+
+def _size(path: Path) -> tuple[int, int] | None:
+    """Return height and width from the file's header, or None if missing (reading the image reports why)."""
+    try:
+        with open_regular(path) as file, Image.open(file) as image:
+            return image.height, image.width
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, UserError):
+        return None
+
+
+def _folder(root: Path, split: str) -> Path:
+    prepared, plain = root / "images" / split, root / split
+    folder = prepared if prepared.is_dir() else plain
+    if not folder.is_dir():
+        raise UserError(
+            f"{folder}: no such folder, and no {prepared}; {without_split(root, split)}, or let root and split name a "
+            "folder of images"
+        )
+    return folder

@@ -1,0 +1,52 @@
+"""Resampling with the standard kernels of super-resolution benchmarks.
+
+An output pixel is a weighted mean of the input pixels around its position, with weights k(distance / stretch)
+normalised to sum 1. For downsampling, `stretch` is the factor, to avoid aliasing; otherwise it is 1. Pixels are squares
+(the centre of pixel i is at i + 1/2), and at borders the weights inside the picture are normalised. Pillow, which is
+used here, and MATLAB's `imresize` (except at borders) do the same.
+
+k(x) is, not normalised: area, 1 on (-1/2, 1/2]. bilinear, 1 - |x| for |x| < 1. bicubic, Keys' with a = -1/2 (IEEE TASSP
+29(6), 1981, eq. 15). lanczos, sinc(x) sinc(x / 3) for |x| < 3 (Turkowski, *Graphics Gems*, 1990).
+"""
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+Kernel = Literal["nearest", "area", "bilinear", "bicubic", "lanczos"]
+
+FILTERS: dict[Kernel, Image.Resampling] = {
+    "area": Image.Resampling.BOX,
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+"""Pillow's names. Its NEAREST accumulates positions from pixel to pixel, and is off by one near integers."""
+
+
+def resample(image: NDArray[np.uint8], size: tuple[int, int], kernel: Kernel) -> NDArray[np.uint8]:
+    """`image` (H, W, C), uint8, at `size` (height, width), rounded once at the end.
+
+    nearest: the input pixel that an output pixel's centre lies in; an even reduction factor thus shifts the picture by
+    half an input pixel. area: each input pixel contributes fully to the output pixel that its centre lies in: at
+    fractional factors, this is not a mean over overlapping areas. A centre on a border, as at factor 3/2, contributes
+    to the first of the two; at factors that floats cannot represent, to either.
+    """
+    if kernel == "nearest":
+        rows, columns = (_nearest(*sides) for sides in zip(image.shape[:2], size, strict=True))
+        return np.ascontiguousarray(image[rows[:, None], columns])
+    planes = [_resized(image[..., channel], size, kernel) for channel in range(image.shape[2])]
+    return np.rint(np.stack(planes, axis=2).clip(0.0, 255.0)).astype(np.uint8)
+
+
+def _nearest(inputs: int, outputs: int) -> NDArray[np.int64]:
+    """floor((i + 1/2) inputs / outputs) for each output pixel i, in integer arithmetic: (outputs,)."""
+    return (2 * np.arange(outputs) + 1) * inputs // (2 * outputs)
+
+
+def _resized(plane: NDArray[np.uint8], size: tuple[int, int], kernel: Kernel) -> NDArray[np.float32]:
+    """(H, W) -> float32 `size`, not rounded or clipped: with 8 bits, Pillow would round between rows and columns."""
+    height, width = size
+    return np.asarray(Image.fromarray(plane).convert("F").resize((width, height), FILTERS[kernel]))

@@ -1,1 +1,0 @@
-"""Networks and data of super-resolution."""

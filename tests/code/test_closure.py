@@ -1,0 +1,96 @@
+"""Which files a module and a type load, found without running them."""
+
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from figura.base.errors import UserError
+from figura.code.closure import code_of, module_of_type
+
+FILES = {
+    "mine/__init__.py": "",
+    "mine/losses.py": "from mine import tables\n\n\nclass Wing:\n    pass\n",
+    "mine/tables.py": "from pathlib import Path\nTABLE = Path(__file__).with_name('table.json')\n",
+    "mine/table.json": "[1]",
+    "mine/notes.md": "notes",
+    "mine/other.py": "",
+    "mine/other.txt": "",
+    "alone.py": "import mine.other\n",
+    "lazy/__init__.py": "def __getattr__(name):\n    from lazy.heavy import load\n    return load\nlight = 1\n",
+    "lazy/heavy.py": "def load():\n    pass\n",
+    "asks.py": "from lazy import load\n",
+    "light.py": "from lazy import light\n",
+}
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in FILES.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return tmp_path
+
+
+def test_a_type_of_ones_own_brings_its_module_and_the_data_that_code_reads_beside_itself(own: Path) -> None:
+    assert code_of([], ["mine.losses.Wing"]).files.keys() == {
+        "mine/__init__.py", "mine/losses.py", "mine/tables.py", "mine/table.json", "mine/other.txt",
+    }  # fmt: skip
+    before = code_of([], ["mine.losses.Wing"]).files
+    (own / "mine/table.json").write_text("[2]")
+    after = code_of([], ["mine.losses.Wing"]).files
+    assert {path for path in after if after[path] != before[path]} == {"mine/table.json"}
+
+
+def test_nothing_is_imported(own: Path) -> None:
+    (own / "mine/losses.py").write_text("raise SystemExit\nclass Wing:\n    pass\n")
+    assert "mine/losses.py" in code_of([], ["mine.losses.Wing"]).files
+    assert not {"mine", "mine.losses", "alone"} & sys.modules.keys()
+
+
+def test_a_module_of_one_file(own: Path) -> None:
+    assert code_of(["alone"]).files.keys() == {"alone.py", "mine/__init__.py", "mine/other.py"}
+
+
+def test_what_a_package_imports_on_request_counts_for_those_who_ask(own: Path) -> None:
+    assert code_of(["asks"]).files.keys() == {"asks.py", "lazy/__init__.py", "lazy/heavy.py"}
+    assert code_of(["light"]).files.keys() == {"light.py", "lazy/__init__.py"}
+
+
+@pytest.mark.parametrize(
+    "line", ["importlib.import_module(name)", "__import__('a' + 'b')", "runpy.run_path(Path('x'))"]
+)
+def test_a_module_of_an_unknown_name_is_an_error_with_its_line(own: Path, line: str) -> None:
+    (own / "mine/other.py").write_text(f"import importlib, runpy\n\n\ndef load(name):\n    return {line}\n")
+    with pytest.raises(UserError, match=r"mine/other\.py:5: loads a module whose name is no constant"):
+        code_of(["alone"])
+
+
+def test_a_module_of_a_constant_name_is_followed(own: Path) -> None:
+    (own / "mine/other.py").write_text("import importlib\nimportlib.import_module('light')\n")
+    assert {"light.py", "lazy/__init__.py"} <= code_of(["alone"]).files.keys()
+
+
+def test_a_type_of_a_package_brings_the_version_of_the_package() -> None:
+    code = code_of([], ["torch.optim.Adam", "Forward", "jpeg", "no.such.Thing"])
+    assert code.packages == {"torch": version("torch").partition("+")[0]}
+    assert "figura/injectors/forward.py" in code.files
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("images.L1", "models.images.pixel_losses"),
+        ("models.images.L1", "models.images.pixel_losses"),
+        ("pose.decode.decoding.FindPeople", "models.pose.decode.decoding"),
+        ("pose.FindPeople", "models.pose.decode.decoding"),
+        ("Linear", "figura.schedules"),
+        ("Muon", "figura.optimizers.muon"),
+        ("torch.nn.Conv2d", "torch.nn"),
+        ("jpeg", None),
+    ],
+)
+def test_types_are_found_by_the_text_of_files(name: str, module: str | None) -> None:
+    assert module_of_type(name) == module

@@ -1,0 +1,197 @@
+"""The manifests of dvc.yaml name what each stage loads, no less and no more."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from loading import modules_loaded_by
+
+from figura.base.yaml12 import read_yaml
+from figura.code.manifests import code_of_instance
+from figura.recipe.pipeline import Instance, instances
+
+ROOT = Path(__file__).parents[2]
+INSTANCES = list(instances(read_yaml(ROOT / "dvc.yaml")))
+WITH_CODE = [one for one in INSTANCES if one.manifest is not None]
+JUDGE = """
+from pathlib import Path
+from figura.base.yaml12 import read_yaml
+from figura.recipe.load import check_recipe
+trained, own = read_yaml(Path('recipes/pose.yaml')), read_yaml(Path({recipe!r}))
+common, facts = trained['data'].pop('common'), {{'stride': 8, 'side': 161}}
+for split in ('train', 'validation'):  # as in a model folder, where nothing is in common
+    trained['data'][split] = {{n: common | one for n, one in trained['data'][split].items()}}
+own['evaluate']['data']['people']['dump'] = 'runs/vunet/dump'
+recipe = check_recipe(trained | own, Path('judge'), ['evaluate', 'metrics'], facts)
+"""
+LOADS = {
+    "train": "from figura.recipe.load import load_recipe\nrecipe = load_recipe(Path({recipe!r}), ['train'])",
+    "eval_dump": "from figura.recipe.load import load_recipe\nrecipe = load_recipe(Path({recipe!r}), ['evaluate'])",
+    "metrics": "from figura.recipe.check_metrics import checked_for_metrics\n"
+    "recipe = checked_for_metrics(read_yaml(Path({recipe!r})), Path({recipe!r}), {{'stride': 8}})",
+    "pose_consistency": JUDGE,
+}
+LOSSES = """
+import torch
+from figura.engine.build import build_losses
+for step in recipe.steps:
+    build_losses(recipe, step, torch.device('cpu'))
+"""
+WATCHED = """
+import sys, types
+from importlib.machinery import ModuleSpec
+class Finder:  # figura.live only watches; nothing of it is loaded here, so that what it loads does not count
+    def find_spec(self, name, path=None, target=None):
+        return ModuleSpec(name, self) if name.startswith('figura.live.') else None
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        module.__getattr__ = lambda name: None
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def loading(instance: Instance) -> str:
+    """Return code that loads what a stage loads: all imports of its script, and the types of its recipe."""
+    assert instance.script is not None
+    name = instance.script.removeprefix("stages.")
+    lines = [WATCHED, "from pathlib import Path", f"import {instance.script}"]
+    for file in (f"stages/{name}.py", *(["figura/data/preparation/prepare.py"] if name == "prepare" else [])):
+        tree = ast.parse((ROOT / file).read_text())  # with imports inside of functions, for all kinds of datasets
+        lines += [ast.unparse(one) for one in ast.walk(tree) if isinstance(one, ast.Import | ast.ImportFrom)]
+    if "figura.launch" in instance.command:
+        lines += ["import figura.launch.__main__, figura.launch.processes"]
+    if instance.recipes:
+        lines += [LOADS[name].format(recipe=str(instance.recipes[0]))]
+    if name in ("eval_dump", "pose_consistency"):
+        lines += [LOSSES]
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("instance", WITH_CODE, ids=[one.name for one in WITH_CODE])
+def test_a_manifest_names_exactly_what_the_stage_loads(instance: Instance, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The independent side: a process loads the stage and its recipe, and says which modules it has then."""
+    monkeypatch.chdir(ROOT)
+    loaded = {Path(file).relative_to(ROOT).as_posix() for file in modules_loaded_by(loading(instance)).values() if file}
+    named = {path for path in code_of_instance(instance, INSTANCES).files if path.endswith(".py")}
+    assert {path for path in loaded if not path.startswith("figura/live/")} == named
+
+
+def test_every_stage_of_a_recipe_has_a_manifest_of_its_own() -> None:
+    assert len(WITH_CODE) == len(INSTANCES) - 1  # `code` itself
+    assert len({one.manifest for one in WITH_CODE}) == len(WITH_CODE)
+
+
+def test_manifests_in_git_are_those_of_the_code() -> None:
+    """`dvc repro` writes them; this says which are not committed."""
+    stale = []
+    for one in WITH_CODE:
+        assert one.manifest is not None
+        code = code_of_instance(one, INSTANCES)
+        if json.loads((ROOT / one.manifest).read_text()) != {"files": code.files, "packages": code.packages}:
+            stale.append(str(one.manifest))
+    assert stale == [], "run `figura why`, or `dvc repro`, and commit code/"
+
+
+PIPELINE = """
+vars:
+  - recipes:
+      a: {params: a.yaml}
+stages:
+  code: {cmd: python -m stages.code, always_changed: true, outs: [code: {cache: false}]}
+  train:
+    foreach: ${recipes}
+    do:
+      cmd: python -m stages.train ${item.params} runs/${key}
+      deps:
+        - code/train-${key}.json
+        - weights/${key}/start
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of one stage, whose recipe names a loss of its own."""
+    texts = {
+        "dvc.yaml": PIPELINE,
+        "a.yaml": "losses: {wing: {type: mine.losses.Wing}}\nmetrics: {far: {type: mine.scores.Far}}\n",
+        "stages/__init__.py": "",
+        "stages/train.py": 'READS = ("losses",)\nimport json\n',
+        "mine/__init__.py": "",
+        "mine/losses.py": "class Wing:\n    pass\n",
+        "mine/scores.py": "class Far:\n    pass\n",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def refreshed(project: Path) -> str:
+    """Bring the manifests up to date in a process of its own; return what it prints."""
+    code = "from figura.code.manifests import refresh\nprint(*refresh())"
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(project), str(ROOT)])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+def test_only_what_changed_is_written(project: Path) -> None:
+    manifest = project / "code/train-a.json"
+    assert refreshed(project) == "code/train-a.json\n"
+    assert set(json.loads(manifest.read_text())["files"]) == {
+        "stages/__init__.py", "stages/train.py", "mine/__init__.py", "mine/losses.py",
+    }  # fmt: skip
+    assert (project / "weights/a/start/.gitkeep").is_file()  # so that DVC finds the folder of a new recipe
+    before = manifest.stat().st_mtime_ns
+    for file, text, changes in (
+        ("mine/scores.py", "class Far:\n    side = 1\n", False),
+        ("mine/losses.py", "class Wing:\n    pass  # a comment\n", False),
+        ("mine/losses.py", "class Wing:\n    side = 1\n", True),
+        ("a.yaml", "losses: {}\n", True),
+    ):
+        (project / file).write_text(text)
+        assert refreshed(project) == ("code/train-a.json\n" if changes else "\n")
+        assert (manifest.stat().st_mtime_ns != before) == changes
+        before = manifest.stat().st_mtime_ns
+    assert "mine/losses.py" not in json.loads(manifest.read_text())["files"]
+
+
+def test_a_manifest_that_is_damaged_or_gone_is_written_again(project: Path) -> None:
+    refreshed(project)
+    manifest = project / "code/train-a.json"
+    text = manifest.read_text()
+    for damage in (
+        manifest.unlink,
+        lambda: manifest.write_text(""),
+        lambda: manifest.write_text(text.replace("a", "b")),
+    ):
+        damage()
+        refreshed(project)
+        assert manifest.read_text() == text
+    (project / "code/train-gone.json").write_text("{}")
+    refreshed(project)
+    assert not (project / "code/train-gone.json").exists()
+
+
+def test_a_module_that_cannot_be_followed_is_named(project: Path) -> None:
+    (project / "mine/losses.py").write_text("import importlib\nclass Wing:\n    x = importlib.import_module(str())\n")
+    assert "mine/losses.py:3: loads a module whose name is no constant" in refreshed(project)
+
+
+def test_a_manifest_that_a_running_stage_reads_stays(project: Path) -> None:
+    """DVC records what a stage read when it ends, so it would take new code for the code that ran."""
+    refreshed(project)
+    text = (project / "code/train-a.json").read_text()
+    (project / "mine/losses.py").write_text("class Wing:\n    side = 1\n")
+    (project / ".dvc/tmp/rwlock").write_text(
+        json.dumps({str(project / "code/train-a.json"): {"read": [{"pid": 1, "cmd": "dvc repro"}]}})
+    )
+    assert "UserError: code/train-a.json is being read by a running stage" in refreshed(project)
+    assert (project / "code/train-a.json").read_text() == text
+    (project / ".dvc/tmp/rwlock").unlink()
+    assert refreshed(project) == "code/train-a.json\n"

@@ -1,0 +1,93 @@
+"""A repository with dumps in DVC's cache, one for each commit, made without running DVC."""
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from figura.base.yaml12 import to_yaml
+
+PIPELINE = """
+vars:
+  - recipes:
+      toy: {params: params.yaml}
+stages:
+  train:
+    foreach: ${recipes}
+    do:
+      cmd: train
+      deps:
+        - code
+      params:
+        - ${item.params}:
+            - seed
+            - losses
+      outs:
+        - runs/${key}/model
+  eval-dump:
+    foreach: ${recipes}
+    do:
+      cmd: dump
+      deps:
+        - code
+        - runs/${key}/model
+      outs:
+        - runs/${key}/dump
+"""
+
+
+class Repository:
+    """Commits of dumps of a recipe named `toy`, each with what made it in `dvc.lock`."""
+
+    def __init__(self, folder: Path, recipe: Mapping[str, Any]) -> None:
+        self.folder = folder
+        (folder / ".dvc").mkdir(parents=True)
+        (folder / ".dvc/config").write_text("[core]\n    analytics = false\n")
+        (folder / ".gitignore").write_text("/runs\n/.dvc/cache\n/.dvc/tmp\n")
+        (folder / "dvc.yaml").write_text(PIPELINE)
+        self.write_recipe(recipe)
+        self.git("init", "-q", "-b", "main")
+
+    def write_recipe(self, recipe: Mapping[str, Any]) -> None:
+        """Write the recipe of the workspace."""
+        (self.folder / "params.yaml").write_text(to_yaml(dict(recipe)))
+
+    def git(self, *arguments: str) -> None:
+        """Run git as somebody."""
+        who = ["-c", "user.name=tester", "-c", "user.email=tester@example.org"]
+        subprocess.run(["git", *who, *arguments], cwd=self.folder, check=True)
+
+    def commit(self, name: str, dump: Path, seed: int = 1, weight: float = 1.0, code: str = "a") -> None:
+        """Make a dump that of the workspace, put it into the cache, and commit and tag what made it."""
+        place = self.folder / "runs/toy/dump"
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(dump, place)
+        stored = self.store_folder(place)
+        params = {"params.yaml": {"seed": seed, "losses": {"distance": {"weight": weight}}}}
+        sources = {"path": "code", "hash": "md5", "md5": hashlib.md5(code.encode()).hexdigest()}
+        model = {"path": "runs/toy/model", "hash": "md5", "md5": hashlib.md5(name.encode()).hexdigest() + ".dir"}
+        out = {"path": "runs/toy/dump", "hash": "md5", "md5": stored}
+        stages = {
+            "train@toy": {"cmd": "train", "deps": [sources], "params": params, "outs": [model]},
+            "eval-dump@toy": {"cmd": "dump", "deps": [sources, model], "outs": [out]},
+        }
+        (self.folder / "dvc.lock").write_text(to_yaml({"schema": "2.0", "stages": stages}))
+        self.git("add", "-A")
+        self.git("commit", "-qm", name)
+        self.git("tag", name)
+
+    def store_folder(self, folder: Path) -> str:
+        """Put a folder and its list of files into the cache; return its hash."""
+        files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        listed = [{"md5": self._store(p.read_bytes()), "relpath": p.relative_to(folder).as_posix()} for p in files]
+        return self._store(json.dumps(listed).encode(), ".dir")
+
+    def _store(self, content: bytes, suffix: str = "") -> str:
+        name = hashlib.md5(content).hexdigest() + suffix
+        path = self.folder / ".dvc/cache/files/md5" / name[:2] / name[2:]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        return name

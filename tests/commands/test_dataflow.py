@@ -1,0 +1,295 @@
+"""The graph of a recipe, its dry run, its sizes, and where the picture puts things: against counts and sums by hand."""
+
+from itertools import pairwise
+
+import pytest
+import torch
+import toy
+from torch import Tensor, nn
+
+from figura.base.errors import UserError
+from figura.commands.describe.dataflow import mode_flow, training_flow
+from figura.commands.describe.dry_run import meta_networks, run_mode, run_training
+from figura.commands.describe.footprint import footprint, size_of
+from figura.commands.describe.graph_layout import Item, arrange, crossings, lines, spaced, with_slots
+from figura.commands.describe.meta_tensors import resized, shape_lines
+from figura.commands.describe.phrases import worded
+from figura.commands.describe.placement import Placement, fitted, text_width
+from figura.interfaces import Loss
+
+PAINTER = 2 * 9 + 2 + 2 + 1  # parameters: a 3 x 3 convolution to two channels, a 1 x 1 convolution back
+PAINT = 2 * 16 * (2 * 9 + 2)  # FLOPs for a picture of 4 x 4 pixels
+
+
+class Picked(Loss):
+    """Asks for values: the mean of the positive pixels."""
+
+    def forward(self, *, image: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
+        rows = (target > -2).nonzero()[:, 0]
+        values = image[target > -2] ** 2
+        return values.new_zeros(len(image)).index_add(0, rows, values)
+
+
+class Broken(Loss):
+    """Cannot be computed at all."""
+
+    def forward(self, *, image: Tensor) -> Tensor:  # type: ignore[override]
+        raise ArithmeticError("no such number")
+
+
+class Seen(nn.Module):
+    """Refuses to be built without values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Conv2d(1, 1, 1)
+        self.gain = self.layer.weight.detach().abs().sum().item()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)
+
+
+class Stubborn(torch.optim.SGD):
+    """Never updates anything."""
+
+    def step(self, closure=None):
+        raise ArithmeticError("no")
+
+
+def costs_of(recipe, **options):
+    return run_training(recipe, meta_networks(recipe), **options)
+
+
+def test_a_gan_is_two_panels_that_share_the_fake():
+    flow = training_flow(toy.checked(content=toy.gan()))
+    data, critic, painter = flow.panels
+    assert (data.boxes[0].outputs, flow.unread) == (("x", "y"), ("index",))
+    assert [(box.title, box.layer, box.network) for box in critic.boxes] == [
+        ("paint", 0, "painter"), ("real", 0, "critic"), ("fake", 1, "critic"), ("real", 2, None), ("fake", 2, None),
+    ]  # fmt: skip
+    assert [(box.title, box.layer) for box in painter.boxes] == [("judge", 0), ("fool", 1), ("distance", 1)]
+    assert flow.boxes["losses.distance"].inputs == (("image", "image"), ("target", "y"))
+
+
+def test_a_network_learns_where_gradients_of_a_step_that_trains_it_arrive():
+    def learns(changes):
+        boxes = training_flow(toy.checked(changes, toy.gan())).boxes
+        return {key.partition("injectors.")[2]: box.learns for key, box in boxes.items() if box.kind == "injector"}
+
+    assert learns({}) == {"paint": ("painter",), "real": ("critic",), "fake": ("critic",), "judge": ()}
+    assert learns({"steps.painter.detach": ["image"]})["paint"] == ()
+    assert learns({"steps.critic.injectors.paint.grad": False})["paint"] == ()
+    assert learns({"steps.critic.injectors.fake.weights": "ema"})["fake"] == ()
+    # detached on entry to the critic's step, where it is made: no matter
+    assert learns({"steps.critic.detach": ["x"]})["paint"] == ("painter",)
+
+
+def test_a_loss_shows_its_weight_over_time_and_those_of_weight_zero_are_left_out():
+    recipe = toy.checked({"losses.distance.weight": 0.0})
+    (panel,) = training_flow(recipe).panels[1:]
+    assert panel.off == ("distance",)
+    (square,) = (box for box in panel.boxes if box.kind == "loss")
+    assert (square.weight, square.weights[0], square.weights[-1]) == (0.5, 0.0, 0.5)
+    assert square.weights[30] == pytest.approx(0.5 * (6 - 2) / 4)  # half way through steps 0 .. 11 is step 6
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        ({"type": "Linear", "start": 2, "end": 6, "from": 0.0, "to": 1.0}, "Linear 0 → 1, 2–6"),
+        ({"type": "torch.optim.Adam", "lr": 1e-4, "betas": [0.5, 0.9]}, "Adam lr 0.0001, betas [0.5, 0.9]"),
+        (
+            {"type": "WarmUp", "steps": 3, "then": {"type": "Cosine", "start": 0, "end": 9, "from": 1, "to": 0}},
+            "WarmUp steps 3, then Cosine 1 → 0, 0–9",
+        ),
+        ({"type": "Constant"}, "Constant"),
+        ({"type": "A", "fused": True, "other": None}, "A fused true, other null"),
+    ],
+)
+def test_declarations_as_words(entry, words):
+    assert worded(entry) == words
+
+
+def test_modes_end_in_what_they_save_and_unknown_ones_are_refused():
+    flow = mode_flow(toy.checked(), "plain")
+    assert [(box.kind, box.title, box.lines) for box in flow.panels[1].boxes] == [
+        ("injector", "paint", ()),
+        ("saved", "image", ("array",)),
+    ]
+    with pytest.raises(UserError, match=r"no mode 'plan' .did you mean 'plain'"):
+        mode_flow(toy.checked(), "plan")
+
+
+def test_shapes_operations_and_memory_of_a_step():
+    recipe = toy.checked()
+    costs = costs_of(recipe)
+    assert (costs.shapes["x"], costs.shapes["image"], costs.shapes["index"]) == (("4×1×4×4",), ("4×1×4×4",), ("4",))
+    assert costs.forward["steps.painter.injectors.paint"] == 4 * PAINT
+    # backward: gradients of both kernels, and of the second convolution's input; x takes none
+    assert costs.backward == {"painter": 4 * (2 * 16 * 2 * 9 + 2 * 2 * 16 * 2)}
+    assert (costs.notes, costs.scaled) == ([], [])
+    # what the graph must keep: at least x and what enters the second convolution; parameters do not count
+    assert 4 * 4 * 16 * (1 + 2) <= costs.saved["painter"] <= costs.peak
+
+
+def test_costs_are_proportional_to_the_batch_and_cut_by_accumulation():
+    recipe = toy.checked(content=toy.gan())
+    one, two = costs_of(recipe, batch_size=3), costs_of(recipe, batch_size=6)
+    assert {key: 2 * flops for key, flops in one.forward.items()} == two.forward
+    assert {key: 2 * flops for key, flops in one.backward.items()} == two.backward
+    cut = costs_of(toy.checked({"train.accumulation": 2}, toy.gan()), batch_size=6)
+    assert (cut.part, cut.forward, cut.backward, cut.peak) == (3, two.forward, two.backward, one.peak)
+
+
+def test_the_second_step_of_a_gan_goes_back_through_the_first_ones_fake():
+    costs = costs_of(toy.checked(content=toy.gan()))
+    # the critic's one convolution and its layer: gradients of its weights, of two calls
+    critic = 4 * (2 * 16 * 2 * 9 + 2 * 2)
+    assert costs.forward["steps.critic.injectors.real"] == critic
+    assert costs.backward["critic"] == 2 * (critic + 4 * 2 * 2)  # and of what enters the layer
+    through = 4 * (2 * 16 * 2 * 9 + 2 * 2)  # inputs of the critic's convolution and layer
+    assert costs.backward["painter"] == through + 4 * (2 * 16 * 2 * 9 + 2 * 2 * 16 * 2)
+
+
+def test_what_asks_for_values_is_scaled_and_gradients_still_flow(monkeypatch):
+    monkeypatch.setattr(toy, "Picked", Picked, raising=False)
+    plain = costs_of(toy.checked())
+    recipe = toy.checked({"losses.distance.type": "toy.Picked", "losses.distance.weight": 1.0})
+    costs = costs_of(recipe)
+    assert costs.scaled == ["losses.distance"]
+    assert costs.notes == []
+    assert costs.backward == plain.backward
+
+
+def test_what_cannot_be_carried_out_is_said_and_the_rest_goes_on(monkeypatch):
+    monkeypatch.setattr(toy, "Broken", Broken, raising=False)
+    changes = {"losses.distance.type": "toy.Broken", "losses.distance.inputs": {"image": "image"}}
+    costs = costs_of(toy.checked(changes))
+    assert costs.notes == ["losses.distance could not be carried out: ArithmeticError: no such number"]
+    assert costs.shapes["image"] == ("4×1×4×4",)
+    assert costs.forward["steps.painter.injectors.paint"] == 4 * PAINT
+    assert costs.backward == {}
+
+
+def test_without_data_there_are_sizes_and_a_reason(monkeypatch):
+    def missing(self, index, random):
+        raise UserError("nothing there")
+
+    monkeypatch.setattr(toy.Ramps, "example", missing)
+    costs = costs_of(toy.checked())
+    assert costs.shapes == {}
+    assert costs.notes == ["no shapes and no costs, as no example could be read: nothing there"]
+
+
+def test_networks_whose_constructor_needs_values_are_built_on_the_cpu_first(monkeypatch):
+    monkeypatch.setattr(toy, "Seen", Seen, raising=False)
+    recipe = toy.checked(
+        {"networks.painter": {"type": "toy.Seen"}, "steps.painter.injectors.paint": {
+            "type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"output": "image"},
+        }, "evaluate.modes.plain.injectors.paint.outputs": {"output": "image"}}
+    )  # fmt: skip
+    (network,) = meta_networks(recipe).values()
+    assert {p.device.type for p in network.parameters()} == {"meta"}
+    assert costs_of(recipe).shapes["image"] == ("4×1×4×4",)
+
+
+def test_a_mode_keeps_nothing():
+    recipe = toy.checked()
+    costs = run_mode(recipe, meta_networks(recipe), "plain", 5)
+    assert costs.forward == {"evaluate.modes.plain.injectors.paint": 5 * PAINT}
+    assert (costs.backward, costs.saved, costs.shapes["image"]) == ({}, {}, ("5×1×4×4",))
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "state"),
+    [
+        ({"type": "torch.optim.Adam", "lr": 0.1}, 2 * 4 * PAINTER + 4 * 4),  # two means, and a count a tensor
+        ({"type": "torch.optim.Adam", "lr": 0.1, "fused": True}, 2 * 4 * PAINTER + 4 * 4),  # wants values
+        ({"type": "torch.optim.SGD", "lr": 0.1}, 0),
+        ({"type": "torch.optim.SGD", "lr": 0.1, "momentum": 0.9}, 4 * PAINTER),
+        ({"type": "toy.Stubborn"}, None),
+    ],
+)
+def test_footprint(monkeypatch, optimizer, state):
+    monkeypatch.setattr(toy, "Stubborn", Stubborn, raising=False)
+    recipe = toy.checked({"steps.painter.optimizer": optimizer})
+    networks = meta_networks(recipe)
+    size = size_of(networks["painter"])
+    assert (size.parameters, size.trained, size.bytes, size.buffer_bytes) == (PAINTER, PAINTER, 4 * PAINTER, 0)
+    taken = footprint(recipe, networks)
+    assert taken.optimizers == {"painter": state}
+    assert taken.total == 3 * 4 * PAINTER + (state or 0)  # weights, gradients, averages
+
+
+def test_buffers_are_weights_but_no_parameters():
+    recipe = toy.checked(content=toy.gan())
+    size = size_of(meta_networks(recipe)["critic"])
+    assert size.parameters == (2 * 9 + 2) + (2 + 2) + (2 + 1)
+    assert size.buffer_bytes == 2 * 2 * 4 + 8  # running mean and variance, an int64 count
+
+
+def test_values_for_another_number_of_examples():
+    value = {
+        "a": torch.ones(4, 3, requires_grad=True),
+        "b": ["x", "y", "z", "w"],
+        "c": torch.ones(5),
+        "d": torch.ones(()),
+    }
+    found = resized(value, 4, 2, torch.device("cpu"))
+    assert (found["a"].shape, found["a"].requires_grad) == ((2, 3), True)
+    assert (found["b"], found["c"].shape, found["d"].shape) == (["x", "y"], (5,), ())
+    nested = {"s7": torch.ones(2, 3), "s6": [torch.ones(1), torch.ones(2)]}
+    assert list(shape_lines(nested)) == ["s7: 2×3", "s6: 0: 1", "s6: 1: 2"]
+
+
+def test_isotonic_positions():
+    # 5 and 1 want to swap places: both pools end at their mean, 3, and then lie 2 apart around it
+    assert spaced([5.0, 1.0], [1.0, 1.0], [0.0, 0.0]) == [3.0, 3.0]
+    assert spaced([5.0, 1.0], [1.0, 1.0], [2.0, 0.0]) == [2.0, 4.0]
+    assert spaced([5.0, 1.0], [3.0, 1.0], [2.0, 0.0]) == [3.5, 5.5]
+    assert spaced([0.0, 10.0, 11.0], [1.0] * 3, [4.0, 4.0, 0.0]) == [0.0, 8.5, 12.5]
+
+
+def box(key, reads=(), gives=()):
+    places = [10.0 * k for k in range(max(len(reads), len(gives), 1))]
+    return Item(key, list(reads), list(gives), 10.0 * len(places), places[: len(reads)], places[: len(gives)])
+
+
+def test_layout_undoes_crossings_and_keeps_columns_apart():
+    columns = with_slots(
+        [
+            [box("data", gives=["a", "b", "c"])],
+            [box("p", ["c"], ["z"]), box("q", ["a"], ["w"])],
+            [box("one", ["z", "c"]), box("two", ["w", "b"])],
+        ]
+    )
+    assert [item.key for item in columns[1] if item.slot] == ["b@1", "c@1"]
+    for column in columns:
+        for place, item in enumerate(column):
+            item.top = 50.0 * place
+    assert crossings(columns) > 1
+    arrange(columns)
+    assert crossings(columns) == 0  # q, the slot of b, p, the slot of c: two above one
+    for column in columns:
+        for upper, lower in pairwise(column):
+            assert upper.top + upper.height + 15 <= lower.top
+    assert min(item.top for column in columns for item in column) == 0.0
+    assert sorted(name for name, _, _ in lines(columns, 0)) == ["a", "b", "c", "c"]
+
+
+def test_nothing_overlaps_and_all_texts_fit():
+    places = Placement(training_flow(toy.checked(content=toy.gan())), {"image": ("4×1×4×4",)})
+    assert len(places.columns) == 6
+    for (left, width), after in zip(zip(places.lefts, places.widths, strict=True), places.lefts[1:], strict=False):
+        assert left + width < after
+    for placed in places.placed.values():
+        for text in (*placed.lines, *placed.inputs, placed.tag):
+            assert text_width(text, 8.5) < placed.width
+        assert placed.head + 15 * len(placed.inputs) <= placed.item.height
+    assert places.width * places.zoom >= 1600
+
+
+def test_long_lines_are_cut_at_commas_but_not_within_lists():
+    words = "Adam lr 0.1, betas [0.5, 0.9], eps 1"
+    assert fitted(words, 10.0) == ["Adam lr 0.1,", "betas [0.5, 0.9],", "eps 1"]
+    assert fitted(words, 1e3) == [words]

@@ -1,0 +1,110 @@
+"""`figura describe`: what is printed of real recipes, against sizes by hand; pictures are written and repeatable."""
+
+import re
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands.describe.__main__ import aligned, main
+from figura.commands.describe.footprint import largest_batch
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def pix2pix(tmp_path, monkeypatch):
+    """A recipe with three pairs of noise as its data."""
+    content = read_yaml(ROOT / "recipes/pix2pix.yaml")
+    for split in ("train", "validation"):
+        content["data"][split]["pairs"]["root"] = "pairs"
+        (tmp_path / "pairs" / split).mkdir(parents=True)
+        for place in range(3):
+            noise = np.random.default_rng(place).integers(0, 255, (64, 128, 3), np.uint8)
+            cv2.imwrite(str(tmp_path / "pairs" / split / f"{place}.png"), noise)
+    monkeypatch.chdir(tmp_path)
+    Path("recipe.yaml").write_text(to_yaml(content))
+    return Path("recipe.yaml")
+
+
+def test_parameters_and_operations_of_pix2pix(pix2pix, capsys):
+    main([str(pix2pix)])
+    said = capsys.readouterr().out
+    # discriminator: 4 x 4 kernels 6 -> 32 -> 64 -> 128 -> 1, bias in the first and the last
+    discriminator = 16 * (6 * 32 + 32 * 64 + 64 * 128 + 128) + 32 + 1
+    assert re.search(rf"discriminator +pix2pix.PatchDiscriminator +{discriminator:,} +{discriminator:,} +D", said)
+    # generator: down from 3 to 256 channels, a bottleneck, up with skips; bias where no norm follows
+    kernels = 3 * 32 + 32 * 64 + 64 * 128 + 128 * 256 + 256 * 256
+    kernels += 256 * 256 + 512 * 128 + 256 * 64 + 128 * 32 + 64 * 3
+    generator = 16 * kernels + 32 + 256 + 3
+    assert re.search(rf"generator +pix2pix.UNetGenerator +{generator:,} +{generator:,} +G", said)
+    # the discriminator's FLOPs on 8 pictures: 32², 16² and 15² outputs of the strided and the last layers, by formula
+    sides = {(6, 32): 32, (32, 64): 16, (64, 128): 15, (128, 1): 14}
+    flops = 8 * sum(2 * 16 * a * b * side**2 for (a, b), side in sides.items())
+    assert re.search(rf"judge +discriminator +x, y ← fake +judged_logits 8×1×14×14 +{flops / 1e9:.3f}", said)
+    assert re.search(rf"judge +discriminator +x, y, fake +real_logits 8×1×14×14 +{2 * flops / 1e9:.3f}", said)
+    assert "fake 8×3×64×64" in said
+    assert re.search(r"G_L1 +images.L1 +image ← fake, target ← y +100\n", said)
+    assert "of weight 0, not computed: G_L2, G_SOBEL, G_LAP, G_VGG" in said
+
+
+def test_the_largest_batch_that_fits(pix2pix, capsys):
+    assert largest_batch(8 * 2**30, 2**30, 2**30) == 4  # (8 - 1) / 1.4 - 1
+    assert largest_batch(2**30, 10**6, 10**6) == 0
+    main([str(pix2pix)])
+    said = capsys.readouterr().out
+    numbers = re.search(r"weights ([\d.]+) MiB, gradients ([\d.]+).* activations ([\d.]+) MiB; together ([\d.]+)", said)
+    activations, total = float(numbers[3]), float(numbers[4])
+    fitting = (7 * 1024 / 1.4 - (total - activations)) / (activations / 8)
+    told = int(re.search(r"fit a GPU, estimated: 8 GB ([\d,]+), 16 GB", said)[1].replace(",", ""))
+    assert told == pytest.approx(fitting, rel=0.01)
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg"])
+def test_the_picture_is_written_and_repeatable(pix2pix, suffix):
+    for name in ("one", "two"):
+        main([str(pix2pix), "--output", f"{name}.{suffix}"])
+    assert Path(f"one.{suffix}").read_bytes() == Path(f"two.{suffix}").read_bytes()
+    if suffix == "png":
+        picture = cv2.imread("one.png")[..., ::-1]
+        assert picture.shape[1] == 1600
+        for colour in ((0x2F, 0x6F, 0xB0), (0xD9, 0x79, 0x1F), (0xB0, 0x30, 0x3F)):  # generator, discriminator, losses
+            assert (picture == colour).all(axis=2).sum() > 500
+
+
+def test_a_mode_and_another_batch_size(pix2pix, capsys):
+    main([str(pix2pix), "--mode", "translation", "--batch-size", "5", "--output", "mode.png"])
+    said = capsys.readouterr().out
+    assert "mode translation, 5 examples at a time" in said
+    assert "fake 5×3×64×64" in said
+    assert "backward" not in said
+    assert Path("mode.png").stat().st_size > 1000
+
+
+def test_without_data_names_stand_without_shapes(pix2pix, capsys):
+    Path("pairs").rename("elsewhere")
+    main([str(pix2pix), "--output", "picture.svg"])
+    said = capsys.readouterr().out
+    assert "no shapes and no costs, as no example could be read: pairs/train: no such folder" in said
+    assert "×64" not in said
+    assert "G_GAN" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--batch-size", "0"], "--batch-size 0: expected 1 or more"),
+        (["--output", "picture.jpeg"], "picture.jpeg: expected a file that ends in .svg or .png"),
+        (["--mode", "translaton"], "no mode 'translaton' (did you mean 'translation'?)"),
+    ],
+)
+def test_bad_options_are_one_message(pix2pix, capsys, options, message):
+    assert run(main, [str(pix2pix), *options]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_columns_stand_under_each_other():
+    assert aligned([("a", "bb", "c"), ("dd", "e")]) == ["a   bb  c", "dd  e"]

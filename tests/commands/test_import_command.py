@@ -1,0 +1,246 @@
+"""The command: against a recipe, run folders, settings that no name shows, files with code, OpenPifPaf, bad input."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+import toy
+from import_by_hand import drawn, largest, pictures, refused
+from test_import_junyanz import Patches, ResNet, UNet
+
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands.import_weights.__main__ import main
+from figura.engine.build import build_networks
+from figura.engine.weights import load_weights
+from figura.recipe.load import check_recipe
+
+GENERATOR = {
+    "type": "pix2pix.UNetGenerator",
+    "image_size": 32,
+    "features": 4,
+    "n_downs": 3,
+    "norm": "batch",
+    "padding": "zeros",
+    "biases": "with_instance_norm",
+    "relu_skips": True,
+}
+
+
+def recipe_with(folder, **networks):
+    """A small recipe that has further networks, which nothing trains but a step."""
+    changes = {f"networks.{name}": entry for name, entry in networks.items()}
+    path = folder / "recipe.yaml"
+    path.write_text(to_yaml(toy.changed({**changes, "steps.painter.trains": ["painter", *networks]})))
+    return path
+
+
+def imports(content, folder, *options, output="out.safetensors", kind="junyanz"):
+    source = folder / "source.pth"
+    torch.save(content, source)
+    return run(main, [kind, str(source), "--output", str(folder / output), *map(str, options)])
+
+
+def test_a_file_for_a_recipe(tmp_path, capsys):
+    path = recipe_with(tmp_path, generator=GENERATOR)
+    theirs = drawn(UNet(3, 3, 5, 4, "batch"))
+    assert imports(theirs.state_dict(), tmp_path, "--recipe", path) == 0
+    said = capsys.readouterr().out
+    tensors = 10 + 1 + 7 * 5  # convolutions, the only bias, norms
+    assert f"{tensors} tensors become pix2pix.UNetGenerator with " in said
+    assert f"`networks.generator.weights: {tmp_path}/out.safetensors` in {path} starts from it" in said
+    network = build_networks(check_recipe(read_yaml(path), path))["generator"]
+    load_weights(network, tmp_path / "out.safetensors")
+    x = pictures(3, 32)
+    assert largest(network.double().eval()(x)["image"], theirs.double()(x.clone())) < 1e-9
+
+
+def test_a_run_to_evaluate(tmp_path, capsys):
+    path = recipe_with(tmp_path, generator=GENERATOR)
+    assert imports(drawn(UNet(3, 3, 5, 4, "batch")).state_dict(), tmp_path, "--recipe", path, output="run") == 0
+    assert "as the recipe starts them: painter; evaluate it: python -m stages.eval_dump" in capsys.readouterr().out
+    folder = tmp_path / "run/model"
+    trained = check_recipe(read_yaml(path) | read_yaml(folder / "recipe.yaml"), folder / "recipe.yaml")
+    for name, network in build_networks(trained).items():
+        load_weights(network, folder / f"{name}.safetensors")
+    assert str(tmp_path / "source.pth") in json.dumps(json.loads((folder / "provenance.json").read_text()))
+
+
+def test_settings_that_no_name_shows(tmp_path, capsys):
+    """With padding by reflection the tensors fit, and the pictures would be wrong."""
+    path = recipe_with(tmp_path, generator=GENERATOR | {"padding": "reflect", "relu_skips": False})
+    said = refused("junyanz", UNet(3, 3, 5, 4, "batch").state_dict(), tmp_path, capsys, "--recipe", str(path))
+    assert [line.strip() for line in said.splitlines()[1:]] == [
+        "networks.generator.padding: found 'reflect'; the file needs 'zeros'",
+        "networks.generator.relu_skips: found False; the file needs True",
+    ]
+    path = recipe_with(tmp_path, generator=GENERATOR | {"norm": "instance"})
+    said = refused("junyanz", UNet(3, 3, 5, 4, "batch").state_dict(), tmp_path, capsys, "--recipe", str(path))
+    assert "settings differ:\n  networks.generator.norm: found 'instance'; the file needs 'batch'\n" in said
+    assert "missing model.model.0.bias, of shape (4,), for first.convolution.bias" in said
+    assert "left over model.model.1.model.2.running_mean, of shape (8,)" in said
+
+
+def test_several_networks_of_a_type(tmp_path, capsys):
+    twin = {"type": "images.ResNetGenerator", "features": 4, "blocks": 6}
+    path = recipe_with(tmp_path, there=twin, back=twin)
+    state = drawn(ResNet(3, 3, 4, 6, "instance")).state_dict()
+    said = refused("junyanz", state, tmp_path, capsys, "--recipe", str(path))
+    assert "choose one by --network: there, back" in said
+    said = refused("junyanz", state, tmp_path, capsys, "--recipe", str(path), "--network", "bak")
+    assert "--network 'bak' (did you mean 'back'?)" in said
+    said = refused("junyanz", state, tmp_path, capsys, "--recipe", str(path), "--network", "painter")
+    assert "the file holds images.ResNetGenerator" in said
+    said = refused("junyanz", Patches(6, 4, 3, "batch").state_dict(), tmp_path, capsys, "--recipe", str(path))
+    assert "the file holds pix2pix.PatchDiscriminator; the recipe has painter" in said
+    assert imports(state, tmp_path, "--recipe", path, "--network", "back") == 0
+    assert "networks.back.weights" in capsys.readouterr().out
+
+
+def test_channels_of_a_condition(tmp_path, capsys):
+    """A discriminator's file says how many channels it reads in all; a recipe says how many are the condition's."""
+    entry = {"type": "pix2pix.PatchDiscriminator", "in_channels": 1, "out_channels": 3, "features": 4, "norm": "batch"}
+    entry |= {"padding": "zeros", "biases": "with_instance_norm"}
+    path = recipe_with(tmp_path, discriminator=entry)
+    assert imports(drawn(Patches(4, 4, 3, "batch")).state_dict(), tmp_path, "--recipe", path) == 0
+    capsys.readouterr()
+
+
+def test_bad_input(tmp_path, capsys):
+    state = UNet(3, 3, 5, 4, "batch").state_dict()
+    assert "the folder of a run needs --recipe" in refused("junyanz", state, tmp_path, capsys, output="run")
+    assert "only networks of openpifpaf have heads" in refused("junyanz", state, tmp_path, capsys, "--heads", "cif")
+    assert "chooses a network of --recipe" in refused("junyanz", state, tmp_path, capsys, "--network", "generator")
+    assert "openpifpaf: --recipe is needed" in refused("openpifpaf", state, tmp_path, capsys)
+    assert "holds no state dictionary" in refused("esrgan", {"params": {"a": 3}}, tmp_path, capsys)
+    assert run(main, ["junyanz", str(tmp_path / "no.pth"), "--output", str(tmp_path / "a.safetensors")]) == 1
+    assert "no.pth: no such file" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["cyclegan", "a.pth", "--output", "b.safetensors"])
+    assert "'openpifpaf'" in capsys.readouterr().err
+
+
+def test_a_model_is_not_replaced(tmp_path, capsys):
+    """A file of weights in a model would make its SHA256SUMS wrong; a run may be the only result of a training."""
+    path = recipe_with(tmp_path, generator=GENERATOR)
+    state = drawn(UNet(3, 3, 5, 4, "batch")).state_dict()
+    assert imports(state, tmp_path, "--recipe", path, output="run") == 0
+    before = {one: one.read_bytes() for one in (tmp_path / "run/model").iterdir()}
+    (tmp_path / "source.pth").unlink()
+    for output, said in (
+        ("run/model/generator.safetensors", "is a model, whose SHA256SUMS guards its files"),
+        ("run/model", "run/model: this is a model; name the folder of another run"),
+        ("run", "run/model: a model is there already"),
+        ("weights.pth", "weights.pth: a file of weights to write ends in .safetensors"),
+    ):
+        for kind in ("junyanz", "openpifpaf"):
+            words = [kind, tmp_path / "source.pth", "--output", tmp_path / output, "--recipe", path]
+            assert run(main, list(map(str, words))) == 1
+            assert said in capsys.readouterr().err  # before the file is looked at, which is gone
+    assert {one: one.read_bytes() for one in (tmp_path / "run/model").iterdir()} == before
+    assert not (tmp_path / "weights.pth").exists()
+
+
+class Command:
+    """Runs a command where it is unpickled."""
+
+    def __init__(self, command):
+        self.command = command
+
+    def __reduce__(self):
+        return eval, (self.command,)
+
+
+def test_nothing_in_a_file_is_executed(tmp_path, capsys):
+    made = tmp_path / "made"
+    content = {"state_dict": drawn(ResNet(3, 3, 4, 6, "instance")).state_dict()}
+    content["options"] = Command(f"__import__('os').mkdir({str(made)!r})")
+    assert imports(content, tmp_path) == 0
+    assert not made.exists()
+    torch.load(tmp_path / "source.pth", weights_only=False)
+    assert made.is_dir()  # where pickles are trusted
+    capsys.readouterr()
+
+
+def test_a_pickled_network_is_read_without_its_classes(tmp_path, capsys, monkeypatch):
+    home = ModuleType("elsewhere")
+    network = drawn(ResNet(3, 3, 4, 6, "instance"))
+    with monkeypatch.context() as patch:
+        for kind in {type(one) for one in network.modules() if type(one).__module__ == "test_import_junyanz"}:
+            patch.setattr(kind, "__module__", "elsewhere")
+            setattr(home, kind.__name__, kind)
+        patch.setitem(sys.modules, "elsewhere", home)
+        torch.save({"model": network}, tmp_path / "network.pth")
+    with pytest.raises(ModuleNotFoundError, match="elsewhere"):
+        torch.load(tmp_path / "network.pth", weights_only=False)
+    out = tmp_path / "out.safetensors"
+    assert run(main, ["junyanz", str(tmp_path / "network.pth"), "--output", str(out)]) == 0
+    assert out.is_file()
+    capsys.readouterr()
+
+
+def test_openpifpaf(tmp_path, capsys):
+    heads = {"cif": {"fields": 17}, "caf": {"fields": 19}}
+    path = recipe_with(tmp_path, pose={"type": "pose.PoseNetwork", "backbone": {"name": "small"}, "heads": heads})
+    network = build_networks(check_recipe(read_yaml(path), path))["pose"]
+    state = {
+        name.replace("nets.caf.", "nets.1.").replace("nets.cif.", "nets.0."): tensor
+        for name, tensor in drawn(network).state_dict().items()
+    }
+    options = ["--recipe", path, "--heads", "cif,caf"]
+    assert imports({"model": state}, tmp_path, *options, kind="openpifpaf") == 0
+    assert "head_nets.cif" in capsys.readouterr().out
+    other = build_networks(check_recipe(read_yaml(path), path))["pose"]
+    load_weights(other, tmp_path / "out.safetensors")
+    assert all(torch.equal(value, other.state_dict()[name]) for name, value in network.state_dict().items())
+
+
+def test_the_page_of_imports_names_every_kind_and_its_commands_parse():
+    from figura.commands.import_weights.__main__ import _parse, importers
+
+    kinds = importers()
+    page = Path(__file__).parents[2] / "docs/import.md"
+    commands = [
+        line.split()[2:] for line in page.read_text().replace("\\\n", " ").splitlines()
+        if line.startswith("    figura import ")
+    ]  # fmt: skip
+    parsed = [_parse(words, kinds) for words in commands]
+    assert {args.kind for args in parsed} == set(kinds)
+    recipes = {args.recipe for args in parsed if args.recipe} - {Path("mine.yaml")}
+    assert recipes
+    assert all((page.parents[1] / recipe).is_file() for recipe in recipes)
+
+
+def test_a_project_has_kinds_of_its_own(tmp_path):
+    """A kind is a module `import_KIND` with a `plan` or a `main`, in a system of the project's own or of figura."""
+    mine = tmp_path / "models/mine"
+    mine.mkdir(parents=True)
+    for one in (mine.parent / "__init__.py", mine / "__init__.py", mine / "import_nothing.py"):
+        one.write_text("")
+    (mine / "import_theirs.py").write_text(
+        "from figura.base.errors import UserError\n\n\ndef plan(tensors):\n    raise UserError('no theirs')\n"
+    )
+    (mine / "import_own.py").write_text(
+        "RECIPE = 'own.yaml'\nTAKES = 'all'\n\n\ndef main(arguments):\n    print(arguments)\n"
+    )
+    torch.save({"a": torch.zeros(1)}, tmp_path / "a.pth")
+
+    def said(kind, *options):
+        words = [sys.executable, "-m", "figura", "import", kind, "a.pth", "--output", "o.safetensors", *options]
+        environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[2])}
+        return subprocess.run(words, check=False, cwd=tmp_path, env=environment, capture_output=True, text=True)
+
+    assert "a.pth, as theirs: no theirs; its 1 tensors begin with a" in said("theirs").stderr
+    assert "own: --recipe is needed, such as own.yaml" in said("own").stderr
+    assert "--network a: own takes all" in said("own", "--recipe", "b.yaml", "--network", "a").stderr
+    expected = "['a.pth', 'b.yaml', 'o.safetensors', '--heads=-,c']\n"
+    assert said("own", "--recipe", "b.yaml", "--heads=-,c").stdout == expected
+    refused = said("nothing").stderr
+    kinds = ("esrgan", "junyanz", "nectargan", "openpifpaf", "own", "theirs", "vunet_pytorch")
+    assert all(f"'{kind}'" in refused for kind in kinds)
+    assert refused.count("'") == 2 * (len(kinds) + 1)  # each kind, and the one asked for

@@ -1,0 +1,403 @@
+"""Predicting from files: a painter that gives back what it sees shows whether each result is that of its own photo."""
+
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+import toy
+import toy_pairs
+import toy_photos
+from skimage.metrics import structural_similarity
+
+from figura.base.errors import UserError
+from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands.predict import main
+from figura.engine.build import build_networks
+from figura.prediction.prediction import Prediction
+from figura.training.checkpoints import write_model
+
+PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
+
+
+def paint(path, value, size=(6, 9)):
+    """Write a photo whose red channel rises from `value` by its column; return that channel."""
+    red = np.broadcast_to(value + np.arange(size[1]), size).astype(np.uint8)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    cv2.imwrite(str(path), np.stack([np.full(size, 3), np.full(size, 200), red], axis=2))
+    return red
+
+
+def grey(path):
+    return cv2.imread(str(path))[..., 0]
+
+
+def names(folder):
+    """Return the files of results; every prediction also writes their table."""
+    files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    assert "predictions.csv" in files
+    return files - {"predictions.csv"}
+
+
+@pytest.fixture
+def toys(tmp_path):
+    return toy_photos.write_run(tmp_path)
+
+
+def predict(given, tmp_path, *words):
+    return run(main, [*given, *map(str, words), "--output", str(tmp_path / "out")])
+
+
+def test_files_folders_and_patterns_of_mixed_sizes(toys, tmp_path, capsys):
+    sizes = [(6, 9), (5, 7), (6, 9), (4, 4), (5, 7), (6, 9), (6, 9)]
+    photos = {
+        f"{folder}{number}": paint(tmp_path / f"{folder}{number}.png", 20 * number, size)
+        for number, (folder, size) in enumerate(
+            zip(["", "", "album/", "album/deep/", "p/", "p/", "p/"], sizes, strict=True)
+        )
+    }
+    (tmp_path / "album/notes.txt").write_text("no picture")
+    paint(tmp_path / "album/.thumbs/9.png", 9)
+    given = [tmp_path / "0.png", tmp_path / "1.png", tmp_path / "album", str(tmp_path / "p/*.png"), tmp_path / "0.png"]
+    assert predict(toys, tmp_path, *given, "--batch-size", 2) == 0
+    expected = {"0": "0", "1": "1", "2": "album/2", "deep/3": "album/deep/3", "4": "p/4", "5": "p/5", "6": "p/6"}
+    assert names(tmp_path / "out") == {f"{name}.image.png" for name in expected}
+    for name, source in expected.items():
+        assert np.array_equal(grey(tmp_path / f"out/{name}.image.png"), photos[source])
+    said = capsys.readouterr().out
+    assert "7 images in " in said
+    assert "images/s" in said
+    assert "paint " in said  # milliseconds of the injector
+
+
+@pytest.mark.parametrize("workers", [0, 3])
+def test_what_cannot_be_read_is_told_and_the_rest_is_done(toys, tmp_path, capsys, workers):
+    whole = paint(tmp_path / "in/c.png", 50)
+    (tmp_path / "in/a.jpg").write_bytes(b"no picture")
+    (tmp_path / "in/b.png").touch()
+    paint(tmp_path / "in/d.png", 13, (5, 1))
+    assert predict(toys, tmp_path, tmp_path / "in", "--workers", workers) == 1
+    assert names(tmp_path / "out") == {"c.image.png"}
+    assert np.array_equal(grey(tmp_path / "out/c.image.png"), whole)
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("skipped", "error"))]
+    assert [line.split(":")[1].strip() for line in lines[:3]] == [
+        str(tmp_path / f"in/{n}") for n in ("a.jpg", "b.png", "d.png")
+    ]
+    assert lines[2].endswith("unlucky")
+    assert lines[3] == "error: 3 of the inputs could not be used (see above); the others are done"
+
+
+def test_same_names_do_not_overwrite_each_other(toys, tmp_path):
+    given = {
+        "one/x.png": "one/x",
+        "two/x.png": "two/x",
+        "one/y.png": "one/y.png",
+        "one/y.bmp": "one/y.bmp",
+        "one/z.png": "z",
+    }
+    photos = {file: paint(tmp_path / file, 30 * number) for number, file in enumerate(given)}
+    assert predict(toys, tmp_path, *(tmp_path / file for file in given)) == 0
+    assert names(tmp_path / "out") == {f"{name}.image.png" for name in given.values()}
+    for file, name in given.items():
+        assert np.array_equal(grey(tmp_path / f"out/{name}.image.png"), photos[file])
+
+
+def test_several_examples_of_a_photo_and_a_name_that_is_taken(tmp_path, capsys):
+    given = toy_photos.write_run(tmp_path, {"predict.data.pieces": 2})
+    for name in ("a", "a-1"):
+        paint(tmp_path / f"in/{name}.png", 40)
+    assert predict(given, tmp_path, tmp_path / "in") == 0
+    assert names(tmp_path / "out") == {f"{name}.image.png" for name in ("a-0", "a-1", "a-1-0", "a-1-1")}
+    assert "2 images (4 examples)" in capsys.readouterr().out
+    paint(tmp_path / "clash/b.png", 1)
+    video(tmp_path / "clash/b.avi", 1)
+    paint(tmp_path / "clash/b-000000.png", 2)
+    given = toy_photos.write_run(tmp_path)
+    assert predict(given, tmp_path, *(tmp_path / f"clash/{n}" for n in ("b.avi", "b-000000.png"))) == 1
+    assert "b-000000: another input has results of this name already" in capsys.readouterr().err
+
+
+def video(path, frames, size=(32, 48)):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 10, size[::-1])
+    if not writer.isOpened():
+        pytest.skip("OpenCV cannot write MJPG here")
+    for number in range(frames):
+        writer.write(np.full((*size, 3), 20 * number, np.uint8))
+    writer.release()
+
+
+def test_frames_of_a_video(tmp_path, capsys):
+    given = toy_photos.write_run(tmp_path, {"predict.save": {"image": "image", "facts": "records"}})
+    video(tmp_path / "clip.avi", 7)
+    (tmp_path / "torn.mp4").write_bytes(b"no video")
+    assert predict(given, tmp_path, tmp_path / "clip.avi", tmp_path / "torn.mp4", "--every", 3, "--frames") == 1
+    kept = (0, 3, 6)
+    assert names(tmp_path / "out") == {
+        f"clip-{n:06d}.{end}" for n in kept for end in ("image.png", "facts.json")
+    }  # fmt: skip
+    for number, place in enumerate(kept, 1):
+        assert abs(grey(tmp_path / f"out/clip-{place:06d}.image.png").mean() - 20 * place) < 3  # JPEG
+        records = json.loads((tmp_path / f"out/clip-{place:06d}.facts.json").read_text())
+        assert records == [{"number": number, "size": [32, 48]}]
+    assert "torn.mp4: no readable video" in capsys.readouterr().err
+
+
+def test_results_of_an_earlier_run_are_no_input(toys, tmp_path, capsys):
+    paint(tmp_path / "in/a.png", 50)
+    words = [*toys, str(tmp_path / "in"), "--output", str(tmp_path / "in/out")]
+    for _ in range(2):
+        assert run(main, words) == 0
+        assert names(tmp_path / "in/out") == {"a.image.png"}
+    assert run(main, [*toys, str(tmp_path / "in/out"), "--output", str(tmp_path / "in/out")]) == 1
+    assert "no images" in capsys.readouterr().err
+
+
+def test_inputs_that_name_nothing_are_told_at_once(toys, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    assert predict(toys, tmp_path, tmp_path / "no.png", tmp_path / "empty", str(tmp_path / "*.webp")) == 1
+    said = capsys.readouterr().err
+    assert f"{tmp_path / 'no.png'}: no such file" in said
+    assert f"{tmp_path / 'empty'}: no images (.bmp" in said
+    assert f"{tmp_path / '*.webp'}: no such file or folder, and no file matches it" in said
+    assert not (tmp_path / "out").exists()
+
+
+def test_only_what_is_saved_is_computed(tmp_path, capsys):
+    mode = {"paint": PAINT, "broken": {"type": "toy_photos.Broken"}}
+    given = toy_photos.write_run(tmp_path, {"evaluate.modes.plain.injectors": mode})
+    paint(tmp_path / "a.png", 0)
+    assert predict(given, tmp_path, tmp_path / "a.png") == 0
+    assert predict(given, tmp_path, tmp_path / "a.png", "--set", "predict.save={broken: array}") == 1
+    assert "a.png: AssertionError: nobody asked for this (unexpected, at " in capsys.readouterr().err
+
+
+def test_values_set_at_the_command_line(toys, tmp_path, capsys):
+    red = paint(tmp_path / "a.png", 40)
+    words = ["--set", "predict.save={image: array, x: mask}", "--set", "evaluate.modes.plain.repeat=2"]
+    assert predict(toys, tmp_path, tmp_path / "a.png", *words) == 0
+    assert names(tmp_path / "out") == {f"a-{draw}.{end}" for draw in (0, 1) for end in ("image.npy", "x.png")}
+    assert np.abs(np.load(tmp_path / "out/a-0.image.npy") - (red / 127.5 - 1)).max() < 1e-6
+    for wrong, said in {
+        "predict.data.peices=2": "unknown argument of Reds 'peices' (did you mean 'pieces'?)",
+        "predict.mode=plian": "unknown mode 'plian' (did you mean 'plain'?)",
+        "predict.save={y2: image}": "nobody provides 'y2'",
+        "predict.grid=grid": "unknown grid 'grid'",
+        "evaluate.modes.plain.injectors.paint.inputs.x=z": "'paint' of mode 'plain': unknown name: nobody provides 'z'",
+        "predict.mode.paint=1": "would be a key of 'plain', which is no map",
+        "seed=3": "expected key=value with a dotted key of evaluate or predict",
+        "predict.save={": "not valid YAML",
+    }.items():
+        assert predict(toys, tmp_path, tmp_path / "a.png", "--set", wrong) == 1
+        assert said in capsys.readouterr().err
+
+
+def test_a_recipe_without_the_section(tmp_path, capsys):
+    given = toy_photos.write_run(tmp_path, {"predict": None})
+    assert predict(given, tmp_path, tmp_path) == 1
+    assert "recipe.yaml: predict: missing" in capsys.readouterr().err
+
+
+def test_a_grid_of_every_row_with_every_column(tmp_path, capsys):
+    grid = {
+        "rows": ["x"], "columns": ["y"], "size": 3, "save": {"image": "image", "x": "image", "y": "image"},
+        "injectors": {"paint": {**PAINT, "inputs": {"x": "x"}}},
+    }  # fmt: skip
+    given = toy_photos.write_run(tmp_path, {"evaluate.grids": {"grid": grid}, "predict.grid": "grid"})
+    reds = [paint(tmp_path / f"in/{number}.png", 60 * number, (6, 6)) for number in range(4)]
+    assert predict(given, tmp_path, tmp_path / "in") == 0
+    assert "grid: the first 3 of 4" in capsys.readouterr().out
+    sheet = grey(tmp_path / "out/grid.image.png")
+
+    def cell(row, column):  # 6 pixels 16 times as large, gaps of 2, a bar of 18 above
+        return sheet[18 + 98 * row :, 98 * column :][:96, :96][8::16, 8::16]
+
+    assert (cell(0, 0) == 255).all()
+    for place in range(3):
+        assert np.abs(cell(0, place + 1).astype(int) - (255 - reds[place])).max() <= 1  # y = -x
+        assert np.array_equal(cell(place + 1, 0), reds[place])
+        assert all(np.array_equal(cell(place + 1, column), reds[place]) for column in (1, 2, 3))
+
+
+def test_pix2pix_from_pictures(tmp_path):
+    content = toy_pairs.content({"predict.data.image_size": 32})
+    recipe = toy.checked(content=content)
+    networks = build_networks(recipe)
+    write_model(tmp_path / "run/model", networks, recipe, {})
+    (tmp_path / "recipe.yaml").write_text(to_yaml(content))
+    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
+    cv2.imwrite(str(tmp_path / "a.png"), pixels)
+    paint(tmp_path / "b.png", 3, (40, 90))
+    files = [tmp_path / "a.png", tmp_path / "b.png"]
+    assert predict((str(tmp_path / "recipe.yaml"), str(tmp_path / "run")), tmp_path, *files) == 0
+    x = torch.from_numpy(pixels[..., ::-1].transpose(2, 0, 1).astype(np.float32))[None] / 127.5 - 1
+    generator = networks["generator"].eval()
+    with torch.no_grad():
+        fake = generator(x)
+    fake = fake["image"] if isinstance(fake, dict) else fake
+    found = cv2.imread(str(tmp_path / "out/a.fake.png"))[..., ::-1].transpose(2, 0, 1)
+    assert np.abs((fake[0].numpy() + 1) * 127.5 - found).max() <= 0.51
+    assert cv2.imread(str(tmp_path / "out/b.fake.png")).shape == (32, 32, 3)
+
+
+@pytest.mark.parametrize("file", ["params.yaml", "recipes/pix2pix.yaml", "recipes/pose.yaml"])
+def test_every_recipe_says_how_to_predict(file):
+    content = read_yaml(Path(__file__).parents[2] / file)
+    assert toy.checked(content=content).predict is not None
+
+
+@pytest.fixture
+def translator(tmp_path):
+    """A recipe of pairs of 32 pixels, B to A, and its untrained run."""
+    data = {"type": "images.ImagePairs", "root": str(tmp_path / "pairs"), "direction": "b_to_a", "crop_size": 32}
+    content = toy_pairs.content(
+        {
+            "data.common": data,
+            "data.train": {"pairs": {"split": "train"}},
+            "data.validation": {"pairs": {"split": "train"}},
+        }
+    )
+    recipe = toy.checked(content=content)
+    write_model(tmp_path / "run/model", build_networks(recipe), recipe, {})
+    (tmp_path / "recipe.yaml").write_text(to_yaml(content))
+    return str(tmp_path / "recipe.yaml"), str(tmp_path / "run")
+
+
+def test_pairs_are_shown_beside_their_truth_and_scored(translator, tmp_path, capsys):
+    random = np.random.default_rng(0)
+    truths = {name: random.integers(0, 256, (32, 32, 3), np.uint8) for name in ("one", "two")}
+    for name, a in truths.items():
+        (tmp_path / "val").mkdir(exist_ok=True)
+        b = random.integers(0, 256, (32, 32, 3), np.uint8)
+        cv2.imwrite(str(tmp_path / f"val/{name}.png"), np.hstack([a, b]))
+    assert predict(translator, tmp_path, tmp_path / "val", "--set", "predict.data.layout=pairs") == 0
+    assert names(tmp_path / "out") == {f"{name}.fake{more}.png" for name in truths for more in ("", ".compared")}
+    table = pd.read_csv(tmp_path / "out/predictions.csv").set_index("name")
+    assert list(table) == ["file", "image_id", "frame", "fake.l1", "fake.psnr", "fake.ssim"]
+    assert table["image_id"].to_dict() == {"one": 1, "two": 2}
+    assert [Path(file).name for file in table["file"]] == ["one.png", "two.png"]
+    assert table["frame"].isna().all()
+    for name, a in truths.items():
+        fake = cv2.imread(str(tmp_path / f"out/{name}.fake.png")).astype(np.float64)
+        off = (fake - a) / 127.5  # the PNG is rounded to half a level
+        assert table.loc[name, "fake.l1"] == pytest.approx(np.abs(off).mean(), abs=0.5 / 127.5)
+        assert table.loc[name, "fake.psnr"] == pytest.approx(10 * np.log10(4 / (off**2).mean()), abs=0.05)
+        sides = [
+            structural_similarity(
+                fake[..., c] / 127.5 - 1, a[..., c] / 127.5 - 1, gaussian_weights=True, sigma=1.5,
+                use_sample_covariance=False, data_range=2.0,
+            )
+            for c in range(3)
+        ]  # fmt: skip
+        assert table.loc[name, "fake.ssim"] == pytest.approx(np.mean(sides), abs=0.01)
+        beside = cv2.imread(str(tmp_path / f"out/{name}.fake.compared.png"))
+        assert np.array_equal(beside[18 : 18 + 96, 2 * 98 : 2 * 98 + 96][1::3, 1::3], a)  # three times as large
+    said = capsys.readouterr().out
+    mean = table["fake.l1"].mean()
+    assert f"predictions.csv: 2 results; on average fake.l1 {mean:.4g}, " in said
+
+
+def test_a_folder_of_true_pictures_alone_is_told(translator, tmp_path, capsys):
+    for side in ("a", "b"):
+        paint(tmp_path / f"val/{side}/one.png", 5, (32, 32))
+    assert predict(translator, tmp_path, tmp_path / "val/a", "--set", "predict.data.layout=pairs") == 0
+    assert list((tmp_path / "out").iterdir()) == []
+    warning = "warning: nothing is written, because predict.data (images.Photos) makes no example of these images\n"
+    assert capsys.readouterr().out.endswith(warning)
+
+
+def test_a_pair_without_a_layout_ends_the_prediction(translator, tmp_path, capsys):
+    for name in ("one", "two"):
+        paint(tmp_path / f"val/{name}.png", 10, (32, 64))
+    assert predict(translator, tmp_path, tmp_path / "val") == 1
+    said = capsys.readouterr().err
+    assert said.count("predict.data.layout=pairs takes the half that is the input (direction b_to_a: B)") == 1
+    assert list((tmp_path / "out").iterdir()) == []
+    assert predict(translator, tmp_path, tmp_path / "val", "--set", "predict.data.layout=whole") == 0
+    assert names(tmp_path / "out") == {"one.fake.png", "two.fake.png"}  # nothing is true here
+
+
+def test_a_prediction_that_stops_midway_has_whole_rows_of_what_it_wrote(toys, tmp_path, monkeypatch):
+    for number in range(3):
+        paint(tmp_path / f"in/{number}.png", 10 * number)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/predictions.csv").write_text("earlier")
+    batch, earlier = Prediction._batch, []
+
+    def stopping(self, examples, place, draws):
+        earlier.append((tmp_path / "out/predictions.csv").read_text())
+        if place == 2:
+            raise KeyboardInterrupt
+        batch(self, examples, place, draws)
+
+    monkeypatch.setattr(Prediction, "_batch", stopping)
+    with pytest.raises(KeyboardInterrupt):
+        main([*toys, str(tmp_path / "in"), "--batch-size", "1", "--output", str(tmp_path / "out")])
+    assert earlier == ["earlier"] * 3  # it is replaced whole
+    assert pd.read_csv(tmp_path / "out/predictions.csv")["name"].tolist() == [0, 1]
+
+
+def test_the_table_of_frames(toys, tmp_path):
+    video(tmp_path / "clip.avi", 4)
+    paint(tmp_path / "a,b.png", 50)
+    assert predict(toys, tmp_path, tmp_path / "clip.avi", tmp_path / "a,b.png", "--every", 2) == 0
+    table = pd.read_csv(tmp_path / "out/predictions.csv")
+    assert table["name"].tolist() == ["clip-000000", "clip-000002", "a,b"]
+    assert table["image_id"].tolist() == [1, 2, 3]
+    assert table["frame"].fillna(-1).tolist() == [0, 2, -1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"predict.compare.fake.target": "z"}, "predict.compare.fake: unknown name: nobody provides 'z'"),
+        ({"predict.compare.fake.type": "images.Fidelity"}, "'images.Fidelity' is no comparison"),
+        ({"predict.compare": {"x": {"type": "images.PictureComparison", "target": "y"}}}, "image of predict.save 'x'"),
+    ],
+)
+def test_wrong_comparisons(changes, message, translator, tmp_path, capsys):
+    Path(translator[0]).write_text(to_yaml(toy.changed(changes, read_yaml(Path(translator[0])))))
+    assert predict(translator, tmp_path, tmp_path) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_model_of_a_run_is_taken_and_other_folders_are_told(toys, tmp_path, capsys):
+    recipe, folder = toys
+    paint(tmp_path / "a.png", 1)
+    assert predict((recipe, f"{folder}/model"), tmp_path, tmp_path / "a.png") == 0
+    for wrong, message in {
+        "runn": f"{tmp_path / 'runn'}: no such folder; there are {folder}",
+        "out": f"{tmp_path / 'out'}: no training has ended here: it has no folder model; there are {folder}",
+    }.items():
+        assert predict((recipe, str(tmp_path / wrong)), tmp_path, tmp_path / "a.png") == 1
+        assert message in capsys.readouterr().err
+
+
+def test_the_recipe_of_another_run_is_told(toys, tmp_path, capsys):
+    other = Path(__file__).parents[2] / "recipes/pix2pix.yaml"
+    assert predict((str(other), toys[1]), tmp_path, tmp_path) == 1
+    said = capsys.readouterr().err
+    assert f"{other}: its networks are generator (pix2pix.UNetGenerator), discriminator " in said
+    assert "has painter (toy.Painter); name the recipe of this run" in said
+
+
+def test_unreadable_weights(toys, tmp_path, capsys):
+    (tmp_path / "run/model/painter.safetensors").unlink()
+    paint(tmp_path / "a.png", 1)
+    assert predict(toys, tmp_path, tmp_path / "a.png") == 1
+    assert "painter.safetensors: no such file" in capsys.readouterr().err
+    with pytest.raises(UserError):
+        main([*toys, str(tmp_path / "a.png"), "--output", str(tmp_path / "out")])
+
+
+@pytest.mark.parametrize("trial", [False, True])
+def test_weights_of_a_try_are_told(trial, tmp_path, capsys):
+    paint(tmp_path / "0.png", 9)
+    toys = toy_photos.write_run(tmp_path, {"train.try": trial, "runtime.progress": False})
+    assert predict(toys, tmp_path, tmp_path / "0.png") == 0
+    said = f"warning: {tmp_path}/run/model: the weights of a try of 10 steps\n"
+    assert (said in capsys.readouterr().err) is trial

@@ -1,0 +1,148 @@
+"""The report: figures as in the metrics files, everything in one file, names escaped, and gaps that are said."""
+
+import html
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from figura.base.errors import UserError
+from figura.base.pictures import write_png
+from figura.commands.report.__main__ import main
+from figura.commands.report.contents import Headline
+from figura.commands.report.rendering import bar
+
+RECIPE = """\
+# A recipe <b>of a test</b>. More about it.
+seed: 3
+data: {batch_size: 4}
+networks: {net: {type: toy.Net}}
+losses:
+  l1: {type: images.L1, inputs: {image: x, target: y}, weight: 2.5}
+  kl: {type: toy.KL, inputs: {p: p}, weight: 1, schedule: {type: Linear, end: 5}}
+steps: {}
+train: {steps: 120, precision: bf16}
+metrics:
+  summary: {psnr: {metric: a.psnr, better: higher}, <i>odd</i>: {metric: a.odd, better: lower}}
+  pictures: {second: {type: images.Sheet}, first: {type: images.Extremes}}
+"""
+DAG = """\
+vars:
+  - recipes:
+      toy: {params: toy.yaml, data: people, judged_on: people}
+  - pose_consistency:
+      toy: {params: judge.yaml, metrics: judged}
+"""
+SUMMARY = {
+    "psnr": {"value": 21.123456, "low": 20.5, "high": 22.25, "baseline": 15.75},
+    "<i>odd</i>": {"value": 3},
+}
+FULL = {"a": {"psnr": {"value": 21.123456, "low": 20.5, "high": 22.25}, "odd": 3, "deep": {"share": 0.123456}}}
+
+
+def write(path: str, content: object) -> None:
+    Path(path).parent.mkdir(parents=True, exist_ok=True)
+    Path(path).write_text(content if isinstance(content, str) else json.dumps(content))
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project of one recipe, without prepared networks: what its flow needs is missing."""
+    monkeypatch.chdir(tmp_path)
+    write("dvc.yaml", DAG)
+    write("toy.yaml", RECIPE)
+    write("judge.yaml", "# Judges pictures.\nevaluate: {}\nmetrics: {summary: {}}\n")
+    write("metrics/toy.json", SUMMARY)
+    write("metrics/full/toy.json", FULL)
+    write("data/prepared/people/statistics.json", {"train": {"images": 3000, "annotated": True, "sizes": {}}})
+    for name, height in (("losses", 20), ("second", 30), ("first", 40), ("zz_other", 50)):
+        write_png(Path(f"plots/toy/pictures/{name}.png"), np.full((height, 2000, 3), 200, np.uint8))
+    return tmp_path
+
+
+def text_of(page: str) -> str:
+    return html.unescape(re.sub(r"<[^>]*>", " ", re.sub(r"(?s)<(style|script).*?</\1>", "", page)))
+
+
+def test_figures_are_those_of_the_metrics_files(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--recipe", "toy"])
+    page = (project / "report.html").read_text()
+    text = " ".join(text_of(page).split())
+    assert "psnr higher is better 21.12 20.5 to 22.25 baseline 15.75" in text
+    assert "a.deep.share 0.1235" in text
+    assert "kl toy.KL 1 type Linear, end 5" in text
+    assert "120 iterations, batches of 4, bf16" in text
+    assert "train 3,000" in text
+    assert "toy: left out:" in capsys.readouterr().out  # its flow: there is no class toy.Net
+
+
+def test_one_file_holds_everything_and_names_are_escaped(project: Path) -> None:
+    main(["--recipe", "toy"])
+    page = (project / "report.html").read_text()
+    assert not re.search(r'(?:src|href)="(?!data:|#)', page)  # nothing is fetched
+    assert "<i>odd" not in page
+    assert "&lt;i&gt;odd&lt;/i&gt;" in page
+    assert "A recipe &lt;b&gt;of a test&lt;/b&gt;." in page
+    titles = re.findall(r"<figcaption>(.*?)</figcaption>", page)
+    assert titles == ["second", "first", "zz other", "losses"]  # as the recipe lists them; curves after results
+    widths = re.findall(r'<img src="data:image/webp[^>]*width="(\d+)" height="(\d+)"', page)
+    assert set(widths) == {("1400", "21"), ("1400", "28"), ("1400", "35"), ("1400", "14")}
+    assert len(re.findall(r'<img src="data[^>]* alt="[^"]{20,}"', page)) == 4
+
+
+def test_markdown_says_the_same_beside_its_pictures(project: Path) -> None:
+    main(["--recipe", "toy", "--markdown", "md"])
+    text = (project / "md/report.md").read_text()
+    assert "| psnr | 21.12 | 20.5 to 22.25 | 15.75 | higher |" in text
+    assert "| a.deep.share | 0.1235 |" in text
+    assert r"\<i\>odd\</i\>" in text
+    pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
+    assert len(pictures) == 4
+    assert all((project / "md" / name).is_file() for name in pictures)
+
+
+def test_a_recipe_without_results_says_what_is_missing(project: Path) -> None:
+    main([])
+    text = text_of((project / "report.html").read_text())
+    assert "Judges pictures." in text
+    assert "left out: metrics/judged.json: no such file" in text
+    assert "plots/judged/pictures: no pictures; run `dvc repro`" in text
+
+
+def test_a_try_is_marked(project: Path) -> None:
+    write("metrics/toy.json", {"try": SUMMARY})
+    write("metrics/full/toy.json", {"try": FULL})
+    main(["--recipe", "toy"])
+    text = text_of((project / "report.html").read_text())
+    assert "A try: its figures are no result." in text
+    assert "21.12" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--recipe", "tyo"], "--recipe tyo: dvc.yaml has no such recipe; there are toy, judged"),
+        (["--output", "report.pdf"], "expected a file that ends in .html"),
+    ],
+)
+def test_what_cannot_be_is_refused(project: Path, arguments: list[str], said: str) -> None:
+    with pytest.raises(UserError, match=re.escape(said)):
+        main(arguments)
+    assert not list(project.glob("report.*"))
+
+
+def test_a_revision_that_cannot_be_compared_is_said(project: Path) -> None:
+    main(["nowhere", "--recipe", "toy"])
+    assert "toy: not compared: nowhere" in text_of((project / "report.html").read_text())
+
+
+def test_the_bar_has_the_places_of_the_numbers() -> None:
+    at = bar(Headline("psnr", 20.0, 10.0, 30.0, 50.0, "higher"))
+    assert at is not None
+    span = 50 * 1.08  # a little beyond the highest
+    assert at["value"] == pytest.approx(100 * 20 / span, abs=0.01)
+    assert at["width"] == pytest.approx(100 * 20 / span, abs=0.02)
+    assert at["baseline"] == pytest.approx(100 * 50 / span, abs=0.01)
+    assert bar(Headline("psnr", 20.0, 10.0, 30.0, None, "higher")) is None

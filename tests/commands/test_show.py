@@ -1,0 +1,166 @@
+"""The examples that `show` draws are those that the training gets, and the sheet has all their pictures."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import toy
+import toy_pairs
+
+from figura.base.exit_status import run
+from figura.base.yaml12 import to_yaml
+from figura.commands.show import main
+from figura.engine.build import build_datasets
+from figura.engine.data import Loaders
+from figura.show.examples import drawn_examples
+from figura.show.sheet import DPI, draw_sheet
+
+SIZE = 16
+MIXTURE = {
+    "data.train": {
+        "noisy": {"type": "toy.Ramps", "length": 9, "jitter": 0.5, "weight": 2.0},
+        "named": {"type": "toy.Named", "length": 8},
+    }
+}
+
+
+@pytest.fixture
+def recipe(tmp_path, monkeypatch):
+    """A pix2pix recipe with six pairs of noise; A is red and B green."""
+    for split in ("train", "validation"):
+        (tmp_path / "pairs" / split).mkdir(parents=True)
+        for place in range(6):
+            sides = np.random.default_rng(place).integers(0, 256, (SIZE, 2 * SIZE, 3), np.uint8)
+            sides[:, :SIZE, :2], sides[:, SIZE:, ::2] = 0, 0  # BGR
+            cv2.imwrite(str(tmp_path / "pairs" / split / f"{place}.png"), sides)
+    pairs = {"type": "images.ImagePairs", "root": "pairs", "direction": "b_to_a", "crop_size": SIZE - 4}
+    content = toy_pairs.content(
+        {
+            "data.common": pairs,
+            "data.train": {"pairs": {"split": "train", "load_size": SIZE}},
+            "data.validation": {"pairs": {"split": "validation"}},
+        }
+    )
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "recipe.yaml").write_text(to_yaml(content))
+    return content
+
+
+def batches(recipe, count):
+    """The first batches of a training."""
+    loaders = Loaders(
+        recipe, build_datasets(recipe, "train"), build_datasets(recipe, "validation"), rank=0, ranks=1, pin=False
+    )
+    return [batch for batch, _ in zip(loaders.train(0), range(count), strict=False)]
+
+
+def test_examples_are_those_of_the_first_batches(recipe):
+    checked = toy.checked(content=recipe)
+    (batch,) = batches(checked, 1)
+    examples = drawn_examples(checked, "train", 4)["pairs"].examples
+    assert [one.index for one in examples] == batch["index"].tolist()
+    for name in ("x", "y"):  # the random crop too
+        np.testing.assert_array_equal(np.stack([one.example[name] for one in examples]), batch[name].numpy())
+    for one in examples:  # B is the input: green
+        levels = np.rint((one.example["x"].transpose(1, 2, 0).astype(np.float64) + 1) * 127.5)
+        np.testing.assert_array_equal(one.pictures["x"], levels)
+        assert one.pictures["x"][..., 1].any()
+        assert not one.pictures["x"][..., ::2].any()
+
+
+def test_a_mixture_gives_examples_of_each_dataset_with_the_seeds_of_its_training():
+    checked = toy.checked(MIXTURE)
+    plan = batches(checked, 3)  # weights 2 and 1: two batches of one for each of the other
+    datasets = drawn_examples(checked, "train", 4)
+    assert {name: len(one.examples) for name, one in datasets.items()} == {"noisy": 4, "named": 4}
+    for name in ("noisy", "named"):
+        batch = next(one for one in plan if ("word" in one) == (name == "named"))
+        drawn = np.stack([one.example["x"] for one in datasets[name].examples])
+        np.testing.assert_array_equal(drawn, batch["x"].numpy())
+
+
+def test_positions_indices_and_epochs():
+    checked = toy.checked(MIXTURE)
+
+    def indices(**which):
+        return [one.index for one in drawn_examples(checked, "train", 3, dataset="noisy", **which)["noisy"].examples]
+
+    first, whole = indices(), [*indices(), *indices(start=3), *indices(start=6)]
+    assert sorted(whole) == list(range(9))
+    assert first == whole[:3]
+    assert indices(epoch=1) != first
+    assert indices(indices=[8, 0]) == [8, 0]
+    first, again = (
+        drawn_examples(checked, "train", 1, dataset="noisy", indices=[4], epoch=epoch)["noisy"].examples[0].example["x"]
+        for epoch in (0, 1)
+    )
+    assert (first != again).any()  # the jitter of another epoch
+    validation = drawn_examples(checked, "validation", 3, start=2)["ramps"].examples
+    assert [one.index for one in validation] == [2, 3, 4]
+
+
+def test_the_sheet_has_a_row_for_each_example_and_a_block_for_each_dataset():
+    drawn = drawn_examples(toy.checked(MIXTURE), "train", 2)
+    figure = draw_sheet(drawn, "train")
+    titles = {text.get_text().splitlines()[0] for text in figure.texts if text.get_text()}
+    assert {"train: noisy", "train: named", "x", "y"} <= titles
+    assert len(figure.axes) == 2 * 2 * 2  # datasets, examples, x and y
+    shown = figure.axes[0].get_images()[0].get_array()
+    np.testing.assert_array_equal(shown, drawn["noisy"].examples[0].pictures["x"])
+
+
+def test_the_command_prints_a_table_and_writes_the_sheet(recipe, tmp_path, capsys):
+    assert run(main, ["recipe.yaml", "--count", "3", "--output", "out/sheet.png"]) == 0
+    said = capsys.readouterr().out
+    rows = {line.split()[0]: line.split() for line in said.splitlines() if line.startswith("  ")}
+    examples = drawn_examples(toy.checked(content=recipe), "train", 3)["pairs"].examples
+    x = np.stack([one.example["x"] for one in examples]).astype(np.float64)
+    assert rows["x"][1] == "float32"
+    assert "(3, 12, 12)" in " ".join(rows["x"])
+    assert [float(cell) for cell in rows["x"][-3:]] == pytest.approx([x.min(), x.max(), x.mean()], rel=1e-3)
+    assert f"train pairs: 3 examples: {', '.join(str(one.index) for one in examples)}" in said
+    sheet = cv2.imread("out/sheet.png")
+    assert sheet.shape[0] > 3 * 1.6 * DPI
+    assert sheet.shape[1] > 2 * 1.6 * DPI
+
+
+def test_a_value_that_is_set_reaches_the_examples(recipe, capsys):
+    words = ["--set", "data.common.crop_size=8", "--split", "evaluate", "--count", "1", "--output", "e.png"]
+    assert run(main, ["recipe.yaml", *words]) == 0
+    assert "(3, 8, 8)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--dataset", "pair"], "data.train: no dataset 'pair' (did you mean 'pairs'?); there are pairs"),
+        (["--indices", "0", "6"], "data.train.pairs: no example 6; it has 6, from 0 to 5"),
+        (["--start", "6"], "data.train.pairs: nothing from position 6 on; it has 6 examples"),
+        (["--split", "validation", "--epoch", "1"], "--epoch 1: only training has epochs"),
+        (["--count", "0"], "--count 0: expected 1 or more"),
+        (["--output", "sheet.jpg"], "--output sheet.jpg: expected a file that ends in .png"),
+        (["--indices", "0", "--count", "1"], "--count 1: --indices name the examples; leave one of them out"),
+        (["--set", "data.common.root=nothing"], "nothing/train: no such folder"),
+        (["--set", "data.common.crop=3"], "data.common.crop"),
+    ],
+)
+def test_wrong_words(words, message, recipe, capsys):
+    assert run(main, ["recipe.yaml", *words]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_a_picture_that_cannot_be_written(recipe, tmp_path, capsys, monkeypatch):
+    """One line; and an earlier picture stays, whatever goes wrong while another is written."""
+    assert run(main, ["recipe.yaml", "--count", "1", "--output", "recipe.yaml/show.png"]) == 1
+    assert capsys.readouterr().err == "error: --output recipe.yaml/show.png: cannot be written: File exists\n"
+    (tmp_path / "show.png").write_bytes(b"earlier")
+
+    def stopped(figure, path, **_):
+        Path(path).write_bytes(b"half")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        main(["recipe.yaml", "--count", "1"])
+    assert (tmp_path / "show.png").read_bytes() == b"earlier"

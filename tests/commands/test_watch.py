@@ -1,0 +1,333 @@
+"""Evaluations beyond the DAG: other checkpoints, other splits, and checkpoints that appear while one watches."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+import toy
+
+from figura.base.errors import UserError
+from figura.base.exit_status import run as run_stage
+from figura.base.lock import hold
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands.checkpoint_watch import append_row, draw_evaluations, read_evaluations
+from figura.commands.watch import main as watch_main
+from figura.training.trainer import Trainer
+from stages import eval_dump
+
+PNG = b"\x89PNG\r\n\x1a\n"
+FIGURES = ["distance.mean", "distance.mean.low", "distance.mean.high"]
+
+
+class SplitRamps(toy.Ramps):
+    """Ramps in two splits of different lengths."""
+
+    def __init__(self, split: str = "validation") -> None:
+        if split not in ("validation", "test"):
+            raise UserError(f"no split {split!r}; there are validation, test")
+        super().__init__({"validation": 6, "test": 3}[split])
+
+
+class FewRamps(toy.Ramps):
+    """Ramps, one at least."""
+
+    def __init__(self, length: int) -> None:
+        if length < 1:
+            raise ValueError(f"length {length}: at least one is needed")
+        super().__init__(length)
+
+
+def trained(folder, changes):
+    content = toy.changed({"runtime.samples": None, "train.evaluate_every": 12} | changes)
+    (folder / "recipe.yaml").write_text(to_yaml(content))
+    Trainer(toy.checked(content=content), folder / "run").fit()
+    return folder
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory):
+    """A folder with recipe.yaml and run/ with three checkpoints."""
+    return trained(tmp_path_factory.mktemp("project"), {"runtime.checkpoint_every": 4})
+
+
+@pytest.fixture(scope="module")
+def split_project(tmp_path_factory):
+    """One whose validation dataset has splits, which the recipe leaves to it."""
+    data = {"data.validation": {"ramps": {"type": "test_watch.SplitRamps"}}}
+    return trained(tmp_path_factory.mktemp("split"), data)
+
+
+def evaluate(project, *options):
+    return run_stage(eval_dump.main, [str(project / "recipe.yaml"), str(project / "run"), *map(str, options)])
+
+
+def watch(project, checkpoints, output, *options):
+    return run_stage(watch_main, list(map(str, (project / "recipe.yaml", checkpoints, output, *options))))
+
+
+def contents(folder):
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def cut_off(source, target):
+    """Copy a checkpoint as a slow writer leaves it: the first half of the weights and nothing else."""
+    target.mkdir(parents=True)
+    weights = (source / "painter.safetensors").read_bytes()
+    (target / "painter.safetensors").write_bytes(weights[: len(weights) // 2])
+
+
+def test_a_folder_of_checkpoints(project, tmp_path, capsys):
+    assert watch(project, project / "run/checkpoints", tmp_path / "out") == 0
+    table = pd.read_csv(tmp_path / "out/evaluations.csv")
+    assert list(table) == ["checkpoint", "step", *FIGURES]
+    assert table["checkpoint"].tolist() == ["step-000004", "step-000008", "step-000012"]
+    assert table["step"].tolist() == [4, 8, 12]
+    for row in table.itertuples(index=False):
+        losses = pd.read_csv(tmp_path / "out" / row.checkpoint / "examples.csv")["loss.distance"]
+        assert len(losses) == 6
+        assert row[2] == pytest.approx(losses.mean())
+        assert row[3] < row[2] < row[4]
+    assert table["distance.mean"].is_unique
+    assert (tmp_path / "out/evaluations.png").read_bytes().startswith(PNG)
+
+    before = contents(tmp_path / "out")
+    capsys.readouterr()
+    assert watch(project, project / "run/checkpoints", tmp_path / "out") == 0  # a second start has nothing to do
+    assert "0 evaluated" in capsys.readouterr().out
+    assert contents(tmp_path / "out") == before
+
+    assert evaluate(project) == 0  # the last checkpoint is the model, and its dump that of the DAG
+    assert contents(project / "run/dump") == contents(tmp_path / "out/step-000012")
+    last = ("--checkpoint", project / "run/checkpoints/step-000012", "--output", tmp_path / "single")
+    assert evaluate(project, *last) == 0
+    assert contents(tmp_path / "single") == contents(project / "run/dump")
+
+
+def test_an_incomplete_one_is_an_error_after_the_others(project, tmp_path, capsys):
+    checkpoints = tmp_path / "checkpoints"
+    cut_off(project / "run/checkpoints/step-000004", checkpoints / "step-000004")
+    shutil.copytree(project / "run/checkpoints/step-000008", checkpoints / "step-000008")
+    shutil.copy(project / "run/model/recipe.yaml", checkpoints / "step-000004")
+    assert watch(project, checkpoints, tmp_path / "out") == 1
+    assert "step-000004/painter.safetensors: not a readable safetensors file" in capsys.readouterr().err
+    assert pd.read_csv(tmp_path / "out/evaluations.csv")["checkpoint"].tolist() == ["step-000008"]
+
+
+def forked_stage(main, words):
+    """Start a stage as a child of this process, which has loaded its code; return its number and what it says."""
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored here
+            sys.stdout = sys.stderr = os.fdopen(write, "w", buffering=1)
+            code = run_stage(main, list(map(str, words)))
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
+    os.close(write)
+    return child, os.fdopen(read)
+
+
+def test_watching(project, tmp_path):
+    source, checkpoints, out = project / "run/checkpoints", tmp_path / "checkpoints", tmp_path / "out"
+    words = [project / "recipe.yaml", checkpoints, out, "--every", "0.05"]
+    process, output = forked_stage(watch_main, words)
+    limit = threading.Timer(25, os.kill, (process, signal.SIGKILL))
+    limit.start()
+    said = []
+
+    def wait_for(text):
+        while text not in (said[-1] if said else ""):
+            line = output.readline()
+            assert line, f"ended before {text!r}: {said}"
+            said.append(line)
+
+    try:
+        wait_for("watching")  # a folder that is not there yet
+        cut_off(source / "step-000008", checkpoints / "step-000008")
+        wait_for("step-000008: not complete yet")
+        cut_off(source / "step-000012", checkpoints / ".step-000012.partial")
+        shutil.copytree(source / "step-000004", tmp_path / "step-000004")
+        (tmp_path / "step-000004").rename(checkpoints / "step-000004")
+        wait_for("step-000004: distance.mean")
+        assert [row["checkpoint"] for row in read_evaluations(out / "evaluations.csv")] == ["step-000004"]
+        for path in (source / "step-000008").iterdir():
+            shutil.copy(path, checkpoints / "step-000008")
+        wait_for("step-000008: distance.mean")
+        os.kill(process, signal.SIGINT)
+        rest = output.read()
+    except BaseException:
+        os.kill(process, signal.SIGKILL)
+        raise
+    finally:
+        limit.cancel()
+        _, status = os.waitpid(process, 0)
+    assert status == 0, rest
+    assert "2 evaluated" in rest
+    assert sum("not complete" in line for line in [*said, rest]) == 1
+    table = pd.read_csv(out / "evaluations.csv")
+    assert table["checkpoint"].tolist() == ["step-000004", "step-000008"]
+    losses = [pd.read_csv(out / name / "examples.csv")["loss.distance"].mean() for name in table["checkpoint"]]
+    np.testing.assert_allclose(table["distance.mean"], losses)
+
+
+def test_another_split(split_project, tmp_path, capsys):
+    for split, length in (("validation", 6), ("test", 3)):
+        assert evaluate(split_project, "--split", split, "--output", tmp_path / split) == 0
+        assert len(pd.read_csv(tmp_path / split / "examples.csv")) == length
+    checkpoints = tmp_path / "checkpoints"
+    shutil.copytree(split_project / "run/model", checkpoints / "final")
+    assert watch(split_project, checkpoints, tmp_path / "both", "--split", "test") == 0
+    (row,) = read_evaluations(tmp_path / "both/evaluations.csv")
+    assert (row["checkpoint"], row["step"]) == ("final", "")
+    assert len(pd.read_csv(tmp_path / "both/final/examples.csv")) == 3
+    assert not (tmp_path / "both/evaluations.png").exists()  # nothing has a step
+    capsys.readouterr()
+    wrong = (tmp_path / "wrong", "--split", "train", "--every", 1)
+    assert watch(split_project, checkpoints, *wrong) == 1  # no wait would help
+    assert "no split 'train'; there are validation, test" in capsys.readouterr().err
+
+
+def test_a_dataset_without_splits(project, tmp_path, capsys):
+    assert evaluate(project, "--split", "test", "--output", tmp_path / "out") == 1
+    message = capsys.readouterr().err
+    assert "evaluate.data.ramps.split" in message
+    assert "Ramps" in message
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--split", "test"), "--output: missing"),
+        (("--checkpoint", "run/model"), "--output: missing"),
+        (("--output", "run/dump"), "this folder is DVC's"),
+        (("--output", "recipe.yaml"), "something else than a dump"),
+        (("--output", "run"), "something else than a dump"),
+        (("--checkpoint", "run/model", "--output", "run/model/out"), "lies in the model folder run/model; choose one"),
+        (("--output", "run/model/out"), "lies in the model folder run/model; choose one"),
+        (("--checkpoint", "run/checkpoints", "--output", "out"), "run/checkpoints/recipe.yaml: no such file"),
+    ],
+)
+def test_options_that_do_not_go_together(project, monkeypatch, capsys, options, message):
+    monkeypatch.chdir(project)
+    before = contents(project)
+    assert run_stage(eval_dump.main, ["recipe.yaml", "run", *options]) == 1
+    assert message in capsys.readouterr().err
+    assert contents(project) == before
+
+
+@pytest.fixture
+def locked(tmp_path):
+    """A folder that another process holds."""
+    (ready, told), (waits, end) = os.pipe(), os.pipe()
+    if (number := os.fork()) == 0:
+        os.close(end)
+        with hold(tmp_path / "out"):
+            os.write(told, b"1")
+            os.read(waits, 1)  # until the test has closed its end
+            os._exit(0)
+    assert os.read(ready, 1) == b"1"
+    yield tmp_path / "out"
+    os.close(end)
+    os.waitpid(number, 0)
+
+
+def test_one_process_at_a_time_writes_a_dump(project, locked, capsys):
+    assert evaluate(project, "--output", locked) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {locked}: process ")
+    assert said.endswith(" is at work there; wait for it, or stop it\n")
+    assert os.listdir(locked) == [".lock"]
+
+
+@pytest.mark.parametrize("model", ["run/model", "run/checkpoints/step-000004"])
+def test_a_model_folder_gets_no_dump(project, monkeypatch, capsys, tmp_path, model):
+    monkeypatch.chdir(project)
+    before = contents(project)
+    assert run_stage(eval_dump.main, ["recipe.yaml", model]) == 1
+    assert capsys.readouterr().err == f"error: --output: missing; {model} is a model folder, where no dump belongs\n"
+    assert run_stage(eval_dump.main, ["recipe.yaml", model, "--output", str(tmp_path / "out")]) == 0
+    assert contents(project) == before
+    assert (tmp_path / "out/examples.csv").is_file()
+
+
+def test_faults_of_the_data_name_the_recipe_that_has_them(project, capsys, tmp_path):
+    """The recipe beside the weights has no section `evaluate`."""
+    few = "evaluate.data={ramps: {type: test_watch.FewRamps, length: 0}}"
+    assert evaluate(project, "--set", few, "--output", tmp_path / "out") == 1
+    said = f"error: {project / 'recipe.yaml'}: evaluate.data.ramps: test_watch.FewRamps: length 0: at least one is need"
+    assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize(("rank", "times"), [("0", 1), ("1", 0)])
+def test_settings_that_do_not_count_are_told_once(project, capsys, tmp_path, monkeypatch, rank, times):
+    (tmp_path / "other.yaml").write_text(to_yaml(toy.changed({"train.steps": 13}, read_yaml(project / "recipe.yaml"))))
+    monkeypatch.setattr("figura.evaluation.trained.write_dump", lambda *_: None)
+    monkeypatch.setenv("RANK", rank)
+    words = [tmp_path / "other.yaml", project / "run", "--output", tmp_path / "out"]
+    assert run_stage(eval_dump.main, list(map(str, words))) == 0
+    assert capsys.readouterr().out.count("train.steps is 13 in the recipe; the model was trained with 12") == times
+
+
+def test_a_table_grows_and_keeps_what_it_has(tmp_path):
+    path = tmp_path / "table.csv"
+    append_row(path, {"checkpoint": "step-000002", "step": 2, "a.AP": 0.1})
+    append_row(path, {"checkpoint": "last", "step": None, "b": float("nan")})
+    append_row(path, {"checkpoint": "step-000001", "step": 1, "a.AP": 1 / 3, "a.AP.low": 0.25, "a.AP.high": 0.5})
+    assert path.read_text().splitlines() == [
+        "checkpoint,step,a.AP,b,a.AP.low,a.AP.high",
+        "step-000002,2,0.1,,,",
+        "last,,,nan,,",
+        "step-000001,1,0.3333333333333333,,0.25,0.5",
+    ]
+    draw_evaluations(path, tmp_path / "table.png")
+    assert (tmp_path / "table.png").read_bytes().startswith(PNG)
+    path.write_text("name\nx\n")
+    with pytest.raises(UserError, match="no column 'checkpoint'"):
+        read_evaluations(path)
+    path.write_text("checkpoint,step,a\nlast,ten,1\n")
+    with pytest.raises(UserError, match=r"table\.csv: no table of evaluations: "):
+        draw_evaluations(path, tmp_path / "table.png")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run/checkpoints", "run/checkpoints/out"), "lies in the folder of the checkpoints"),
+        (("run/checkpoints", "recipe.yaml"), "is a file"),
+        (("run/checkpoints", "out", "--every", "0"), "--every 0: expected"),
+        (("run/model", "out"), "is a model folder"),
+        (("run/none", "out"), "neither a model folder"),
+    ],
+)
+def test_what_cannot_be_watched(project, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(project)
+    before = contents(project)
+    assert run_stage(watch_main, ["recipe.yaml", *words]) == 1
+    assert message in capsys.readouterr().err
+    assert contents(project) == before
+
+
+def test_a_second_watch_of_the_same_output_is_refused(project, tmp_path, capsys):
+    output = tmp_path / "watched"
+    code = (
+        "import sys, time\nfrom pathlib import Path\nfrom figura.base.lock import hold\n"
+        "with hold(Path(sys.argv[1])):\n    print('held', flush=True)\n    time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(output)], stdout=subprocess.PIPE) as other:
+        other.stdout.readline()
+        assert watch(project, project / "run/checkpoints", output) == 1
+        other.kill()
+    said = capsys.readouterr().err
+    assert str(output) in said
+    assert str(other.pid) in said
+    assert watch(project, project / "run/checkpoints", output) == 0

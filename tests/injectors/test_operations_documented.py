@@ -1,0 +1,74 @@
+"""Every declaration in docs/dl_art_school.md can be built, and every injector of the engine stands there."""
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+from ruamel.yaml import YAML
+
+import figura.injectors
+from figura.base.error_collector import ErrorCollector
+from figura.recipe.schema import InjectorEntry, LossEntry, Mode, Recipe, Runtime, StepEntry, Train
+from figura.recipe.types import INJECTOR, LOSS, OPTIMIZER, SCHEDULE, SCORE, check_arguments, construct, find_type
+
+PAGE = (Path(__file__).parents[2] / "docs/dl_art_school.md").read_text()
+SECTIONS = dict(re.findall(r"^## ([\w ]+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
+SLOTS = {"Injectors": INJECTOR, "Losses": LOSS, "Optimizers": OPTIMIZER, "Schedules": SCHEDULE, "Evaluators": SCORE}
+ENTRIES = {"Injectors": InjectorEntry, "Losses": LossEntry}
+
+
+def slot(section: str, example: str) -> str:
+    """Return what an example declares: what its section is about, or an injector, whose type has no dot."""
+    is_loss = section == "Losses" and "{type: images." in example
+    return section if is_loss or section in ("Optimizers", "Schedules", "Evaluators") else "Injectors"
+
+
+EXAMPLES = [
+    (slot(section, example), example)
+    for section, text in SECTIONS.items()
+    for example in re.findall(r"\| `(\{type: [^`]+\})` \|", text)
+]
+
+
+@pytest.mark.parametrize(("section", "example"), EXAMPLES)
+def test_an_example_can_be_built(section, example):
+    declared = YAML(typ="safe").load(example)
+    if section in ENTRIES:
+        entry = ENTRIES[section].model_validate(declared)
+        kind, arguments = entry.type, entry.arguments
+    else:
+        kind, arguments = declared.pop("type"), declared
+    if kind.startswith("pytorch_optimizer."):
+        pytest.importorskip("pytorch_optimizer", reason="needs the extra `optimizers`")
+    errors = ErrorCollector(Path("recipe"))
+    if section == "Optimizers":
+        check_arguments(find_type(kind, SLOTS[section], "key", errors), arguments, "key", errors, ("params",))
+    else:
+        construct(kind, arguments, SLOTS[section], "key", errors)
+    assert errors.lines == []
+
+
+def test_there_are_examples_of_every_injector():
+    modules = [
+        importlib.import_module(f"figura.injectors.{path.stem}")
+        for path in Path(figura.injectors.__path__[0]).glob("[a-z]*.py")
+    ]
+    kinds = [kind for module in modules for kind in vars(module).values() if isinstance(kind, type)]
+    named = {
+        kind.__name__
+        for kind in kinds
+        if issubclass(kind, INJECTOR.base)
+        and kind.__module__.startswith("figura.injectors")
+        and kind.__name__[0] != "_"
+    }
+    assert len(named) > 20
+    assert {name for name in named if f"{{type: {name}," not in SECTIONS["Injectors"]} == set()
+    assert len(EXAMPLES) > 70
+
+
+def test_keys_in_examples_exist():
+    keys = {key for model in (StepEntry, Train, Recipe, Mode, Runtime, LossEntry) for key in model.model_fields}
+    found = [example for text in SECTIONS.values() for example in re.findall(r"\| `(\w+: [^`]+)` \|", text)]
+    assert len(found) > 30
+    assert [example for example in found if not YAML(typ="safe").load(example).keys() <= keys] == []

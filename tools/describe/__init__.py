@@ -1,1 +1,0 @@
-"""Draw a recipe before it runs: `python -m tools.describe RECIPE`."""
