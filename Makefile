@@ -9,7 +9,7 @@
 #: docs         the site, in build/site; broken links are errors
 #: lock         renews the lock files, with hashes (docs/supply_chain.md)
 #: audit        looks for known vulnerabilities in what is locked
-#: licences     renews LICENSES.csv
+#: licences     renews locks/LICENSES.csv
 #: sbom         a bill of materials, CycloneDX
 PYTHON ?= python3
 VENV ?= .venv
@@ -43,48 +43,52 @@ lint: environment
 	mypy
 
 pictures: $(VENV)/.ready
-	python -m tools.strips docs/pictures vunet/transfers pix2pix/triptychs pose/found super_resolution/enlarged
+	python -m figura.commands.strips docs/pictures vunet/transfers pix2pix/triptychs pose/found super_resolution/enlarged
 
 environment: $(VENV)/.ready-dev
 
 # Every file is checked against the hash in the lock; `--no-deps`: the locks are complete, tests hold that.
 LOCKED := pip install --quiet --no-deps --require-hashes --requirement
 
-# PyTorch's build for CUDA (PyPI's for Linux) asks for NVIDIA's libraries, that for CPUs does not. Another build of the same
-# version, installed into $(VENV) with what it needs before, stays.
-$(VENV)/.ready: requirements.lock requirements-cuda.lock pyproject.toml
+# PyTorch's build for CUDA (PyPI's for Linux) asks for NVIDIA's libraries, that for CPUs does not. Another build of the
+# same version, installed into $(VENV) with what it needs before, stays.
+$(VENV)/.ready: locks/requirements.lock locks/requirements-cuda.lock pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/$(LOCKED) requirements.lock
-	! $(BIN)/pip check | grep '^torch .* not installed' > /dev/null || $(BIN)/$(LOCKED) requirements-cuda.lock
+	$(BIN)/$(LOCKED) locks/requirements.lock
+	! $(BIN)/pip check | grep '^torch .* not installed' > /dev/null || $(BIN)/$(LOCKED) locks/requirements-cuda.lock
 	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $@
 
-$(VENV)/.ready-dev: $(VENV)/.ready requirements-dev.lock
-	$(BIN)/$(LOCKED) requirements-dev.lock
+$(VENV)/.ready-dev: $(VENV)/.ready locks/requirements-dev.lock
+	$(BIN)/$(LOCKED) locks/requirements-dev.lock
 	touch $@
 
-# The site, in an environment of its own, which needs no PyTorch.
+# The site, in an environment of its own, which needs no PyTorch. Zensical writes into the folder of its file alone.
 DOCS := $(VENV)/docs
 
-$(DOCS)/.ready: requirements-docs.lock
+$(DOCS)/.ready: locks/requirements-docs.lock
 	$(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/$(LOCKED) requirements-docs.lock
+	$(DOCS)/bin/$(LOCKED) locks/requirements-docs.lock
 	touch $@
 
 docs: $(DOCS)/.ready
-	$(DOCS)/bin/zensical build --strict
+	$(DOCS)/bin/zensical build --strict --config-file docs/zensical.toml
+	rm -rf build/site
+	mkdir -p build
+	mv docs/build/site build/site
+	rmdir docs/build
 
 # The supply chain, by tools in an environment of their own.
-LOCKS := $(wildcard requirements*.lock)
+LOCKS := $(wildcard locks/requirements*.lock)
 AUDIT := $(VENV)/audit
 
-$(AUDIT)/.ready: requirements-audit.lock
+$(AUDIT)/.ready: locks/requirements-audit.lock
 	$(PYTHON) -m venv $(AUDIT)
-	$(AUDIT)/bin/$(LOCKED) requirements-audit.lock
+	$(AUDIT)/bin/$(LOCKED) locks/requirements-audit.lock
 	touch $@
 
 lock: environment $(AUDIT)/.ready
-	PATH="$(abspath $(AUDIT))/bin:$$PATH" python -m ci.lock $(OPTIONS)
+	PATH="$(abspath $(AUDIT))/bin:$$PATH" python locks/renew.py $(OPTIONS)
 
 # --strict: a package that the database does not answer for is no clean one
 audit: $(AUDIT)/.ready
@@ -97,9 +101,9 @@ echo "What to do: 'make lock OPTIONS=\"--upgrade-package NAME\"' takes the fixed
 endef
 
 licences: environment $(AUDIT)/.ready
-	$(AUDIT)/bin/pip-licenses --python $(BIN)/python --with-system --format csv --output-file LICENSES.csv --packages \
-	    $$(sed -n 's/==.*//p' requirements.lock requirements-dev.lock)
-	sed -i 's/+cpu"/"/' LICENSES.csv
+	$(AUDIT)/bin/pip-licenses --python $(BIN)/python --with-system --format csv --output-file locks/LICENSES.csv --packages \
+	    $$(sed -n 's/==.*//p' locks/requirements.lock locks/requirements-dev.lock)
+	sed -i 's/+cpu"/"/' locks/LICENSES.csv
 
 sbom: $(VENV)/.ready $(AUDIT)/.ready
 	mkdir -p sbom
