@@ -44,10 +44,12 @@ def test_a_type_of_ones_own_brings_its_module_and_the_data_that_code_reads_besid
     assert {path for path in after if after[path] != before[path]} == {"mine/table.json"}
 
 
-def test_nothing_is_imported(own: Path) -> None:
+def test_nothing_is_imported(own: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("mine", "mine.losses"):  # of other tests
+        monkeypatch.delitem(sys.modules, name, raising=False)
     (own / "mine/losses.py").write_text("raise SystemExit\nclass Wing:\n    pass\n")
     assert "mine/losses.py" in code_of([], ["mine.losses.Wing"]).files
-    assert not {"mine", "mine.losses", "alone"} & sys.modules.keys()
+    assert not {"mine", "mine.losses"} & sys.modules.keys()
 
 
 def test_a_module_of_one_file(own: Path) -> None:
