@@ -3,7 +3,8 @@
 A recipe is code: `type: mymodule.Mine` imports `mymodule` from wherever Python finds it, and importing runs it. For an
 untrusted recipe or model folder, a command therefore checks, before it imports any type, that
 
-- each `type`, at any depth, is a class defined in a file of `models`, or one of `torch.nn` or `torch.optim`;
+- each `type`, at any depth, is a class defined in a file of `models`, or a schedule, injector or optimizer of `figura`,
+  or one of `torch.nn` or `torch.optim`;
 - no string is a path that leaves the current folder: none starts with `/` or `~`, contains `..`, or is a URL;
 - no file of the model folder is a link to outside it.
 
@@ -28,6 +29,8 @@ from figura.systems import PACKAGE, PROJECT
 OPTION = "--trusted-types-only"
 HELP = "for strangers' recipes: refuse types but of models, torch.nn and torch.optim, and files elsewhere"
 LIBRARY = Path(__file__).parents[1]
+TYPES = ("schedules", "injectors", "optimizers")
+"""The modules of `figura` whose classes recipes name; others may open files or start processes."""
 OF_TORCH = re.compile(r"torch\.(nn|optim)(\.[a-z_][a-z0-9_]*)*\.[A-Z]\w*")
 OUTSIDE = re.compile(r"[/~]|[A-Za-z][A-Za-z0-9+.-]*://|(.*/)?\.\.(/|$)", re.DOTALL)
 
@@ -60,7 +63,7 @@ def refuse_untrusted_model(model: Path) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a type can only be a class of `models`, `torch.nn` or `torch.optim`.
+    """Whether a type can only be a class of `models`, of `TYPES`, `torch.nn` or `torch.optim`.
 
     A word without a dot is only looked up in `models`, if it is a type at all (`type: jpeg`).
     """
@@ -69,6 +72,8 @@ def _is_ours(name: str) -> bool:
         return False
     if not package or OF_TORCH.fullmatch(name):
         return True
+    if package[0] == "figura" and not {*package[1:2]} & {*TYPES}:
+        return False
     inside = package if package[0] in (PACKAGE, "figura") else [PACKAGE, *package]
     path = (LIBRARY if inside[0] == "figura" else PROJECT / PACKAGE).joinpath(*inside[1:])
     files = path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]

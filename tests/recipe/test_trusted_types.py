@@ -96,6 +96,8 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"networks.generator.type": "os.system"}, "networks.generator.type: found 'os.system'"),
     ({"networks.generator.type": "figura.base.files.os.system"}, "networks.generator.type"),
     ({"networks.generator.type": "figura.recipe.types.Path"}, "networks.generator.type"),
+    ({"networks.generator.type": "figura.dump.RecordsFile"}, "networks.generator.type"),
+    ({"networks.generator.type": "figura.RecordsFile"}, "networks.generator.type"),
     ({"networks.generator.type": "torch.load"}, "networks.generator.type"),
     ({"networks.generator.type": "torch.hub.load"}, "networks.generator.type"),
     ({"networks.generator.type": "torch.nn.os"}, "networks.generator.type"),
