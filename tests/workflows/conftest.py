@@ -1,4 +1,3 @@
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,10 +7,8 @@ from pipeline import conftest
 from pipeline.dag import consistency, recipes, stages_of
 from pipeline.project import Project, made_once, shared_by_workers
 from ruamel.yaml import YAML
-from workflows.workflow import Host
 
 finished = conftest.finished
-SECRETS = {"AWS_ACCESS_KEY_ID": "key", "AWS_SECRET_ACCESS_KEY": "secret"}
 
 
 @pytest.fixture(scope="session")
@@ -55,13 +52,3 @@ def leave_one_recipe(project: Project, recipe: str) -> None:
     for name in entries.keys() - {recipe} | {*judged}:
         for folder in ("metrics", "metrics/full"):
             (project.folder / f"{folder}/{name}.json").unlink()
-
-
-@pytest.fixture
-def host(published: Project, tmp_path: Path) -> Host:
-    """A host of a copy of the published project, with the DVC remote as a variable; no cache outlives a job on it."""
-    repository = published.copy(tmp_path / "figura")
-    remote = shutil.copytree(published.folder.parent / "remote", tmp_path / "remote")
-    variables = {"DVC_REMOTE_URL": str(remote), "DVC_CACHE_FOLDER": str(tmp_path / "cache")}
-    (tmp_path / "host").mkdir()
-    return Host(tmp_path / "host", repository.folder, secrets=SECRETS, variables=variables)

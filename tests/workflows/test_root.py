@@ -1,4 +1,4 @@
-"""The root of the repository: few entries, a hint for who calls a command as before, and the site where hosts look."""
+"""The root of the repository: few entries, a hint for old commands, and the site where GitHub looks."""
 
 import importlib.util
 import shutil
@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 from pipeline.project import ENVIRONMENT, ROOT
-from workflows.gitlab import jobs
-from workflows.workflow import WORKFLOWS, load
+from workflows.workflow import named
 
 ZENSICAL = """#!/bin/sh
 # Stands in for zensical: writes a site of one page into the folder that it is told, beside its file.
@@ -48,7 +47,7 @@ def test_an_old_command_says_what_it_is_now(old: str, new: str, module: str) -> 
     assert importlib.util.find_spec(module)
 
 
-def test_the_site_lies_where_both_hosts_look_for_it(tmp_path: Path) -> None:
+def test_the_site_lies_where_the_workflow_looks_for_it(tmp_path: Path) -> None:
     """Zensical writes beside its file alone; `make docs` moves the site, and of one before nothing stays."""
     for name in ("Makefile", "docs/zensical.toml", "locks/requirements-docs.lock"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -62,8 +61,7 @@ def test_the_site_lies_where_both_hosts_look_for_it(tmp_path: Path) -> None:
     for text in ("before", "now"):
         environment = ENVIRONMENT | {"SITE": site, "TEXT": text}
         subprocess.run(["make", "docs", "VENV=venv"], cwd=tmp_path, env=environment, check=True, capture_output=True)
-    (workflow,) = (load(path) for path in WORKFLOWS if path.stem == "docs")
-    (upload,) = (one["with"] for one in workflow["jobs"]["docs"]["steps"] if one.get("with", {}).get("name") == "site")
-    assert jobs()["docs"]["artifacts"]["paths"] == [upload["path"]]
+    steps = named("docs")["jobs"]["docs"]["steps"]
+    (upload,) = (one["with"] for one in steps if one.get("with", {}).get("name") == "site")
     assert [path.name for path in (tmp_path / upload["path"]).iterdir()] == ["now.html"]
     assert [path.name for path in (tmp_path / "docs").iterdir()] == ["zensical.toml"]
