@@ -12,7 +12,7 @@ allocator settings of this checkout's figura/launch on both sides, `glibc` is no
 
 Times are medians over rounds of each round's median; `ratio` is the median over rounds of after / before in the same
 round. `of peak` is the rate of multiply-adds over that of the machine's fastest plain convolution
-(`bench.vunet_step.peak`), measured before each case; they are counted by a dry run, as direct convolutions and matrix
+(`peak`), measured before each case; they are counted by a dry run, as direct convolutions and matrix
 products need them, so that tiles may exceed 1. MiB is the largest resident size while the case runs, Python and
 PyTorch included. A case that a checkout cannot run is left out, with the reason.
 """
@@ -26,12 +26,14 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 
 import torch
+from torch.nn import functional
 
 from bench.before_after_cell import CASES, Forward, Training
-from bench.table import show
+from bench.table import seconds, show
 from figura.base.errors import UserError
 from figura.base.modes import evaluating
 from figura.commands.describe.dry_run import meta_networks, run_training
@@ -52,7 +54,7 @@ from pathlib import Path
 from bench.before_after_cell import serve
 serve(sys.argv[2], *map(Path, sys.argv[3:]))
 """
-PEAK = "from bench.vunet_step import peak; print(peak())"
+PEAK = "from bench.before_after import peak; print(peak())"
 Measured = dict[str, float]
 
 
@@ -75,10 +77,10 @@ class Worker:
             raise CaseError(f"{self.name} ended with {self.process.wait()}: {said[-1][:300]}")
         return dict(json.loads(line))
 
-    def measure(self, seconds: float) -> Measured:
+    def measure(self, budget: float) -> Measured:
         """Let it measure for so long; return the seconds of a call, and the peak in MiB."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{seconds}\n")
+        self.process.stdin.write(f"{budget}\n")
         self.process.stdin.flush()
         return self.answer()
 
@@ -105,6 +107,16 @@ def worker(case: str, side: str, before: Path, allocator: str, folder: Path) -> 
     finally:
         process.kill()
         process.communicate()
+
+
+def peak() -> float:
+    """Return the multiply-adds a second of the fastest of some plain convolutions."""
+    best = 0.0
+    for channels, side in ((64, 64), (128, 64), (128, 32), (256, 32)):
+        image, kernel = torch.rand(4, channels, side, side), torch.rand(channels, channels, 3, 3)
+        time = seconds(partial(functional.conv2d, image, kernel, padding=1), budget=1.0)
+        best = max(best, 4 * channels * channels * 9 * side * side / time)
+    return best
 
 
 def machine_peak() -> float:
@@ -135,7 +147,7 @@ def multiply_adds(case: str, recipes: Path) -> float:
 
 
 def rounds_of(
-    case: str, before: Path, allocators: list[str], rounds: int, seconds: float
+    case: str, before: Path, allocators: list[str], rounds: int, budget: float
 ) -> dict[str, dict[str, list[Measured]]]:
     """Return each round's measurements by allocator and side."""
     answers: dict[str, dict[str, list[Measured]]] = {name: {side: [] for side in SIDES} for name in allocators}
@@ -148,7 +160,7 @@ def rounds_of(
                 workers[name, side] = one
         for turn in range(rounds):
             for name, side in list(workers)[:: 1 if turn % 2 == 0 else -1]:
-                answers[name][side].append(workers[name, side].measure(seconds))
+                answers[name][side].append(workers[name, side].measure(budget))
     return answers
 
 

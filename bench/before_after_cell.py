@@ -101,12 +101,12 @@ class Encoding:
 
     def call(self, checkout: Path, folder: Path) -> Call:
         """Return the function to time."""
-        from bench.pose_encoders import STRIDE, crowd_scene
+        from bench.inputs import STRIDE, scene
         from figura.data.formats.skeletons import COCO
         from models.pose.encoders import Caf, Cif
 
-        encoders, scene, side = (Cif(COCO, STRIDE), Caf(COCO, STRIDE)), crowd_scene(5, 193), 193
-        return lambda: [one.encode(scene, (side, side), (0.0, 0.0, side - 1.0, side - 1.0)) for one in encoders]
+        encoders, people, side = (Cif(COCO, STRIDE), Caf(COCO, STRIDE)), scene(5, 193, (0.5, 0.5)), 193
+        return lambda: [one.encode(people, (side, side), (0.0, 0.0, side - 1.0, side - 1.0)) for one in encoders]
 
 
 class Decoding:
@@ -114,10 +114,10 @@ class Decoding:
 
     def call(self, checkout: Path, folder: Path) -> Call:
         """Return the function to time."""
-        from bench.pose_decoder import fields
+        from bench.inputs import STRIDE, fields
         from models.pose.decode.cifcaf import CifCafDecoder
 
-        (cif, caf), decode = fields(5, 8), CifCafDecoder(stride=8, force_complete=True)
+        (cif, caf), decode = fields(5, 385), CifCafDecoder(stride=STRIDE, force_complete=True)
         return lambda: decode(cif, caf)
 
 
@@ -130,7 +130,7 @@ class Judging:
 
     def call(self, checkout: Path, folder: Path) -> Call:
         """Return the function to time."""
-        from bench.coco_figures import CONFIDENCE, write_dump
+        from bench.inputs import write_dump
         from figura.base.checksums import SUMS
         from figura.dump import Dump
         from figura.report.interfaces import Bootstrap
@@ -139,7 +139,7 @@ class Judging:
         if not (folder / SUMS).exists():  # the first process of several
             write_dump(folder, self.images, people=5)
         scores = KeypointAP("poses", "people", "truth"), BoxAP("poses", "objects", "truth")
-        bootstrap = Bootstrap(self.samples, CONFIDENCE, 7)
+        bootstrap = Bootstrap(self.samples, 0.95, 7)
 
         def judge() -> None:
             dump = Dump(folder)

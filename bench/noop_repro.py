@@ -1,21 +1,20 @@
-"""The time of `dvc repro` when nothing has changed, and where it goes: `python -m bench.noop_repro`.
+"""The time of `dvc repro` when nothing has changed, and where it goes: `python -m bench.noop_repro [--beside FOLDER]`.
 
-The budget is 1.5 s.
-
-"pure Python" is the same command without the C parser of YAML (`ruamel.yaml.clib`), which DVC uses where it is
-installed. The parts are measured inside one more run, with the C parser.
+The budget is 1.5 s. With `--beside`, another checkout whose results are complete takes turns with this one. The parts
+are measured inside one more run.
 """
 
+import argparse
 import json
+import statistics
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 from bench.table import show
 
 BUDGET = 1.5
-WITHOUT_PARSER = "import sys; sys.modules['_ruamel_yaml'] = None; "
-RUN = "from dvc.cli import main; sys.exit(main(['repro']))"
 PARTS = """
 import collections, json, sys, time
 spent, inside, files = collections.Counter(), set(), 0
@@ -56,37 +55,37 @@ print(json.dumps({"spent": spent, "files": files}), file=sys.stderr)
 """
 
 
+def seconds(folder: Path) -> float:
+    """Return how long `dvc repro` takes in a checkout."""
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "dvc", "repro"], cwd=folder, check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
 def main() -> None:
     """Print the tables."""
-    done = subprocess.run(["dvc", "repro", "--dry"], check=True, capture_output=True, text=True)
-    if "up to date" not in done.stdout:
-        sys.exit("error: dvc repro would run stages; run it first")
-    pure = [sys.executable, "-c", WITHOUT_PARSER + RUN]
-    own = [sys.executable, "-c", "import sys; " + RUN]
-    slow, fast = [], []
-    for _ in range(5):  # in turn, as machines get slower and faster within a minute
-        slow.append(_once(pure))
-        fast.append(_once(own))
-    show(
-        [
-            ["dvc repro", "s (least of 5)", f"share of the budget ({BUDGET} s)", "ratio"],
-            ["pure Python", min(slow), min(slow) / BUDGET, 1.0],
-            ["C parser", min(fast), min(fast) / BUDGET, min(fast) / min(slow)],
-        ]
-    )
+    parser = argparse.ArgumentParser(prog="python -m bench.noop_repro")
+    parser.add_argument("--beside", type=Path, metavar="FOLDER", help="another checkout to compare with")
+    parser.add_argument("--rounds", type=int, default=10)
+    args = parser.parse_args()
+    folders = [Path(), *([args.beside] if args.beside else [])]
+    for folder in folders:
+        command = [sys.executable, "-m", "dvc", "repro", "--dry"]
+        done = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True)
+        if "Running stage" in done.stdout.replace("Running stage 'code'", ""):
+            sys.exit(f"error: {folder.absolute()}: dvc repro would run stages; run it first")
+    times = [[seconds(folder) for folder in folders] for _ in range(args.rounds)]  # in turn, as machines' speeds vary
+    medians = [statistics.median(column) for column in zip(*times, strict=True)]
+    head = ["dvc repro", f"s (median of {args.rounds})", f"share of the budget ({BUDGET} s)", "to this one"]
+    rows = zip(("here", "beside"), medians, strict=False)
+    show([head, *([name, middle, middle / BUDGET, middle / medians[0]] for name, middle in rows)])
     done = subprocess.run([sys.executable, "-c", PARTS], check=True, capture_output=True, text=True)
     profile = json.loads(done.stderr.splitlines()[-1])
     spent = profile["spent"]
     total = spent.pop("all")
     print(f"\nFiles in folders, counted each time that a stage depends on them: {profile['files']}")
-    rows = [*spent.items(), ("everything else", total - sum(spent.values()))]
-    show([["part", "s", "share"], *([part, time, time / total] for part, time in rows)])
-
-
-def _once(command: list[str]) -> float:
-    start = time.perf_counter()
-    subprocess.run(command, check=True, capture_output=True)
-    return time.perf_counter() - start
+    parts = [*spent.items(), ("everything else", total - sum(spent.values()))]
+    show([["part", "s", "share"], *([part, time, time / total] for part, time in parts)])
 
 
 if __name__ == "__main__":

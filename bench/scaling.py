@@ -1,4 +1,4 @@
-"""Strong scaling of a training step and its communication; or an estimate for up to 64 GPUs.
+"""Strong scaling of a training step, and its communication.
 
 The engine trains each recipe on one fixed batch of its size, sharded over the ranks, with synchronised batch
 normalisation, checks and records. `speed-up` is relative to one process with all threads, `to one` to one process with
@@ -16,8 +16,6 @@ Without GPUs the ranks use gloo. With GPUs the same command uses one GPU for eac
 
 `python -m bench.scaling [--processes 2] [--rounds 3] [--steps 10] [--recipes pose 'published pose']`, after `dvc repro
 prepare@people prepare@pairs`.
-`python -m bench.scaling --estimate [--step-ms pose=120 'pix2pix, batch 1=9']`: see bench/scaling_estimate.py and
-docs/scaling.md.
 """
 
 import argparse
@@ -39,7 +37,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from bench import fixed_batch, scaling_estimate
+from bench import fixed_batch
 from bench.fixed_batch import Work
 from bench.paper_sizes import CASES as PUBLISHED
 from bench.table import show
@@ -179,18 +177,14 @@ def cell(place: Cell, names: list[str], steps: int) -> dict[str, dict[str, float
     """Measure recipes in new processes."""
     processes, threads = place
     joined = ["torch.distributed.run", "--standalone", "--nproc_per_node", f"{processes}", "-m"]
-    command = [
-        sys.executable,
-        "-m",
-        *(joined if processes > 1 else []),
-        "bench.scaling",
-        "--cell",
-        "--steps",
-        f"{steps}",
-    ]
+    command = [sys.executable, "-m", *(joined if processes > 1 else []), "bench.scaling", "--cell"]
     environment = os.environ | {"OMP_NUM_THREADS": f"{threads}"}
     done = subprocess.run(
-        [*command, "--recipes", *names], env=environment, check=True, stdout=subprocess.PIPE, text=True
+        [*command, "--steps", f"{steps}", "--recipes", *names],
+        env=environment,
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     return dict(json.loads(next(line for line in done.stdout.splitlines() if line.startswith("{"))))
 
@@ -210,24 +204,16 @@ def rows_of(name: str, found: dict[Cell, list[dict[str, float]]]) -> Iterator[li
 
 
 def main() -> None:
-    """Print the measured table, or the estimate."""
+    """Print the table."""
     parser = argparse.ArgumentParser(prog="python -m bench.scaling")
     parser.add_argument("--processes", type=int, default=torch.accelerator.device_count() or 2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10, help="measured in each row and round")
     parser.add_argument("--recipes", nargs="+", default=list(DEFAULTS), choices=list(RECIPES))
     parser.add_argument("--cell", action="store_true", help="measure in this process, print JSON")
-    parser.add_argument("--estimate", action="store_true", help="for 8 to 64 GPUs, from FLOPs and link speeds")
-    parser.add_argument(
-        "--step-ms", nargs="*", default=[], metavar="RECIPE=MS", help="measured on one GPU, paper's size"
-    )
     args = parser.parse_args()
     if args.cell:
         run_cell(args.recipes, args.steps)
-        return
-    if args.estimate:
-        measured = {name: float(ms) / 1e3 for name, ms in (one.rsplit("=", 1) for one in args.step_ms)}
-        scaling_estimate.main(measured)
         return
     cores = len(os.sched_getaffinity(0))
     each = max(1, cores // args.processes)

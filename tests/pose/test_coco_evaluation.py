@@ -13,7 +13,7 @@ from people_by_hand import AREA, SIGMAS, SKELETON, dump, oks, person, pose
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 
-from bench import coco_figures
+from bench import inputs
 from figura.base.errors import UserError
 from figura.data.formats.skeletons import COCO as COCO_PERSON
 from figura.data.formats.skeletons import skeleton_from
@@ -103,9 +103,9 @@ def drawn(kind):
     """Crowded scenes, of up to 40 people, with crowds, people without joints, equal scores, and images of nobody."""
     random, truth, results = np.random.default_rng(5), [], []
     for image, people in enumerate([0, 1, 2, 3, 5, 8, 12, 30], start=1):
-        own = coco_figures.annotations(random, image, people)
+        own = inputs.annotations(random, image, people)
         truth += [one for one in own if kind == "bbox" or one["category_id"] == 1]
-        results += coco_figures.results(random, image, own)[kind == "bbox"]
+        results += inputs.results(random, image, own)[kind == "bbox"]
     for one in results:
         one["score"] = round(one["score"], 1)
         if kind == "keypoints":

@@ -11,8 +11,8 @@ from own_keypoints import SIGMAS
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from real_people import leave_out_plots
+from round_trip import fields_of
 
-from bench.pose_round_trip import fields_of
 from figura.base.exit_status import run
 from figura.data.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
 from figura.dump import Dump

@@ -4,8 +4,8 @@ from collections import Counter
 
 import numpy as np
 from real_people import needs_real
+from round_trip import FINE, STRIDE, fields_of, reasons, round_trip
 
-from bench.pose_round_trip import FINE, STRIDE, fields_of, reasons, round_trip
 from figura.data.formats.skeletons import COCO
 from models.pose.annotations import Annotations
 from models.pose.encoders import Caf, Cif

@@ -1,16 +1,10 @@
 """Encodes annotated people and decodes the targets as if they were predictions: how many people survive?
 
-Usage: python -m bench.pose_round_trip ROOT SPLIT [--side 641] [--all]
-
-ROOT is a prepared people dataset. Nothing is trained: the targets of `cif` and `caf` become fields with confidence 0.9
-where the target is 1, and 0 elsewhere. A person is representable if cells point to each of its labelled joints and
-association cells connect these; other persons are counted by reason and ignored. Prints COCO's metrics for
-representable persons and for all, and lists each lost person and each false result (with `--all` of all persons).
+Nothing is trained: the targets of `cif` and `caf` become fields with confidence 0.9 where the target is 1, and 0
+elsewhere. A person is representable if cells point to each of its labelled joints and association cells connect these;
+other persons are counted by reason and ignored. Prints COCO's metrics for representable persons and for all.
 """
 
-import argparse
-import sys
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +13,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bench.table import show
-from figura.base.exit_status import run
 from figura.data.formats.skeletons import COCO
 from figura.interfaces import Networks, State
 from models.pose.annotations import Annotations
@@ -33,7 +25,6 @@ UNKNOWN_SCALE = 1.0  # cells; for persons with too few joints to know their scal
 STRIDE = 8
 COMPLETED = 0.01  # joints of at most this confidence only complete a pose
 NEAR = 2.0  # a joint is correct within this many pixels of the file
-LOST = 0.9  # OKS below which a person counts as lost
 FINE = "can be represented"
 Fields = NDArray[np.float32]
 
@@ -149,36 +140,3 @@ def _joined(joints: list[int], places: NDArray[np.floating], caf: Fields) -> boo
     while more := {b for edge in edges for a, b in (edge, edge[::-1]) if a in reached} - reached:
         reached |= more
     return len(reached) == len(joints)
-
-
-def main(arguments: list[str]) -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(prog="python -m bench.pose_round_trip", description=__doc__.splitlines()[0])
-    parser.add_argument("root", type=Path, help="prepared people dataset")
-    parser.add_argument("split", nargs="+", help="such as train validation")
-    parser.add_argument("--side", type=int, default=641, help="pixels of the longer side")
-    parser.add_argument("--all", action="store_true", help="list what is lost and false of all persons")
-    args = parser.parse_args(arguments)
-    trip = round_trip(args.root, args.split, args.side)
-    for reason, count in Counter(trip.reasons.values()).most_common():
-        print(f"{count:5d} persons: {reason}")
-    judged = {"can be represented": trip.evaluation(True), "all persons": trip.evaluation(False)}
-    names = ("AP", "AP50", "AP75", "AP_medium", "AP_large", "AR")
-    show([
-        ["persons", *names],
-        *([name, *(round(one.values()[figure], 4) for figure in names)] for name, one in judged.items()),
-    ])  # fmt: skip
-    evaluation = judged["all persons" if args.all else "can be represented"]
-    for found in evaluation.matches():
-        for place, overlap in zip(found.truth, found.overlaps, strict=True):
-            record = evaluation.truth[place]
-            if overlap < LOST:
-                person = f"{record['num_keypoints']} joints, box {record['bbox']}"
-                print(f"image {record['image_id']}, {person}: OKS {overlap:.2f}")
-        for place in found.false:
-            result = evaluation.results[place]
-            print(f"image {result['image_id']}, false: score {result['score']:.3f}, box {result['bbox']}")
-
-
-if __name__ == "__main__":
-    sys.exit(run(main))
