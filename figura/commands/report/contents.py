@@ -165,7 +165,7 @@ def _trained(content: RecipeContent, path: Path, entry: Mapping[str, Any]) -> No
     length = f"{train['epochs']} epochs" if train.get("epochs") else f"{train.get('steps')} iterations"
     precision = {"no": "float32"}.get(str(train.get("precision")), str(train.get("precision")))
     content.facts += [
-        ("data", f"{entry['data']}, judged on {entry['judged_on']}"),
+        ("data", str(entry["data"])),
         ("networks", ", ".join(f"{name} ({one['type']})" for name, one in networks.items())),
         ("training", f"{length}, batches of {recipe.get('data', {}).get('batch_size')}, {precision}"),
         ("seed", str(recipe.get("seed"))),
