@@ -31,7 +31,7 @@ metrics:
 DAG = """\
 vars:
   - recipes:
-      toy: {params: toy.yaml, data: people, judged_on: people}
+      toy: {params: toy.yaml, data: people}
   - pose_consistency:
       toy: {params: judge.yaml, metrics: judged}
 """
