@@ -101,11 +101,11 @@ class Encoding:
 
     def call(self, checkout: Path, folder: Path) -> Call:
         """Return the function to time."""
-        from bench.inputs import STRIDE, scene
+        from bench.inputs import STRIDE, crowd_scene
         from figura.data.formats.skeletons import COCO
         from models.pose.encoders import Caf, Cif
 
-        encoders, people, side = (Cif(COCO, STRIDE), Caf(COCO, STRIDE)), scene(5, 193, (0.5, 0.5)), 193
+        encoders, people, side = (Cif(COCO, STRIDE), Caf(COCO, STRIDE)), crowd_scene(5, 193), 193
         return lambda: [one.encode(people, (side, side), (0.0, 0.0, side - 1.0, side - 1.0)) for one in encoders]
 
 

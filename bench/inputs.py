@@ -20,10 +20,27 @@ WIDTH, HEIGHT = 640, 480
 CATEGORIES = 5  # the first is people
 
 
-def scene(people: int, side: int, heights: tuple[float, float]) -> Annotations:
-    """Return standing people all over a square image; `heights` are the least and the most, in parts of `side`."""
+def crowd_scene(persons: int, side: int) -> Annotations:
+    """Return standing persons, half as high as the image, with a fifth of the joints hidden, and a crowd region."""
     random = np.random.default_rng(0)
-    unit = side * random.uniform(*heights, (people, 1, 1)) / np.ptp(SKELETON.standing_pose[:, 1])
+    upright = SKELETON.standing_pose * (1, -1) * (side / 2 / np.ptp(SKELETON.standing_pose[:, 1]))
+    keypoints = np.full((persons + 1, len(upright), 3), 2.0, dtype=np.float32)
+    keypoints[:, :, :2] = upright - upright.mean(axis=0) + random.uniform(0.2, 0.8, (persons + 1, 1, 2)) * side
+    keypoints[:, :, 2] -= random.random(keypoints.shape[:2]) < 0.2
+    corners = keypoints[:, :, :2].min(axis=1)
+    return Annotations(
+        keypoints=keypoints,
+        boxes=np.concatenate([corners, keypoints[:, :, :2].max(axis=1) - corners], axis=1),
+        crowd=np.arange(persons + 1) == persons,
+        categories=np.zeros(persons + 1, dtype=np.int64),
+        ids=np.arange(persons + 1),
+    )
+
+
+def scene(people: int, side: int) -> Annotations:
+    """Return standing people, a fifth to half as high as the image, all over it."""
+    random = np.random.default_rng(0)
+    unit = side * random.uniform(0.2, 0.5, (people, 1, 1)) / np.ptp(SKELETON.standing_pose[:, 1])
     joints = (SKELETON.standing_pose - SKELETON.standing_pose.mean(axis=0)) * (1, -1) * unit
     joints += random.uniform(0.15, 0.85, (people, 1, 2)) * side
     corners = joints.min(axis=1)
@@ -38,7 +55,7 @@ def scene(people: int, side: int, heights: tuple[float, float]) -> Annotations:
 
 def fields(people: int, side: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Return the joint and connection fields of several people, as a network would predict them."""
-    drawn, area = scene(people, side, (0.2, 0.5)), (0.0, 0.0, side - 1.0, side - 1.0)
+    drawn, area = scene(people, side), (0.0, 0.0, side - 1.0, side - 1.0)
     cif, caf = (kind(SKELETON, STRIDE, suppress_hidden=None).encode(drawn, (side, side), area) for kind in (Cif, Caf))
     return decoded(cif, 1, 1), decoded(caf, 2, 2)
 
