@@ -77,6 +77,20 @@ def test_an_altered_metric_fails_at_the_gate_and_is_reported(
     assert re.search(r"params\.yaml \| metrics\.bootstrap *\| 20 +\| 30 ", summary)
 
 
+@pytest.mark.slow
+def test_a_rerun_that_breaks_is_reported_without_a_gate(checked_out: Project, tmp_path: Path, remote: Path) -> None:
+    checked_out.set("params.yaml", {"train.stepz": 3})
+    checked_out.run("git", "commit", "-qam", "a key nobody knows")
+    found = {name: run(name, checked_out, tmp_path, remote)[0] for name in ORDER if name != "Gate"}
+    assert found == {"Data and earlier results": 0, "Rerun": 255, "Report": 0}
+    assert "It did not run" in (tmp_path / "summary.md").read_text()
+
+
+def test_results_are_kept_only_of_a_protected_branch_whose_gate_passed() -> None:
+    (keep,) = (one for one in named("reproduce")["jobs"]["reproduce"]["steps"] if one.get("run") == "dvc push")
+    assert keep["if"] == "${{ success() && github.ref_protected }}"
+
+
 def test_only_this_repository_with_the_label_reaches_the_gpu() -> None:
     jobs = named("reproduce")["jobs"]
     words = " ".join(jobs["reproduce"]["if"].split())
