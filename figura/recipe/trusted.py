@@ -27,7 +27,7 @@ from figura.recipe.types import TRUSTED_ONLY
 from figura.systems import PACKAGE, PROJECT
 
 OPTION = "--trusted-types-only"
-HELP = "for strangers' recipes: refuse types but of models, torch.nn and torch.optim, and files elsewhere"
+HELP = "for strangers' recipes: refuse types but of figura, models, torch.nn and torch.optim, and files elsewhere"
 LIBRARY = Path(__file__).parents[1]
 TYPES = ("schedules", "injectors", "optimizers")
 """The modules of `figura` whose classes recipes name; others may open files or start processes."""
@@ -45,7 +45,9 @@ def refuse_untrusted(content: Mapping[str, Any], path: Path) -> None:
     errors = ErrorCollector(path)
     for key, text in texts(content):
         if key.rpartition(".")[2] == "type" and not _is_ours(text):
-            errors.add(key, f"found {shown(text)}; {OPTION} takes classes of models, torch.nn and torch.optim alone")
+            errors.add(
+                key, f"found {shown(text)}; {OPTION} takes types of figura, models, torch.nn and torch.optim alone"
+            )
         elif OUTSIDE.match(text):
             errors.add(key, f"found {shown(text)}; {OPTION} takes paths below the current folder alone")
     errors.raise_any()

@@ -43,8 +43,6 @@ from models.pose.photos import Photos
 Joints = NDArray[np.float64]
 Appearance = NDArray[np.float32]
 
-THERE = 2.0
-"""The flag of a joint that is there and visible (COCO)."""
 LEAST_SCORE = 0.15
 """Of a person that counts as read; `force_complete` makes people of less."""
 PADDING = 0.06
