@@ -99,7 +99,7 @@ def test_models_of_another_project_are_in_the_way(tmp_path, modules):
 
 
 def test_strangers_types_are_not_looked_up_in_the_project(tmp_path, modules):
-    with pytest.raises(UserError, match=r"found 'photos_of_mine\.Mine'; --trusted-types-only takes classes of models"):
+    with pytest.raises(UserError, match=r"found 'photos_of_mine\.Mine'; --trusted-types-only takes types of figura"):
         load(project(tmp_path / "a", 1), trusted_types_only=True)
     assert "photos_of_mine" not in sys.modules
 
