@@ -63,36 +63,21 @@ $(VENV)/.ready-dev: $(VENV)/.ready locks/requirements-dev.lock
 	$(BIN)/$(LOCKED) locks/requirements-dev.lock
 	touch $@
 
-# The site, in an environment of its own, which needs no PyTorch. Zensical writes into the folder of its file alone.
-DOCS := $(VENV)/docs
-
-$(DOCS)/.ready: locks/requirements-docs.lock
-	$(PYTHON) -m venv $(DOCS)
-	$(DOCS)/bin/$(LOCKED) locks/requirements-docs.lock
-	touch $@
-
-docs: $(DOCS)/.ready
-	$(DOCS)/bin/zensical build --strict --config-file docs/zensical.toml
+docs: environment
+	zensical build --strict --config-file docs/zensical.toml
 	rm -rf build/site
 	mkdir -p build
 	mv docs/build/site build/site
 	rmdir docs/build
 
-# The supply chain, by tools in an environment of their own.
+lock: environment
+	python locks/renew.py $(OPTIONS)
+
 LOCKS := $(wildcard locks/requirements*.lock)
-AUDIT := $(VENV)/audit
-
-$(AUDIT)/.ready: locks/requirements-audit.lock
-	$(PYTHON) -m venv $(AUDIT)
-	$(AUDIT)/bin/$(LOCKED) locks/requirements-audit.lock
-	touch $@
-
-lock: environment $(AUDIT)/.ready
-	PATH="$(abspath $(AUDIT))/bin:$$PATH" python locks/renew.py $(OPTIONS)
 
 # --strict: a package that the database does not answer for is no clean one
-audit: $(AUDIT)/.ready
-	$(AUDIT)/bin/pip-audit --strict --disable-pip --require-hashes $(LOCKS:%=--requirement %) || { $(ADVICE); exit 1; }
+audit: environment
+	pip-audit --strict --disable-pip --require-hashes $(LOCKS:%=--requirement %) || { $(ADVICE); exit 1; }
 
 define ADVICE
 echo "What to do: 'make lock OPTIONS=\"--upgrade-package NAME\"' takes the fixed version; then 'make licences test-all' and\
@@ -100,11 +85,11 @@ echo "What to do: 'make lock OPTIONS=\"--upgrade-package NAME\"' takes the fixed
  '--ignore-vuln ID' to the target 'audit' of the Makefile, with the reason." >&2
 endef
 
-licences: environment $(AUDIT)/.ready
-	$(AUDIT)/bin/pip-licenses --python $(BIN)/python --with-system --format csv --output-file locks/LICENSES.csv --packages \
+licences: environment
+	pip-licenses --with-system --format csv --output-file locks/LICENSES.csv --packages \
 	    $$(sed -n 's/==.*//p' locks/requirements.lock locks/requirements-dev.lock)
 	sed -i 's/+cpu"/"/' locks/LICENSES.csv
 
-sbom: $(VENV)/.ready $(AUDIT)/.ready
+sbom: environment
 	mkdir -p sbom
-	$(AUDIT)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file sbom/figura.cdx.json $(VENV)
+	cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-file sbom/figura.cdx.json locks/requirements.lock

@@ -6,9 +6,7 @@ Reads pyproject.toml and the lock files, asks PyPI by `uv`, and writes
 
     locks/requirements.lock        what `make run` installs: the dependencies, and a DVC remote on S3
     locks/requirements-cuda.lock   what PyTorch's build for CUDA needs beside it
-    locks/requirements-dev.lock    what `make test` installs beside it
-    locks/requirements-audit.lock  an environment of its own: the tools that renew, audit and list what is locked
-    locks/requirements-docs.lock   another one: what makes the site of docs/
+    locks/requirements-dev.lock    what tests, the site and the commands of docs/supply_chain.md need beside it
 
 Versions stay what they are unless an option says otherwise (`--upgrade`, `--upgrade-package NAME`). For Linux, PyPI has
 PyTorch's build for CUDA; the build for CPUs alone is on PyTorch's own index, and the lock has the hashes of both.
@@ -26,14 +24,11 @@ from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.files import write_text
 
-PARTS = ("", "-cuda", "-dev", "-audit", "-docs")
-USE, CUDA, DEV, AUDIT, DOCS = (Path(f"locks/requirements{part}.lock") for part in PARTS)
+USE, CUDA, DEV = (Path(f"locks/requirements{part}.lock") for part in ("", "-cuda", "-dev"))
 PURPOSES = {
     USE: "What `make run` installs",
     CUDA: "What PyTorch's build for CUDA needs beside locks/requirements.lock",
-    DEV: "What `make test` installs beside locks/requirements.lock",
-    AUDIT: "The tools of `make lock`, `make audit`, `make licences` and `make sbom`",
-    DOCS: "What `make docs` builds the site with",
+    DEV: "What `make test`, `make docs`, `make lock` and `make audit` install beside locks/requirements.lock",
 }
 CPU_INDEX = "https://download.pytorch.org/whl/cpu/torch/"
 UV = [
@@ -47,18 +42,17 @@ def main(options: list[str]) -> None:
     """Renew all lock files; `options` go to `uv pip compile`. Raises UserError with what uv or an index says."""
     before = {path: entries(path.read_text()) for path in PURPOSES}
     locked = before[USE] | before[CUDA] | before[DEV]
-    everything = compiled(["pyproject.toml", "--extra", "s3", "--extra", "build", "--extra", "dev", *options], locked)
-    used = compiled(["pyproject.toml", "--extra", "s3", "--extra", "build"], everything)
+    groups = ["--group", "audit", "--group", "docs"]
+    extras = ["--extra", "s3", "--extra", "build"]
+    everything = compiled(["pyproject.toml", *extras, "--extra", "dev", *groups, *options], locked)
+    used = compiled(["pyproject.toml", *extras], everything)
     # for Windows, PyPI has PyTorch's build for CPUs
     linux, windows = (compiled(["-"], everything, "torch", platform) for platform in ("linux", "windows"))
     cuda = linux.keys() - windows.keys()
     everything["torch"] = with_cpu_builds(everything["torch"], before[USE]["torch"])
-    audit, docs = (compiled(["--group", one.stem[13:], *options], before[one]) for one in (AUDIT, DOCS))
     write(USE, everything, used.keys() - cuda)
     write(CUDA, everything, cuda)
     write(DEV, everything, everything.keys() - used.keys())
-    write(AUDIT, audit, audit)
-    write(DOCS, docs, docs)
 
 
 def entries(lock: str) -> Entries:

@@ -13,7 +13,7 @@ from workflows.workflow import ROOT, named
 
 from locks.renew import DEV, USE, entries
 
-LOCKS = {f"locks/requirements{part}.lock" for part in ("", "-audit", "-cuda", "-dev", "-docs")}
+LOCKS = {f"locks/requirements{part}.lock" for part in ("", "-cuda", "-dev")}
 PIP_AUDIT = """#!/bin/sh
 # Stands in for pip-audit, which asks a database on the internet.
 echo "$*" > "$RECORD/pip-audit.txt"
@@ -40,13 +40,12 @@ NOTED = {
 
 def audit(folder: Path, found: str = "") -> tuple[subprocess.CompletedProcess[str], str]:
     """Run `make audit` with a stand-in for pip-audit that finds something or nothing; return what it was told, too."""
-    program = folder / "venv/audit/bin/pip-audit"
+    program = folder / "venv/bin/pip-audit"
     program.parent.mkdir(parents=True)
     program.write_text(PIP_AUDIT)
     program.chmod(0o755)
-    (folder / "venv/audit/.ready").touch()
     environment = ENVIRONMENT | {"RECORD": str(folder), "FOUND": found}
-    command = ["make", "audit", f"VENV={folder / 'venv'}"]
+    command = ["make", "audit", f"VENV={folder / 'venv'}", "--old-file=environment"]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     return done, (folder / "pip-audit.txt").read_text()
 
