@@ -18,7 +18,7 @@ from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.predict import main
 from figura.engine.build import build_networks
-from figura.prediction.prediction import Prediction
+from figura.prediction.runner import Runner
 from figura.training.checkpoints import write_model
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
@@ -326,7 +326,7 @@ def test_a_prediction_that_stops_midway_has_whole_rows_of_what_it_wrote(toys, tm
         paint(tmp_path / f"in/{number}.png", 10 * number)
     (tmp_path / "out").mkdir()
     (tmp_path / "out/predictions.csv").write_text("earlier")
-    batch, earlier = Prediction._batch, []
+    batch, earlier = Runner._batch, []
 
     def stopping(self, examples, place, draws):
         earlier.append((tmp_path / "out/predictions.csv").read_text())
@@ -334,7 +334,7 @@ def test_a_prediction_that_stops_midway_has_whole_rows_of_what_it_wrote(toys, tm
             raise KeyboardInterrupt
         batch(self, examples, place, draws)
 
-    monkeypatch.setattr(Prediction, "_batch", stopping)
+    monkeypatch.setattr(Runner, "_batch", stopping)
     with pytest.raises(KeyboardInterrupt):
         main([*toys, str(tmp_path / "in"), "--batch-size", "1", "--output", str(tmp_path / "out")])
     assert earlier == ["earlier"] * 3  # it is replaced whole

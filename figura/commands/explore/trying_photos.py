@@ -21,13 +21,15 @@ from figura.commands.explore.trying import (
     accelerator_of,
     dataset_name,
     is_trained,
+    model_of,
     recipes_of_photos,
     schema_of,
     trained,
 )
-from figura.prediction.comparison import TABLE
-from figura.prediction.inputs import IMAGES, File, SettingError
-from figura.prediction.prediction import Prediction
+from figura.prediction import model as prediction
+from figura.prediction.files import TABLE
+from figura.prediction.inputs import IMAGES
+from figura.prediction.predictor import Predictor
 from figura.recipe.types import PHOTOS, find_type
 from models.images.pairs import ImagePairs
 from models.people.photos import PersonPhotos
@@ -63,20 +65,6 @@ class PhotoResults:
     files: dict[str, bytes] = field(default_factory=dict)
 
 
-class PhotoPrediction(Prediction):
-    """A prediction of which the page, and not the terminal, tells what is wrong."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.reports: list[str] = []
-
-    def _report(self, message: str) -> None:
-        self.reports.append(message)
-
-    def _summary(self, photos: int, seconds: float) -> None:
-        pass
-
-
 def photo_results(project: Project, recipe: str, pixels: Pixels, longest: int) -> PhotoResults:
     """Run a recipe's prediction on a photo, uint8 (H, W, 3), whose longer side is made `longest` pixels if it is more.
 
@@ -93,7 +81,7 @@ def photo_results(project: Project, recipe: str, pixels: Pixels, longest: int) -
         if _needs_people(model):
             _write_people(project, source)
         results = folder / "results"
-        _predict(model, source, results)
+        _predict(project, recipe, source, results)
         return _results(photo, results, model)
 
 
@@ -122,7 +110,7 @@ def _write_people(project: Project, source: Path) -> None:
         first = f": run dvc repro train@{poses[0]}, then reload this page" if poses else "; dvc.yaml has none"
         raise UserError(f"this recipe needs to know where people are, which a trained pose recipe tells{first}")
     results = source.parent / "people"
-    _predict(trained(project, poses[0]), source, results)
+    _predict(project, poses[0], source, results)
     (results / PEOPLE).rename(source.parent / PEOPLE)
 
 
@@ -131,20 +119,20 @@ def _saves_people(project: Project, recipe: str) -> bool:
     return predict is not None and predict.save.get("people") == "records"
 
 
-def _predict(model: Trained, source: Path, results: Path) -> None:
+def _predict(project: Project, recipe: str, source: Path, results: Path) -> None:
+    model = trained(project, recipe)
     if model.predict is None:
         raise UserError(f"{model.recipe.path}: predict: missing; so the recipe does not say how to use a photo")
-    results.mkdir()
     with COMPUTING:
-        prediction = PhotoPrediction(
-            model.recipe, model.predict, model.networks, results, accelerator_of(model.recipe), batch_size=8, workers=0
-        )
+        ready = prediction.Trained(model.recipe, model.predict, model.networks, accelerator_of(model.recipe))
+        predictor = Predictor(model_of(project, recipe), ready)
         try:
-            prediction.write([File(source, NAME)], 1)
-        except SettingError as error:
-            raise UserError(_without(source.parent, str(error))) from None
+            made = predictor.predict(source, batch_size=8, skip=True, workers=0)
         except UserError as error:
-            raise UserError(_without(source.parent, "\n".join(prediction.reports) or str(error))) from None
+            raise UserError(_without(source.parent, str(error))) from None
+    if made.faults:
+        raise UserError(_without(source.parent, "\n".join(made.faults)))
+    made.save(results)
 
 
 def _without(folder: Path, message: str) -> str:
