@@ -62,10 +62,8 @@ def main(arguments: list[str]) -> None:
     photos, total = read_photos(files, args.every, report), count_photos(files, args.every)
     with ResultFiles(args.output, args.every, videos=not args.frames) as output:
         for result in runner.results(photos, recipe.runtime.progress, total):
-            begun = time.perf_counter()
             runner.attempt(result.image.source, output.add, result)
             output.close_videos(runner.unfinished_files)
-            runner.spent["write"] += time.perf_counter() - begun
         runner.attempt(predict.grid, output.write_sheets, runner.sheets())
     seconds = time.perf_counter() - start
     done = len(runner.images)
@@ -76,8 +74,6 @@ def main(arguments: list[str]) -> None:
     if done and not runner.examples:
         kind = predict.data.type
         print(f"warning: nothing is written, because predict.data ({kind}) makes no example of these images")
-    elif done:
-        print(f"ms an image: {', '.join(f'{name} {1000 * spent / done:.2f}' for name, spent in runner.spent.items())}")
     if output.rows:
         means = ", ".join(f"{name} {mean:.4g}" for name, mean in output.means().items())
         average = f"; on average {means}" if means else ""

@@ -99,12 +99,13 @@ class PhotoExamples:
         raise TypeError(f"{type(self).__name__} gives no examples")
 
 
-def _refuse(fault: str) -> NoReturn:
+def refuse(fault: str) -> NoReturn:
+    """Raise UserError: report a fault by ending the prediction."""
     raise UserError(fault)
 
 
 def find_files(
-    arguments: Sequence[str], results: Path | None = None, report: Callable[[str], None] = _refuse
+    arguments: Sequence[str], results: Path | None = None, report: Callable[[str], None] = refuse
 ) -> list[File]:
     """Return the images and videos matched by paths, folders and glob patterns (`**` for any depth), in order.
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from figura.base.errors import UserError, printable
 from figura.base.files import open_regular
@@ -83,10 +83,10 @@ class Predictor:
         Raises:
             UserError: an image is unusable (or with `skip`, all are); nothing is returned.
         """
-        from figura.prediction.inputs import photos_from
+        from figura.prediction.inputs import photos_from, refuse
 
         faults = list[str]()
-        runner = self.start(faults.append if skip else _refuse, batch_size=batch_size, workers=workers)
+        runner = self.start(faults.append if skip else refuse, batch_size=batch_size, workers=workers)
         photos = photos_from(images, _count("every", every), runner.report)
         return self._gathered(runner, list(runner.results(photos, progress)), faults)
 
@@ -99,10 +99,10 @@ class Predictor:
         `skip`, skipped images cause warnings; without, results of earlier images are yielded before the error is
         raised.
         """
-        from figura.prediction.inputs import photos_from
+        from figura.prediction.inputs import photos_from, refuse
 
         faults = list[str]()
-        runner = self.start(faults.append if skip else _refuse, batch_size=batch_size, workers=workers)
+        runner = self.start(faults.append if skip else refuse, batch_size=batch_size, workers=workers)
         return _warning(runner.results(photos_from(images, _count("every", every), runner.report)), faults)
 
     def predict_video(
@@ -216,10 +216,6 @@ def _as_json(key: str, value: Any) -> str:
         return json.dumps(value, default=plain, ensure_ascii=False, allow_nan=False)
     except (AttributeError, TypeError, ValueError) as error:
         raise UserError(f"settings: {key}: {error}; allowed are numbers, strings, lists and dictionaries") from None
-
-
-def _refuse(fault: str) -> NoReturn:
-    raise UserError(fault)
 
 
 def _warning(results: Iterator[Result], faults: list[str]) -> Iterator[Result]:

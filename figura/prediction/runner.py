@@ -1,8 +1,7 @@
 """Run a trained model on arbitrary photos as defined in a recipe's `predict` section."""
 
-import time
 import traceback
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -49,7 +48,6 @@ class Runner:
     Attributes:
         images: the readable photos so far.
         examples: number of examples so far.
-        spent: seconds, by what took them.
     """
 
     def __init__(
@@ -72,11 +70,11 @@ class Runner:
             self.reads |= {comparison.target, *comparison.inputs}
         self.images: list[ImageInfo] = []
         self.examples = 0
-        self.spent: dict[str, float] = defaultdict(float)
         self._grid_examples: list[Example] = []
         self._names: set[str] = set()  # of all examples
         self._pending: dict[str, ImageInfo] = {}  # of the examples without results yet, by name
         self._ready: deque[Result] = deque()
+        self._failure: UserError | None = None
 
     def results(self, photos: Iterable[Photo], progress: bool = False, total: int | None = None) -> Iterator[Result]:
         """Yield the results of photos, batch by batch.
@@ -96,8 +94,8 @@ class Runner:
         for fault in self.photos.faults:
             self.report(fault)
         with tqdm(total=total, unit="image", desc="predict", disable=not progress) as bar:
-            batches = self._timed("read", batch_by_shape(self._examples(photos, bar), self.batch_size))
-            for place, batch in enumerate(batches):
+            examples = self._until_error(self._examples(self._until_error(photos), bar))
+            for place, batch in enumerate(batch_by_shape(examples, self.batch_size)):
                 failure = None
                 try:
                     with evaluating(*self.networks.live.values()):
@@ -111,6 +109,15 @@ class Runner:
                     yield self._ready.popleft()
                 if failure is not None:
                     raise failure
+        if self._failure is not None:
+            raise self._failure
+
+    def _until_error(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield items until a UserError, which `results` raises after the results of the items before."""
+        try:
+            yield from items
+        except UserError as error:
+            self._failure = error
 
     def sheets(self) -> dict[str, Pixels]:
         """Return the pictures of the grid, by `<grid>.<name>`: of the first examples, every row with every column."""
@@ -170,13 +177,6 @@ class Runner:
             return photo, UserError(said(photo.path, error))
         return photo, [{name: one[name] for name in one.keys() & self.reads} for one in examples]
 
-    def _timed(self, name: str, items: Iterable[T]) -> Iterator[T]:
-        start = time.perf_counter()
-        for item in items:
-            self.spent[name] += time.perf_counter() - start
-            yield item
-            start = time.perf_counter()
-
     def _keep_for_grid(self, examples: list[Example]) -> None:
         """Count examples, and keep the first ones for the grid."""
         self.examples += len(examples)
@@ -203,11 +203,9 @@ class Runner:
                     for one in examples:
                         self._batch([one], place, range(draw, draws.stop))
                     return
-            start = time.perf_counter()
             for row, (label, image) in enumerate(zip(labels, images, strict=True)):
                 if (result := self.attempt(image.source, self._result, *drawn, row, label, image)) is not None:
                     self._ready.append(result)
-            self.spent["write"] += time.perf_counter() - start
 
     def _drawn(
         self, examples: list[Example], place: int, draw: int
@@ -217,10 +215,7 @@ class Runner:
         with random_kept():
             seed_here(self.trained.recipe.seed, "predict", draw, place)
             state = self._run(batch, self.injectors)
-            start = time.perf_counter()
-            compared = self._compared(state, len(examples))
-        self.spent["write"] += time.perf_counter() - start
-        return state, *compared
+            return state, *self._compared(state, len(examples))
 
     def _result(
         self, state: State, numbers: Mapping[str, list[float]], compared: Mapping[str, list[Pixels]],
@@ -252,12 +247,9 @@ class Runner:
             compared[name] = [side_by_side([[column[row] for column in cells]], titles) for row in range(count)]
         return numbers, compared
 
-    def _run(self, batch: Mapping[str, Any], injectors: Mapping[str, Injector], prefix: str = "") -> State:
+    def _run(self, batch: Mapping[str, Any], injectors: Mapping[str, Injector]) -> State:
         last = self.trained.recipe.train.steps or 2**62  # schedules have arrived where they end
-        state, seconds = run_injectors(injectors, batch, self.networks, last, self.trained.device)
-        for name, spent in seconds.items():
-            self.spent[prefix + name] += spent
-        return state
+        return run_injectors(injectors, batch, self.networks, last, self.trained.device)[0]
 
     def _sheets(self, grid: Grid) -> dict[str, Pixels]:
         title = self.trained.predict.grid
@@ -270,7 +262,7 @@ class Runner:
             batch = to_device(collated(pairs), self.trained.device.device)
             with random_kept():
                 seed_here(self.trained.recipe.seed, "predict", "grid", place)
-                state = self._run(batch, injectors, f"{title}.")
+                state = self._run(batch, injectors)
             for name, sheet in sheets.items():
                 cells = list(_pixels(name, state[name]))
                 blank = np.full_like(cells[0], 255)
