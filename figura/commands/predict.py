@@ -23,24 +23,33 @@ import argparse
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError, printable
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml
 from figura.evaluation.model_folder import model_folder
 from figura.prediction.origin import Origin
-from figura.prediction.predictor import load_predictor
 from figura.recipe.trusted import HELP, OPTION
+
+if TYPE_CHECKING:
+    from figura.prediction.predictor import Predictor
 
 
 def main(arguments: list[str]) -> None:
-    """Predict from the files; memory does not grow with the results."""
+    """Predict from the files."""
     args = _arguments(arguments)
-    model = model_folder(args.run)
-    predictor = load_predictor(
-        model, Origin(args.recipe, read_yaml(args.recipe), None, args.trusted_types_only), args.set
-    )
 
+    from figura.prediction.predictor import load_predictor  # `--help` needs no NumPy
+
+    model = model_folder(args.run)
+    origin = Origin(args.recipe, read_yaml(args.recipe), None, args.trusted_types_only)
+    with origin.types():
+        _predict(args, load_predictor(model, origin, args.set))
+
+
+def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
+    """Write each result as it is ready, so that memory does not grow with the results."""
     from tqdm import tqdm
 
     from figura.prediction.files import ResultFiles
@@ -48,7 +57,7 @@ def main(arguments: list[str]) -> None:
 
     recipe, predict = predictor.trained.recipe, predictor.trained.predict
     if predictor.trained.is_try:
-        print(f"warning: {model}: the weights of a try of {recipe.train.steps} steps", file=sys.stderr)
+        print(f"warning: {predictor.model}: the weights of a try of {recipe.train.steps} steps", file=sys.stderr)
     faults = 0
 
     def report(fault: str) -> None:

@@ -15,7 +15,7 @@ from figura.recipe.dotted_keys import texts
 from figura.recipe.overrides import overridden
 from figura.recipe.pipeline import PIPELINE
 from figura.recipe.schema_check import check_schema
-from figura.recipe.trusted import refuse_untrusted, refuse_untrusted_model
+from figura.recipe.trusted import OPTION, refuse_untrusted, refuse_untrusted_model
 from figura.recipe.types import TRUSTED_ONLY
 from figura.systems import PACKAGE, PROJECT
 
@@ -164,14 +164,13 @@ def _trusted_types_only() -> Iterator[None]:
     variables = ("HF_HUB_OFFLINE", TRUSTED_ONLY)
     before = {name: os.environ.get(name) for name in variables}
     offline = constants.HF_HUB_OFFLINE
-    os.environ |= {"HF_HUB_OFFLINE": "1", TRUSTED_ONLY: "trusted_types_only"}
+    os.environ |= {"HF_HUB_OFFLINE": "1", TRUSTED_ONLY: OPTION}
     constants.HF_HUB_OFFLINE = True
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE = offline
         for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
+            os.environ.pop(name, None)
+            if value is not None:
                 os.environ[name] = value

@@ -157,11 +157,9 @@ class Predictor:
             return Runner(self.trained, report, batch_size=size, workers=_count("workers", workers, least=0))
 
     def _gathered(self, runner: "Runner", results: list[Result], faults: list[str]) -> Results:
-        with self._types():
-            sheets = runner.sheets()
         ordered = tuple(sorted(results, key=lambda one: one.image.id))
         lines = tuple(line for fault in faults for line in fault.split("\n"))
-        return Results(ordered, tuple(runner.images), self.saves, self.trained.categories, sheets, lines)
+        return Results(ordered, tuple(runner.images), self.saves, self.trained.categories, runner.sheets(), lines)
 
 
 def load(

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from figura.base.pictures import Pixels
 
+Pixels = NDArray[np.uint8]
 Record = Mapping[str, Any]
 
 

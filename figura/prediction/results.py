@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from figura.base.errors import UserError
-from figura.base.pictures import Pixels
-from figura.prediction.result import Categories, ImageInfo, Record, Result
+from figura.prediction.result import Categories, ImageInfo, Pixels, Record, Result
 
 if TYPE_CHECKING:
     import pandas as pd

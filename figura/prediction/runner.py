@@ -63,7 +63,9 @@ class Runner:
         built |= named_injectors(predict.injectors, "predict.injectors")
         self.injectors, self.reads = needed(built, predict.save)
         self.grid: Grid | None = None if predict.grid is None else evaluate.grids[predict.grid]
+        self.grid_injectors: dict[str, Injector] = {}
         if self.grid is not None:
+            self.grid_injectors = named_injectors(self.grid.injectors, f"evaluate.grids.{predict.grid}")
             self.reads |= {*self.grid.rows, *self.grid.columns}
         self.comparisons = _comparisons(predict, path)
         for comparison in self.comparisons.values():
@@ -252,8 +254,6 @@ class Runner:
         return run_injectors(injectors, batch, self.networks, last, self.trained.device)[0]
 
     def _sheets(self, grid: Grid) -> dict[str, Pixels]:
-        title = self.trained.predict.grid
-        injectors = named_injectors(grid.injectors, f"evaluate.grids.{title}")
         images = [name for name, form in grid.save.items() if form == "image"]
         row, column = (next((n for n in images if n in names), None) for names in (grid.rows, grid.columns))
         sheets: dict[str, list[list[Pixels]]] = {n: [] for n in images if n not in (*grid.rows, *grid.columns)}
@@ -262,7 +262,7 @@ class Runner:
             batch = to_device(collated(pairs), self.trained.device.device)
             with random_kept():
                 seed_here(self.trained.recipe.seed, "predict", "grid", place)
-                state = self._run(batch, injectors)
+                state = self._run(batch, self.grid_injectors)
             for name, sheet in sheets.items():
                 cells = list(_pixels(name, state[name]))
                 blank = np.full_like(cells[0], 255)
@@ -270,7 +270,7 @@ class Runner:
                     sheet.append([blank, *(blank if column is None else _pixels(column, state[column]))])
                 sheet.append([blank if row is None else _pixels(row, state[row])[0], *cells])
         titles = [f"{row} / {column}", *("" for _ in self._grid_examples)]
-        return {f"{title}.{name}": side_by_side(sheet, titles) for name, sheet in sheets.items()}
+        return {f"{self.trained.predict.grid}.{name}": side_by_side(sheet, titles) for name, sheet in sheets.items()}
 
 
 def said(subject: object, error: Exception) -> str:

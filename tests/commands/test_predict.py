@@ -72,23 +72,6 @@ def test_files_folders_and_patterns_of_mixed_sizes(toys, tmp_path, capsys):
     assert "images/s" in said
 
 
-@pytest.mark.parametrize("workers", [0, 3])
-def test_what_cannot_be_read_is_told_and_the_rest_is_done(toys, tmp_path, capsys, workers):
-    whole = paint(tmp_path / "in/c.png", 50)
-    (tmp_path / "in/a.jpg").write_bytes(b"no picture")
-    (tmp_path / "in/b.png").touch()
-    paint(tmp_path / "in/d.png", 13, (5, 1))
-    assert predict(toys, tmp_path, tmp_path / "in", "--workers", workers) == 1
-    assert names(tmp_path / "out") == {"c.image.png"}
-    assert np.array_equal(grey(tmp_path / "out/c.image.png"), whole)
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("skipped", "error"))]
-    assert [line.split(":")[1].strip() for line in lines[:3]] == [
-        str(tmp_path / f"in/{n}") for n in ("a.jpg", "b.png", "d.png")
-    ]
-    assert lines[2].endswith("unlucky")
-    assert lines[3] == "error: 3 of the inputs could not be used (see above); the others are done"
-
-
 def test_same_names_do_not_overwrite_each_other(toys, tmp_path):
     given = {
         "one/x.png": "one/x",

@@ -247,18 +247,6 @@ def test_a_device_of_torch(toys):
         load(toys[1], recipe=toys[0], device=torch.device("xpu:7"))
 
 
-def test_folders_that_cannot_be(predictor, tmp_path):
-    results = predictor.predict(picture(0))
-    (tmp_path / "mk.py").write_text("a file")
-    for folder in ("mk.py", "mk.py/below"):
-        with pytest.raises(UserError, match=r"mk\.py.*: cannot be written: .*; remove what is in its place"):
-            results.save(tmp_path / folder)
-    (tmp_path / "out/000001.x.npy").mkdir(parents=True)
-    with pytest.raises(UserError, match=r"out/000001\.x\.npy: cannot be written: Is a directory; remove what"):
-        results.save(tmp_path / "out")
-    assert (tmp_path / "mk.py").read_text() == "a file"
-
-
 def test_a_table_is_replaced_when_all_files_are_written(predictor, tmp_path):
     results = predictor.predict([picture(0), picture(1), picture(2)])
     results.save(tmp_path)

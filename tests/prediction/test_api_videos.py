@@ -139,15 +139,12 @@ def test_videos_that_cannot_be_read_or_written(toys, tmp_path):
     (tmp_path / "torn.mp4").write_bytes(b"no video")
     (tmp_path / "new.mp4").write_text("earlier")
     (tmp_path / "dd.mp4").mkdir()
-    shutil.copy(clip, tmp_path / "dd.mp4/a.avi")
     for video, output, message in [
         ("torn.mp4", "new.mp4", r"torn\.mp4: no readable video: it is damaged, or its codec is unknown"),
-        ("nowhere.mp4", "new.mp4", r"nowhere\.mp4: no such file"),
         ("clip.txt", "new.mp4", r"clip\.txt: no video; videos end in \.avi"),
         ("clip.avi", "new.gif", r"new\.gif: a video to write ends in \.mp4, \.webm, \.mov$"),
         ("torn.mp4", "torn.mp4", "is the video to read"),
         ("*.avi", "new.mp4", r"\*\.avi: no such file; name one video, no folder or pattern$"),
-        ("dd.mp4", "new.mp4", r"dd\.mp4: no regular file; name one video, no folder or pattern$"),
         ("clip.avi", "dd.mp4", r"dd\.mp4: is a folder; a video to write is a file$"),
         ("clip.avi", "clip.avi/new.mp4", r"clip\.avi.*: .*; remove what is in its place"),
     ]:

@@ -60,16 +60,20 @@ UNREADABLE = {
 }
 
 
-def test_what_is_no_picture_is_said_and_the_rest_is_done(tmp_path, capsys):
+@pytest.mark.parametrize("workers", [0, 3])
+def test_what_is_no_picture_is_said_and_the_rest_is_done(workers, tmp_path, capsys):
     given = toy_photos.write_run(tmp_path)
     (tmp_path / "in").mkdir()
     for name, (write, _) in UNREADABLE.items():
         write(tmp_path / "in" / name)
     os.mkfifo(tmp_path / "clip.mp4")
     write_picture(tmp_path / "in/z.png")
-    assert predict(given, tmp_path / "in", tmp_path / "clip.mp4", "--output", tmp_path / "out") == 1
+    words = ["--workers", workers, "--output", tmp_path / "out"]
+    assert predict(given, tmp_path / "in", tmp_path / "clip.mp4", *words) == 1
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"z.image.png", "predictions.csv"}
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("skipped")]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == "error: 8 of the inputs could not be used (see above); the others are done"
+    said = [line for line in lines if line.startswith("skipped")]
     assert len(said) == len(UNREADABLE) + 1
     said.sort(key=lambda line: "clip.mp4" in line)  # a thread reads pictures
     for line, (name, (_, reason)) in zip(said, UNREADABLE.items(), strict=False):
