@@ -15,6 +15,7 @@ import toy_photos
 from figura.base.exit_status import run
 from figura.commands.predict import main
 from figura.prediction.inputs import Photo, find_files
+from figura.prediction.runner import Runner
 from models.people.photos import PersonPhotos
 
 PEOPLE = {"image_size": 16, "margin": 0.0, "min_keypoints": 1, "min_height": 1}
@@ -136,6 +137,22 @@ def test_a_bug_costs_one_photo_and_says_where_it_is(tmp_path, capsys):
     assert "3.png: RuntimeError: " in err  # a network that takes one channel
     assert "error: 3 of the inputs could not be used" in err
     assert "Traceback" not in err
+
+
+def test_a_batch_that_fails_is_predicted_photo_by_photo(tmp_path, monkeypatch, capsys):
+    given, computed = toy_photos.write_run(tmp_path), Runner._run
+
+    def failing(self, batch, injectors):
+        if float(batch["x"].max()) > 0.9:
+            raise RuntimeError("too bright")
+        return computed(self, batch, injectors)
+
+    monkeypatch.setattr(Runner, "_run", failing)
+    for number, value in enumerate([60, 250, 70]):
+        write_picture(tmp_path / f"in/{number}.png", value)
+    assert predict(given, tmp_path / "in", "--batch-size", 3, "--output", tmp_path / "out") == 1
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"0.image.png", "2.image.png", "predictions.csv"}
+    assert f"skipped: {tmp_path}/in/1.png: RuntimeError: too bright" in capsys.readouterr().err
 
 
 def test_results_that_cannot_be_written(tmp_path, capsys):
