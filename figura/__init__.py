@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from figura.base.errors import UserError
     from figura.prediction.predictor import Predictor, load
-    from figura.prediction.results import Result, Results
+    from figura.prediction.result import Result
+    from figura.prediction.results import Results
 
 __all__ = ["Predictor", "Result", "Results", "UserError", "load"]
 

@@ -4,7 +4,9 @@ import json
 from pathlib import Path
 from typing import Any, ClassVar
 
+import cv2
 import numpy as np
+import pytest
 import torch
 import toy
 
@@ -46,6 +48,18 @@ class Broken(Injector):
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
         raise AssertionError("nobody asked for this")
+
+
+def write_video(path: Path, frames: int, size: tuple[int, int] = (32, 48), rate: float = 12.5) -> Path:
+    """Write a video whose frame n is grey of level 20 n; skip the test if OpenCV cannot."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), rate, size[::-1])
+    if not writer.isOpened():
+        pytest.skip("OpenCV cannot write MJPG here")
+    for number in range(frames):
+        writer.write(np.full((*size, 3), 20 * number, np.uint8))
+    writer.release()
+    return path
 
 
 def write_run(folder: Path, changes: dict[str, Any] | None = None) -> tuple[str, str]:

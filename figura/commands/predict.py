@@ -21,18 +21,77 @@ Unreadable files are reported and skipped; the exit status is then 1.
 
 import argparse
 import sys
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError, printable
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml
 from figura.evaluation.model_folder import model_folder
-from figura.prediction.settings import checked_content, recipe_and_predict
+from figura.prediction.origin import Origin
 from figura.recipe.trusted import HELP, OPTION
+
+if TYPE_CHECKING:
+    from figura.prediction.predictor import Predictor
 
 
 def main(arguments: list[str]) -> None:
     """Predict from the files."""
+    args = _arguments(arguments)
+
+    from figura.prediction.predictor import load_predictor  # `--help` needs no NumPy
+
+    model = model_folder(args.run)
+    origin = Origin(args.recipe, read_yaml(args.recipe), None, args.trusted_types_only)
+    with origin.types():
+        _predict(args, load_predictor(model, origin, args.set))
+
+
+def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
+    """Write each result as it is ready, so that memory does not grow with the results."""
+    from tqdm import tqdm
+
+    from figura.prediction.files import ResultFiles
+    from figura.prediction.inputs import count_photos, find_files, read_photos
+
+    recipe, predict = predictor.trained.recipe, predictor.trained.predict
+    if predictor.trained.is_try:
+        print(f"warning: {predictor.model}: the weights of a try of {recipe.train.steps} steps", file=sys.stderr)
+    faults = 0
+
+    def report(fault: str) -> None:
+        nonlocal faults
+        faults += 1
+        tqdm.write(printable(f"skipped: {fault}"), file=sys.stderr)
+
+    files = find_files(args.files, args.output)
+    runner = predictor.start(report, batch_size=args.batch_size, workers=args.workers)
+    start = time.perf_counter()
+    photos, total = read_photos(files, args.every, report), count_photos(files, args.every)
+    with ResultFiles(args.output, args.every, videos=not args.frames) as output:
+        for result in runner.results(photos, recipe.runtime.progress, total):
+            runner.attempt(result.image.source, output.add, result)
+            output.close_videos(runner.unfinished_files)
+        runner.attempt(predict.grid, output.write_sheets, runner.sheets())
+    seconds = time.perf_counter() - start
+    done = len(runner.images)
+    if runner.examples > runner.on_grid > 0:
+        print(f"{predict.grid}: the first {runner.on_grid} of {runner.examples} (evaluate.grids.{predict.grid}.size)")
+    examples = "" if runner.examples == done else f" ({runner.examples} examples)"
+    print(f"{done} images{examples} in {seconds:.1f} s: {done / seconds:.2f} images/s")
+    if done and not runner.examples:
+        kind = predict.data.type
+        print(f"warning: nothing is written, because predict.data ({kind}) makes no example of these images")
+    if output.rows:
+        means = ", ".join(f"{name} {mean:.4g}" for name, mean in output.means().items())
+        average = f"; on average {means}" if means else ""
+        print(printable(f"{output.table}: {output.rows} results{average}"))
+    if faults:
+        raise UserError(f"{faults} of the inputs could not be used (see above); the others are done")
+
+
+def _arguments(arguments: list[str]) -> argparse.Namespace:
     assert __doc__
     parser = argparse.ArgumentParser(
         prog="figura predict", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -49,30 +108,7 @@ def main(arguments: list[str]) -> None:
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of evaluate or predict"
     )
     parser.add_argument(OPTION, action="store_true", help=HELP)
-    args = parser.parse_intermixed_args(arguments)
-    model = model_folder(args.run)
-    content = checked_content(args.recipe, read_yaml(args.recipe), model, args.set, args.trusted_types_only)
-
-    from figura.engine.build import make_accelerator
-    from figura.evaluation.trained import load_trained
-    from figura.prediction.inputs import find_files
-    from figura.prediction.prediction import Prediction
-
-    recipe, predict = recipe_and_predict(args.recipe, content, model)
-    files = find_files(args.files, args.output, tell=lambda line: print(printable(line)))
-    try:
-        args.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--output {args.output}: no folder can be made there: {error.strerror}") from None
-    trained, networks = load_trained(model, recipe)
-    if trained.train.try_:
-        print(f"warning: {model}: the weights of a try of {trained.train.steps} steps", file=sys.stderr)
-    prediction = Prediction(
-        trained, predict, networks, args.output, make_accelerator(trained),
-        batch_size=args.batch_size or trained.evaluate.batch_size, workers=args.workers,
-        frames=args.frames,
-    )  # fmt: skip
-    prediction.write(files, args.every)
+    return parser.parse_intermixed_args(arguments)
 
 
 def _whole(text: str, least: int = 0) -> int:

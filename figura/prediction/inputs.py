@@ -1,16 +1,17 @@
-"""Inputs of a prediction: images and video frames from files, folders and glob patterns, each with a unique name."""
+"""Inputs of a prediction, each with a unique name: images and videos from paths and patterns, arrays, PIL pictures."""
 
 import glob
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from io import BufferedReader
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import cv2
 import numpy as np
+from PIL import Image, ImageOps
 
 from figura.base.errors import UserError
 from figura.base.files import open_regular, short_name
@@ -98,31 +99,31 @@ class PhotoExamples:
         raise TypeError(f"{type(self).__name__} gives no examples")
 
 
-def _refuse(fault: str) -> NoReturn:
+def refuse(fault: str) -> NoReturn:
+    """Raise UserError: report a fault by ending the prediction."""
     raise UserError(fault)
 
 
 def find_files(
-    arguments: Sequence[str], results: Path | None = None, report: Callable[[str], None] | None = None,
-    tell: Callable[[str], None] = lambda _: None,
-) -> list[File]:  # fmt: skip
+    arguments: Sequence[str], results: Path | None = None, report: Callable[[str], None] = refuse
+) -> list[File]:
     """Return the images and videos matched by paths, folders and glob patterns (`**` for any depth), in order.
 
     A folder matches all images below it, except hidden ones. Files of a folder or pattern are named by their path below
-    the folder. Files below `results` come from an earlier run: they are used only if their exact path is given. `tell`
-    gets a line if names are too long for results and shortened.
+    the folder. Names too long for results are shortened. Files below `results` come from an earlier run: they are used
+    only if their exact path is given. `report` gets a line for each argument that matches nothing.
 
     Raises:
-        UserError: arguments match nothing, one line each, unless `report` gets these lines.
+        UserError: by default, if arguments match nothing.
     """
     sources: dict[Path, tuple[Path, Path]] = {}  # resolved path -> (path as written, its base folder)
     faults = []
     for text in arguments:
         path = Path(text)
-        if os.path.isdir(path):  # `path.is_dir` raises OSError for long names
+        if os.path.isdir(text):  # `path.is_dir` raises OSError for long names
             files = [(one, path) for one in _images_below(path) if not _within(one, results)]
             fault = f"no images ({', '.join(IMAGES)}) in it{_videos_in(path)}"
-        elif os.path.exists(path):
+        elif os.path.exists(text):
             files, fault = [(path, path.parent)], ""
         else:
             found = [] if "\0" in text else glob.glob(text, recursive=True)  # it raises ValueError for this
@@ -130,20 +131,13 @@ def find_files(
             files = [(one, _fixed(text)) for one in matches if os.path.isfile(one) and not _within(one, results)]
             fault = "no such file or folder, and no file matches it as a pattern"
         if not files:
-            faults.append(
-                f"{text}: {fault}, but for results below {results}"
-                if results is not None and results.exists()
-                else f"{text}: {fault}"
-            )
+            results_there = results is not None and results.exists()
+            faults.append(f"{text}: {fault}" + (f", but for results below {results}" if results_there else ""))
         for one, folder in files:
             sources.setdefault(_resolved(one), (one, folder))
     if faults:
-        (report or _refuse)("\n".join(faults))
-    names = _names(sources)
-    short = ["/".join(map(short_name, name.split("/"))) for name in names]
-    if changed := [new for new, old in zip(short, names, strict=True) if new != old]:
-        many = f"{len(changed)} file names are" if len(changed) > 1 else "1 file name is"
-        tell(f"{many} too long; results have shortened names, such as {changed[0]}")
+        report("\n".join(faults))
+    short = ["/".join(map(short_name, name.split("/"))) for name in _names(sources)]
     return [File(path, name) for (path, _), name in zip(sources.values(), short, strict=True)]
 
 
@@ -277,3 +271,71 @@ def _frames(
         report(f"{path}: no readable video: it is damaged, or its codec is unknown")
     elif place < 0.9 * promised:
         report(f"{path}: ends after {place} of {promised} frames: it is damaged or cut off")
+
+
+ALLOWED = "allowed are paths, uint8 RGB arrays (height, width, 3), PIL pictures, and lists or iterators of them"
+
+
+def photos_from(images: Any, every: int, report: Callable[[str], None]) -> Iterator[Photo]:
+    """Yield the photos of images, numbered from 1, with unique names; for a video, each `every`-th frame.
+
+    For the types of images, see `Predictor.predict`. Non-images, unreadable images and missing files go to `report`.
+    """
+    number, names = 0, set[str]()
+    for source in _sources(images, "images", report):
+        photos: Iterable[Photo] = ()
+        if isinstance(source, File):
+            photos = read_photos([source], every, report)
+        elif source is not None:
+            name = f"{number + 1:06d}"
+            photos = [Photo(Path(name), name, number + 1, frame=source)]
+        before = number
+        for photo in photos:
+            number += 1
+            name = photo.name
+            while name in names:  # the longer name may be taken by a file, too
+                name = f"{name}-{number:06d}"
+            names.add(name)
+            yield replace(photo, name=name, number=number)
+        number = max(number, before + 1)  # a video without frames counts, too
+
+
+def _sources(images: Any, what: str, report: Callable[[str], None]) -> Iterator[File | Pixels | None]:
+    """Yield files and pixels; None for reported images, whose number is not reused."""
+    if isinstance(images, (str, os.PathLike)):
+        yield from find_files([os.fspath(images)], report=report) or (None,)
+    elif isinstance(images, Image.Image):
+        try:
+            pixels = _upright(images)
+        except Exception as error:  # noqa: BLE001  # read when asked for; of a damaged one, Pillow raises anything
+            report(f"{what}: no readable picture: {error or type(error).__name__}")
+            yield None
+        else:
+            yield from _pixels(pixels, what, report)
+    elif hasattr(images, "__array__"):
+        yield from _pixels(np.asarray(images), what, report)
+    elif isinstance(images, Sequence) and all(isinstance(one, (str, os.PathLike)) for one in images):
+        yield from find_files([os.fspath(one) for one in images], report=report)
+    elif isinstance(images, Iterable):
+        for place, one in enumerate(images):
+            yield from _sources(one, f"{what}[{place}]", report)
+    else:
+        report(f"{what}: found {type(images).__name__}; {ALLOWED}")
+        yield None
+
+
+def _pixels(array: np.ndarray[Any, Any], what: str, report: Callable[[str], None]) -> Iterator[Pixels | None]:
+    if array.dtype != np.uint8 or array.ndim not in (3, 4) or array.shape[-1] != 3 or 0 in array.shape[-3:]:
+        report(f"{what}: found an array of {array.dtype} {array.shape}; {ALLOWED}, or (N, height, width, 3)")
+        yield None
+    else:
+        yield from map(np.array, array if array.ndim == 4 else array[None])  # copies: callers refill buffers
+
+
+def _upright(picture: Image.Image) -> np.ndarray[Any, Any]:
+    """Return the pixels of a picture as if read from a file: upright, in RGB, without transparency."""
+    upright = ImageOps.exif_transpose(picture)
+    if upright.mode.startswith("I;16"):  # Pillow would clip; file readers take the upper byte
+        return np.repeat((np.asarray(upright) >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
+    # the range of the modes I and F is not known, so they stay as they are and are refused
+    return np.array(upright if upright.mode in ("I", "F") else upright.convert("RGB"))

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,8 +10,12 @@ from typing import Any
 
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
+from figura.evaluation.model_folder import refuse_other_networks
 from figura.recipe.dotted_keys import texts
+from figura.recipe.overrides import overridden
 from figura.recipe.pipeline import PIPELINE
+from figura.recipe.schema_check import check_schema
+from figura.recipe.trusted import OPTION, refuse_untrusted, refuse_untrusted_model
 from figura.recipe.types import TRUSTED_ONLY
 from figura.systems import PACKAGE, PROJECT
 
@@ -33,6 +37,21 @@ class Origin:
     content: dict[str, Any]
     project: Path | None
     trusted_types_only: bool
+
+    def checked_content(self, model: Path, assignments: Sequence[str]) -> dict[str, Any]:
+        """Return the content after assignments `key=value` in `evaluate` and `predict`, before any slow import.
+
+        Raises:
+            UserError: an assignment or the content is malformed, its networks differ from the model's, or it is not
+                trusted.
+        """
+        if self.trusted_types_only:
+            refuse_untrusted(self.content, self.recipe)
+            refuse_untrusted_model(model)
+        content = overridden(self.content, assignments, ("evaluate", "predict"))
+        refuse_other_networks(self.recipe, content, model)
+        check_schema(content, self.recipe)
+        return content
 
     @contextmanager
     def types(self) -> Iterator[None]:
@@ -145,14 +164,13 @@ def _trusted_types_only() -> Iterator[None]:
     variables = ("HF_HUB_OFFLINE", TRUSTED_ONLY)
     before = {name: os.environ.get(name) for name in variables}
     offline = constants.HF_HUB_OFFLINE
-    os.environ |= {"HF_HUB_OFFLINE": "1", TRUSTED_ONLY: "trusted_types_only"}
+    os.environ |= {"HF_HUB_OFFLINE": "1", TRUSTED_ONLY: OPTION}
     constants.HF_HUB_OFFLINE = True
     try:
         yield
     finally:
         constants.HF_HUB_OFFLINE = offline
         for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
+            os.environ.pop(name, None)
+            if value is not None:
                 os.environ[name] = value

@@ -4,28 +4,27 @@ Slow imports are deferred until `load` has found the model and its recipe.
 """
 
 import json
+import operator
 import os
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from figura.base.error_collector import shown
 from figura.base.errors import UserError, printable
 from figura.base.files import open_regular
 from figura.evaluation.model_folder import model_folder
 from figura.prediction.origin import Origin, find_origin
-from figura.prediction.results import Result, Results
-from figura.prediction.settings import checked_content
+from figura.prediction.result import Result
+from figura.prediction.results import Results
 
 if TYPE_CHECKING:
     import torch
 
-    from figura.prediction.inference import Inference, Trained
+    from figura.prediction.model import Trained
+    from figura.prediction.runner import Runner
 
 StrPath = str | os.PathLike[str]
 
@@ -37,24 +36,31 @@ class Predictor:
 
     Attributes:
         model: the model folder.
-        recipe: the params file with its `predict` section.
+        trained: the networks and the recipe.
     """
 
-    def __init__(self, model: Path, origin: Origin, trained: "Trained") -> None:
-        self.model, self.recipe, self._origin, self._trained = model, origin.recipe, origin, trained
+    def __init__(
+        self, model: Path, trained: "Trained", types: Callable[[], AbstractContextManager[None]] = nullcontext
+    ) -> None:
+        self.model, self.trained, self._types = model, trained, types
 
     def __repr__(self) -> str:
         return f"<figura.Predictor of {self.model} on {self.device}>"
 
     @property
+    def recipe(self) -> Path:
+        """The params file with the `predict` section."""
+        return self.trained.recipe.path
+
+    @property
     def device(self) -> str:
         """The device that computes, such as `cpu` or `cuda`."""
-        return str(self._trained.device.device)
+        return str(self.trained.device.device)
 
     @property
     def saves(self) -> dict[str, str]:
         """The form of each saved output, by name: `image`, `mask`, `array` or `records`."""
-        return dict(self._trained.predict.save)
+        return dict(self.trained.predict.save)
 
     def predict(
         self, images: Any, *, batch_size: int | None = None, every: int = 1, skip: bool = False,
@@ -77,9 +83,12 @@ class Predictor:
         Raises:
             UserError: an image is unusable (or with `skip`, all are); nothing is returned.
         """
-        run = self._inference(batch_size, workers, not skip)
-        results = run.results(images, _count("every", every), progress)
-        return self._gathered(run, tuple(results))
+        from figura.prediction.inputs import photos_from, refuse
+
+        faults = list[str]()
+        runner = self.start(faults.append if skip else refuse, batch_size=batch_size, workers=workers)
+        photos = photos_from(images, _count("every", every), runner.report)
+        return self._gathered(runner, list(runner.results(photos, progress)), faults)
 
     def stream(
         self, images: Any, *, batch_size: int | None = None, every: int = 1, skip: bool = False, workers: int = 1
@@ -90,8 +99,11 @@ class Predictor:
         `skip`, skipped images cause warnings; without, results of earlier images are yielded before the error is
         raised.
         """
-        run = self._inference(batch_size, workers, not skip)
-        return _warning(run, run.results(images, _count("every", every), False))
+        from figura.prediction.inputs import photos_from, refuse
+
+        faults = list[str]()
+        runner = self.start(faults.append if skip else refuse, batch_size=batch_size, workers=workers)
+        return _warning(runner.results(photos_from(images, _count("every", every), runner.report)), faults)
 
     def predict_video(
         self, video: StrPath, output: StrPath, *, batch_size: int | None = None, every: int = 1, progress: bool = True
@@ -107,47 +119,47 @@ class Predictor:
             UserError: `video` is not one video or not readable, the new one cannot be written, or the recipe saves no
                 full-frame picture.
         """
-        from figura.prediction.inputs import File, count_photos
-        from figura.prediction.saving import writing
+        from figura.dump import writing
+        from figura.prediction.inputs import File, count_photos, read_photos
         from figura.prediction.video import check_video_name, video_file
 
-        source = _path("video", video, "the path of one video")
-        target = _path("output", output, "the path of the new video")
-        every = _count("every", every)
-        run = self._inference(batch_size, 1, False)
+        source, target, faults = Path(video), Path(output), list[str]()
+        runner = self.start(faults.append, batch_size=batch_size)
         check_video_name(target)
         _check_source(source, target)
-        total, kept = count_photos([File(source, source.stem)], every), list[Result]()
-        with writing(target), ExitStack() as stack:
+        with writing(target):
             target.parent.mkdir(parents=True, exist_ok=True)
+        files, kept = [File(source, source.stem)], list[Result]()
+        photos, total = read_photos(files, _count("every", every), runner.report), count_photos(files, every)
+        with ExitStack() as stack:
             frames = None
-            for one in run.results(source, every, progress, total):
-                place = _place(one)
-                frames = frames or stack.enter_context(video_file(target, run.rates[one.image.id]))
-                frames.add(one.draw(), place // every)
+            for one in runner.results(photos, progress, total):
+                if one.image.frame is None or one.image.rate is None or one.name != one.image.name:
+                    raise UserError(
+                        f"{one.name}: the recipe makes no picture of a whole frame; use predict for its results"
+                    )
+                frames = frames or stack.enter_context(video_file(target, one.image.rate))
+                frames.add(one.draw(), one.image.frame // every)
                 kept.append(replace(one, pictures={}, compared={}, video=target))
-        faults = printable("\n".join(run.faults))
+        lines = printable("\n".join(faults))
         if not kept:
-            raise UserError(faults or f"{source}: the recipe makes nothing of its frames")
-        if faults:
-            warnings.warn(f"{target}: not all of the video could be used:\n{faults}", stacklevel=2)
-        return self._gathered(run, tuple(kept))
+            raise UserError(lines or f"{source}: the recipe makes nothing of its frames")
+        if lines:
+            warnings.warn(f"{target}: not all of the video could be used:\n{lines}", stacklevel=2)
+        return self._gathered(runner, kept, faults)
 
-    def _inference(self, batch_size: int | None, workers: int, strict: bool) -> "Inference":
-        from figura.prediction.inference import Inference
+    def start(self, report: Callable[[str], None], *, batch_size: int | None = None, workers: int = 1) -> "Runner":
+        """Return a prediction that has not begun; for the arguments, see `Runner`."""
+        from figura.prediction.runner import Runner
 
         size = None if batch_size is None else _count("batch_size", batch_size)
-        threads = _count("workers", workers, least=0)
-        with self._origin.types():
-            return Inference(self._trained, batch_size=size, workers=threads, strict=strict)
+        with self._types():
+            return Runner(self.trained, report, batch_size=size, workers=_count("workers", workers, least=0))
 
-    def _gathered(self, run: "Inference", results: tuple[Result, ...]) -> Results:
-        images = tuple(run.images[number] for number in sorted(run.images))
+    def _gathered(self, runner: "Runner", results: list[Result], faults: list[str]) -> Results:
         ordered = tuple(sorted(results, key=lambda one: one.image.id))
-        with self._origin.types():
-            sheets = run.sheets()
-        faults = tuple(line for fault in run.faults for line in fault.split("\n"))
-        return Results(ordered, images, self.saves, self._trained.categories, sheets, faults)
+        lines = tuple(line for fault in faults for line in fault.split("\n"))
+        return Results(ordered, tuple(runner.images), self.saves, self.trained.categories, runner.sheets(), lines)
 
 
 def load(
@@ -173,84 +185,49 @@ def load(
         UserError: there is no model, its recipe is missing or invalid, there is no such device, or modules of another
             project conflict.
     """
-    model = model_folder(_path("run", run, "the folder of a run or a model"))
-    params = None if recipe is None else _path("recipe", recipe, "the path of a params file")
-    origin = find_origin(model, params, trusted_types_only)
-    words = _assignments({} if settings is None else settings)
+    model = model_folder(Path(run))
+    origin = find_origin(model, None if recipe is None else Path(recipe), trusted_types_only)
+    assignments = [f"{key}={_as_json(key, value)}" for key, value in (settings or {}).items()]
+    predictor = load_predictor(model, origin, assignments, str(device))
+    if predictor.trained.is_try:
+        warnings.warn(f"{model}: the weights of a try of {predictor.trained.recipe.train.steps} steps", stacklevel=2)
+    return predictor
+
+
+def load_predictor(model: Path, origin: Origin, assignments: Sequence[str] = (), device: str = "auto") -> Predictor:
+    """Load a model folder whose recipe has been found, after assignments `key=value`. For errors, see `load`."""
     with origin.types():
-        content = checked_content(origin.recipe, origin.content, model, words, trusted_types_only)
+        content = origin.checked_content(model, assignments)
 
-        from figura.prediction.inference import load_networks
+        from figura.prediction.model import load_networks
 
-        trained = load_networks(origin.recipe, content, model, str(device))
-    if trained.is_try:
-        warnings.warn(f"{model}: the weights of a try of {trained.recipe.train.steps} steps", stacklevel=2)
-    return Predictor(model, origin, trained)
+        return Predictor(model, load_networks(origin.recipe, content, model, device), origin.types)
 
 
-def _assignments(settings: Mapping[str, Any]) -> list[str]:
-    """Return settings as `key=value`, like on the command line; values are JSON, which is YAML.
+def _as_json(key: str, value: Any) -> str:
+    """Return a setting as JSON, which is YAML. Raises UserError if it is not JSON, a path or a value of NumPy."""
 
-    Raises:
-        UserError: not a dictionary, a key is not a string, or a value cannot be serialised.
-    """
-    if not isinstance(settings, Mapping):
-        raise UserError(f"settings: found {type(settings).__name__}; a dictionary by dotted keys is needed")
-    words = []
-    for key, value in settings.items():
-        if not isinstance(key, str) or "=" in key:
-            raise UserError(f"settings: found the key {key!r}; a dotted key is needed, such as 'predict.data.side'")
-        try:
-            words.append(f"{key}={json.dumps(value, default=_plain, ensure_ascii=False, allow_nan=False)}")
-        except (TypeError, ValueError, RecursionError) as error:
-            allowed = "numbers, texts, lists and dictionaries by texts"
-            raise UserError(f"settings: {key}: {error or type(error).__name__}; allowed are {allowed}") from None
-    return words
+    def plain(one: Any) -> Any:
+        return os.fspath(one) if isinstance(one, os.PathLike) else one.tolist()
+
+    try:
+        return json.dumps(value, default=plain, ensure_ascii=False, allow_nan=False)
+    except (AttributeError, TypeError, ValueError) as error:
+        raise UserError(f"settings: {key}: {error}; allowed are numbers, strings, lists and dictionaries") from None
 
 
-def _plain(value: Any) -> Any:
-    """Convert a NumPy value or a path for JSON."""
-    if isinstance(value, (np.generic, np.ndarray)):
-        return value.tolist()
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    raise TypeError(f"found {type(value).__name__}")
-
-
-def _warning(run: "Inference", results: Iterator[Result]) -> Iterator[Result]:
+def _warning(results: Iterator[Result], faults: list[str]) -> Iterator[Result]:
     """Yield results, each after warnings about inputs skipped before it."""
     while True:
         try:
             one = next(results, None)
         finally:  # also before an error
-            faults, run.faults[:] = run.faults[:], []
             for fault in faults:
                 warnings.warn(printable(fault), stacklevel=2)
+            faults.clear()
         if one is None:
             return
         yield one
-
-
-def _place(one: Result) -> int:
-    """Return the frame index of a frame's only result."""
-    if one.image.frame is None or one.name != one.image.name:
-        raise UserError(f"{one.name}: the recipe makes no picture of a whole frame; use predict for its results")
-    return one.image.frame
-
-
-def _path(name: str, value: Any, needed: str) -> Path:
-    """Return a path, existing or not. Raises UserError if it is not a path, for example a list, empty or too long."""
-    if not isinstance(value, (str, os.PathLike)) or value == "":
-        found = repr(value) if isinstance(value, str) else type(value).__name__
-        raise UserError(f"{name}: found {found}; {needed} is needed")
-    try:
-        os.stat(value)
-    except (FileNotFoundError, NotADirectoryError):
-        pass  # reported where it is needed
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise UserError(f"{name}: found {shown(os.fspath(value))}: {reason}; {needed} is needed") from None
-    return Path(value)
 
 
 def _check_source(source: Path, target: Path) -> None:
@@ -264,12 +241,8 @@ def _check_source(source: Path, target: Path) -> None:
         raise UserError(f"{target}: is the video to read; name another output")
 
 
-def _count(name: str, value: Any, least: int = 1) -> int:
-    """Convert an integer, including NumPy's, to int.
-
-    Raises:
-        UserError: not an integer, or less than `least`.
-    """
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+def _count(name: str, value: int, least: int = 1) -> int:
+    """Return a whole number, also of NumPy; raises UserError if it is less than `least`."""
+    if operator.index(value) < least:
         raise UserError(f"{name}: found {value!r}; a whole number from {least} is needed")
-    return int(value)
+    return operator.index(value)

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import numpy as np
 from torch import Tensor
 
-from figura.base.errors import UserError
 from figura.engine.data import collated
 from figura.interfaces import Example
 from figura.prediction.inputs import Photo
@@ -17,58 +16,36 @@ T = TypeVar("T")
 
 
 def prefetch(photos: Iterable[Photo], read: Callable[[Photo], T], workers: int) -> Iterator[T]:
-    """Yield `read(photo)` in order; `workers` threads read up to `2 * workers` photos ahead.
-
-    A UserError from `photos` or `read` is raised after yielding earlier results, and ends the iteration.
-    """
+    """Yield `read(photo)` in order; `workers` threads read up to `2 * workers` photos ahead."""
     if not workers:
         yield from map(read, photos)
         return
     with ThreadPoolExecutor(workers) as pool:
         waiting: deque[Future[T]] = deque()
-        failure = None
-        remaining = iter(photos)
-        while failure is None:
-            try:
-                photo = next(remaining)
-            except StopIteration:
-                break
-            except UserError as error:
-                failure = error
-            else:
-                waiting.append(pool.submit(read, photo))
-                if len(waiting) > 2 * workers:
-                    yield waiting.popleft().result()
+        for photo in photos:
+            waiting.append(pool.submit(read, photo))
+            if len(waiting) > 2 * workers:
+                yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
-        if failure is not None:
-            raise failure
 
 
 def batch_by_shape(examples: Iterable[Example], size: int) -> Iterator[list[Example]]:
     """Yield all examples in batches of at most `size`, each of one shape.
 
     When `2 * size` examples are waiting, the largest group is yielded, even if it is smaller than `size`.
-
-    A UserError from `examples` is raised after yielding pending ones.
     """
     waiting: dict[Any, list[Example]] = {}
-    failure = None
-    try:
-        for example in examples:
-            arrays = {name: one for name, one in example.items() if isinstance(one, (np.ndarray, Tensor))}
-            shapes = tuple(sorted((name, tuple(one.shape)) for name, one in arrays.items()))
-            group = waiting.setdefault(shapes, [])
-            group.append(example)
-            if len(group) == size:
-                yield waiting.pop(shapes)
-            elif sum(map(len, waiting.values())) >= 2 * size:
-                yield waiting.pop(max(waiting, key=lambda shapes: len(waiting[shapes])))
-    except UserError as error:
-        failure = error
+    for example in examples:
+        arrays = {name: one for name, one in example.items() if isinstance(one, (np.ndarray, Tensor))}
+        shapes = tuple(sorted((name, tuple(one.shape)) for name, one in arrays.items()))
+        group = waiting.setdefault(shapes, [])
+        group.append(example)
+        if len(group) == size:
+            yield waiting.pop(shapes)
+        elif sum(map(len, waiting.values())) >= 2 * size:
+            yield waiting.pop(max(waiting, key=lambda shapes: len(waiting[shapes])))
     yield from waiting.values()
-    if failure is not None:
-        raise failure
 
 
 def collated_with_photos(examples: list[Example]) -> dict[str, Any]:

@@ -119,7 +119,8 @@ class PersonPhotos(PhotoExamples):
         person = self.category if self.annotations is None else self.annotations.person
         examples: list[Example] = []
         for record in people:
-            joints = np.array(record.get("keypoints") or np.zeros(self._numbers), dtype=np.float64).reshape(-1, 3)
+            no_joints = [0.0] * 3 * len(self.skeleton.keypoints)
+            joints = np.array(record.get("keypoints") or no_joints, dtype=np.float64).reshape(-1, 3)
             joints[joints[:, 2] < self.min_confidence] = 0.0
             record = {**record, "keypoints": joints.ravel().tolist()}
             if record.get("score", 1.0) < self.min_score:
@@ -150,10 +151,6 @@ class PersonPhotos(PhotoExamples):
         if len(lines) > SAID:
             faults.append(f"{where}: and {len(lines) - SAID} more of its records")
         return people
-
-    @property
-    def _numbers(self) -> int:
-        return 3 * len(self.skeleton.keypoints)
 
     def _predicted(self, photo: Photo) -> tuple[Path, list[Any]]:
         """Return the file with the people of a photo, and its unchecked records."""

@@ -13,12 +13,11 @@ import toy_pairs
 import toy_photos
 from skimage.metrics import structural_similarity
 
-from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.predict import main
 from figura.engine.build import build_networks
-from figura.prediction.prediction import Prediction
+from figura.prediction.runner import Runner
 from figura.training.checkpoints import write_model
 
 PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
@@ -71,24 +70,6 @@ def test_files_folders_and_patterns_of_mixed_sizes(toys, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "7 images in " in said
     assert "images/s" in said
-    assert "paint " in said  # milliseconds of the injector
-
-
-@pytest.mark.parametrize("workers", [0, 3])
-def test_what_cannot_be_read_is_told_and_the_rest_is_done(toys, tmp_path, capsys, workers):
-    whole = paint(tmp_path / "in/c.png", 50)
-    (tmp_path / "in/a.jpg").write_bytes(b"no picture")
-    (tmp_path / "in/b.png").touch()
-    paint(tmp_path / "in/d.png", 13, (5, 1))
-    assert predict(toys, tmp_path, tmp_path / "in", "--workers", workers) == 1
-    assert names(tmp_path / "out") == {"c.image.png"}
-    assert np.array_equal(grey(tmp_path / "out/c.image.png"), whole)
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith(("skipped", "error"))]
-    assert [line.split(":")[1].strip() for line in lines[:3]] == [
-        str(tmp_path / f"in/{n}") for n in ("a.jpg", "b.png", "d.png")
-    ]
-    assert lines[2].endswith("unlucky")
-    assert lines[3] == "error: 3 of the inputs could not be used (see above); the others are done"
 
 
 def test_same_names_do_not_overwrite_each_other(toys, tmp_path):
@@ -114,32 +95,27 @@ def test_several_examples_of_a_photo_and_a_name_that_is_taken(tmp_path, capsys):
     assert names(tmp_path / "out") == {f"{name}.image.png" for name in ("a-0", "a-1", "a-1-0", "a-1-1")}
     assert "2 images (4 examples)" in capsys.readouterr().out
     paint(tmp_path / "clash/b.png", 1)
-    video(tmp_path / "clash/b.avi", 1)
+    toy_photos.write_video(tmp_path / "clash/b.avi", 1)
     paint(tmp_path / "clash/b-000000.png", 2)
     given = toy_photos.write_run(tmp_path)
     assert predict(given, tmp_path, *(tmp_path / f"clash/{n}" for n in ("b.avi", "b-000000.png"))) == 1
     assert "b-000000: another input has results of this name already" in capsys.readouterr().err
 
 
-def video(path, frames, size=(32, 48)):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter_fourcc(*"MJPG"), 10, size[::-1])
-    if not writer.isOpened():
-        pytest.skip("OpenCV cannot write MJPG here")
-    for number in range(frames):
-        writer.write(np.full((*size, 3), 20 * number, np.uint8))
-    writer.release()
-
-
 def test_frames_of_a_video(tmp_path, capsys):
     given = toy_photos.write_run(tmp_path, {"predict.save": {"image": "image", "facts": "records"}})
-    video(tmp_path / "clip.avi", 7)
+    toy_photos.write_video(tmp_path / "clip.avi", 7)
     (tmp_path / "torn.mp4").write_bytes(b"no video")
-    assert predict(given, tmp_path, tmp_path / "clip.avi", tmp_path / "torn.mp4", "--every", 3, "--frames") == 1
+    paint(tmp_path / "a,b.png", 50)
+    files = [tmp_path / name for name in ("clip.avi", "torn.mp4", "a,b.png")]
+    assert predict(given, tmp_path, *files, "--every", 3, "--frames") == 1
     kept = (0, 3, 6)
-    assert names(tmp_path / "out") == {
-        f"clip-{n:06d}.{end}" for n in kept for end in ("image.png", "facts.json")
-    }  # fmt: skip
+    results = [*(f"clip-{n:06d}" for n in kept), "a,b"]
+    assert names(tmp_path / "out") == {f"{name}.{end}" for name in results for end in ("image.png", "facts.json")}
+    table = pd.read_csv(tmp_path / "out/predictions.csv")
+    assert table["name"].tolist() == results
+    assert table["image_id"].tolist() == [1, 2, 3, 5]  # the torn video has a number
+    assert table["frame"].fillna(-1).tolist() == [*kept, -1]
     for number, place in enumerate(kept, 1):
         assert abs(grey(tmp_path / f"out/clip-{place:06d}.image.png").mean() - 20 * place) < 3  # JPEG
         records = json.loads((tmp_path / f"out/clip-{place:06d}.facts.json").read_text())
@@ -184,22 +160,12 @@ def test_values_set_at_the_command_line(toys, tmp_path, capsys):
     assert np.abs(np.load(tmp_path / "out/a-0.image.npy") - (red / 127.5 - 1)).max() < 1e-6
     for wrong, said in {
         "predict.data.peices=2": "unknown argument of Reds 'peices' (did you mean 'pieces'?)",
-        "predict.mode=plian": "unknown mode 'plian' (did you mean 'plain'?)",
-        "predict.save={y2: image}": "nobody provides 'y2'",
         "predict.grid=grid": "unknown grid 'grid'",
-        "evaluate.modes.plain.injectors.paint.inputs.x=z": "'paint' of mode 'plain': unknown name: nobody provides 'z'",
-        "predict.mode.paint=1": "would be a key of 'plain', which is no map",
-        "seed=3": "expected key=value with a dotted key of evaluate or predict",
         "predict.save={": "not valid YAML",
+        "predict=null": "recipe.yaml: predict: missing",
     }.items():
         assert predict(toys, tmp_path, tmp_path / "a.png", "--set", wrong) == 1
         assert said in capsys.readouterr().err
-
-
-def test_a_recipe_without_the_section(tmp_path, capsys):
-    given = toy_photos.write_run(tmp_path, {"predict": None})
-    assert predict(given, tmp_path, tmp_path) == 1
-    assert "recipe.yaml: predict: missing" in capsys.readouterr().err
 
 
 def test_a_grid_of_every_row_with_every_column(tmp_path, capsys):
@@ -326,7 +292,7 @@ def test_a_prediction_that_stops_midway_has_whole_rows_of_what_it_wrote(toys, tm
         paint(tmp_path / f"in/{number}.png", 10 * number)
     (tmp_path / "out").mkdir()
     (tmp_path / "out/predictions.csv").write_text("earlier")
-    batch, earlier = Prediction._batch, []
+    batch, earlier = Runner._batch, []
 
     def stopping(self, examples, place, draws):
         earlier.append((tmp_path / "out/predictions.csv").read_text())
@@ -334,21 +300,11 @@ def test_a_prediction_that_stops_midway_has_whole_rows_of_what_it_wrote(toys, tm
             raise KeyboardInterrupt
         batch(self, examples, place, draws)
 
-    monkeypatch.setattr(Prediction, "_batch", stopping)
+    monkeypatch.setattr(Runner, "_batch", stopping)
     with pytest.raises(KeyboardInterrupt):
         main([*toys, str(tmp_path / "in"), "--batch-size", "1", "--output", str(tmp_path / "out")])
     assert earlier == ["earlier"] * 3  # it is replaced whole
     assert pd.read_csv(tmp_path / "out/predictions.csv")["name"].tolist() == [0, 1]
-
-
-def test_the_table_of_frames(toys, tmp_path):
-    video(tmp_path / "clip.avi", 4)
-    paint(tmp_path / "a,b.png", 50)
-    assert predict(toys, tmp_path, tmp_path / "clip.avi", tmp_path / "a,b.png", "--every", 2) == 0
-    table = pd.read_csv(tmp_path / "out/predictions.csv")
-    assert table["name"].tolist() == ["clip-000000", "clip-000002", "a,b"]
-    assert table["image_id"].tolist() == [1, 2, 3]
-    assert table["frame"].fillna(-1).tolist() == [0, 2, -1]
 
 
 @pytest.mark.parametrize(
@@ -375,23 +331,11 @@ def test_a_model_of_a_run_is_taken_and_other_folders_are_told(toys, tmp_path, ca
     }.items():
         assert predict((recipe, str(tmp_path / wrong)), tmp_path, tmp_path / "a.png") == 1
         assert message in capsys.readouterr().err
-
-
-def test_the_recipe_of_another_run_is_told(toys, tmp_path, capsys):
     other = Path(__file__).parents[2] / "recipes/pix2pix.yaml"
-    assert predict((str(other), toys[1]), tmp_path, tmp_path) == 1
+    assert predict((str(other), folder), tmp_path, tmp_path) == 1
     said = capsys.readouterr().err
     assert f"{other}: its networks are generator (pix2pix.UNetGenerator), discriminator " in said
     assert "has painter (toy.Painter); name the recipe of this run" in said
-
-
-def test_unreadable_weights(toys, tmp_path, capsys):
-    (tmp_path / "run/model/painter.safetensors").unlink()
-    paint(tmp_path / "a.png", 1)
-    assert predict(toys, tmp_path, tmp_path / "a.png") == 1
-    assert "painter.safetensors: no such file" in capsys.readouterr().err
-    with pytest.raises(UserError):
-        main([*toys, str(tmp_path / "a.png"), "--output", str(tmp_path / "out")])
 
 
 @pytest.mark.parametrize("trial", [False, True])

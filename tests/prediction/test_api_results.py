@@ -5,7 +5,8 @@ import pytest
 from pycocotools.coco import COCO
 
 from figura.base.errors import UserError
-from figura.prediction.results import Box, Categories, ImageInfo, Joint, Result, Results
+from figura.prediction.result import Box, Categories, ImageInfo, Joint, Result
+from figura.prediction.results import Results
 
 PERSON = {"image_id": 2, "category_id": 1, "score": 0.75, "bbox": [1.0, 2.0, 30.0, 40.0],
           "keypoints": [5.0, 6.0, 0.5, 0.0, 0.0, 0.0]}  # fmt: skip
@@ -20,10 +21,8 @@ def results(tmp_path):
         ImageInfo(2, "clip-000004", tmp_path / "clip.mp4", 4, (20, 30)),
         ImageInfo(3, "000003", None, None, None),
     )
-    people = (KINDS.person(PERSON),)
-    filled = Result("clip-000004", images[1], {}, {"people": [PERSON], "objects": [BALL]}, people=people,
-                    objects=(KINDS.thing(BALL),))  # fmt: skip
-    empty = [Result(one.name, one, {}, {"people": [], "objects": []}) for one in (images[0], images[2])]
+    filled = Result("clip-000004", images[1], KINDS, {}, {"people": [PERSON], "objects": [BALL]})
+    empty = [Result(one.name, one, KINDS, {}, {"people": [], "objects": []}) for one in (images[0], images[2])]
     return Results((empty[0], filled, empty[1]), images, {"people": "records", "objects": "records"}, KINDS)
 
 
@@ -78,7 +77,7 @@ def test_coco_maps_ids_to_files(results, tmp_path):
 
 def test_results_of_one_name_are_not_saved(tmp_path):
     image, pixels = ImageInfo(1, "grid", None, None, None), np.zeros((4, 4, 3), np.uint8)
-    one = Result("grid", image, {"red": pixels, "blue": pixels})
+    one = Result("grid", image, KINDS, {"red": pixels, "blue": pixels})
     forms = {"red": "image", "blue": "image"}
     message = "two results would be this file, and 1 more names; save them into two folders"
     with pytest.raises(UserError, match=rf"out/grid\.red: {message}$"):
@@ -91,11 +90,11 @@ def test_results_of_one_name_are_not_saved(tmp_path):
 def test_pictures_lie_side_by_side(tmp_path):
     image = ImageInfo(1, "a", None, None, None)
     red, blue = (np.full((100, 120, 3), one, np.uint8) for one in ((255, 0, 0), (0, 0, 255)))
-    assert Result("a", image, {"red": red}).draw() is red
-    both = Result("a", image, {"red": red, "blue": blue}).draw()
+    assert Result("a", image, KINDS, {"red": red}).draw() is red
+    both = Result("a", image, KINDS, {"red": red, "blue": blue}).draw()
     assert (both[-50, 50].tolist(), both[-50, 180].tolist()) == ([255, 0, 0], [0, 0, 255])
     with pytest.raises(UserError, match="saves no picture"):
-        Result("a", image).draw()
+        Result("a", image, KINDS).draw()
     pictures = Results((), (), {"red": "image"}, KINDS)
     with pytest.raises(UserError, match="records: the recipe saves none, but red"):
         pictures.to_coco()

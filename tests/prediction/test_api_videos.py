@@ -10,26 +10,17 @@ import cv2
 import numpy as np
 import pytest
 import toy_photos
+from toy_photos import write_video
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.commands.predict import main
-from figura.prediction import prediction
+from figura.prediction import files
 from figura.prediction.predictor import load
 from figura.prediction.video import CODECS, video_file
 
 RATE = 12.5
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
-
-
-def write_video(path: Path, frames: int, size: tuple[int, int] = (32, 48)) -> Path:
-    writer = cv2.VideoWriter(str(path), cv2.VideoWriter.fourcc(*"MJPG"), RATE, size[::-1])
-    if not writer.isOpened():
-        pytest.skip("OpenCV cannot write MJPG here")
-    for number in range(frames):
-        writer.write(np.full((*size, 3), 20 * number, np.uint8))
-    writer.release()
-    return path
 
 
 def read_video(path: Path) -> tuple[list[np.ndarray], float]:
@@ -69,6 +60,10 @@ def test_predict_video_keeps_frames_and_rate(toys, tmp_path):
     with pytest.raises(UserError, match=r"clip-000003: its picture is in .*out/new\.mp4 alone; `predict` returns"):
         results[3].draw()
     assert results.to_coco("facts")["images"][6]["frame"] == 6
+    predictor.predict_video(clip, tmp_path / "new.mp4", every=2, progress=False)
+    frames, rate = read_video(tmp_path / "new.mp4")
+    assert levels(frames) == [0, 2, 4, 6]
+    assert rate == RATE / 2
 
 
 @pytest.mark.parametrize(
@@ -139,37 +134,23 @@ def test_where_standard_error_is_closed(tmp_path):
     assert len(read_video(tmp_path / "new.mp4")[0]) == 1
 
 
-def test_some_frames_last_as_long(toys, tmp_path):
-    clip, predictor = write_video(tmp_path / "clip.avi", 8), load(toys[1], recipe=toys[0])
-    predictor.predict_video(clip, tmp_path / "new.mp4", every=2, progress=False)
-    frames, rate = read_video(tmp_path / "new.mp4")
-    assert levels(frames) == [0, 2, 4, 6]
-    assert len(frames) / rate == 8 / RATE
-
-
 def test_videos_that_cannot_be_read_or_written(toys, tmp_path):
     clip, predictor = write_video(tmp_path / "clip.avi", 2), load(toys[1], recipe=toys[0])
     (tmp_path / "torn.mp4").write_bytes(b"no video")
     (tmp_path / "new.mp4").write_text("earlier")
     (tmp_path / "dd.mp4").mkdir()
-    shutil.copy(clip, tmp_path / "dd.mp4/a.avi")
     for video, output, message in [
         ("torn.mp4", "new.mp4", r"torn\.mp4: no readable video: it is damaged, or its codec is unknown"),
-        ("nowhere.mp4", "new.mp4", r"nowhere\.mp4: no such file"),
         ("clip.txt", "new.mp4", r"clip\.txt: no video; videos end in \.avi"),
         ("clip.avi", "new.gif", r"new\.gif: a video to write ends in \.mp4, \.webm, \.mov$"),
         ("torn.mp4", "torn.mp4", "is the video to read"),
         ("*.avi", "new.mp4", r"\*\.avi: no such file; name one video, no folder or pattern$"),
-        ("dd.mp4", "new.mp4", r"dd\.mp4: no regular file; name one video, no folder or pattern$"),
         ("clip.avi", "dd.mp4", r"dd\.mp4: is a folder; a video to write is a file$"),
-        ("clip.avi", "clip.avi/new.mp4", r"clip\.avi.*: cannot be written: a file is where a folder must be$"),
+        ("clip.avi", "clip.avi/new.mp4", r"clip\.avi.*: .*; remove what is in its place"),
     ]:
         with pytest.raises(UserError, match=message):
             predictor.predict_video(tmp_path / video, tmp_path / output, progress=False)
     assert (tmp_path / "new.mp4").read_text() == "earlier"
-    for video, found in [([clip, clip], "list"), ("", "''"), (7, "int")]:
-        with pytest.raises(UserError, match=f"^video: found {found}; the path of one video is needed$"):
-            predictor.predict_video(video, tmp_path / "new.mp4")
     several = load(toys[1], recipe=toys[0], settings={"predict.data.pieces": 2})
     with pytest.raises(UserError, match="makes no picture of a whole frame"):
         several.predict_video(clip, tmp_path / "new.mp4", progress=False)
@@ -232,9 +213,9 @@ def test_a_video_is_there_before_the_next_is_done(toys, tmp_path, monkeypatch):
             yield frames
         opened.discard(path)
 
-    monkeypatch.setattr(prediction, "video_file", watched)
+    monkeypatch.setattr(files, "video_file", watched)
     assert run(main, [*toys, *clips, "--batch-size", "2", "--output", str(tmp_path / "out")]) == 0
-    assert max(most) == 3  # the fifth frame of each waits for the first of the next video but one
+    assert max(most) == 2  # the fifth frame of each waits for the next video's frames
     assert not opened
     for name in sizes:
         assert levels(read_video(tmp_path / f"out/{name}.image.webm")[0]) == list(range(5))

@@ -15,6 +15,7 @@ import toy_photos
 from figura.base.exit_status import run
 from figura.commands.predict import main
 from figura.prediction.inputs import Photo, find_files
+from figura.prediction.runner import Runner
 from models.people.photos import PersonPhotos
 
 PEOPLE = {"image_size": 16, "margin": 0.0, "min_keypoints": 1, "min_height": 1}
@@ -60,16 +61,20 @@ UNREADABLE = {
 }
 
 
-def test_what_is_no_picture_is_said_and_the_rest_is_done(tmp_path, capsys):
+@pytest.mark.parametrize("workers", [0, 3])
+def test_what_is_no_picture_is_said_and_the_rest_is_done(workers, tmp_path, capsys):
     given = toy_photos.write_run(tmp_path)
     (tmp_path / "in").mkdir()
     for name, (write, _) in UNREADABLE.items():
         write(tmp_path / "in" / name)
     os.mkfifo(tmp_path / "clip.mp4")
     write_picture(tmp_path / "in/z.png")
-    assert predict(given, tmp_path / "in", tmp_path / "clip.mp4", "--output", tmp_path / "out") == 1
+    words = ["--workers", workers, "--output", tmp_path / "out"]
+    assert predict(given, tmp_path / "in", tmp_path / "clip.mp4", *words) == 1
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"z.image.png", "predictions.csv"}
-    said = [line for line in capsys.readouterr().err.splitlines() if line.startswith("skipped")]
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[-1] == "error: 8 of the inputs could not be used (see above); the others are done"
+    said = [line for line in lines if line.startswith("skipped")]
     assert len(said) == len(UNREADABLE) + 1
     said.sort(key=lambda line: "clip.mp4" in line)  # a thread reads pictures
     for line, (name, (_, reason)) in zip(said, UNREADABLE.items(), strict=False):
@@ -88,7 +93,6 @@ def test_names_of_any_bytes(tmp_path, capfd):
     assert predict(given, tmp_path / "in", "--output", tmp_path / os.fsdecode(b"o\xe9")) == 0
     out, err = capfd.readouterr()
     assert "\x1b[31m" not in out + err
-    assert "2 file names are too long; results have shortened names, such as xxxx" in out
     results = {os.fsencode(path.name) for path in (tmp_path / os.fsdecode(b"o\xe9")).glob("*.png")}
     assert {b"caf\xe9.image.png", b"new\nline.image.png", b"\x1b[31mred.image.png"} < results
     assert len(results) == len(NAMES)
@@ -135,6 +139,22 @@ def test_a_bug_costs_one_photo_and_says_where_it_is(tmp_path, capsys):
     assert "Traceback" not in err
 
 
+def test_a_batch_that_fails_is_predicted_photo_by_photo(tmp_path, monkeypatch, capsys):
+    given, computed = toy_photos.write_run(tmp_path), Runner._run
+
+    def failing(self, batch, injectors):
+        if float(batch["x"].max()) > 0.9:
+            raise RuntimeError("too bright")
+        return computed(self, batch, injectors)
+
+    monkeypatch.setattr(Runner, "_run", failing)
+    for number, value in enumerate([60, 250, 70]):
+        write_picture(tmp_path / f"in/{number}.png", value)
+    assert predict(given, tmp_path / "in", "--batch-size", 3, "--output", tmp_path / "out") == 1
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"0.image.png", "2.image.png", "predictions.csv"}
+    assert f"skipped: {tmp_path}/in/1.png: RuntimeError: too bright" in capsys.readouterr().err
+
+
 def test_results_that_cannot_be_written(tmp_path, capsys):
     given = toy_photos.write_run(tmp_path)
     for name in ("a", "b"):
@@ -145,7 +165,9 @@ def test_results_that_cannot_be_written(tmp_path, capsys):
     assert said in capsys.readouterr().err
     assert (tmp_path / "out/b.image.png").is_file()
     assert predict(given, tmp_path / "in", "--output", tmp_path / "in/a.png") == 1
-    assert f"--output {tmp_path}/in/a.png: no folder can be made there: File exists" in capsys.readouterr().err
+    assert (
+        f"{tmp_path}/in/a.png: cannot be written: File exists; remove what is in its place" in capsys.readouterr().err
+    )
 
 
 def person(**changes):

@@ -11,8 +11,8 @@ import numpy as np
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
-from figura.base.files import read_bytes, read_json
-from figura.base.pictures import Pixels, read_picture, write_png
+from figura.base.files import read_bytes
+from figura.base.pictures import Pixels, write_png
 from figura.base.sampling import evenly_spaced
 from figura.commands.explore.project import Project
 from figura.commands.explore.trying import (
@@ -21,13 +21,16 @@ from figura.commands.explore.trying import (
     accelerator_of,
     dataset_name,
     is_trained,
+    model_of,
     recipes_of_photos,
     schema_of,
     trained,
 )
-from figura.prediction.comparison import TABLE
-from figura.prediction.inputs import IMAGES, File, SettingError
-from figura.prediction.prediction import Prediction
+from figura.prediction import model as prediction
+from figura.prediction.files import TABLE
+from figura.prediction.inputs import IMAGES
+from figura.prediction.predictor import Predictor
+from figura.prediction.results import Results
 from figura.recipe.types import PHOTOS, find_type
 from models.images.pairs import ImagePairs
 from models.people.photos import PersonPhotos
@@ -63,20 +66,6 @@ class PhotoResults:
     files: dict[str, bytes] = field(default_factory=dict)
 
 
-class PhotoPrediction(Prediction):
-    """A prediction of which the page, and not the terminal, tells what is wrong."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.reports: list[str] = []
-
-    def _report(self, message: str) -> None:
-        self.reports.append(message)
-
-    def _summary(self, photos: int, seconds: float) -> None:
-        pass
-
-
 def photo_results(project: Project, recipe: str, pixels: Pixels, longest: int) -> PhotoResults:
     """Run a recipe's prediction on a photo, uint8 (H, W, 3), whose longer side is made `longest` pixels if it is more.
 
@@ -92,9 +81,10 @@ def photo_results(project: Project, recipe: str, pixels: Pixels, longest: int) -
         write_png(source, photo)
         if _needs_people(model):
             _write_people(project, source)
-        results = folder / "results"
-        _predict(model, source, results)
-        return _results(photo, results, model)
+        made = _predict(project, recipe, source)
+        made.save(folder / "results")
+        files = {path.name: read_bytes(path) for path in sorted((folder / "results").iterdir()) if path.name != TABLE}
+    return _results(photo, made, files, model)
 
 
 def shrunk(pixels: Pixels, longest: int) -> Pixels:
@@ -121,9 +111,8 @@ def _write_people(project: Project, source: Path) -> None:
     if not any(is_trained(project, name) for name in poses):
         first = f": run dvc repro train@{poses[0]}, then reload this page" if poses else "; dvc.yaml has none"
         raise UserError(f"this recipe needs to know where people are, which a trained pose recipe tells{first}")
-    results = source.parent / "people"
-    _predict(trained(project, poses[0]), source, results)
-    (results / PEOPLE).rename(source.parent / PEOPLE)
+    _predict(project, poses[0], source).save(source.parent / "people")
+    (source.parent / "people" / PEOPLE).rename(source.parent / PEOPLE)
 
 
 def _saves_people(project: Project, recipe: str) -> bool:
@@ -131,20 +120,20 @@ def _saves_people(project: Project, recipe: str) -> bool:
     return predict is not None and predict.save.get("people") == "records"
 
 
-def _predict(model: Trained, source: Path, results: Path) -> None:
+def _predict(project: Project, recipe: str, source: Path) -> Results:
+    model = trained(project, recipe)
     if model.predict is None:
         raise UserError(f"{model.recipe.path}: predict: missing; so the recipe does not say how to use a photo")
-    results.mkdir()
     with COMPUTING:
-        prediction = PhotoPrediction(
-            model.recipe, model.predict, model.networks, results, accelerator_of(model.recipe), batch_size=8, workers=0
-        )
+        ready = prediction.Trained(model.recipe, model.predict, model.networks, accelerator_of(model.recipe))
+        predictor = Predictor(model_of(project, recipe), ready)
         try:
-            prediction.write([File(source, NAME)], 1)
-        except SettingError as error:
-            raise UserError(_without(source.parent, str(error))) from None
+            made = predictor.predict(source, batch_size=8, skip=True, workers=0)
         except UserError as error:
-            raise UserError(_without(source.parent, "\n".join(prediction.reports) or str(error))) from None
+            raise UserError(_without(source.parent, str(error))) from None
+    if made.faults:
+        raise UserError(_without(source.parent, "\n".join(made.faults)))
+    return made
 
 
 def _without(folder: Path, message: str) -> str:
@@ -159,21 +148,25 @@ def _saved_pictures(model: Trained) -> set[str]:
     return {name for name, form in saved.items() if form == "image"}
 
 
-def _results(photo: Pixels, folder: Path, model: Trained) -> PhotoResults:
+def _results(photo: Pixels, made: Results, files: dict[str, bytes], model: Trained) -> PhotoResults:
     names = {one["id"]: one["name"] for one in model.recipe.facts.get("categories") or ()}
-    results, saved = PhotoResults(photo, model.trial, names), _saved_pictures(model)
-    for path in sorted(folder.iterdir()):
-        if path.name == TABLE:
-            continue
-        results.files[path.name] = read_bytes(path)
-        title = path.stem.removeprefix(NAME).lstrip(".-")
-        if path.suffix == ".png":
-            results.pictures[title] = read_picture(path)
-            if title in saved and _is_enlarged(photo, results.pictures[title]):
-                results.enlarged.append(title)
-        elif path.suffix == ".json":
-            results.records[title] = read_json(path)
+    results, saved = PhotoResults(photo, model.trial, names, files=files), _saved_pictures(model)
+    results.pictures.update(made.sheets)
+    for one in made:
+        compared = {f"{name}.compared": picture for name, picture in one.compared.items()}
+        for name, picture in {**one.pictures, **compared}.items():
+            results.pictures[_title(one.name, name)] = picture
+        for name, records in one.records.items():
+            results.records[_title(one.name, name)] = [dict(record) for record in records]
+    results.enlarged.extend(
+        name for name, picture in results.pictures.items() if name in saved and _is_enlarged(photo, picture)
+    )
     return results
+
+
+def _title(result: str, name: str) -> str:
+    """Return `1.drawn` for the picture `drawn` of the first person, `drawn` for that of the photo."""
+    return f"{result}.{name}".removeprefix(NAME).lstrip(".-")
 
 
 def _is_enlarged(photo: Pixels, picture: Pixels) -> bool:
