@@ -11,7 +11,7 @@ from trainings import BASE, Killed, fit, outputs
 
 from figura.base.errors import UserError
 from figura.engine.build import build_networks, build_steps
-from figura.engine.stopwatch import Stopwatch
+from figura.engine.step import Stopwatch
 from figura.interfaces import Networks, State
 from figura.optimizers.muon import Muon
 from figura.recipe.check import objection

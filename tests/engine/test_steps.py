@@ -10,8 +10,7 @@ from torch import nn
 
 from figura.base.modes import evaluating
 from figura.engine.build import parameter_groups
-from figura.engine.step import GatedInjector, Step, WeightedLoss
-from figura.engine.stopwatch import Stopwatch
+from figura.engine.step import GatedInjector, Step, Stopwatch, WeightedLoss
 from figura.interfaces import Injector, Loss, Networks, State
 from figura.recipe.gates import Gate
 from figura.recipe.schema import Group

@@ -150,19 +150,6 @@ def test_facts_of_the_training_data_fill_what_a_type_takes_from_the_data():
     assert recipe.facts == {"width": 5, "colour": "grey"}
 
 
-def test_facts_reach_injectors_inside_injectors():
-    """Also two deep; what stands in another argument, such as a name called `type`, is no declaration."""
-    fill = {"type": NAME("Fill"), "output": "result"}
-    own = {"type": NAME("Fill"), "output": "result", "width": 2}
-    each = {"type": "ForEach", "injectors": {"fill": fill}, "names": {"item": "result"}}
-    outer = {"type": "ForEach", "injectors": {"each": each}, "names": {"x": "wide"}}
-    mode = {"injectors": {"outer": outer, "own": {**each, "injectors": {"own": own}, "names": {"y": "type"}}}}
-    changes = {"data.train": sized(5), "evaluate.modes.wide": mode | {"save": {"wide": "array"}}}
-    injectors = toy.checked(changes).evaluate.modes["wide"].injectors
-    assert injectors["outer"].arguments["injectors"]["each"]["injectors"]["fill"] == fill | {"width": 5}
-    assert injectors["own"].arguments["injectors"] == {"own": own}
-
-
 def test_facts_reach_callbacks_and_comparisons():
     predict = {"data": {"type": NAME("Photos")}, "mode": "plain", "save": {"image": "image"},
                "compare": {"image": {"type": NAME("AsWide"), "target": "y"}}}  # fmt: skip

@@ -448,77 +448,8 @@ def test_epochs_are_converted_once(run):
     assert history(run)[-1]["step"] == 10
 
 
-def test_hooks_by_subclass(run):
-    seen = []
-
-    class Watched(Trainer):
-        def on_epoch_start(self, epoch):
-            seen.append(("start", epoch, self.iteration))
-
-        def train_step(self, batch, index):
-            seen.append(("step", index, tuple(batch["x"].shape)))
-            return self.train_op(batch)
-
-        def on_epoch_end(self, epoch):
-            seen.append(("end", epoch, self.iteration))
-
-    trained(run, kind=Watched)
-    assert [entry for entry in seen if entry[0] != "step"] == [
-        ("start", 0, 0), ("end", 0, 5), ("start", 1, 5), ("end", 1, 10), ("start", 2, 10),
-    ]  # fmt: skip
-    assert [index for kind, index, _ in seen if kind == "step"] == [0, 1, 2, 3, 4, 0, 1, 2, 3, 4, 0, 1]
-    assert {shape for kind, _, shape in seen if kind == "step"} == {(4, 1, 4, 4)}
-
-
-def test_hooks_by_callable_get_exactly_their_own_keywords(run, reference):
-    calls = []
-
-    def start(trainer, epoch, *, word):
-        calls.append(("start", type(trainer), epoch, word))
-
-    def step(trainer, batch, index, *, factor=1):
-        calls.append(("step", index, factor))
-        return trainer.train_op(batch)
-
-    def end(trainer, epoch):
-        calls.append(("end", epoch))
-
-    trained(
-        run, toy_runtime(), on_epoch_start=start, train_step=step, on_epoch_end=end,
-        hook_kwargs={"on_epoch_start": {"word": "go"}, "train_step": {"factor": 3}},
-    )  # fmt: skip
-    assert calls[0] == ("start", Trainer, 0, "go")
-    assert [call for call in calls if call[0] == "step"] == [("step", i % 5, 3) for i in range(12)]
-    assert [call for call in calls if call[0] == "end"] == [("end", 0), ("end", 1)]
-    assert outputs(run) == reference
-
-
 def toy_runtime():
     return {"runtime": toy.recipe()["runtime"]}
-
-
-def test_keywords_reach_an_overridden_hook(run):
-    seen = {}
-
-    class Watched(Trainer):
-        def on_epoch_end(self, epoch, **keywords):
-            seen[epoch] = keywords
-
-    trained(run, kind=Watched, hook_kwargs={"on_epoch_end": {"word": "done"}})
-    assert seen == {0: {"word": "done"}, 1: {"word": "done"}}
-
-
-@pytest.mark.parametrize(
-    ("keywords", "said"),
-    [
-        ({"on_epoch_strat": {}}, r"unknown hook 'on_epoch_strat' \(did you mean 'on_epoch_start'\?\); there are"),
-        ({"on_epoch_end": {"wrod": 1}}, r"on_epoch_end .* takes no 'wrod' \(did you mean 'word'\?\)"),
-        ({"on_epoch_start": {"word": 1}}, r"on_epoch_start .Trainer\.on_epoch_start. takes no 'word'"),
-    ],
-)
-def test_an_unknown_hook_or_keyword(run, keywords, said):
-    with pytest.raises(UserError, match=said):
-        Trainer(toy.checked(), run, on_epoch_end=lambda trainer, epoch, word=0: None, hook_kwargs=keywords)
 
 
 def test_training_learns(run):
