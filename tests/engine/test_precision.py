@@ -528,16 +528,12 @@ TORCHAO, GPU = (
 @pytest.mark.parametrize(
     ("given", "asked", "said"),
     [
-        ((None,), "no", None),
         ((None,), "bf16", None),
         ((None,), "fp16", "'fp16', which needs a GPU, and there is none; allowed here: no, bf16"),
         (("cuda", (7, 0)), "fp16", None),
-        (("mps",), "fp16", None),
         ((None,), "fp8", rf"'fp8', which still needs {TORCHAO} and {GPU} \(here: none\); allowed here: no, bf16"),
-        ((None, None, True), "fp8", rf"'fp8', which still needs {GPU} \(here: none\); allowed here: no, bf16"),
         (("mps", None, True), "fp8", rf"still needs {GPU} \(here: mps\); allowed here: no, fp16, bf16"),
         (("cuda", (8, 0), True), "fp8", rf"still needs {GPU} \(here: one of 8\.0\); allowed here: no, fp16, bf16"),
-        (("cuda", (9, 0)), "fp8", rf"still needs {TORCHAO}; allowed here: no, fp16, bf16"),
         (("cuda", (8, 9), True), "fp8", None),
     ],
 )

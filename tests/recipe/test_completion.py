@@ -7,7 +7,7 @@ import pytest
 import toy
 
 from figura.base.errors import UserError
-from figura.interfaces import Callback, Injector
+from figura.interfaces import Callback
 from figura.prediction.comparison import Comparison
 from figura.prediction.inputs import PhotoExamples
 
@@ -35,20 +35,6 @@ class Other(toy.Ramps):
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
-
-
-class Fill(Injector):
-    """Adds `output`, `item` plus a width of the data."""
-
-    from_data: ClassVar[tuple[str, ...]] = ("width",)
-    reads = ("item",)
-
-    def __init__(self, output: str, width: int) -> None:
-        self.output, self.width = output, width
-        self.adds = (output,)
-
-    def __call__(self, state: Any, networks: Any, step: int) -> None:
-        state.add(self.output, state["item"] + self.width)
 
 
 class Wide(Callback):
