@@ -9,7 +9,7 @@ CLIP = "`clip: 1.0` of a step, the largest 2-norm of the gradient; `clip_value` 
 EMA = "`train.ema: {decay: 0.999}`"
 FLIP = "`augmentation.both.horizontal_flip: {chance: 0.5}` of the dataset"
 FREEZE_NORMS = "`callbacks: {norms: {type: figura.callbacks.Freeze, network: NAME, batch_norms_after: 0}}`"
-OPERATION = "an `Operation` of your own, a few lines (docs/your_own_code.md)"
+OPERATION = "an injector of your own, a few lines from `figura.interfaces.Operation` (docs/your_own_code.md)"
 RATE = "`steps.<step>.optimizer.lr`"
 RATES = "`steps.<step>.lr_schedule`"
 ROLLBACK = "`train.max_nonfinite`, then a lower rate and `FIGURA_RESUME_ANYWAY=1 dvc repro`"

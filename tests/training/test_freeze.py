@@ -118,7 +118,10 @@ def test_what_cannot_be_frozen(run, arguments, said):
         ({"networks.painter.freeze_batch_norm": {"after": 0}}, "callbacks: {norms: {type: figura.callbacks.Freeze, "),
         ({"train.rate_scaling": {"rule": "linear", "batch_size": 4}}, "multiply `lr` of each `optimizer` yourself"),
         ({"train.rollback": {"every": 1}}, "then a lower rate and `FIGURA_RESUME_ANYWAY=1 dvc repro`"),
-        ({"steps.painter.injectors.grey": {"type": "Grey"}}, "here: an `Operation` of your own"),
+        (
+            {"steps.painter.injectors.grey": {"type": "Grey"}},
+            "here: an injector of your own, a few lines from `figura.interfaces.Operation`",
+        ),
     ],
 )
 def test_keys_and_types_of_earlier_versions_are_refused_with_the_new_way(changes, said):
