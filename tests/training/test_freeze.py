@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from trainings import BASE, Killed, Stopping, fit, outputs
 
 from figura.base.errors import UserError
+from figura.recipe.resolved import resolved
 from figura.training.trainer import Trainer
 
 
@@ -128,3 +129,10 @@ def test_keys_and_types_of_earlier_versions_are_refused_with_the_new_way(changes
     with pytest.raises(UserError) as caught:
         toy.checked(changes)
     assert said in str(caught.value)
+
+
+def test_the_recipe_of_a_model_of_an_earlier_version_is_read():
+    unset = ("networks.painter.frozen", "networks.painter.freeze_batch_norm", "train.rate_scaling", "train.rollback")
+    recipe = toy.checked(dict.fromkeys(unset))
+    assert recipe == toy.checked()
+    assert "rollback" not in resolved(recipe)
