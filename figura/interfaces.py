@@ -184,13 +184,11 @@ class Networks:
 class Injector:
     """The base of every `injectors` entry.
 
-    `reads` and `adds` make it possible to check and draw a recipe without running it. `inner` holds the injectors, by
-    name, that it runs in a nested scope.
+    `reads` and `adds` make it possible to check and draw a recipe without running it.
     """
 
     reads: tuple[str, ...] = ()
     adds: tuple[str, ...] = ()
-    inner: Mapping[str, "Injector"] = {}
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
         """Read names from `state` and add names to it; `step` counts optimizer updates, for schedules."""

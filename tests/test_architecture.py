@@ -21,6 +21,7 @@ BELOW = {
     "interfaces": {"base"},
     "schedules": {"interfaces"},
     "injectors": {"base", "interfaces"},
+    "callbacks": {"base", "interfaces"},
     "optimizers": set(),
     "recipe": {"base", "interfaces", "injectors", "systems"},
     "code": {"base", "recipe", "systems"},

@@ -126,9 +126,6 @@ def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Acc
         optimizer = build(entry.optimizer, OPTIMIZER, f"steps.{name}.optimizer", recipe.path,
             params=parameter_groups(trains, entry.groups),
         )  # fmt: skip
-        if (scaling := recipe.train.rate_scaling) is not None:
-            for group in optimizer.param_groups:
-                group["lr"] *= scaling.factor(recipe.data.batch_size)
         steps[name] = Step(
             trains=trains,
             injectors=[

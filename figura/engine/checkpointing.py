@@ -6,6 +6,7 @@ sublinear memory cost*, 2016). Gradients, buffers and noise match a training wit
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from fnmatch import fnmatchcase
 from functools import partial
 from types import MethodType
 from typing import Any
@@ -15,8 +16,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from figura.base.distributed import current_shard, sharded
-from figura.base.errors import UserError
-from figura.engine.module_names import modules_named, outermost
+from figura.base.errors import UserError, nearest
 from figura.engine.rank_invariant_rng import current_noise
 from figura.recipe.schema import Recipe
 
@@ -28,7 +28,7 @@ def checkpoint_networks(networks: Mapping[str, nn.Module], recipe: Recipe) -> No
 
 
 def checkpoint_modules(network: nn.Module, names: bool | Sequence[str], key: str) -> None:
-    """Checkpoint modules of a network in place: the named ones (`modules_named`), or with True all of its `blocks`.
+    """Checkpoint modules of a network in place: those with these names or patterns, or with True all of its `blocks`.
 
     Raises:
         UserError: no module matches a name, or with True, the network has no blocks.
@@ -40,7 +40,7 @@ def checkpoint_modules(network: nn.Module, names: bool | Sequence[str], key: str
                 f"{key}: {type(network).__name__} has no list of blocks to choose from; write the names of modules"
             )
     else:
-        chosen = modules_named(network, names, key)
+        chosen = _modules_named(network, names, key)
     for module in chosen.values():
         # a bound method: in a copy of the network (its average), it is bound to the copied module
         module.forward = MethodType(_forward, module)
@@ -48,7 +48,7 @@ def checkpoint_modules(network: nn.Module, names: bool | Sequence[str], key: str
 
 def blocks(network: nn.Module) -> dict[str, nn.Module]:
     """Return the outermost children of `Sequential` and `ModuleList` that have submodules and trainable parameters."""
-    return outermost(
+    return _outermost(
         {
             f"{name}.{entry}".removeprefix("."): block
             for name, module in network.named_modules()
@@ -57,6 +57,32 @@ def blocks(network: nn.Module) -> dict[str, nn.Module]:
             if any(True for _ in block.children()) and any(p.requires_grad for p in block.parameters())
         }
     )
+
+
+def _modules_named(network: nn.Module, patterns: Sequence[str], key: str) -> dict[str, nn.Module]:
+    """Return the modules of a network whose names match a pattern, except those nested in another match.
+
+    In a pattern, `*` stands for any characters, dots included.
+
+    Raises:
+        UserError: a pattern matches no module; `key` is the recipe key of the patterns.
+    """
+    modules = {name: module for name, module in network.named_modules() if name}
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in modules):
+            tops = ", ".join(name for name, _ in network.named_children())
+            raise UserError(
+                f"{key}: {type(network).__name__} has no module {pattern!r}{nearest(pattern, modules)}; "
+                f"it consists of {tops or 'none'}"
+            )
+    return _outermost({n: m for n, m in modules.items() if any(fnmatchcase(n, pattern) for pattern in patterns)})
+
+
+def _outermost(modules: dict[str, nn.Module]) -> dict[str, nn.Module]:
+    """Drop modules nested in another one."""
+    return {
+        name: module for name, module in modules.items() if not any(name.startswith(f"{other}.") for other in modules)
+    }
 
 
 def _forward(module: nn.Module, *args: Any, **kwargs: Any) -> Any:

@@ -202,20 +202,19 @@ class Loaders:
                 f"data.batch_size: found {size}, which {ranks} ranks cannot share evenly; "
                 "FIGURA_PROCESSES=2 starts two a machine"
             )
-        self.batches_per_epoch = self._train_batches(0, recipe.seed).batches_per_epoch
+        self.batches_per_epoch = self._train_batches(0).batches_per_epoch
 
-    def _train_batches(self, start: int, seed: int) -> TrainBatches:
+    def _train_batches(self, start: int) -> TrainBatches:
         return TrainBatches(
             {name: len(data) for name, data in self.train_data.items()},
             {name: entry.weight for name, entry in self.recipe.data.train.items()},
-            self.recipe.data.batch_size, seed, start, self.shard,
+            self.recipe.data.batch_size, self.recipe.seed, start, self.shard,
         )  # fmt: skip
 
-    def train(self, start: int, seed: int | None = None) -> Batches:
-        """Return infinite training batches from iteration `start` on, shuffled by `seed` (default: the recipe's)."""
-        seed = self.recipe.seed if seed is None else seed
-        mixture = Mixture(self.train_data, seed)
-        return load_batches(mixture, self._train_batches(start, seed), self.recipe.runtime.workers, self.pin)
+    def train(self, start: int) -> Batches:
+        """Return infinite training batches from iteration `start` on."""
+        mixture = Mixture(self.train_data, self.recipe.seed)
+        return load_batches(mixture, self._train_batches(start), self.recipe.runtime.workers, self.pin)
 
     def validation(
         self, workers: int, size: int | None = None, limit: int | None = None, shard: slice = slice(None)

@@ -94,7 +94,7 @@ def unscaled(scaler: GradScaler | None, optimizer: Optimizer) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        scaler.update()  # e.g. out of memory: training rolls back and restores the scale too
+        scaler.update()  # e.g. out of memory: training goes back and restores the scale too
         raise
 
 

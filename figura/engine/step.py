@@ -1,7 +1,9 @@
 """One optimization step: run injectors, sum weighted losses, backward, clip, update (`Step.update`)."""
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -13,9 +15,40 @@ from torch.amp import GradScaler
 from figura.base.errors import UserError, nearest
 from figura.engine.averaging import GradientAverage
 from figura.engine.precision import adapt, in_float32, unscaled, without_autocast
-from figura.engine.stopwatch import Stopwatch
 from figura.interfaces import Injector, Loss, Networks, Schedule, State, StepReport, loss_of
 from figura.recipe.gates import ALWAYS, Gate
+
+
+class Stopwatch:
+    """Accumulates wall-clock seconds per phase of a training iteration if enabled (`runtime.timing`).
+
+    Each phase starts and ends with a GPU synchronisation, which costs time.
+    """
+
+    def __init__(self, on: bool) -> None:
+        self.on = on
+        self.seconds: defaultdict[str, float] = defaultdict(float)
+
+    @contextmanager
+    def __call__(self, phase: str) -> Iterator[None]:
+        """Add the time spent inside to `phase`."""
+        if not self.on:
+            yield
+            return
+        start = _now()
+        yield
+        self.seconds[phase] += _now() - start
+
+    def take(self) -> dict[str, float]:
+        """Return the seconds of each phase since the last call, and reset them."""
+        seconds, self.seconds = dict(self.seconds), defaultdict(float)
+        return seconds
+
+
+def _now() -> float:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter()
 
 
 @dataclass(frozen=True)
@@ -77,9 +110,8 @@ class Step:
     """Trains some networks on some losses with one optimizer. Losses of weight 0 are not computed.
 
     A loss whose scheduled weight happens to be 0 is still computed and keeps its graph: the set of parameters with a
-    gradient stays the same throughout a run. `rate_scale` multiplies all learning rates. `scaler` scales the gradients
-    of this step only, so an overflow here does not affect other steps. `compiled`: whether the networks are compiled
-    (`drop_zeros`).
+    gradient stays the same throughout a run. `scaler` scales the gradients of this step only, so an overflow here does
+    not affect other steps. `compiled`: whether the networks are compiled (`drop_zeros`).
     """
 
     def __init__(
@@ -101,7 +133,7 @@ class Step:
         self.compiled = compiled
         self.average: GradientAverage | None = None  # averages `parameters` over ranks, if there are several
         self.trains, self.injectors, self.optimizer, self.scaler = trains, injectors, optimizer, scaler
-        self.gate, self.requires, self.rate_scale = gate, list(requires), 1.0
+        self.gate, self.requires = gate, list(requires)
         self.declared = list(losses)
         self.losses = {name: loss for name, loss in losses.items() if loss.weight != 0}
         self.lr_schedule, self.clip, self.clip_value, self.detach = lr_schedule, clip, clip_value, list(detach)
@@ -191,8 +223,8 @@ class Step:
     ) -> None:
         factor = self.lr_schedule(iteration)
         for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            group["lr"] = rate * factor * self.rate_scale
-        report.learning_rate = self.rates[0] * factor * self.rate_scale
+            group["lr"] = rate * factor
+        report.learning_rate = self.rates[0] * factor
         if self.compiled:
             drop_zeros(self.parameters)
         if self.average is not None:

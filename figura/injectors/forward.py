@@ -1,6 +1,6 @@
-"""Injectors that call networks (`Forward`) or apply other injectors to several names (`ForEach`)."""
+"""The injector that calls networks."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal
 
@@ -11,8 +11,6 @@ from torch.nn.parallel import DistributedDataParallel
 from figura.base.errors import UserError, nearest
 from figura.base.modes import in_mode
 from figura.interfaces import Injector, Networks, Schedule, State, added_once
-
-ITEM, RESULT = "item", "result"
 
 
 class Forward(Injector):
@@ -109,77 +107,3 @@ class _Tapped:
     def __exit__(self, *_: object) -> None:
         for handle in self.handles:
             handle.remove()
-
-
-class ForEach(Injector):
-    """Applies the same injectors to several names, or to every slice of them along a dimension.
-
-    Inside, the current tensor is called `item`. Injectors can read names from outside; the names they add are local,
-    except the results. Each item has different random numbers; gates (`every`, ...) apply to the loop as a whole.
-
-    Args:
-        injectors: by name, in this order; they read `item` and add `result`, or the names in `names`.
-        names: name read -> name of its `result`; or -> {name added inside: name outside}.
-        dim: 1 or more: `item` is a slice (N, ...) without this dimension; results are stacked along it.
-    """
-
-    def __init__(
-        self, injectors: dict[str, Injector], names: dict[str, str | dict[str, str]], dim: int | None = None
-    ) -> None:
-        if not injectors or not names:
-            raise ValueError("injectors, names: at least one of each is needed")
-        if dim is not None and dim < 1:
-            raise ValueError(f"dim {dim}: 1 or more is needed (0 is the batch)")
-        self.inner, self.dim = injectors, dim
-        self.results = {name: {RESULT: to} if isinstance(to, str) else to for name, to in names.items()}
-        self.outside = _from_outside(injectors, {inside for to in self.results.values() for inside in to})
-        self.reads = (*names, *(name for name in self.outside if name not in names))
-        self.adds = added_once([outside for to in self.results.values() for outside in to.values()])
-
-    def __call__(self, state: State, networks: Networks, step: int) -> None:
-        for name, results in self.results.items():
-            items = [state[name]]
-            if self.dim is not None:
-                if not isinstance(state[name], Tensor) or state[name].ndim <= self.dim:
-                    raise UserError(f"ForEach: {name!r} has no dimension {self.dim} to slice along")
-                items = list(state[name].unbind(self.dim))
-            scopes = [self._applied(item, state, networks, step) for item in items]
-            for inside, outside in results.items():
-                state.add(outside, self._together([scope[inside] for scope in scopes], inside))
-
-    def _applied(self, item: Any, state: State, networks: Networks, step: int) -> State:
-        scope = State({name: state[name] for name in self.outside} | {ITEM: item})
-        for injector in self.inner.values():
-            injector(scope, networks, step)
-        return scope
-
-    def _together(self, made: list[Any], name: str) -> Any:
-        if self.dim is None:
-            return made[0]
-        if not all(isinstance(one, Tensor) and one.ndim >= self.dim for one in made):
-            raise UserError(f"ForEach: {name!r} is no tensor that can be stacked along dimension {self.dim}")
-        return torch.stack(made, self.dim)
-
-
-def _from_outside(injectors: Mapping[str, Injector], results: set[str]) -> tuple[str, ...]:
-    """Return the names that inner injectors read from outside; raises ValueError for contradictory names."""
-    added, outside = {ITEM}, dict[str, None]()
-    for key, injector in injectors.items():
-        outside |= dict.fromkeys(name for name in injector.reads if name not in added)
-        for name in injector.adds:
-            if name in added or name in outside:
-                raise ValueError(f"injectors.{key} adds {name!r}, which is there already: a name is written once")
-        added |= set(injector.adds)
-    if missing := sorted(results - added):
-        raise ValueError(f"names: no injector adds {', '.join(map(repr, missing))}; they add {sorted(added - {ITEM})}")
-    if not any(ITEM in injector.reads for injector in injectors.values()):
-        raise ValueError(f"injectors: none of them reads {ITEM!r}")
-    return tuple(outside)
-
-
-def forwards(injector: Injector, key: str) -> Iterator[tuple[str, Forward]]:
-    """Yield the network calls in an injector, each with its dotted key; `key` is the injector's."""
-    if isinstance(injector, Forward):
-        yield key, injector
-    for name, inner in injector.inner.items():
-        yield from forwards(inner, f"{key}.injectors.{name}")

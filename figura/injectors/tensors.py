@@ -1,13 +1,16 @@
-"""Injectors for tensors of any shape: arithmetic, constants and noise; joining, selecting and mixing examples."""
+"""Injectors without networks: detached copies, constants, noise, sums, points between tensors, sizes of pictures."""
 
 import math
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from figura.base.distributed import current_shard, whole_batch
 from figura.interfaces import Injector, Networks, Operation, Schedule, State, added_once, detach, number
+
+Size = int | tuple[int, int]
+Place = Literal["centre", "random", "top_left", "top_right", "bottom_left", "bottom_right"]
 
 
 class Detach(Injector):
@@ -121,30 +124,6 @@ class Sum(Operation):
         return [total + constant if constant else total]
 
 
-class Multiply(Operation):
-    """Adds the elementwise product of tensors, times `scale`: masks, squares (a name twice), scaled noise.
-
-    Args:
-        output: name of the product.
-        factors: names of two or more tensors with equal numbers of dimensions; sizes of 1 broadcast.
-        scale: a number or a schedule.
-    """
-
-    def __init__(self, output: str, factors: list[str], scale: Schedule | float = 1.0) -> None:
-        if len(factors) < 2:
-            raise ValueError(f"factors {factors}: two or more are needed (Sum weighs one)")
-        super().__init__(factors, [output])
-        self.scale = scale
-
-    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        _equal_ndim(tensors)
-        product = tensors[0]
-        for tensor in tensors[1:]:
-            product = product * tensor
-        scale = number(self.scale, step)
-        return [product if scale == 1 else product * scale]
-
-
 class Interpolate(Operation):
     """Adds points between `a` and `b`, `u a + (1 - u) b`, as leaves that require gradients.
 
@@ -155,48 +134,17 @@ class Interpolate(Operation):
         a: name of a tensor (N, ...).
         b: name of another of the same shape.
         output: name of the points, (N, ...).
-        share: u, a number in [0, 1] or a schedule; default: random.
     """
 
-    def __init__(self, a: str, b: str, output: str, share: Schedule | float | None = None) -> None:
+    def __init__(self, a: str, b: str, output: str) -> None:
         super().__init__([a, b], [output])
-        if isinstance(share, (int, float)) and not 0 <= share <= 1:
-            raise ValueError(f"share {share}: a number from 0 to 1 is needed")
-        self.share = share
 
     def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
         a, b = (tensor.detach() for tensor in tensors)
         if a.shape != b.shape:
             raise ValueError("equal shapes are needed")
-        if self.share is None:
-            drawn = torch.rand(len(a), *(1,) * (a.ndim - 1), dtype=a.dtype, device=a.device)
-            return [torch.lerp(b, a, drawn).requires_grad_()]
-        return [torch.lerp(b, a, number(self.share, step)).requires_grad_()]
-
-
-class Clamp(Operation):
-    """Adds each tensor clamped to `low` and `high`; values outside get no gradient.
-
-    Args:
-        names: name read -> name added.
-        low: smallest value; default: no limit.
-        high: largest value; default: no limit.
-    """
-
-    def __init__(self, names: dict[str, str], low: float | None = None, high: float | None = None) -> None:
-        super().__init__(list(names), list(names.values()))
-        if (low is None and high is None) or (low is not None and high is not None and low >= high):
-            raise ValueError(f"low {low}, high {high}: one of them, or low < high is needed")
-        self.low, self.high = low, high
-
-    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        return [tensor.clamp(self.low, self.high) for tensor in tensors]
-
-
-def _equal_ndim(tensors: list[Tensor]) -> None:
-    """Reject unequal `ndim`: broadcasting aligns the last dimensions, so it would match examples with columns."""
-    if len({tensor.ndim for tensor in tensors}) > 1:
-        raise ValueError("equal numbers of dimensions are needed")
+        drawn = torch.rand(len(a), *(1,) * (a.ndim - 1), dtype=a.dtype, device=a.device)
+        return [torch.lerp(b, a, drawn).requires_grad_()]
 
 
 class Concatenate(Operation):
@@ -216,103 +164,134 @@ class Concatenate(Operation):
         return [torch.cat(tensors, self.dim)]
 
 
-class Stack(Operation):
-    """Adds tensors of equal shape (N, ...) stacked along a new dimension.
+class Resize(Operation):
+    """Adds pictures of another size, sampled at pixel centres (corners are not aligned).
 
     Args:
-        output: name of the result, (N, inputs, ...) for dim 1.
-        inputs: names, in this order.
-        dim: position of the new dimension; not 0, which is the batch.
-    """
-
-    def __init__(self, output: str, inputs: list[str], dim: int = 1) -> None:
-        super().__init__(inputs, [output])
-        self.dim = _inner(dim)
-
-    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        return [torch.stack(tensors, self.dim)]
-
-
-class Select(Operation):
-    """Adds a part of each tensor along a dimension: one index, a list of indices, or a range.
-
-    Args:
-        names: name read -> name added.
-        dim: the dimension.
-        index: one index removes the dimension (not 0, the batch); a list keeps it. Negative indices count from the end.
-        start: first index of a range, instead of `index`.
-        stop: end of the range, exclusive.
+        names: name read, (N, C, H, W) -> name added.
+        size: height and width, or one number for both.
+        factor: instead: multiply both sides by this, rounded.
+        like: instead: the size of this name.
+        mode: nearest, bilinear, bicubic or area (the mean of the pixels that a new pixel covers).
+        antialias: widen the bilinear or bicubic kernel when downsampling, so that every pixel contributes.
     """
 
     def __init__(
         self,
         names: dict[str, str],
-        dim: int,
-        index: int | list[int] | None = None,
-        start: int | None = None,
-        stop: int | None = None,
+        size: Size | None = None,
+        factor: float | None = None,
+        like: str | None = None,
+        mode: Literal["nearest", "bilinear", "bicubic", "area"] = "bilinear",
+        antialias: bool = False,
+    ) -> None:
+        super().__init__([*names, *([like] if like else [])], list(names.values()))
+        _one_of(size=size, factor=factor, like=like)
+        if factor is not None and not 0 < factor < math.inf:
+            raise ValueError(f"factor {factor}: a number above 0 is needed")
+        if antialias and mode not in ("bilinear", "bicubic"):
+            raise ValueError(f"antialias with mode {mode}: bilinear or bicubic is needed")
+        self.size, self.factor, self.like, self.antialias = _both(size), factor, like, antialias
+        self.mode = "nearest-exact" if mode == "nearest" else mode
+
+    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
+        return [self._resized(picture, tensors[-1]) for picture in tensors[: len(self.adds)]]
+
+    def _resized(self, picture: Tensor, like: Tensor) -> Tensor:
+        size = _height_and_width(like) if self.like else self.size
+        if self.factor is not None:
+            height, width = (math.floor(side * self.factor + 0.5) for side in _height_and_width(picture))
+            size = (height, width)
+        return F.interpolate(picture, size, mode=self.mode, antialias=self.antialias)
+
+
+class Crop(Operation):
+    """Adds a window of pictures; `random` draws one for each example, the same for all names.
+
+    The window is in pixels of the first name. If the pictures of another name are k times as large (k an integer), so
+    is its window, at the same position: a small picture and its large original stay aligned.
+
+    Args:
+        names: name read, (N, C, H, W) -> name added, (N, C, h, w).
+        size: height and width of the window, or one number for both.
+        margin: instead: remove this many pixels at each side; with `random`, the shift is at most this.
+        at: centre, random, or a corner (top_left, ...).
+    """
+
+    def __init__(
+        self,
+        names: dict[str, str],
+        size: Size | None = None,
+        margin: int | None = None,
+        at: Place = "centre",
     ) -> None:
         super().__init__(list(names), list(names.values()))
-        if (index is None) == (start is None and stop is None) or index == []:
-            raise ValueError(f"index {index}, start {start}, stop {stop}: write index, or start or stop or both")
-        self.dim = _inner(dim) if isinstance(index, int) else dim
-        self.index, self.range = index, slice(start, stop)
+        _one_of(size=size, margin=margin)
+        if margin is not None and margin < 0:
+            raise ValueError(f"margin {margin}: 0 or more is needed")
+        self.size, self.margin, self.at = _both(size), margin or 0, at
 
     def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        return [self._part(tensor) for tensor in tensors]
+        height, width = _height_and_width(tensors[0])
+        window = self.size or (height - 2 * self.margin, width - 2 * self.margin)
+        room = (height - window[0], width - window[1])
+        if min(room) < 0 or min(window) < 1:
+            raise ValueError(f"a window of {window[0]} x {window[1]} does not fit into {height} x {width}")
+        places = self._places(room, len(tensors[0]))
+        return [_windows(picture, places, window, _enlargement(picture, height, width)) for picture in tensors]
 
-    def _part(self, tensor: Tensor) -> Tensor:
-        if isinstance(self.index, int):
-            return tensor.select(self.dim, self.index)
-        if self.index is not None:
-            return torch.stack([tensor.select(self.dim, place) for place in self.index], self.dim)
-        start, stop, _ = self.range.indices(tensor.shape[self.dim])
-        if stop <= start:
-            raise ValueError(f"dimension {self.dim} has nothing from {self.range.start} to {self.range.stop}")
-        return tensor.narrow(self.dim, start, stop - start)
+    def _places(self, room: tuple[int, int], count: int) -> list[tuple[int, int]]:
+        """Return the top left corner of each example's window, or one for all."""
+        if self.at == "random":
+            tops, lefts = (torch.randint(free + 1, (count,), device="cpu").tolist() for free in room)
+            return list(zip(tops, lefts, strict=True))
+        if self.at == "centre":
+            return [(room[0] // 2, room[1] // 2)]
+        return [(room[0] if "bottom" in self.at else 0, room[1] if "right" in self.at else 0)]
 
 
-class Choose(Operation):
-    """Adds, for each example, one of several tensors, picked at random with equal probabilities.
+def _equal_ndim(tensors: list[Tensor]) -> None:
+    """Reject unequal `ndim`: broadcasting aligns the last dimensions, so it would match examples with columns."""
+    if len({tensor.ndim for tensor in tensors}) > 1:
+        raise ValueError("equal numbers of dimensions are needed")
 
-    Args:
-        inputs: names of two or more tensors of equal shape (N, ...).
-        output: name of the mixture, (N, ...).
-        index: name of the picked indices into `inputs`, int64 (N,).
+
+def _windows(picture: Tensor, places: list[tuple[int, int]], size: tuple[int, int], enlargement: int = 1) -> Tensor:
+    """Crop windows of pictures (N, C, H, W). `places` are their top left corners: one for all, or one per example.
+
+    `places` and `size` are in pixels of a picture `enlargement` times smaller.
     """
-
-    def __init__(self, inputs: list[str], output: str, index: str) -> None:
-        if len(inputs) < 2:
-            raise ValueError(f"inputs {inputs}: two or more are needed")
-        super().__init__(inputs, [output, index])
-
-    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        examples = torch.arange(len(tensors[0]), device=tensors[0].device)
-        index = torch.randint(len(tensors), (len(examples),), device="cpu").to(examples.device)
-        return [torch.stack(tensors)[index, examples], index]
+    height, width = (side * enlargement for side in size)
+    corners = [(top * enlargement, left * enlargement) for top, left in places]
+    if len(corners) == 1:
+        ((top, left),) = corners
+        return picture[..., top : top + height, left : left + width]
+    return torch.stack(
+        [one[:, top : top + height, left : left + width] for one, (top, left) in zip(picture, corners, strict=True)]
+    )
 
 
-class Roll(Operation):
-    """Adds each tensor rolled along the batch: example i becomes example i - `by`. Creates mismatched pairs.
-
-    Args:
-        names: name read -> name added.
-        by: shift; a batch size that divides it would give matching pairs.
-    """
-
-    def __init__(self, names: dict[str, str], by: int = 1) -> None:
-        super().__init__(list(names), list(names.values()))
-        if by == 0:
-            raise ValueError("by 0: another number is needed")
-        self.by = by
-
-    def compute(self, tensors: list[Tensor], step: int) -> list[Tensor]:
-        shard = current_shard()
-        whole = [whole_batch(tensor).roll(self.by, 0) for tensor in tensors]
-        return [tensor if shard is None else tensor[shard.of] for tensor in whole]
+def _height_and_width(picture: Tensor) -> tuple[int, int]:
+    """Return the size of pictures; raises ValueError unless they are (N, C, H, W)."""
+    if picture.ndim != 4:
+        raise ValueError("pictures (N, C, H, W) are needed")
+    return picture.shape[2], picture.shape[3]
 
 
-def _inner(dim: int) -> int:
-    if dim == 0:
-        raise ValueError("dim 0: the batch; another dimension is needed")
-    return dim
+def _enlargement(picture: Tensor, height: int, width: int) -> int:
+    times = picture.shape[-1] // width
+    if _height_and_width(picture) != (times * height, times * width):
+        raise ValueError(f"{height} x {width} pixels, or a whole multiple on both sides, are needed beside the first")
+    return times
+
+
+def _both(size: Size | None) -> tuple[int, int] | None:
+    pair = (size, size) if isinstance(size, int) else size
+    if pair is not None and min(pair) < 1:
+        raise ValueError(f"size {size}: 1 or more is needed")
+    return pair
+
+
+def _one_of(**choices: object) -> None:
+    if sum(value is not None for value in choices.values()) != 1:
+        raise ValueError(f"write one of {', '.join(choices)}")

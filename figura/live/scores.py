@@ -76,7 +76,7 @@ class OnlineScores(Listener):
         if metrics:
             self.reporter.record({"step": iteration, **{f"score.{n}": value for n, value in metrics.items()}})
             self.reporter.track(iteration, metrics, "score")
-            rows = [row for row in self._rows() if int(row["step"]) < iteration]  # training may have rolled back
+            rows = [row for row in self._rows() if int(row["step"]) < iteration]  # training may have gone back
             with self.reporter.writing(str(self.table)):
                 self._write([*rows, {"step": iteration, **metrics}])
         self.accelerator.wait_for_everyone()

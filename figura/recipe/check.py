@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from figura.base.error_collector import ErrorCollector
-from figura.injectors.forward import Forward, forwards
+from figura.injectors.forward import Forward
 from figura.interfaces import Injector
 from figura.recipe.name_check import NameCheck
 from figura.recipe.schema import Declaration, Group, Predict, Recipe
@@ -70,10 +70,6 @@ class RecipeCheck:
         injectors = {
             name: self._injectors(step.injectors, f"steps.{name}.injectors") for name, step in self.recipe.steps.items()
         }
-        for step, built in injectors.items():
-            for name, injector in built.items():
-                for where, call in forwards(injector, f"steps.{step}.injectors.{name}"):
-                    self._check_frozen_batch_norm(call, where)
         self._losses()
         names = self.names.steps(self.recipe, injectors, self.training_only, train, validation)
         if self.recipe.runtime.samples:
@@ -183,8 +179,8 @@ class RecipeCheck:
                 self.names.on = False
                 continue
             injectors[name] = built
-            for where, call in forwards(built, f"{key}.{name}"):
-                self._forward(call, where)
+            if isinstance(built, Forward):
+                self._forward(built, f"{key}.{name}")
         return injectors
 
     def _chain(self, entries: Mapping[str, Declaration], names: set[str], key: str) -> set[str]:
@@ -206,14 +202,6 @@ class RecipeCheck:
             for output in injector.outputs:
                 if output not in outputs:
                     self.errors.add_unknown(f"{key}.outputs", output, outputs, f"output of {kind.__name__}")
-
-    def _check_frozen_batch_norm(self, call: Forward, key: str) -> None:
-        """Check that a call in a step does not update BatchNorm statistics that `networks` freezes."""
-        entry = self.recipe.networks.get(call.network)
-        for rule in ("frozen", "freeze_batch_norm"):
-            if entry is not None and getattr(entry, rule) is not None and call.mode == "train":
-                why = f"networks.{call.network}.{rule} keeps BatchNorms still, which this mode would move"
-                self.errors.add(f"{key}.mode", f"found 'train'; {why}; expected 'inherit', the default, or 'eval'")
 
     def _form(self, inputs: Mapping[str, str], wanted: Mapping[str, str], key: str) -> None:
         """Check that a loss reads the form that a network outputs, if both declare one."""

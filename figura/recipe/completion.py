@@ -27,7 +27,6 @@ from figura.recipe.types import (
     PICTURE,
     SCORE,
     Slot,
-    arguments_for,
     check_arguments,
     find_type,
 )
@@ -135,21 +134,12 @@ def _at(value: Any, path: tuple[str, ...], slot: Slot, facts: Mapping[str, Any])
 
 
 def _filled(entry: Any, slot: Slot, facts: Mapping[str, Any]) -> Any:
-    """Return an entry with the facts that it, and injectors inside it, take from the data."""
+    """Return an entry with the facts that it takes from the data."""
     kind = _kind(entry, slot)
     if kind is None:
         return entry
-    inner = arguments_for(INJECTOR, kind) if slot is INJECTOR else ()
-    filled = {name: _nested(value, facts) if name in inner else value for name, value in entry.items()}
     wanted = (name for name in getattr(kind, "from_data", ()) if name in facts and name not in entry)
-    return filled | {name: facts[name] for name in wanted}
-
-
-def _nested(value: Any, facts: Mapping[str, Any]) -> Any:
-    """Return an injector, or a map of injectors, nested in the arguments of another, with the facts that they take."""
-    if not isinstance(value, dict) or isinstance(value.get("type"), str):
-        return _filled(value, INJECTOR, facts)
-    return {name: _nested(part, facts) for name, part in value.items()}
+    return entry | {name: facts[name] for name in wanted}
 
 
 def _kind(entry: Any, slot: Slot) -> type | None:

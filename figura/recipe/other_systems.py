@@ -8,8 +8,11 @@ BETAS = "`betas: [0.9, 0.999]` of the optimizer, whose first number is beta1"
 CLIP = "`clip: 1.0` of a step, the largest 2-norm of the gradient; `clip_value` limits each element"
 EMA = "`train.ema: {decay: 0.999}`"
 FLIP = "`augmentation.both.horizontal_flip: {chance: 0.5}` of the dataset"
+FREEZE_NORMS = "`callbacks: {norms: {type: figura.callbacks.Freeze, network: NAME, batch_norms_after: 0}}`"
+OPERATION = "an injector of your own, a few lines from `figura.interfaces.Operation` (docs/your_own_code.md)"
 RATE = "`steps.<step>.optimizer.lr`"
 RATES = "`steps.<step>.lr_schedule`"
+ROLLBACK = "`train.max_nonfinite`, then a lower rate and `FIGURA_RESUME_ANYWAY=1 dvc repro`"
 SAVE = "`runtime.checkpoint_every`, in iterations; `runtime.resume_every` is for resume points"
 SEED = "`seed`, at the top of the recipe"
 SIDE = "`side` of a dataset of scenes"
@@ -77,7 +80,13 @@ KEYS = {
     "ema_enabled": EMA,
     "ema_rate": EMA,
     "auto_tune_mtl": "a network of its own that learns the weights",
-    "fix_batch_norm": "`networks.<network>.freeze_batch_norm: {after: 0}`",
+    "fix_batch_norm": FREEZE_NORMS,
+    # of earlier versions of figura
+    "freeze_batch_norm": FREEZE_NORMS,
+    "frozen": "`callbacks: {frozen: {type: figura.callbacks.Freeze, network: NAME, until: 1000, modules: [base_net]}}`",
+    "rate_scaling": "multiply `lr` of each `optimizer` yourself",
+    "rollback": ROLLBACK,
+    "recover": ROLLBACK,
     "batch_size_optimizer": "`train.find_batch_size: true`, which cuts batches that do not fit",
     "checkpointing_enabled": "`networks.<network>.checkpointing: true`",
     # data
@@ -209,19 +218,25 @@ INJECTORS = {
     "add_noise": "`Noise`, then `Sum`",
     "scheduled_scalar": "a schedule where the number stands",
     "interpolate": "`Resize`",
-    "grey": "`Grey`",
+    "grey": OPERATION,
     "image_patch": "`Crop`",
     "random_crop": "`Crop`",
     "margin_removal": "`Crop`",
     "concatenate": "`Concatenate`",
-    "for_each": "`ForEach`",
-    "indices_extractor": "`Select`",
-    "squeeze": "`Select`",
-    "batch_rotate": "`Roll`",
-    "mix_and_label": "`Choose`",
+    "for_each": "one entry for each name",
+    "indices_extractor": OPERATION,
+    "squeeze": OPERATION,
+    "batch_rotate": OPERATION,
+    "mix_and_label": OPERATION,
     "sr_diffs": "`Resize`, then `Sum`",
-    "normalize": "`Sum`, or by channel `Normalise`",
-    "denormalize": "`Sum`, or by channel `Normalise`",
+    "normalize": "`Sum`, or by channel " + OPERATION,
+    "denormalize": "`Sum`, or by channel " + OPERATION,
+    # of earlier versions of figura
+    "ForEach": "one entry for each name",
+    **dict.fromkeys(
+        ("Augment", "Choose", "Clamp", "Grey", "Multiply", "Normalise", "Orient", "Pad", "Roll", "Select", "Stack"),
+        OPERATION,
+    ),
 }
 OPTIMIZERS = {
     "adam": "`torch.optim.Adam`",

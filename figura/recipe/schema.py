@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, model_validator
 
 from figura.recipe.gates import Gate
 
@@ -24,10 +24,22 @@ Format = Literal["image", "mask", "array", "number", "records"]
 
 
 class Section(BaseModel):
-    """A closed set of keys, immutable once read. `renamed` maps keys of earlier versions to their new names."""
+    """A closed set of keys, immutable once read. `renamed` maps keys of earlier versions to their new names.
+
+    `removed` are keys of earlier versions that may still be there if they are unset (`null`), because the recipe of a
+    trained model has all keys.
+    """
 
     renamed: ClassVar[dict[str, str]] = {}
+    removed: ClassVar[tuple[str, ...]] = ()
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_removed(cls, value: Any) -> Any:
+        if not cls.removed or not isinstance(value, dict):
+            return value
+        return {key: one for key, one in value.items() if key not in cls.removed or one is not None}
 
 
 class Declaration(Section):
@@ -59,22 +71,6 @@ class Data(Section):
     batch_size: BatchSize
 
 
-class Frozen(Section):
-    """Before iteration `until`, a network stays as it is, running statistics included; or only its `modules`.
-
-    `modules` are names such as `base_net`, or patterns (`engine/module_names.py`).
-    """
-
-    until: Count
-    modules: Annotated[list[str], Field(min_length=1)] | None = None
-
-
-class BatchNormFreeze(Section):
-    """From iteration `after` on, BatchNorms use their running statistics as they are; gain and offset train."""
-
-    after: Position
-
-
 class NetworkEntry(Declaration):
     """One network; `weights` is a safetensors file to start from.
 
@@ -82,17 +78,9 @@ class NetworkEntry(Declaration):
     backward pass instead of being stored. Results stay the same (`engine/checkpointing.py`).
     """
 
+    removed = ("frozen", "freeze_batch_norm")
     weights: str | None = None
-    frozen: Frozen | None = None
-    freeze_batch_norm: BatchNormFreeze | None = None
     checkpointing: bool | list[str] = False
-
-    @field_validator("freeze_batch_norm", mode="before")
-    @classmethod
-    def _from_an_iteration_on(cls, value: Any) -> Any:
-        if isinstance(value, bool):
-            raise ValueError("a map {after: N} is needed; true of earlier versions is now {after: 0}")  # noqa: TRY004
-        return value
 
 
 class Gated(Section):
@@ -192,35 +180,6 @@ class InitFrom(Section):
     networks: Annotated[list[Name], Field(min_length=1)] | None = None
 
 
-class RollbackRule(Section):
-    """Roll back after `after` non-finite updates in a row, at most `times` times.
-
-    Training returns to a snapshot: the last multiple of `every` iterations (or the start) at which no update was being
-    skipped. It goes on with all learning rates times `rate_factor`, other noise and another order of examples.
-    """
-
-    every: Count
-    after: Count
-    times: Count
-    rate_factor: Annotated[float, Field(gt=0, le=1)]
-
-
-class RateScaling(Section):
-    """Multiply all learning rates by `data.batch_size` / `batch_size` (`linear`) or by its square root (`sqrt`).
-
-    `batch_size` is the one that the rates were tuned for. Linear: Goyal et al. 2017; the root, for Adam and its
-    relatives: Malladi et al. 2022.
-    """
-
-    rule: Literal["linear", "sqrt"]
-    batch_size: BatchSize
-
-    def factor(self, batch_size: int) -> float:
-        """Return the factor of the learning rates at a batch size."""
-        ratio = batch_size / self.batch_size
-        return ratio if self.rule == "linear" else ratio**0.5
-
-
 class Train(Section):
     """How long and how to train, in iterations (`epochs` is converted once). No key depends on the number of ranks.
 
@@ -231,14 +190,13 @@ class Train(Section):
     `compile` trains with compiled networks (`torch.compile`), whose results differ by rounding.
     """
 
-    renamed = {"recover": "rollback"}
+    removed = ("rate_scaling", "rollback")
     steps: Count | None = None
     epochs: Count | None = None
     precision: Precision = Field(description="of networks; losses are float32 (engine/precision.py)")
     ema: Ema | None = None
     init_from: InitFrom | None = None
     accumulation: Count = 1
-    rate_scaling: RateScaling | None = None
     sync_batch_norm: bool = True
     compile: bool = False
     find_batch_size: bool = False
@@ -246,19 +204,12 @@ class Train(Section):
     evaluate_limit: Count | None = Field(default=None, description="evenly spaced examples; left out: all")
     record_every: Count
     max_nonfinite: Count = Field(description="stop after this many skipped updates in a row")
-    rollback: RollbackRule | None = None
     try_: bool = Field(default=False, alias="try")
 
     @model_validator(mode="after")
     def _one_length(self) -> "Train":
         if (self.steps is None) == (self.epochs is None):
             raise ValueError("write either steps or epochs")
-        return self
-
-    @model_validator(mode="after")
-    def _rolls_back(self) -> "Train":
-        if self.rollback is not None and self.rollback.after > self.max_nonfinite:
-            raise ValueError(f"rollback.after {self.rollback.after} is more than max_nonfinite {self.max_nonfinite}")
         return self
 
 

@@ -3,8 +3,8 @@
 A recipe is code: `type: mymodule.Mine` imports `mymodule` from wherever Python finds it, and importing runs it. For an
 untrusted recipe or model folder, a command therefore checks, before it imports any type, that
 
-- each `type`, at any depth, is a class defined in a file of `models`, or a schedule, injector or optimizer of `figura`,
-  or one of `torch.nn` or `torch.optim`;
+- each `type`, at any depth, is a class defined in a file of `models`, or a schedule, injector, optimizer or callback
+  of `figura`, or one of `torch.nn` or `torch.optim`;
 - no string is a path that leaves the current folder: none starts with `/` or `~`, contains `..`, or is a URL;
 - no file of the model folder is a link to outside it.
 
@@ -29,7 +29,7 @@ from figura.systems import PACKAGE, PROJECT
 OPTION = "--trusted-types-only"
 HELP = "for strangers' recipes: refuse types but of figura, models, torch.nn and torch.optim, and files elsewhere"
 LIBRARY = Path(__file__).parents[1]
-TYPES = ("schedules", "injectors", "optimizers")
+TYPES = ("schedules", "injectors", "optimizers", "callbacks")
 """The modules of `figura` whose classes recipes name; others may open files or start processes."""
 OF_TORCH = re.compile(r"torch\.(nn|optim)(\.[a-z_][a-z0-9_]*)*\.[A-Z]\w*")
 OUTSIDE = re.compile(r"[/~]|[A-Za-z][A-Za-z0-9+.-]*://|(.*/)?\.\.(/|$)", re.DOTALL)

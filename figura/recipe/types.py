@@ -275,12 +275,6 @@ def check_declaration(
     return kind
 
 
-def arguments_for(slot: Slot, kind: builtins.type) -> set[str]:
-    """Return the arguments of a class that may be or contain declarations of a slot."""
-    hints = typing.get_type_hints(kind.__init__)  # type: ignore[misc]
-    return {name.rstrip("_") for name, hint in hints.items() if name != "return" and _may_hold(hint, slot)}
-
-
 def _may_hold(hint: Any, slot: Slot) -> bool:
     """Whether an annotation is or contains the slot's base; `Any` may hold a schedule."""
     if hint is Any:

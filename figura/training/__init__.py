@@ -1,1 +1,1 @@
-"""The training loop, its log, resume points, checkpoints, rollback, and the checks before the first step."""
+"""The training loop, its log, resume points, checkpoints, and the checks before the first step."""

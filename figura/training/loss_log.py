@@ -53,20 +53,13 @@ class LossLog:
             except OSError as error:
                 self._give_up(error)
 
-    def add(
-        self, iteration: int, reports: Mapping[str, StepReport], last: bool = False, rollbacks: int = 0
-    ) -> Row | None:
-        """Add the reports of an iteration (the first is 1); return a row of the history when a window ends.
-
-        The column `rollbacks` appears after the first rollback.
-        """
+    def add(self, iteration: int, reports: Mapping[str, StepReport], last: bool = False) -> Row | None:
+        """Add the reports of an iteration (the first is 1); return a row of the history when a window ends."""
         self._reports.append((iteration, reports))
         if iteration % self.every and not last:
             return None
         self.fetch()
         row = window_means(self._window, self.tags)
-        if rollbacks:
-            row["rollbacks"] = rollbacks
         self._window = []
         self.train.append(row)
         return row

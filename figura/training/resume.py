@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -25,9 +25,14 @@ from figura.training.loss_log import LossLog
 TREE, TENSORS = "state.json", "state.safetensors"
 
 
-@dataclass(frozen=True)
+@dataclass
 class TrainState:
-    """Everything that changes during training, except the iteration. Random numbers have no state (see seeding.py)."""
+    """Everything that changes during training, except the iteration. Random numbers have no state (see seeding.py).
+
+    `nonfinite` counts the last updates in a row that were not finite, by step. `accumulation_factor` multiplies the
+    number of parts of every batch (`train.find_batch_size`). `resumed` says which resume point with other provenance
+    this training goes on from.
+    """
 
     networks: Mapping[str, nn.Module]
     averages: Mapping[str, nn.Module]
@@ -35,13 +40,18 @@ class TrainState:
     scalers: Mapping[str, Any]
     loss_log: LossLog
     callbacks: Mapping[str, Callback]
-    nonfinite: dict[str, int]
+    nonfinite: dict[str, int] = field(default_factory=dict)
+    accumulation_factor: int = 1
+    resumed: str | None = None
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all parts."""
         states = {key: {name: one.state_dict() for name, one in part.items()} for key, part in self._parts().items()}
         callbacks = {name: one.state_dict() for name, one in self.callbacks.items()}
-        return {**states, "loss_log": self.loss_log.state_dict(), "callbacks": callbacks, "nonfinite": self.nonfinite}
+        return {
+            **states, "loss_log": self.loss_log.state_dict(), "callbacks": callbacks, "nonfinite": self.nonfinite,
+            "accumulation_factor": self.accumulation_factor, "resumed": self.resumed,
+        }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore what `state_dict` returned."""
@@ -51,8 +61,9 @@ class TrainState:
         self.loss_log.load_state_dict(state["loss_log"])
         for name, callback in self.callbacks.items():
             callback.load_state_dict(state["callbacks"][name])
-        self.nonfinite.clear()
-        self.nonfinite.update(state["nonfinite"])
+        self.nonfinite = dict(state["nonfinite"])
+        self.accumulation_factor = max(self.accumulation_factor, state["accumulation_factor"])
+        self.resumed = state["resumed"]
 
     def _parts(self) -> dict[str, Mapping[str, Any]]:
         return {

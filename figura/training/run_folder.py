@@ -17,30 +17,29 @@ from figura.interfaces import Networks
 from figura.recipe.schema import Recipe
 from figura.recipe.trial import scratch
 from figura.training.checkpoints import Checkpoints, write_model
-from figura.training.divergence import Rollback
 from figura.training.finished import UnrecordedOutputs
-from figura.training.loss_log import LossLog
-from figura.training.resume import ResumePoint
+from figura.training.resume import ResumePoint, ResumePoints, TrainState
 
 
 class RunFolder:
     """Collective: all ranks call each method; rank 0 writes after checking that all ranks have equal weights.
 
-    Weights that are not finite are never written: the training ends, unless it may still roll back. If a file cannot be
-    written, all ranks raise UserError.
+    Weights that are not finite are never written: the training ends. If a file cannot be written, all ranks raise
+    UserError.
 
     Args:
         run: the run folder.
-        rollback: reads and writes the resume points.
+        state: written to resume points, and restored from them.
         provenance: written beside the weights.
     """
 
     def __init__(
-        self, run: Path, recipe: Recipe, accelerator: Accelerator, networks: Networks, loss_log: LossLog,
-        rollback: Rollback, provenance: Mapping[str, str],
+        self, run: Path, recipe: Recipe, accelerator: Accelerator, networks: Networks, state: TrainState,
+        provenance: Mapping[str, str],
     ) -> None:  # fmt: skip
         self.run, self.recipe, self.accelerator, self.networks = run, recipe, accelerator, networks
-        self.loss_log, self.rollback, self.provenance = loss_log, rollback, dict(provenance)
+        self.state, self.provenance = state, dict(provenance)
+        self.points = ResumePoints(scratch(run, recipe) / "resume", self.provenance)
         self.checkpoints = Checkpoints(scratch(run, recipe) / "checkpoints")
         self.finished = UnrecordedOutputs(scratch(run, recipe) / "finished", run, provenance)
         self.resumable = 0  # the iteration of the last resume point
@@ -66,7 +65,7 @@ class RunFolder:
         Raises:
             UserError: ranks read different files.
         """
-        points = self.rollback.points
+        points = self.points
         (point, damaged), iteration = points.inspect(anyway), 0
         own = None if point is None else (point.iteration, point.differs)
         everywhere = gather_object([(own, *damaged.items())])
@@ -82,7 +81,7 @@ class RunFolder:
                 goes_on = "the state before it is tried" if point else "training starts afresh"
                 self._print(f"{state}: damaged, and not used: {why}. It is kept in {place}; {goes_on}")
         if point is not None and (anyway or not point.differs):
-            iteration = self.resumable = self.rollback.restore(point)
+            iteration = self.resumable = self.restore(point)
             made = f", made by another {', '.join(point.differs)}: taken anyway" if point.differs else ""
             self._print(f"resumed after iteration {iteration}{made}")
             self._resumed_from = point.folder
@@ -94,11 +93,25 @@ class RunFolder:
                 self._begin(point)
         return iteration
 
+    def restore(self, point: ResumePoint) -> int:
+        """Load the state of a resume point; return its iteration.
+
+        Raises:
+            UserError: the state was written by a different recipe and does not match.
+        """
+        try:
+            self.state.load_state_dict(point.state())
+        except (AttributeError, KeyError, RuntimeError, TypeError, ValueError) as error:
+            raise UserError(f"{point.folder}: does not fit this recipe: {error}") from None
+        if point.differs:
+            self.state.resumed = f"iteration {point.iteration}, made by another {', '.join(point.differs)}"
+        return point.iteration
+
     def _begin(self, refused: ResumePoint | None) -> None:
         """Remove leftovers of an earlier training; set its refused resume point aside."""
         if refused is not None:
-            place = self.rollback.points.set_aside(refused.folder)
-            self.rollback.points.clear(None)  # the previous state of the same training
+            place = self.points.set_aside(refused.folder)
+            self.points.clear(None)  # the previous state of the same training
             self._print(
                 f"not resumed, training starts afresh: the state of iteration {refused.iteration} was made by another "
                 f"{', '.join(refused.differs)}. It is kept in {place}; to go on from it anyway, stop this training and "
@@ -109,16 +122,18 @@ class RunFolder:
     def write_checkpoint(self, iteration: int) -> None:
         """Write `checkpoints/step-<iteration>`, a model folder."""
         with self._writing(self.checkpoints.folder):
-            if self.accelerator.is_main_process and self._is_finite(iteration):
+            if self.accelerator.is_main_process:
+                self._refuse_not_finite(iteration)
                 self.checkpoints.save(iteration, self._write_model)
 
     def write_resume_point(self, iteration: int) -> None:
         """Write the state after `iteration` updates; also flush the losses so far to their file."""
-        self.loss_log.flush()
+        self.state.loss_log.flush()
         self._refuse_different_ranks(iteration)
-        with self._writing(self.rollback.points.folder):
-            if self.accelerator.is_main_process and self._is_finite(iteration):
-                self.rollback.save(iteration)
+        with self._writing(self.points.folder):
+            if self.accelerator.is_main_process:
+                self._refuse_not_finite(iteration)
+                self.points.save(iteration, self.state.state_dict())
         self.resumable = iteration
 
     def write_outputs(self, iteration: int) -> None:
@@ -135,7 +150,7 @@ class RunFolder:
                 with replacing_folder(self.run / "model") as folder:
                     self._write_model(folder)
                 with replacing_folder(self.run / "history") as folder:
-                    self.loss_log.write(folder)
+                    self.state.loss_log.write(folder)
                     write_sums(folder)
 
     def finish(self) -> None:
@@ -151,7 +166,7 @@ class RunFolder:
     def remove_resume_points(self) -> None:
         """Remove the resume points of a finished training."""
         if self.accelerator.is_main_process:
-            self.rollback.points.clear(self._resumed_from)
+            self.points.clear(self._resumed_from)
 
     @contextmanager
     def _writing(self, folder: Path) -> Iterator[None]:
@@ -170,17 +185,6 @@ class RunFolder:
                 + (at if self.resumable else "there is no earlier state to go on from")
             ) from None
 
-    def _is_finite(self, iteration: int) -> bool:
-        """Whether weights are finite. If not, and training may still roll back, nothing must be written.
-
-        Raises:
-            UserError: they are not, and training may not roll back.
-        """
-        if self.rollback.may_roll_back and not self.rollback.is_finite():
-            return False
-        self._refuse_not_finite(iteration)
-        return True
-
     def _refuse_not_finite(self, iteration: int) -> None:
         live = {name: self.accelerator.unwrap_model(network) for name, network in self.networks.live.items()}
         for what, networks in (("network", live), ("averages of network", self.networks.ema)):
@@ -195,8 +199,8 @@ class RunFolder:
 
     def _judge_end(self, iteration: int) -> None:
         """Raise if both the last updates and the last validation are not finite; warn if one of them is not."""
-        counts = {name: count for name, count in self.rollback.state.nonfinite.items() if count}
-        validation = self.loss_log.validation[-1] if self.loss_log.validation else {}
+        counts = {name: count for name, count in self.state.nonfinite.items() if count}
+        validation = self.state.loss_log.validation[-1] if self.state.loss_log.validation else {}
         losses = [name.removesuffix(".raw") for name, value in validation.items() if not math.isfinite(value)]
         steps = [
             f"step {name!r}: the last {count} updates were not finite, from iteration {iteration - count + 1} on"
@@ -211,19 +215,17 @@ class RunFolder:
 
     def _since(self, network: str, iteration: int) -> str:
         counts = [
-            count
-            for step, count in self.rollback.state.nonfinite.items()
-            if count and network in self.recipe.steps[step].trains
+            count for step, count in self.state.nonfinite.items() if count and network in self.recipe.steps[step].trains
         ]
         return f"; updates are not finite from iteration {iteration - max(counts) + 1} on" if counts else ""
 
     def _advice(self, network: str) -> str:
         step = next((name for name, entry in self.recipe.steps.items() if network in entry.trains), None)
         lower = f"Lower steps.{step}.optimizer.lr or clip (steps.{step}.clip), or" if step else "Check its weights, or"
-        return f"{lower} go back where it happens (train.rollback); inputs that are not finite do this too"
+        return f"{lower} look for inputs that are not finite, which do this too"
 
     def _write_model(self, folder: Path) -> None:
-        resumed = {"resumed": self.rollback.resumed} if self.rollback.resumed else {}
+        resumed = {"resumed": self.state.resumed} if self.state.resumed else {}
         write_model(folder, self.networks.ema, self.recipe, self.provenance | resumed)
 
     def _refuse_different_ranks(self, iteration: int) -> None:

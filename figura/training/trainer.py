@@ -1,5 +1,6 @@
 """The training loop: `fit` -> `_loop` -> `iterate` -> `train_step` -> `train_op` -> `Step.update` (engine/step.py)."""
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -27,21 +28,18 @@ from figura.engine.build import (
 )
 from figura.engine.checkpointing import checkpoint_networks
 from figura.engine.compiling import compile_networks
-from figura.engine.freezing import Freezing
 from figura.engine.rank_invariant_rng import rank_invariant_noise
 from figura.engine.signals import StopRequest
-from figura.engine.stopwatch import Stopwatch
+from figura.engine.step import Stopwatch
 from figura.engine.weights import to_device
 from figura.interfaces import Callback, Listener, Networks, Row, State, StepReport, batch_size, cuts, split_batch
 from figura.recipe.schema import Recipe
 from figura.recipe.trial import KEY, mark, scratch
 from figura.recipe.types import batch_names
-from figura.training.divergence import Rollback
-from figura.training.hooks import by_parameter_names
 from figura.training.loss_log import LossLog, live_scalars, mean_losses, weights_line
 from figura.training.provenance import dirty, process_record, provenance
 from figura.training.reporter import Reporter, check_trackers
-from figura.training.resume import ResumePoints, TrainState
+from figura.training.resume import TrainState, copied
 from figura.training.run_folder import RunFolder
 from figura.training.sanity_check import sanity_check
 from figura.training.validation import Validation
@@ -71,7 +69,6 @@ class Trainer:
         callbacks: callbacks by name, in addition to the recipe's; they may change the result.
         listeners: observers that change nothing.
         resume_anyway: resume from the furthest state even if its recipe, code, packages or data differ.
-        callback_kwargs: NectarGAN's name of `hook_kwargs`.
     """
 
     def __init__(
@@ -87,12 +84,11 @@ class Trainer:
         callbacks: Mapping[str, Callback] | None = None,
         listeners: Sequence[Listener] = (),
         resume_anyway: bool = False,
-        callback_kwargs: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
         self.recipe, self.run, self.listeners, self.resume_anyway = recipe, run, listeners, resume_anyway
         self.scratch = scratch(run, recipe)  # parent of live/, resume/, checkpoints/
         hooks = {"on_epoch_start": on_epoch_start, "train_step": train_step, "on_epoch_end": on_epoch_end}
-        self._wrap_hooks(hooks, hook_kwargs or callback_kwargs or {})
+        self._wrap_hooks(hooks, hook_kwargs or {})
         if accelerator is None:
             check_trackers(recipe)
         self.accelerator = accelerator or make_accelerator(recipe, self.scratch)
@@ -107,7 +103,6 @@ class Trainer:
         checkpoint_networks(plain, recipe)
         losses = {name: weighted.loss for step in self.steps.values() for name, weighted in step.losses.items()}
         compile_networks(self.networks.live, losses, recipe)
-        self.freezing = Freezing(recipe, plain)
         self.validation = Validation(recipe, self.loaders, self.accelerator.device)
         self.batches_per_epoch = self.loaders.batches_per_epoch
         self.last = recipe.train.steps or (recipe.train.epochs or 0) * self.batches_per_epoch
@@ -116,10 +111,13 @@ class Trainer:
         self.loss_log = LossLog(log_file, tags, recipe.train.record_every)
         modules = [type(self).__module__, *(hook.__module__ for hook in hooks.values() if hasattr(hook, "__module__"))]
         self.provenance = provenance(recipe, modules)
-        self.rollback = Rollback(recipe.train, self._state(), ResumePoints(self.scratch / "resume", self.provenance))
-        self.folder = RunFolder(
-            run, recipe, self.accelerator, self.networks, self.loss_log, self.rollback, self.provenance
-        )
+        self.state = TrainState(
+            networks=plain, averages=self.averages,
+            optimizers={name: step.optimizer for name, step in self.steps.items()},
+            scalers={name: step.scaler for name, step in self.steps.items() if step.scaler is not None},
+            loss_log=self.loss_log, callbacks=self.callbacks,
+        )  # fmt: skip
+        self.folder = RunFolder(run, recipe, self.accelerator, self.networks, self.state, self.provenance)
         self.stopwatch, self.stop_request = Stopwatch(recipe.runtime.timing), StopRequest()
         self.iteration = 0
         self.batch: dict[str, Any] = {}  # of the last iteration, this rank's shard
@@ -135,7 +133,7 @@ class Trainer:
         bound = {name: partial(function, self) for name, function in functions.items() if function is not None}
         epoch, batch = ["epoch"], ["batch", "index", *batch_names(self.recipe.data.train)]
         start, step, end = (
-            by_parameter_names(name, bound.get(name, method), offered, keywords.get(name, {}))
+            _by_parameter_names(name, bound.get(name, method), offered, keywords.get(name, {}))
             for name, method, offered in (
                 ("on_epoch_start", self.on_epoch_start, epoch),
                 ("train_step", self.train_step, batch),
@@ -211,8 +209,8 @@ class Trainer:
             self.accelerator.end_training()
             return
         self.iteration = self.folder.resume(self.resume_anyway)
-        self._follow_restored_state()
-        self.rollback.take_snapshot(self.iteration)
+        # without a resume point, training goes back to here if memory runs out
+        self._start = (self.iteration, copied(self.state.state_dict()) if self.recipe.train.find_batch_size else {})
         if self.iteration == 0:
             self._sanity_check()
         self._start_reporting()
@@ -241,7 +239,7 @@ class Trainer:
         self.folder.finish()
 
     def _loop(self) -> None:
-        batches = self._batches()
+        batches = iter(self.loaders.train(self.iteration))
         while self.iteration < self.last:
             if self.stop_request.agreed(self.accelerator):
                 self._stop()
@@ -250,28 +248,20 @@ class Trainer:
                 self._on_epoch_start({"epoch": epoch})
             with self.stopwatch("data"):
                 batch = to_device(next(batches), self.accelerator.device)
-            if why := self.iterate(batch, index):
-                self._go_back_to(*self.rollback.roll_back(why))
-                batches = self._batches()
-                continue
+            self.iterate(batch, index)
             if index == self.batches_per_epoch - 1:
                 self._on_epoch_end({"epoch": epoch})
             self._save()
 
-    def _batches(self) -> Iterator[Any]:
-        return iter(self.loaders.train(self.iteration, self.rollback.seed(self.recipe.seed)))
-
-    def iterate(self, batch: dict[str, Any], index: int) -> str | None:
-        """Run and record one iteration on a batch, `index` in its epoch; return the reason to roll back, or None."""
-        self.freezing.apply(self.iteration)
-        with self._shard_of_batch(batch, self.rollback.seed(self.recipe.seed)):
+    def iterate(self, batch: dict[str, Any], index: int) -> None:
+        """Run and record one iteration on a batch, `index` in its epoch."""
+        with self._shard_of_batch(batch):
             reports = self._train_step(batch | {"batch": batch, "index": index}) or {}
         self.batch = batch
         self.iteration += 1
         self.update_averages(reports)
-        if why := self.rollback.reason(self.iteration, reports):
-            return why
-        self.loss_log.add(self.iteration, reports, self.iteration == self.last, self.rollback.count)
+        _count_nonfinite(self.state.nonfinite, reports, self.iteration, self.recipe.train.max_nonfinite)
+        self.loss_log.add(self.iteration, reports, self.iteration == self.last)
         self.reporter.advance()
         if self._due(self.recipe.runtime.log_every):
             self._log()
@@ -281,16 +271,15 @@ class Trainer:
         for listener in self.listeners:
             with random_kept():
                 listener.on_iteration(self, evaluated)
-        return None
 
     def _due(self, every: int) -> bool:
         return self.iteration % every == 0 or self.iteration == self.last
 
     @contextmanager
-    def _shard_of_batch(self, batch: Mapping[str, Any], seed: int) -> Iterator[None]:
-        """Context in which this rank's batch is a shard, and noise is drawn for the global batch from `seed`."""
+    def _shard_of_batch(self, batch: Mapping[str, Any]) -> Iterator[None]:
+        """Context in which this rank's batch is a shard, and noise is drawn for the global batch."""
         rank, ranks = self.accelerator.process_index, self.accelerator.num_processes
-        words = ("iteration", self.iteration, 0)
+        seed, words = self.recipe.seed, ("iteration", self.iteration, 0)
         seed_here(seed, *words)
         if ranks == 1:
             yield
@@ -302,7 +291,7 @@ class Trainer:
             yield
 
     def _parts(self, step: str) -> int:
-        return self.recipe.parts(step) * self.rollback.accumulation_factor
+        return self.recipe.parts(step) * self.state.accumulation_factor
 
     # operations
 
@@ -417,43 +406,36 @@ class Trainer:
             networks = [*map(self.accelerator.unwrap_model, self.networks.live.values()), *self.networks.ema.values()]
             broadcast_(buffer for network in networks for buffer in network.buffers())
 
-    # rollback, saving, stopping
+    # out of memory, saving, stopping
 
     def _accumulate_more(self, error: RuntimeError) -> None:
-        """Go back after running out of memory, with more micro-batches (`train.find_batch_size`)."""
+        """Go back to the last resume point or the start, with twice as many micro-batches (`train.find_batch_size`)."""
         if self.accelerator.num_processes > 1:
             raise UserError(f"train.find_batch_size: one rank cannot tell the others; use one process ({error})")
-        parts = min(map(self.recipe.parts, self.steps))
-        size = self.recipe.data.batch_size
-        self._go_back_to(*self.rollback.shrink_micro_batch(error, self.iteration, size, parts))
-
-    def _go_back_to(self, iteration: int, why: str) -> None:
-        self.iteration = iteration
-        self._follow_restored_state()
+        size, failed = self.recipe.data.batch_size, self.iteration + 1
+        if min(map(self._parts, self.steps)) >= size:
+            raise UserError(f"memory does not suffice for one example at a time: {error}")
+        self.state.accumulation_factor *= 2
+        if (point := self.folder.points.latest()) is not None:
+            self.iteration = self.folder.restore(point)
+        else:
+            self.iteration, state = self._start
+            self.state.load_state_dict(copied(state))
+        for step in self.steps.values():
+            step.optimizer.zero_grad(set_to_none=True)
         self.loss_log.start(self.iteration)
         self.reporter.go_back(self.iteration)
+        examples = max(1, size // min(map(self._parts, self.steps)))
+        why = (
+            f"memory ran out in iteration {failed}; going on after iteration {self.iteration} with accumulation "
+            f"x {self.state.accumulation_factor}, {examples} examples at a time"
+        )
         self.reporter.say(f"warning: {why}")
         self.reporter.record({"step": self.iteration, "warning": why})
 
-    def _follow_restored_state(self) -> None:
-        for step in self.steps.values():
-            step.rate_scale = self.rollback.rate_scale
-            step.optimizer.zero_grad(set_to_none=True)
-
-    def _state(self) -> TrainState:
-        unwrap = self.accelerator.unwrap_model
-        return TrainState(
-            networks={name: unwrap(network) for name, network in self.networks.live.items()},
-            averages=self.averages,
-            optimizers={name: step.optimizer for name, step in self.steps.items()},
-            scalers={name: step.scaler for name, step in self.steps.items() if step.scaler is not None},
-            loss_log=self.loss_log, callbacks=self.callbacks, nonfinite={},
-        )  # fmt: skip
-
     def _save(self) -> None:
-        """Save what is due: a rollback snapshot, a checkpoint, a resume point."""
+        """Save what is due: a checkpoint, a resume point."""
         runtime = self.recipe.runtime
-        self.rollback.take_snapshot(self.iteration)
         if runtime.checkpoint_every and self._due(runtime.checkpoint_every):
             self.folder.write_checkpoint(self.iteration)  # first, since a resumed run does not revisit this iteration
         if self._due(runtime.resume_every) and self.iteration < self.last:
@@ -467,3 +449,48 @@ class Trainer:
             f"{self.stop_request.asked_by}; stopped after iteration {self.iteration} of {self.last}, where the next "
             "`dvc repro` goes on"
         )
+
+
+def _count_nonfinite(counts: dict[str, int], reports: Mapping[str, StepReport], iteration: int, limit: int) -> None:
+    """Count the last updates in a row that were not finite, by step; those that overflowed in fp16 do not count.
+
+    Raises:
+        UserError: `limit` (`train.max_nonfinite`) is reached.
+    """
+    for name, report in reports.items():
+        if not report.overflowed:
+            counts[name] = counts.get(name, 0) + 1 if report.skipped else 0
+        if counts.get(name, 0) >= limit:
+            values = {loss: value.item() for loss, value in report.raw.items()}
+            raise UserError(
+                f"step {name!r}: {counts[name]} updates in a row were not finite (train.max_nonfinite), the last in "
+                f"iteration {iteration} with losses {values} and learning rate {report.learning_rate:g}; "
+                f"lower the rate or clip (steps.{name}.clip)"
+            )
+
+
+def _by_parameter_names(
+    name: str, hook: Callable[..., Any], offered: Sequence[str], keywords: Mapping[str, Any]
+) -> Callable[[Mapping[str, Any]], Any]:
+    """Return a function of all `offered` values that calls `hook` with those it has parameters for.
+
+    `keywords` are passed, too, and override offered values.
+
+    Raises:
+        UserError: the hook does not accept a keyword, or a parameter without default is neither offered nor a keyword.
+    """
+    parameters = list(inspect.signature(hook).parameters.values())
+    title = f"{name} ({getattr(hook, '__qualname__', type(hook).__name__)})"
+    named = {p.name: p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    for keyword in keywords:
+        if keyword not in named and not takes_any:
+            raise UserError(f"hook_kwargs.{title} takes no {keyword!r}{nearest(keyword, named)}")
+    for parameter in named.values():
+        if parameter.default is parameter.empty and parameter.name not in [*offered, *keywords]:
+            raise UserError(
+                f"{title} needs {parameter.name!r}{nearest(parameter.name, offered)}; it may ask for "
+                f"{', '.join(offered)}, or get it through hook_kwargs.{name}"
+            )
+    wanted = [key for key in offered if key in named and key not in keywords]
+    return lambda values: hook(**{key: values[key] for key in wanted}, **keywords)

@@ -45,24 +45,15 @@ def late_schedules(recipe: Recipe, steps: int) -> list[str]:
 
 
 def late_gates(recipe: Recipe, steps: int) -> list[str]:
-    """Return warnings for gates and freezes that take no effect within `steps` iterations."""
+    """Return warnings for gates that do not open within `steps` iterations."""
     gated = {f"steps.{name}": step for name, step in recipe.steps.items()} | {
         f"losses.{name}": loss for name, loss in recipe.losses.items()
     }
     starts = {key: entry.after for key, entry in gated.items()}
     for name, step in recipe.steps.items():
         starts |= {f"steps.{name}.injectors.{key}": entry.after for key, entry in step.injectors.items()}
-    for name, network in recipe.networks.items():
-        if network.freeze_batch_norm is not None:
-            starts[f"networks.{name}.freeze_batch_norm"] = network.freeze_batch_norm.after
-    lines = [
+    return [
         f"{key} starts after step {after}, training ends at {steps}" for key, after in starts.items() if after >= steps
-    ]
-    ends = {name: network.frozen.until for name, network in recipe.networks.items() if network.frozen}
-    return lines + [
-        f"networks.{name}.frozen lasts until step {until}, training ends at {steps}"
-        for name, until in ends.items()
-        if until >= steps
     ]
 
 

@@ -1,6 +1,5 @@
 """When things run: gates of losses and injectors, what a step requires, and who may then read which name."""
 
-import csv
 import itertools
 from typing import ClassVar
 
@@ -10,6 +9,7 @@ import torch
 import toy
 from test_mixtures import MIXED
 from torch import nn
+from trainings import history
 
 from figura.base.errors import UserError
 from figura.interfaces import Loss
@@ -69,11 +69,6 @@ def faults(changes, content=None):
     with pytest.raises(UserError) as caught:
         toy.checked(changes, content)
     return str(caught.value).splitlines()
-
-
-def history(run, split="train"):
-    with (run / "history" / f"{split}.csv").open() as file:
-        return [{key: float(value) for key, value in row.items() if value} for row in csv.DictReader(file)]
 
 
 def test_always_and_ever_are_what_counting_says():
@@ -182,18 +177,10 @@ def test_a_name_may_be_made_in_turns(run):
             {f"{PAINT}.only": "training"}, "losses.distance.inputs.image",
             "in validation passes nobody provides 'image': steps.painter.injectors.paint is for training only",
         ),
-        ({f"{PAINT}.only": "evaluation"}, "losses.distance.inputs.image", "in training nobody provides 'image'"),
-        ({f"{PAINT}.only": "test"}, f"{PAINT}.only", "expected 'training' or 'evaluation'"),
-        ({f"{PAINT}.evry": 2}, f"{PAINT}.evry", "(did you mean 'every'?)"),
         ({"losses.square.after": 4, "losses.square.before": 4}, "losses.square", "it would never run"),
-        ({"losses.square.afer": 4}, "losses.square.afer", "(did you mean 'after'?)"),
         (
             {"steps.painter.every": 2, "losses.square.every": 2, "losses.square.after": 1}, "losses.square",
             "every 2, after 1: it would never run, its step 'painter' runs every 2",
-        ),
-        (
-            {"steps.painter.injectors.again": FORWARD}, "steps.painter.injectors.again",
-            "adds 'image', which is there already",
         ),
         (
             {f"{PAINT}.before": 5, "steps.painter.injectors.again": {**FORWARD, "after": 4}},

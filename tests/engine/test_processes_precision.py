@@ -18,14 +18,14 @@ def overflow_on_the_second(folder):
     recipe = test_precision.overflowing_painter([2], **{"train.steps": 8, "train.ema": None, "runtime.resume_every": 8})
     trainer = Trainer(recipe, folder / "run")
     trainer.steps["painter"].injectors[1].injector.at = [2] if rank == 1 else [99]
-    reason, seen = trainer.rollback.reason, []
+    update_averages, seen = trainer.update_averages, []
 
-    def note(iteration, reports):
+    def note(reports):
         report, scaler = reports["painter"], trainer.steps["painter"].scaler
         seen.append([report.skipped, report.overflowed, scaler.get_scale()])
-        return reason(iteration, reports)
+        update_averages(reports)
 
-    trainer.rollback.reason = note
+    trainer.update_averages = note
     trainer.fit()
     weights = [p.tolist() for p in trainer.accelerator.unwrap_model(trainer.networks.live["painter"]).parameters()]
     (folder / f"{rank}.json").write_text(json.dumps([seen, weights]))

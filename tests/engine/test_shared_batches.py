@@ -9,7 +9,6 @@ from two_processes import run_in_two
 
 from figura.base.distributed import sharded
 from figura.engine.batch_norm import SharedBatchNorm, share_batch_norms
-from figura.injectors.tensors import Roll
 from models.images.adversarial_losses import Adversarial
 
 
@@ -27,7 +26,6 @@ def images():
 
 LOSSES = {
     "norm": lambda net, x: net(x).square().flatten(1).mean(dim=1),
-    "rolled": lambda net, x: (net(x) * Roll({"a": "b"}, 3).compute([x[:, :1, 4:, 4:]], 0)[0]).flatten(1).sum(dim=1),
     "relativistic": lambda net, x: Adversarial(kind="relativistic_average", role="generator", target="real")(
         logits=net(x)[:, :1], opposite=net(x.flip(-1))[:, :1]
     ),

@@ -7,7 +7,7 @@ import pytest
 import toy
 
 from figura.base.errors import UserError
-from figura.interfaces import Callback, Injector
+from figura.interfaces import Callback
 from figura.prediction.comparison import Comparison
 from figura.prediction.inputs import PhotoExamples
 
@@ -35,20 +35,6 @@ class Other(toy.Ramps):
 
     def __init__(self, size: int) -> None:
         super().__init__(size)
-
-
-class Fill(Injector):
-    """Adds `output`, `item` plus a width of the data."""
-
-    from_data: ClassVar[tuple[str, ...]] = ("width",)
-    reads = ("item",)
-
-    def __init__(self, output: str, width: int) -> None:
-        self.output, self.width = output, width
-        self.adds = (output,)
-
-    def __call__(self, state: Any, networks: Any, step: int) -> None:
-        state.add(self.output, state["item"] + self.width)
 
 
 class Wide(Callback):
@@ -148,19 +134,6 @@ def test_facts_of_the_training_data_fill_what_a_type_takes_from_the_data():
     )
     assert recipe.networks["painter"].arguments == {"width": 5}
     assert recipe.facts == {"width": 5, "colour": "grey"}
-
-
-def test_facts_reach_injectors_inside_injectors():
-    """Also two deep; what stands in another argument, such as a name called `type`, is no declaration."""
-    fill = {"type": NAME("Fill"), "output": "result"}
-    own = {"type": NAME("Fill"), "output": "result", "width": 2}
-    each = {"type": "ForEach", "injectors": {"fill": fill}, "names": {"item": "result"}}
-    outer = {"type": "ForEach", "injectors": {"each": each}, "names": {"x": "wide"}}
-    mode = {"injectors": {"outer": outer, "own": {**each, "injectors": {"own": own}, "names": {"y": "type"}}}}
-    changes = {"data.train": sized(5), "evaluate.modes.wide": mode | {"save": {"wide": "array"}}}
-    injectors = toy.checked(changes).evaluate.modes["wide"].injectors
-    assert injectors["outer"].arguments["injectors"]["each"]["injectors"]["fill"] == fill | {"width": 5}
-    assert injectors["own"].arguments["injectors"] == {"own": own}
 
 
 def test_facts_reach_callbacks_and_comparisons():

@@ -140,7 +140,7 @@ RECIPES: list[tuple[str, dict[str, Any], list[str]]] = [
         ["networks.generator.image_size: found '64'; expected a list or an integer"],
     ),
     (PIX, {"predict.mode": "translate"}, ["predict.mode: unknown mode 'translate' (did you mean 'translation'?)"]),
-    (PIX, {"train.recover": None}, ["train.recover: this key is now called 'rollback'"]),
+    (PIX, {"evaluate.crosses": {}}, ["evaluate.crosses: this key is now called 'grids'"]),
     # keys and types of other systems
     (
         PIX,

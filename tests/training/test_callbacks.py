@@ -1,20 +1,15 @@
 """Code of users that a recipe names, or that is given to a trainer, at the fixed points of an iteration."""
 
-import csv
-
 import pytest
 import torch
 import toy
+from trainings import Killed, history, outputs
 
 from figura.base.errors import UserError
 from figura.interfaces import Callback
 from figura.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
-
-
-class Killed(BaseException):
-    pass
 
 
 class Watch(Callback):
@@ -60,27 +55,14 @@ def trained(run, changes=None, content=None, kind=Trainer, **keywords):
     return trainer
 
 
-def outputs(run):
-    return {
-        str(path.relative_to(run)): path.read_bytes()
-        for folder in ("model", "history")
-        for path in sorted((run / folder).rglob("*"))
-    }
-
-
-def validation(run):
-    with (run / "history" / "validation.csv").open() as file:
-        return list(csv.DictReader(file))
-
-
 def test_order_and_scalars(run):
     trainer = trained(run, WATCHED | {"train.steps": 4, "steps.painter.after": 2}, toy.gan())
     seen = trainer.callbacks["watch"].seen
     points = ("before_step", "before_update", "after_update")
     steps = [(t, step) for t in range(4) for step in ("critic", "painter") if step == "critic" or t >= 2]
     assert seen == [(point, step, t) for t, step in steps for point in points]
-    (row,) = validation(run)
-    assert float(row["watch.updates"]) == 6
+    (row,) = history(run, "validation")
+    assert row["watch.updates"] == 6
     assert row["watch.distance"] == row["distance.raw"]
 
 
@@ -117,7 +99,7 @@ def test_its_state_goes_on_after_a_kill(run):
     assert trainer.callbacks["watch"].updates == 12
     assert trainer.callbacks["watch"].seen[0] == ("before_step", "painter", 8)
     assert outputs(run / "killed")["model/painter.safetensors"] == outputs(run / "whole")["model/painter.safetensors"]
-    assert [row["watch.updates"] for row in validation(run / "killed")] == ["5.0", "10.0", "12.0"]
+    assert [row["watch.updates"] for row in history(run / "killed", "validation")] == [5, 10, 12]
 
 
 def test_given_to_the_trainer_or_overridden_in_a_subclass(run):
@@ -140,9 +122,9 @@ def test_given_to_the_trainer_or_overridden_in_a_subclass(run):
     losses = trainer.loss_log.history("distance")["raw"].tolist()
     assert seen == ["before_step", "before_update", losses[0], "before_step", "before_update", losses[1]]
     assert trainer.callbacks["other"].updates == 2
-    (row,) = validation(run)
-    assert float(row["twice"]) == 2 * float(row["distance.raw"])
-    assert float(row["other.updates"]) == 2
+    (row,) = history(run, "validation")
+    assert row["twice"] == 2 * row["distance.raw"]
+    assert row["other.updates"] == 2
 
 
 def test_by_hand_too(run):

@@ -1,35 +1,14 @@
 """Model folders that a training leaves behind: when, with which weights, whole, and for how long."""
 
 import pytest
-import toy
+from trainings import BASE, Killed, contents
+from trainings import fit as trained
 
 from figura.training.checkpoints import Checkpoints, models_in, step_of
-from figura.training.trainer import Trainer
-
-CHANGES = {"runtime.samples": None, "runtime.timing": False, "runtime.log_every": 100, "train.evaluate_every": 12}
-
-
-class Killed(BaseException):
-    pass
-
-
-class Stopping(Trainer):
-    stop = None
-
-    def train_step(self, batch, index):
-        if self.iteration == self.stop:
-            raise Killed
-        return super().train_step(batch, index)
 
 
 def fit(run, changes, stop=None):
-    trainer = Stopping(toy.checked(CHANGES | changes), run)
-    trainer.stop = stop
-    trainer.fit()
-
-
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    trained(run, BASE | {"runtime.log_every": 100, "train.evaluate_every": 12} | changes, stop=stop)
 
 
 def names(run):

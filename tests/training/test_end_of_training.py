@@ -59,18 +59,6 @@ def test_running_statistics_that_are_not_finite_are_not_written(run):
     assert said.startswith("toy.yaml: network 'critic': norm.running_mean is not finite after iteration 12")
 
 
-def test_a_training_that_may_roll_back_mends_weights_that_are_not_finite(run):
-    rule = {"train.rollback": {"every": 1, "after": 2, "times": 1, "rate_factor": 1.0}}
-
-    class Once(Break):
-        def after_update(self, trainer, step, report):
-            if trainer.rollback.count == 0:
-                super().after_update(trainer, step, report)
-
-    trainer = fit(run, BASE | rule | {"runtime.resume_every": 2}, callbacks={"break": Once("painter", "layer.weight")})
-    assert trainer.done == [0, 1, 2, 3, *range(1, 12)]
-
-
 def test_losses_that_exploded_at_the_end_are_not_hidden_by_finite_weights(run):
     said = fails(run, PATIENT | {"steps.painter.optimizer.lr": 1e30, "steps.painter.clip": ...})
     assert said.startswith("toy.yaml: step 'painter': the last 11 updates were not finite, from iteration 2 on; ")

@@ -4,12 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-import toy
+from trainings import Killed, fit
 
 from figura.base.errors import UserError
 from figura.interfaces import StepReport
 from figura.training.loss_log import LossLog, as_csv
-from figura.training.trainer import Trainer
 
 TAGS = {"D_real": "D", "D_fake": "D", "G_L1": "G"}
 QUIET = {"runtime.samples": None}
@@ -111,37 +110,19 @@ def test_without_a_file_it_knows_the_latest_values_alone():
     assert set(log.last()) == set(TAGS)
 
 
-class StopError(BaseException):
-    pass
-
-
-def stopping_before(iteration):
-    """Return a training step that raises before this iteration."""
-
-    def step(trainer, batch):
-        if trainer.iteration == iteration:
-            raise StopError
-        return trainer.train_op(batch)
-
-    return step
-
-
 def test_a_training_that_fails_has_written_all_it_did(run):
-    trainer = Trainer(toy.checked(QUIET | {"runtime.log_every": 100}), run, train_step=stopping_before(7))
-    with pytest.raises(StopError):
-        trainer.fit()
+    with pytest.raises(Killed):
+        fit(run, QUIET | {"runtime.log_every": 100}, stop=7)
     rows = pd.read_csv(run / "live" / "losses.csv")
     assert rows["step"].tolist() == [step for step in range(1, 8) for _ in range(2)]
 
 
 def test_an_interrupted_and_resumed_training_writes_the_same_log(run, tmp_path, capsys):
     changes = QUIET | {"runtime.log_every": 5, "runtime.resume_every": 4}
-    whole = Trainer(toy.checked(changes), tmp_path / "whole", train_step=stopping_before(None))
-    whole.fit()
-    with pytest.raises(StopError):
-        Trainer(toy.checked(changes), run, train_step=stopping_before(10)).fit()
-    resumed = Trainer(toy.checked(changes), run, train_step=stopping_before(None))
-    resumed.fit()
+    whole = fit(tmp_path / "whole", changes)
+    with pytest.raises(Killed):
+        fit(run, changes, stop=10)
+    resumed = fit(run, changes)
     assert "resumed after iteration 8\n" in capsys.readouterr().out
     assert (run / "live/losses.csv").read_bytes() == (tmp_path / "whole/live/losses.csv").read_bytes()
     assert resumed.loss_log.train == whole.loss_log.train
@@ -149,8 +130,7 @@ def test_an_interrupted_and_resumed_training_writes_the_same_log(run, tmp_path, 
 
 
 def test_the_log_agrees_with_the_tracked_history(run):
-    trainer = Trainer(toy.checked(QUIET | {"train.record_every": 4}), run)
-    trainer.fit()
+    trainer = fit(run, QUIET | {"train.record_every": 4})
     every_iteration = trainer.loss_log.history()
     tracked = pd.read_csv(run / "history/train.csv")
     for name in ("distance", "square"):

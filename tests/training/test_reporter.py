@@ -26,7 +26,7 @@ def test_the_settings_of_a_recipe_are_plain_values_by_dotted_key():
     assert plain["losses.distance.weight"] == 2.0
     assert plain["losses.square.schedule.end"] == 6
     assert plain["steps.painter.optimizer.betas"] == "[0.5, 0.9]"
-    assert plain["train.rollback"] == "None"
+    assert plain["train.evaluate_limit"] == "None"
     assert not [key for key in plain if key.startswith(("runtime", "evaluate", "metrics"))]
     assert {type(value) for value in plain.values()} <= {bool, int, float, str}
 

@@ -243,6 +243,14 @@ def test_a_training_that_took_a_refused_state_and_was_killed_goes_on_by_itself(r
     assert own["model/painter.safetensors"] == uninterrupted("plain")["model/painter.safetensors"]
 
 
+def test_a_lower_rate_goes_on_from_a_state(run):
+    with pytest.raises(Killed):
+        fit(run, BASE, stop=9)
+    trainer = fit(run, BASE | {"steps.painter.optimizer.lr": 0.005}, resume_anyway=True)
+    assert trainer.done == [8, 9, 10, 11]
+    assert trainer.loss_log.train[-1]["painter.lr"] == 0.005
+
+
 def test_asking_where_nothing_was_refused_changes_nothing(run, uninterrupted):
     with pytest.raises(Killed):
         fit(run, BASE, stop=9, resume_anyway=True)

@@ -1,12 +1,12 @@
 """Parts of a batch by step, smaller parts when memory runs out, gradient norms of several networks."""
 
-import csv
 import json
 import math
 
 import pytest
 import torch
 import toy
+from trainings import Killed, history
 
 from figura.base.errors import UserError
 from figura.engine.step import norms_of
@@ -29,10 +29,6 @@ class Hungry(Injector):
         if torch.is_grad_enabled() and len(state["x"]) > limit:
             raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB.")
         state.add("fed", state["x"] * 1.0)
-
-
-class Killed(BaseException):
-    pass
 
 
 class Parts(Trainer):
@@ -193,9 +189,7 @@ def test_gradient_norms_of_each_network(run):
         trained(run / "2", {"train.record_every": 1}, content),
     )
     assert_close(apart, together)
-    with (run / "2" / "history" / "train.csv").open() as file:
-        rows = [{key: float(value) for key, value in row.items()} for row in csv.DictReader(file)]
-    for row, other in zip(rows, apart.loss_log.train, strict=True):
+    for row, other in zip(history(run / "2"), apart.loss_log.train, strict=True):
         norms = [other["one.grad_norm"], other["other.grad_norm"]]
         assert [row["both.one.grad_norm"], row["both.other.grad_norm"]] == pytest.approx(norms, rel=1e-5)
         assert row["both.grad_norm"] == pytest.approx(math.hypot(*norms), rel=1e-5)

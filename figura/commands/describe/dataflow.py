@@ -12,7 +12,7 @@ from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, nearest
 from figura.commands.describe.phrases import short, worded
 from figura.engine.build import build_injectors
-from figura.injectors.forward import Forward, forwards
+from figura.injectors.forward import Forward
 from figura.injectors.tensors import Detach, Interpolate
 from figura.interfaces import Injector, Schedule
 from figura.recipe.schema import DatasetEntry, Declaration, Gated, LossEntry, Recipe, StepEntry
@@ -124,7 +124,7 @@ def _injector_boxes(entries: Mapping[str, Declaration], key: str) -> list[Box]:
         layer = 1 + max((layers[read] for read in injector.reads if read in layers), default=-1)
         layers |= {added: max(layer, layers.get(added, 0)) for added in injector.adds}
         roles = injector.inputs if isinstance(injector, Forward) else {read: read for read in injector.reads}
-        calls = [call for _, call in forwards(injector, name)]
+        calls = [injector] if isinstance(injector, Forward) else []
         networks = list(dict.fromkeys(call.network for call in calls))
         boxes.append(
             Box(

@@ -1,0 +1,138 @@
+"""The callback `Freeze`: parts of a network that stay as they are until an iteration, and running statistics."""
+
+from collections.abc import Mapping
+from itertools import pairwise
+
+import pytest
+import torch
+import toy
+from torch import Tensor, nn
+from trainings import BASE, Killed, Stopping, fit, outputs
+
+from figura.base.errors import UserError
+from figura.recipe.resolved import resolved
+from figura.training.trainer import Trainer
+
+
+class Two(nn.Module):
+    outputs = ("image",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.base = nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.BatchNorm2d(2))
+        self.head = nn.Sequential(nn.Conv2d(2, 1, 1), nn.BatchNorm2d(1))
+
+    def forward(self, x: Tensor) -> Mapping[str, Tensor]:
+        return {"image": self.head(self.base(x))}
+
+
+FREEZE = {"type": "figura.callbacks.Freeze", "network": "painter"}
+CHANGES = BASE | {
+    "networks": {"painter": {"type": "test_freeze.Two"}},
+    "steps.painter.injectors.paint": {
+        "type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}
+    },
+    "steps.painter.optimizer": {"type": "torch.optim.AdamW", "lr": 0.01, "weight_decay": 0.1},
+    "train.ema": {"decay": 0.8, "warmup": True},
+    "callbacks": {"freeze": FREEZE | {"until": 5, "modules": ["base"], "batch_norms_after": 7}},
+}  # fmt: skip
+
+
+class Watching(Stopping):
+    """Notes all tensors of the network before each iteration."""
+
+    def train_step(self, batch, index):
+        if not hasattr(self, "seen"):
+            self.seen = []
+        self.seen.append({n: t.clone() for n, t in self.networks.live["painter"].state_dict().items()})
+        return super().train_step(batch, index)
+
+
+def watched(run, changes, content=None):
+    """For each iteration but the last, the names of the tensors that it changed."""
+    trainer = Watching(toy.checked(changes, content), run)
+    trainer.fit()
+    return [{name for name in a if not torch.equal(a[name], b[name])} for a, b in pairwise(trainer.seen)]
+
+
+def test_what_moves_and_when(run):
+    everything = set(Two().state_dict())
+    base = {name for name in everything if name.startswith("base")}
+    running = {name for name in everything if "running" in name or "tracked" in name}
+    learned = {"head.0.weight", "head.1.weight"}  # biases may have gradients of 0
+    for iteration, names in enumerate(watched(run, CHANGES)):
+        still = (base if iteration < 5 else set()) | (running if iteration >= 7 else set())
+        assert learned | (running - still) | ({"base.0.weight"} - still) <= names <= everything - still, iteration
+
+
+@pytest.mark.parametrize("stop", [3, 6, 9])
+def test_resumes_to_the_same_bytes(run, tmp_path, stop):
+    fit(tmp_path / "whole", CHANGES)
+    with pytest.raises(Killed):
+        fit(run, CHANGES, stop=stop)
+    fit(run, CHANGES)
+    assert outputs(run) == outputs(tmp_path / "whole")
+
+
+def test_going_back_freezes_again(run):
+    """As after memory ran out (`train.find_batch_size`)."""
+    trainer = Trainer(toy.checked(CHANGES), run)
+    network, freeze = trainer.networks.live["painter"], trainer.callbacks["freeze"]
+    network.base[0].bias.requires_grad_(False)  # by the network itself, for good
+    for iteration, trains, follows in ((4, False, False), (5, True, True), (7, True, False), (4, False, False)):
+        trainer.iteration = iteration
+        freeze.before_step(trainer, "painter")
+        assert network.base[0].weight.requires_grad == trains
+        assert network.base[1].training == follows
+        assert network.head[0].weight.requires_grad
+        assert not network.base[0].bias.requires_grad
+
+
+def test_a_whole_network_waits_while_another_learns(run):
+    changes = BASE | {
+        "networks.painter": {"type": "test_freeze.Two"},  # its BatchNorms would follow the other step's forwards
+        "steps.painter.after": 6,
+        "callbacks": {"freeze": FREEZE | {"until": 6}},
+    }
+    assert [bool(names) for names in watched(run, changes, toy.gan())] == [t >= 6 for t in range(11)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"until": 3}, "steps.painter: all that it trains is frozen; write `after: 3` there"),
+        ({"until": 3, "modules": ["base", "head"]}, "steps.painter: all that it trains is frozen"),
+        ({"until": 3, "modules": ["bas"]}, r"callbacks: Two has no module 'bas' \(did you mean 'base'\?\)"),
+        ({"until": 3, "network": "idle"}, "callbacks: no step trains a network 'idle'"),
+        ({}, "callbacks.freeze: .*until 0: an iteration above 0, or batch_norms_after, is needed"),
+    ],
+)
+def test_what_cannot_be_frozen(run, arguments, said):
+    with pytest.raises(UserError, match=said):
+        fit(run, CHANGES | {"callbacks": {"freeze": FREEZE | arguments}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"networks.painter.frozen": {"until": 3}}, "callbacks: {frozen: {type: figura.callbacks.Freeze, "),
+        ({"networks.painter.freeze_batch_norm": {"after": 0}}, "callbacks: {norms: {type: figura.callbacks.Freeze, "),
+        ({"train.rate_scaling": {"rule": "linear", "batch_size": 4}}, "multiply `lr` of each `optimizer` yourself"),
+        ({"train.rollback": {"every": 1}}, "then a lower rate and `FIGURA_RESUME_ANYWAY=1 dvc repro`"),
+        (
+            {"steps.painter.injectors.grey": {"type": "Grey"}},
+            "here: an injector of your own, a few lines from `figura.interfaces.Operation`",
+        ),
+    ],
+)
+def test_keys_and_types_of_earlier_versions_are_refused_with_the_new_way(changes, said):
+    with pytest.raises(UserError) as caught:
+        toy.checked(changes)
+    assert said in str(caught.value)
+
+
+def test_the_recipe_of_a_model_of_an_earlier_version_is_read():
+    unset = ("networks.painter.frozen", "networks.painter.freeze_batch_norm", "train.rate_scaling", "train.rollback")
+    recipe = toy.checked(dict.fromkeys(unset))
+    assert recipe == toy.checked()
+    assert "rollback" not in resolved(recipe)
