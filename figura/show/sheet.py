@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from figura.base.tables import aligned
 from figura.interfaces import Example
 from figura.show.examples import DrawnDataset, DrawnExample, described, name_of, plain_values
 
@@ -43,10 +44,9 @@ def table(datasets: Mapping[str, DrawnDataset], split: str) -> list[str]:
     lines = []
     for dataset, (_, examples) in datasets.items():
         rows = [COLUMNS, *(_row(name, examples) for name in examples[0].example)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
         chosen = ", ".join(str(one.index) for one in examples)
         lines.append(f"{split} {dataset}: {len(examples)} examples: {chosen}")
-        lines += [f"  {'  '.join(c.ljust(w) for c, w in zip(row, widths, strict=True))}".rstrip() for row in rows]
+        lines += [f"  {line}" for line in aligned(rows)]
     return lines
 
 
