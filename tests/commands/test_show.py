@@ -138,11 +138,9 @@ def test_a_value_that_is_set_reaches_the_examples(recipe, capsys):
         (["--indices", "0", "6"], "data.train.pairs: no example 6; it has 6, from 0 to 5"),
         (["--start", "6"], "data.train.pairs: nothing from position 6 on; it has 6 examples"),
         (["--split", "validation", "--epoch", "1"], "--epoch 1: only training has epochs"),
-        (["--count", "0"], "--count 0: expected 1 or more"),
         (["--output", "sheet.jpg"], "--output sheet.jpg: expected a file that ends in .png"),
         (["--indices", "0", "--count", "1"], "--count 1: --indices name the examples; leave one of them out"),
         (["--set", "data.common.root=nothing"], "nothing/train: no such folder"),
-        (["--set", "data.common.crop=3"], "data.common.crop"),
     ],
 )
 def test_wrong_words(words, message, recipe, capsys):
