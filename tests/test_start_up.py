@@ -87,7 +87,7 @@ def test_a_key_that_the_schema_does_not_know_is_told_before_pytorch_is_loaded(tm
             ("figura.commands.describe.__main__", [file]),
             ("figura.commands.watch", [file, str(tmp_path / "checkpoints"), out]),
             ("models.pose.overfit", [file, out]),
-            ("models.pose.import_openpifpaf", ["weights.pkl", file, out]),
+            ("figura.commands.import_weights.__main__", ["openpifpaf", "a.pkl", "--recipe", file, "--output", out]),
         ]
     )
     told = f"error: {file}: train.stepz: unknown key 'stepz' (did you mean 'steps'?)"

@@ -17,7 +17,7 @@ from typing import Any
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
-from figura.base.files import replacing
+from figura.base.pictures import write_png
 from figura.base.yaml12 import read_yaml
 from figura.recipe.load import check_recipe
 from figura.recipe.overrides import overridden
@@ -57,17 +57,13 @@ def main(arguments: list[str]) -> None:
         recipe, args.split, count, dataset=args.dataset, start=args.start, indices=args.indices, epoch=args.epoch
     )
     print("\n".join(table(drawn, args.split)))
-    try:
-        with replacing(args.output) as temporary:
-            draw_sheet(drawn, args.split).savefig(temporary)
-    except OSError as error:
-        raise UserError(f"--output {args.output}: cannot be written: {error.strerror}") from None
+    write_png(args.output, draw_sheet(drawn, args.split))
     print(f"wrote {args.output}")
 
 
 def _check(args: Any) -> None:
-    if args.output.suffix not in (".png", ".svg", ".pdf"):
-        raise UserError(f"--output {args.output}: expected a file that ends in .png, .svg or .pdf")
+    if args.output.suffix != ".png":
+        raise UserError(f"--output {args.output}: expected a file that ends in .png")
     for option, least in {"count": 1, "start": 0, "epoch": 0}.items():
         if (value := getattr(args, option)) is not None and value < least:
             raise UserError(f"--{option} {value}: expected {least} or more")

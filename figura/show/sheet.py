@@ -1,52 +1,38 @@
 """Draw examples as a sheet, one per row, and describe their names in a table."""
 
-import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import matplotlib
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 
-from figura.interfaces import Example
+from figura.base.tables import aligned
+from figura.report.sheets import Pixels, side_by_side, with_header
 from figura.show.examples import DrawnDataset, DrawnExample, described, name_of, plain_values
 
-DPI = 100
-GAP, TEXT, HEAD, FOOT, TITLE = 0.12, 1.9, 0.42, 0.2, 0.3  # inches: between cells, ids, above and below cells, datasets
-SMALL, LARGE, DRAWING = 1.6, 3.0, 256  # inches of a cell's longer side; large if any picture has so many pixels
-LETTERS = 24  # per line of ids
 COLUMNS = ("name", "dtype", "shape", "min", "max", "mean", "not finite")
+GAP = 12  # pixels below a dataset
+LEAST_WIDTH = 480  # pixels, for the texts
+NOTHING = np.full((1, 1, 3), 255, np.uint8)
+"""Stands where an example has no picture of a title."""
 
 
-def draw_sheet(datasets: Mapping[str, DrawnDataset], split: str) -> Figure:
-    """Draw the examples of the datasets below each other, one example per row.
+def draw_sheet(datasets: Mapping[str, DrawnDataset], split: str) -> Pixels:
+    """Draw the examples of the datasets below each other, one example per row; return pixels (height, width, 3).
 
-    A row has the plain values of its example (ids, names, numbers) at the left, then its pictures, with titles, dtype
-    and shape above, and the range of values below.
+    A row has the plain values of its example (ids, names, numbers) and the ranges of its pictures, then the pictures;
+    their titles, dtypes and shapes are above all rows.
     """
-    blocks = [_Block(name, dataset) for name, dataset in datasets.items()]
-    width = max(block.width for block in blocks)
-    height = sum(block.height for block in blocks) + GAP
-    with matplotlib.rc_context(matplotlib.rcParamsDefault):  # ignore the user's matplotlibrc
-        figure = Figure(figsize=(width, height), dpi=DPI)
-        FigureCanvasAgg(figure)
-        top = height
-        for block in blocks:
-            block.draw(figure, split, top)
-            top -= block.height
-    return figure
+    blocks = [_block(f"{split}: {name}", dataset) for name, dataset in datasets.items()]
+    width = max(block.shape[1] for block in blocks)
+    return np.concatenate([_widened(block, width, GAP) for block in blocks])
 
 
 def table(datasets: Mapping[str, DrawnDataset], split: str) -> list[str]:
     """Return lines with dtype, shape and range of each name, over the examples of each dataset."""
     lines = []
     for dataset, (_, examples) in datasets.items():
-        rows = [COLUMNS, *(_row(name, examples) for name in examples[0].example)]
-        widths = [max(len(row[column]) for row in rows) for column in range(len(COLUMNS))]
         chosen = ", ".join(str(one.index) for one in examples)
         lines.append(f"{split} {dataset}: {len(examples)} examples: {chosen}")
-        lines += [f"  {'  '.join(c.ljust(w) for c, w in zip(row, widths, strict=True))}".rstrip() for row in rows]
+        lines += [f"  {line}" for line in aligned([COLUMNS, *(_row(name, examples) for name in examples[0].example)])]
     return lines
 
 
@@ -55,75 +41,30 @@ def _row(name: str, examples: Sequence[DrawnExample]) -> tuple[str, ...]:
     return (name, *(values.get(column, "") for column in COLUMNS[1:]))
 
 
-class _Block:
-    """The rows of one dataset; lengths in inches."""
-
-    def __init__(self, name: str, dataset: DrawnDataset) -> None:
-        self.name, (self.legend, self.examples) = name, dataset
-        examples = self.examples
-        self.titles = list(dict.fromkeys(title for one in examples for title in one.pictures))
-        sizes = {t: [one.pictures[t].shape[:2] for one in examples if t in one.pictures] for t in self.titles}
-        pixels = max((max(size) for some in sizes.values() for size in some), default=0)
-        self.longest = LARGE if pixels >= DRAWING else SMALL
-        self.widths = {t: max(self._cell(size)[1] for size in sizes[t]) for t in self.titles}
-        self.row = max((self._cell(size)[0] for some in sizes.values() for size in some), default=SMALL)
-        texts = [_texts(one.example) for one in examples]
-        self.row = max(self.row, *(0.15 * (len(lines) + 1) for lines in texts))
-        self.width = TEXT + sum(self.widths.values()) + GAP * (len(self.titles) + 1)
-        self.height = TITLE + HEAD + len(examples) * (self.row + FOOT + GAP)
-
-    def draw(self, figure: Figure, split: str, top: float) -> None:
-        """Draw below `top`, inches from the lower edge of the figure."""
-        width, height = figure.get_size_inches()
-
-        def write(x: float, y: float, text: str, **style: Any) -> None:
-            figure.text(x / width, y / height, text, va="top", parse_math=False, **style)
-
-        write(GAP, top - 0.08, f"{split}: {self.name}", fontsize=10, weight="bold")
-        write(TEXT + GAP, top - 0.1, self.legend, fontsize=8)
-        top -= TITLE
-        left = TEXT + GAP
-        for title in self.titles:
-            first = next(one for one in self.examples if title in one.pictures)
-            write(left, top, "\n".join([title, _form(title, first.example)]), fontsize=7)
-            left += self.widths[title] + GAP
-        top -= HEAD
-        for one in self.examples:
-            write(GAP, top, "\n".join(_texts(one.example)), fontsize=7, family="monospace")
-            left = TEXT + GAP
-            for title in self.titles:
-                if title in one.pictures:
-                    picture = one.pictures[title]
-                    high, wide = self._cell(picture.shape[:2])
-                    place = (left / width, (top - high) / height, wide / width, high / height)
-                    axes = figure.add_axes(place)
-                    axes.set_axis_off()
-                    enlarged = max(picture.shape[:2]) <= self.longest * DPI
-                    axes.imshow(picture, interpolation="nearest" if enlarged else "antialiased")
-                    write(left, top - high - 0.02, _range(title, one.example), fontsize=6, color="0.35")
-                left += self.widths[title] + GAP
-            top -= self.row + FOOT + GAP
-
-    def _cell(self, size: tuple[int, ...]) -> tuple[float, float]:
-        """Return height and width in inches of a picture of `size` (height, width)."""
-        return self.longest * size[0] / max(size), self.longest * size[1] / max(size)
+def _block(name: str, dataset: DrawnDataset) -> Pixels:
+    titles = list(dict.fromkeys(title for one in dataset.examples for title in one.pictures))
+    headings = [_heading(title, next(one for one in dataset.examples if title in one.pictures)) for title in titles]
+    labels = ["  ".join(_texts(one)) for one in dataset.examples]
+    sheet = NOTHING
+    if titles:
+        rows = [[one.pictures.get(title, NOTHING) for title in titles] for one in dataset.examples]
+        sheet = side_by_side(rows, headings, labels=labels)
+    sheet = _widened(sheet, LEAST_WIDTH)
+    return with_header(sheet, "  ".join(filter(None, [name, dataset.legend, *([] if titles else labels)])))
 
 
-def _form(title: str, example: Example) -> str:
-    name = name_of(title, example)
-    if name is None:
-        return ""
-    array = np.asarray(example[name])
-    return f"{array.dtype} {array.shape}"
+def _widened(sheet: Pixels, width: int, below: int = 0) -> Pixels:
+    return np.pad(sheet, ((0, below), (0, max(0, width - sheet.shape[1])), (0, 0)), constant_values=255)
 
 
-def _range(title: str, example: Example) -> str:
-    name = name_of(title, example)
-    values = {} if name is None else described([example[name]])
-    return f"{values['min']} to {values['max']}" if "min" in values else ""
+def _heading(title: str, one: DrawnExample) -> str:
+    name = name_of(title, one.example)
+    array = None if name is None else np.asarray(one.example[name])
+    return title if array is None else f"{title}  {array.dtype} {array.shape}"
 
 
-def _texts(example: Example) -> list[str]:
-    """Return one line, or several if it is long, per number and string of an example."""
-    lines = (f"{name} {value}" for name, value in plain_values(example).items())
-    return [part for line in lines for part in textwrap.wrap(line, LETTERS, subsequent_indent="  ")]
+def _texts(one: DrawnExample) -> list[str]:
+    """Return the plain values of an example, and the ranges of its pictures."""
+    values = {title: described([one.example[title]]) for title in one.pictures if title in one.example}
+    ranges = {title: f"{known['min']} to {known['max']}" for title, known in values.items() if "min" in known}
+    return [f"{name} {value}" for name, value in (plain_values(one.example) | ranges).items()]

@@ -82,32 +82,31 @@ class Finder:
             raise UserError(f"{path}: its metadata name no pose network; `figura export runs/pose` writes one")
         try:
             self._read(known)
-        except KeyError as error:
-            raise UserError(f"{path}: its metadata have no {error}; export the network again") from None
-        except (TypeError, ValueError, AttributeError, IndexError, OverflowError) as error:
-            raise UserError(f"{path}: its metadata are wrong: {one_line(str(error))}") from None
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
+        except Exception as error:  # noqa: BLE001  # of many classes, as what is missing or wrong
+            what = one_line(f"{type(error).__name__}: {error}")
+            raise UserError(f"{path}: its metadata are wrong ({what}); export the network again") from None
 
     def _read(self, known: Mapping[str, str]) -> None:
         """Read settings and decoders from metadata.
 
         Raises:
             UserError: the message lacks the path of the file.
-            KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError: a setting is missing or invalid.
+            Exception: a setting is missing or invalid.
         """
         from models.pose.decode.cifcaf import CifCafDecoder
         from models.pose.decode.cifdet import CifDetDecoder
 
-        recipe = _mapping(parse_yaml(known["recipe"], "recipe"), "recipe")
-        preparation = _json(known["preprocessing"], "preprocessing")
+        recipe = parse_yaml(known["recipe"], "recipe")
+        preparation = json.loads(known["preprocessing"])
         if (kind := preparation["type"]) != "pose.Photos":
             rest = "" if recipe.get("predict") else ": its recipe has no `predict`; add that, and export again"
             raise UserError(f"preprocessing: found {kind}; pose.Photos is needed{rest}")
-        arguments = _mapping(preparation["arguments"], "preprocessing.arguments")
+        arguments = preparation["arguments"]
         self.side, self.multiple = (int(arguments[key]) for key in ("side", "multiple"))
         self.multiply, self.add = (np.array(preparation[key], np.float32)[:, None, None] for key in ("multiply", "add"))
-        self.names: dict[str, str] = _json(known.get("outputs", "{}"), "outputs")
+        self.names: dict[str, str] = json.loads(known.get("outputs", "{}"))
         fields = {self.names.get(one.name, one.name) for one in self.session.get_outputs()}
         people, objects = (_injector(recipe, known["mode"], type_, fields) for type_ in ("FindPeople", "FindObjects"))
         self.people, self.objects = people or {}, objects or {}
@@ -184,13 +183,10 @@ def _injector(recipe: Any, mode: str, kind: str, fields: set[str]) -> dict[str, 
     """Return the entry of a mode's only injector of a type, or None; `fields` are those that it can read.
 
     Raises:
-        UserError: the recipe has no such mode, there are two such injectors, or one reads other fields.
+        UserError: there are two such injectors, or one reads other fields.
     """
-    place, content = "recipe", recipe
-    for key in ("evaluate", "modes", mode, "injectors"):
-        content, place = _mapping(content, place).get(key), f"{place}.{key}"
-    entries = _mapping(content, place)
-    matching = {name: entry for name, entry in entries.items() if _mapping(entry, name)["type"] == f"pose.{kind}"}
+    place, entries = f"recipe.evaluate.modes.{mode}.injectors", recipe["evaluate"]["modes"][mode]["injectors"]
+    matching = {name: entry for name, entry in entries.items() if entry["type"] == f"pose.{kind}"}
     if len(matching) > 1:
         raise UserError(f"{place}: {' and '.join(matching)} are of type pose.{kind}; at most one is needed")
     for name, entry in matching.items():
@@ -199,19 +195,6 @@ def _injector(recipe: Any, mode: str, kind: str, fields: set[str]) -> dict[str, 
                 have = ", ".join(sorted(fields))
                 raise UserError(f"{place}.{name}.{key}: found {entry[key]!r}; the network gives {have}")
     return next(iter(matching.values()), None)
-
-
-def _json(text: str, key: str) -> dict[str, Any]:
-    try:
-        return _mapping(json.loads(text), key)
-    except ValueError as error:
-        raise UserError(f"{key}: no JSON: {error}") from None
-
-
-def _mapping(value: Any, place: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise UserError(f"{place}: found {'nothing' if value is None else type(value).__name__}; a mapping is needed")
-    return value
 
 
 if __name__ == "__main__":

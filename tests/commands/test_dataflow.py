@@ -1,6 +1,4 @@
-"""The graph of a recipe, its dry run, its sizes, and where the picture puts things: against counts and sums by hand."""
-
-from itertools import pairwise
+"""The graph of a recipe, its dry run, its sizes and the lanes of its picture: against counts and sums by hand."""
 
 import pytest
 import torch
@@ -9,12 +7,11 @@ from torch import Tensor, nn
 
 from figura.base.errors import UserError
 from figura.commands.describe.dataflow import mode_flow, training_flow
+from figura.commands.describe.diagram import _Drawing, lanes
 from figura.commands.describe.dry_run import meta_networks, run_mode, run_training
 from figura.commands.describe.footprint import footprint, size_of
-from figura.commands.describe.graph_layout import Item, arrange, crossings, lines, spaced, with_slots
 from figura.commands.describe.meta_tensors import resized, shape_lines
 from figura.commands.describe.phrases import worded
-from figura.commands.describe.placement import Placement, fitted, text_width
 from figura.interfaces import Loss
 
 PAINTER = 2 * 9 + 2 + 2 + 1  # parameters: a 3 x 3 convolution to two channels, a 1 x 1 convolution back
@@ -64,10 +61,10 @@ def test_a_gan_is_two_panels_that_share_the_fake():
     flow = training_flow(toy.checked(content=toy.gan()))
     data, critic, painter = flow.panels
     assert (data.boxes[0].outputs, flow.unread) == (("x", "y"), ("index",))
-    assert [(box.title, box.layer, box.network) for box in critic.boxes] == [
-        ("paint", 0, "painter"), ("real", 0, "critic"), ("fake", 1, "critic"), ("real", 2, None), ("fake", 2, None),
+    assert [(box.title, box.network) for box in critic.boxes] == [
+        ("paint", "painter"), ("real", "critic"), ("fake", "critic"), ("real", None), ("fake", None),
     ]  # fmt: skip
-    assert [(box.title, box.layer) for box in painter.boxes] == [("judge", 0), ("fool", 1), ("distance", 1)]
+    assert [box.title for box in painter.boxes] == ["judge", "fool", "distance"]
     assert flow.boxes["losses.distance"].inputs == (("image", "image"), ("target", "y"))
 
 
@@ -84,13 +81,12 @@ def test_a_network_learns_where_gradients_of_a_step_that_trains_it_arrive():
     assert learns({"steps.critic.detach": ["x"]})["paint"] == ("painter",)
 
 
-def test_a_loss_shows_its_weight_over_time_and_those_of_weight_zero_are_left_out():
+def test_a_loss_shows_its_weight_and_those_of_weight_zero_are_left_out():
     recipe = toy.checked({"losses.distance.weight": 0.0})
     (panel,) = training_flow(recipe).panels[1:]
     assert panel.off == ("distance",)
     (square,) = (box for box in panel.boxes if box.kind == "loss")
-    assert (square.weight, square.weights[0], square.weights[-1]) == (0.5, 0.0, 0.5)
-    assert square.weights[30] == pytest.approx(0.5 * (6 - 2) / 4)  # half way through steps 0 .. 11 is step 6
+    assert (square.weight, square.lines[1]) == (0.5, "× Linear 0 → 1, 2–6")
 
 
 @pytest.mark.parametrize(
@@ -242,54 +238,24 @@ def test_values_for_another_number_of_examples():
     assert list(shape_lines(nested)) == ["s7: 2×3", "s6: 0: 1", "s6: 1: 2"]
 
 
-def test_isotonic_positions():
-    # 5 and 1 want to swap places: both pools end at their mean, 3, and then lie 2 apart around it
-    assert spaced([5.0, 1.0], [1.0, 1.0], [0.0, 0.0]) == [3.0, 3.0]
-    assert spaced([5.0, 1.0], [1.0, 1.0], [2.0, 0.0]) == [2.0, 4.0]
-    assert spaced([5.0, 1.0], [3.0, 1.0], [2.0, 0.0]) == [3.5, 5.5]
-    assert spaced([0.0, 10.0, 11.0], [1.0] * 3, [4.0, 4.0, 0.0]) == [0.0, 8.5, 12.5]
+def test_lanes_that_overlap_are_beside_each_other():
+    spans = {
+        ("long", "a"): (0.0, 9.0),
+        ("first", "a"): (1.0, 3.0),
+        ("second", "b"): (4.0, 5.0),
+        ("touching", "b"): (3.0, 6.0),
+    }
+    assert lanes(spans) == {("second", "b"): 0, ("first", "a"): 0, ("touching", "b"): 1, ("long", "a"): 2}
 
 
-def box(key, reads=(), gives=()):
-    places = [10.0 * k for k in range(max(len(reads), len(gives), 1))]
-    return Item(key, list(reads), list(gives), 10.0 * len(places), places[: len(reads)], places[: len(gives)])
-
-
-def test_layout_undoes_crossings_and_keeps_columns_apart():
-    columns = with_slots(
-        [
-            [box("data", gives=["a", "b", "c"])],
-            [box("p", ["c"], ["z"]), box("q", ["a"], ["w"])],
-            [box("one", ["z", "c"]), box("two", ["w", "b"])],
-        ]
-    )
-    assert [item.key for item in columns[1] if item.slot] == ["b@1", "c@1"]
-    for column in columns:
-        for place, item in enumerate(column):
-            item.top = 50.0 * place
-    assert crossings(columns) > 1
-    arrange(columns)
-    assert crossings(columns) == 0  # q, the slot of b, p, the slot of c: two above one
-    for column in columns:
-        for upper, lower in pairwise(column):
-            assert upper.top + upper.height + 15 <= lower.top
-    assert min(item.top for column in columns for item in column) == 0.0
-    assert sorted(name for name, _, _ in lines(columns, 0)) == ["a", "b", "c", "c"]
-
-
-def test_nothing_overlaps_and_all_texts_fit():
-    places = Placement(training_flow(toy.checked(content=toy.gan())), {"image": ("4×1×4×4",)})
-    assert len(places.columns) == 6
-    for (left, width), after in zip(zip(places.lefts, places.widths, strict=True), places.lefts[1:], strict=False):
-        assert left + width < after
-    for placed in places.placed.values():
-        for text in (*placed.lines, *placed.inputs, placed.tag):
-            assert text_width(text, 8.5) < placed.width
-        assert placed.head + 15 * len(placed.inputs) <= placed.item.height
-    assert places.width * places.zoom >= 1600
-
-
-def test_long_lines_are_cut_at_commas_but_not_within_lists():
-    words = "Adam lr 0.1, betas [0.5, 0.9], eps 1"
-    assert fitted(words, 10.0) == ["Adam lr 0.1,", "betas [0.5, 0.9],", "eps 1"]
-    assert fitted(words, 1e3) == [words]
+def test_every_reader_is_connected_to_the_box_that_adds_the_name():
+    flow = training_flow(toy.checked(content=toy.gan()))
+    drawing = _Drawing(flow, {})
+    for panel in flow.panels:
+        drawing.panel(panel, "")
+    critic, painter = "steps.critic.injectors", "steps.painter.injectors"
+    assert {wire: len(heights) for wire, heights in drawing.read.items()} == {
+        ("x", "data"): 1, ("y", "data"): 2, ("image", f"{critic}.paint"): 3,
+        ("real", f"{critic}.real"): 1, ("fake", f"{critic}.fake"): 1, ("judged", f"{painter}.judge"): 1,
+    }  # fmt: skip
+    assert all(height > drawing.added[wire] for wire, heights in drawing.read.items() for height in heights)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from figura.base.exit_status import run
+from figura.base.tables import aligned
 from figura.base.yaml12 import read_yaml, to_yaml
-from figura.commands.describe.__main__ import aligned, main
+from figura.commands.describe.__main__ import main
 from figura.commands.describe.footprint import largest_batch
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +71,6 @@ def test_the_picture_is_written_and_repeatable(pix2pix, suffix):
     assert Path(f"one.{suffix}").read_bytes() == Path(f"two.{suffix}").read_bytes()
     if suffix == "png":
         picture = cv2.imread("one.png")[..., ::-1]
-        assert picture.shape[1] == 1600
         for colour in ((0x2F, 0x6F, 0xB0), (0xD9, 0x79, 0x1F), (0xB0, 0x30, 0x3F)):  # generator, discriminator, losses
             assert (picture == colour).all(axis=2).sum() > 500
 

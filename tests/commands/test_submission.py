@@ -87,19 +87,12 @@ def test_detections_by_the_rules(tmp_path):
 @pytest.mark.parametrize(
     ("record", "message"),
     [
-        (person(8, 0.5), "image_id 8: not an image of the dump's table"),
-        (person(5, 0.5), "image_id 5: not an image"),  # of another mode
-        (person("9", 0.5), "image_id '9'"),
-        (person(9.0, 0.5), "image_id 9.0"),
+        (person(5, 0.5), "image_id 5: not an image of the dump's table"),  # of another mode
         (person(9, 0.5, category_id=2), "category_id 2: COCO has 1, person"),
-        (person(9, 0.5, category_id=True), "category_id True"),
-        (person(9, 0.5, keypoints=[1.0] * 68), "keypoints: found 68 values; expected 51 finite numbers"),
-        (person(9, 0.5, keypoints=[1.0] * 50 + [float("nan")]), "expected 51 finite numbers"),
-        (person(9, 0.5, keypoints=[1.0] * 50 + [None]), "expected 51 finite numbers"),
-        (person(9, 0.5, keypoints=None), "keypoints: found None"),
-        (person(9, float("inf")), "score: found inf"),
+        (person(9, 0.5, keypoints=[1.0] * 68), "keypoints and score: found 68 and 1; expected 51 and 1 finite numbers"),
+        (person(9, 0.5, keypoints=[1.0] * 50 + [float("nan")]), "expected 51 and 1 finite numbers"),
+        (person(9, float("inf")), "expected 51 and 1 finite numbers"),
         ({"image_id": 9, "category_id": 1, "score": 1.0}, "has no keypoints"),
-        ("text", "found 'text'; expected an object"),
     ],
 )
 def test_people_that_would_be_refused(tmp_path, capsys, record, message):
@@ -113,7 +106,6 @@ def test_people_that_would_be_refused(tmp_path, capsys, record, message):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"bbox": [1.0, 2.0, 3.0]}, "bbox: found 3 values; expected 4 finite numbers"),
         ({"bbox": [1.0, 2.0, -3.0, 1.0]}, "bbox: width -3.0"),
         ({"category_id": 91}, "category_id 91: COCO has 1 to 90"),
     ],

@@ -10,18 +10,19 @@ import numpy as np
 import pytest
 import torch
 import toy
-from safetensors.torch import load_file, save_file
 from torch import nn
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands.import_weights.__main__ import main
+from figura.commands.import_weights.plan import fitted
 from figura.commands.import_weights.safe_unpickle import read_pickle
+from figura.commands.import_weights.tensor_files import read_tensors
 from figura.engine.build import build_networks
-from figura.engine.weights import load_start, load_weights
+from figura.engine.weights import load_start
 from figura.recipe.load import check_recipe
-from models.pose.import_openpifpaf import main
-from models.pose.openpifpaf import fitted, read_state, renamed
+from models.pose.import_openpifpaf import plan
 from models.pose.pose_network import BACKBONES, PoseNetwork
 
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
@@ -125,6 +126,11 @@ def numbered(backbone, heads=("cif", "caf")):
     }
 
 
+def fitting(state, network, heads):
+    """The state of a network from a checkpoint whose heads have these names."""
+    return fitted(plan(state, network, heads), state, network)
+
+
 def network(backbone, heads=None):
     with torch.device("meta"):
         return PoseNetwork(backbone={"name": backbone}, heads=heads or COCO_HEADS)
@@ -136,7 +142,7 @@ def test_every_backbone(backbone):
     trained = sum(tensor.numel() for name, tensor in state.items() if not name.endswith(STATISTICS))
     assert trained == TOTALS.get(backbone, trained)
     built = network(backbone)
-    found = fitted(state, built, ["cif", "caf"])
+    found = fitting(state, built, "cif,caf")
     named = {name.replace("nets.0.", "nets.cif.").replace("nets.1.", "nets.caf."): t for name, t in state.items()}
     assert found.keys() == named.keys()
     assert all(torch.equal(found[name][(0,) * t.ndim], t[(0,) * t.ndim]) for name, t in named.items())
@@ -144,20 +150,18 @@ def test_every_backbone(backbone):
     assert {name: tensor.shape for name, tensor in built.state_dict().items()} == {n: t.shape for n, t in named.items()}
 
 
-def test_names():
-    state = {
-        "base_net.conv5.0.weight": 1,
-        "head_nets.0.conv.bias": 2,
-        "head_nets.1.conv.bias": 3,
-        "head_nets.12.conv.bias": 4,
-    }
-    expected = {"base_net.conv5.0.weight": 1, "head_nets.cif.conv.bias": 2, "head_nets.12.conv.bias": 4}
-    assert renamed(state, ["cif", "-"]) == expected
+def test_names_of_heads():
+    state = {f"head_nets.{number}.conv.bias": torch.zeros(1) for number in (0, 1, 12)} | {"base_net.a": torch.zeros(1)}
+    found = plan(state, network("small"), "cif,-")
+    assert found.places["head_nets.0.conv.bias"] == "head_nets.cif.conv.bias"
+    assert found.ignored == {"head_nets.1.conv.bias"}
+    assert all(found.places[name] == name for name in ("head_nets.12.conv.bias", "base_net.a"))
+    assert found.kept == {"head_nets.caf.conv.weight", "head_nets.caf.conv.bias"}
 
 
 def test_counters_may_be_missing_and_precision_is_the_networks():
     state = {name: tensor.to(torch.float16) for name, tensor in numbered("small").items() if "num_batches" not in name}
-    found = fitted(state, network("small"), ["cif", "caf"])
+    found = fitting(state, network("small"), "cif,caf")
     assert found["base_net.input_block.1.num_batches_tracked"].dtype == torch.int64
     assert found["base_net.input_block.0.weight"].dtype == torch.float32
     assert len(found) == len(shapes_of("small"))
@@ -168,33 +172,33 @@ def test_all_faults_in_one_message():
     del state["base_net.stages.1.0.bn2.bias"]
     state["base_net.fc.weight"] = torch.zeros(3)
     with pytest.raises(UserError) as caught:
-        fitted(state, network("small"), ["cif", "caf"])
+        fitting(state, network("small"), "cif,caf")
     first, *rest = str(caught.value).splitlines()
     for words in (
-        "8 tensors do not fit (head 0 is cif, 1 is caf)",
+        "8 tensors do not fit pose.PoseNetwork; head 0 is cif, head 1 is caf;",
         "cif with 17 fields, caf with 19",
         "cifdet with 91",
     ):
         assert words in first
     assert [line.strip() for line in rest] == [
-        "missing base_net.stages.1.0.bn2.bias, of shape (32,)",
-        "surplus head_nets.2.conv.weight, of shape (800, 128, 1, 1)",
-        "surplus head_nets.2.conv.bias, of shape (800,)",
-        "surplus base_net.fc.weight, of shape (3,)",
-        "head_nets.cif.conv.weight has shape (608, 128, 1, 1), the network (340, 128, 1, 1)",
-        "head_nets.cif.conv.bias has shape (608,), the network (340,)",
-        "head_nets.caf.conv.weight has shape (340, 128, 1, 1), the network (608, 128, 1, 1)",
-        "head_nets.caf.conv.bias has shape (340,), the network (608,)",
+        "missing base_net.stages.1.0.bn2.bias, of shape (32,), for base_net.stages.1.0.bn2.bias",
+        "head_nets.0.conv.weight has shape (608, 128, 1, 1), head_nets.cif.conv.weight of the network (340, 128, 1, 1)",
+        "head_nets.0.conv.bias has shape (608,), head_nets.cif.conv.bias of the network (340,)",
+        "head_nets.1.conv.weight has shape (340, 128, 1, 1), head_nets.caf.conv.weight of the network (608, 128, 1, 1)",
+        "head_nets.1.conv.bias has shape (340,), head_nets.caf.conv.bias of the network (608,)",
+        "left over head_nets.2.conv.weight, of shape (800, 128, 1, 1)",
+        "left over head_nets.2.conv.bias, of shape (800,)",
+        "left over base_net.fc.weight, of shape (3,)",
     ]
 
 
 def test_published_heads():
     heads = {"cif": {"fields": 17}, "caf": {"fields": 19}, "caf25": {"kind": "caf", "fields": 25}}
-    fitted(numbered("small", heads), network("small", heads), list(heads))
+    fitting(numbered("small", heads), network("small", heads), None)
     detection = {"cifdet": {"fields": 91}}
-    fitted(numbered("small", detection), network("small", detection), list(detection))
-    with pytest.raises(UserError, match=r"conv\.bias has shape \(2184,\), the network \(120,\)"):
-        fitted(numbered("small", detection), network("small", {"cifdet": {"fields": 5}}), ["cifdet"])
+    fitting(numbered("small", detection), network("small", detection), None)
+    with pytest.raises(UserError, match=r"conv\.bias has shape \(2184,\), .* of the network \(120,\)"):
+        fitting(numbered("small", detection), network("small", {"cifdet": {"fields": 5}}), "cifdet")
 
 
 # Checkpoints as published: a pickled network of classes that are not here.
@@ -287,70 +291,9 @@ def test_a_pickled_network_is_read_without_its_classes(checkpoint):
     with pytest.raises(ModuleNotFoundError, match="openpifpaf"):
         torch.load(path, weights_only=False)
     allowed = set(torch.serialization.get_safe_globals())
-    assert same(read_state(path), state)
+    assert same(read_tensors(path), state)
     assert read_pickle(path)["epoch"] == 250
     assert set(torch.serialization.get_safe_globals()) == allowed  # nothing more once it is read
-
-
-def test_heads_of_earlier_releases_are_refused(checkpoint):
-    with pytest.raises(UserError, match=r"head 0 is a CompositeField3, from before OpenPifPaf 0\.13"):
-        read_state(checkpoint(random_state(), head="CompositeField3"))
-
-
-def test_state_dictionaries(tmp_path):
-    state = random_state()
-    save_file(state, tmp_path / "a.safetensors")
-    torch.save(state, tmp_path / "b.pt")
-    torch.save({"state_dict": state, "epoch": 3}, tmp_path / "c.pt")
-    torch.save({"model": state}, tmp_path / "d.pt")
-    torch.save(state, tmp_path / "e.pt", _use_new_zipfile_serialization=False)  # as before PyTorch 1.6
-    for prefix in ("module.", "_orig_mod."):
-        torch.save({"model": {prefix + name: tensor for name, tensor in state.items()}}, tmp_path / f"{prefix}pt")
-    torch.save({"net": state}, tmp_path / "f.pt")
-    torch.save({"model": {"base_net.a": torch.zeros(1)}, "state_dict": state}, tmp_path / "g.pt")
-    paths = sorted(tmp_path.iterdir())
-    assert len(paths) == 9
-    assert all(same(read_state(path), state) for path in paths)
-    mixed = {"module.base_net.a": torch.zeros(1), "base_net.b": torch.zeros(1)}  # no wrapper's prefix: a name
-    torch.save(mixed, tmp_path / "mixed.pt")
-    assert read_state(tmp_path / "mixed.pt").keys() == mixed.keys()
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda tensor: torch.full_like(tensor, torch.nan), "{name} holds NaN or infinity"),
-        (lambda tensor: tensor.int(), "{name} holds torch.int32; floating-point numbers are needed"),
-        (lambda tensor: tensor.to(torch.complex64), "{name} holds torch.complex64; floating-point numbers are needed"),
-        (lambda tensor: tensor.to_sparse(), "{name} has no plain values (torch.sparse_coo, device cpu)"),
-        (lambda tensor: tensor.to("meta"), "{name} has no plain values (torch.strided, device meta)"),
-    ],
-)
-def test_tensors_that_are_no_weights(change, said, recipe, tmp_path, capsys):
-    state, name = random_state(), "base_net.input_block.0.weight"
-    torch.save({"model": state | {name: change(state[name])}}, tmp_path / "bad.pt")
-    out = tmp_path / "out.safetensors"
-    assert run(main, [str(tmp_path / "bad.pt"), str(recipe), str(out), "--heads", "cif,caf"]) == 1
-    assert said.format(name=name) in capsys.readouterr().err
-    assert not out.exists()
-
-
-def test_files_that_hold_no_weights(tmp_path):
-    with pytest.raises(UserError, match=r"absent\.pt: no such file"):
-        read_state(tmp_path / "absent.pt")
-    for special in (tmp_path / "folder.pt", tmp_path / "folder.safetensors"):
-        special.mkdir()
-        with pytest.raises(UserError, match=r"folder\.\w+: no regular file"):
-            read_state(special)
-    (tmp_path / "text.pt").write_text("no weights")
-    with pytest.raises(UserError, match=r"text\.pt: cannot be read as weights of PyTorch .*torch\.save\(torch\.load"):
-        read_state(tmp_path / "text.pt")
-    torch.save({"epoch": 3}, tmp_path / "empty.pt")
-    with pytest.raises(UserError, match="holds no state dictionary"):
-        read_state(tmp_path / "empty.pt")
-    (tmp_path / "text.safetensors").write_text("no weights")
-    with pytest.raises(UserError, match="not a readable safetensors file"):
-        read_state(tmp_path / "text.safetensors")
 
 
 class Attack:
@@ -379,13 +322,10 @@ def test_nothing_that_a_file_asks_for_is_run(function, tmp_path):
     made.rmdir()
     if function in (os.system, os.mkdir):  # the loader refuses some modules by their names
         with pytest.raises(UserError, match="cannot be read"):
-            read_state(path)
+            read_tensors(path)
     else:
-        assert same(read_state(path), weights)
+        assert same(read_tensors(path), weights)
     assert not made.exists()
-
-
-# The stage.
 
 
 @pytest.fixture
@@ -399,13 +339,15 @@ def recipe(tmp_path):
     return path
 
 
+def imported(path, recipe, out, *options):
+    return run(main, ["openpifpaf", str(path), "--recipe", str(recipe), "--output", str(out), *options])
+
+
 def test_a_checkpoint_becomes_weights_to_start_from(recipe, checkpoint, tmp_path, capsys):
     state = random_state()
     path, out = checkpoint(state), tmp_path / "out/k16.safetensors"
-    assert run(main, [str(path), str(recipe), str(out), "--heads", "cif,caf"]) == 0
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["head_nets.0", "head_nets.cif", "2", f"{340 * 129:,}"] in rows
-    assert ["at", "random", "head_nets.cifdet", "2", f"{120 * 129:,}"] in rows
+    assert imported(path, recipe, out, "--heads", "cif,caf") == 0
+    assert "head 0 becomes cif, head 1 becomes caf, cifdet starts at random" in capsys.readouterr().out
     content = read_yaml(recipe)
     content["networks"]["pose"]["weights"] = str(out)
     started = check_recipe(content, recipe)
@@ -413,37 +355,25 @@ def test_a_checkpoint_becomes_weights_to_start_from(recipe, checkpoint, tmp_path
     fresh = {name: tensor.clone() for name, tensor in networks["pose"].state_dict().items()}
     load_start(networks, started)
     found = networks["pose"].state_dict()
-    for name, tensor in renamed(state, ["cif", "caf"]).items():
-        assert torch.equal(found.pop(name), tensor)
+    for name, tensor in state.items():
+        assert torch.equal(found.pop(name.replace("nets.0.", "nets.cif.").replace("nets.1.", "nets.caf.")), tensor)
     assert found.keys() == {"head_nets.cifdet.conv.weight", "head_nets.cifdet.conv.bias"}
     assert all(torch.equal(tensor, fresh[name]) for name, tensor in found.items())  # as the seed has it
 
 
-def test_a_checkpoint_becomes_a_run_to_evaluate(recipe, checkpoint, tmp_path):
-    path = checkpoint(random_state(("cif", "caf")))
-    assert run(main, [str(path), str(recipe), str(tmp_path / "run"), "--heads", "cif,caf"]) == 0
-    folder = tmp_path / "run/model"
-    trained = check_recipe(read_yaml(recipe) | read_yaml(folder / "recipe.yaml"), folder / "recipe.yaml")
-    for name, built in build_networks(trained).items():  # all that eval-dump loads
-        load_weights(built, folder / f"{name}.safetensors")
-    assert torch.equal(
-        load_file(folder / "pose.safetensors")["base_net.input_block.0.weight"],
-        read_state(path)["base_net.input_block.0.weight"],
-    )
-    assert str(path) in (folder / "provenance.json").read_text()
-
-
-def test_the_stage_explains_what_does_not_fit(recipe, checkpoint, tmp_path, capsys):
+def test_what_does_not_fit(recipe, checkpoint, tmp_path, capsys):
     path, out = checkpoint(random_state()), tmp_path / "out.safetensors"
-    for options, words in (
-        ([], "missing head_nets.cifdet.conv.weight, of shape (120, 128, 1, 1)"),
-        (["--heads", "cif"], "surplus head_nets.1.conv.weight"),
-        (["--heads", "cif,caff"], "--heads 'caff' (did you mean 'caf'?): the recipe has cif, caf, cifdet"),
-        (["--heads", "cif,cif"], "--heads 'cif': is there twice"),
+    earlier = checkpoint(random_state(), head="CompositeField3", name="earlier.pkl")
+    for file, options, words in (
+        (path, [], "missing head_nets.cifdet.conv.weight, of shape (120, 128, 1, 1)"),
+        (path, ["--heads", "cif"], "left over head_nets.1.conv.weight"),
+        (path, ["--heads", "cif,caff"], "--heads 'caff' (did you mean 'caf'?): the recipe has cif, caf, cifdet"),
+        (path, ["--heads", "cif,cif"], "--heads 'cif': is there twice"),
+        (earlier, ["--heads", "cif,caf"], "earlier.pkl, as openpifpaf: head 0 is a CompositeField3"),
     ):
-        assert run(main, [str(path), str(recipe), str(out), *options]) == 1
+        assert imported(file, recipe, out, *options) == 1
         assert words in capsys.readouterr().err
     assert not out.exists()
     recipe.write_text(to_yaml(toy.recipe()))
-    assert run(main, [str(path), str(recipe), str(out)]) == 1
-    assert "found 0 networks of type pose.PoseNetwork" in capsys.readouterr().err
+    assert imported(path, recipe, out) == 1
+    assert "the file holds pose.PoseNetwork; the recipe has painter (toy.Painter)" in capsys.readouterr().err

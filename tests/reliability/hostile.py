@@ -44,6 +44,7 @@ from figura.base.errors import LENGTH, LINES
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.ci.reproduction import compare, read_results
 from figura.commands.ci.tolerances import read_tolerances
+from figura.commands.import_weights.tensor_files import read_content, tensors_of
 from figura.data.formats.coco import KEYPOINTS
 from figura.data.preparation.datasets import read_dataset
 from figura.engine.build import build_networks
@@ -55,7 +56,7 @@ from figura.recipe.schema_check import check_schema
 from models.images.photos import Photos
 from models.images.weight_files import WeightFile
 from models.people.photos import PersonPhotos
-from models.pose.openpifpaf import read_state
+from models.pose.import_openpifpaf import refuse_content
 from reliability.guarded import Forbidden, guarded
 from reliability.mutations import (
     CANARY,
@@ -408,7 +409,10 @@ def pickles() -> list[bytes]:
 
 def read_checkpoint(content: bytes) -> None:
     """Read a checkpoint of OpenPifPaf."""
-    read_state(write("checkpoint.pkl", content))
+    path = write("checkpoint.pkl", content)
+    found = read_content(path)
+    refuse_content(found)
+    tensors_of(found, path)
 
 
 def write_toy_dump(changed: str, content: bytes) -> Path:

@@ -35,7 +35,7 @@ def test_the_root_has_few_entries() -> None:
         ("sweep_report", "figura sweep", "figura.commands.sweep_report"),
         ("overfit_pose", "figura pose.overfit", "models.pose.overfit"),
         ("submit_pose", "figura pose.submit", "models.pose.submit"),
-        ("import_openpifpaf", "figura pose.import_openpifpaf", "models.pose.import_openpifpaf"),
+        ("import_openpifpaf", "figura import openpifpaf", "models.pose.import_openpifpaf"),
         ("strips", "python -m figura.commands.strips", "figura.commands.strips"),
     ],
 )

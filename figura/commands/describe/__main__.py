@@ -10,12 +10,13 @@ iteration of training. Nothing is trained, and networks of any size take no memo
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
+from figura.base.tables import aligned
 from figura.base.yaml12 import read_yaml
 from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
@@ -80,7 +81,7 @@ def main(arguments: list[str]) -> None:
         from figura.commands.describe.diagram import draw_flow  # matplotlib takes a second to load
 
         footers = {panel.title: cost_line(panel, costs) for panel in flow.panels[1:]}
-        draw_flow(flow, costs.shapes, title, footers, table, notes, args.output)
+        draw_flow(flow, costs.shapes, title, footers, aligned(table), notes, args.output)
         print(f"wrote {args.output}")
 
 
@@ -189,14 +190,6 @@ def totals(costs: "Costs", taken: "Footprint | None") -> Iterable[str]:
 def mebibytes(size: int) -> str:
     """Return a number of bytes in MiB, as text."""
     return f"{size / 2**20:,.1f} MiB"
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return rows as lines of text with aligned columns; an empty first column indents them."""
-    count = max((len(row) for row in rows), default=0)
-    full = [(*row, *[""] * (count - len(row))) for row in rows]
-    widths = [max(len(row[column]) for row in full) for column in range(count)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in full]
 
 
 if __name__ == "__main__":

@@ -5,22 +5,19 @@ Nothing is run, and only the recipe is read. `dry_run.py` adds shapes and costs,
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from itertools import takewhile
 from typing import Literal
 
-from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, nearest
 from figura.commands.describe.phrases import short, worded
 from figura.engine.build import build_injectors
 from figura.injectors.forward import Forward
 from figura.injectors.tensors import Detach, Interpolate
-from figura.interfaces import Injector, Schedule
+from figura.interfaces import Injector
 from figura.recipe.schema import DatasetEntry, Declaration, Gated, LossEntry, Recipe, StepEntry
-from figura.recipe.types import batch_names, build_schedule, partial_names
-from figura.schedules import Constant
+from figura.recipe.types import batch_names, partial_names
 
 Kind = Literal["data", "injector", "loss", "saved"]
-POINTS = 61  # points of a loss weight's curve
 
 
 @dataclass(frozen=True)
@@ -34,13 +31,11 @@ class Box:
         lines: further short lines of text.
         inputs: (role, name in the state) of each input.
         outputs: the names that it adds.
-        layer: its column within the panel, to the right of all boxes of the panel that it reads from.
         network: the network that it calls.
         averaged: whether it calls the averaged weights.
         cuts: whether it stops the gradient.
         learns: the steps that train the network through this very call.
         weight: a loss's weight without its schedule.
-        weights: a loss's effective weight at `POINTS` iterations from the first to the last.
     """
 
     key: str
@@ -49,18 +44,19 @@ class Box:
     lines: tuple[str, ...] = ()
     inputs: tuple[tuple[str, str], ...] = ()
     outputs: tuple[str, ...] = ()
-    layer: int = 0
     network: str | None = None
     averaged: bool = False
     cuts: bool = False
     learns: tuple[str, ...] = ()
     weight: float = 1.0
-    weights: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
 class Panel:
-    """The boxes of one step, of a mode, or of the data. `off` are losses of weight 0, which are not computed."""
+    """The boxes of one step, of a mode, or of the data, in the order in which they run.
+
+    `off` are losses of weight 0, which are not computed.
+    """
 
     kind: Literal["data", "step", "mode"]
     title: str
@@ -84,13 +80,12 @@ class Flow:
 
 def training_flow(recipe: Recipe) -> Flow:
     """Return the graph of a training iteration in which every step runs."""
-    panels, last = [], recipe.train.steps or 1
+    panels = []
     for name, step in recipe.steps.items():
         entries = {key: entry for key, entry in step.injectors.items() if entry.only != "evaluation"}
         injectors = _injector_boxes(entries, f"steps.{name}.injectors")
-        layer = 1 + max((box.layer for box in injectors), default=-1)
         own = {key: loss for key, loss in recipe.losses.items() if recipe.loss_step(key) == name}
-        losses = [_loss_box(key, loss, layer, last) for key, loss in own.items() if loss.weight != 0]
+        losses = [_loss_box(key, loss) for key, loss in own.items() if loss.weight != 0]
         off = tuple(key for key, loss in own.items() if loss.weight == 0)
         panels.append(Panel("step", name, tuple(_step_lines(step)), (*injectors, *losses), off))
     return _with_data(recipe, recipe.data.train, _with_learners(recipe, panels))
@@ -107,9 +102,8 @@ def mode_flow(recipe: Recipe, mode: str) -> Flow:
         raise UserError(f"no mode {mode!r}{nearest(mode, modes)}; there are {', '.join(modes)}")
     key = f"evaluate.modes.{mode}"
     injectors = _injector_boxes(modes[mode].injectors, f"{key}.injectors")
-    layer = 1 + max(box.layer for box in injectors)
     saved = [
-        Box(f"{key}.save.{name}", "saved", name, (form,), inputs=((name, name),), layer=layer)
+        Box(f"{key}.save.{name}", "saved", name, (form,), inputs=((name, name),))
         for name, form in modes[mode].save.items()
     ]
     repeat = modes[mode].repeat
@@ -118,18 +112,15 @@ def mode_flow(recipe: Recipe, mode: str) -> Flow:
 
 
 def _injector_boxes(entries: Mapping[str, Declaration], key: str) -> list[Box]:
-    layers: dict[str, int] = {}
     boxes = []
     for (name, entry), injector in zip(entries.items(), build_injectors(dict(entries), key), strict=True):
-        layer = 1 + max((layers[read] for read in injector.reads if read in layers), default=-1)
-        layers |= {added: max(layer, layers.get(added, 0)) for added in injector.adds}
         roles = injector.inputs if isinstance(injector, Forward) else {read: read for read in injector.reads}
         calls = [injector] if isinstance(injector, Forward) else []
         networks = list(dict.fromkeys(call.network for call in calls))
         boxes.append(
             Box(
                 f"{key}.{name}", "injector", name, tuple(_injector_lines(entry, injector)), tuple(roles.items()),
-                injector.adds, layer, networks[0] if len(networks) == 1 else None,
+                injector.adds, networks[0] if len(networks) == 1 else None,
                 averaged=bool(calls) and all(call.weights == "ema" for call in calls),
                 cuts=isinstance(injector, Detach | Interpolate) or (bool(calls) and not any(c.grad for c in calls)),
             )
@@ -156,27 +147,12 @@ def _gate_line(entry: Gated) -> Iterable[str]:
         yield gate
 
 
-def _loss_box(name: str, entry: LossEntry, layer: int, last: int) -> Box:
-    schedule: Schedule = Constant()
-    if entry.schedule is not None:
-        schedule = build_schedule(entry.schedule, f"losses.{name}.schedule", ErrorCollector(Path()))
-    moments = [round(place * (last - 1) / (POINTS - 1)) for place in range(POINTS)]
-    weights = tuple(entry.weight * schedule(moment) for moment in moments)
+def _loss_box(name: str, entry: LossEntry) -> Box:
     lines = [entry.type]
     if entry.schedule is not None:
         lines.append(f"× {worded(entry.schedule.model_dump())}")
     lines += _gate_line(entry)
-    return Box(
-        f"losses.{name}",
-        "loss",
-        name,
-        tuple(lines),
-        tuple(entry.inputs.items()),
-        (),
-        layer,
-        weight=entry.weight,
-        weights=weights,
-    )
+    return Box(f"losses.{name}", "loss", name, tuple(lines), tuple(entry.inputs.items()), weight=entry.weight)
 
 
 def _step_lines(step: StepEntry) -> Iterable[str]:
@@ -227,7 +203,8 @@ def producers(panels: Sequence[Panel], at: int, reader: Box, name: str) -> list[
 
     Producers inside the panel hide those of earlier panels.
     """
-    own = [(at, box) for box in panels[at].boxes if name in box.outputs and box.layer < reader.layer]
+    before = takewhile(lambda box: box.key != reader.key, panels[at].boxes)
+    own = [(at, box) for box in before if name in box.outputs]
     return own or [(k, box) for k in range(at) for box in panels[k].boxes if name in box.outputs]
 
 

@@ -1,230 +1,196 @@
-"""Draws a recipe's data-flow graph: a panel for each step, boxes in columns, and wires labelled with name and shape.
+"""Draws a recipe's data-flow graph: boxes from top to bottom in the order of execution, and a lane for each tensor.
 
-Colours show where a tensor comes from: each network has one colour for its calls and their outputs; data is grey. A
-call is filled if a step trains the network through it, and dashed if none does.
+A line from a box to the upper end of a lane adds a tensor; an arrow from the lane to a box reads it. Colours show where
+a tensor comes from: each network has one colour for its calls and their outputs; data is grey. A call is filled if a
+step trains the network through it, and dashed if none does.
 """
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import FancyBboxPatch, PathPatch
-from matplotlib.path import Path as Curve
+from matplotlib.patches import FancyBboxPatch
 
 from figura.base.files import replacing
-from figura.commands.describe.dataflow import Flow, Panel
-from figura.commands.describe.graph_layout import Item, lines
-from figura.commands.describe.placement import (
-    CURVE,
-    FONT,
-    HEAD,
-    LABEL_LINE,
-    MARGIN,
-    PAD,
-    ROW,
-    SMALL,
-    TEXT,
-    TITLE,
-    Placed,
-    Placement,
-    fitted,
-    text_width,
-    varies,
-)
+from figura.commands.describe.dataflow import Box, Flow, Panel, producers
 
 NETWORKS = ("#2f6fb0", "#d9791f", "#3f8f5f", "#8a5fb3", "#b5485d", "#2a9299", "#8c6d3f")
-DATA = ("#46515f", "#8b7150", "#4f7d78", "#84688c")  # alternating, to tell neighbouring wires apart
+DATA = ("#46515f", "#8b7150", "#4f7d78", "#84688c")  # alternating, to tell neighbouring lanes apart
 PLAIN, LOSS, SAVED, INK, SOFT, PANEL = "#77736a", "#b0303f", "#4d6a6d", "#20262d", "#626b76", "#f4f5f7"
-TOP, LINE = 52.0, 1.7  # where panels begin; width of wires
+SANS, MONO = "DejaVu Sans", "DejaVu Sans Mono"
+TITLE, TEXT, TABLE = 10.5, 8.5, 8.0  # points
+WIDTH, ROW, GAP, LANE, MARGIN = 640.0, 17.0, 12.0, 20.0, 22.0  # hundredths of an inch
+LETTERS = 98  # of size `TEXT` in a line
 KEY = "colour: where a tensor comes from"
-STEP_KEY = "filled: a step trains the network through this call    dashed: no step does    "
+STEP_KEY = "filled: a step trains the network through this call; dashed: no step does; " + KEY
+
+Wire = tuple[str, str]
+"""Name of a tensor, and key of the box that adds it: if several boxes add the same name in turn, each has a wire."""
 
 
 def draw_flow(
     flow: Flow, shapes: Mapping[str, Sequence[str]], title: str, footers: Mapping[str, str],
-    table: Sequence[Sequence[str]], notes: Sequence[str], path: Path,
+    table: Sequence[str], notes: Sequence[str], path: Path,
 ) -> None:  # fmt: skip
     """Draw a recipe to `path`, .png or .svg; the same arguments give the same bytes.
 
     Args:
         flow: the graph to draw.
-        shapes: the lines below each name, where known.
+        shapes: the shapes of each name's tensors, where known.
         title: headline.
         footers: a line at the bottom of a panel, by the panel's title.
-        table: rows below the panels, the first is a header; network names in the first column get their colour.
+        table: lines about the networks, with aligned columns.
         notes: lines at the end.
         path: the file to write.
     """
-    figure = _Drawing(flow, Placement(flow, shapes)).figure(title, footers, table, notes)
+    drawing = _Drawing(flow, shapes)
+    drawing.write(title, TITLE + 2, bold=True)
+    for panel in flow.panels:
+        drawing.panel(panel, footers.get(panel.title, ""))
+    for line in table:
+        drawing.text(0.0, line, TABLE, family=MONO)
+        drawing.y += ROW
+    for note in [*notes, STEP_KEY if flow.panels[1].kind == "step" else KEY]:
+        drawing.write(note, TEXT, colour=SOFT)
+    figure = drawing.figure()
     with replacing(path) as temporary, matplotlib.rc_context({"svg.hashsalt": "figura"}):
-        figure.savefig(temporary, dpi=100, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
+        figure.savefig(temporary, dpi=150, metadata={"Date": None} if path.suffix == ".svg" else {"Software": None})
+
+
+def lanes(spans: Mapping[Wire, tuple[float, float]]) -> dict[Wire, int]:
+    """Return a lane for each span (start, end): spans in one lane do not touch, and short ones get the first lanes."""
+    taken: list[list[tuple[float, float]]] = []
+    places = {}
+    for wire, (start, end) in sorted(spans.items(), key=lambda item: item[1][1] - item[1][0]):
+        free = (n for n, others in enumerate(taken) if all(end < first or last < start for first, last in others))
+        places[wire] = next(free, len(taken))
+        if places[wire] == len(taken):
+            taken.append([])
+        taken[places[wire]].append((start, end))
+    return places
 
 
 class _Drawing:
-    def __init__(self, flow: Flow, places: Placement) -> None:
-        self.flow, self.places, self.zoom = flow, places, places.zoom
+    """A drawing that grows downwards: `y` is the height of the next line, from the top.
+
+    Boxes are between x = 0 and `WIDTH`, lanes to the left of them.
+    """
+
+    def __init__(self, flow: Flow, shapes: Mapping[str, Sequence[str]]) -> None:
+        self.flow, self.shapes = flow, shapes
         called = dict.fromkeys(box.network for box in flow.boxes.values() if box.network)
         self.networks = {name: NETWORKS[place % len(NETWORKS)] for place, name in enumerate(called)}
-        data = [name for name, (_, box) in places.wires.items() if box.kind == "data"]
-        self.data = {wire: DATA[place % len(DATA)] for place, wire in enumerate(data)}
+        self.axes = Figure(facecolor="white").add_axes((0.0, 0.0, 1.0, 1.0))
+        self.y = MARGIN
+        self.panels: list[tuple[float, float]] = []  # upper and lower ends
+        self.added: dict[Wire, float] = {}  # height at which a tensor leaves its box
+        self.read: dict[Wire, list[float]] = {}  # heights at which it enters boxes
 
-    def figure(
-        self, title: str, footers: Mapping[str, str], table: Sequence[Sequence[str]], notes: Sequence[str]
-    ) -> Figure:
-        """Return the whole picture."""
-        places = self.places
-        widths = [right - left - 28 for left, right in map(places.span, range(len(self.flow.panels)))]
-        texts = [
-            [part for line in panel.lines for part in fitted(line, width)]
-            for panel, width in zip(self.flow.panels, widths, strict=True)
-        ]
-        notes = [part for note in notes for part in fitted(note, places.width - 2 * MARGIN)]
-        self.head = TOP + 44.0 + ROW * max(map(len, texts)) + 16.0
-        ends = [
-            fitted(footers.get(panel.title, ""), width) for panel, width in zip(self.flow.panels, widths, strict=True)
-        ]
-        bottom = self.head + places.height + 40.0 + 16.0 * max(map(len, ends))
-        height = bottom + 26.0 + 19.0 * len(table) + 17.0 * len(notes) + 14.0
-        figure = Figure(figsize=(places.width * self.zoom / 100, height * self.zoom / 100), dpi=100, facecolor="white")
-        self.axes: Axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-        self.axes.set(xlim=(0, places.width), ylim=(height, 0))
-        self.axes.set_axis_off()
-        self._text(MARGIN + 4, 28, title, 13.5, bold=True)
-        if self.networks:
-            key = STEP_KEY + KEY if self.flow.panels[1].kind == "step" else KEY
-            self._text(places.width - MARGIN - 4, bottom + 26, key, SMALL, colour=SOFT, align="right")
-        for number, panel in enumerate(self.flow.panels):
-            self._panel(number, panel, texts[number], bottom, ends[number])
-        for at, column in enumerate(places.columns):
-            for item in column:
-                for wire in item.gives:
-                    self._wire(at, item, wire)
-                if not item.slot:
-                    self._box(at, places.placed[item.key])
-        self._table(table, bottom + 26.0)
-        for place, line in enumerate(notes):
-            self._text(MARGIN + 4, bottom + 32.0 + 19.0 * len(table) + 17.0 * place, line, SMALL, colour=SOFT)
-        return figure
+    def write(self, text: str, size: float = TEXT, *, x: float = 0.0, **style: Any) -> None:
+        """Write a text below what was drawn last, wrapped; `style` is that of `text`."""
+        letters = int(LETTERS * TEXT / size)
+        for line in textwrap.wrap(text, letters, break_on_hyphens=False, subsequent_indent="    "):
+            self.text(x, line, size, **style)
+            self.y += ROW
 
-    def _panel(self, number: int, panel: Panel, texts: Sequence[str], bottom: float, footer: Sequence[str]) -> None:
-        left, right = self.places.span(number)
-        self._patch(left, TOP, right - left, bottom - TOP, PANEL, "none", 10.0, 0)
-        steps = len(self.flow.panels) - 1
-        title = panel.title if number == 0 else f"{panel.kind} {f'{number}: ' if steps > 1 else ''}{panel.title}"
-        self._text(left + 14, TOP + 24, title, 13, bold=True)
-        for place, line in enumerate(texts):
-            first = place == 0 and number > 0
-            self._text(left + 14, TOP + 48 + ROW * place, line, TEXT, colour=INK if first else SOFT)
-        below = bottom - 14 - 16.0 * (len(footer) - 1)
-        if panel.off:
-            self._text(left + 14, below - 19, f"weight 0: {', '.join(panel.off)}", SMALL, colour=SOFT, style="italic")
-        for place, line in enumerate(footer):
-            self._text(left + 14, below + 16.0 * place, line, SMALL)
-
-    def _colour(self, wire: str) -> str:
-        _, box = self.places.wires[wire]
-        return self.data[wire] if box.kind == "data" else self.networks[box.network] if box.network else PLAIN
-
-    def _wire(self, at: int, item: Item, wire: str) -> None:
-        """Draw a wire from a column to the next one, and through the column if the wire only passes it."""
-        places, colour, y = self.places, self._colour(wire), self.head + item.give_height(wire)
-        right = places.lefts[at] + places.widths[at]
-        if at + 1 == len(places.columns):
-            return
-        bend, left = right + places.labels[at], places.lefts[at + 1]
-        border = places.border(at)
-        x = right + (MARGIN + 2 if border and not item.slot else 7)
-        if item.slot:
-            x += MARGIN if border else 0
-        if border or not item.slot:
-            self._text(x, y - 8, places.wires[wire][0], TEXT, colour=colour, bold=True)
-        for place, line in enumerate(() if item.slot else places.label(wire)):
-            self._text(x, y + 9 + LABEL_LINE * place, line, SMALL, colour=SOFT)
-        ends = [self.head + end for name, _, end in lines(places.columns, at) if name == wire]
-        start, middle = (places.lefts[at] - 0.5 if item.slot else right), (bend + left) / 2
-        points = [(start, y), (bend, y)]
-        for end in ends:
-            self._stroke([*points, (middle, y), (middle, end), (left + 0.5, end)], colour)
-        if not ends:
-            self._stroke(points, colour)
-            self.axes.plot(bend, y, marker="o", markersize=4 * self.zoom, color=colour, zorder=3)
-
-    def _box(self, at: int, placed: Placed) -> None:
-        box, item, places = placed.box, placed.item, self.places
-        kinds = {"data": DATA[0], "loss": LOSS, "saved": SAVED, "injector": PLAIN}
-        colour = self.networks[box.network] if box.network else kinds[box.kind]
-        x, y, width = places.lefts[at], self.head + item.top, places.widths[at]
-        still = bool(placed.tag) and not box.learns
-        face = "white" if still or box.kind in ("loss", "saved") else _pale(colour, 0.82)
-        self._patch(x, y, width, item.height, face, colour, 5.0, 3, 1.9 if box.learns else 1.2, dashed=still)
-        self._text(x + PAD, y + 13, box.title, TITLE, bold=True)
-        if box.kind == "loss":
-            self._text(x + width - PAD, y + 13, f"× {box.weight:g}", TITLE, colour=LOSS, bold=True, align="right")
-        below = y + HEAD + 6
-        if box.network:
-            self._text(x + PAD, below, box.network, TEXT, colour=colour, bold=True)
-            below += ROW
-        for place, line in enumerate(placed.lines):
-            self._text(x + PAD, below + ROW * place, line, TEXT, colour=SOFT)
-        if varies(box):
-            self._curve(box.weights, x + PAD, y + placed.head - CURVE + 3, width - 2 * PAD)
-        for row, place in enumerate(item.order):
-            arrives, wire_colour = y + item.ins[row], self._colour(item.reads[place])
-            self._text(x + PAD, arrives, placed.inputs[place], TEXT, colour=wire_colour)
-            self.axes.fill([x, x - 8, x - 8], [arrives, arrives - 4, arrives + 4], color=wire_colour, lw=0, zorder=4)
-        if placed.tag:
-            words = colour if box.learns else SOFT
-            self._text(x + PAD, y + item.height - 11, placed.tag, SMALL, colour=words, style="italic")
-
-    def _curve(self, weights: Sequence[float], x: float, y: float, width: float) -> None:
-        """Draw a weight over the iterations."""
-        low, high, height = min(0.0, *weights), max(0.0, *weights), CURVE - 8
-        xs = [x + width * place / (len(weights) - 1) for place in range(len(weights))]
-        ys = [y + height * (high - weight) / (high - low) for weight in weights]
-        self.axes.fill_between(xs, ys, y + height * high / (high - low), color=_pale(LOSS, 0.8), lw=0, zorder=5)
-        self.axes.plot(xs, ys, color=LOSS, linewidth=1.2 * self.zoom, zorder=5)
-
-    def _table(self, table: Sequence[Sequence[str]], top: float) -> None:
-        widths = [max(text_width(cell, TEXT, True) for cell in cells) for cells in zip(*table, strict=True)]
-        for place, row in enumerate(table):
-            x = MARGIN + 4
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True)):
-                colour = SOFT if place == 0 else self.networks.get(cell, INK) if column == 0 else INK
-                self._text(x, top + 19.0 * place, cell, TEXT, colour=colour, bold=column == 0 and place > 0)
-                x += width + 28
-
-    def _text(
-        self, x: float, y: float, text: str, size: float, *, colour: str = INK, bold: bool = False,
-        align: str = "left", style: str = "normal",
+    def text(
+        self, x: float, text: str, size: float, *, colour: str = INK, family: str = SANS, bold: bool = False,
+        italic: bool = False, align: str = "left",
     ) -> None:  # fmt: skip
+        """Write a line of text at the height `y`, which stays."""
         self.axes.text(
-            x, y, text, fontsize=size * self.zoom, color=colour, ha=align, va="center", style=style,
-            weight="bold" if bold else "normal", family=FONT, parse_math=False, zorder=6,
+            x, self.y, text, fontsize=size, color=colour, ha=align, va="center", family=family, parse_math=False,
+            weight="bold" if bold else "normal", style="italic" if italic else "normal", zorder=6,
         )  # fmt: skip
 
-    def _stroke(self, points: Sequence[tuple[float, float]], colour: str) -> None:
-        codes = [Curve.MOVETO, Curve.LINETO, *[Curve.CURVE4] * (len(points) - 2)]
-        path = Curve(points, codes)
-        self.axes.add_patch(
-            PathPatch(path, fill=False, edgecolor=colour, linewidth=LINE * self.zoom, snap=False, zorder=2)
-        )
+    def panel(self, panel: Panel, footer: str) -> None:
+        """Draw a panel with its boxes; its background follows in `figure`."""
+        top = self.y
+        self.y += GAP + ROW / 2
+        self.write(panel.title if panel.kind == "data" else f"{panel.kind} {panel.title}", TITLE + 1.5, bold=True)
+        for line in panel.lines:
+            self.write(line, colour=SOFT)
+        for box in panel.boxes:
+            self._box(self.flow.panels.index(panel), box)
+        self.y += 1.5 * GAP
+        if panel.off:
+            self.write(f"weight 0: {', '.join(panel.off)}", colour=SOFT, italic=True)
+        if footer:
+            self.write(footer)
+        self.panels.append((top, self.y))
+        self.y += 2 * GAP
+
+    def figure(self) -> Figure:
+        """Draw the lanes and the backgrounds of panels; return the whole picture, as large as needed."""
+        spans = {wire: (start, max([start, *self.read.get(wire, ())])) for wire, start in self.added.items()}
+        places = lanes(spans)
+        left = -LANE * (2 + max(places.values(), default=0))
+        data = [wire for wire in self.added if self.flow.boxes[wire[1]].kind == "data"]
+        for wire, (start, end) in spans.items():
+            x = -LANE * (1 + places[wire])
+            colour = DATA[data.index(wire) % len(DATA)] if wire in data else self._colour(self.flow.boxes[wire[1]])
+            self.axes.plot([0, x, x], [start, start, end], color=colour, linewidth=1.7, zorder=2)
+            self.axes.plot(x, start, marker="o", markersize=5, color=colour, zorder=3)
+            for y in self.read.get(wire, ()):
+                self.axes.plot([x, 0], [y, y], color=colour, linewidth=1.7, zorder=2)
+                self.axes.fill([0, -8, -8], [y, y - 4, y + 4], color=colour, linewidth=0, zorder=4)
+        for top, bottom in self.panels:
+            self._patch(left, top, WIDTH + GAP - left, bottom - top, PANEL, "none", order=0)
+        left, right = left - MARGIN, WIDTH + GAP + MARGIN
+        self.axes.set(xlim=(left, right), ylim=(self.y + MARGIN, 0))
+        self.axes.set_axis_off()
+        figure = self.axes.get_figure(root=True)
+        assert figure is not None
+        figure.set_size_inches((right - left) / 100, (self.y + MARGIN) / 100)
+        return figure
+
+    def _box(self, at: int, box: Box) -> None:
+        """Draw a box of panel `at` with its text; remember where tensors enter and leave."""
+        colour = self._colour(box)
+        self.y += GAP
+        top = self.y
+        self.y += ROW * 0.7
+        lines = ", ".join(box.lines)
+        side = {"loss": f"× {box.weight:g}", "saved": lines}.get(box.kind, box.network or "")
+        self.text(WIDTH - GAP, side, TITLE, colour=colour, bold=True, align="right")
+        self.write(box.title, TITLE, x=GAP, bold=True)
+        if box.kind != "saved":
+            self.write(lines, x=GAP, colour=SOFT)
+        for role, name in box.inputs:
+            for _, producer in producers(self.flow.panels, at, box, name):
+                self.read.setdefault((name, producer.key), []).append(self.y)
+                self.write(name if role == name else f"{role} ← {name}", x=GAP)
+        for name in box.outputs:
+            self.added[name, box.key] = self.y
+            self.write(f"adds {name}  {', '.join(self.shapes.get(name, ()))}", x=GAP, colour=colour)
+        calls = bool(box.network) and box.key.startswith("steps.")
+        if calls:
+            self.write(f"trained by {', '.join(box.learns)}" if box.learns else "not trained here", x=GAP, italic=True)
+        self.y -= ROW * 0.3
+        still = calls and not box.learns
+        face = "white" if still or box.kind in ("loss", "saved") else _pale(colour)
+        self._patch(0, top, WIDTH, self.y - top, face, colour, order=1, line=1.9 if box.learns else 1.2, dashed=still)
+
+    def _colour(self, box: Box) -> str:
+        kinds = {"data": DATA[0], "loss": LOSS, "saved": SAVED, "injector": PLAIN}
+        return self.networks[box.network] if box.network else kinds[box.kind]
 
     def _patch(
-        self, x: float, y: float, width: float, height: float, face: str, edge: str, radius: float,
-        order: float, line: float = 1.2, dashed: bool = False,
+        self, x: float, y: float, width: float, height: float, face: str, edge: str, *, order: float,
+        line: float = 1.2, dashed: bool = False,
     ) -> None:  # fmt: skip
-        shape = f"round,pad=0,rounding_size={radius}"
         self.axes.add_patch(
             FancyBboxPatch(
-                (x, y), width, height, boxstyle=shape, facecolor=face, edgecolor=edge, linewidth=line * self.zoom,
-                linestyle="--" if dashed else "-", zorder=order,
+                (x, y), width, height, boxstyle="round,pad=0,rounding_size=6", facecolor=face, edgecolor=edge,
+                linewidth=line, linestyle="--" if dashed else "-", zorder=order,
             )
         )  # fmt: skip
 
 
-def _pale(colour: str, share: float) -> str:
-    """Return a colour mixed with white; `share` 1 is white."""
+def _pale(colour: str) -> str:
+    """Return a colour mixed with four times as much white."""
     parts = (int(colour[k : k + 2], 16) for k in (1, 3, 5))
-    return "#" + "".join(f"{round(part + (255 - part) * share):02x}" for part in parts)
+    return "#" + "".join(f"{round((part + 4 * 255) / 5):02x}" for part in parts)

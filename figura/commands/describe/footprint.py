@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from figura.base.error_collector import ErrorCollector
+from figura.commands.describe.activation_memory import storages
 from figura.engine.build import parameter_groups
 from figura.recipe.schema import Declaration, Recipe
 from figura.recipe.types import OPTIMIZER, construct
@@ -111,18 +112,7 @@ def _state_bytes(
         optimizer.step()
     except Exception:  # noqa: BLE001  # users' optimizers may need a closure, or values
         return None
-    return _bytes(_tensors(optimizer.state_dict()))
-
-
-def _tensors(value: Any) -> Iterable[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _tensors(part)
-    elif isinstance(value, list | tuple):
-        for part in value:
-            yield from _tensors(part)
+    return sum(size for _, size in storages([optimizer.state_dict()]))
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:

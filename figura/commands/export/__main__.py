@@ -17,10 +17,11 @@ import argparse
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from figura.base.errors import UserError
+from figura.base.errors import UserError, printable
 from figura.base.exit_status import run
+from figura.base.tables import aligned
 from figura.base.yaml12 import read_yaml
 from figura.commands.export import PACKAGES
 from figura.evaluation.model_folder import model_folder, refuse_other_networks, trained_facts
@@ -28,6 +29,9 @@ from figura.recipe.load import check_recipe
 from figura.recipe.pipeline import PIPELINE, entries
 from figura.recipe.schema_check import check_schema
 from figura.recipe.trusted import HELP, OPTION, refuse_untrusted, refuse_untrusted_model
+
+if TYPE_CHECKING:
+    from figura.commands.export.files import Exported
 
 TOLERANCE = 1e-4
 
@@ -54,10 +58,44 @@ def main(arguments: list[str]) -> None:
     content = _content(file, model, args.trusted_types_only)
 
     from figura.commands.export.files import export
-    from figura.commands.export.table import show
 
     recipe = check_recipe(content, file, ["evaluate", "predict"], trained_facts(model))
     show(export(model, recipe, output, args.format, args.tolerance))
+
+
+def show(done: "Exported") -> None:
+    """Print a row for each file and batch, then remarks.
+
+    Raises:
+        UserError: a file was not written, or a network that a mode calls has none; a line for each.
+    """
+    other = "onnxruntime, ms" if done.form == "onnx" else "torch.export, ms"
+    rows = [("file", "inputs", "difference", "relative", "PyTorch, ms", other)]
+    rows += [
+        (
+            str(file.path), one.shapes, f"{one.absolute:.1e}", f"{one.relative:.1e}", f"{one.pytorch:.1f}",
+            f"{one.exported:.1f}",
+        )
+        for file in done.files
+        for one in file.comparisons
+    ]  # fmt: skip
+    lines = aligned(rows)
+    for file in done.files:
+        if file.fixed and not file.fault:
+            lines.append(f"{file.path}: pictures must have the size of the examples: {file.fixed}")
+        if file.least and not file.fault:
+            sides = " and ".join(f"{name} {least}" for name, least in file.least.items())
+            lines.append(
+                f"{file.path}: traced for pictures from {sides} on; PyTorch may compute smaller ones otherwise"
+            )
+    lines += done.faults
+    if done.unused:
+        lines.append(f"not exported, because no mode of evaluate calls them: {', '.join(done.unused)}")
+    print(*map(printable, lines), sep="\n")
+    faults = [f"{file.path}: not written: {file.fault}" for file in done.files if file.fault]
+    faults += [f"{name}: a mode of evaluate calls it, and it has no file" for name in done.missing]
+    if faults:
+        raise UserError("\n".join(faults))
 
 
 def _content(file: Path, model: Path, trusted_only: bool) -> dict[str, Any]:

@@ -58,7 +58,6 @@ class Exported:
     """
 
     form: str
-    tolerance: float
     files: list[File]
     faults: list[str]
     unused: list[str]
@@ -78,7 +77,7 @@ def export(model: Path, recipe: Recipe, output: Path, form: str, tolerance: floa
     have = {call.name for call in calls.files.values()}
     unused = [name for name in networks if name not in calls.called]
     missing = [name for name in networks if name in calls.called - have]
-    done = Exported(form, tolerance, [], calls.faults, unused, missing)
+    done = Exported(form, [], calls.faults, unused, missing)
     _make_folder(output)
     for name, call in calls.files.items():
         file = File(output / f"{name}{SUFFIXES[form]}")

@@ -1,20 +1,22 @@
 """Import weights of another program: `figura import KIND FILE --output FILE_OR_FOLDER [--recipe ...]`.
 
-KIND is any for which a system has a module `models/SYSTEM/import_KIND.py`: one with `plan(tensors)` tells the network,
-and the conversion is done here; one with `main(arguments)` is a command of its own, and is called. An output that ends
-in .safetensors is a file for `networks.<name>.weights` of a recipe. Any other output is the folder of a run: it gets
-`model/` as if the recipe had trained it, for `python -m stages.eval_dump`. Without `--recipe`, the network is the one
-that the file's names and shapes tell, and the command prints the entry of a recipe for it. Pickled code in a file is
-never executed. Not part of the DAG.
+KIND is any for which a system has a module `models/SYSTEM/import_KIND.py` with a function `plan(tensors)`, which tells
+the network from names and shapes. A module with a `TYPE` cannot tell it: its `plan(tensors, network, heads)` gets the
+network of this type in `--recipe`, which is needed then. A module may have `refuse_content(content)`, too, which is
+given all that the file holds.
+
+An output that ends in .safetensors is a file for `networks.<name>.weights` of a recipe. Any other output is the folder
+of a run: it gets `model/` as if the recipe had trained it, for `python -m stages.eval_dump`. Without `--recipe`, the
+command prints the entry of a recipe for the network. Pickled code in a file is never executed. Not part of the DAG.
 """
 
 import argparse
 import importlib
 import pkgutil
-import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from figura.base.errors import UserError, nearest
 from figura.base.exit_status import run
@@ -31,26 +33,11 @@ if TYPE_CHECKING:
     from figura.commands.import_weights.plan import Plan
     from figura.recipe.schema import Recipe
 
-FUNCTION = re.compile(r"^def (plan|main)\(", re.MULTILINE)
-
-
-class Importer(NamedTuple):
-    """A module that reads the files of another program; `is_command` if it has a `main`, and no `plan`."""
-
-    module: str
-    is_command: bool
-
 
 def main(arguments: list[str]) -> None:
     """Write the weights of a file for figura's network of the same architecture."""
     kinds = importers()
     args = _parse(arguments, kinds)
-    importer = kinds[args.kind]
-    if importer.is_command:
-        _call(importer, args)
-        return
-    if args.heads:
-        raise UserError(f"--heads: only networks of {_commands(kinds)} have heads")
     if args.network and args.recipe is None:
         raise UserError(f"--network {args.network}: it chooses a network of --recipe, which is missing")
     if args.recipe is None and args.output.suffix != SUFFIX:
@@ -62,70 +49,66 @@ def main(arguments: list[str]) -> None:
     if content is not None:
         check_schema(content, args.recipe)
 
-    from figura.commands.import_weights.tensor_files import read_tensors
-
-    tensors = read_tensors(args.file)
-    try:
-        plan: Plan = importlib.import_module(importer.module).plan(tensors)
-    except UserError as error:
-        raise UserError(f"{args.file}, as {args.kind}: {error}; {_begins(list(tensors))}") from None
-    recipe = None if content is None else check_recipe(content, args.recipe)
-    _convert(args, plan, tensors, recipe)
+    importer = importlib.import_module(kinds[args.kind])
+    if hasattr(importer, "TYPE") and args.recipe is None:
+        raise UserError(f"{args.kind}: --recipe is needed, such as {importer.RECIPE}")
+    if args.heads and not hasattr(importer, "TYPE"):
+        raise UserError(f"--heads: networks of {args.kind} have no heads")
+    _convert(args, importer, None if content is None else check_recipe(content, args.recipe))
 
 
-def importers() -> dict[str, Importer]:
-    """Return what reads files of other programs, by kind: the modules `import_KIND` of the systems."""
+def importers() -> dict[str, str]:
+    """Return the modules that read files of other programs, by kind: those called `import_KIND` of the systems."""
     find_systems()
     found = {}
     for system in pkgutil.iter_modules(importlib.import_module(SYSTEMS).__path__):
         folder = Path(system.module_finder.path) / system.name  # type: ignore[union-attr]
-        for file in sorted(folder.glob("import_*.py")):
-            if functions := FUNCTION.findall(file.read_text("utf-8")):
-                importer = Importer(f"{SYSTEMS}.{system.name}.{file.stem}", "plan" not in functions)
-                found[file.stem.removeprefix("import_")] = importer
+        for file in folder.glob("import_*.py"):
+            if "\ndef plan(" in file.read_text("utf-8"):
+                found[file.stem.removeprefix("import_")] = f"{SYSTEMS}.{system.name}.{file.stem}"
     return dict(sorted(found.items()))
 
 
-def _commands(kinds: dict[str, Importer]) -> str:
-    return ", ".join(kind for kind, one in kinds.items() if one.is_command)
-
-
-def _parse(arguments: list[str], kinds: dict[str, Importer]) -> argparse.Namespace:
-    own = _commands(kinds)
+def _parse(arguments: list[str], kinds: Iterable[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="figura import", description=__doc__.splitlines()[0])
     parser.add_argument("kind", choices=list(kinds), metavar="KIND", help=", ".join(kinds))
     parser.add_argument("file", type=Path, metavar="FILE", help="checkpoint or state dictionary of PyTorch")
     parser.add_argument("--output", type=Path, required=True, help=f"{SUFFIX} file to write, or the folder of a run")
-    parser.add_argument("--recipe", type=Path, help=f"params file whose network it has to be; {own} needs one")
+    parser.add_argument("--recipe", type=Path, help="params file whose network it has to be")
     parser.add_argument("--network", help="which network of the recipe, where several have the type")
-    parser.add_argument("--heads", help=f"{own}: the recipe's names of the checkpoint's heads, see there")
+    parser.add_argument(
+        "--heads", metavar="NAME,...",
+        help="of openpifpaf: the recipe's names of the checkpoint's heads, in order; - drops one; default: all heads",
+    )  # fmt: skip
     return parser.parse_args(arguments)
 
 
-def _call(importer: Importer, args: argparse.Namespace) -> None:
-    """Run a kind that is a command of its own, `FILE RECIPE OUTPUT [--heads ...]`, and says what it `TAKES`."""
-    command = importlib.import_module(importer.module)
-    if args.recipe is None:
-        raise UserError(f"{args.kind}: --recipe is needed, such as {command.RECIPE}")
-    if args.network is not None:
-        raise UserError(f"--network {args.network}: {args.kind} takes {command.TAKES}")
-    heads = [f"--heads={args.heads}"] if args.heads else []
-    command.main([str(args.file), str(args.recipe), str(args.output), *heads])
-
-
-def _convert(args: argparse.Namespace, plan: "Plan", tensors: dict[str, Any], recipe: "Recipe | None") -> None:
+def _convert(args: argparse.Namespace, importer: Any, recipe: "Recipe | None") -> None:
     from figura.commands.import_weights.plan import fitted
+    from figura.commands.import_weights.tensor_files import read_content, tensors_of
     from figura.engine.build import build_networks
     from figura.engine.weights import save_weights
     from figura.training.checkpoints import write_model
     from figura.training.provenance import file_versions, package_versions
 
+    networks = {} if recipe is None else build_networks(recipe)
+    content = read_content(args.file)
+    tensors = tensors_of(content, args.file)
+    needed = []
+    if hasattr(importer, "TYPE") and recipe is not None:
+        needed = [networks[_chosen(networks, recipe, importer.TYPE, args.network)], args.heads]
+    try:
+        if hasattr(importer, "refuse_content"):
+            importer.refuse_content(content)
+        plan: Plan = importer.plan(tensors, *needed)
+    except UserError as error:
+        raise UserError(f"{args.file}, as {args.kind}: {error}; {_begins(list(tensors))}") from None
     if recipe is None:
-        name, networks = plan.published[1], {plan.published[1]: _built(plan, args.file)}
+        name = plan.published[1]
+        networks = {name: _built(plan, args.file)}
         what = f"{args.file}"
     else:
-        networks = build_networks(recipe)
-        name = _chosen(networks, recipe, plan, args.network)
+        name = _chosen(networks, recipe, plan.type, args.network)
         what = f"{args.file}, for networks.{name} of {recipe.path}"
     faults = [] if recipe is None else _other_settings(plan, recipe, name, type(networks[name]))
     try:
@@ -161,12 +144,12 @@ def _say_who_reads(output: Path, plan: "Plan", name: str, recipe: "Recipe | None
     print(f"{plan.published[0]} reads it with this entry:\n\n{to_yaml({'networks': {name: entry}})}", end="")
 
 
-def _type(plan: "Plan") -> type:
+def _type(name: str) -> type:
     from figura.base.error_collector import ErrorCollector
     from figura.recipe.types import NETWORK, find_type
 
-    kind = find_type(plan.type, NETWORK, "type", ErrorCollector(Path(plan.type)))
-    assert kind is not None, f"there is no network {plan.type}"
+    kind = find_type(name, NETWORK, "type", ErrorCollector(Path(name)))
+    assert kind is not None, f"there is no network {name}"
     return kind
 
 
@@ -174,14 +157,14 @@ def _built(plan: "Plan", file: Path) -> "nn.Module":
     """Return the network that a file tells; of one that checks a size of images, the smallest."""
     smallest = {"image_size": 2 ** (plan.settings["n_downs"] + 2)} if "n_downs" in plan.settings else {}
     try:
-        network: nn.Module = _type(plan)(**smallest | plan.settings)
+        network: nn.Module = _type(plan.type)(**smallest | plan.settings)
     except ValueError as error:
         raise UserError(f"{file}: its network would be {plan.type}, which is refused: {error}") from None
     return network
 
 
-def _chosen(networks: dict[str, "nn.Module"], recipe: "Recipe", plan: "Plan", wanted: str | None) -> str:
-    names = [name for name, network in networks.items() if isinstance(network, _type(plan))]
+def _chosen(networks: dict[str, "nn.Module"], recipe: "Recipe", kind: str, wanted: str | None) -> str:
+    names = [name for name, network in networks.items() if isinstance(network, _type(kind))]
     if wanted is not None and wanted not in networks:
         raise UserError(f"--network {wanted!r}{nearest(wanted, networks)}: {recipe.path} has {', '.join(networks)}")
     if wanted in names:
@@ -189,7 +172,7 @@ def _chosen(networks: dict[str, "nn.Module"], recipe: "Recipe", plan: "Plan", wa
     if wanted is not None or len(names) != 1:
         types = ", ".join(f"{name} ({recipe.networks[name].type})" for name in networks)
         which = f"; choose one by --network: {', '.join(names)}" if len(names) > 1 else ""
-        raise UserError(f"{recipe.path}: the file holds {plan.type}; the recipe has {types}{which}")
+        raise UserError(f"{recipe.path}: the file holds {kind}; the recipe has {types}{which}")
     return names[0]
 
 

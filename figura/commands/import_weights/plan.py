@@ -34,6 +34,8 @@ class Plan:
         changes: name here -> what makes the tensor here of the one in the checkpoint.
         published: the recipe that reads the result, and the name of the network in it.
         remark: what to know about the result.
+        kept: names here that the checkpoint does not hold: they stay as the network has them.
+        remedy: what else to say where tensors do not fit.
     """
 
     type: str
@@ -44,6 +46,8 @@ class Plan:
     ignored: frozenset[str] = frozenset()
     changes: dict[str, Callable[[Tensor], Tensor]] = field(default_factory=dict)
     remark: str = ""
+    kept: frozenset[str] = frozenset()
+    remedy: str = ""
 
 
 def shape(tensors: Tensors, name: str, dimensions: int = 4) -> tuple[int, ...]:
@@ -113,7 +117,9 @@ def fitted(plan: Plan, tensors: Tensors, network: nn.Module) -> dict[str, Tensor
     faults = []
     for here, wanted in own.items():
         there = sources.get(here, here)
-        if there not in tensors or here not in sources:
+        if here in plan.kept:
+            state[here] = wanted
+        elif there not in tensors or here not in sources:
             if here.endswith(COUNTER):
                 state[here] = torch.zeros_like(wanted)
             else:
@@ -129,8 +135,12 @@ def fitted(plan: Plan, tensors: Tensors, network: nn.Module) -> dict[str, Tensor
     for there, tensor in tensors.items():
         if plan.places.get(there) not in own and there not in plan.ignored:
             faults.append(f"left over {there}, of shape {tuple(tensor.shape)}")
-    if len(faults) == 1:
-        raise UserError(f"a tensor does not fit {plan.type}: {faults[0]}")
-    if faults:
-        raise UserError("\n  ".join([f"{len(faults)} tensors do not fit {plan.type}:", *faults]))
+    _refuse(plan, faults)
     return state
+
+
+def _refuse(plan: Plan, faults: list[str]) -> None:
+    if len(faults) == 1:
+        raise UserError(f"a tensor does not fit {plan.type}: {faults[0]}{plan.remedy}")
+    if faults:
+        raise UserError("\n  ".join([f"{len(faults)} tensors do not fit {plan.type}{plan.remedy}:", *faults]))
