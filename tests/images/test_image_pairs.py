@@ -5,12 +5,10 @@ import cv2
 import numpy as np
 import pytest
 
-from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.data.preparation.manifest import write_manifest
-from figura.recipe.types import check_arguments
 from models.images.augmentation import PairAugmentation
-from models.images.pairs import ImagePairs, normalised, resized
+from models.images.pairs import ImagePairs, resized
 
 FACADES = Path(__file__).parents[3] / "shared/data/facades_real"
 
@@ -67,11 +65,6 @@ def test_rows_name_the_files(tmp_path):
     write(tmp_path / "two/train/a/first.png", noise(6, 6))
     write(tmp_path / "two/train/b/first.bmp", noise(6, 6))
     assert pairs(tmp_path / "two").row(0) == {"name": "first", "file": "a/first.png, b/first.bmp"}
-
-
-def test_values():
-    found = normalised(np.array([[[0], [127], [255]]], dtype=np.uint8))
-    assert found.tolist() == [[[-1.0, pytest.approx(-0.0039216, abs=1e-7), 1.0]]]
 
 
 @pytest.mark.parametrize("size", [16, 48, (48, 16), (16, 48)])
@@ -265,27 +258,6 @@ def test_what_shows_only_when_read(width, message, tmp_path):
 def test_wrong_arguments(arguments, message, tmp_path):
     with pytest.raises(ValueError, match=re.escape(message)):
         pairs(tmp_path, **arguments)
-
-
-def test_a_recipe_can_write_every_argument():
-    written = {
-        "root": "data/prepared/pairs", "split": "train", "direction": "b_to_a", "load_size": [286, 572],
-        "crop_size": 256, "x_channels": 1, "y_channels": 3, "label_maps": ["x"],
-        "augmentation": {
-            "both": {"horizontal_flip": {"chance": 0.5}},
-            "input": {"gaussian_noise": {"chance": 0.5, "std": [0.0, 0.1]}},
-        },
-    }  # fmt: skip
-    errors = ErrorCollector(Path("recipe.yaml"))
-    checked = check_arguments(ImagePairs, written, "data.train.pairs", errors)
-    assert errors.lines == []
-    assert checked["load_size"] == (286, 572)
-    assert checked["label_maps"] == ("x",)
-    assert isinstance(checked["augmentation"], PairAugmentation)
-    wrong = written | {"direction": "AtoB", "x_channels": 2, "load_size": "286", "label_maps": ["z"]}
-    check_arguments(ImagePairs, wrong, "data.train.pairs", errors)
-    keys = [line.split(": ")[1] for line in errors.lines]
-    assert keys == [f"data.train.pairs.{key}" for key in ("direction", "load_size", "x_channels", "label_maps.0")]
 
 
 @pytest.mark.skipif(not FACADES.is_dir(), reason=f"no sample data at {FACADES}")

@@ -69,12 +69,7 @@ def test_ms_ssim_uses_the_scales_that_hold_the_window(size: int, scales: int) ->
     assert scales_of(size) == scales
 
 
-def test_ms_ssim_of_an_image_with_itself_is_one() -> None:
-    _, target = pair(47)
-    torch.testing.assert_close(ms_ssim(target, target), torch.ones(3, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("size", [(64, 64), (33, 47), (180, 177)])
+@pytest.mark.parametrize("size", [(33, 47), (46, 177)])
 def test_ms_ssim_is_that_of_its_paper(size: tuple[int, int]) -> None:
     """Wang et al. 2003, equation 7, from scikit-image's maps: windows inside at every scale."""
     images = [whole[..., : size[0], : size[1]] for whole in pair(max(size))]

@@ -83,27 +83,6 @@ def test_links_stay_in_the_root(tmp_path):
     assert find_pairs(root / "two", root) == ([], [Fault("b", "path leaves the data root", str(outside))])
 
 
-def test_halves(tmp_path):
-    pixels = noise(5, 12)
-    write(tmp_path / "1.png", pixels)
-    loaded = load_pair(tmp_path, Pair("1", ("1.png",)))
-    assert isinstance(loaded, Loaded)
-    np.testing.assert_array_equal(loaded.a, pixels[:, :6, ::-1])  # OpenCV writes blue first
-    np.testing.assert_array_equal(loaded.b, pixels[:, 6:, ::-1])
-    assert loaded.contents == ((tmp_path / "1.png").read_bytes(),)
-
-
-def test_two_files(tmp_path):
-    a, b = noise(5, 7, 1), noise(5, 7, 2)
-    write(tmp_path / "a/1.png", a)
-    write(tmp_path / "b/1.bmp", b)
-    loaded = load_pair(tmp_path, Pair("1", ("a/1.png", "b/1.bmp")))
-    assert isinstance(loaded, Loaded)
-    np.testing.assert_array_equal(loaded.a, a[..., ::-1])
-    np.testing.assert_array_equal(loaded.b, b[..., ::-1])
-    assert loaded.contents == tuple((tmp_path / name).read_bytes() for name in ("a/1.png", "b/1.bmp"))
-
-
 def cut(tmp_path):
     content = cv2.imencode(".jpg", noise(32, 64))[1].tobytes()
     (tmp_path / "1.jpg").write_bytes(content[:-200])
@@ -168,15 +147,6 @@ def test_orientation_is_ignored(tmp_path):
     loaded = load_pair(tmp_path, Pair("1", ("1.jpg",)))
     assert isinstance(loaded, Loaded)
     assert loaded.a.shape == (16, 16, 3)
-
-
-def test_grey_on_request():
-    image = noise(9, 8)
-    grey = with_channels(image[:, :5], 1)
-    assert grey.shape == (9, 5, 1)
-    expected = image[:, :5].astype(np.float64) @ [0.299, 0.587, 0.114]
-    assert np.abs(grey[..., 0] - expected).max() <= 0.51
-    assert with_channels(image, 3) is image
 
 
 def test_grey_of_a_grey_file_is_the_file():

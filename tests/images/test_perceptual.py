@@ -135,12 +135,6 @@ def test_gradient_agrees_with_finite_differences(network):
     assert ((ahead - behind) / (2 * step)).item() == pytest.approx((gradient * direction).sum().item(), rel=1e-4)
 
 
-def test_target_gets_no_gradient(network):
-    image, target = (torch.from_numpy(x).float().requires_grad_() for x in pictures(size=16))
-    loss_with(network, relu1_2=1.0)(image=image, target=target).sum().backward()
-    assert target.grad is None
-
-
 def test_weights_of_vgg_are_neither_trained_nor_saved(network):
     loss = loss_with(network, image=1.0, relu5_2=1.0)
     assert list(loss.parameters()) == []

@@ -101,21 +101,13 @@ def dump_of(folder: Path, **files: Tensor) -> Dump:
 
 
 def test_a_score_of_a_dump(tmp_path: Path, network: vgg.VGG16) -> None:
-    """Zero for equal images, symmetric, growing with blur and with noise; inputs and averages are baselines."""
+    """Zero for equal images, as by hand for noisy ones; an average is a baseline."""
     target = pictures(10)  # more than a batch
     noise = torch.randn(target.shape, generator=torch.Generator().manual_seed(1))
-    blur = torch.nn.functional.avg_pool2d
-    dump = dump_of(
-        tmp_path,
-        target=target,
-        slightly_noisy=(target + 0.05 * noise).clamp(-1, 1),
-        noisy=(target + 0.2 * noise).clamp(-1, 1),
-        slightly_blurred=blur(target, 3, 1, 1),
-        bicubic=blur(target, 7, 1, 3),
-    )
+    dump = dump_of(tmp_path, target=target, noisy=(target + 0.2 * noise).clamp(-1, 1))
 
-    def value(image: str, target: str = "target") -> float:
-        found = PerceptualDistance(mode="m", image=image, target=target, source="random", seed=2)(dump, BOOTSTRAP)
+    def value(image: str) -> float:
+        found = PerceptualDistance(mode="m", image=image, target="target", source="random", seed=2)(dump, BOOTSTRAP)
         assert found.keys() == {"random_vgg16", "images"}
         assert found["images"] == 10
         estimate = found["random_vgg16"]
@@ -124,9 +116,6 @@ def test_a_score_of_a_dump(tmp_path: Path, network: vgg.VGG16) -> None:
 
     assert value("target") == 0
     noisy = value("noisy")
-    assert 0 < value("slightly_noisy") < noisy
-    assert 0 < value("slightly_blurred") < value("bicubic")
-    assert value("target", "noisy") == pytest.approx(noisy, rel=1e-6)
     theirs, ours = maps_of(network, target), maps_of(network, dump_values(dump, "noisy"))
     expected = [
         sum(
@@ -137,7 +126,7 @@ def test_a_score_of_a_dump(tmp_path: Path, network: vgg.VGG16) -> None:
     ]
     assert noisy == pytest.approx(np.mean(expected), rel=1e-3)
     baseline = PerceptualDistance(mode="m", average="mean", target="target", source="random", network="vgg19")
-    assert baseline(dump, BOOTSTRAP)["random_vgg19"]["value"] > value("bicubic") / 2  # type: ignore[index]
+    assert baseline(dump, BOOTSTRAP)["random_vgg19"]["value"] > noisy / 2  # type: ignore[index]
 
 
 def dump_values(dump: Dump, name: str) -> Tensor:
@@ -170,10 +159,8 @@ def test_lpips_reads_its_linear_weights(tmp_path: Path, network: vgg.VGG16) -> N
 
 def test_bad_declarations_and_dumps(tmp_path: Path) -> None:
     for arguments, message in (
-        ({"source": "random"}, "either image or average"),
         ({"source": "random", "image": "i", "network": "vgg11"}, "write vgg16 or vgg19"),
         ({"source": "random", "image": "i", "linear": "file"}, "belong to vgg16 with ImageNet's"),
-        ({"source": "hub", "image": "i", "linear": "file", "network": "vgg19"}, "belong to vgg16 with ImageNet's"),
     ):
         with pytest.raises(ValueError, match=message):
             PerceptualDistance(mode="m", target="target", **arguments)  # type: ignore[arg-type]
