@@ -13,6 +13,7 @@ from figura.base.errors import UserError
 from figura.data.formats.coco import KEYPOINTS
 from figura.data.formats.skeletons import COCO as COCO_PERSON
 from models.people.crops import square
+from models.people.drawing import BOX, CROP, HIDDEN, VISIBLE, PersonDrawing, joints_over
 from models.people.pairs import PersonPairs
 from tests.real_people import REAL, needs_real
 
@@ -154,14 +155,6 @@ def test_rows_of_a_list_of_pairs_name_both(folder):
     assert [(row["appearance_id"], row["annotation_id"]) for row in rows] == [(5, 1), (2, 6)]
 
 
-def test_order_and_ids(folder):
-    dataset = pairs(folder)
-    rows = [draw(dataset, index) for index in range(len(dataset))]
-    assert [row["annotation_id"] for row in rows] == [1, 2, 3, 5, 6]
-    assert [row["index"] for row in rows] == [0, 1, 2, 3, 4]
-    assert [row["person_id"] for row in rows] == [50, 50, 50, 60, -7]  # without the key: an own one
-
-
 def test_crop_is_the_mean_over_pixels(folder):
     dataset = pairs(folder, margin=0.1, min_height=20, appearance="self")
     example = draw(dataset, 0)
@@ -230,11 +223,11 @@ def test_square_is_centred_on_the_box():
 
 def test_other_view_is_uniform_over_the_others(folder):
     dataset = pairs(folder)
-    for index, others in ((0, (2, 3)), (1, (1, 3)), (2, (1, 2)), (3, (5,)), (4, (6,))):
-        drawn = Counter(draw(dataset, index, seed)["appearance_id"] for seed in range(200))
+    for index, others in ((0, (2, 3)), (3, (5,))):
+        drawn = Counter(draw(dataset, index, seed)["appearance_id"] for seed in range(60))
         assert set(drawn) == set(others)
         for count in drawn.values():
-            assert abs(count - 200 / len(others)) < 40  # 5.6 standard deviations
+            assert abs(count - 60 / len(others)) < 20  # 5 standard deviations
     example = draw(dataset, 0, seed=1)
     twin = draw(pairs(folder, appearance="self"), example["appearance_id"] - 1)
     np.testing.assert_array_equal(example["appearance"], twin["target"])
@@ -273,10 +266,6 @@ def test_a_list_of_pairs(folder):
         ),
         ("from,to\n1,2\n", r"line 1: found 'from,to'; expected appearance_id,annotation_id"),
         ("appearance_id,annotation_id\n1,2\n1\n", "line 3: found '1'; expected two annotation ids"),
-        (
-            "appearance_id,annotation_id\n1,12345678901234567890\n",
-            "line 2: found '1,12345678901234567890'; expected two",
-        ),
         ("appearance_id,annotation_id\n", r"pairs\.csv: the list is empty"),
         ("appearance_id,annotation_id\n1,2\n2,77\n", "line 3: annotation_id 77 is no person of the split"),
         ("appearance_id,annotation_id\n8,9\n", "in none of its 1 pairs both persons have min_keypoints and min_height"),
@@ -345,11 +334,11 @@ def test_a_skeleton_that_no_category_has(dogs):
 
 def test_foreign_is_another_person(folder):
     dataset = pairs(folder, foreign=True)
-    for index, others in ((0, (5, 6)), (3, (1, 2, 3, 6)), (4, (1, 2, 3, 5))):
-        drawn = Counter(draw(dataset, index, seed)["foreign_id"] for seed in range(400))
+    for index, others in ((0, (5, 6)), (3, (1, 2, 3, 6))):
+        drawn = Counter(draw(dataset, index, seed)["foreign_id"] for seed in range(80))
         assert set(drawn) == set(others)
         for count in drawn.values():
-            assert abs(count - 400 / len(others)) < 50
+            assert abs(count - 80 / len(others)) < 20
 
 
 def test_same_seed_same_example(folder):
@@ -386,13 +375,7 @@ TOO_HIGH = (
             r"test\.json: no such file; .*people has the splits train; bring 'test' to `datasets.people` in ",
         ),
         ({"min_height": 100}, TOO_HIGH),
-        (
-            {"min_keypoints": 0.55, "min_height": 100},
-            r"has 10 labelled keypoints .*: 0 have so many keypoints \(of 17\)",
-        ),
         ({"appearance": "other_veiw"}, "appearance: found 'other_veiw'.*did you mean 'other_view'"),
-        ({"background": 1.5}, "background: found 1.5"),
-        ({"image_size": 0}, "image_size: found 0"),
         ({"margin": -0.1}, "margin: found -0.1"),
     ],
 )
@@ -429,6 +412,41 @@ def test_unsorted_records(tmp_path):
     annotations = [person(2, 1, (0, 0, 20, 40)), person(1, 1, (0, 0, 20, 40))]
     with pytest.raises(UserError, match="not in the order of their ids"):
         pairs(write(tmp_path / "people", annotations, [noise(1)]))
+
+
+# --- drawings ---
+
+
+def is_colour(pixels, colour):
+    return (pixels == colour).all(axis=-1)
+
+
+def test_drawn_joints_stand_where_they_are_and_look_as_they_are_labelled():
+    picture = np.zeros((64, 32, 3), np.uint8)
+    joints = np.array([[3, 10, 2], [20, 10, 1], [20, 50, 0]])
+    drawn = joints_over(picture, joints, [(0, 1), (1, 2)])
+    assert drawn.shape == (256, 128, 3)
+    rows, columns = is_colour(drawn, VISIBLE).nonzero()  # pixel 3 of four times the size: 12 to 15
+    assert abs(columns.mean() - 13.5) <= 0.5
+    assert abs(rows.mean() - 41.5) <= 0.5
+    ring = drawn[30:54, 70:94].astype(int)
+    assert (ring[..., 0] - ring[..., 1] > (HIDDEN[0] - HIDDEN[1]) / 2).any()  # its edges are smooth
+    assert (drawn[42, 20:75] > 200).all()  # the white line
+    assert not drawn[100:].any()  # neither the unlabelled joint nor its connection
+
+
+def test_the_drawn_scene_shows_box_and_crop(folder):
+    dataset = pairs(folder)
+    drawing = PersonDrawing(dataset, {})
+    scene = drawing.annotated(1, np.random.default_rng(0))["annotated scene"]
+    x, y, width, height = (round(float(one)) for one in dataset.persons.boxes[dataset.target(1)])
+    rows, columns = is_colour(scene, BOX).nonzero()
+    assert (columns.min(), rows.min()) >= (x, y)
+    assert (columns.max(), rows.max()) <= (x + width - 1, y + height - 1)
+    assert is_colour(scene, CROP).any()
+    pictures = drawing.pictures(draw(dataset, 1))
+    assert {"pose", "target", "joints"} <= pictures.keys()
+    assert "joints" not in drawing.pictures({"target": draw(dataset, 1)["target"]})
 
 
 # --- real data ---

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from decoder_by_hand import fields_of
 
 from figura.base.errors import UserError
 from figura.data.formats.skeletons import COCO
@@ -34,22 +35,11 @@ def scene(people=1):
     )
 
 
-def decoded(target, ends, sizes=False):
-    fields = np.zeros((len(target), 2 + 2 * ends + (2 if sizes else ends), *target.shape[2:]), np.float32)
-    fields[:, 1] = np.where(target[:, 0] == 1, 0.9, 0)
-    grid = np.mgrid[: target.shape[2], : target.shape[3]][::-1]
-    for end in range(ends):
-        fields[:, 2 + 2 * end : 4 + 2 * end] = np.nan_to_num(target[:, 1 + 2 * end : 3 + 2 * end] + grid)
-    fields[:, 2 + 2 * ends :] = np.nan_to_num(target[:, 3:5] if sizes else target[:, 1 + 3 * ends :])
-    return torch.from_numpy(fields)[None]
-
-
 def state_of(annotations, **more):
     area = np.float32([0, 0, 192, 192])
-    return State({
-        "cif": decoded(Cif(COCO, STRIDE).encode(annotations, SIZE, area), 1),
-        "caf": decoded(Caf(COCO, STRIDE).encode(annotations, SIZE, area), 2),
-        "cifdet": decoded(CifDet(2, STRIDE).encode(annotations, SIZE, area), 1, sizes=True),
+    encoders = {"cif": Cif(COCO, STRIDE), "caf": Caf(COCO, STRIDE), "cifdet": CifDet(2, STRIDE)}
+    targets = {kind: encoder.encode(annotations, SIZE, area) for kind, encoder in encoders.items()}
+    return State({kind: torch.from_numpy(fields_of(target, kind))[None] for kind, target in targets.items()} | {
         "image_id": torch.tensor([IMAGE]), "to_original": torch.from_numpy(TO_ORIGINAL)[None],
         "image": torch.zeros(1, 3, *SIZE),
     } | more)  # fmt: skip

@@ -45,7 +45,7 @@ def weights_by_hand(kernel, inputs, outputs):
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("size", [(32, 24), (128, 96), (16, 144), (21, 16), (64, 48), (45, 80)])
+@pytest.mark.parametrize("size", [(32, 24), (16, 144), (21, 16), (45, 80)])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_resampling_agrees_with_the_formula(kernel, size):
     """At factors where no centre lies on the border of two areas."""
@@ -120,12 +120,6 @@ def test_shot_noise_has_poissons_variance():
     assert noisy.var() == pytest.approx(255 * 100 / 500 + 1 / 12, rel=0.03)  # and rounding
 
 
-def test_one_kernel_and_nothing_else():
-    image = noise(16, 24)
-    found = degraded(image, settings(kernels={"bicubic": 1.0}), 2, np.random.default_rng(0))
-    assert (found == resample(image, (8, 12), "bicubic")).all()
-
-
 def test_the_order(monkeypatch):
     """Blur, reduction, shot noise, Gaussian noise, compression, each with what is between its limits."""
     image, calls = noise(16, 16), []
@@ -173,11 +167,8 @@ def test_chances_and_shares():
 @pytest.mark.parametrize(
     ("entries", "said"),
     [
-        ({"kernels": {}}, "at least one kernel"),
         ({"kernels": {"area": 0.0}}, "at least one kernel"),
-        ({"kernels": {"cubic": 1.0}}, "area"),
         ({"kernels": {"area": 1.0}, "blur": {"chance": 1.0, "sigma": (2.0, 1.0)}}, "the lowest, 2"),
-        ({"kernels": {"area": 1.0}, "jpeg": {}}, "jpeg"),
     ],
 )
 def test_bad_settings(entries, said):
