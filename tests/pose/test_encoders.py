@@ -195,26 +195,6 @@ def test_cells_go_to_the_nearest_joint_and_in_a_tie_to_the_earlier_person():
         assert Cif(COCO, 8).encode(annotations(*people), SIZE, WHOLE)[0, 1, 5, 6] == vector
 
 
-def test_crowds_and_unlabelled_persons_are_ignored():
-    person = annotation({0: (50, 41)})
-    for region in (annotation(box=(40, 24, 32, 32), crowd=True), annotation(box=(40, 24, 32, 32))):
-        target = Cif(COCO, 8).encode(annotations(person, region), SIZE, WHOLE)
-        ignored = {(int(column), int(row)) for row, column in np.argwhere(np.isnan(target[1, 0]))}
-        assert ignored == block(range(3, 12), range(1, 10))
-        assert cells(target) == {(6, 5), (7, 5), (6, 6)}
-
-
-def test_hidden_joints_near_visible_ones_are_suppressed_within_the_distance_said():
-    near, hidden = annotation({0: (50, 41), 1: (70, 41)}), annotation({0: (66, 49, 1), 1: (100, 41, 1)})
-    for distance, left_out in ((32.0, True), (16.0, True), (15.9, False), (None, False)):
-        target = Cif(COCO, 8, suppress_hidden=distance).encode(annotations(near, hidden), SIZE, WHOLE)
-        assert (cells(target, 0) <= block(range(5, 9), range(4, 8))) == left_out
-        assert ((12, 5) in cells(target, 1)) == (distance != 32.0)
-    strict = Cif(COCO, 8, suppress_invisible=True).encode(annotations(hidden), SIZE, WHOLE)
-    assert not cells(strict, 0)
-    assert not np.isnan(strict[:, 0]).any()  # it had labels: nothing to ignore
-
-
 def test_a_limb_is_foreground_in_its_middle():
     ankle, knee = COCO.connections[0]
     target = Caf(COCO, 8).encode(annotations(annotation({ankle: (20, 20), knee: (84, 52)})), SIZE, WHOLE)
@@ -224,28 +204,6 @@ def test_a_limb_is_foreground_in_its_middle():
     np.testing.assert_allclose(target[0, 1:7, 2, 4], [-1.5, 0.5, 6.5, 4.5, 0.0125, 0.0125])
     short = Caf(COCO, 8).encode(annotations(annotation({ankle: (20, 20), knee: (28, 20)})), SIZE, WHOLE)
     assert cells(short) == block((2, 3, 4), (2, 4))
-
-
-def test_of_two_limbs_on_one_line_the_later_person_has_the_cells():
-    ankle, knee = COCO.connections[0]
-    people = [annotation({ankle: (24, 40), knee: (end, 40)}) for end in (88, 104)]
-    for order in (people, people[::-1]):
-        target = Caf(COCO, 8).encode(annotations(*order), SIZE, WHOLE)
-        assert target[0, 3, 5, 7] == order[1]["keypoints"][knee, 0] / 8 - 7
-
-
-def test_limbs_that_leave_the_image_and_dense_ones_over_shorter_ones():
-    left_ear, left_eye, nose = (COCO.keypoints.index(name) for name in ("left_ear", "left_eye", "nose"))
-    crossing = annotations(annotation({nose: (-6, 40), left_ear: (30, 40), left_eye: (20, 90)}))
-    field = COCO.dense_connections.index((nose, left_ear))
-    assert not cells(Caf(COCO, 8, connections="dense").encode(crossing, SIZE, WHOLE), field)
-    assert cells(Caf(COCO, 8).encode(crossing, SIZE, WHOLE), COCO.connections.index((nose, left_eye)))
-    inside = {nose: (20, 40), left_ear: (80, 40)}
-    for extra, drawn in (({}, True), ({left_eye: (50, 40)}, True), ({left_eye: (50, 40 + 1)}, True)):
-        target = Caf(COCO, 8, connections="dense").encode(annotations(annotation(inside | extra)), SIZE, WHOLE)
-        assert bool(cells(target, field)) == drawn  # half of the length is not shorter than half
-    loose = Caf(COCO, 8, connections="dense", dense_to_sparse_radius=1.9)
-    assert not cells(loose.encode(annotations(annotation(inside | {left_eye: (50, 40)})), SIZE, WHOLE), field)
 
 
 def test_a_box_has_a_fringe_that_only_regresses():

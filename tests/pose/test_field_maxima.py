@@ -4,8 +4,6 @@ import numpy as np
 import pytest
 import torch
 from dumps_by_hand import sealed
-from people_by_hand import SKELETON
-from skeletons_by_hand import STAR
 
 from figura.dump import Dump, Table, write_value
 from figura.report.interfaces import Bootstrap, NotApplicableError
@@ -61,67 +59,3 @@ def test_no_image_with_one_person(tmp_path):
     empty = np.zeros((2, 3), np.float32)
     with pytest.raises(NotApplicableError, match="no image shows exactly one person"):
         SCORE(dump(tmp_path, [(np.stack([field({})] * 2), empty, 0.0)]), Bootstrap(20, 0.9, 0))
-
-
-def test_field_pictures_show_target_and_prediction():
-    from figura.interfaces import Networks, State
-    from models.pose.decode.injectors import FieldPictures, HeadFields
-
-    target = np.full((1, 1, 5, 6, 7), np.nan, np.float32)
-    target[:, :, 0] = 0
-    target[0, 0, :, 2, 3] = (1, 0.2, 0.1, 0.01, 1.5)
-    prediction = field({(3, 2): 0.8})[None, None]
-    state = State(
-        {
-            "index": torch.tensor([40]),
-            "images": torch.tensor([100]),
-            "image_id": torch.tensor([7]),
-            "image": torch.zeros(1, 3, 41, 49),
-            "cif": torch.from_numpy(prediction),
-            "cif_target": torch.from_numpy(target),
-        }
-    )
-
-    def drawn(output, **options):
-        heads = {"cif": HeadFields(fields=["head"])}
-        FieldPictures("image", heads, output, STRIDE, skeleton=SKELETON, **options)(state, Networks({}, {}), 0)
-        (picture,) = state[output]
-        return picture
-
-    picture = drawn("picture", zoom=2)
-    assert picture.shape == (3, 82, 4 * 98)
-    assert picture.abs().max() <= 1
-    confidence = picture[:, :, : 2 * 98].unflatten(2, (2, 98))
-    blank = confidence[:, 70, :, 5]
-    for place in range(2):  # the cell at (24, 16) px is coloured in both, a corner in neither
-        assert (confidence[:, 32, place, 48] - blank[:, place]).abs().max() > 0.3
-    # 100 examples: of 5 evenly spaced ones, 40 is one; of 3, which are 0, 33 and 66, it is none
-    assert torch.equal(drawn("few", count=5), picture)
-    assert drawn("fewer", count=3) is None
-    assert torch.equal(drawn("asked", count=3, image_ids=(7,)), picture)
-    assert drawn("other", image_ids=(8,)) is None
-    assert [state[f"{name}_drawn"].item() for name in ("few", "fewer", "asked", "other")] == [1, 0, 1, 0]
-
-
-def test_fields_of_any_skeleton_are_shown_by_name():
-    """Rows for two of three joints, one of two pairs (in either direction), and a category."""
-    from models.pose.decode.injectors import FieldPictures, HeadFields
-
-    things = [{"id": 7, "name": "star"}, {"id": 90, "name": "moon"}]
-
-    def shown(**heads):
-        settings = {name: HeadFields(**one) for name, one in heads.items()}
-        injector = FieldPictures("image", settings, "picture", 8, skeleton=STAR, categories=things)
-        return [(kind, field, title) for _, kind, field, title in injector.shown]
-
-    assert shown(cif={}, caf={}, cifdet={}) == [
-        ("cif", 0, "tip"), ("cif", 1, "left_end"), ("caf", 0, "tip to left_end"), ("cifdet", 0, "star"),
-    ]  # fmt: skip
-    assert shown(links={"kind": "caf", "fields": [("right_end", "tip")]}) == [("caf", 1, "tip to right_end")]
-    assert shown(cifdet={"fields": ["moon"]}) == [("cifdet", 1, "moon")]
-    with pytest.raises(ValueError, match=r"heads\.cif\.fields: no field 'left_en' \(did you mean 'left_end'"):
-        shown(cif={"fields": ["left_en"]})
-    with pytest.raises(ValueError, match=r"heads\.links\.kind 'links'"):
-        shown(links={})
-    with pytest.raises(ValueError, match="stride: missing, and the training data tell none, or several; write it"):
-        FieldPictures("image", {"cif": HeadFields()}, "picture")

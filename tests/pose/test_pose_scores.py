@@ -21,7 +21,6 @@ from models.pose.coco_scores import (
     MedianPoseAP,
     height_ranges,
     hidden_share,
-    median_pose,
     occlusion_ranges,
 )
 from models.pose.dump_evaluation import evaluate, skeleton_of
@@ -84,13 +83,6 @@ def test_the_median_pose_in_true_boxes_as_pycocotools_scores_it(tmp_path):
     assert found["AP"]["low"] < found["AP"]["high"]
     assert numbers(found) == pytest.approx({"AP": evaluator.stats[0], "AP50": evaluator.stats[1]}, abs=1e-9)
     assert 0 < found["AP"]["value"] < 0.5
-
-
-def test_the_median_pose_counts_labelled_joints_alone():
-    boxes = np.array([[0.0, 0, 10, 10], [100, 100, 20, 40], [0, 0, 4, 4]])
-    joints = np.zeros((3, 2, 3))
-    joints[:, 0] = [(1, 2, 2), (110, 120, 1), (4, 4, 0)]  # shares (.1, .2) and (.5, .5); the third is not labelled
-    np.testing.assert_allclose(median_pose(joints, boxes), [(0.3, 0.35), (0.5, 0.5)])
 
 
 @with_reference
