@@ -3,16 +3,15 @@
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from dumps_by_hand import sealed
+from dumps_by_hand import dump_of
 from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import Tensor
 
 from figura.base.errors import UserError
-from figura.dump import Dump, write_value
+from figura.dump import Dump
 from figura.report.interfaces import Bootstrap
 from models.images import vgg
 from models.images.perceptual_distance import PerceptualDistance, last_layers, perceptual_distance
@@ -86,18 +85,6 @@ def test_vgg16_is_that_of_its_authors(network: vgg.VGG16) -> None:
     found = network.features(images, set(layers))
     for name, expected in zip(layers, maps_of(network, images), strict=True):
         torch.testing.assert_close(found[name], expected, rtol=1e-3, atol=1e-4)
-
-
-def dump_of(folder: Path, **files: Tensor) -> Dump:
-    rows = []
-    for index in range(len(next(iter(files.values())))):
-        paths = {name: f"{name}/{index}.npy" for name in files}
-        for name, values in files.items():
-            write_value(folder / paths[name], values[index])
-        rows.append({"mode": "m", "index": index, **{f"file.{name}": path for name, path in paths.items()}})
-    pd.DataFrame(rows).to_csv(folder / "examples.csv", index=False)
-    write_value(folder / "averages/mean.npy", files["target"].mean(0))
-    return Dump(sealed(folder))
 
 
 def test_a_score_of_a_dump(tmp_path: Path, network: vgg.VGG16) -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 
 from figura.base.errors import UserError
 from models.images.resnet_generator import ResNetGenerator
@@ -33,17 +32,6 @@ def test_published_parameters():
     with torch.device("meta"):
         assert count(ResNetGenerator()) == expected(3, 3, 64, 9, "instance") == 11_378_179
         assert count(ResNetGenerator(blocks=6)) == 11_378_179 - 3 * 1_180_160 == 7_837_699
-
-
-@pytest.mark.parametrize("norm", ["instance", "batch", "none"])
-def test_biases(norm):
-    network = ResNetGenerator(features=2, blocks=2, norm=norm)
-    found = {n: m.bias is not None for n, m in network.named_modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)}
-    assert len(found) == 6 + 2 * 2
-    assert found.pop("last")
-    assert set(found.values()) == {norm == "instance"}
-    statistics = [name for name, _ in network.named_buffers() if name.endswith("running_mean")]
-    assert len(statistics) == (9 if norm == "batch" else 0)
 
 
 @pytest.mark.parametrize(("h", "w"), [(8, 8), (12, 32)])

@@ -123,13 +123,6 @@ def test_a_dog_with_five_joints(tmp_path):
     assert people_category(tmp_path, content["categories"], skeleton) == 18
 
 
-def test_the_standing_pose_is_the_median(tmp_path):
-    prepared(tmp_path, [DOG], [annotation(number, flat(PLACES)) for number in (1, 2, 3)])
-    upright = PLACES * (1, -1)
-    expected = (upright - upright.min(axis=0)) / 60 * 10  # 60 pixels wide, 45 high
-    assert np.allclose(skeleton_of(tmp_path).standing_pose, expected, atol=1e-3)
-
-
 def test_poses_that_look_to_the_other_side_are_mirrored():
     poses, flip = Poses(5), (0, 2, 1, 3, 4)
     for number in range(6):
@@ -399,14 +392,6 @@ def test_cocos_person_stays_as_it_is(tmp_path):
     preparation, _ = prepared(tmp_path, [category], [annotation(1, flat(places), category=1)])
     assert skeleton_of(tmp_path).settings() == COCO.settings()
     assert not preparation.notes
-
-
-def test_boxes_of_people_alone_have_no_skeleton(tmp_path):
-    box = {"id": 4, "image_id": 1, "category_id": 1, "bbox": [1, 1, 9, 9]}
-    prepared(tmp_path, [{"id": 1, "name": "person"}], [box])
-    facts = read_facts(tmp_path / "prepared")
-    assert (facts["skeleton"], facts["people"]) == (None, "person")
-    assert facts["annotated"]["train"] | {"images": 2, "persons": 1, "with_joints": 0} == facts["annotated"]["train"]
 
 
 # --- COCO-WholeBody ---

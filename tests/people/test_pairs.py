@@ -108,32 +108,6 @@ def expected_crop(picture, left, top, side, size, fill=0.0, keep=None):
     return big.reshape(size, block, size, block, 3).mean(axis=(1, 3)).transpose(2, 0, 1)
 
 
-@pytest.mark.parametrize("parts", [False, True])
-@pytest.mark.parametrize("foreign", [False, True])
-def test_form_of_examples(folder, parts, foreign):
-    dataset = pairs(folder, parts=parts, foreign=foreign)
-    assert len(dataset) == 5
-    assert PersonPairs.names == dataset.names[: len(PersonPairs.names)]
-    assert PersonPairs.provides({"root": "nowhere", "parts": parts, "foreign": foreign}) == dataset.names
-    for index in range(len(dataset)):
-        example = draw(dataset, index)
-        assert set(example) == set(dataset.names)
-        for name, value in example.items():
-            if name in ("index", "has_other_view") or name.endswith("_id"):
-                assert type(value) is int
-                continue
-            if name == "joints":
-                assert (value.shape, value.dtype) == ((17, 3), np.float32)
-                continue
-            picture = name in ("pose", "appearance", "target", "foreign")
-            assert value.shape == (3 if picture else 1, 16, 16)
-            assert value.dtype == np.float32
-            assert value.flags.c_contiguous
-            assert (-1 if picture else 0) <= value.min() <= value.max() <= 1
-    assert ("top" in dataset.names) == parts
-    assert ("foreign_top" in dataset.names) == (parts and foreign)
-
-
 def test_rows_tell_of_examples_without_their_pictures(folder):
     dataset = pairs(folder)
     for picture in (folder / "images").rglob("*.png"):
@@ -146,13 +120,6 @@ def test_rows_tell_of_examples_without_their_pictures(folder):
         (1, "train/1.png", 40.0, 2), (2, "train/2.png", 48.0, 2), (3, "train/3.png", 60.0, 2),
         (5, "train/3.png", 30.0, 0), (6, "train/1.png", 40.0, 0),
     ]  # fmt: skip
-
-
-def test_rows_of_a_list_of_pairs_name_both(folder):
-    (folder / "train.pairs.csv").write_text("appearance_id,annotation_id\n5,1\n2,6\n")
-    dataset = pairs(folder, appearance="pairs")
-    rows = [dataset.row(index) for index in range(len(dataset))]
-    assert [(row["appearance_id"], row["annotation_id"]) for row in rows] == [(5, 1), (2, 6)]
 
 
 def test_crop_is_the_mean_over_pixels(folder):
@@ -173,12 +140,6 @@ def test_background_is_replaced_before_scaling(folder):
     bare = example["mask"][0] == 0
     assert bare.any()
     assert (example["target"][:, bare] == np.float32(-0.25)).all()
-
-
-def test_small_box_is_enlarged(folder):
-    dataset = pairs(folder, margin=0.0, image_size=120)
-    example = draw(dataset, 0)  # 40 pixels to 120: OpenCV's linear interpolation keeps the centres
-    np.testing.assert_allclose(example["target"][:, 1::3, 1::3], expected_crop(noise(1), 0, 4, 40, 40), atol=2e-6)
 
 
 def test_polygons_and_missing_masks(folder):
@@ -212,13 +173,6 @@ def test_joints_lie_where_the_picture_shows_them(tmp_path):
         dot = np.argwhere(example["pose"][1] > 0).mean(axis=0)  # the nose, green
         np.testing.assert_allclose(dot, brightest, atol=0.01)
         np.testing.assert_allclose(dot, ((y - 10) * block + (block - 1) / 2, (x - 19) * block + (block - 1) / 2))
-
-
-def test_square_is_centred_on_the_box():
-    crop = square(np.array([10.0, 20.0, 30.0, 50.0]), 0.2, 64)
-    assert (crop.left, crop.top, crop.side) == (-10, 10, 70)
-    moved = crop.joints(np.array([[24.5, 44.5, 2.0], [np.nan, 0.0, 0.0]]))
-    np.testing.assert_allclose(moved[0], [31.5, 31.5, 2])  # the centre of box and crop
 
 
 def test_other_view_is_uniform_over_the_others(folder):

@@ -178,14 +178,6 @@ def test_dropout_follows_the_call_and_its_place(position, before):
     assert torch.allclose(found, expected, atol=1e-5)
 
 
-def test_channels_differ_and_norms_are_chosen():
-    assert small(in_channels=1, out_channels=2)(torch.rand(2, 1, 32, 64))["image"].shape == (2, 2, 32, 64)
-    batch, none = small(norm="batch"), small(norm="none")
-    assert {p.ndim for p in batch.ups[0].norm.parameters()} == {1}
-    assert none.ups[0].convolution.bias is not None
-    assert batch.ups[0].convolution.bias is None
-
-
 # PyTorch's default is uniform within 1 / sqrt(fan in), here 3 * 16: its standard deviation is that over sqrt(3).
 @pytest.mark.parametrize(("kind", "expected"), [("normal", 0.02), ("default", (3 * 3 * 16) ** -0.5)])
 def test_initialisation(kind, expected):
@@ -321,23 +313,6 @@ def test_three_steps_of_training_follow_the_reference(spec):
         sum(painted).backward()
         adams[1].step()
         assert [loss.item() for loss in judged + painted] == pytest.approx(list(expected), abs=6e-10)
-
-
-def test_an_example_is_judged_by_itself():
-    network = PatchDiscriminator(features=8, n_layers=3).double()
-    x, y = (torch.rand(3, 3, 32, 32, dtype=torch.float64) for _ in range(2))
-    together = network(x, y)["logits"]
-    assert torch.allclose(together[1:2], network(x[1:2], y[1:2])["logits"], rtol=0, atol=1e-12)
-
-
-def test_channels_norms_and_initialisation():
-    network = PatchDiscriminator(in_channels=1, out_channels=2, features=64, norm="batch")
-    assert network(torch.rand(2, 1, 64, 64), torch.rand(2, 2, 64, 64))["logits"].shape == (2, 1, 6, 6)
-    convolutions = [layer for layer in network.layers if hasattr(layer, "weight") and layer.weight.ndim == 4]
-    assert [c.weight.std().item() for c in convolutions] == pytest.approx([0.02] * 5, rel=0.05)
-    assert convolutions[0].bias.abs().max() == 0
-    gains = [layer.weight.mean().item() for layer in network.layers if isinstance(layer, torch.nn.BatchNorm2d)]
-    assert gains == pytest.approx([1.0] * 3, abs=0.01)
 
 
 def test_pictures_that_cannot_be_judged():

@@ -204,19 +204,6 @@ def test_groups_divide_any_width(width, groups):
     assert (norm.num_groups, norm.num_channels) == (groups, width)
 
 
-@torch.no_grad()
-def test_group_norm_written_out():
-    """The wide ShuffleNet's first norm: 42 channels in 3 groups of 14."""
-    torch.manual_seed(0)
-    block = ShuffleNetV2K(depth="x5", norm="group").input_block[0]
-    images = torch.randn(2, 3, 9, 11)
-    x = F.conv2d(images, block[0].weight, stride=2, padding=1)
-    groups = x.reshape(2, 3, 14, -1).flatten(2)
-    centred = groups - groups.mean(dim=2, keepdim=True)
-    expected = (centred / (centred.square().mean(dim=2, keepdim=True) + 1e-5).sqrt()).reshape(x.shape).relu()
-    assert torch.allclose(block(images), expected, atol=1e-5)
-
-
 def test_statistics_move_by_a_hundredth():
     torch.manual_seed(0)
     images = torch.randn(2, 3, 65, 65) + 1
@@ -481,13 +468,3 @@ def test_interleave_takes_the_channels_of_both_in_turn() -> None:
     assert b.grad is not None
     assert torch.equal(a.grad, towards[:, ::2])
     assert torch.equal(b.grad, towards[:, 1::2])
-
-
-def test_channels_of_a_gradient_of_interleave_lie_side_by_side() -> None:
-    """ReLU's backward pass takes several times as long where every second element counts."""
-    strides = []
-    a, b = (torch.randn(2, 8, 4, 5).contiguous(memory_format=torch.channels_last).requires_grad_() for _ in range(2))
-    b.register_hook(lambda gradient: strides.append(gradient.stride()[1]))
-    out = interleave(a, b)
-    out.backward(torch.randn(2, 16, 4, 5).contiguous(memory_format=torch.channels_last))
-    assert strides == [1]

@@ -1,9 +1,9 @@
 import decoder_by_hand as by_hand
 import numpy as np
 import pytest
+from standing_people import SIZE, scene_of, standing
 
 from figura.data.formats.skeletons import COCO, skeleton_from
-from models.pose.annotations import Annotations
 from models.pose.decode.cif_hr import Buffers, accumulate
 from models.pose.decode.cifcaf import CifCafDecoder
 from models.pose.decode.grow_poses import grow_connection, index
@@ -11,34 +11,13 @@ from models.pose.decode.occupancy import empty_grid, is_occupied, mark
 from models.pose.encoders import Caf, Cif
 
 K = len(COCO.keypoints)
-SIZE = (193, 193)
 LEFT = [5, 7, 9, 11, 13, 15]
 LEFT_HIP = 11
 BY_DISTANCE = [0.9, 0.858545, 0.838536, 0.82871, 0.82384]  # OpenPifPaf's values
 
 
-def standing(unit=16.0, centre=96.0, top=16.0, joints=range(K)):
-    """A standing person (see `test_encoders`), or the same person elsewhere; joints (K, 3)."""
-    keypoints = np.zeros((K, 3), dtype=np.float32)
-    for joint in joints:
-        x, y = COCO.standing_pose[joint]
-        keypoints[joint] = centre + unit * x, top + unit * (9.7 - y), 2
-    return keypoints
-
-
 def fields(*people, stride=8, size=SIZE, connections=("standard",)):
-    keypoints = np.float32(people)
-    labelled = keypoints[:, :, 2:] > 0
-    low = np.where(labelled, keypoints[:, :, :2], np.inf).min(axis=1)
-    high = np.where(labelled, keypoints[:, :, :2], -np.inf).max(axis=1)
-    scene = Annotations(
-        keypoints=keypoints,
-        boxes=np.concatenate([low, high - low], axis=1).astype(np.float32),
-        crowd=np.zeros(len(people), dtype=bool),
-        categories=np.zeros(len(people), dtype=np.int64),
-        ids=np.arange(len(people)),
-    )
-    area = (0.0, 0.0, size[1] - 1.0, size[0] - 1.0)
+    scene, area = scene_of(people), (0.0, 0.0, size[1] - 1.0, size[0] - 1.0)
     cif = Cif(COCO, stride, suppress_hidden=None).encode(scene, size, area)
     cafs = [Caf(COCO, stride, suppress_hidden=None, connections=name).encode(scene, size, area) for name in connections]
     return by_hand.fields_of(cif, "cif"), by_hand.fields_of(np.concatenate(cafs), "caf")
@@ -207,18 +186,6 @@ class TestRoundTrip:
         assert complete.keypoints[0, rest, 2] == pytest.approx(1e-5)
         places = complete.keypoints[0, :, :2]
         assert all(np.abs(places[LEFT] - places[joint]).sum(axis=1).min() == 0 for joint in rest)
-
-    def test_sorted_by_the_reported_score(self):
-        # of the left person six joints of high confidence, of the right one all of middling: 3.5 / 17 and 6 / 17 mean
-        people = standing(unit=9.0, centre=40.0, joints=LEFT), standing(unit=9.0, centre=150.0)
-        cif, caf = fields(*people)
-        cif[:, 1, :, 12:] *= 0.36
-        caf[:, 1, :, 12:] *= 0.9
-        found = CifCafDecoder(stride=8, cif_threshold=0.2, instance_threshold=0.0)(cif, caf)
-        assert np.all(np.diff(found.scores) <= 0)
-        confidences = -np.sort(-found.keypoints[:, :, 2], axis=1)
-        assert found.scores == pytest.approx(confidences @ ([3 / 23] * 3 + [1 / 23] * 14), rel=1e-5)
-        assert len(found) == 2
 
 
 OPTIONS = [

@@ -4,17 +4,17 @@ import numpy as np
 import pytest
 import torch
 from decoder_by_hand import fields_of
+from standing_people import SIZE, scene_of, standing
 
 from figura.base.errors import UserError
 from figura.data.formats.skeletons import COCO
 from figura.interfaces import Networks, State
-from models.pose.annotations import Annotations
 from models.pose.decode.decoding import FindObjects, FindPeople
 from models.pose.decode.injectors import Overlays
 from models.pose.encoders import Caf, Cif, CifDet
 
-STRIDE, SIZE, IMAGE = 8, (193, 193), 77
-POSE = COCO.standing_pose * (16, -16) + (96, 171.2)
+STRIDE, IMAGE = 8, 77
+POSE = standing()[:, :2].astype(float)
 # The file is twice as large, and the picture begins 10 and 20 pixels in.
 TO_ORIGINAL = np.float32([[2, 0, -20], [0, 2, -40]])
 NOWHERE = Networks({}, {})
@@ -25,14 +25,7 @@ def scene(people=1):
     keypoints[..., :2] = POSE
     if people == 2:
         keypoints[1, :, :2] = (POSE - 96) / 2 + (150, 120)
-    low, high = keypoints[..., :2].min(axis=1), keypoints[..., :2].max(axis=1)
-    return Annotations(
-        keypoints=keypoints,
-        boxes=np.concatenate([low, high - low], axis=1),
-        crowd=np.zeros(people, bool),
-        categories=np.arange(people),
-        ids=np.arange(people),
-    )
+    return scene_of(keypoints, range(people))
 
 
 def state_of(annotations, **more):

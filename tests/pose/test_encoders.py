@@ -7,6 +7,7 @@ from pathlib import Path
 import encoder_by_hand as by_hand
 import numpy as np
 import pytest
+from standing_people import standing
 
 from figura.data.formats.skeletons import COCO
 from models.pose.annotations import Annotations
@@ -37,10 +38,7 @@ def annotations(*those):
     )
 
 
-def standing():
-    """The upright pose, 16 pixels per unit, in an image of 193 x 193 pixels."""
-    joints = {place: (96 + 16 * x, 16 + 16 * (9.7 - y)) for place, (x, y) in enumerate(COCO.standing_pose)}
-    return annotation(joints, box=(68, 16, 56, 155.2), category=0)
+STANDING = annotation(enumerate(standing()[:, :2]), box=(68, 16, 56, 155.2))
 
 
 def random_scene(seed, size):
@@ -117,6 +115,10 @@ def test_other_settings_agree_with_the_computation_by_hand(seed):
         wide.encode(given, SIZE, area),
         by_hand.caf(scene, *keypoints, COCO.kinematic_tree, aspect=0.6, min_size=2, fixed=seed % 2 == 1),
     )
+    assert_agrees(
+        Caf(COCO, 8, connections="dense", dense_to_sparse_radius=1.2).encode(given, SIZE, area),
+        by_hand.caf(scene, *keypoints, COCO.dense_connections, **DENSE, radius=1.2),
+    )
 
 
 def test_an_image_without_annotations_is_background():
@@ -128,7 +130,7 @@ def test_an_image_without_annotations_is_background():
 
 
 def chosen(*places):
-    joints = np.float64([standing()["keypoints"]])
+    joints = np.float64([STANDING["keypoints"]])
     joints[:, :, :2] /= 8
     kept = np.zeros(K, dtype=bool)
     kept[list(places)] = True
@@ -160,10 +162,10 @@ def test_scales_below_a_tenth_of_a_cell_are_unknown():
 
 def test_the_standing_person_has_the_golden_numbers_of_foreground_cells():
     size, area = (193, 193), (0.0, 0.0, 192.0, 192.0)
-    cif = Cif(COCO, 8).encode(annotations(standing()), size, area)
+    cif = Cif(COCO, 8).encode(annotations(STANDING), size, area)
     assert (cif[:, 0] == 1).sum(axis=(1, 2)).tolist() == [16] * 17
     np.testing.assert_allclose(np.nanmax(cif[:, 4], axis=(1, 2)), 11.653326 * COCO.sigmas, rtol=1e-6)
-    caf = Caf(COCO, 8).encode(annotations(standing()), size, area)
+    caf = Caf(COCO, 8).encode(annotations(STANDING), size, area)
     cells = (caf[:, 0] == 1).sum(axis=(1, 2)).tolist()
     assert cells == [12, 12, 12, 12, 15, 21, 21, 15, 12, 12, 8, 6, 9, 9, 9, 9, 9, 9, 9]
 
@@ -218,7 +220,7 @@ def test_a_box_has_a_fringe_that_only_regresses():
 
 def test_wrong_annotations_are_named():
     with pytest.raises(ValueError, match="annotation 101: category 3: 0 to 2"):
-        CifDet(3, 8).encode(annotations(standing(), annotation(category=3)), SIZE, WHOLE)
+        CifDet(3, 8).encode(annotations(STANDING, annotation(category=3)), SIZE, WHOLE)
     with pytest.raises(ValueError, match="annotation 100: a box of 5 x 0 pixels"):
         CifDet(3, 8).encode(annotations(annotation(box=(3, 3, 5, 0))), SIZE, WHOLE)
     two = Annotations(np.zeros((1, 2, 3)), np.zeros((1, 4)), np.zeros(1, bool), np.zeros(1, int), np.zeros(1, int))

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-import torch
-from dumps_by_hand import sealed
+from dumps_by_hand import dump_of
 
-from figura.dump import Dump, Table, write_value
 from figura.report.interfaces import Bootstrap, NotApplicableError
 from models.pose.field_scores import FieldMaxima, maxima
 
@@ -28,15 +26,8 @@ def test_maxima_are_confident_cells_that_no_neighbour_exceeds():
 
 
 def dump(folder, images):
-    table = Table(folder / "examples.csv")
-    for index, (fields, joints, height) in enumerate(images):
-        files = {}
-        for name, value in (("cif", fields), ("joints", joints)):
-            files[f"file.{name}"] = f"fields/{index}.{name}.npy"
-            write_value(folder / files[f"file.{name}"], torch.from_numpy(value))
-        table.add({"mode": "fields", "index": index, "height": height, **files})
-    table.close()
-    return Dump(sealed(folder))
+    cif, joints, heights = zip(*images, strict=True)
+    return dump_of(folder, mode="fields", columns={"height": heights}, cif=np.stack(cif), joints=np.stack(joints))
 
 
 SCORE = FieldMaxima("fields", "cif", "joints", "height", 0.3, STRIDE)

@@ -6,6 +6,7 @@ import encoder_by_hand
 import numpy as np
 import pytest
 import torch
+from standing_people import SIZE, standing
 
 from figura.data.formats.skeletons import COCO
 from figura.injectors.forward import Forward
@@ -89,26 +90,10 @@ def test_golden_scales(raw, scale, b, expected):
     assert value == pytest.approx({"confidence": 0, "vector": 0, "scale": expected}, abs=6e-7)
 
 
-@pytest.mark.parametrize(
-    ("head", "fields", "expected"),
-    [("cif", 17, [379.8926, 639.8081, 8.19945]), ("caf", 19, [424.5859, 1430.1593, 18.32817])],
-)
-def test_golden_heads_of_constants(head, fields, expected):
-    components = 2 + 2 * VECTORS[head] + SCALES[head], 1 + 3 * VECTORS[head] + SCALES[head]
-    found = Composite(head=head)(
-        fields=torch.full((2, fields, components[0], 4, 4), 5.0, dtype=torch.float64),
-        target=torch.full((2, fields, components[1], 4, 4), 4.0, dtype=torch.float64),
-    )
-    for value, wanted in zip(found.values(), expected, strict=True):
-        np.testing.assert_allclose(value, [wanted, wanted], rtol=5e-7)  # one value per example, not their sum
-
-
 def standing_person(head):
     """The target of one standing person with nothing hidden."""
-    keypoints = np.full((17, 3), 2, np.float32)
-    keypoints[:, :2] = np.array([96, 16]) + 16 * (np.asarray(COCO.standing_pose) * [1, -1] + [0, 9.7])
-    people = [{"keypoints": keypoints, "box": (68, 16, 56, 155.2), "crowd": False, "category": 0}]
-    place = (193, 193), (0.0, 0.0, 192.0, 192.0), 8
+    people = [{"keypoints": standing(), "box": (68, 16, 56, 155.2), "crowd": False, "category": 0}]
+    place = SIZE, (0.0, 0.0, 192.0, 192.0), 8
     if head == "cifdet":
         return torch.from_numpy(encoder_by_hand.cifdet(people, *place, 91)[None])
     more = () if head == "cif" else (COCO.connections,)

@@ -58,16 +58,6 @@ def test_each_connection_has_its_colour_or_each_person_has_one():
     assert tuple(single[100, 100]) == tuple(single[250, 100]) == (255, 255, 255)  # joints
 
 
-def test_missing_joints_draw_nothing():
-    assert not changed(overlay(GREY, [person({}, score=0.5)], [], COCO)).any()
-    without_elbow = overlay(GREY, [person({SHOULDER: (100, 100), WRIST: (300, 200)})], [], COCO, PLAIN)
-    dots = [((100, 100), (100, 100)), ((300, 200), (300, 200))]
-    assert not changed(without_elbow)[far_from(dots, 6.0)].any()
-    unseen = np.array(person(ARM)["keypoints"])
-    unseen[2::3] = 0.0
-    assert not changed(overlay(GREY, [{"keypoints": unseen.tolist()}], [], COCO)).any()
-
-
 def test_places_and_numbers_out_of_bounds_do_no_harm():
     far = person({SHOULDER: (-1e9, 50), ELBOW: (200, 100), WRIST: (1e30, -1e30), HIP: (np.nan, 10)})
     far |= {"bbox": [-1e9, 0, 2e9, 50], "score": 1.0}

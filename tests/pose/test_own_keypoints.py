@@ -14,6 +14,7 @@ from decoder_by_hand import fields_of
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from real_people import leave_out_plots
+from standing_people import scene_of
 
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
@@ -24,7 +25,6 @@ from figura.recipe.load import check_recipe
 from figura.recipe.schema import Recipe
 from figura.report.metrics import compute_metrics, draw_pictures
 from figura.training.trainer import Trainer
-from models.pose.annotations import Annotations
 from models.pose.coco_evaluation import Evaluation
 from models.pose.decode.cifcaf import CifCafDecoder
 from models.pose.encoders import Caf, Cif
@@ -169,10 +169,7 @@ def test_published_joints_through_encoder_and_decoder(skeleton, joints, pairs):
     keypoints = np.full((2, joints, 3), 2.0, np.float32)
     for place, x in enumerate((40, 280)):
         keypoints[place, :, :2] = (x, 30) + upright * min(400 / span[1], 160 / span[0])
-    low, high = keypoints[:, :, :2].min(axis=1), keypoints[:, :, :2].max(axis=1)
-    people = Annotations(
-        keypoints, np.concatenate([low, high - low], axis=1), np.zeros(2, bool), np.zeros(2, np.int64), np.arange(1, 3)
-    )
+    people = scene_of(keypoints)
     size, area = (481, 481), np.float32([0, 0, 480, 480])
     cif = fields_of(Cif(skeleton, 8).encode(people, size, area), "cif", unknown_scale=1.0)
     caf = fields_of(Caf(skeleton, 8).encode(people, size, area), "caf", unknown_scale=1.0)

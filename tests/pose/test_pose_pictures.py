@@ -20,7 +20,6 @@ from models.pose.decode.field_images import (
     Field,
     annotations_picture,
     confidence_picture,
-    picture_of,
     predicted_field,
     target_field,
     vectors_picture,
@@ -143,13 +142,6 @@ def test_far_points_do_no_harm():
     prediction = np.full((8, 5, 6), 1e9)
     prediction[1] = 0.9
     assert vectors_picture(BLACK, predicted_field("caf", prediction), 8, ZOOM).shape == (132, 164, 3)
-
-
-def test_network_input_becomes_the_picture_again():
-    picture = np.random.default_rng(0).integers(256, size=(5, 7, 3)).astype(np.uint8)
-    mean, std = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-    image = ((picture / 255 - mean) / std).transpose(2, 0, 1).astype(np.float32)
-    np.testing.assert_array_equal(picture_of(image, mean, std), picture)
 
 
 # --- drawings of scenes ---

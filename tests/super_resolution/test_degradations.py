@@ -1,6 +1,5 @@
 import math
 from fractions import Fraction
-from typing import get_args
 
 import cv2
 import numpy as np
@@ -11,7 +10,7 @@ from scipy.ndimage import gaussian_filter
 from models.images import photometry
 from models.super_resolution.degradation_settings import Degradation
 from models.super_resolution.degradations import degraded, gaussian_kernel, with_shot_noise
-from models.super_resolution.resampling import Kernel, resample
+from models.super_resolution.resampling import resample
 
 
 def noise(height, width, seed=0):
@@ -77,15 +76,6 @@ def test_nearest_is_the_pixel_that_a_centre_lies_in(size):
 def test_on_the_border_of_two_areas_a_pixel_counts_for_the_first():
     image = np.array([[[0], [90], [200]]], np.uint8)
     assert resample(image, (1, 2), "area").ravel().tolist() == [45, 200]
-
-
-@pytest.mark.parametrize("channels", [1, 2, 4])
-def test_channels_do_not_mix(channels):
-    image = np.random.default_rng(0).integers(0, 256, (8, 6, channels), dtype=np.uint8)
-    for kernel in get_args(Kernel):
-        together = resample(image, (4, 12), kernel)
-        alone = [resample(image[..., c : c + 1], (4, 12), kernel) for c in range(channels)]
-        assert (together == np.concatenate(alone, axis=2)).all()
 
 
 @pytest.mark.parametrize("kernel", ["area", "bilinear", "bicubic", "lanczos"])
