@@ -241,6 +241,21 @@ def test_a_file_of_several_rows_counts_once(tmp_path: Path, monkeypatch: pytest.
     assert score(Dump(sealed(tmp_path)), BOOTSTRAP)["images"] == 5
 
 
+def test_vgg_with_weights_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its deep features are 512 means; the weights are those that the file has."""
+    network, asked = vgg.load("random", seed=9), []
+    monkeypatch.setattr(vgg, "load", lambda source, **_: asked.append(source) or network)
+    images, targets = pictures(3, size=16), pictures(3, seed=1, size=16)
+    score = KernelDistance(mode="m", image="image", target="target", extractor="vgg", weights="some/file")
+    deep = [
+        network.features(x, {"relu5_2"})["relu5_2"].mean((2, 3)).double().numpy().reshape(3, 512)
+        for x in (images, targets)
+    ]
+    found = score(dump_of(tmp_path, image=images, target=targets), BOOTSTRAP)
+    assert found["value"] == pytest.approx(by_loops(*deep), rel=1e-4)
+    assert asked == ["some/file"]
+
+
 def test_bad_declarations_and_dumps_of_the_kernel_distance(tmp_path: Path) -> None:
     for arguments, message in (
         ({"image": "i", "subsets": 0}, "subsets 0: at least 1"),

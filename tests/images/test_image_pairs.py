@@ -59,6 +59,14 @@ def test_an_example(layout, direction, tmp_path):
         np.testing.assert_allclose(one[key], image.transpose(2, 0, 1) / 127.5 - 1, atol=1e-7)
 
 
+def test_rows_name_the_files(tmp_path):
+    write(tmp_path / "one/train/first.png", noise(6, 12))
+    assert pairs(tmp_path / "one").row(0) == {"name": "first", "file": "first.png"}
+    write(tmp_path / "two/train/a/first.png", noise(6, 6))
+    write(tmp_path / "two/train/b/first.bmp", noise(6, 6))
+    assert pairs(tmp_path / "two").row(0) == {"name": "first", "file": "a/first.png, b/first.bmp"}
+
+
 @pytest.mark.parametrize("size", [16, 48, (48, 16), (16, 48)])
 def test_no_half_bleeds_into_the_other(size, tmp_path):
     """The mistake A17 of the reference: resized before it is cut, a black and white pair is grey at the seam."""

@@ -146,6 +146,7 @@ def test_lpips_reads_its_linear_weights(tmp_path: Path, network: vgg.VGG16) -> N
 
 def test_bad_declarations_and_dumps(tmp_path: Path) -> None:
     for arguments, message in (
+        ({"source": "random"}, "either image or average"),
         ({"source": "random", "image": "i", "network": "vgg11"}, "write vgg16 or vgg19"),
         ({"source": "random", "image": "i", "linear": "file"}, "belong to vgg16 with ImageNet's"),
     ):

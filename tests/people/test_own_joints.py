@@ -216,6 +216,13 @@ def test_settings_win(tmp_path):
     assert any("none reaches left_paw, right_paw" in line for line in preparation.lines())
 
 
+def test_settings_name_joints_that_the_category_does_not(tmp_path):
+    category = {"id": 18, "name": "dog"}
+    settings = KeypointSettings(keypoints=JOINTS)
+    _, content = prepared(tmp_path, [category], [annotation(1, flat(PLACES))], keypoints=settings)
+    assert content["categories"][0]["keypoints"] == JOINTS
+
+
 @pytest.mark.parametrize(
     ("change", "settings", "message"),
     [
@@ -228,6 +235,7 @@ def test_settings_win(tmp_path):
         ({}, {"keypoints": ["a", "b"]}, r"keypoints\.keypoints: found 2 names; .* has 5 keypoints: nose"),
         ({}, {"set": "ap10k"}, r"coco\.keypoints: the set 'ap10k' has 17 joints, left_eye.*a\.json has 5, nose, left"),
         ({"skeleton": [[0, 1]]}, {}, r"dog: skeleton: found \[0, 1\]; expected joints from 1 to 5"),
+        ({"skeleton": [[1, 1]]}, {}, r"expected pairs of two joints"),
         (
             {"sigmas": 0.1},
             {},

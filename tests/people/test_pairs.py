@@ -122,6 +122,13 @@ def test_rows_tell_of_examples_without_their_pictures(folder):
     ]  # fmt: skip
 
 
+def test_rows_of_a_list_of_pairs_name_both(folder):
+    (folder / "train.pairs.csv").write_text("appearance_id,annotation_id\n5,1\n2,6\n")
+    dataset = pairs(folder, appearance="pairs")
+    rows = [dataset.row(index) for index in range(len(dataset))]
+    assert [(row["appearance_id"], row["annotation_id"]) for row in rows] == [(5, 1), (2, 6)]
+
+
 def test_crop_is_the_mean_over_pixels(folder):
     dataset = pairs(folder, margin=0.1, min_height=20, appearance="self")
     example = draw(dataset, 0)
@@ -330,6 +337,8 @@ TOO_HIGH = (
         ),
         ({"min_height": 100}, TOO_HIGH),
         ({"appearance": "other_veiw"}, "appearance: found 'other_veiw'.*did you mean 'other_view'"),
+        ({"background": 1.5}, "background: found 1.5"),
+        ({"image_size": 0}, "image_size: found 0"),
         ({"margin": -0.1}, "margin: found -0.1"),
     ],
 )
