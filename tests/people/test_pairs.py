@@ -415,37 +415,34 @@ def test_the_drawn_scene_shows_box_and_crop(folder):
 # --- real data ---
 
 
-@needs_real
-@pytest.mark.parametrize(("min_keypoints", "min_height"), [(1, 1), (6, 40), (12, 100)])
-def test_counts_on_real_data(tmp_path, capsys, min_keypoints, min_height):
+@pytest.fixture
+def real(tmp_path):
+    """The sample as one split `all`, sorted as `prepare` does, and pycocotools' reading of it."""
     whole = json.loads((REAL / "annotations.json").read_text())
-    whole["images"].sort(key=lambda one: one["id"])
-    whole["annotations"].sort(key=lambda one: one["id"])
+    for kind in ("images", "annotations"):
+        whole[kind].sort(key=lambda one: one["id"])
     (tmp_path / "all.json").write_text(json.dumps(whole))
-    dataset = pairs(tmp_path, split="all", min_keypoints=min_keypoints, min_height=min_height)
-    reference = COCO(str(REAL / "annotations.json"))
-    numbers = reference.getAnnIds(catIds=reference.getCatIds(["person"]), iscrowd=False)
-    used = [
-        one["id"]
-        for one in reference.loadAnns(numbers)
-        if one["num_keypoints"] >= min_keypoints and one["bbox"][3] >= min_height
-    ]
+    (tmp_path / "images").symlink_to(REAL / "images")
+    return tmp_path, COCO(str(tmp_path / "all.json"))
+
+
+@needs_real
+@pytest.mark.parametrize(("min_keypoints", "min_height"), [(1, 1), (12, 100)])
+def test_counts_on_real_data(real, min_keypoints, min_height):
+    folder, reference = real
+    dataset = pairs(folder, split="all", min_keypoints=min_keypoints, min_height=min_height)
+    people = reference.loadAnns(reference.getAnnIds(catIds=reference.getCatIds(["person"]), iscrowd=False))
+    used = [one["id"] for one in people if one["num_keypoints"] >= min_keypoints and one["bbox"][3] >= min_height]
     assert dataset.persons.ids.tolist() == sorted(used)
     assert len(dataset) > 20
 
 
 @needs_real
-def test_masks_on_real_data(tmp_path, capsys):
-    (tmp_path / "images").symlink_to(REAL / "images")
-    whole = json.loads((REAL / "annotations.json").read_text())
-    whole["images"].sort(key=lambda one: one["id"])
-    whole["annotations"].sort(key=lambda one: one["id"])
-    (tmp_path / "all.json").write_text(json.dumps(whole))
-    dataset = pairs(tmp_path, split="all", min_keypoints=10, min_height=100, image_size=64, background=0.0)
-    reference = COCO(str(REAL / "annotations.json"))
+def test_masks_on_real_data(real):
+    folder, reference = real
+    dataset = pairs(folder, split="all", min_keypoints=10, min_height=100, image_size=64, background=0.0)
     for index in range(0, len(dataset), 5):
-        record = reference.loadAnns([int(dataset.persons.ids[index])])[0]
-        truth = reference.annToMask(record)
+        truth = reference.annToMask(reference.loadAnns([int(dataset.persons.ids[index])])[0])
         np.testing.assert_array_equal(dataset.persons.mask(index), truth)
         crop = square(dataset.persons.boxes[index], 0.1, 64)
         covered = draw(dataset, index)["mask"].sum() * (crop.side / 64) ** 2

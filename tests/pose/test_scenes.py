@@ -231,7 +231,6 @@ def test_bad_files_and_filters_are_named(make, tmp_path):
     [
         ({"heads": {}}, "at least one"),
         ({"heads": {"a": {"kind": "cifs", "stride": 8}}}, r"heads\.a\.kind 'cifs' \(did you mean 'cif'\?\)"),
-        ({"heads": {"a": {"kind": ["cif"], "stride": 8}}}, r"heads\.a\.kind \['cif'\]"),
         ({"heads": {"a": {"kind": "cif", "strid": 8}}}, r"heads\.a\.strid \(did you mean 'stride'\?\)"),
         ({"heads": {"a": {"kind": "cif"}}}, r"heads\.a: .*stride"),
         ({"heads": {"a": {"kind": "caf", "stride": 8, "connections": "all"}}}, r"heads\.a: .*all"),
@@ -313,13 +312,10 @@ def test_truth_is_what_the_file_says(make):
 @pytest.mark.parametrize(
     ("joint", "box"),
     [
-        ((0, 1e12, 5, 2), None),
         ((0, float("nan"), 5, 2), None),
-        ((0, "4", 5, 2), None),
         ((0, 10**400, 5, 2), None),
         (None, (0, 0, 5, 1e9)),
         (None, (0, 0, 5, True)),
-        (None, (float("nan"), 0, 5, 5)),
     ],
 )
 def test_places_beyond_any_picture(make, joint, box):
