@@ -520,6 +520,7 @@ def test_wrong_heads_of_tasks(heads):
         ({"head": "cif", "vector": -1.0}, r"vector \[-1.0\]: a weight is finite"),
         ({"head": "cifdet", "confidence": 0, "vector": 0}, "cifdet has no component left"),
         ({"head": "cif", "regression": "cauchy"}, "regression 'cauchy': one of laplace, gaussian"),
+        ({"head": "cif", "focal_gamma": -1.0}, "focal_gamma -1.0"),
         ({"head": "cif", "background_clamp": 0.0}, "a negative logit, or null"),
         ({"head": "cif", "scale_soft_clamp": 0.0}, "clamps above 0 or null"),
     ],
