@@ -8,9 +8,11 @@ import cv2
 import numpy as np
 import pytest
 
+from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
 from figura.data.preparation.manifest import write_manifest
+from figura.recipe.types import check_arguments
 from models.images.augmentation import PairAugmentation
 from models.images.pairs import ImagePairs, resized
 
@@ -257,6 +259,14 @@ def test_what_shows_only_when_read(width, message, tmp_path):
 def test_wrong_arguments(arguments, message, tmp_path):
     with pytest.raises(ValueError, match=re.escape(message)):
         pairs(tmp_path, **arguments)
+
+
+def test_wrong_values_in_a_recipe_are_found_at_their_keys():
+    wrong = {"direction": "AtoB", "load_size": "286", "x_channels": 2, "label_maps": ["z"]}
+    errors = ErrorCollector(Path("recipe.yaml"))
+    check_arguments(ImagePairs, {"root": "r", "split": "train", "crop_size": 8} | wrong, "data.train.pairs", errors)
+    keys = [line.split(": ")[1] for line in errors.lines]
+    assert keys == [f"data.train.pairs.{key}" for key in ("direction", "load_size", "x_channels", "label_maps.0")]
 
 
 @needs_facades
