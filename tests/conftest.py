@@ -37,7 +37,7 @@ LONGEST = (
     "pipeline/test_compare.py",
     "pipeline/test_real_data.py",
     "commands/test_overfit_pose.py",
-    "pose/test_pose_precision.py",
+    "pose/test_backbones.py",
 )
 
 

@@ -1,7 +1,16 @@
-"""Completes dumps that tests write file by file."""
+"""Writes dumps of tensors, and completes those that tests write file by file."""
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from figura.dump import Dump, write_value
 
 
 def sealed(folder: Path) -> Path:
@@ -11,3 +20,29 @@ def sealed(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "SHA256SUMS").write_text("".join(lines))
     return folder
+
+
+def dump_of(
+    folder: Path,
+    *,
+    mode: str = "m",
+    repeat: int = 1,
+    columns: Mapping[str, Any] | None = None,
+    **values: Tensor | np.ndarray | Sequence[Tensor],
+) -> Dump:
+    """Write a dump of one mode with a file for each tensor, and the mean of `target` as the average `mean`.
+
+    A name has as many tensors as there are rows; or fewer, each of which `repeat` rows share.
+    """
+    count, rows = max(map(len, values.values())), []
+    for place in range(count):
+        row: dict[str, Any] = {"mode": mode, "index": place // repeat}
+        for name, tensors in values.items():
+            number = place if len(tensors) == count else place // repeat
+            row[f"file.{name}"] = f"{name}/{number}.npy"
+            write_value(folder / row[f"file.{name}"], torch.as_tensor(tensors[number]))
+        rows.append(row)
+    pd.DataFrame(rows).assign(**(columns or {})).to_csv(folder / "examples.csv", index=False)
+    if isinstance(target := values.get("target"), Tensor):
+        write_value(folder / "averages/mean.npy", target.mean(0))
+    return Dump(sealed(folder))

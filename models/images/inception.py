@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from models.images.weight_files import WeightFile
 
 SIZE = 299
-DIMENSIONS = 2048
 UNUSED = ("fc.", "AuxLogits.")  # classifiers, which a file may contain
 COUNTER = ".num_batches_tracked"  # training state of batch normalisation
 PUBLISHED = "pt_inception-2015-12-05-6726825d"

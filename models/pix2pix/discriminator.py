@@ -89,14 +89,6 @@ class PatchDiscriminator(nn.Module):
         self.strides = [layer.stride[0] for layer in self.layers if isinstance(layer, Convolution)]
         initialise(self, initialisation)
 
-    @property
-    def receptive_field(self) -> int:
-        """Side in pixels of the square that a logit depends on."""
-        field = 1
-        for stride in reversed(self.strides):
-            field = (field - 1) * stride + 4
-        return field
-
     def forward(self, x: Tensor, y: Tensor, fake: Tensor | None = None) -> dict[str, Tensor]:
         """Discriminate y and, in the same pass, `fake`: one pass is cheaper than two.
 

@@ -34,11 +34,6 @@ def test_cross_entropy_of_labels(dtype):
     np.testing.assert_allclose(found, NLL.mean(axis=(1, 2)), rtol=1e-12)
 
 
-def test_cross_entropy_of_instances():
-    found = CrossEntropy()(logits=t(LOGITS[:, :, 0, 0]), labels=t(LABELS[:, 0, 0]))
-    np.testing.assert_allclose(found, NLL[:, 0, 0], rtol=1e-12)
-
-
 def test_cross_entropy_of_probabilities():
     p = softmax(RANDOM.normal(size=LOGITS.shape))
     expected = -(p * np.log(softmax(LOGITS))).sum(axis=1)

@@ -1,3 +1,6 @@
+"""Pairs of images: which files make a pair and what is read of them, and the examples of the dataset."""
+
+import os
 import re
 from pathlib import Path
 
@@ -7,22 +10,25 @@ import pytest
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
+from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
 from figura.data.preparation.manifest import write_manifest
 from figura.recipe.types import check_arguments
 from models.images.augmentation import PairAugmentation
-from models.images.pairs import ImagePairs, normalised, resized
+from models.images.pairs import ImagePairs, resized
 
 FACADES = Path(__file__).parents[3] / "shared/data/facades_real"
+needs_facades = pytest.mark.skipif(not FACADES.is_dir(), reason=f"no sample data at {FACADES}")
 
 
-def noise(height, width, seed=0):
-    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+def noise(height, width, seed=0, channels=3, kind=np.uint8):
+    shape = (height, width, channels)[: 2 if channels == 1 else 3]
+    return np.random.default_rng(seed).integers(0, np.iinfo(kind).max + 1, shape, dtype=kind)
 
 
 def write(path, image):
-    """Write an RGB or grey image."""
+    """Write a grey, RGB or RGBA image."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    assert cv2.imwrite(str(path), image[..., ::-1] if image.ndim == 3 else image)
+    assert cv2.imwrite(str(path), image if image.ndim == 2 else image[..., [2, 1, 0, 3][: image.shape[2]]])
 
 
 def pairs(root, split="train", direction="a_to_b", load_size=8, crop_size=8, **arguments):
@@ -67,11 +73,6 @@ def test_rows_name_the_files(tmp_path):
     write(tmp_path / "two/train/a/first.png", noise(6, 6))
     write(tmp_path / "two/train/b/first.bmp", noise(6, 6))
     assert pairs(tmp_path / "two").row(0) == {"name": "first", "file": "a/first.png, b/first.bmp"}
-
-
-def test_values():
-    found = normalised(np.array([[[0], [127], [255]]], dtype=np.uint8))
-    assert found.tolist() == [[[-1.0, pytest.approx(-0.0039216, abs=1e-7), 1.0]]]
 
 
 @pytest.mark.parametrize("size", [16, 48, (48, 16), (16, 48)])
@@ -148,13 +149,6 @@ def test_the_crop_is_one_for_both_and_moves(tmp_path):
         np.testing.assert_array_equal(found, coordinates[top : top + 9, left : left + 10])
         corners.add((top, left))
     assert corners == {(top, left) for top in range(4) for left in range(3)}
-
-
-def test_nothing_is_drawn_where_nothing_is_random(tmp_path):
-    write(tmp_path / "train/1.png", noise(8, 16))
-    random = np.random.default_rng(5)
-    pairs(tmp_path).example(0, random)
-    assert random.random() == np.random.default_rng(5).random()
 
 
 def test_the_same_random_numbers_the_same_example(tmp_path):
@@ -267,28 +261,15 @@ def test_wrong_arguments(arguments, message, tmp_path):
         pairs(tmp_path, **arguments)
 
 
-def test_a_recipe_can_write_every_argument():
-    written = {
-        "root": "data/prepared/pairs", "split": "train", "direction": "b_to_a", "load_size": [286, 572],
-        "crop_size": 256, "x_channels": 1, "y_channels": 3, "label_maps": ["x"],
-        "augmentation": {
-            "both": {"horizontal_flip": {"chance": 0.5}},
-            "input": {"gaussian_noise": {"chance": 0.5, "std": [0.0, 0.1]}},
-        },
-    }  # fmt: skip
+def test_wrong_values_in_a_recipe_are_found_at_their_keys():
+    wrong = {"direction": "AtoB", "load_size": "286", "x_channels": 2, "label_maps": ["z"]}
     errors = ErrorCollector(Path("recipe.yaml"))
-    checked = check_arguments(ImagePairs, written, "data.train.pairs", errors)
-    assert errors.lines == []
-    assert checked["load_size"] == (286, 572)
-    assert checked["label_maps"] == ("x",)
-    assert isinstance(checked["augmentation"], PairAugmentation)
-    wrong = written | {"direction": "AtoB", "x_channels": 2, "load_size": "286", "label_maps": ["z"]}
-    check_arguments(ImagePairs, wrong, "data.train.pairs", errors)
+    check_arguments(ImagePairs, {"root": "r", "split": "train", "crop_size": 8} | wrong, "data.train.pairs", errors)
     keys = [line.split(": ")[1] for line in errors.lines]
     assert keys == [f"data.train.pairs.{key}" for key in ("direction", "load_size", "x_channels", "label_maps.0")]
 
 
-@pytest.mark.skipif(not FACADES.is_dir(), reason=f"no sample data at {FACADES}")
+@needs_facades
 def test_real_facades():
     dataset = pairs(FACADES, "val", "b_to_a", load_size=286, crop_size=256, label_maps=["x"])
     assert len(dataset) == 40
@@ -300,3 +281,156 @@ def test_real_facades():
     file = cv2.imread(str(FACADES / "val" / f"{whole['name']}.jpg"))[..., ::-1]
     np.testing.assert_array_equal(bytes_of(whole["x"]), file[:, 256:])
     np.testing.assert_array_equal(bytes_of(whole["y"]), file[:, :256])
+
+
+# --- files ---
+
+
+def test_one_folder(tmp_path):
+    for name in ("b-1.png", "b.JPG", "10.jpeg", "9.webp", "a.x.tif", "B.bmp", "c.TIFF"):
+        (tmp_path / name).write_bytes(b"")
+    for name in (".hidden.png", "notes.txt", "png", "x.png.bak"):
+        (tmp_path / name).write_bytes(b"")
+    (tmp_path / "folder.png").mkdir()
+    pairs, faults = find_pairs(tmp_path, tmp_path)
+    assert [pair.name for pair in pairs] == ["10", "9", "B", "a.x", "b", "b-1", "c"]
+    assert [pair.files for pair in pairs][:2] == [("10.jpeg",), ("9.webp",)]
+    assert faults == []
+
+
+def test_two_folders(tmp_path):
+    for name in ("a/2.png", "a/1.jpg", "b/1.png", "b/2.PNG", "aside.png", "b/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    expected = [Pair("1", ("a/1.jpg", "b/1.png")), Pair("2", ("a/2.png", "b/2.PNG"))]
+    assert find_pairs(tmp_path, tmp_path) == (expected, [])
+
+
+def test_faults_of_names(tmp_path):
+    for name in ("a/1.png", "a/1.jpg", "b/1.png", "a/2.png", "b/3.png", "a/4.png", "b/4.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    pairs, faults = find_pairs(tmp_path, tmp_path)
+    assert [pair.name for pair in pairs] == ["4"]
+    assert faults == [
+        Fault("a/1.jpg", "two files with one name", "a/1.jpg, a/1.png"),
+        Fault("a/2.png", "missing partner", "no image '2' in b"),
+        Fault("b/3.png", "missing partner", "no image '3' in a"),
+    ]
+
+
+def test_two_files_with_one_name_in_one_folder(tmp_path):
+    for name in ("1.png", "1.jpg", "2.png"):
+        (tmp_path / name).write_bytes(b"")
+    pairs, faults = find_pairs(tmp_path, tmp_path)
+    assert [pair.name for pair in pairs] == ["2"]
+    assert faults == [Fault("1.jpg", "two files with one name", "1.jpg, 1.png")]
+
+
+def test_links_stay_in_the_root(tmp_path):
+    root, folder, outside = tmp_path / "root", tmp_path / "root" / "train", tmp_path / "outside"
+    for path in (folder / "real.png", root / "other" / "inner.png", outside / "secret.png"):
+        write(path, noise(4, 8))
+    (folder / "inner.png").symlink_to("../other/inner.png")
+    (folder / "leak.png").symlink_to(outside / "secret.png")
+    (folder / "circle.png").symlink_to("circle.png")
+    pairs, faults = find_pairs(folder, root)
+    assert [pair.name for pair in pairs] == ["circle", "inner", "real"]
+    leak = ("leak.png", "path leaves the data root", f"leak.png is a link to {outside / 'secret.png'}")
+    assert faults == [leak]
+    assert isinstance(load_pair(folder, pairs[1]), Loaded)
+    circle = load_pair(folder, pairs[0])
+    assert isinstance(circle, Fault)
+    assert circle.reason == "image file unreadable"
+    # the same by a link to a folder
+    (root / "val").symlink_to(outside)
+    assert find_pairs(root / "val", root) == ([], [Fault(".", "path leaves the data root", str(outside))])
+    (root / "two").mkdir()
+    (root / "two" / "a").symlink_to(folder)
+    (root / "two" / "b").symlink_to(outside)
+    assert find_pairs(root / "two", root) == ([], [Fault("b", "path leaves the data root", str(outside))])
+
+
+def cut(tmp_path):
+    content = cv2.imencode(".jpg", noise(32, 64))[1].tobytes()
+    (tmp_path / "1.jpg").write_bytes(content[:-200])
+
+
+FAULTS = {
+    "odd": (lambda p: write(p / "1.png", noise(8, 13)), ["1.png"], "odd width", "13 x 8"),
+    "cut": (cut, ["1.jpg"], "image file unreadable", "damaged"),
+    "empty": (lambda p: (p / "1.png").touch(), ["1.png"], "image file unreadable", "damaged"),
+    "text": (lambda p: (p / "1.png").write_text("no image"), ["1.png"], "image file unreadable", "damaged"),
+    "gone": (lambda p: None, ["1.png"], "image file unreadable", "no such file"),
+    "sizes": (
+        lambda p: (write(p / "a/1.png", noise(8, 13)), write(p / "b/1.png", noise(8, 12))),
+        ["a/1.png", "b/1.png"],
+        "A and B differ in size",
+        "13 x 8 and 12 x 8",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", FAULTS)
+def test_faults_of_files(kind, tmp_path):
+    make, files, reason, detail = FAULTS[kind]
+    make(tmp_path)
+    fault = load_pair(tmp_path, Pair("1", tuple(files)))
+    assert isinstance(fault, Fault)
+    assert fault[:2] == (files[0], reason)
+    assert detail in fault.detail
+
+
+def decoded(tmp_path, image, name="1.png"):
+    write(tmp_path / name, image)
+    loaded = load_pair(tmp_path, Pair("1", (name,)))
+    assert isinstance(loaded, Loaded)
+    return np.hstack([loaded.a, loaded.b])
+
+
+def test_grey_files_have_three_equal_channels(tmp_path):
+    pixels = noise(6, 10, channels=1)
+    np.testing.assert_array_equal(decoded(tmp_path, pixels), np.repeat(pixels[..., None], 3, axis=2))
+
+
+@pytest.mark.parametrize("suffix", [".png", ".tif"])
+def test_16_bits_are_scaled(suffix, tmp_path):
+    pixels = noise(6, 10, kind=np.uint16)
+    found = decoded(tmp_path, pixels, f"1{suffix}")
+    assert np.abs(found - pixels / 257).max() <= 1  # 65535 becomes 255
+
+
+def test_transparency_is_ignored(tmp_path):
+    pixels = noise(6, 10, channels=4)
+    np.testing.assert_array_equal(decoded(tmp_path, pixels), pixels[..., :3])
+
+
+def test_orientation_is_ignored(tmp_path):
+    content = cv2.imencode(".jpg", noise(16, 32))[1].tobytes()
+    # an APP1 segment: big-endian TIFF with one entry, orientation (0x0112) 6, a quarter turn
+    exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x06\0\0\0\0\0\0"
+    segment = b"\xff\xe1" + (len(exif) + 2).to_bytes(2, "big") + exif
+    (tmp_path / "1.jpg").write_bytes(content[:2] + segment + content[2:])
+    assert cv2.imread(str(tmp_path / "1.jpg")).shape == (32, 16, 3)  # as it is turned by default
+    loaded = load_pair(tmp_path, Pair("1", ("1.jpg",)))
+    assert isinstance(loaded, Loaded)
+    assert loaded.a.shape == (16, 16, 3)
+
+
+def test_grey_of_a_grey_file_is_the_file():
+    levels = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
+    np.testing.assert_array_equal(with_channels(np.repeat(levels, 3, axis=2), 1), levels)
+
+
+@needs_facades
+def test_files_of_real_facades():
+    for split, count in {"train": 160, "val": 40}.items():
+        pairs, faults = find_pairs(FACADES / split, FACADES)
+        assert ([pair.name for pair in pairs], faults) == (sorted(str(n) for n in range(1, count + 1)), [])
+        assert len(os.listdir(FACADES / split)) == count
+        loaded = load_pair(FACADES / split, pairs[0])
+        assert isinstance(loaded, Loaded)
+        assert loaded.a.shape == loaded.b.shape == (256, 256, 3)
+        # B is the label map: mostly the wall's blue, while a photograph's channels are close to each other
+        assert loaded.b[..., 2].mean() - loaded.b[..., 0].mean() > 50
+        assert abs(loaded.a[..., 2].mean() - loaded.a[..., 0].mean()) < 50

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from dumps_by_hand import sealed
+from dumps_by_hand import dump_of, sealed
 from skimage.color import rgb2ycbcr
 from skimage.metrics import peak_signal_noise_ratio, structural_similarity
 from torch import Tensor
@@ -69,12 +69,7 @@ def test_ms_ssim_uses_the_scales_that_hold_the_window(size: int, scales: int) ->
     assert scales_of(size) == scales
 
 
-def test_ms_ssim_of_an_image_with_itself_is_one() -> None:
-    _, target = pair(47)
-    torch.testing.assert_close(ms_ssim(target, target), torch.ones(3, dtype=torch.float64))
-
-
-@pytest.mark.parametrize("size", [(64, 64), (33, 47), (180, 177)])
+@pytest.mark.parametrize("size", [(33, 47), (46, 177)])
 def test_ms_ssim_is_that_of_its_paper(size: tuple[int, int]) -> None:
     """Wang et al. 2003, equation 7, from scikit-image's maps: windows inside at every scale."""
     images = [whole[..., : size[0], : size[1]] for whole in pair(max(size))]
@@ -108,22 +103,10 @@ def test_luma_is_that_of_scikit_image() -> None:
     np.testing.assert_allclose(ends, [16 / 127.5, 235 / 127.5], atol=1e-6)
 
 
-def dump_of(folder: Path, images: Tensor, targets: Tensor, masks: Tensor) -> Dump:
-    rows = []
-    for index, (image, target, mask) in enumerate(zip(images, targets, masks, strict=True)):
-        files = {"image": f"m/{index}.image.npy", "target": f"i/{index}.target.npy", "mask": f"i/{index}.mask.npy"}
-        for name, value in (("image", image), ("target", target), ("mask", mask)):
-            write_value(folder / files[name], value)
-        rows.append({"mode": "m", "index": index, **{f"file.{name}": path for name, path in files.items()}})
-    pd.DataFrame(rows).to_csv(folder / "examples.csv", index=False)
-    write_value(folder / "averages/mean.npy", targets.mean(0))
-    return Dump(sealed(folder))
-
-
 def test_fidelity_averages_over_the_dump_and_knows_its_baseline(tmp_path: Path) -> None:
     image, target = pair()
     mask = torch.ones(3, 1, 64, 64)
-    dump = dump_of(tmp_path, image, target, mask)
+    dump = dump_of(tmp_path, image=image, target=target, mask=mask)
     bootstrap = Bootstrap(50, 0.9, seed=0)
     found = Fidelity(mode="m", image="image", target="target", mask="mask")(dump, bootstrap)
     assert found["images"] == 3
@@ -136,23 +119,13 @@ def test_fidelity_averages_over_the_dump_and_knows_its_baseline(tmp_path: Path) 
         Fidelity(mode="m", target="target")
 
 
-def test_fidelity_of_some_examples(tmp_path: Path) -> None:
-    image, target = pair()
-    dump = dump_of(tmp_path, image, target, torch.ones(3, 1, 64, 64))
-    dump.table["seen"] = [1, 0, 1]
-    found = Fidelity(mode="m", image="image", target="target", where="seen")(dump, Bootstrap(20, 0.9, seed=0))
-    assert found["images"] == 2
-    difference = (image - target)[[0, 2]].abs().mean()
-    assert found["l1"]["value"] == pytest.approx(difference.item(), abs=1e-6)  # type: ignore[index]
-
-
 def test_fidelity_as_super_resolution_papers_have_it(tmp_path: Path) -> None:
     """Without the border, on Y with a peak of 255; a baseline saved among the inputs is judged like an image."""
     image, target = (x.float() for x in pair())
     image[..., :4, :] = image[..., -4:] = 1.0  # in the border alone
     mask = torch.ones(3, 1, 64, 64)
     mask[..., :30] = 0
-    dump = dump_of(tmp_path, image, target, mask)
+    dump = dump_of(tmp_path, image=image, target=target, mask=mask)
     dump.table["file.bicubic"] = dump.table["file.image"]
     settings = {"mode": "m", "image": "bicubic", "target": "target", "mask": "mask", "crop_border": 4}
     found = Fidelity(**settings, channel="y")(dump, Bootstrap(20, 0.9, 0))  # type: ignore[arg-type]
@@ -178,13 +151,8 @@ def test_fidelity_as_super_resolution_papers_have_it(tmp_path: Path) -> None:
 def test_fidelity_of_images_of_several_sizes(tmp_path: Path) -> None:
     sizes = (24, 24, 32, 24)
     pairs = [[x[:1].float() for x in pair(size)] for size in sizes]
-    rows = []
-    for index, images in enumerate(pairs):
-        for name, value in zip(("image", "target"), images, strict=True):
-            write_value(tmp_path / f"{index}.{name}.npy", value[0])
-        rows.append({"mode": "m", "index": index, **{f"file.{n}": f"{index}.{n}.npy" for n in ("image", "target")}})
-    pd.DataFrame(rows).to_csv(tmp_path / "examples.csv", index=False)
-    found = Fidelity(mode="m", image="image", target="target")(Dump(sealed(tmp_path)), Bootstrap(20, 0.9, 0))
+    dump = dump_of(tmp_path, image=[image[0] for image, _ in pairs], target=[target[0] for _, target in pairs])
+    found = Fidelity(mode="m", image="image", target="target")(dump, Bootstrap(20, 0.9, 0))
     assert found["images"] == 4
     assert found["psnr"]["value"] == pytest.approx(np.mean([psnr(a, b).item() for a, b in pairs]), rel=1e-6)  # type: ignore[index]
 
@@ -194,10 +162,10 @@ def test_fidelity_refuses_what_it_cannot_judge(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match=message):
             Fidelity(mode="m", image="image", target="target", **arguments)  # type: ignore[arg-type]
     image, target = (x.float() for x in pair(24))
-    dump = dump_of(tmp_path / "1", image, target[..., :20], torch.ones(3, 1, 24, 24))
+    dump = dump_of(tmp_path / "1", image=image, target=target[..., :20])
     with pytest.raises(UserError, match=r"shape \(3, 24, 24\), targets \(3, 24, 20\); they are compared"):
         Fidelity(mode="m", image="image", target="target")(dump, Bootstrap(20, 0.9, 0))
-    dump = dump_of(tmp_path / "2", image[:, :1], target[:, :1], torch.ones(3, 1, 24, 24))
+    dump = dump_of(tmp_path / "2", image=image[:, :1], target=target[:, :1])
     with pytest.raises(UserError, match="channel y is made of three"):
         Fidelity(mode="m", image="image", target="target", channel="y")(dump, Bootstrap(20, 0.9, 0))
     with pytest.raises(UserError, match="24 px without crop_border 7 on both sides are fewer than the 11 of SSIM"):
@@ -208,8 +176,8 @@ def test_fidelity_refuses_what_it_cannot_judge(tmp_path: Path) -> None:
 def test_other_shapes_are_not_broadcast(tmp_path: Path, shape: tuple[int, ...]) -> None:
     """All but the last fit to (3, 24, 24) by NumPy's rules, and would give a plausible number."""
     image, target = (x.float() for x in pair(24))
-    folder = dump_of(tmp_path, image, target, torch.ones(3, 1, 24, 24)).folder
-    for path in ("averages/mean.npy", "m/0.image.npy", "i/0.mask.npy"):
+    folder = dump_of(tmp_path, image=image, target=target, mask=torch.ones(3, 1, 24, 24)).folder
+    for path in ("averages/mean.npy", "image/0.npy", "mask/0.npy"):
         write_value(folder / path, torch.zeros(shape))
     dump, said = Dump(sealed(folder)), re.escape(str(shape))
     with pytest.raises(UserError, match=rf"the average 'mean' has the shape {said}, targets \(3, 24, 24\)"):

@@ -90,7 +90,7 @@ def test_sizes_are_the_published_ones() -> None:
 def test_shape_after_every_block(seen: tuple[Seen, Seen, Tensor]) -> None:
     _, gave, features = seen
     assert {name: (gave[name].shape[1], *set(gave[name].shape[2:])) for name in BLOCKS} == BLOCKS
-    assert features.shape == (1, inception.DIMENSIONS)
+    assert features.shape == (1, 2048)
     np.testing.assert_allclose(features, gave["Mixed_7c"].double().mean(dim=(2, 3)), rtol=1e-5)
 
 
@@ -162,21 +162,8 @@ def test_loading_takes_the_weights_as_they_are(file: Path, weights: dict[str, Te
     assert not any(weight.requires_grad for weight in network.parameters())
 
 
-def test_broken_files(tmp_path: Path, weights: dict[str, Tensor]) -> None:
-    path = tmp_path / "x.safetensors"
-    with pytest.raises(UserError, match=r"no file .*x\.safetensors; give `weights` [\s\S]*weights_only=True"):
-        inception.load(path)
-    path.write_bytes(b"not safetensors at all")
-    with pytest.raises(UserError, match="is no safetensors file"):
-        inception.load(path)
+def test_weights_of_another_network(tmp_path: Path, weights: dict[str, Tensor]) -> None:
     small = {name: torch.zeros(weight.shape, dtype=torch.uint8) for name, weight in weights.items()}
-    lacking = {name: weight for name, weight in small.items() if not name.startswith("Mixed_7c.branch1x1.bn")}
-    save_file(lacking, path)
-    with pytest.raises(UserError, match=r"no tensor 'Mixed_7c\.branch1x1\.bn\.weight' and 3 more; give `weights`"):
-        inception.load(path)
-    save_file({**small, "Mixed_8a.conv.weight": torch.zeros(1)}, path)
-    with pytest.raises(UserError, match=r"holds 'Mixed_8a\.conv\.weight', of another network"):
-        inception.load(path)
-    save_file({**small, "Mixed_5b.branch1x1.conv.weight": torch.zeros(64, 3, 1, 1)}, path)
-    with pytest.raises(UserError, match=r"has shape \(64, 3, 1, 1\), expected \(64, 192, 1, 1\)"):
-        inception.load(path)
+    save_file({**small, "Mixed_8a.conv.weight": torch.zeros(1)}, tmp_path / "x.safetensors")
+    with pytest.raises(UserError, match=r"holds 'Mixed_8a\.conv\.weight', of another network; give `weights`"):
+        inception.load(tmp_path / "x.safetensors")

@@ -2,7 +2,6 @@
 
 import pytest
 import torch
-from torch import nn
 
 from figura.base.errors import UserError
 from models.images.resnet_generator import ResNetGenerator
@@ -35,17 +34,6 @@ def test_published_parameters():
         assert count(ResNetGenerator(blocks=6)) == 11_378_179 - 3 * 1_180_160 == 7_837_699
 
 
-@pytest.mark.parametrize("norm", ["instance", "batch", "none"])
-def test_biases(norm):
-    network = ResNetGenerator(features=2, blocks=2, norm=norm)
-    found = {n: m.bias is not None for n, m in network.named_modules() if isinstance(m, nn.Conv2d | nn.ConvTranspose2d)}
-    assert len(found) == 6 + 2 * 2
-    assert found.pop("last")
-    assert set(found.values()) == {norm == "instance"}
-    statistics = [name for name, _ in network.named_buffers() if name.endswith("running_mean")]
-    assert len(statistics) == (9 if norm == "batch" else 0)
-
-
 @pytest.mark.parametrize(("h", "w"), [(8, 8), (12, 32)])
 def test_shapes_and_range(h, w):
     network = ResNetGenerator(in_channels=2, out_channels=5, features=3, blocks=1)
@@ -65,12 +53,6 @@ def test_a_block_by_hand():
     x = torch.tensor([1.0, -2.0, 3.0, 5.0]).expand(1, 4, 4, 4)
     # shifted: -2 1 -2 3; ReLU: 0 1 0 3; shifted again: 1 0 1 0; plus x
     assert torch.equal(block(x, False), torch.tensor([2.0, -2.0, 4.0, 5.0]).expand(1, 4, 4, 4))
-
-
-def test_instance_norm_makes_examples_independent():
-    network = ResNetGenerator(features=2, blocks=2)
-    x = torch.randn(2, 3, 16, 16)
-    assert torch.allclose(network(x)["image"][:1], network(x[:1])["image"], atol=1e-6)
 
 
 def test_dropout_is_switched():

@@ -194,11 +194,6 @@ def test_shrinking_averages_all_pixels():
     np.testing.assert_allclose(inner.astype(float), 127.5, atol=15)  # blocks of 3 x 3: 5 of 9 are of one kind
 
 
-def test_same_size_leaves_pixels_as_they_are():
-    image = np.random.default_rng(0).integers(256, size=(33, 33, 3)).astype(np.uint8)
-    np.testing.assert_array_equal(fitted(33, 33, 33).picture(image, (0, 0, 0)), image)
-
-
 def test_boxes_are_cut_to_what_shows():
     placement = identity_placement(100, 50)
     boxes = np.array([[-10.0, 10.0, 30.0, 10.0], [90.0, 40.0, 40.0, 40.0], [120.0, 0.0, 5.0, 5.0]])

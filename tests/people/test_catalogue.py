@@ -2,7 +2,6 @@
 
 import hashlib
 from itertools import combinations
-from pathlib import Path
 
 import cv2
 import numpy as np
@@ -45,26 +44,19 @@ def wardrobe() -> Wardrobe:
     return draw_wardrobe(SETTINGS.sizes, seed=SEED, backdrop=BACKDROP)
 
 
-def digests(folder: Path) -> dict[str, str]:
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
-    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
 def inside(labels: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
     """Pixels of a label that nothing else touches."""
     return cv2.erode((labels == colour).all(axis=2).astype(np.uint8), np.ones((3, 3), np.uint8)).astype(bool)
 
 
-def test_the_same_seed_gives_the_same_files_for_any_number_of_workers(tmp_path):
-    for workers in (1, 2):
-        write_catalogue(SETTINGS, SEED, tmp_path / str(workers), False, workers=workers)
-    assert digests(tmp_path / "1") == digests(tmp_path / "2")
-    assert len(digests(tmp_path / "1")) == 11 + 9
-    for split in ("train", "validation"):
-        picture = cv2.imread(str(tmp_path / "1" / split / "000004.png"))
-        labels, photo = draw_pair(SETTINGS, seed=SEED, split=split, index=3)
-        np.testing.assert_array_equal(picture[:, :SIDE], labels)
-        np.testing.assert_array_equal(picture[:, SIDE:], photo)
+def test_processes_write_the_pairs_that_are_drawn_here(tmp_path, pairs):
+    write_catalogue(SETTINGS, SEED, tmp_path, False, workers=2)
+    assert len(list(tmp_path.rglob("*.png"))) == len([path for path in tmp_path.rglob("*") if path.is_file()]) == 11 + 9
+    for index in range(11):
+        picture = cv2.imread(str(tmp_path / f"train/{index + 1:06}.png"))
+        np.testing.assert_array_equal(picture, np.hstack(pairs[index]))
+    validation = draw_pair(SETTINGS, seed=SEED, split="validation", index=3)
+    np.testing.assert_array_equal(cv2.imread(str(tmp_path / "validation/000004.png")), np.hstack(validation))
 
 
 def test_files_of_an_earlier_run_are_not_overwritten(tmp_path):
@@ -80,7 +72,7 @@ def test_splits_and_seeds_show_other_people():
         hashlib.sha256(np.hstack(draw_pair(SETTINGS, seed=seed, split=split, index=index)).tobytes()).hexdigest()
         for seed in (SEED, SEED + 1)
         for split in ("train", "validation")
-        for index in range(10)
+        for index in range(4)
     ]
     assert len(set(shown)) == len(shown)
 
@@ -141,13 +133,6 @@ def test_an_item_of_one_colour_has_that_colour_in_every_photo(pairs, wardrobe):
         assert len(distances) > 4
         # The rest is finer than the label map's samples: a lip, an ear, the gap between two limbs.
         assert np.quantile(distances, 0.8) <= 1.5, label
-
-
-def test_the_same_label_means_the_same_typical_colour_over_different_pairs(pairs, wardrobe):
-    for label in wardrobe.labels[: SETTINGS.tops + SETTINGS.bottoms + SETTINGS.skins]:
-        means = [photo[found].mean(axis=0) for labels, photo in pairs if (found := inside(labels, label)).sum() >= 60]
-        assert len(means) >= 3
-        assert np.abs(np.array(means) - np.median(means, axis=0)).mean() < 8.0
 
 
 def test_items_of_one_kind_differ_clearly(wardrobe):

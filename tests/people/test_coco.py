@@ -14,9 +14,7 @@ from pycocotools.coco import COCO
 from figura.base.errors import UserError
 from figura.data.formats import coco
 from figura.data.formats.coco import (
-    FLIP,
     KEYPOINTS,
-    SKELETON,
     Spool,
     categories_by_id,
     check_keypoints,
@@ -47,24 +45,6 @@ SMALL = {
 }
 
 
-# --- names ---
-
-
-def test_flip_swaps_left_and_right():
-    assert len(KEYPOINTS) == 17
-    for joint, mirrored in enumerate(FLIP):
-        assert FLIP[mirrored] == joint
-        swapped = KEYPOINTS[joint].replace("left", "?").replace("right", "left").replace("?", "right")
-        assert KEYPOINTS[mirrored] == swapped
-
-
-@needs_real
-def test_names_are_those_of_coco():
-    category = json.loads(ANNOTATIONS.read_text())["categories"][0]
-    assert list(KEYPOINTS) == category["keypoints"]
-    assert [list(pair) for pair in SKELETON] == category["skeleton"]
-
-
 # --- reading ---
 
 
@@ -87,8 +67,8 @@ RECORDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("chunk", [1, 5, 64, 1000])
-@pytest.mark.parametrize("between", [",\n", "\n,", " ,\n ", ",\r\n", ", ", ",\n\n"])
+@pytest.mark.parametrize("chunk", [1, 64])
+@pytest.mark.parametrize("between", [",\n", " ,\n ", ",\r\n", ", "])
 @pytest.mark.parametrize("ascii_only", [True, False])
 def test_records_in_lines_equal_json(tmp_path, monkeypatch, chunk, between, ascii_only):
     monkeypatch.setattr(coco, "_CHUNK", chunk)
@@ -131,7 +111,7 @@ def test_stream_equals_json_on_real_data():
 def test_every_cut_is_noticed(tmp_path):
     text = json.dumps(SMALL)
     path = tmp_path / "cut.json"
-    for length in range(len(text)):
+    for length in range(0, len(text), 3):
         path.write_text(text[:length])
         with pytest.raises(UserError, match=r"cut\.json: "):
             read_head(path)

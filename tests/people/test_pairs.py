@@ -13,6 +13,7 @@ from figura.base.errors import UserError
 from figura.data.formats.coco import KEYPOINTS
 from figura.data.formats.skeletons import COCO as COCO_PERSON
 from models.people.crops import square
+from models.people.drawing import BOX, CROP, HIDDEN, VISIBLE, PersonDrawing, joints_over
 from models.people.pairs import PersonPairs
 from tests.real_people import REAL, needs_real
 
@@ -107,32 +108,6 @@ def expected_crop(picture, left, top, side, size, fill=0.0, keep=None):
     return big.reshape(size, block, size, block, 3).mean(axis=(1, 3)).transpose(2, 0, 1)
 
 
-@pytest.mark.parametrize("parts", [False, True])
-@pytest.mark.parametrize("foreign", [False, True])
-def test_form_of_examples(folder, parts, foreign):
-    dataset = pairs(folder, parts=parts, foreign=foreign)
-    assert len(dataset) == 5
-    assert PersonPairs.names == dataset.names[: len(PersonPairs.names)]
-    assert PersonPairs.provides({"root": "nowhere", "parts": parts, "foreign": foreign}) == dataset.names
-    for index in range(len(dataset)):
-        example = draw(dataset, index)
-        assert set(example) == set(dataset.names)
-        for name, value in example.items():
-            if name in ("index", "has_other_view") or name.endswith("_id"):
-                assert type(value) is int
-                continue
-            if name == "joints":
-                assert (value.shape, value.dtype) == ((17, 3), np.float32)
-                continue
-            picture = name in ("pose", "appearance", "target", "foreign")
-            assert value.shape == (3 if picture else 1, 16, 16)
-            assert value.dtype == np.float32
-            assert value.flags.c_contiguous
-            assert (-1 if picture else 0) <= value.min() <= value.max() <= 1
-    assert ("top" in dataset.names) == parts
-    assert ("foreign_top" in dataset.names) == (parts and foreign)
-
-
 def test_rows_tell_of_examples_without_their_pictures(folder):
     dataset = pairs(folder)
     for picture in (folder / "images").rglob("*.png"):
@@ -154,14 +129,6 @@ def test_rows_of_a_list_of_pairs_name_both(folder):
     assert [(row["appearance_id"], row["annotation_id"]) for row in rows] == [(5, 1), (2, 6)]
 
 
-def test_order_and_ids(folder):
-    dataset = pairs(folder)
-    rows = [draw(dataset, index) for index in range(len(dataset))]
-    assert [row["annotation_id"] for row in rows] == [1, 2, 3, 5, 6]
-    assert [row["index"] for row in rows] == [0, 1, 2, 3, 4]
-    assert [row["person_id"] for row in rows] == [50, 50, 50, 60, -7]  # without the key: an own one
-
-
 def test_crop_is_the_mean_over_pixels(folder):
     dataset = pairs(folder, margin=0.1, min_height=20, appearance="self")
     example = draw(dataset, 0)
@@ -180,12 +147,6 @@ def test_background_is_replaced_before_scaling(folder):
     bare = example["mask"][0] == 0
     assert bare.any()
     assert (example["target"][:, bare] == np.float32(-0.25)).all()
-
-
-def test_small_box_is_enlarged(folder):
-    dataset = pairs(folder, margin=0.0, image_size=120)
-    example = draw(dataset, 0)  # 40 pixels to 120: OpenCV's linear interpolation keeps the centres
-    np.testing.assert_allclose(example["target"][:, 1::3, 1::3], expected_crop(noise(1), 0, 4, 40, 40), atol=2e-6)
 
 
 def test_polygons_and_missing_masks(folder):
@@ -221,20 +182,13 @@ def test_joints_lie_where_the_picture_shows_them(tmp_path):
         np.testing.assert_allclose(dot, ((y - 10) * block + (block - 1) / 2, (x - 19) * block + (block - 1) / 2))
 
 
-def test_square_is_centred_on_the_box():
-    crop = square(np.array([10.0, 20.0, 30.0, 50.0]), 0.2, 64)
-    assert (crop.left, crop.top, crop.side) == (-10, 10, 70)
-    moved = crop.joints(np.array([[24.5, 44.5, 2.0], [np.nan, 0.0, 0.0]]))
-    np.testing.assert_allclose(moved[0], [31.5, 31.5, 2])  # the centre of box and crop
-
-
 def test_other_view_is_uniform_over_the_others(folder):
     dataset = pairs(folder)
-    for index, others in ((0, (2, 3)), (1, (1, 3)), (2, (1, 2)), (3, (5,)), (4, (6,))):
-        drawn = Counter(draw(dataset, index, seed)["appearance_id"] for seed in range(200))
+    for index, others in ((0, (2, 3)), (3, (5,))):
+        drawn = Counter(draw(dataset, index, seed)["appearance_id"] for seed in range(60))
         assert set(drawn) == set(others)
         for count in drawn.values():
-            assert abs(count - 200 / len(others)) < 40  # 5.6 standard deviations
+            assert abs(count - 60 / len(others)) < 20  # 5 standard deviations
     example = draw(dataset, 0, seed=1)
     twin = draw(pairs(folder, appearance="self"), example["appearance_id"] - 1)
     np.testing.assert_array_equal(example["appearance"], twin["target"])
@@ -273,10 +227,6 @@ def test_a_list_of_pairs(folder):
         ),
         ("from,to\n1,2\n", r"line 1: found 'from,to'; expected appearance_id,annotation_id"),
         ("appearance_id,annotation_id\n1,2\n1\n", "line 3: found '1'; expected two annotation ids"),
-        (
-            "appearance_id,annotation_id\n1,12345678901234567890\n",
-            "line 2: found '1,12345678901234567890'; expected two",
-        ),
         ("appearance_id,annotation_id\n", r"pairs\.csv: the list is empty"),
         ("appearance_id,annotation_id\n1,2\n2,77\n", "line 3: annotation_id 77 is no person of the split"),
         ("appearance_id,annotation_id\n8,9\n", "in none of its 1 pairs both persons have min_keypoints and min_height"),
@@ -345,11 +295,11 @@ def test_a_skeleton_that_no_category_has(dogs):
 
 def test_foreign_is_another_person(folder):
     dataset = pairs(folder, foreign=True)
-    for index, others in ((0, (5, 6)), (3, (1, 2, 3, 6)), (4, (1, 2, 3, 5))):
-        drawn = Counter(draw(dataset, index, seed)["foreign_id"] for seed in range(400))
+    for index, others in ((0, (5, 6)), (3, (1, 2, 3, 6))):
+        drawn = Counter(draw(dataset, index, seed)["foreign_id"] for seed in range(80))
         assert set(drawn) == set(others)
         for count in drawn.values():
-            assert abs(count - 400 / len(others)) < 50
+            assert abs(count - 80 / len(others)) < 20
 
 
 def test_same_seed_same_example(folder):
@@ -386,10 +336,6 @@ TOO_HIGH = (
             r"test\.json: no such file; .*people has the splits train; bring 'test' to `datasets.people` in ",
         ),
         ({"min_height": 100}, TOO_HIGH),
-        (
-            {"min_keypoints": 0.55, "min_height": 100},
-            r"has 10 labelled keypoints .*: 0 have so many keypoints \(of 17\)",
-        ),
         ({"appearance": "other_veiw"}, "appearance: found 'other_veiw'.*did you mean 'other_view'"),
         ({"background": 1.5}, "background: found 1.5"),
         ({"image_size": 0}, "image_size: found 0"),
@@ -431,40 +377,72 @@ def test_unsorted_records(tmp_path):
         pairs(write(tmp_path / "people", annotations, [noise(1)]))
 
 
+# --- drawings ---
+
+
+def is_colour(pixels, colour):
+    return (pixels == colour).all(axis=-1)
+
+
+def test_drawn_joints_stand_where_they_are_and_look_as_they_are_labelled():
+    picture = np.zeros((64, 32, 3), np.uint8)
+    joints = np.array([[3, 10, 2], [20, 10, 1], [20, 50, 0]])
+    drawn = joints_over(picture, joints, [(0, 1), (1, 2)])
+    assert drawn.shape == (256, 128, 3)
+    rows, columns = is_colour(drawn, VISIBLE).nonzero()  # pixel 3 of four times the size: 12 to 15
+    assert abs(columns.mean() - 13.5) <= 0.5
+    assert abs(rows.mean() - 41.5) <= 0.5
+    ring = drawn[30:54, 70:94].astype(int)
+    assert (ring[..., 0] - ring[..., 1] > (HIDDEN[0] - HIDDEN[1]) / 2).any()  # its edges are smooth
+    assert (drawn[42, 20:75] > 200).all()  # the white line
+    assert not drawn[100:].any()  # neither the unlabelled joint nor its connection
+
+
+def test_the_drawn_scene_shows_box_and_crop(folder):
+    dataset = pairs(folder)
+    drawing = PersonDrawing(dataset, {})
+    scene = drawing.annotated(1, np.random.default_rng(0))["annotated scene"]
+    x, y, width, height = (round(float(one)) for one in dataset.persons.boxes[dataset.target(1)])
+    rows, columns = is_colour(scene, BOX).nonzero()
+    assert (columns.min(), rows.min()) >= (x, y)
+    assert (columns.max(), rows.max()) <= (x + width - 1, y + height - 1)
+    assert is_colour(scene, CROP).any()
+    pictures = drawing.pictures(draw(dataset, 1))
+    assert {"pose", "target", "joints"} <= pictures.keys()
+    assert "joints" not in drawing.pictures({"target": draw(dataset, 1)["target"]})
+
+
 # --- real data ---
 
 
-@needs_real
-@pytest.mark.parametrize(("min_keypoints", "min_height"), [(1, 1), (6, 40), (12, 100)])
-def test_counts_on_real_data(tmp_path, capsys, min_keypoints, min_height):
+@pytest.fixture
+def real(tmp_path):
+    """The sample as one split `all`, sorted as `prepare` does, and pycocotools' reading of it."""
     whole = json.loads((REAL / "annotations.json").read_text())
-    whole["images"].sort(key=lambda one: one["id"])
-    whole["annotations"].sort(key=lambda one: one["id"])
+    for kind in ("images", "annotations"):
+        whole[kind].sort(key=lambda one: one["id"])
     (tmp_path / "all.json").write_text(json.dumps(whole))
-    dataset = pairs(tmp_path, split="all", min_keypoints=min_keypoints, min_height=min_height)
-    reference = COCO(str(REAL / "annotations.json"))
-    numbers = reference.getAnnIds(catIds=reference.getCatIds(["person"]), iscrowd=False)
-    used = [
-        one["id"]
-        for one in reference.loadAnns(numbers)
-        if one["num_keypoints"] >= min_keypoints and one["bbox"][3] >= min_height
-    ]
+    (tmp_path / "images").symlink_to(REAL / "images")
+    return tmp_path, COCO(str(tmp_path / "all.json"))
+
+
+@needs_real
+@pytest.mark.parametrize(("min_keypoints", "min_height"), [(1, 1), (12, 100)])
+def test_counts_on_real_data(real, min_keypoints, min_height):
+    folder, reference = real
+    dataset = pairs(folder, split="all", min_keypoints=min_keypoints, min_height=min_height)
+    people = reference.loadAnns(reference.getAnnIds(catIds=reference.getCatIds(["person"]), iscrowd=False))
+    used = [one["id"] for one in people if one["num_keypoints"] >= min_keypoints and one["bbox"][3] >= min_height]
     assert dataset.persons.ids.tolist() == sorted(used)
     assert len(dataset) > 20
 
 
 @needs_real
-def test_masks_on_real_data(tmp_path, capsys):
-    (tmp_path / "images").symlink_to(REAL / "images")
-    whole = json.loads((REAL / "annotations.json").read_text())
-    whole["images"].sort(key=lambda one: one["id"])
-    whole["annotations"].sort(key=lambda one: one["id"])
-    (tmp_path / "all.json").write_text(json.dumps(whole))
-    dataset = pairs(tmp_path, split="all", min_keypoints=10, min_height=100, image_size=64, background=0.0)
-    reference = COCO(str(REAL / "annotations.json"))
+def test_masks_on_real_data(real):
+    folder, reference = real
+    dataset = pairs(folder, split="all", min_keypoints=10, min_height=100, image_size=64, background=0.0)
     for index in range(0, len(dataset), 5):
-        record = reference.loadAnns([int(dataset.persons.ids[index])])[0]
-        truth = reference.annToMask(record)
+        truth = reference.annToMask(reference.loadAnns([int(dataset.persons.ids[index])])[0])
         np.testing.assert_array_equal(dataset.persons.mask(index), truth)
         crop = square(dataset.persons.boxes[index], 0.1, 64)
         covered = draw(dataset, index)["mask"].sum() * (crop.side / 64) ** 2

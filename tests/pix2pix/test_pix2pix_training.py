@@ -9,18 +9,15 @@ import pytest
 import torch
 import toy
 import toy_pairs
+from safetensors.torch import load_file
 from torch.utils.data import default_collate
+from two_processes import run_in_two
 
 from figura.base.errors import UserError
 from figura.training.trainer import Trainer
 from recipes import pix2pix_by_hand
 
-OBJECTIVES = {
-    "basic": {},
-    "basic+vgg": {"losses.G_VGG.weight": 10.0},
-    "extended": {"losses.G_L2.weight": 10.0, "losses.G_SOBEL.weight": 3.0, "losses.G_LAP.weight": 1.0},
-}
-OBJECTIVES["extended+vgg"] = OBJECTIVES["basic+vgg"] | OBJECTIVES["extended"]
+EXTENDED = {"G_VGG": 10.0, "G_L2": 10.0, "G_SOBEL": 3.0, "G_LAP": 1.0}
 
 
 def batch(start=0):
@@ -95,21 +92,16 @@ def test_the_generator_is_judged_by_the_updated_discriminator(run):
     assert abs(stale.item() - expected.item()) > 1e-3
 
 
-@pytest.mark.parametrize("name", OBJECTIVES)
-def test_override_lines_turn_one_objective_into_another(name, run):
-    recipe = toy_pairs.recipe(OBJECTIVES[name])
+@pytest.mark.parametrize("added", [{}, EXTENDED], ids=["basic", "extended"])
+def test_override_lines_turn_one_objective_into_another(added, run):
+    recipe = toy_pairs.recipe({f"losses.{name}.weight": weight for name, weight in added.items()})
     reports = Trainer(recipe, run).train_op(batch())
-    expected = {"G_GAN": 1.0, "G_L1": 100.0}
-    if "extended" in name:
-        expected |= {"G_L2": 10.0, "G_SOBEL": 3.0, "G_LAP": 1.0}
-    if "vgg" in name:
-        expected |= {"G_VGG": 10.0}
-    assert reports["G"].weights == expected
+    assert reports["G"].weights == {"G_GAN": 1.0, "G_L1": 100.0} | added
     assert reports["D"].weights == {"D_real": 0.5, "D_fake": 0.5}
     assert all(value.isfinite() and value > 0 for value in reports["G"].raw.values())
 
 
-@pytest.mark.parametrize("kind", ["lsgan", "hinge", "relativistic_average", "wgan"])
+@pytest.mark.parametrize("kind", ["lsgan", "relativistic_average", "wgan"])
 def test_every_adversarial_kind_trains(kind, run):
     changes = {f"losses.{name}.kind": kind for name in ("D_real", "D_fake", "G_GAN")}
     if kind == "relativistic_average":
@@ -142,9 +134,8 @@ def test_every_adversarial_kind_trains(kind, run):
     assert "G_L1.raw" in validation
 
 
-@pytest.mark.parametrize("optimizer", ["Adam", "SGD"])
-def test_a_step_written_by_hand_reaches_the_same_numbers(run, optimizer):
-    changes = toy_pairs.GRADIENT_DESCENT if optimizer == "SGD" else {}
+def test_a_step_written_by_hand_reaches_the_same_numbers(run):
+    changes = toy_pairs.GRADIENT_DESCENT
     declared = fit(run / "declared", changes)
     by_hand = fit(
         run / "hand", changes, train_step=pix2pix_by_hand.train_step, on_epoch_start=pix2pix_by_hand.announce,
@@ -152,11 +143,10 @@ def test_a_step_written_by_hand_reaches_the_same_numbers(run, optimizer):
     )  # fmt: skip
     for row, other in zip(by_hand.loss_log.train, declared.loss_log.train, strict=True):
         assert row == pytest.approx(other, rel=1e-3)
-    if optimizer == "SGD":
-        found, start = weights(by_hand), weights(Trainer(toy_pairs.recipe(changes), run / "start"))
-        for name, value in weights(declared).items():
-            torch.testing.assert_close(found[name], value, rtol=0, atol=2e-6, msg=name)
-        assert max((found[name] - start[name]).abs().max() for name in start) > 1e-3
+    found, start = weights(by_hand), weights(Trainer(toy_pairs.recipe(changes), run / "start"))
+    for name, value in weights(declared).items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=2e-6, msg=name)
+    assert max((found[name] - start[name]).abs().max() for name in start) > 1e-3
 
 
 @pytest.mark.parametrize(
@@ -181,15 +171,6 @@ def test_separate_schedules_and_weights_of_two_steps(run):
     assert rows[-1]["G.lr"] == pytest.approx(2e-4 * cosine)
 
 
-def test_tags_of_the_loss_log(run):
-    log = fit(run).loss_log
-    assert log.select("D") == ["D_real", "D_fake"]
-    assert log.select("G") == ["G_GAN", "G_L1"]  # what has weight 0 is not computed
-    assert len(log.history("G_L1")) == 8
-    last = log.last("G_L1")["G_L1"]
-    assert last["weighted"] == pytest.approx(100 * last["raw"])
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
     run = tmp_path_factory.mktemp("pix2pix") / "run"
@@ -197,7 +178,7 @@ def uninterrupted(tmp_path_factory):
     return outputs(run)
 
 
-@pytest.mark.parametrize("point", [3, 40, 70, 110])
+@pytest.mark.parametrize("point", [40, 110])
 def test_kill_9_and_go_on(point, run, uninterrupted):
     """Both networks, optimizers and schedules; killed in the middle of an iteration or of writing a resume point."""
     child = os.fork()
@@ -218,3 +199,22 @@ def test_kill_9_and_go_on(point, run, uninterrupted):
             shutil.rmtree(run / folder, ignore_errors=True)
     fit(run)
     assert outputs(run) == uninterrupted
+
+
+def test_two_ranks_with_half_the_batch_each_give_the_same_update(tmp_path):
+    """Without dropout, whose noise is each rank's own."""
+    changes = toy_pairs.GRADIENT_DESCENT | {
+        "networks.generator.dropout": 0.0, "train.steps": 4, "runtime.samples": None,
+        "networks.generator.norm": "instance", "networks.discriminator.norm": "instance",
+    }  # fmt: skip
+    run_in_two(lambda: Trainer(toy_pairs.recipe(changes), tmp_path / "two").fit())
+    one = Trainer(toy_pairs.recipe(changes), tmp_path / "one")
+    one.fit()
+    for name in ("generator", "discriminator"):
+        shared = load_file(tmp_path / "two/model" / f"{name}.safetensors")
+        for key, value in load_file(tmp_path / "one/model" / f"{name}.safetensors").items():
+            torch.testing.assert_close(shared[key], value, rtol=0, atol=1e-5, msg=f"{name}.{key}")
+    ours, theirs = ((tmp_path / n / "live/losses.csv").read_text().splitlines() for n in ("one", "two"))
+    for row, other in zip(ours[1:], theirs[1:], strict=True):  # means over all ranks
+        assert row.split(",")[:2] == other.split(",")[:2]
+        assert float(row.split(",")[2]) == pytest.approx(float(other.split(",")[2]), rel=1e-4)

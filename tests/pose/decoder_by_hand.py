@@ -12,16 +12,17 @@ import numpy as np
 EMPTY = (0.0, 0.0, 0.0, 0.0)  # v, x, y, scale
 
 
-def fields_of(target, vectors, scales, confidence=0.9):
-    """A target of the encoders as a decoder's fields: absolute places, the confidence on foreground and 0 elsewhere."""
+def fields_of(target, kind, unknown_scale=0.0):
+    """A target of a `cif`, `caf` or `cifdet` encoder as a decoder's fields: places, and 0.9 on foreground alone."""
+    vectors = 2 if kind == "caf" else 1
+    last = target[:, 3:5] if kind == "cifdet" else target[:, 1 + 3 * vectors :]  # sizes, or scales
     count, _, rows, columns = target.shape
-    fields = np.zeros((count, 2 + 2 * vectors + scales, rows, columns), dtype=np.float32)
-    fields[:, 1] = np.where(target[:, 0] == 1, confidence, 0)
+    fields = np.zeros((count, 2 + 2 * vectors + last.shape[1], rows, columns), dtype=np.float32)
+    fields[:, 1] = np.where(target[:, 0] == 1, 0.9, 0)
     for vector in range(vectors):
         fields[:, 2 + 2 * vector] = np.nan_to_num(target[:, 1 + 2 * vector]) + np.arange(columns)
         fields[:, 3 + 2 * vector] = np.nan_to_num(target[:, 2 + 2 * vector]) + np.arange(rows)[:, None]
-    for scale in range(scales):
-        fields[:, 2 + 2 * vectors + scale] = np.nan_to_num(target[:, 1 + 3 * vectors + scale])
+    fields[:, 2 + 2 * vectors :] = np.nan_to_num(last, nan=unknown_scale)
     return fields
 
 

@@ -3,17 +3,18 @@
 import numpy as np
 import pytest
 import torch
+from decoder_by_hand import fields_of
+from standing_people import SIZE, scene_of, standing
 
 from figura.base.errors import UserError
 from figura.data.formats.skeletons import COCO
 from figura.interfaces import Networks, State
-from models.pose.annotations import Annotations
 from models.pose.decode.decoding import FindObjects, FindPeople
 from models.pose.decode.injectors import Overlays
 from models.pose.encoders import Caf, Cif, CifDet
 
-STRIDE, SIZE, IMAGE = 8, (193, 193), 77
-POSE = COCO.standing_pose * (16, -16) + (96, 171.2)
+STRIDE, IMAGE = 8, 77
+POSE = standing()[:, :2].astype(float)
 # The file is twice as large, and the picture begins 10 and 20 pixels in.
 TO_ORIGINAL = np.float32([[2, 0, -20], [0, 2, -40]])
 NOWHERE = Networks({}, {})
@@ -24,32 +25,14 @@ def scene(people=1):
     keypoints[..., :2] = POSE
     if people == 2:
         keypoints[1, :, :2] = (POSE - 96) / 2 + (150, 120)
-    low, high = keypoints[..., :2].min(axis=1), keypoints[..., :2].max(axis=1)
-    return Annotations(
-        keypoints=keypoints,
-        boxes=np.concatenate([low, high - low], axis=1),
-        crowd=np.zeros(people, bool),
-        categories=np.arange(people),
-        ids=np.arange(people),
-    )
-
-
-def decoded(target, ends, sizes=False):
-    fields = np.zeros((len(target), 2 + 2 * ends + (2 if sizes else ends), *target.shape[2:]), np.float32)
-    fields[:, 1] = np.where(target[:, 0] == 1, 0.9, 0)
-    grid = np.mgrid[: target.shape[2], : target.shape[3]][::-1]
-    for end in range(ends):
-        fields[:, 2 + 2 * end : 4 + 2 * end] = np.nan_to_num(target[:, 1 + 2 * end : 3 + 2 * end] + grid)
-    fields[:, 2 + 2 * ends :] = np.nan_to_num(target[:, 3:5] if sizes else target[:, 1 + 3 * ends :])
-    return torch.from_numpy(fields)[None]
+    return scene_of(keypoints, range(people))
 
 
 def state_of(annotations, **more):
     area = np.float32([0, 0, 192, 192])
-    return State({
-        "cif": decoded(Cif(COCO, STRIDE).encode(annotations, SIZE, area), 1),
-        "caf": decoded(Caf(COCO, STRIDE).encode(annotations, SIZE, area), 2),
-        "cifdet": decoded(CifDet(2, STRIDE).encode(annotations, SIZE, area), 1, sizes=True),
+    encoders = {"cif": Cif(COCO, STRIDE), "caf": Caf(COCO, STRIDE), "cifdet": CifDet(2, STRIDE)}
+    targets = {kind: encoder.encode(annotations, SIZE, area) for kind, encoder in encoders.items()}
+    return State({kind: torch.from_numpy(fields_of(target, kind))[None] for kind, target in targets.items()} | {
         "image_id": torch.tensor([IMAGE]), "to_original": torch.from_numpy(TO_ORIGINAL)[None],
         "image": torch.zeros(1, 3, *SIZE),
     } | more)  # fmt: skip

@@ -7,6 +7,7 @@ from pathlib import Path
 import encoder_by_hand as by_hand
 import numpy as np
 import pytest
+from standing_people import standing
 
 from figura.data.formats.skeletons import COCO
 from models.pose.annotations import Annotations
@@ -37,10 +38,7 @@ def annotations(*those):
     )
 
 
-def standing():
-    """The upright pose, 16 pixels per unit, in an image of 193 x 193 pixels."""
-    joints = {place: (96 + 16 * x, 16 + 16 * (9.7 - y)) for place, (x, y) in enumerate(COCO.standing_pose)}
-    return annotation(joints, box=(68, 16, 56, 155.2), category=0)
+STANDING = annotation(enumerate(standing()[:, :2]), box=(68, 16, 56, 155.2))
 
 
 def random_scene(seed, size):
@@ -117,6 +115,10 @@ def test_other_settings_agree_with_the_computation_by_hand(seed):
         wide.encode(given, SIZE, area),
         by_hand.caf(scene, *keypoints, COCO.kinematic_tree, aspect=0.6, min_size=2, fixed=seed % 2 == 1),
     )
+    assert_agrees(
+        Caf(COCO, 8, connections="dense", dense_to_sparse_radius=1.2).encode(given, SIZE, area),
+        by_hand.caf(scene, *keypoints, COCO.dense_connections, **DENSE, radius=1.2),
+    )
 
 
 def test_an_image_without_annotations_is_background():
@@ -128,7 +130,7 @@ def test_an_image_without_annotations_is_background():
 
 
 def chosen(*places):
-    joints = np.float64([standing()["keypoints"]])
+    joints = np.float64([STANDING["keypoints"]])
     joints[:, :, :2] /= 8
     kept = np.zeros(K, dtype=bool)
     kept[list(places)] = True
@@ -160,10 +162,10 @@ def test_scales_below_a_tenth_of_a_cell_are_unknown():
 
 def test_the_standing_person_has_the_golden_numbers_of_foreground_cells():
     size, area = (193, 193), (0.0, 0.0, 192.0, 192.0)
-    cif = Cif(COCO, 8).encode(annotations(standing()), size, area)
+    cif = Cif(COCO, 8).encode(annotations(STANDING), size, area)
     assert (cif[:, 0] == 1).sum(axis=(1, 2)).tolist() == [16] * 17
     np.testing.assert_allclose(np.nanmax(cif[:, 4], axis=(1, 2)), 11.653326 * COCO.sigmas, rtol=1e-6)
-    caf = Caf(COCO, 8).encode(annotations(standing()), size, area)
+    caf = Caf(COCO, 8).encode(annotations(STANDING), size, area)
     cells = (caf[:, 0] == 1).sum(axis=(1, 2)).tolist()
     assert cells == [12, 12, 12, 12, 15, 21, 21, 15, 12, 12, 8, 6, 9, 9, 9, 9, 9, 9, 9]
 
@@ -195,26 +197,6 @@ def test_cells_go_to_the_nearest_joint_and_in_a_tie_to_the_earlier_person():
         assert Cif(COCO, 8).encode(annotations(*people), SIZE, WHOLE)[0, 1, 5, 6] == vector
 
 
-def test_crowds_and_unlabelled_persons_are_ignored():
-    person = annotation({0: (50, 41)})
-    for region in (annotation(box=(40, 24, 32, 32), crowd=True), annotation(box=(40, 24, 32, 32))):
-        target = Cif(COCO, 8).encode(annotations(person, region), SIZE, WHOLE)
-        ignored = {(int(column), int(row)) for row, column in np.argwhere(np.isnan(target[1, 0]))}
-        assert ignored == block(range(3, 12), range(1, 10))
-        assert cells(target) == {(6, 5), (7, 5), (6, 6)}
-
-
-def test_hidden_joints_near_visible_ones_are_suppressed_within_the_distance_said():
-    near, hidden = annotation({0: (50, 41), 1: (70, 41)}), annotation({0: (66, 49, 1), 1: (100, 41, 1)})
-    for distance, left_out in ((32.0, True), (16.0, True), (15.9, False), (None, False)):
-        target = Cif(COCO, 8, suppress_hidden=distance).encode(annotations(near, hidden), SIZE, WHOLE)
-        assert (cells(target, 0) <= block(range(5, 9), range(4, 8))) == left_out
-        assert ((12, 5) in cells(target, 1)) == (distance != 32.0)
-    strict = Cif(COCO, 8, suppress_invisible=True).encode(annotations(hidden), SIZE, WHOLE)
-    assert not cells(strict, 0)
-    assert not np.isnan(strict[:, 0]).any()  # it had labels: nothing to ignore
-
-
 def test_a_limb_is_foreground_in_its_middle():
     ankle, knee = COCO.connections[0]
     target = Caf(COCO, 8).encode(annotations(annotation({ankle: (20, 20), knee: (84, 52)})), SIZE, WHOLE)
@@ -224,28 +206,6 @@ def test_a_limb_is_foreground_in_its_middle():
     np.testing.assert_allclose(target[0, 1:7, 2, 4], [-1.5, 0.5, 6.5, 4.5, 0.0125, 0.0125])
     short = Caf(COCO, 8).encode(annotations(annotation({ankle: (20, 20), knee: (28, 20)})), SIZE, WHOLE)
     assert cells(short) == block((2, 3, 4), (2, 4))
-
-
-def test_of_two_limbs_on_one_line_the_later_person_has_the_cells():
-    ankle, knee = COCO.connections[0]
-    people = [annotation({ankle: (24, 40), knee: (end, 40)}) for end in (88, 104)]
-    for order in (people, people[::-1]):
-        target = Caf(COCO, 8).encode(annotations(*order), SIZE, WHOLE)
-        assert target[0, 3, 5, 7] == order[1]["keypoints"][knee, 0] / 8 - 7
-
-
-def test_limbs_that_leave_the_image_and_dense_ones_over_shorter_ones():
-    left_ear, left_eye, nose = (COCO.keypoints.index(name) for name in ("left_ear", "left_eye", "nose"))
-    crossing = annotations(annotation({nose: (-6, 40), left_ear: (30, 40), left_eye: (20, 90)}))
-    field = COCO.dense_connections.index((nose, left_ear))
-    assert not cells(Caf(COCO, 8, connections="dense").encode(crossing, SIZE, WHOLE), field)
-    assert cells(Caf(COCO, 8).encode(crossing, SIZE, WHOLE), COCO.connections.index((nose, left_eye)))
-    inside = {nose: (20, 40), left_ear: (80, 40)}
-    for extra, drawn in (({}, True), ({left_eye: (50, 40)}, True), ({left_eye: (50, 40 + 1)}, True)):
-        target = Caf(COCO, 8, connections="dense").encode(annotations(annotation(inside | extra)), SIZE, WHOLE)
-        assert bool(cells(target, field)) == drawn  # half of the length is not shorter than half
-    loose = Caf(COCO, 8, connections="dense", dense_to_sparse_radius=1.9)
-    assert not cells(loose.encode(annotations(annotation(inside | {left_eye: (50, 40)})), SIZE, WHOLE), field)
 
 
 def test_a_box_has_a_fringe_that_only_regresses():
@@ -260,7 +220,7 @@ def test_a_box_has_a_fringe_that_only_regresses():
 
 def test_wrong_annotations_are_named():
     with pytest.raises(ValueError, match="annotation 101: category 3: 0 to 2"):
-        CifDet(3, 8).encode(annotations(standing(), annotation(category=3)), SIZE, WHOLE)
+        CifDet(3, 8).encode(annotations(STANDING, annotation(category=3)), SIZE, WHOLE)
     with pytest.raises(ValueError, match="annotation 100: a box of 5 x 0 pixels"):
         CifDet(3, 8).encode(annotations(annotation(box=(3, 3, 5, 0))), SIZE, WHOLE)
     two = Annotations(np.zeros((1, 2, 3)), np.zeros((1, 4)), np.zeros(1, bool), np.zeros(1, int), np.zeros(1, int))

@@ -5,7 +5,7 @@ import pytest
 import torch
 from skeletons_by_hand import STAR
 
-from models.pose.heads import LAYOUTS, CompositeHead
+from models.pose.heads import CompositeHead
 from models.pose.pose_network import PoseNetwork
 
 COMPONENTS = {"cif": 5, "caf": 8, "cifdet": 6}
@@ -108,23 +108,14 @@ def test_dropout_drops_whole_channels_in_training():
     assert (head.eval()(ones) == 1).all()
 
 
-def test_layouts_count_their_components():
-    assert {kind: layout.components for kind, layout in LAYOUTS.items()} == COMPONENTS
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
         ({"fields": 0}, "fields 0"),
-        ({"fields": 2, "upsample": 0}, "upsample 0"),
         ({"fields": 2, "dropout": 1.0}, "dropout"),
         ({"fields": 2, "upsample": 3}, "divisor of the backbone's stride 16"),
-        ({"fields": 2.5}, "expected an integer"),
-        ({"fields": 2, "upsampel": 2}, "did you mean 'upsample'"),
-        ({"fields": 2, "kind": "cfi"}, "kind: found 'cfi'"),
         ({"fields": 2, "log_scales": "vectors"}, "log_scales: found 'vectors'; expected 'shared' or 'vector'"),
         ({"fields": 2, "spreads": "vector"}, "heads.cif.spreads: this key is now called 'log_scales'"),
-        ({"fields": 2, "scale_law": "log"}, "scale_law: found 'log'"),
     ],
 )
 def test_bad_heads_are_explained(settings, words):
@@ -154,7 +145,6 @@ def test_numbers_of_fields_are_those_of_the_data():
             r"heads\.caf: the skeleton has no kinematic_tree connections; remove the head, or give the skeleton some",
         ),
         ({"cif": {"connections": "dense"}}, r"heads\.cif\.connections 'dense': only the fields of a caf head"),
-        ({"caf": {"connections": ["dense"]}}, r"heads\.caf\.connections \['dense'\].*: one of standard, dense, kine"),
         ({"caf": {"connections": "dens"}}, r"heads\.caf\.connections 'dens' \(did you mean 'dense'\?\)"),
         ({"caf": {"connections": "dense", "fields": 3}}, r"heads\.caf: connections 'dense' and fields 3: one of them"),
         ({"caf": {"kind": ["cif"]}}, r"heads\.caf.kind: found \['cif'\]"),
@@ -178,13 +168,3 @@ def test_heads_by_name_and_kind():
         PoseNetwork(backbone={"name": "small"}, heads={"caf25": {"fields": 25}})
     with pytest.raises(ValueError, match="at least one"):
         PoseNetwork(backbone={"name": "small"}, heads={})
-
-
-def test_decoding_is_apart_from_the_mode():
-    torch.manual_seed(0)
-    network = PoseNetwork(backbone={"name": "small"}, heads={"cif": {"fields": 2}}).eval()
-    image = torch.randn(1, 3, 65, 65)
-    with torch.no_grad():
-        raw = network(image)["cif"]
-        decoded = network(image, decode=True)["cif"]
-    assert np.allclose(decoded.numpy(), numpy_decoded("cif", raw.numpy()), atol=1e-5)

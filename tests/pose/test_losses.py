@@ -2,12 +2,17 @@
 
 import math
 
+import encoder_by_hand
 import numpy as np
 import pytest
 import torch
+from standing_people import SIZE, standing
 
 from figura.data.formats.skeletons import COCO
+from figura.injectors.forward import Forward
+from figura.interfaces import Networks, State
 from models.pose.composite_losses import Composite
+from models.pose.multitask import TaskWeights, task_weighted
 from models.pose.openpifpaf_before_0_13 import BceLaplace11, BceLaplace12, Paper2019
 
 NAN = math.nan
@@ -85,56 +90,15 @@ def test_golden_scales(raw, scale, b, expected):
     assert value == pytest.approx({"confidence": 0, "vector": 0, "scale": expected}, abs=6e-7)
 
 
-@pytest.mark.parametrize(
-    ("head", "fields", "expected"),
-    [("cif", 17, [379.8926, 639.8081, 8.19945]), ("caf", 19, [424.5859, 1430.1593, 18.32817])],
-)
-def test_golden_heads_of_constants(head, fields, expected):
-    components = 2 + 2 * VECTORS[head] + SCALES[head], 1 + 3 * VECTORS[head] + SCALES[head]
-    found = Composite(head=head)(
-        fields=torch.full((2, fields, components[0], 4, 4), 5.0, dtype=torch.float64),
-        target=torch.full((2, fields, components[1], 4, 4), 4.0, dtype=torch.float64),
-    )
-    for value, wanted in zip(found.values(), expected, strict=True):
-        np.testing.assert_allclose(value, [wanted, wanted], rtol=5e-7)  # one value per example, not their sum
-
-
 def standing_person(head):
-    """The target of one standing person with nothing hidden, encoded as openpifpaf/encoder does."""
-    points = np.array([96, 16]) + 16 * (np.asarray(COCO.standing_pose) * [1, -1] + [0, 9.7])
-    points = points.astype(np.float32).astype(np.float64)  # annotations are; halves are then halves, and round to even
-    points, scale = points / 8, 11.653326 * np.asarray(COCO.sigmas)
-    cells = np.stack(np.meshgrid(np.arange(25), np.arange(25), indexing="xy"), axis=-1)
-    fields, components = {"cif": (17, 5), "caf": (19, 9), "cifdet": (91, 7)}[head]
-    target = np.full((fields, components, 25, 25), NAN)
-    target[:, 0] = 0
-    if head == "cif":
-        for field, p in enumerate(points):
-            x, y = np.round(p - 1.5).astype(int)
-            part = target[field, :, y : y + 4, x : x + 4]
-            part[0], part[3], part[4] = 1, 0.1 / 8, scale[field]
-            part[1:3] = (p - cells[y : y + 4, x : x + 4]).transpose(2, 0, 1)
-    elif head == "caf":
-        for field, (a, b) in enumerate(COCO.connections):
-            p, q = points[a], points[b]
-            length = np.linalg.norm(q - p)
-            margin, seen = np.clip(1.5 / length, 0.25, 0.4), set()
-            for t in np.linspace(margin, 1 - margin, max(2, math.ceil(length))):
-                for dx, dy in np.ndindex(3, 3):
-                    x, y = np.round(p + t * (q - p) + [dx - 1, dy - 1]).astype(int)
-                    if (x, y) in seen or not (0 <= x < 25 and 0 <= y < 25):
-                        continue
-                    seen.add((x, y))
-                    c = np.array([x, y])
-                    target[field, :, y, x] = [1, *(p - c), *(q - c), 0.0125, 0.0125, scale[a], scale[b]]
-    else:
-        centre, size = np.array([68 + 28, 16 + 77.6]) / 8, np.array([56, 155.2]) / 8
-        x, y = np.round(centre - 2).astype(int)
-        part = target[0, :, y : y + 5, x : x + 5]
-        part[1:3] = (centre - cells[y : y + 5, x : x + 5]).transpose(2, 0, 1)
-        part[0] = np.where(np.hypot(part[1], part[2]) > 2, NAN, 1)
-        part[3], part[4], part[5:7] = *size, max(0.05 * size.min(), 1 / 8)
-    return torch.from_numpy(target[None])
+    """The target of one standing person with nothing hidden."""
+    people = [{"keypoints": standing(), "box": (68, 16, 56, 155.2), "crowd": False, "category": 0}]
+    place = SIZE, (0.0, 0.0, 192.0, 192.0), 8
+    if head == "cifdet":
+        return torch.from_numpy(encoder_by_hand.cifdet(people, *place, 91)[None])
+    more = () if head == "cif" else (COCO.connections,)
+    encode = encoder_by_hand.cif if head == "cif" else encoder_by_hand.caf
+    return torch.from_numpy(encode(people, *place, COCO.sigmas, COCO.standing_pose, *more)[None])
 
 
 def constant(head, value):
@@ -378,14 +342,6 @@ def test_a_network_that_went_astray_is_seen():
     assert found["confidence"].isnan().tolist() == [False, True]
 
 
-def test_padding_is_background_only():
-    target = np.full((1, 1, 5, 2, 2), NAN)
-    target[:, :, 0] = 0
-    slope = slopes(Composite(head="cif"), np.random.default_rng(1).normal(size=(1, 1, 5, 2, 2)), target)
-    assert slope[0, 0, 1].all()
-    assert not slope[0, 0, [0, 2, 3, 4]].any()
-
-
 @pytest.mark.parametrize("kind", [Composite, Paper2019, BceLaplace11, BceLaplace12])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_computed_in_float32(kind, dtype):
@@ -498,6 +454,62 @@ def test_weights_of_the_first_paper():
     assert found.item() == pytest.approx(1.25 * math.log(2) / 2)
 
 
+# --- automatic weights of components ---
+
+
+def test_golden_total_of_weighted_tasks():
+    """OpenPifPaf's six components of the standing person at 0.0, and their weighted sum before any training."""
+    components = {"cif": (234.91653, 746.23718, 36.10083), "caf": (263.48322, 1399.02075, 57.06207)}
+    log_sigmas = TaskWeights(heads=["cif", "caf"])()
+    total = 0.0
+    for head, values in components.items():
+        values = {n: torch.tensor([v]) for n, v in zip(("confidence", "vector", "scale"), values, strict=True)}
+        total += sum(task_weighted(values, log_sigmas[head]).values()).item()
+    assert total == pytest.approx(2490.8467, abs=2e-4)
+
+
+def test_weighted_tasks_and_the_best_weights():
+    tasks = TaskWeights(heads=["cif"])
+    with torch.no_grad():
+        tasks.unbounded["cif"].copy_(torch.tensor([0.9, -20.0]))
+    values = {name: torch.tensor([2.0, 5.0]) for name in ("confidence", "vector", "scale")}
+    found = task_weighted(values, tasks()["cif"])
+    u, v = 3 * math.tanh(0.3), 3 * math.tanh(-20 / 3)
+    np.testing.assert_allclose(
+        found["confidence"].detach(), 0.919 + u + np.array([1, 2.5]) * math.exp(-2 * u), rtol=1e-6
+    )
+    np.testing.assert_allclose(found["scale"].detach(), 0.694 + v + np.array([2, 5]) * math.exp(-v), rtol=1e-6)
+    assert found["vector"] is values["vector"]
+    # the best sigma follows the values: u = ln(value) / 2 for the normal law, u = ln(value) for Laplace's
+    best = torch.tensor([math.log(4) / 2, math.log(4)], requires_grad=True)
+    sum(
+        task_weighted({"confidence": torch.tensor([4.0]), "scale": torch.tensor([4.0])}, best).values()
+    ).sum().backward()
+    np.testing.assert_allclose(best.grad, [0, 0], atol=1e-6)
+
+
+def test_weights_of_tasks_reach_a_loss_through_the_state_and_are_trained():
+    tasks, random = TaskWeights(heads=["boxes"]), torch.Generator().manual_seed(2)
+    weigh = Forward(network="tasks", inputs={}, outputs={"boxes": "boxes_sigmas"})
+    state = State({})
+    weigh(state, Networks(live={"tasks": tasks}, ema={"tasks": tasks}), 0)
+    fields = torch.randn(2, 3, 6, 4, 4, generator=random)
+    target = torch.rand(2, 3, 7, 4, 4, generator=random) + 1
+    plain = Composite(head="cifdet", confidence=1.0)(fields=fields, target=target)
+    found = Composite(head="cifdet", confidence=3.0)(fields=fields, target=target, log_sigmas=state["boxes_sigmas"])
+    np.testing.assert_allclose(found["confidence"].detach(), 3 * (0.919 + plain["confidence"] / 2), rtol=1e-5)
+    np.testing.assert_array_equal(found["vector"].detach(), plain["vector"])
+    found["confidence"].mean().backward()
+    slope = 3 * (1 - plain["confidence"].mean().item())  # of u + value exp(-2 u) / 2 at u = 0; there are no scales
+    np.testing.assert_allclose(tasks.unbounded["boxes"].grad, [slope, 0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("heads", [[], ["cif", "cif"]])
+def test_wrong_heads_of_tasks(heads):
+    with pytest.raises(ValueError, match="names of one or more different heads"):
+        TaskWeights(heads=heads)
+
+
 # --- bad input ---
 
 
@@ -507,7 +519,6 @@ def test_weights_of_the_first_paper():
         ({"head": "pif"}, "head 'pif': one of cif, caf, cifdet"),
         ({"head": "cif", "vector": -1.0}, r"vector \[-1.0\]: a weight is finite"),
         ({"head": "cifdet", "confidence": 0, "vector": 0}, "cifdet has no component left"),
-        ({"head": "cif", "field_weights": [1.0, NAN]}, "field_weights .*: a weight is finite"),
         ({"head": "cif", "regression": "cauchy"}, "regression 'cauchy': one of laplace, gaussian"),
         ({"head": "cif", "focal_gamma": -1.0}, "focal_gamma -1.0"),
         ({"head": "cif", "background_clamp": 0.0}, "a negative logit, or null"),

@@ -1,6 +1,5 @@
 """Overlays: which pixels change and which do not, for records made by hand on plain pictures."""
 
-import cv2
 import numpy as np
 import pytest
 from pydantic import ValidationError
@@ -59,26 +58,6 @@ def test_each_connection_has_its_colour_or_each_person_has_one():
     assert tuple(single[100, 100]) == tuple(single[250, 100]) == (255, 255, 255)  # joints
 
 
-def test_the_colours_differ_from_each_other_and_from_black_white_and_grey():
-    lab = cv2.cvtColor(np.array([COLOURS], np.float32) / 255, cv2.COLOR_RGB2LAB)[0]
-    distances = np.linalg.norm(lab[:, None] - lab, axis=-1) + 1e9 * np.eye(len(lab))
-    assert len(COLOURS) == 20
-    assert distances.min() > 30
-    assert np.hypot(lab[:, 1], lab[:, 2]).min() > 40
-    assert lab[:, 0].min() > 45
-    assert lab[:, 0].max() < 92
-
-
-def test_missing_joints_draw_nothing():
-    assert not changed(overlay(GREY, [person({}, score=0.5)], [], COCO)).any()
-    without_elbow = overlay(GREY, [person({SHOULDER: (100, 100), WRIST: (300, 200)})], [], COCO, PLAIN)
-    dots = [((100, 100), (100, 100)), ((300, 200), (300, 200))]
-    assert not changed(without_elbow)[far_from(dots, 6.0)].any()
-    unseen = np.array(person(ARM)["keypoints"])
-    unseen[2::3] = 0.0
-    assert not changed(overlay(GREY, [{"keypoints": unseen.tolist()}], [], COCO)).any()
-
-
 def test_places_and_numbers_out_of_bounds_do_no_harm():
     far = person({SHOULDER: (-1e9, 50), ELBOW: (200, 100), WRIST: (1e30, -1e30), HIP: (np.nan, 10)})
     far |= {"bbox": [-1e9, 0, 2e9, 50], "score": 1.0}
@@ -134,15 +113,6 @@ def test_boxes_and_labels():
     assert np.ptp(patch.mean(axis=1)) > 150  # bright on dark
 
 
-def test_labels_stay_inside_and_apart():
-    people = [person({SHOULDER: (x, 2), ELBOW: (x, 30)}, bbox=[x, 0, 20, 30], score=0.5) for x in (-5, 0, 5, 390)]
-    with_labels = overlay(GREY, people, [], COCO)
-    text = changed(with_labels, overlay(GREY, people, [], COCO, PLAIN))
-    assert text.any()
-    one = changed(overlay(GREY, people[-1:], [], COCO), overlay(GREY, people[-1:], [], COCO, PLAIN)).sum()
-    assert text.sum() > 3.3 * one  # four, hardly hidden by each other
-
-
 def test_truth_is_grey_below_and_dashed_to_hidden_joints():
     truth = person(ARM, 2) | {"bbox": [90, 90, 220, 120], "iscrowd": 0}
     picture = overlay(GREY, [], [], COCO, PLAIN, truth=[truth])
@@ -190,13 +160,6 @@ def test_whitening_scales_and_line_width():
         for width in (1, 5)
     )
     assert thick - thin == pytest.approx(4, abs=1)
-
-
-def test_the_same_again_and_the_picture_itself_is_left_alone():
-    before = GREY.copy()
-    arguments = ([person(ARM, bbox=[90, 90, 220, 120], score=0.5)], [], COCO, OverlayStyle(boxes=True))
-    np.testing.assert_array_equal(overlay(GREY, *arguments), overlay(GREY, *arguments))
-    np.testing.assert_array_equal(GREY, before)
 
 
 def test_wrong_arguments_are_refused():

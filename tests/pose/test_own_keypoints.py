@@ -3,37 +3,115 @@
 import contextlib
 import io
 import json
+from pathlib import Path
+from typing import Any
 
+import cv2
 import numpy as np
-import own_keypoints
 import pytest
-from own_keypoints import SIGMAS
+import toy
+from decoder_by_hand import fields_of
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
 from real_people import leave_out_plots
-from round_trip import fields_of
+from standing_people import scene_of
 
 from figura.base.exit_status import run
+from figura.base.yaml12 import read_yaml, to_yaml
 from figura.data.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
 from figura.dump import Dump
 from figura.evaluation.trained import write_dump
+from figura.recipe.load import check_recipe
+from figura.recipe.schema import Recipe
 from figura.report.metrics import compute_metrics, draw_pictures
 from figura.training.trainer import Trainer
-from models.pose.annotations import Annotations
 from models.pose.coco_evaluation import Evaluation
 from models.pose.decode.cifcaf import CifCafDecoder
 from models.pose.encoders import Caf, Cif
 from stages.prepare import main as prepare
 
 STEPS = 300
+SIDE = 97
+JOINTS = ("snout", "left_paw", "right_paw", "left_heel", "right_heel")
+SKELETON = ((1, 2), (1, 3), (2, 4), (3, 5), (4, 5))  # from 1, as in COCO's files
+SIGMAS = (0.08, 0.1, 0.1, 0.12, 0.12)
+CATEGORY = {
+    "id": 7, "name": "gecko", "keypoints": list(JOINTS), "skeleton": [list(pair) for pair in SKELETON],
+    "sigmas": list(SIGMAS),
+}  # fmt: skip
+COLOURS = ((255, 255, 255), (0, 0, 255), (0, 255, 0), (255, 0, 0), (0, 255, 255))
+SHAPE = np.array([[0.5, 0.0], [0.1, 0.45], [0.9, 0.4], [0.0, 1.0], [1.0, 0.95]])  # snout above, paws, heels
+
+
+def write_raw(folder: Path, pictures: int = 3) -> dict[str, Any]:
+    """Write `images/` and `annotations.json`: pictures with two animals each; return the file's content."""
+    random = np.random.default_rng(3)
+    (folder / "images").mkdir(parents=True)
+    images, annotations = [], []
+    for number in range(1, pictures + 1):
+        picture = np.full((SIDE, SIDE, 3), 30, np.uint8)
+        for left in (6, 52):
+            size = random.uniform((28, 40), (36, 60))
+            joints = (np.array([left, random.uniform(6, 28)]) + SHAPE * size).round(1)
+            for a, b in SKELETON:
+                ends = (tuple(int(v) for v in joints[one - 1].round()) for one in (a, b))
+                cv2.line(picture, *ends, (120, 120, 120), 2)
+            for (x, y), colour in zip(joints, COLOURS, strict=True):
+                cv2.circle(picture, (round(x), round(y)), 3, colour, -1)
+            low, high = joints.min(axis=0), joints.max(axis=0)
+            annotations.append({
+                "id": len(annotations) + 1, "image_id": number, "category_id": 7, "iscrowd": 0, "num_keypoints": 5,
+                "bbox": [*low.tolist(), *(high - low).tolist()], "area": float((high - low).prod()),
+                "keypoints": [value for x, y in joints.tolist() for value in (x, y, 2)],
+            })  # fmt: skip
+        cv2.imwrite(str(folder / f"images/{number}.png"), picture)
+        images.append({"id": number, "file_name": f"{number}.png", "width": SIDE, "height": SIDE})
+    content = {"images": images, "annotations": annotations, "categories": [CATEGORY]}
+    for name in ("train", "validation"):
+        (folder / f"{name}.json").write_text(json.dumps(content))
+    return content
+
+
+def write_params(project: Path, raw: Path) -> None:
+    """Write `data/params.yaml` of a project whose dataset `geckos` is the raw one."""
+    files = {split: f"{split}.json" for split in ("train", "validation")}
+    coco = {"images": "images", "annotations": files}
+    entry = {"kind": "coco", "source": str(raw), "seed": 1, "max_rejected": 0.0, "coco": coco}
+    (project / "data").mkdir(parents=True)
+    (project / "data/params.yaml").write_text(to_yaml({"datasets": {"geckos": entry}}))
+
+
+def recipe(root: Path, steps: int) -> Recipe:
+    """Return `recipes/pose.yaml` for the prepared animals, which it learns by heart."""
+    path = Path(__file__).parents[2] / "recipes/pose.yaml"
+    changes = {
+        "data.common.root": str(root),
+        "data.common.side": SIDE,
+        "data.validation.scenes.side": ...,
+        "data.train.scenes.augmentation": ...,
+        "data.batch_size": 3,
+        "networks.network.backbone.widths": [16, 32, 48, 64],
+        "steps.network.lr_schedule": {
+            "type": "WarmUp", "steps": 20,
+            "then": {"type": "Cosine", "start": steps // 2, "end": steps, "from": 1.0, "to": 0.02},
+        },
+        "train.steps": steps,
+        "train.ema.decay": 0.98,        # of a short training
+        "train.evaluate_every": steps,
+        "train.record_every": 10,
+        "metrics.bootstrap": 10,
+        "runtime.progress": False,
+        "runtime.trackers": [],
+    }  # fmt: skip
+    return check_recipe(toy.changed(changes, read_yaml(path)), path)
 
 
 @pytest.fixture(scope="module")
 def animals(tmp_path_factory):
     """The raw content, and the folder that prepare makes of it."""
     folder = tmp_path_factory.mktemp("animals")
-    content = own_keypoints.write_raw(folder / "raw")
-    own_keypoints.write_params(folder / "project", folder / "raw")
+    content = write_raw(folder / "raw")
+    write_params(folder / "project", folder / "raw")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder / "project")
         leave_out_plots(patch)
@@ -58,7 +136,7 @@ def average_precision(truth, results):
 @pytest.mark.slow
 def test_animals_with_five_joints_are_learned_by_heart(animals, tmp_path):
     content, root = animals
-    trainer = Trainer(own_keypoints.recipe(root, STEPS), tmp_path / "run")
+    trainer = Trainer(recipe(root, STEPS), tmp_path / "run")
     trainer.fit()
     write_dump(trainer.recipe, dict(trainer.networks.ema), tmp_path / "dump")
     dump = Dump(tmp_path / "dump")
@@ -72,7 +150,7 @@ def test_animals_with_five_joints_are_learned_by_heart(animals, tmp_path):
     metrics = compute_metrics(trainer.recipe, dump)
     assert metrics["keypoints"]["AP"]["value"] == pytest.approx(precision)
     assert metrics["boxes"]["objects"] == 2 * len(content["images"])
-    assert set(own_keypoints.JOINTS) < set(metrics["errors"])
+    assert set(JOINTS) < set(metrics["errors"])
     assert "nose" not in metrics["errors"]
     draw_pictures(trainer.recipe, dump, tmp_path / "pictures")
     assert {path.stem for path in (tmp_path / "pictures").iterdir()} == set(trainer.recipe.metrics.pictures)
@@ -91,12 +169,10 @@ def test_published_joints_through_encoder_and_decoder(skeleton, joints, pairs):
     keypoints = np.full((2, joints, 3), 2.0, np.float32)
     for place, x in enumerate((40, 280)):
         keypoints[place, :, :2] = (x, 30) + upright * min(400 / span[1], 160 / span[0])
-    low, high = keypoints[:, :, :2].min(axis=1), keypoints[:, :, :2].max(axis=1)
-    people = Annotations(
-        keypoints, np.concatenate([low, high - low], axis=1), np.zeros(2, bool), np.zeros(2, np.int64), np.arange(1, 3)
-    )
+    people = scene_of(keypoints)
     size, area = (481, 481), np.float32([0, 0, 480, 480])
-    cif, caf = (fields_of(kind(skeleton, 8).encode(people, size, area), ends) for kind, ends in ((Cif, 1), (Caf, 2)))
+    cif = fields_of(Cif(skeleton, 8).encode(people, size, area), "cif", unknown_scale=1.0)
+    caf = fields_of(Caf(skeleton, 8).encode(people, size, area), "caf", unknown_scale=1.0)
     assert cif.shape[:2] == (joints, 5)
     assert caf.shape[:2] == (pairs, 8)
     (poses,) = CifCafDecoder(stride=8, skeleton=skeleton).batch(cif[None], caf[None], 1)

@@ -11,7 +11,7 @@ from figura.base.errors import UserError
 from figura.report.interfaces import NotApplicableError
 from models.pose import plots as pose_plots
 from models.pose.coco_evaluation import ImageMatches
-from models.pose.plots import OKSHistogram, PrecisionRecall, WorstImages, image_score, sheet
+from models.pose.plots import OKSHistogram, PrecisionRecall, WorstImages, image_score
 
 
 @pytest.fixture
@@ -116,21 +116,6 @@ def test_worst_images_first(tmp_path):
         WorstImages("poses", "people", "truth", "pictures", 2, skeleton=SKELETON)(rows, path)
     with pytest.raises(ValueError, match="count 0"):
         WorstImages("poses", "people", "truth", "overlay", 0)
-
-
-def test_of_equal_scores_the_one_with_more_faults_is_worse(tmp_path):
-    images = [plain([shade] * 3, 20, 20) for shade in (-1.0, 0.0)]
-    truth = [person(1, 30), person(2, 30, number=2), person(2, 150, number=3)]  # all missed
-    rows = dump(tmp_path / "dump", [1, 2], truth, [], images=images)
-    WorstImages("poses", "people", "truth", "overlay", 1, skeleton=SKELETON)(rows, tmp_path / "worst.png")
-    assert cv2.imread(str(tmp_path / "worst.png"))[160, 160].tolist() == [128, 128, 128]
-
-
-def test_a_sheet_breaks_into_rows():
-    pixels = sheet([np.zeros((10, 10, 3), np.uint8)] * 5, [("a", "b")] * 5, 32)
-    assert pixels.shape == (6 + 2 * (32 + 40 + 6), 6 + 4 * 38, 3)
-    assert (pixels[84:116, 6:38] == 0).all()
-    assert (pixels[84:, 44:] == 255).all()
 
 
 def test_weak_results_may_be_left_out_of_the_worst(tmp_path):

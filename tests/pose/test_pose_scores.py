@@ -10,6 +10,7 @@ import numpy as np
 import pycocotools.coco
 import pycocotools.cocoeval
 import pytest
+from dumps_by_hand import dump_of
 from people_by_hand import SKELETON, dump, person, pose
 
 from figura.base.errors import UserError
@@ -21,10 +22,10 @@ from models.pose.coco_scores import (
     MedianPoseAP,
     height_ranges,
     hidden_share,
-    median_pose,
     occlusion_ranges,
 )
 from models.pose.dump_evaluation import evaluate, skeleton_of
+from models.pose.field_scores import FieldMaxima, maxima
 
 DATA = Path(__file__).parents[2] / "../shared/data/coco_eval_reference"
 with_reference = pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is missing")
@@ -84,13 +85,6 @@ def test_the_median_pose_in_true_boxes_as_pycocotools_scores_it(tmp_path):
     assert found["AP"]["low"] < found["AP"]["high"]
     assert numbers(found) == pytest.approx({"AP": evaluator.stats[0], "AP50": evaluator.stats[1]}, abs=1e-9)
     assert 0 < found["AP"]["value"] < 0.5
-
-
-def test_the_median_pose_counts_labelled_joints_alone():
-    boxes = np.array([[0.0, 0, 10, 10], [100, 100, 20, 40], [0, 0, 4, 4]])
-    joints = np.zeros((3, 2, 3))
-    joints[:, 0] = [(1, 2, 2), (110, 120, 1), (4, 4, 0)]  # shares (.1, .2) and (.5, .5); the third is not labelled
-    np.testing.assert_allclose(median_pose(joints, boxes), [(0.3, 0.35), (0.5, 0.5)])
 
 
 @with_reference
@@ -239,3 +233,48 @@ def test_people_are_matched_once_for_all_scores(tmp_path):
     assert evaluate(rows, "poses", "people", "truth", skeleton, 0.95).results == []
     other = dump(tmp_path / "b", [1], truth, [pose(1, 300, 0.9)])
     assert evaluate(other, "poses", "people", "truth", skeleton).values()["AP"] == 0.0
+
+
+# --- maxima of fields ---
+
+
+def field(peaks: dict[tuple[int, int], float], offset: tuple[float, float] = (0.0, 0.0)) -> np.ndarray:
+    """A decoded field of 6 x 7 cells with confidences at (column, row); vectors point `offset` cells away."""
+    found = np.zeros((5, 6, 7), np.float32)
+    for (column, row), confidence in peaks.items():
+        found[1, row, column] = confidence
+    found[2], found[3] = np.mgrid[:6, :7][::-1] + np.array(offset, np.float32)[:, None, None]
+    return found
+
+
+def test_maxima_are_confident_cells_that_no_neighbour_exceeds():
+    one = field({(1, 1): 0.9, (2, 1): 0.8, (5, 4): 0.5, (0, 5): 0.2}, offset=(0.25, -0.5))
+    assert sorted(maxima(one, 0.3).tolist()) == [[1.25, 0.5], [5.25, 3.5]]
+    assert maxima(one, 0.95).tolist() == [[1.25, 0.5]]  # none is: the most confident alone
+
+
+def dump_of_fields(folder, images):
+    cif, joints, heights = zip(*images, strict=True)
+    return dump_of(folder, mode="fields", columns={"height": heights}, cif=np.stack(cif), joints=np.stack(joints))
+
+
+MAXIMA = FieldMaxima("fields", "cif", "joints", "height", 0.3, 8)
+
+
+def test_distances_in_heights(tmp_path):
+    near = np.stack([field({(2, 3): 0.9}), field({(4, 1): 0.1})])
+    joints = np.array([[16.0, 21.0, 2.0], [32.0, 8.0, 2.0]], np.float32)  # 3 px from (16, 24); on the cell
+    hidden = np.array([[0.0, 0.0, 1.0], [32.0, 14.0, 2.0]], np.float32)  # hidden ones do not count; 6 px
+    several = np.zeros((2, 3), np.float32)
+    score = MAXIMA(
+        dump_of_fields(tmp_path, [(near, joints, 30.0), (near, hidden, 60.0), (near, several, 0.0)]), BOOTSTRAP
+    )
+    assert score["distance"]["value"] == pytest.approx(((3 / 30 + 0) / 2 + 6 / 60) / 2)
+    assert score["confident"] == pytest.approx(1 / 3)
+    assert (score["joints"], score["images"]) == (3, 2)
+
+
+def test_no_image_with_one_person(tmp_path):
+    empty = np.zeros((2, 3), np.float32)
+    with pytest.raises(NotApplicableError, match="no image shows exactly one person"):
+        MAXIMA(dump_of_fields(tmp_path, [(np.stack([field({})] * 2), empty, 0.0)]), BOOTSTRAP)

@@ -9,7 +9,6 @@ from skeletons_by_hand import STAR
 from figura.base.errors import UserError
 from figura.data.formats.coco import KEYPOINTS, write_coco
 from models.pose.scenes import SceneAugmentation, Scenes
-from tests.real_people import REAL, needs_real
 
 HEIGHT, WIDTH, SIDE = 60, 80, 81
 CIF = {"cif": {"kind": "cif", "stride": 8}}
@@ -125,12 +124,6 @@ def test_rows_count_what_an_image_shows_without_reading_it(make):
     assert counts == [[1, 1, 1, 1], [3, 1, 2, 0], [5, 1, 0, 0], [8, 0, 0, 1]]
 
 
-def test_names_are_known_without_files():
-    names = Scenes.provides({"heads": CIF | DETECTION, "root": "nowhere"})
-    assert names == (*Scenes.names, "cif_target", "boxes_target")
-    assert set(Scenes.provides({"truth": True})) == {*Scenes.names, "truth"}
-
-
 def test_flip_swaps_sides(make):
     dataset = make(augmentation=augmentation(horizontal_flip={"chance": 1.0}))
     people = dataset.view(1, np.random.default_rng(0)).people
@@ -238,7 +231,6 @@ def test_bad_files_and_filters_are_named(make, tmp_path):
     [
         ({"heads": {}}, "at least one"),
         ({"heads": {"a": {"kind": "cifs", "stride": 8}}}, r"heads\.a\.kind 'cifs' \(did you mean 'cif'\?\)"),
-        ({"heads": {"a": {"kind": ["cif"], "stride": 8}}}, r"heads\.a\.kind \['cif'\]"),
         ({"heads": {"a": {"kind": "cif", "strid": 8}}}, r"heads\.a\.strid \(did you mean 'stride'\?\)"),
         ({"heads": {"a": {"kind": "cif"}}}, r"heads\.a: .*stride"),
         ({"heads": {"a": {"kind": "caf", "stride": 8, "connections": "all"}}}, r"heads\.a: .*all"),
@@ -262,30 +254,6 @@ def test_another_skeleton(make):
     assert example["cif_target"].shape == (3, 5, 11, 11)
     assert [(example["cif_target"][field, 0] == 1).any() for field in range(3)] == [True, False, True]
     assert [(example["caf_target"][field, 0] == 1).any() for field in range(2)] == [False, True]
-
-
-@needs_real
-def test_real_images():
-    heads = CIF | {"caf": {"kind": "caf", "stride": 8}, "det": {"kind": "cifdet", "categories": 91, "stride": 8}}
-    settings = {
-        "horizontal_flip": {"chance": 0.5},
-        "rescale": {"relative": (0.25, 2.0), "stretch": (0.75, 1.33)},
-        "orientation_invariant": {"chance": 0.1},
-        "rotation": {"chance": 0.4, "degrees": (-30.0, 30.0)},
-        "padding": (0, 254),
-    }
-    dataset = Scenes(root=str(REAL), split="annotations", side=161, heads=heads, augmentation=augmentation(**settings))
-    shown = 0
-    for place in range(0, len(dataset), 4):
-        example = dataset.example(place, np.random.default_rng(place))
-        assert np.isfinite(example["image"]).all()
-        x, y, width, height = example["valid_area"]
-        assert x >= 0
-        assert y >= 0
-        assert x + width <= 160
-        assert y + height <= 160
-        shown += int(np.nansum(example["cif_target"][:, 0]) > 0)
-    assert shown > 10
 
 
 def test_joints_of_the_only_person(make):
@@ -344,13 +312,10 @@ def test_truth_is_what_the_file_says(make):
 @pytest.mark.parametrize(
     ("joint", "box"),
     [
-        ((0, 1e12, 5, 2), None),
         ((0, float("nan"), 5, 2), None),
-        ((0, "4", 5, 2), None),
         ((0, 10**400, 5, 2), None),
         (None, (0, 0, 5, 1e9)),
         (None, (0, 0, 5, True)),
-        (None, (float("nan"), 0, 5, 5)),
     ],
 )
 def test_places_beyond_any_picture(make, joint, box):

@@ -1,6 +1,5 @@
 import math
 from fractions import Fraction
-from typing import get_args
 
 import cv2
 import numpy as np
@@ -11,7 +10,7 @@ from scipy.ndimage import gaussian_filter
 from models.images import photometry
 from models.super_resolution.degradation_settings import Degradation
 from models.super_resolution.degradations import degraded, gaussian_kernel, with_shot_noise
-from models.super_resolution.resampling import Kernel, resample
+from models.super_resolution.resampling import resample
 
 
 def noise(height, width, seed=0):
@@ -45,7 +44,7 @@ def weights_by_hand(kernel, inputs, outputs):
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize("size", [(32, 24), (128, 96), (16, 144), (21, 16), (64, 48), (45, 80)])
+@pytest.mark.parametrize("size", [(32, 24), (16, 144), (21, 16), (45, 80)])
 @pytest.mark.parametrize("kernel", KERNELS)
 def test_resampling_agrees_with_the_formula(kernel, size):
     """At factors where no centre lies on the border of two areas."""
@@ -79,15 +78,6 @@ def test_on_the_border_of_two_areas_a_pixel_counts_for_the_first():
     assert resample(image, (1, 2), "area").ravel().tolist() == [45, 200]
 
 
-@pytest.mark.parametrize("channels", [1, 2, 4])
-def test_channels_do_not_mix(channels):
-    image = np.random.default_rng(0).integers(0, 256, (8, 6, channels), dtype=np.uint8)
-    for kernel in get_args(Kernel):
-        together = resample(image, (4, 12), kernel)
-        alone = [resample(image[..., c : c + 1], (4, 12), kernel) for c in range(channels)]
-        assert (together == np.concatenate(alone, axis=2)).all()
-
-
 @pytest.mark.parametrize("kernel", ["area", "bilinear", "bicubic", "lanczos"])
 def test_a_linear_slope_stays_where_it_is(kernel):
     """No kernel but nearest moves the picture."""
@@ -118,12 +108,6 @@ def test_shot_noise_has_poissons_variance():
     noisy = with_shot_noise(image, np.random.default_rng(0), photons=500.0).astype(float)
     assert noisy.mean() == pytest.approx(100, abs=0.2)
     assert noisy.var() == pytest.approx(255 * 100 / 500 + 1 / 12, rel=0.03)  # and rounding
-
-
-def test_one_kernel_and_nothing_else():
-    image = noise(16, 24)
-    found = degraded(image, settings(kernels={"bicubic": 1.0}), 2, np.random.default_rng(0))
-    assert (found == resample(image, (8, 12), "bicubic")).all()
 
 
 def test_the_order(monkeypatch):
@@ -173,11 +157,8 @@ def test_chances_and_shares():
 @pytest.mark.parametrize(
     ("entries", "said"),
     [
-        ({"kernels": {}}, "at least one kernel"),
         ({"kernels": {"area": 0.0}}, "at least one kernel"),
-        ({"kernels": {"cubic": 1.0}}, "area"),
         ({"kernels": {"area": 1.0}, "blur": {"chance": 1.0, "sigma": (2.0, 1.0)}}, "the lowest, 2"),
-        ({"kernels": {"area": 1.0}, "jpeg": {}}, "jpeg"),
     ],
 )
 def test_bad_settings(entries, said):

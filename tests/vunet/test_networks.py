@@ -135,25 +135,13 @@ def test_parity_vectors(convolution, size, wiring):
     assert sample["q_means"] is None
 
 
-@torch.no_grad()
-def test_float32_agrees_with_the_vectors():
-    network = VUNet(image_size=64, nf_start=64, nf_max=128)
-    fill(network, "plain")
-    pose, appearance = (hashed(6 * 64 * 64, salt).view(2, 3, 64, 64).float() for salt in (1, 2))
-    image = network(pose, appearance, noise_scale=0.0)["image"]
-    assert np.allclose(image[1, :, 5, 9], COLUMNS["plain", 64]["inner"], rtol=0, atol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("nf_start", "size", "parts", "total"),
     [
         (64, 256, (3_542_400, 1_574_400, 3_066_752, 7_731_907), 19_457_859),
-        (64, 128, (3_099_648, 1_574_400, 3_066_752, 6_518_467), 17_358_915),
         (64, 64, (2_656_896, 1_574_400, 3_066_752, 5_305_027), 15_259_971),
-        (64, 32, (2_214_144, 1_574_400, 3_066_752, 4_091_587), 13_161_027),
         (64, 16, (1_771_392, 1_574_400, 3_066_752, 2_878_147), 11_062_083),
         (32, 64, (664_896, 393_984, 767_424, 1_327_459), 3_818_659),
-        (32, 128, (775_680, 393_984, 767_424, 1_631_075), 4_343_843),
     ],
 )
 def test_parameter_counts(nf_start, size, parts, total):
@@ -170,7 +158,7 @@ def test_parameter_counts(nf_start, size, parts, total):
         assert len(list(network.parameters())) == {256: 238, 64: 194}[size]
 
 
-@pytest.mark.parametrize(("size", "total"), [(256, 19_510_860), (128, 17_406_540), (64, 15_302_220)])
+@pytest.mark.parametrize(("size", "total"), [(256, 19_510_860), (64, 15_302_220)])
 def test_parameter_counts_normalised(size, total):
     with torch.device("meta"):
         network = VUNet(image_size=size, nf_start=64, nf_max=128, convolution="normalised")
@@ -255,22 +243,6 @@ def test_noise_has_the_scale_asked_for():
     assert 0.49 < noise.std() < 0.51
 
 
-@pytest.mark.parametrize(("nf_start", "nf_max"), [(8, 64), (16, 16), (4, 12)])
-def test_widths_need_not_double_once(nf_start, nf_max):
-    network = VUNet(image_size=32, nf_start=nf_start, nf_max=nf_max)
-    result = network(torch.randn(1, 3, 32, 32), torch.randn(1, 3, 32, 32))
-    assert result["image"].shape == (1, 3, 32, 32)
-    assert result["q_means"]["s6"].shape == result["p_means"]["s6"].shape == (1, nf_max, 1, 1)
-    assert result["q_means"]["s5"].shape == result["p_means"]["s5"].shape == (1, 4 * nf_max, 1, 1)
-
-
-def test_smallest_image_and_other_channels():
-    network = VUNet(image_size=4, nf_start=4, nf_max=8, image_channels=1, pose_channels=2, appearance_channels=5)
-    result = network(torch.randn(3, 2, 4, 4), torch.randn(3, 5, 4, 4))
-    assert result["image"].shape == (3, 1, 4, 4)
-    assert result["image"].abs().max() <= 1
-
-
 def test_bad_arguments():
     for size in (0, 2, 48):
         with pytest.raises(ValueError, match=f"image_size is {size}, expected a power of two"):
@@ -336,6 +308,56 @@ def test_autocast_trains():
     assert all(p.grad is None or p.grad.isfinite().all() for p in network.parameters())
 
 
-def test_it_says_what_it_returns():
-    network = small()
-    assert tuple(network(torch.randn(1, 3, 16, 16), torch.randn(1, 3, 16, 16))) == VUNet.outputs
+# --- the latent KL against NumPy in float64 ---
+
+
+def latents(seed):
+    rng = np.random.default_rng(seed)
+    return {"s7": rng.normal(size=(3, 8, 1, 1)), "s6": rng.normal(size=(3, 32, 1, 1))}
+
+
+def tensors(arrays):
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def gaussian_kl(q, p):
+    """KL of N(q, 1) from N(p, 1) per dimension, by the formula for general variances."""
+    variance_q = variance_p = 1.0
+    return 0.5 * (np.log(variance_p / variance_q) + (variance_q + (q - p) ** 2) / variance_p - 1)
+
+
+def test_sums_all_levels_and_channels_in_nats():
+    q, p = latents(0), latents(1)
+    expected = [sum(gaussian_kl(q[name][n], p[name][n]).sum() for name in q) for n in range(3)]
+    found = LatentKL()(posterior=tensors(q), prior=tensors(p))
+    assert found.shape == (3,)
+    assert np.allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def test_per_element_divides_by_the_images_elements():
+    q, p = tensors(latents(0)), tensors(latents(1))
+    image = torch.zeros(3, 3, 16, 16)
+    nats = LatentKL()(posterior=q, prior=p)
+    found = LatentKL(unit="nats_per_element")(posterior=q, prior=p, image=image)
+    assert torch.allclose(found * (3 * 16 * 16), nats)
+    with pytest.raises(ValueError, match="image"):
+        LatentKL(unit="nats_per_element")(posterior=q, prior=p)
+
+
+def test_gradient_reaches_both_sides():
+    q, p = tensors(latents(0)), tensors(latents(1))
+    for side in (q, p):
+        for tensor in side.values():
+            tensor.requires_grad_()
+    LatentKL()(posterior=q, prior=p).sum().backward()
+    for name in q:
+        assert torch.allclose(q[name].grad, (q[name] - p[name]).detach())
+        assert torch.allclose(p[name].grad, -q[name].grad)
+
+
+def test_half_precision_is_summed_in_float32():
+    q = {"a": torch.full((1, 4096, 1, 1), 1.0, dtype=torch.bfloat16)}
+    p = {"a": torch.zeros(1, 4096, 1, 1, dtype=torch.bfloat16)}
+    found = LatentKL()(posterior=q, prior=p)
+    assert found.dtype == torch.float32
+    assert found.item() == 2048

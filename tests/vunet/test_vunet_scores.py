@@ -1,12 +1,11 @@
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from dumps_by_hand import sealed
+from dumps_by_hand import dump_of
 
-from figura.dump import Dump, write_value
+from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, NotApplicableError
 from models.vunet.scores import ClothesColour, correlation, mean_colour
 
@@ -29,25 +28,15 @@ def test_mean_colour_needs_enough_cloth() -> None:
     assert mean_colour(image, mask) is None
 
 
-def dump_of(folder: Path, made: np.ndarray, shown: np.ndarray) -> Dump:
+def dump_of_clothes(folder: Path, made: np.ndarray, shown: np.ndarray) -> Dump:
     """One row a person: clothes of constant colour, tops in the upper half, bottoms in the lower."""
-    upper = torch.zeros(1, 8, 8)
-    upper[:, :4] = 1
-    values = {"top": upper, "bottom": 1 - upper, "appearance_top": upper, "appearance_bottom": 1 - upper}
-    rows = []
-    for person, (a, b) in enumerate(zip(made, shown, strict=True)):
-        images = {"image": a, "appearance": b}
-        row: dict[str, object] = {"mode": "transfer", "index": person, "person_id": person}
-        for name, colour in images.items():
-            picture = torch.tensor(np.asarray(colour, np.float32))[:, None, None].expand(3, 8, 8)
-            row[f"file.{name}"] = f"{person}.{name}.npy"
-            write_value(folder / f"{person}.{name}.npy", picture)
-        for name, mask in values.items():
-            row[f"file.{name}"] = f"{person}.{name}.mask.png"
-            write_value(folder / f"{person}.{name}.mask.png", mask)
-        rows.append(row)
-    pd.DataFrame(rows).to_csv(folder / "examples.csv", index=False)
-    return Dump(sealed(folder))
+    count = len(made)
+    upper = torch.zeros(count, 1, 8, 8)
+    upper[:, :, :4] = 1
+    image, appearance = (torch.from_numpy(c).float()[:, :, None, None].expand(count, 3, 8, 8) for c in (made, shown))
+    masks = {"top": upper, "bottom": 1 - upper, "appearance_top": upper, "appearance_bottom": 1 - upper}
+    people = {"person_id": range(count)}
+    return dump_of(folder, mode="transfer", columns=people, image=image, appearance=appearance, **masks)
 
 
 @pytest.mark.parametrize(("faithful", "bounds"), [(True, (0.999, 1.0001)), (False, (-0.6, 0.6))])
@@ -58,14 +47,14 @@ def test_clothes_that_follow_the_appearance_correlate(
     shown = random.uniform(-1, 1, (12, 3))
     made = 0.5 * shown if faithful else random.uniform(-1, 1, (12, 3))
     score = ClothesColour(mode="transfer", image="image", appearance="appearance", person="person_id")
-    found = score(dump_of(tmp_path, made, shown), Bootstrap(20, 0.9, seed=0))
+    found = score(dump_of_clothes(tmp_path, made, shown), Bootstrap(20, 0.9, seed=0))
     assert found["top_identities"] == found["bottom_identities"] == 12
     assert bounds[0] <= found["top_r"]["value"] <= bounds[1]
 
 
 def test_equal_ids_of_two_datasets_are_two_people(tmp_path: Path) -> None:
     shown = np.random.default_rng(1).uniform(-1, 1, (12, 3))
-    dump = dump_of(tmp_path, shown, shown)
+    dump = dump_of_clothes(tmp_path, shown, shown)
     dump.table["person_id"] = [*range(6), *range(6)]
     score = ClothesColour(mode="transfer", image="image", appearance="appearance", person="person_id")
     assert score(dump, Bootstrap(20, 0.9, seed=0))["top_identities"] == 6
@@ -75,7 +64,7 @@ def test_equal_ids_of_two_datasets_are_two_people(tmp_path: Path) -> None:
 
 def test_without_clothes_there_is_no_score(tmp_path: Path) -> None:
     shown = np.random.default_rng(1).uniform(-1, 1, (12, 3))
-    dump = dump_of(tmp_path, shown, shown)
+    dump = dump_of_clothes(tmp_path, shown, shown)
     score = ClothesColour(mode="transfer", image="image", appearance="appearance", person="person_id", where="few")
     dump.table["few"] = [1, 1] + [0] * 10
     said = "clothes of 3 identities are needed, in both pictures; mode 'transfer' has 2 with a top and 2 with a bottom"

@@ -1,23 +1,21 @@
-"""The U-Net: NectarGAN's parameter counts, parity vectors, block formulas, modes, bad input."""
+"""U-Net and PatchGAN: published parameter counts, parity vectors, blocks by formula, three steps of training."""
 
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from figura.base.errors import UserError
 from models.pix2pix.blocks import ResidualBlock
 from models.pix2pix.convolutions import convolve, convolve_transposed
+from models.pix2pix.discriminator import PatchDiscriminator
 from models.pix2pix.generator import UNetGenerator
 
 COUNTS = {
     (64, 3): (16_655_939, 12_410_755, 17_436_678, 13_191_494),
-    (64, 4): (29_238_851, 21_324_163, 30_807_046, 22_892_358),
-    (64, 5): (41_821_763, 30_237_571, 44_177_414, 32_593_222),
     (64, 6): (54_404_675, 39_150_979, 57_547_782, 42_294_086),
     (64, 7): (66_987_587, 48_064_387, 70_918_150, 51_994_950),
     (32, 6): (13_603_619, 9_790_147, 14_390_790, 10_577_318),
-    (32, 5): (10_457_891, 7_561_667, 11_047_942, 8_151_718),
-    (32, 4): (7_312_163, 5_333_187, 7_705_094, 5_726_118),
 }
 VARIANTS = [(block, up) for block in ("standard", "residual") for up in ("transposed", "bilinear")]
 
@@ -180,14 +178,6 @@ def test_dropout_follows_the_call_and_its_place(position, before):
     assert torch.allclose(found, expected, atol=1e-5)
 
 
-def test_channels_differ_and_norms_are_chosen():
-    assert small(in_channels=1, out_channels=2)(torch.rand(2, 1, 32, 64))["image"].shape == (2, 2, 32, 64)
-    batch, none = small(norm="batch"), small(norm="none")
-    assert {p.ndim for p in batch.ups[0].norm.parameters()} == {1}
-    assert none.ups[0].convolution.bias is not None
-    assert batch.ups[0].convolution.bias is None
-
-
 # PyTorch's default is uniform within 1 / sqrt(fan in), here 3 * 16: its standard deviation is that over sqrt(3).
 @pytest.mark.parametrize(("kind", "expected"), [("normal", 0.02), ("default", (3 * 3 * 16) ** -0.5)])
 def test_initialisation(kind, expected):
@@ -216,3 +206,133 @@ def test_wrong_images_are_explained():
         network(torch.zeros(1, 3, 32, 40))
     with pytest.raises(UserError, match=r"found 1 channels.*3 channels"):
         network(torch.zeros(1, 1, 32, 32))
+
+
+# --- the discriminator ---
+
+# n_layers: receptive field, parameters, logits a side at 256 px
+TABLE = {
+    1: (10, 7_233, 127),
+    3: (34, 665_665, 62),
+    4: (70, 2_766_913, 30),
+    7: (574, 15_349_825, 2),
+}
+
+
+@pytest.mark.parametrize("n_layers", TABLE)
+def test_the_table_of_depths(n_layers):
+    _, parameters, side = TABLE[n_layers]
+    with torch.device("meta"):
+        network = PatchDiscriminator(n_layers=n_layers)
+        images = torch.empty(1, 3, 256, 256)
+        assert network(images, images)["logits"].shape == (1, 1, side, side)
+    assert sum(p.numel() for p in network.parameters()) == parameters
+
+
+@pytest.mark.parametrize("n_layers", [1, 3, 4])
+def test_the_receptive_field_is_where_gradients_arrive(n_layers):
+    network = PatchDiscriminator(features=2, n_layers=n_layers, norm="none").double()
+    y = torch.rand(1, 3, 160, 160, dtype=torch.float64, requires_grad=True)
+    logits = network(torch.rand_like(y), y)["logits"]
+    middle = logits.shape[-1] // 2
+    (gradient,) = torch.autograd.grad(logits[0, 0, middle, middle], y)
+    touched = gradient.abs().sum((0, 1)).nonzero()
+    extent = touched.max(0).values - touched.min(0).values + 1
+    assert extent.tolist() == [TABLE[n_layers][0]] * 2
+
+
+@pytest.mark.parametrize(
+    ("size", "features", "n_layers", "amplitude", "side", "values"),
+    [
+        (256, 64, 3, 0.05, 62, (0.0082303525, 0.0253202595, 0.0240675701, 0.0317442828, 0.0325113082)),
+        (64, 8, 3, 0.1, 14, (0.0551672928, 0.2169912612, -0.3496149519, 0.3276888092, 0.7464921688)),
+    ],
+)
+def test_parity_of_the_discriminator_with_the_reference(size, features, n_layers, amplitude, side, values):
+    network = fill(PatchDiscriminator(features=features, n_layers=n_layers).double(), amplitude)
+    with torch.no_grad():
+        logits = network(wave(size, 0.0), wave(size, 1.0))["logits"]
+    assert logits.shape == (1, 1, side, side)
+    flat = logits.flatten()
+    found = [logits.mean(), logits.std(correction=0), flat[0], flat[flat.numel() // 2], flat[-1]]
+    assert torch.tensor(found).tolist() == pytest.approx(list(values), abs=6e-11)
+
+
+# weighted D_real, D_fake, G_GAN, 100 L1, 10 L2, 3 Sobel, Laplacian
+TRACES = {
+    "basic": [
+        (0.671777218, 0.709557570, 0.696268757, 63.933171921),
+        (0.651857900, 0.717834312, 0.691968181, 63.549741268),
+        (0.643110742, 0.712302895, 0.696929519, 63.281973961),
+    ],
+    "extended": [
+        (0.671777218, 0.709557570, 0.696268757, 63.933171921, 5.169076511, 2.527208825, 0.214500687),
+        (0.651857900, 0.717469109, 0.692973488, 63.550879181, 5.139758712, 2.523916117, 0.205909028),
+        (0.642928176, 0.711508263, 0.696621732, 63.288259604, 5.121554854, 2.501137562, 0.202535197),
+    ],
+}
+
+
+def filtered(image, rows):
+    return F.conv2d(image.mean(1, keepdim=True), torch.tensor([[rows]], dtype=image.dtype), padding=1)
+
+
+def sobel(image):
+    horizontal = filtered(image, [[1, 0, -1], [2, 0, -2], [1, 0, -1]])
+    vertical = filtered(image, [[1, 2, 1], [0, 0, 0], [-1, -2, -1]])
+    return (horizontal.square() + vertical.square() + 1e-6).sqrt()
+
+
+def laplacian(image):
+    return filtered(image, [[0, 1, 0], [1, -4, 1], [0, 1, 0]])
+
+
+@pytest.mark.parametrize("spec", TRACES)
+def test_three_steps_of_training_follow_the_reference(spec):
+    generator = fill(UNetGenerator(image_size=64, features=8, n_downs=4).double(), 0.1)
+    judge = fill(PatchDiscriminator(features=8, n_layers=3).double(), 0.1)
+    adams = [torch.optim.Adam(n.parameters(), 2e-4, (0.5, 0.999)) for n in (judge, generator)]
+    x, y = wave(64, 0.0), wave(64, 1.0)
+
+    def adversarial(image, real):
+        logits = judge(x, image)["logits"]
+        return binary_cross_entropy_with_logits(logits, torch.full_like(logits, float(real)))
+
+    for expected in TRACES[spec]:
+        fake = generator(x, dropout=False)["image"]
+        judged = [adversarial(y, True), adversarial(fake.detach(), False)]
+        adams[0].zero_grad()
+        (sum(judged) / 2).backward()
+        adams[0].step()
+        painted = [adversarial(fake, True), 100 * (fake - y).abs().mean()]
+        if spec == "extended":
+            painted.append(10 * (fake - y).square().mean())
+            painted += [w * (f(fake) - f(y)).abs().mean() for w, f in ((3, sobel), (1, laplacian))]
+        adams[1].zero_grad()
+        sum(painted).backward()
+        adams[1].step()
+        assert [loss.item() for loss in judged + painted] == pytest.approx(list(expected), abs=6e-10)
+
+
+def test_pictures_that_cannot_be_judged():
+    with pytest.raises(ValueError, match="n_layers 0: at least 1"):
+        PatchDiscriminator(n_layers=0)
+    network = PatchDiscriminator(features=2)
+    image = torch.zeros(1, 3, 64, 64)
+    with pytest.raises(UserError, match=r"found x \(1, 3, 64, 64\) and y \(1, 3, 32, 32\).*equal sizes"):
+        network(image, torch.zeros(1, 3, 32, 32))
+    with pytest.raises(UserError, match="3 channels"):
+        network(image, image[:, :1])
+    with pytest.raises(UserError, match="4 layers need at least 24 a side"):
+        network(image[..., :23, :23], image[..., :23, :23])
+    assert network(image[..., :24, :24], image[..., :24, :24])["logits"].shape == (1, 1, 1, 1)
+
+
+def test_a_fake_judged_in_the_same_pass_is_judged_the_same():
+    judge = PatchDiscriminator(features=8, n_layers=3).double()
+    x, y, fake = torch.rand(3, 2, 3, 32, 32, dtype=torch.float64).unbind()
+    both = judge(x, y, fake)
+    torch.testing.assert_close(both["logits"], judge(x, y)["logits"], rtol=0, atol=1e-12)
+    torch.testing.assert_close(both["fake_logits"], judge(x, fake)["logits"], rtol=0, atol=1e-12)
+    with pytest.raises(UserError, match="found fake"):
+        judge(x, y, fake[:1])

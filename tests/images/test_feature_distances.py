@@ -1,22 +1,22 @@
-"""The Frechet distance against closed forms and SciPy's matrix root, and what it says of a dump."""
+"""Distances of features: Frechet's against closed forms and SciPy, the kernel's against a double loop; and of dumps."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
-from dumps_by_hand import sealed
+from dumps_by_hand import dump_of, sealed
 from numpy.typing import NDArray
 from scipy.linalg import sqrtm
 
 from figura.base.errors import UserError
-from figura.dump import Dump, write_value
+from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, NotApplicableError, Values
-from models.images import features, frechet, vgg
+from models.images import features, frechet, kernel_distance, vgg
 from models.images.features import random_features
 from models.images.frechet import FrechetDistance, Moments, frechet_distance
+from models.images.kernel_distance import KernelDistance, squared_discrepancy
 
 Array = NDArray[np.float64]
 BOOTSTRAP = Bootstrap(10, 0.9, seed=0)
@@ -65,22 +65,8 @@ def test_moments_of_batches_are_those_of_the_whole() -> None:
     np.testing.assert_allclose(moments.covariance(), np.cov(table, rowvar=False), atol=1e-7)
 
 
-def dump_of(folder: Path, images: torch.Tensor, targets: torch.Tensor, repeat: int = 1) -> Dump:
-    """A dump whose mode `m` drew every instance `repeat` times, on one target file each."""
-    rows = []
-    for place, image in enumerate(images):
-        index = place // repeat
-        files = {"image": f"m/{place}.npy", "target": f"inputs/{index}.npy"}
-        write_value(folder / files["image"], image)
-        write_value(folder / files["target"], targets[index])
-        rows.append({"mode": "m", "index": index, **{f"file.{name}": path for name, path in files.items()}})
-    pd.DataFrame(rows).to_csv(folder / "examples.csv", index=False)
-    write_value(folder / "averages/mean.npy", targets.mean(0))
-    return Dump(sealed(folder))
-
-
-def pictures(count: int, channels: int = 3, seed: int = 0) -> torch.Tensor:
-    return torch.rand(count, channels, 8, 8, generator=torch.Generator().manual_seed(seed)) * 2 - 1
+def pictures(count: int, channels: int = 3, seed: int = 0, size: int = 8) -> torch.Tensor:
+    return torch.rand(count, channels, size, size, generator=torch.Generator().manual_seed(seed)) * 2 - 1
 
 
 def test_random_features_are_pixel_means_of_two_layers() -> None:
@@ -100,7 +86,7 @@ def test_random_features_are_pixel_means_of_two_layers() -> None:
 def test_score_of_a_dump(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(features, "BATCH", 7)
     images, targets = pictures(20) * 0.5, pictures(20, seed=1)
-    dump = dump_of(tmp_path, images, targets)
+    dump = dump_of(tmp_path, image=images, target=targets)
     network = vgg.load("random", seed=0)
     a, b = (random_features(network, x).double().numpy() for x in (images, targets))
     found = FrechetDistance(mode="m", image="image", target="target", extractor="random")(dump, BOOTSTRAP)
@@ -123,7 +109,7 @@ def test_features_of_a_file_are_computed_once_for_all_scores(tmp_path: Path, mon
         return features.batches_of(rows, name, extract)
 
     monkeypatch.setattr(frechet, "batches_of", counted)
-    dump = dump_of(tmp_path, pictures(20) * 0.5, pictures(20, seed=1))
+    dump = dump_of(tmp_path, image=pictures(20) * 0.5, target=pictures(20, seed=1))
     alone = Dump(tmp_path)
 
     def value(of: Dump, image: str | None = None, average: str | None = None, seed: int = 0) -> object:
@@ -137,7 +123,7 @@ def test_features_of_a_file_are_computed_once_for_all_scores(tmp_path: Path, mon
 
 
 def test_some_rows_of_a_dump_are_judged_by_their_own_features(tmp_path: Path) -> None:
-    dump = dump_of(tmp_path, pictures(20) * 0.5, pictures(20, seed=1))
+    dump = dump_of(tmp_path, image=pictures(20) * 0.5, target=pictures(20, seed=1))
     score = FrechetDistance(mode="m", image="image", target="target", extractor="random")
     alone = score(Dump(tmp_path).rows(dump.table[:12]), BOOTSTRAP)
     whole = score(dump, BOOTSTRAP)
@@ -155,7 +141,9 @@ def test_says_when_there_are_too_few_different_images(tmp_path: Path, monkeypatc
     monkeypatch.setattr(features.inception, "load", load)
     score = FrechetDistance(mode="m", image="image", target="target", extractor="inception", weights="some/file")
     for repeat, full_rank in ((1, 1), (3, 0)):
-        dump = dump_of(tmp_path / str(repeat), pictures(12, 1), pictures(12, 1, seed=1), repeat)
+        dump = dump_of(
+            tmp_path / str(repeat), image=pictures(12, 1), target=pictures(12 // repeat, 1, seed=1), repeat=repeat
+        )
         found = score(dump, BOOTSTRAP)
         assert (found["images"], found["dimensions"], found["full_rank"]) == (12, 5, full_rank)
     assert paths == ["some/file"] * 2
@@ -171,8 +159,110 @@ def test_bad_declarations_and_dumps(tmp_path: Path) -> None:
             FrechetDistance(mode="m", target="target", image="image", extractor=extractor, weights=weights)  # type: ignore[arg-type]
     score = FrechetDistance(mode="m", image="image", target="target", extractor="random")
     with pytest.raises(NotApplicableError, match="needs 2 images, there is 1"):
-        score(dump_of(tmp_path / "one", pictures(1), pictures(1)), BOOTSTRAP)
-    with pytest.raises(UserError, match=r"m/0\.npy: 192 of 192 values are NaN or infinite"):
-        score(dump_of(tmp_path / "nan", pictures(2) * float("nan"), pictures(2)), BOOTSTRAP)
+        score(dump_of(tmp_path / "one", image=pictures(1), target=pictures(1)), BOOTSTRAP)
+    with pytest.raises(UserError, match=r"image/0\.npy: 192 of 192 values are NaN or infinite"):
+        score(dump_of(tmp_path / "nan", image=pictures(2) * float("nan"), target=pictures(2)), BOOTSTRAP)
     with pytest.raises(UserError, match="images of 1 or 3 channels; these have 2"):
-        score(dump_of(tmp_path / "two", pictures(2, 2), pictures(2, 2)), BOOTSTRAP)
+        score(dump_of(tmp_path / "two", image=pictures(2, 2), target=pictures(2, 2)), BOOTSTRAP)
+
+
+# --- the kernel distance ---
+
+
+def by_loops(a: Array, b: Array) -> float:
+    """Pairs one by one, as the definition counts them."""
+
+    def kernel(x: Array, y: Array) -> float:
+        return (sum(float(p) * float(q) for p, q in zip(x, y, strict=True)) / len(x) + 1) ** 3
+
+    n, m = len(a), len(b)
+    of_a = sum(kernel(a[i], a[j]) for i in range(n) for j in range(n) if i != j) / (n * (n - 1))
+    of_b = sum(kernel(b[i], b[j]) for i in range(m) for j in range(m) if i != j) / (m * (m - 1))
+    return of_a + of_b - 2 * sum(kernel(x, y) for x in a for y in b) / (n * m)
+
+
+def test_the_kernel_distance_agrees_with_a_double_loop() -> None:
+    random = np.random.default_rng(0)
+    a, b = random.normal(size=(9, 4)), random.normal(0.5, 2, size=(7, 4))
+    assert squared_discrepancy(a, b) == pytest.approx(by_loops(a, b), rel=1e-12)
+    assert squared_discrepancy(b, a) == pytest.approx(by_loops(a, b), rel=1e-12)
+
+
+def test_its_expectation_is_that_of_the_distributions() -> None:
+    """In one dimension E (xy + 1)^3 = E x^3 E y^3 + 3 E x^2 E y^2 + 3 E x E y + 1, whatever the number of samples."""
+    random = np.random.default_rng(1)
+    same = [squared_discrepancy(random.normal(size=(5, 1)), random.normal(size=(5, 1))) for _ in range(1500)]
+    assert abs(np.mean(same)) < 4 * np.std(same) / np.sqrt(len(same))
+    assert min(same) < 0 < max(same)
+    moved = [squared_discrepancy(random.normal(size=(5, 1)), random.normal(1, 1, size=(5, 1))) for _ in range(1500)]
+    moments = np.array([[0, 1, 0], [1, 2, 4]])  # E x, E x^2, E x^3 of N(0, 1) and of N(1, 1)
+    expected = (np.array([3, 3, 1]) * (moments[0] - moments[1]) ** 2).sum()
+    assert abs(np.mean(moved) - expected) < 4 * np.std(moved) / np.sqrt(len(moved))
+
+
+def test_few_images_are_compared_once_all_of_them(tmp_path: Path) -> None:
+    images, targets = pictures(12) * 0.5, pictures(12, seed=1)
+    dump = dump_of(tmp_path, image=images, target=targets)
+    network = vgg.load("random", seed=3)
+    a, b = (random_features(network, x).double().numpy() for x in (images, targets))
+    found = KernelDistance(mode="m", image="image", target="target", extractor="random", seed=3)(dump, BOOTSTRAP)
+    assert found.pop("value") == pytest.approx(by_loops(a, b), rel=1e-5)
+    assert found == {"images": 12, "targets": 12, "subset_size": 12}
+    baseline = KernelDistance(mode="m", average="mean", target="target", extractor="random", seed=3)
+    centre = random_features(network, targets.mean(0, keepdim=True)).double().numpy().repeat(12, axis=0)
+    assert baseline(dump, BOOTSTRAP)["value"] == pytest.approx(by_loops(centre, b), rel=1e-5)
+
+
+def test_subsets_are_seeded_and_centre_on_the_whole(tmp_path: Path) -> None:
+    """Saved features: maps, of which the means over the pixels are taken."""
+    random = torch.Generator().manual_seed(0)
+    maps, others = torch.randn(40, 4, 2, 2, generator=random) * 2, torch.randn(40, 4, 2, 2, generator=random) + 0.5
+    dump = dump_of(tmp_path, image=maps, target=others)
+
+    def found(**changes: int) -> dict:
+        settings = {"subsets": 200, "subset_size": 10} | changes
+        return KernelDistance(mode="m", image="image", target="target", extractor="saved", **settings)(dump, BOOTSTRAP)
+
+    first = found()
+    assert first == found()
+    assert first != found(seed=1)
+    assert first["subset_size"] == 10
+    whole = by_loops(maps.mean((2, 3)).double().numpy(), others.mean((2, 3)).double().numpy())
+    assert abs(first["value"] - whole) < 4 * first["spread"] / np.sqrt(200)
+    assert first["spread"] > 0
+
+
+def test_a_file_of_several_rows_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    score = KernelDistance(mode="m", image="image", target="target", extractor="saved")
+    images, targets = torch.arange(36.0).view(12, 3), torch.arange(12.0).view(4, 3)
+    drawn = score(dump_of(tmp_path, image=images, target=targets, repeat=3), BOOTSTRAP)
+    assert (drawn["images"], drawn["targets"], drawn["subset_size"]) == (12, 4, 4)
+    monkeypatch.setattr(kernel_distance, "MOST", 5)
+    assert score(Dump(sealed(tmp_path)), BOOTSTRAP)["images"] == 5
+
+
+def test_vgg_with_weights_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its deep features are 512 means; the weights are those that the file has."""
+    network, asked = vgg.load("random", seed=9), []
+    monkeypatch.setattr(vgg, "load", lambda source, **_: asked.append(source) or network)
+    images, targets = pictures(3, size=16), pictures(3, seed=1, size=16)
+    score = KernelDistance(mode="m", image="image", target="target", extractor="vgg", weights="some/file")
+    deep = [
+        network.features(x, {"relu5_2"})["relu5_2"].mean((2, 3)).double().numpy().reshape(3, 512)
+        for x in (images, targets)
+    ]
+    found = score(dump_of(tmp_path, image=images, target=targets), BOOTSTRAP)
+    assert found["value"] == pytest.approx(by_loops(*deep), rel=1e-4)
+    assert asked == ["some/file"]
+
+
+def test_bad_declarations_and_dumps_of_the_kernel_distance(tmp_path: Path) -> None:
+    for arguments, message in (
+        ({"image": "i", "subsets": 0}, "subsets 0: at least 1"),
+        ({"image": "i", "subset_size": 1}, "subset_size 1: at least 2"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            KernelDistance(mode="m", target="target", extractor="random", **arguments)  # type: ignore[arg-type]
+    score = KernelDistance(mode="m", image="image", target="target", extractor="random")
+    with pytest.raises(UserError, match=r"2 different images and 2 different targets, there are 2 and 1"):
+        score(dump_of(tmp_path / "one", image=pictures(2), target=pictures(1), repeat=2), BOOTSTRAP)

@@ -1,0 +1,280 @@
+"""Trainings on drawn scenes: half precision, earlier losses, pictures of several shapes, several datasets."""
+
+import json
+from pathlib import Path
+
+import cv2
+import drawn_scenes
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from accelerate import Accelerator
+from torch.amp import GradScaler
+
+from figura.base.errors import UserError
+from figura.engine import build as assemble
+from figura.evaluation.trained import write_dump
+from figura.recipe.load import check_recipe
+from figura.training.trainer import Trainer
+from models.pose.composite_losses import Composite
+from models.pose.pose_network import PoseNetwork
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("drawn")
+    drawn_scenes.write(folder)
+    return folder
+
+
+# --- half precision ---
+
+STEPS = 36
+PARTS = {
+    "cif": ("confidence", "vector", "scale"),
+    "caf": ("confidence", "vector", "scale"),
+    "cifdet": ("confidence", "vector"),
+}
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    """The types of what the loss computes from and of what it gives, and of what the convolutions give."""
+    types = {"logits": set(), "offset": set(), "raw": set(), "values": set(), "conv": set()}
+
+    def watched(name, what):
+        original = getattr(Composite, name)
+
+        def call(self, first, *rest):
+            found = original(self, first, *rest)
+            types[what].add(first.dtype)
+            types["values"].add(found.dtype)
+            return found
+
+        monkeypatch.setattr(Composite, name, call)
+
+    for name, what in (("confidence", "logits"), ("regression", "offset"), ("scale", "raw")):
+        watched(name, what)
+    return types
+
+
+def watch_convolutions(network, types):
+    for module in network.modules():
+        if isinstance(module, torch.nn.Conv2d):
+            module.register_forward_hook(lambda _, __, out: types["conv"].add(out.dtype))
+
+
+def totals(rows):
+    """Weighted sums of all heads, by row."""
+    return np.array([sum(row[f"{kind}.weighted"] for kind in PARTS) for row in rows])
+
+
+def judge(rows, types, half, searching=0):
+    assert types.pop("conv") == {half}
+    assert types == {what: {torch.float32} for what in types}
+    assert len(rows) == STEPS
+    assert not any(row["network.skipped"] for row in rows[searching:])
+    rows = [row for row in rows if not row["network.skipped"]]
+    for row in rows:
+        assert np.isfinite(list(row.values())).all()
+        assert {f"{kind}.{part}.raw" for kind, parts in PARTS.items() for part in parts} <= row.keys()
+    found = totals(rows)
+    assert found[-12:].mean() < found[12:24].mean() < found[:4].mean()
+    for kind in PARTS:  # each head learns to say where, not the loudest alone
+        confidence = np.array([row[f"{kind}.confidence.raw"] for row in rows])
+        assert confidence[-8:].mean() < confidence[:4].mean() / 2
+
+
+def test_bfloat16_by_the_recipe(root, run, seen):
+    trainer = Trainer(drawn_scenes.checked(root, {"train.steps": STEPS, "train.precision": "bf16"}), run)
+    watch_convolutions(trainer.networks.live["network"], seen)
+    trainer.fit()
+    judge(trainer.loss_log.train, seen, torch.bfloat16)
+
+
+@pytest.mark.slow
+def test_float16_with_a_scaler(root, run, seen, monkeypatch):
+    """Recipes have no float16 on a CPU: autocast and the scaler are put in its place."""
+    monkeypatch.setattr(assemble, "gradient_scaler", lambda accelerator: GradScaler("cpu"))
+    monkeypatch.setattr(Accelerator, "autocast", lambda self: torch.autocast("cpu", dtype=torch.float16))
+    monkeypatch.setattr(Trainer, "_sanity_check", lambda self: None)  # its forwards have no autocast around them
+    trainer = Trainer(drawn_scenes.checked(root, {"train.steps": STEPS}), run)
+    watch_convolutions(trainer.networks.live["network"], seen)
+    trainer.fit()
+    judge(trainer.loss_log.train, seen, torch.float16, searching=16)  # from 2^16 to 1, if need be
+
+
+# --- losses before 0.13 of OpenPifPaf: a head option, and one error where head and loss differ ---
+
+LAWS = {"Paper2019": "linear", "BceLaplace11": "exp", "BceLaplace12": "softplus"}
+
+
+def by(loss, log_scales="vector", law=None):
+    """The changes of a recipe that trains every head by an earlier loss."""
+    options = {"log_scales": log_scales, "scale_law": law or LAWS[loss]}
+    changes = {
+        f"networks.network.heads.{kind}.{key}": value for kind in drawn_scenes.KINDS for key, value in options.items()
+    }
+    for kind in drawn_scenes.KINDS:
+        inputs = {"fields": kind, "target": f"{kind}_target"}
+        changes[f"losses.{kind}"] = {"type": f"pose.{loss}", "head": kind, "inputs": inputs, "weight": 1.0}
+    return changes
+
+
+@pytest.mark.parametrize("loss", LAWS)
+def test_a_recipe_trains_by_an_earlier_loss(root, run, loss):
+    trainer = Trainer(drawn_scenes.checked(root, by(loss)), run)
+    network = trainer.networks.live["network"]
+    before = {name: weight.clone() for name, weight in network.state_dict().items()}
+    trainer.fit()
+    parts = ("confidence", "vector", "scale")
+    without = (
+        {"cifdet.scale", "caf.scale"} if loss == "Paper2019" else {"cifdet.scale"}
+    )  # the paper's weight there is 0
+    expected = {f"{kind}.{part}" for kind in drawn_scenes.KINDS for part in parts} - without
+    for row in trainer.loss_log.train:
+        assert {name.removesuffix(".raw") for name in row if name.count(".") == 2 and name.endswith(".raw")} == expected
+        assert row["network.skipped"] == 0
+    for kind, vectors, scales in (("cif", 1, 1), ("caf", 2, 2), ("cifdet", 2, 0)):
+        name = f"head_nets.{kind}.conv.weight"
+        moved = (network.state_dict()[name] != before[name]).flatten(1).any(dim=1)
+        components = 1 + 3 * vectors + scales
+        moved = moved.view(-1, components, 4).any(dim=2).any(dim=0).tolist()  # 4 = upsample squared
+        still = [False] * scales if loss == "Paper2019" and kind == "caf" else [True] * scales
+        assert moved == [True] * (1 + 3 * vectors) + still
+    fields = network.eval()(torch.zeros(1, 3, 65, 65), decode=True)
+    assert {kind: found.shape[2] for kind, found in fields.items()} == {"cif": 5, "caf": 8, "cifdet": 6}
+    assert ((fields["caf"][:, :, 1] > 0) & (fields["caf"][:, :, 1] < 1)).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "lines"),
+    [
+        (
+            {"networks.network.heads.cif.log_scales": "vector"},
+            [("losses.cif.inputs.fields: 'cif' is of the form (cif, log_scales: vector, scale_law: softplus); "
+             "the loss reads (cif, log_scales: shared")],
+        ),
+        (
+            by("Paper2019", log_scales="shared"),
+            [f"losses.{kind}.inputs.fields: '{kind}' is of the form ({kind}, log_scales: shared"
+             for kind in drawn_scenes.KINDS],
+        ),
+        (
+            by("BceLaplace11", law="softplus"),  # cifdet has no scales
+            [f"losses.{kind}.inputs.fields: '{kind}' is of the form ({kind}, log_scales: vector, scale_law: softplus); "
+             f"the loss reads ({kind}, log_scales: vector, scale_law: exp)" for kind in ("cif", "caf")],
+        ),
+        (
+            {"losses.caf.inputs.fields": "cif"},
+            [("losses.caf.inputs.fields: 'cif' is of the form (cif, log_scales: shared, scale_law: softplus); "
+             "the loss reads (caf")],
+        ),
+    ],
+)  # fmt: skip
+def test_a_head_and_a_loss_that_differ_are_one_error_each(root, changes, lines):
+    with pytest.raises(UserError) as error:
+        drawn_scenes.checked(root, changes)
+    found = str(error.value).splitlines()
+    assert len(found) == len(lines)
+    for line, said in zip(found, lines, strict=True):
+        assert said in line
+
+
+def test_forms_of_settings_that_are_wrong_are_left_to_the_network():
+    heads = {"cif": {"kind": ["cif"]}, "caf": None, "limbs": {"kind": "caf", "log_scales": "vector"}, "box": {}}
+    assert PoseNetwork.forms({"heads": heads}) == {"limbs": "caf, log_scales: vector, scale_law: softplus"}
+    assert PoseNetwork.forms({"heads": {"cifdet": {}}}) == {"cifdet": "cifdet, log_scales: shared"}
+    assert PoseNetwork.forms({"heads": [1]}) == {}
+
+
+# --- pictures of several shapes: only those of one shape share a batch ---
+
+SIZES = ((65, 33), (33, 65), (65, 65), (65, 33))  # width, height of the first images; by example, in the order of ids
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["several shapes", "no two alike"])
+def test_pictures_of_several_shapes(tmp_path, alone):
+    drawn_scenes.write(tmp_path / "data", 4)
+    path = tmp_path / "data/validation.json"
+    content = json.loads(path.read_text())
+    for image, (width, height) in zip(content["images"], SIZES, strict=True):
+        image |= {"width": width, "height": height, "file_name": f"cut_{image['file_name']}"}
+        cv2.imwrite(str(tmp_path / "data/images" / image["file_name"]), np.zeros((height, width, 3), np.uint8))
+    content["images"] = content["images"][: 3 if alone else 4]
+    known = {image["id"] for image in content["images"]}
+    content["annotations"] = [one for one in content["annotations"] if one["image_id"] in known]
+    path.write_text(json.dumps(content))
+    changes = {"data.validation.scenes.joints": False, "data.batch_size": 2}
+    trainer = Trainer(drawn_scenes.checked(tmp_path / "data", changes), tmp_path / "run")
+    (scenes,) = trainer.loaders.validation_data.values()
+    assert [scenes.group(place) for place in range(len(scenes))] == [size[::-1] for size in SIZES[: len(scenes)]]
+    trainer.fit()
+    write_dump(trainer.recipe, dict(trainer.networks.ema), tmp_path / "dump")
+    table = pd.read_csv(tmp_path / "dump/examples.csv")
+    assert sorted(table["image_id"]) == sorted(known)
+    shapes = {row["index"]: np.load(tmp_path / "dump" / row["file.cif"]).shape[2:] for _, row in table.iterrows()}
+    assert shapes == {
+        place: (height // 8 + 1, width // 8 + 1) for place, (width, height) in enumerate(SIZES[: len(scenes)])
+    }
+
+
+# --- several datasets: each has heads of its own ---
+
+JOINTS = [f"joint{number}" for number in range(17)]
+OTHER = {
+    "keypoints": JOINTS,
+    "sigmas": [0.1] * 17,
+    "connections": [["joint0", "joint1"]],
+    "standing_pose": [[float(place), 0.0] for place in range(17)],
+}
+JOINED = {"cif": {"stride": 8}, "caf": {"stride": 8}}
+ALL = JOINED | {"cifdet": {"stride": 8}}
+
+
+@pytest.fixture(scope="module")
+def roots(tmp_path_factory):
+    """Two datasets of 17 joints each: COCO's, and others."""
+    coco, other = (tmp_path_factory.mktemp(name) for name in ("coco", "other"))
+    for root, joints in ((coco, list(drawn_scenes.KEYPOINTS)), (other, JOINTS)):
+        drawn_scenes.write(root, 2)
+        categories = [{"id": 1, "name": "person", "keypoints": joints}, {"id": 2, "name": "ball"}]
+        for split in ("train", "validation"):
+            content = json.loads((root / f"{split}.json").read_text())
+            (root / f"{split}.json").write_text(json.dumps(content | {"categories": categories}))
+    for root, skeleton in ((coco, drawn_scenes.COCO.settings()), (other, OTHER)):
+        facts = json.loads((root / "facts.json").read_text())
+        (root / "facts.json").write_text(json.dumps(facts | {"skeleton": skeleton}))
+    return coco, other
+
+
+def recipe(root, train, **networks):
+    changes = {"data.train": {name: {"split": "train"} | entry for name, entry in train.items()}}
+    changes |= {f"networks.network.{key}": value for key, value in networks.items()}
+    return drawn_scenes.content(root, changes)
+
+
+def test_each_dataset_tells_what_its_heads_are_about(roots):
+    train = {"boxes": {"heads": {"cifdet": {"stride": 16}}}, "people": {"heads": JOINED}}
+    content = recipe(roots[0], train)
+    facts = check_recipe(content, Path("pose.yaml")).facts
+    assert facts.keys() == {"side", "categories", "skeleton", "category"}
+    objects = {"type": "pose.FindObjects", "cifdet": "cifdet", "output": "objects"}
+    content["evaluate"]["modes"]["fields"]["injectors"]["objects"] = objects
+    with pytest.raises(UserError, match=r"injectors\.objects: pose\.FindObjects: stride: missing"):
+        check_recipe(content, Path("pose.yaml"))
+
+
+def test_other_joints_do_not_become_fields_of_the_same_head(roots, tmp_path):
+    train = {"people": {"heads": ALL}, "others": {"heads": JOINED, "root": str(roots[1])}}
+    content = recipe(roots[0], train)
+    with pytest.raises(UserError, match=r"train\.json: .*17 keypoints, joint0, .*the skeleton has 17, nose, "):
+        Trainer(check_recipe(content, Path("pose.yaml")), tmp_path / "refused")
+    own = {"others": {"kind": "cif", "stride": 8}}
+    train["others"] |= {"heads": own, "skeleton": OTHER}
+    heads = {"cif": {}, "caf": {}, "cifdet": {}, "others": {"kind": "cif", "fields": 17}}
+    content = recipe(roots[0], train, heads=heads)
+    trainer = Trainer(check_recipe(content, Path("pose.yaml")), tmp_path / "own")
+    shown = {name: one.skeleton.keypoints[0] for name, one in trainer.loaders.train_data.items()}
+    assert shown == {"people": "nose", "others": "joint0"}
