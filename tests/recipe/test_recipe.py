@@ -5,7 +5,7 @@ import toy
 from toy import Path
 
 from figura.base.errors import UserError
-from figura.base.yaml12 import read_yaml, to_yaml
+from figura.base.yaml12 import read_yaml
 from figura.prediction.inputs import PhotoExamples
 from figura.recipe.load import check_recipe, load_recipe
 from figura.recipe.resolved import resolved
@@ -333,49 +333,6 @@ def test_resolved_is_a_recipe_again(tmp_path):
     again = check_recipe(content | rest, path)
     assert again.read_from(recipe.path) == recipe
     assert resolved(again) == text
-
-
-YAML = """\
-seed: 3
-rate: 3e-4
-tiny: 1.0e-5
-precision: no
-flag: true
-mode: 0o14
-date: 12:30
-"""
-
-
-def test_yaml_is_read_as_version_1_2(tmp_path):
-    path = tmp_path / "p.yaml"
-    path.write_text(YAML)
-    expected = {"seed": 3, "rate": 3e-4, "tiny": 1e-5, "precision": "no", "flag": True, "mode": 12, "date": "12:30"}
-    content = read_yaml(path)
-    assert content == expected
-    assert [type(value) for value in content.values()] == [type(value) for value in expected.values()]
-    path.write_text(to_yaml(content))
-    assert read_yaml(path) == expected
-    assert list(read_yaml(path)) == list(expected)
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("a:\n  b: 1\n  b: 2\n", ":3:3: a key stands twice"),
-        ("- 1\n- 2\n", "found list, expected a mapping of sections"),
-        ("a: !!python/object/apply:os.system ['true']\n", "not valid YAML"),
-        ("? [a, b]\n: 1\n", "a key that is no plain text"),
-        ("a: &loop [*loop]\n", "an alias inside what it stands for"),
-    ],
-)
-def test_what_is_no_recipe_file(tmp_path, text, said):
-    path = tmp_path / "p.yaml"
-    path.write_text(text)
-    with pytest.raises(UserError) as caught:
-        load_recipe(path)
-    assert str(path) in str(caught.value)
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_missing_and_undecodable_files(tmp_path):
