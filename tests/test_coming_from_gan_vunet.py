@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 from documented_commands import COMMAND, module_called
 
-from figura.base.annotations import alternatives, is_schema
-from figura.base.error_collector import ErrorCollector
+from figura.base.error_collector import ErrorCollector, alternatives, is_schema
 from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.data.preparation.datasets import Dataset
 from figura.engine.build import build_schedule

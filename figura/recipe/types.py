@@ -73,7 +73,6 @@ PICTURE = Slot("picture", "figura.report.interfaces.Picture")
 TRUSTED_ONLY = "FIGURA_TRUSTED_TYPES_ONLY"  # environment variable set by `figura.recipe.trusted`
 LONGEST_NAME = 200  # characters of a type name
 CLASS = re.compile(r"^class (\w+)\b", re.MULTILINE)
-FACTS = "facts of the training data"  # pseudo-key of `from_data` facts that are unknown after an error
 NESTED = (SCHEDULE, INJECTOR)  # may be nested in the arguments of another declaration
 
 
@@ -376,7 +375,7 @@ def construct(
         return None
     except (ValueError, OverflowError) as error:
         lacking = [one for one in getattr(kind, "from_data", ()) if one not in checked]
-        if not lacking or not errors.is_invalid(FACTS):  # arguments may be missing if the facts of the data are
+        if not lacking or errors.facts_known:  # otherwise, the facts of the data may be what is missing
             errors.add(key, f"{name}: {error}")
         return None
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from figura.base.annotations import locate
+from figura.base.error_collector import locate
 from figura.recipe.other_systems import KEYS, TYPES, called_here
 from figura.recipe.schema import Declaration, Recipe
 from figura.recipe.types import find_class
