@@ -88,8 +88,8 @@ def parse_yaml(text: str, source: str, place: bool = True) -> Any:
     try:
         if (found := UNREADABLE.search(text)) is not None:
             before = text[: found.start()]
-            mark = yaml.Mark("", 0, before.count("\n"), len(before) - before.rfind("\n") - 1, None, 0)
-            raise Refusal(problem=f"{found[0]!r} cannot be read here", problem_mark=mark)
+            start = yaml.Mark("", 0, before.count("\n"), len(before) - before.rfind("\n") - 1, None, 0)
+            raise Refusal(problem=f"{found[0]!r} cannot be read here", problem_mark=start)
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
@@ -131,7 +131,8 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Compose a node, and count its values and those of its aliases."""
-        event, before = self.peek_event(), self.values
+        event: Any = self.peek_event()
+        before = self.values
         if isinstance(event, yaml.AliasEvent) and event.anchor in self.anchors and event.anchor not in self.sizes:
             raise Refusal(problem="an alias inside what it stands for", problem_mark=event.start_mark)
         if getattr(event, "tag", None) not in (None, TEXT):
@@ -149,7 +150,7 @@ class _Loader(yaml.SafeLoader):
             self.sizes.setdefault(event.anchor, self.values - before)
         return node
 
-    def compose_mapping_node(self, anchor: str | None) -> yaml.MappingNode:
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         """Compose a map, whose keys must be text and unique: DVC cannot show params with others."""
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         names = set[str]()

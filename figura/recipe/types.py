@@ -109,19 +109,6 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
     return None
 
 
-def find_class(name: str) -> builtins.type | None:
-    """Return the class that `name` refers to in any slot, or None if it is not a class (`type: jpeg`)."""
-    if not _is_dotted(name):
-        return None
-    package, _, attribute = name.rpartition(".")
-    homes = [slot.home for slot in (SCHEDULE, INJECTOR, OPTIMIZER) if slot.home]
-    modules = map(_import, _candidates(package) if package else homes)
-    try:
-        return next((kind for module in modules if module is not None for kind in _classes(module, attribute)), None)
-    except _BrokenModuleError:
-        return None
-
-
 def _candidates(package: str) -> list[str]:
     """Return the names under which a type's package may be imported, in lookup order.
 

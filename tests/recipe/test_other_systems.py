@@ -4,11 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from loading import find_class
 
 from figura.base.error_collector import locate
 from figura.recipe.other_systems import KEYS, TYPES, called_here
 from figura.recipe.schema import Declaration, Recipe
-from figura.recipe.types import find_class
 
 DOCS = (Path(__file__).parents[2] / "docs/dl_art_school.md").read_text()
 HINTS = {("key", word): hint for word, hint in KEYS.items()} | {
