@@ -132,20 +132,21 @@ class _Loader(yaml.SafeLoader):
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         """Compose a node, and count its values and those of its aliases."""
         event: Any = self.peek_event()
+        is_alias, is_collection = isinstance(event, yaml.AliasEvent), isinstance(event, yaml.CollectionStartEvent)
         before = self.values
-        if isinstance(event, yaml.AliasEvent) and event.anchor in self.anchors and event.anchor not in self.sizes:
+        if is_alias and event.anchor in self.anchors and event.anchor not in self.sizes:
             raise Refusal(problem="an alias inside what it stands for", problem_mark=event.start_mark)
         if getattr(event, "tag", None) not in (None, TEXT):
             raise Refusal(problem="a tag, which is not supported", problem_mark=event.start_mark)
-        self.values += self.sizes.get(event.anchor, 0) if isinstance(event, yaml.AliasEvent) else 1
-        self.depth += isinstance(event, yaml.CollectionStartEvent)
+        self.values += self.sizes.get(event.anchor, 0) if is_alias else 1
+        self.depth += is_collection
         if self.depth > DEEPEST:
             raise Refusal(problem=f"nested more than {DEEPEST} deep", problem_mark=event.start_mark)
         if self.values > MOST:
             problem = f"more than {MOST:,} values, each alias counted as what it stands for"
             raise Refusal(problem=problem, problem_mark=event.start_mark)
         node: yaml.Node | None = super().compose_node(parent, index)
-        self.depth -= isinstance(event, yaml.CollectionStartEvent)
+        self.depth -= is_collection
         if event.anchor is not None:
             self.sizes.setdefault(event.anchor, self.values - before)
         return node
