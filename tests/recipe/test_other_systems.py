@@ -7,13 +7,11 @@ import pytest
 from loading import find_class
 
 from figura.base.error_collector import locate
-from figura.recipe.other_systems import KEYS, TYPES, called_here
+from figura.recipe.other_systems import WORDS, called_here
 from figura.recipe.schema import Declaration, Recipe
 
 DOCS = (Path(__file__).parents[2] / "docs/dl_art_school.md").read_text()
-HINTS = {("key", word): hint for word, hint in KEYS.items()} | {
-    (what, word): hint for what, words in TYPES.items() for word, hint in words.items()
-}
+HINTS = {(what, word): hint for what, words in WORDS.items() for word, hint in words.items()}
 
 
 def test_a_key_that_we_have_too_is_no_word_of_another_system():
