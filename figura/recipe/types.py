@@ -5,14 +5,13 @@ import importlib
 import inspect
 import json
 import os
-import re
 import sys
 import sysconfig
 import traceback
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from figura.base.error_collector import ErrorCollector, NestedError, expectation
 from figura.base.errors import after_signal, closest, memory_asked, one_line
 from figura.recipe.schema import Declaration, Recipe
 from figura.systems import PACKAGE as SYSTEMS
-from figura.systems import find_systems
+from figura.systems import classes_in, find_systems, modules_below
 
 INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 """Folders of the standard library and of packages."""
@@ -72,7 +71,6 @@ SCORE = Slot("score", "figura.report.interfaces.Score")
 PICTURE = Slot("picture", "figura.report.interfaces.Picture")
 TRUSTED_ONLY = "FIGURA_TRUSTED_TYPES_ONLY"  # environment variable set by `figura.recipe.trusted`
 LONGEST_NAME = 200  # characters of a type name
-CLASS = re.compile(r"^class (\w+)\b", re.MULTILINE)
 NESTED = (SCHEDULE, INJECTOR)  # may be nested in the arguments of another declaration
 
 
@@ -131,35 +129,10 @@ def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
     if module.__name__.partition(".")[0] not in (SYSTEMS, "figura") or not hasattr(module, "__path__"):
         return
     for folder in map(Path, module.__path__):
-        for parts, path in _modules(folder):
-            if names := [one for one in _defined(path) if (one == name if name else not one.startswith("_"))]:
+        for parts, path in modules_below(folder):
+            if names := [one for one in classes_in(path) if (one == name if name else not one.startswith("_"))]:
                 home = _import(".".join((module.__name__, *parts)))
                 yield from (getattr(home, one) for one in names)
-
-
-@cache
-def _modules(folder: Path) -> list[tuple[tuple[str, ...], Path]]:
-    """Return the files of the modules below a folder, each with the parts of its name.
-
-    Files whose path is not a module name (`.ipynb_checkpoints/losses-checkpoint.py`) are skipped.
-    """
-    files = [(path.relative_to(folder).with_suffix("").parts, path) for path in sorted(folder.rglob("*.py"))]
-    return [
-        (parts[:-1] if parts[-1] == "__init__" else parts, path)
-        for parts, path in files
-        if all(part.isidentifier() for part in parts) and path.is_file()
-    ]
-
-
-@cache
-def _defined(path: Path) -> list[str]:
-    """Return the names of the classes defined in a module."""
-    return CLASS.findall(_source(path))
-
-
-def _source(path: Path) -> str:
-    """Return Python source to search; class names are readable in any encoding."""
-    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _is_dotted(name: str) -> bool:
