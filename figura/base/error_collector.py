@@ -85,11 +85,6 @@ class ErrorCollector:
         choices = sorted(allowed) if len(self.lines) < LISTED else []  # further lines are not shown
         self.add(key, f"unknown {what} {word!r}{nearest(word, choices)}; allowed: {', '.join(choices) or 'none'}")
 
-    def add_misspelt(self, key: str, found: str, name: str, renamed: Mapping[str, str]) -> None:
-        """Add that the required `name`, at `key`, is missing, probably misspelt as a sibling key."""
-        meant = f"which is now called {name!r}" if renamed.get(found) == name else f"did you mean {name!r}?"
-        self.add(key, f"missing; found {found!r}, {meant}")
-
     def add_below(self, key: str, inner: "ErrorCollector") -> None:
         """Add the errors of a map inside `key`, whose keys are relative to it."""
         for line in inner.lines:
@@ -104,30 +99,26 @@ class ErrorCollector:
         details = error.errors(include_url=False)
         self.more += len(details[JUDGED:])
         faults = _of_best_branches([(locate(annotation, one["loc"]), one) for one in details[:JUDGED]])
-        told = _misspelt(faults)
         said: dict[str, list[tuple[Place, ErrorDetails]]] = {}
         for place, detail in faults:
             last = 1 if detail["type"] == "missing" and isinstance(detail["loc"][-1], int) else 0  # a tuple too short
             key = ".".join([*([prefix] if prefix else []), *place.key[: len(place.key) - last]])
-            if detail["type"] != "extra_forbidden" or place.key not in told.values():
-                said.setdefault(key, []).append((place, detail))
+            said.setdefault(key, []).append((place, detail))
         for key, same in said.items():
-            self._add_fault(key or "the file", same, told.get(same[0][0].key))
+            self._add_fault(key or "the file", same)
 
-    def _add_fault(self, key: str, same: Sequence[tuple[Place, ErrorDetails]], instead: tuple[str, ...] | None) -> None:
-        """Add the faults of one key; `instead` is the misspelt key found in its place."""
+    def _add_fault(self, key: str, same: Sequence[tuple[Place, ErrorDetails]]) -> None:
+        """Add the faults of one key."""
         (place, detail), name = same[0], same[0][0].key[-1] if same[0][0].key else ""
-        renamed = _renamed(place.schemas)
+        renamed = {old: new for schema in place.schemas for old, new in getattr(schema, "renamed", {}).items()}
+        keys = [info.alias or one for schema in place.schemas for one, info in schema.model_fields.items()]
         if detail["type"] == "extra_forbidden" and name in renamed:
             self.add(key, f"this key is now called {renamed[name]!r}")
         elif detail["type"] == "extra_forbidden":
-            self.add_unknown(key, name, _keys(place.schemas), "key")
+            self.add_unknown(key, name, keys, "key")
         elif detail["type"] == "missing" and place.schemas:
-            if instead is None:
-                before = "".join(f"; it was called {old!r} before" for old, new in renamed.items() if new == name)
-                self.add(key, f"missing; it has no default{before}")
-            else:
-                self.add_misspelt(key, instead[-1], name, renamed)
+            there = closest(name, [str(one) for one in detail["input"] if one not in keys])
+            self.add(key, "missing; it has no default" + (f"; is {there!r} a misspelling?" if there else ""))
         elif detail["type"] == "value_error":
             self.add(key, str(detail["ctx"]["error"]))
         else:
@@ -288,24 +279,3 @@ def _of_best_branches(faults: list[tuple[Place, ErrorDetails]]) -> list[tuple[Pl
             best = min(inside, key=lambda tag: inside[tag])
             faults = [one for one in faults if dict(one[0].branches).get(union, best) == best]
     return faults
-
-
-def _misspelt(faults: Iterable[tuple[Place, ErrorDetails]]) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """Map each missing key to the unknown sibling key that was probably meant."""
-    found = {}
-    for place, detail in faults:
-        if detail["type"] == "missing" and place.schemas and isinstance(detail["input"], dict):
-            name, renamed = place.key[-1], _renamed(place.schemas)
-            others = [str(key) for key in detail["input"] if key not in _keys(place.schemas)]
-            before = next((key for key in others if renamed.get(key) == name), None)
-            if (meant := before or closest(name, others)) is not None:
-                found[place.key] = (*place.key[:-1], meant)
-    return found
-
-
-def _renamed(schemas: Iterable[type[BaseModel]]) -> dict[str, str]:
-    return {old: new for schema in schemas for old, new in getattr(schema, "renamed", {}).items()}
-
-
-def _keys(schemas: Iterable[type[BaseModel]]) -> list[str]:
-    return [info.alias or name for schema in schemas for name, info in schema.model_fields.items()]

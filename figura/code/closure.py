@@ -173,9 +173,9 @@ def _module(top: str) -> Path | None:
 @cache
 def is_own(top: str) -> bool:
     """Whether a top-level package is code of this project (or a clone of figura), not an installed package."""
-    paths = [path] if (path := _module(top)) else _roots(top)
     if top == "__main__":
         return True
+    paths = [path] if (path := _module(top)) else _roots(top)
     return bool(paths) and _is_own(paths[0])
 
 

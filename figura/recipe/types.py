@@ -25,7 +25,7 @@ from pydantic import (
 )
 
 from figura.base.error_collector import ErrorCollector, NestedError, expectation
-from figura.base.errors import after_signal, closest, memory_asked, one_line
+from figura.base.errors import after_signal, memory_asked, one_line
 from figura.recipe.schema import Declaration, Recipe
 from figura.systems import PACKAGE as SYSTEMS
 from figura.systems import classes_in, find_systems, modules_below
@@ -198,16 +198,11 @@ def check_arguments(
     }
     hints = typing.get_type_hints(kind.__init__)  # type: ignore[misc]
     renamed: Mapping[str, str] = getattr(kind, "renamed", {})
-    needed = {n for n, parameter in parameters.items() if parameter.default is parameter.empty and n not in arguments}
     checked = {}
     for name, value in arguments.items():
         if name not in parameters:
-            meant = renamed.get(name) or closest(name, [*parameters, *beside])
-            if meant in needed:
-                errors.add_misspelt(f"{key}.{meant}", name, meant, renamed)
-                needed.remove(meant)
-            elif name in renamed:
-                errors.add(f"{key}.{name}", f"this key is now called {meant!r}")
+            if name in renamed:
+                errors.add(f"{key}.{name}", f"this key is now called {renamed[name]!r}")
             else:
                 errors.add_unknown(f"{key}.{name}", name, [*parameters, *beside], f"argument of {kind.__name__}")
             continue
@@ -219,8 +214,9 @@ def check_arguments(
         if errors.count == before:
             value = _conforming(value, hint, f"{key}.{name}", errors)
         checked[parameters[name].name] = value
-    for name in [one for one in parameters if one in needed]:
-        errors.add(f"{key}.{name}", f"missing; {kind.__name__} needs it")
+    for name, parameter in parameters.items():
+        if parameter.default is parameter.empty and name not in arguments:
+            errors.add(f"{key}.{name}", f"missing; {kind.__name__} needs it")
     return checked
 
 

@@ -61,7 +61,7 @@ def test_own_dataset_network_injector_loss_score_and_picture(project):
         ),
         (
             "length: 64, sead: 1", "length: 64, seed: 1",
-            "data.train.noise.seed: missing; found 'sead', did you mean 'seed'?",
+            "data.train.noise.sead: unknown argument of Noise 'sead' (did you mean 'seed'?)",
         ),
         ("bias: 3", "bias: false", "networks.curve.bias: found 3; expected a boolean"),
         (

@@ -304,7 +304,10 @@ class Shapes(Schedule):
 
 def test_a_member_of_a_union_may_have_validators(errors):
     assert construct("test_types.Shapes", {"shape": {"sides": 4, "sice": 1.0}}, SCHEDULE, "k", errors) is None
-    assert errors.lines == ["p.yaml: k.shape.size: missing; found 'sice', did you mean 'size'?"]
+    assert errors.lines == [
+        "p.yaml: k.shape.size: missing; it has no default; is 'sice' a misspelling?",
+        "p.yaml: k.shape.sice: unknown key 'sice' (did you mean 'size'?); allowed: sides, size",
+    ]
 
 
 def test_problems_are_raised_together_or_not_at_all(errors):
