@@ -5,13 +5,16 @@ In figura's repository, the systems are beside this package. The wheel has a cop
 """
 
 import importlib
+import re
 import sys
+from functools import cache
 from pathlib import Path
 
 PACKAGE = "models"
 IN_WHEEL = Path(__file__).with_name("project")
 PROJECT = IN_WHEEL if IN_WHEEL.is_dir() else Path(__file__).parents[1]
 """The project that ships with figura: `dvc.yaml`, `params.yaml`, `recipes`, `stages`, `models`, ..."""
+CLASS = re.compile(r"^class (\w+)\b", re.MULTILINE)
 
 
 def find_systems(shipped_only: bool = False) -> None:
@@ -39,3 +42,23 @@ def find_systems(shipped_only: bool = False) -> None:
         raise ImportError(f"another package {PACKAGE!r} is imported already; start a new process")
     if path is not None and shipped not in path:
         path.append(shipped)
+
+
+@cache
+def modules_below(folder: Path) -> list[tuple[tuple[str, ...], Path]]:
+    """Return the files of the modules below a folder, each with the parts of its name.
+
+    Files whose path is not a module name (`.ipynb_checkpoints/losses-checkpoint.py`) are skipped.
+    """
+    files = [(path.relative_to(folder).with_suffix("").parts, path) for path in sorted(folder.rglob("*.py"))]
+    return [
+        (parts[:-1] if parts[-1] == "__init__" else parts, path)
+        for parts, path in files
+        if all(part.isidentifier() for part in parts) and path.is_file()
+    ]
+
+
+@cache
+def classes_in(path: Path) -> list[str]:
+    """Return the names of the classes that a file defines, by its text: importing it would run it."""
+    return CLASS.findall(path.read_text(encoding="utf-8", errors="replace"))  # names are readable in any encoding

@@ -11,7 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from figura.base import exit_status as command
+from figura.base import exit_status
 from figura.base.lock import hold
 from figura.base.yaml12 import read_yaml
 from figura.live.causes import print_causes
@@ -54,4 +54,4 @@ def train(content: dict[str, Any], path: Path, run: Path) -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(command.run(main))
+    sys.exit(exit_status.run(main))

@@ -53,12 +53,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def one_code_version() -> Iterator[None]:
     """Edits while the tests run change no comparison of two runs; what is read for a provenance is read once."""
-    code, real_git = cache(provenance.code_version), provenance._git
+    code, real_git = cache(provenance.code_version), provenance.git
     git = cache(lambda folder, *arguments: real_git(*arguments))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(provenance, "code_version", lambda modules, types: code(frozenset(modules), frozenset(types)))
         patch.setattr(provenance, "package_versions", cache(provenance.package_versions))
-        patch.setattr(provenance, "_git", lambda *arguments: git(Path.cwd(), *arguments))
+        patch.setattr(provenance, "git", lambda *arguments: git(Path.cwd(), *arguments))
         yield
 
 

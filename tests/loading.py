@@ -1,9 +1,12 @@
 """What of our code a piece of code loads."""
 
+import importlib
 import json
 import os
 import sys
 import traceback
+
+from figura.code.closure import module_of_type
 
 CODE = ("figura", "models", "stages")
 
@@ -34,3 +37,13 @@ def modules_loaded_by(code: str) -> dict[str, str | None]:
     assert os.waitpid(child, 0)[1] == 0, f"this failed; why stands in what was captured:\n{code}"
     loaded: dict[str, str | None] = json.loads(answer)
     return loaded
+
+
+def find_class(name: str) -> type | None:
+    """Return the class that a `type` of a recipe names, or one of figura's interfaces; None if there is none."""
+    try:
+        module = importlib.import_module(module_of_type(name) or "figura.interfaces")
+    except ModuleNotFoundError:
+        return None
+    kind = getattr(module, name.rpartition(".")[2], None)
+    return kind if isinstance(kind, type) else None

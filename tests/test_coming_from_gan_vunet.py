@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 from documented_commands import COMMAND, module_called
+from loading import find_class
 
-from figura.base.annotations import alternatives, is_schema
-from figura.base.error_collector import ErrorCollector
+from figura.base.error_collector import ErrorCollector, alternatives, is_schema
 from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.data.preparation.datasets import Dataset
 from figura.engine.build import build_schedule
@@ -23,7 +23,6 @@ from figura.recipe.completion import with_data
 from figura.recipe.load import check_recipe
 from figura.recipe.overrides import overridden
 from figura.recipe.schema import Declaration, Recipe
-from figura.recipe.types import find_class
 
 ROOT = Path(__file__).parents[1]
 PATHS = {name: ROOT / f"docs/coming_from/{name}.md" for name in ("nectargan", "vunet")}

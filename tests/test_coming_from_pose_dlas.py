@@ -14,7 +14,7 @@ import torch
 import yaml
 from documented_commands import COMMAND, module_called
 
-from figura.base.annotations import alternatives, is_schema, locate
+from figura.base.error_collector import alternatives, is_schema, locate
 from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.recipe.load import check_recipe

@@ -18,6 +18,7 @@ from typing import Any, get_args
 import pytest
 from dvc.utils.cli_parse import to_path_overrides
 from dvc.utils.hydra import apply_overrides, get_hydra_sweeps
+from loading import find_class
 from pydantic import BaseModel
 from test_architecture import BELOW, OF_SYSTEMS, SHARED
 
@@ -31,7 +32,6 @@ from figura.recipe.load import check_recipe
 from figura.recipe.overrides import overridden
 from figura.recipe.pipeline import instances
 from figura.recipe.schema import Declaration, Recipe
-from figura.recipe.types import find_class
 from models.images.adversarial_losses import Kind
 from models.pose.pose_network import BACKBONES
 

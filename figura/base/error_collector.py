@@ -2,15 +2,17 @@
 
 import json
 import math
+import re
+import types
+import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeGuard, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from figura.base.annotations import Place, locate
 from figura.base.errors import UserError, closest, nearest, one_line, printable
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -19,6 +21,7 @@ LISTED = 20  # errors shown per file; the others are counted
 JUDGED = 1000  # errors examined per file
 LARGEST = 2**63 - 1  # of numbers in tensors and in files
 
+VALIDATED = re.compile(r"function-(?:after|before|wrap)\[.*?\(\), (.*)\]")
 PHRASES = {
     "String should match pattern '^[A-Za-z_][A-Za-z0-9_]*$'": "a name of letters, digits and underscores",
     "List should have": "a list of",
@@ -33,31 +36,45 @@ PHRASES = {
 }
 
 
+class Place(NamedTuple):
+    """A resolved pydantic location.
+
+    `key` omits parts that are not keys of the content: members of unions, and the marker of a map's keys. `schemas` are
+    those of the map with the last key. `branches` are the unions on the path: their keys, and the member that the error
+    is about.
+    """
+
+    key: tuple[str, ...]
+    schemas: list[type[BaseModel]]
+    branches: tuple[tuple[tuple[str, ...], str], ...]
+
+
 @dataclass
 class ErrorCollector:
     """The errors of one file, one per line: dotted key, what was found, what is allowed.
 
     `hint(kind, word)` returns figura's name for another system's word; `kind` is `key`, `schedule`, ... `origins` maps
-    the keys of inherited values to where they are written; their errors are reported there, once. `count` is the number
-    of errors, including those covered by another line. Lines after the first `JUDGED` are only counted, in `more`.
+    the keys of inherited values to where they are written; their errors are reported there, once. `facts_known` is
+    false if facts of the training data are unknown (`recipe/completion.py`). `count` is the number of errors, including
+    those covered by another line. Lines after the first `JUDGED` are only counted, in `more`.
     """
 
     file: Path
     lines: list[str] = field(default_factory=list)
     hint: Callable[[str, str], str | None] = lambda what, word: None
     origins: dict[str, str] = field(default_factory=dict)
+    facts_known: bool = True
     count: int = 0
     more: int = 0
-    _unread: set[str] = field(default_factory=set)
 
     def add(self, key: str, message: str) -> None:
-        """Add an error at the dotted `key`, except below a key whose value is known to be wrong."""
+        """Add an error at the dotted `key`."""
         self.count += 1
         if len(self.lines) >= JUDGED:
             self.more += 1
             return
         line = printable(f"{self.file}: {one_line(self._written(key))}: {message}")
-        if line not in self.lines and not self.is_invalid(key):
+        if line not in self.lines:
             self.lines.append(line)
 
     def add_unknown(self, key: str, word: str, allowed: Iterable[str], what: str) -> None:
@@ -68,11 +85,6 @@ class ErrorCollector:
         choices = sorted(allowed) if len(self.lines) < LISTED else []  # further lines are not shown
         self.add(key, f"unknown {what} {word!r}{nearest(word, choices)}; allowed: {', '.join(choices) or 'none'}")
 
-    def add_misspelt(self, key: str, found: str, name: str, renamed: Mapping[str, str]) -> None:
-        """Add that the required `name`, at `key`, is missing, probably misspelt as a sibling key."""
-        meant = f"which is now called {name!r}" if renamed.get(found) == name else f"did you mean {name!r}?"
-        self.add(key, f"missing; found {found!r}, {meant}")
-
     def add_below(self, key: str, inner: "ErrorCollector") -> None:
         """Add the errors of a map inside `key`, whose keys are relative to it."""
         for line in inner.lines:
@@ -82,38 +94,31 @@ class ErrorCollector:
     def add_invalid(self, error: ValidationError, annotation: Any, prefix: str = "") -> None:
         """Add pydantic's errors about a value at `prefix`, one line per key.
 
-        For a union, only the best matching member is reported. Nothing more is added below these keys.
+        For a union, only the best matching member is reported.
         """
         details = error.errors(include_url=False)
         self.more += len(details[JUDGED:])
         faults = _of_best_branches([(locate(annotation, one["loc"]), one) for one in details[:JUDGED]])
-        told = _misspelt(faults)
         said: dict[str, list[tuple[Place, ErrorDetails]]] = {}
         for place, detail in faults:
             last = 1 if detail["type"] == "missing" and isinstance(detail["loc"][-1], int) else 0  # a tuple too short
             key = ".".join([*([prefix] if prefix else []), *place.key[: len(place.key) - last]])
-            if detail["type"] != "extra_forbidden" or place.key not in told.values():
-                said.setdefault(key, []).append((place, detail))
+            said.setdefault(key, []).append((place, detail))
         for key, same in said.items():
-            self._add_fault(key or "the file", same, told.get(same[0][0].key))
-        known = ("value_error", "extra_forbidden")
-        self._unread |= {key for key, same in said.items() if same[0][1]["type"] not in known}
-        self._unread |= {".".join(([prefix] if prefix else []) + list(key)) for key in told.values()}
+            self._add_fault(key or "the file", same)
 
-    def _add_fault(self, key: str, same: Sequence[tuple[Place, ErrorDetails]], instead: tuple[str, ...] | None) -> None:
-        """Add the faults of one key; `instead` is the misspelt key found in its place."""
+    def _add_fault(self, key: str, same: Sequence[tuple[Place, ErrorDetails]]) -> None:
+        """Add the faults of one key."""
         (place, detail), name = same[0], same[0][0].key[-1] if same[0][0].key else ""
-        renamed = _renamed(place.schemas)
+        renamed = {old: new for schema in place.schemas for old, new in getattr(schema, "renamed", {}).items()}
+        keys = [info.alias or one for schema in place.schemas for one, info in schema.model_fields.items()]
         if detail["type"] == "extra_forbidden" and name in renamed:
             self.add(key, f"this key is now called {renamed[name]!r}")
         elif detail["type"] == "extra_forbidden":
-            self.add_unknown(key, name, _keys(place.schemas), "key")
+            self.add_unknown(key, name, keys, "key")
         elif detail["type"] == "missing" and place.schemas:
-            if instead is None:
-                before = "".join(f"; it was called {old!r} before" for old, new in renamed.items() if new == name)
-                self.add(key, f"missing; it has no default{before}")
-            else:
-                self.add_misspelt(key, instead[-1], name, renamed)
+            there = closest(name, [str(one) for one in detail["input"] if one not in keys])
+            self.add(key, "missing; it has no default" + (f"; is {there!r} a misspelling?" if there else ""))
         elif detail["type"] == "value_error":
             self.add(key, str(detail["ctx"]["error"]))
         else:
@@ -121,21 +126,6 @@ class ErrorCollector:
             if len(expected) > 1:
                 expected.pop(OTHER, None)
             self.add(key, f"found {shown(detail['input'])}; expected {' or '.join(sorted(expected))}")
-
-    def mark_invalid(self, key: str) -> None:
-        """Mark the value at a key as unknown, for a reason covered by other errors."""
-        self._unread.add(key)
-
-    def is_invalid(self, key: str) -> bool:
-        """Whether the value at `key` is unknown because it, or a map around it, is invalid or missing.
-
-        `*` matches any key: whether any of these values is unknown.
-        """
-        parts = key.split(".")
-        return any(
-            len(wrong) <= len(parts) and all(b in (a, "*") for a, b in zip(wrong, parts, strict=False))
-            for wrong in (one.split(".") for one in self._unread)
-        )
 
     def _written(self, key: str) -> str:
         """Return the key where the value at `key` is written."""
@@ -214,6 +204,65 @@ def expectation(message: str) -> str:
     return allowed
 
 
+def locate(annotation: Any, location: Sequence[int | str]) -> Place:
+    """Follow a location through models, maps, lists and unions."""
+    kinds, schemas = alternatives(annotation), list[type[BaseModel]]()
+    key: list[str] = []
+    branches: list[tuple[tuple[str, ...], str]] = []
+    for part in location:
+        if part == "[key]":
+            continue
+        if len(kinds) > 1:  # pydantic adds the union member that it tried
+            branches.append((tuple(key), str(part)))
+            kinds = [kind for kind in kinds if _is_named(kind, str(part))][:1]
+            continue
+        schemas = [kind for kind in kinds if is_schema(kind)]
+        key.append(str(part))
+        kinds = [one for kind in kinds for one in _below(kind, part)]
+    return Place(tuple(key), schemas, tuple(branches))
+
+
+def alternatives(annotation: Any) -> list[Any]:
+    """Return the members of a union without None, or the annotation itself, without metadata."""
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return alternatives(annotation.__origin__)
+    if origin in (typing.Union, types.UnionType):
+        members = [member for member in typing.get_args(annotation) if member is not types.NoneType]
+        return [one for member in members for one in alternatives(member)]
+    return [annotation]
+
+
+def is_schema(kind: Any) -> TypeGuard[type[BaseModel]]:
+    """Whether an annotation is a pydantic model."""
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _is_named(kind: Any, tag: str) -> bool:
+    """Whether pydantic may call a member of a union `tag`: `Geometry`, `list[int]`, `literal['a']`.
+
+    With a validator `check`, it is `function-after[check(), Geometry]`.
+    """
+    while (validated := VALIDATED.fullmatch(tag)) is not None:
+        tag = validated[1]
+    kind = typing.get_origin(kind) or kind
+    name = str(getattr(kind, "__name__", kind))
+    return tag == name or tag.lower().startswith(f"{name.lower()}[") or tag == f"constrained-{name}"
+
+
+def _below(kind: Any, part: int | str) -> list[Any]:
+    """Return the alternatives of the key `part` of a kind."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if is_schema(kind):
+        fields = {info.alias or name: info for name, info in kind.model_fields.items()}
+        return alternatives(fields[str(part)].annotation) if str(part) in fields else []
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return alternatives(arguments[part]) if isinstance(part, int) and part < len(arguments) else []
+    if origin is tuple:
+        return alternatives(arguments[0])
+    return alternatives(arguments[-1]) if arguments else []
+
+
 def _of_best_branches(faults: list[tuple[Place, ErrorDetails]]) -> list[tuple[Place, ErrorDetails]]:
     """Drop the faults of union members that match worse than another.
 
@@ -230,24 +279,3 @@ def _of_best_branches(faults: list[tuple[Place, ErrorDetails]]) -> list[tuple[Pl
             best = min(inside, key=lambda tag: inside[tag])
             faults = [one for one in faults if dict(one[0].branches).get(union, best) == best]
     return faults
-
-
-def _misspelt(faults: Iterable[tuple[Place, ErrorDetails]]) -> dict[tuple[str, ...], tuple[str, ...]]:
-    """Map each missing key to the unknown sibling key that was probably meant."""
-    found = {}
-    for place, detail in faults:
-        if detail["type"] == "missing" and place.schemas and isinstance(detail["input"], dict):
-            name, renamed = place.key[-1], _renamed(place.schemas)
-            others = [str(key) for key in detail["input"] if key not in _keys(place.schemas)]
-            before = next((key for key in others if renamed.get(key) == name), None)
-            if (meant := before or closest(name, others)) is not None:
-                found[place.key] = (*place.key[:-1], meant)
-    return found
-
-
-def _renamed(schemas: Iterable[type[BaseModel]]) -> dict[str, str]:
-    return {old: new for schema in schemas for old, new in getattr(schema, "renamed", {}).items()}
-
-
-def _keys(schemas: Iterable[type[BaseModel]]) -> list[str]:
-    return [info.alias or name for schema in schemas for name, info in schema.model_fields.items()]

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import stat
+import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -198,6 +199,14 @@ def sha256(path: Path) -> str:
 def _sha256(path: Path, *version: int) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def git(*arguments: str) -> str | None:
+    """Return what a git command prints, or None if it fails."""
+    try:
+        return subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, timeout=10).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
 
 
 @cache

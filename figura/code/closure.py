@@ -1,7 +1,6 @@
 """The files that modules and types import, directly and indirectly: by static analysis, without running any of them."""
 
 import os
-import re
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -16,7 +15,7 @@ from typing import Any
 from figura.base.errors import UserError
 from figura.code.syntax import DIGITS, Source, read_source
 from figura.systems import PACKAGE as SYSTEMS
-from figura.systems import PROJECT
+from figura.systems import PROJECT, classes_in, modules_below
 
 LIBRARY = "figura"
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
@@ -25,7 +24,6 @@ ONLY_WATCHES = "figura.live"
 """Code that only observes a training and cannot change its result; excluded from the closure."""
 HOMES = ("figura.schedules", "figura.injectors", "figura.optimizers")
 """The packages that define types without a dot."""
-CLASS = re.compile(r"^class (\w+)\b", re.MULTILINE)
 
 
 @dataclass
@@ -62,7 +60,7 @@ def code_of(modules: Iterable[str], types: Collection[str] = ()) -> Code:
     Raises:
         UserError: a file outside of figura and of installed packages loads a module whose name is not a constant.
     """
-    for cached in (find, is_own, _roots, _module, _python_files, _classes):  # files may change between calls
+    for cached in (find, is_own, _roots, _module, modules_below, classes_in):  # files may change between calls
         cached.cache_clear()
     code = Code()
     walk = _Walk(code)
@@ -175,9 +173,9 @@ def _module(top: str) -> Path | None:
 @cache
 def is_own(top: str) -> bool:
     """Whether a top-level package is code of this project (or a clone of figura), not an installed package."""
-    paths = [path] if (path := _module(top)) else _roots(top)
     if top == "__main__":
         return True
+    paths = [path] if (path := _module(top)) else _roots(top)
     return bool(paths) and _is_own(paths[0])
 
 
@@ -222,22 +220,11 @@ def _modules_with(package: str, name: str) -> Iterator[str]:
     top, *rest = package.split(".")
     for root in _roots(top):
         folder = root.joinpath(*rest)
-        if rest and folder.with_suffix(".py").is_file() and name in _classes(folder.with_suffix(".py")):
+        if rest and folder.with_suffix(".py").is_file() and name in classes_in(folder.with_suffix(".py")):
             yield package
-        for path in _python_files(folder):
-            parts = path.relative_to(root).with_suffix("").parts
-            if all(part.isidentifier() for part in parts) and name in _classes(path):
-                yield ".".join([top, *(parts[:-1] if parts[-1] == "__init__" else parts)])
-
-
-@cache
-def _python_files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*.py") if path.is_file())
-
-
-@cache
-def _classes(path: Path) -> Collection[str]:
-    return set(CLASS.findall(path.read_text(encoding="utf-8", errors="replace")))
+        for parts, path in modules_below(folder):
+            if name in classes_in(path):
+                yield ".".join([package, *parts])
 
 
 def _package_of(name: str) -> dict[str, str]:

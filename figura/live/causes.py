@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 from collections.abc import Iterator, Mapping
 from hashlib import md5
 from pathlib import Path
@@ -12,6 +11,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
 from figura.base.errors import UserError
+from figura.base.files import git
 from figura.base.yaml12 import read_yaml
 from figura.code.manifests import KEPT
 from figura.recipe.pipeline import PIPELINE, Instance, instances
@@ -137,18 +137,11 @@ def _earlier(manifest: Path, digest: str | None) -> Any:
     kept = KEPT / str(digest)
     if digest is not None and kept.is_file():
         return json.loads(kept.read_bytes())
-    for commit in _git("log", f"-{COMMITS}", "--format=%H", "--", manifest.as_posix()).decode().split():
-        text = _git("show", f"{commit}:./{manifest.as_posix()}")
-        if _md5(text) == digest:
+    for commit in (git("log", f"-{COMMITS}", "--format=%H", "--", manifest.as_posix()) or "").split():
+        text = git("show", f"{commit}:./{manifest.as_posix()}")
+        if text is not None and _md5(text.encode()) == digest:
             return json.loads(text)
     return None
-
-
-def _git(*arguments: str) -> bytes:
-    try:
-        return subprocess.run(["git", *arguments], capture_output=True, check=True, timeout=10).stdout
-    except (OSError, subprocess.SubprocessError):
-        return b""
 
 
 def _md5(text: bytes) -> str:

@@ -29,12 +29,6 @@ from figura.recipe.types import (
     construct,
 )
 
-ADDING_NAMES = (
-    "data.train.*", "data.validation.*", "evaluate.data.*", "steps.*.injectors.*", "evaluate.modes.*.injectors.*",
-    "evaluate.grids.*.injectors.*", "predict.injectors.*",
-)  # fmt: skip
-"""Keys of entries that add names to the state; `*` matches any key."""
-
 
 class RecipeCheck:
     """Runs all checks; each adds its errors to `errors` and continues."""
@@ -45,7 +39,6 @@ class RecipeCheck:
         self.forms: dict[str, str] = {}  # form of each state name, if the network that outputs it declares one
         self.training_only: set[str] = set()  # losses
         self.names = NameCheck(errors)
-        self.names.on = not any(map(errors.is_invalid, ADDING_NAMES))
 
     def run(self, parts: Collection[str]) -> None:
         """Check `parts` (`load.PARTS`), except `metrics`."""
@@ -77,10 +70,6 @@ class RecipeCheck:
         for name, callback in self.recipe.callbacks.items():
             construct(callback.type, callback.arguments, CALLBACK, f"callbacks.{name}", self.errors)
 
-    def _read(self, *keys: str) -> bool:
-        """Whether the values at all these keys are valid, so that references to them can be checked."""
-        return not any(map(self.errors.is_invalid, keys))
-
     def _declared(self, entry: Declaration, slot: Slot, key: str, supplied: tuple[str, ...] = ()) -> Any:
         return check_declaration(entry, slot, key, self.errors, supplied)
 
@@ -101,7 +90,7 @@ class RecipeCheck:
     def _training(self) -> None:
         trained = {name for step in self.recipe.steps.values() for name in step.trains}
         for name, step in self.recipe.steps.items():
-            for network in set(step.trains) - self.recipe.networks.keys() if self._read("networks") else ():
+            for network in set(step.trains) - self.recipe.networks.keys():
                 self.errors.add_unknown(f"steps.{name}.trains", network, self.recipe.networks, "network")
             optimizer = self._declared(step.optimizer, OPTIMIZER, f"steps.{name}.optimizer", ("params",))
             if optimizer is not None and (why := objection(optimizer)):
@@ -111,8 +100,7 @@ class RecipeCheck:
             if step.lr_schedule is not None:
                 build_schedule(step.lr_schedule, f"steps.{name}.lr_schedule", self.errors)
         for name in self.recipe.networks:
-            idle = name not in trained and name not in self.recipe.starts_from()
-            if idle and self._read("steps.*.trains", f"networks.{name}.weights", "train.init_from.networks"):
+            if name not in trained and name not in self.recipe.starts_from():
                 self.errors.add(f"networks.{name}", "no step trains it and it loads no weights")
         self._start()
 
@@ -130,7 +118,7 @@ class RecipeCheck:
     def _start(self) -> None:
         start = self.recipe.train.init_from
         for name in start.networks or () if start else ():
-            if name not in self.recipe.networks and self._read("networks"):
+            if name not in self.recipe.networks:
                 self.errors.add_unknown("train.init_from.networks", name, self.recipe.networks, "network")
         for name, entry in self.recipe.networks.items():
             if entry.weights is not None and start and name in (start.networks or self.recipe.networks):
@@ -142,7 +130,7 @@ class RecipeCheck:
             key = f"losses.{name}"
             if loss.step is None and several:
                 self.errors.add(f"{key}.step", f"missing; there are several steps: {', '.join(self.recipe.steps)}")
-            elif loss.step is not None and loss.step not in self.recipe.steps and self._read("steps"):
+            elif loss.step is not None and loss.step not in self.recipe.steps:
                 self.errors.add_unknown(f"{key}.step", loss.step, self.recipe.steps, "step")
             if loss.schedule is not None:
                 build_schedule(loss.schedule, f"{key}.schedule", self.errors)
@@ -154,7 +142,7 @@ class RecipeCheck:
                 self.training_only |= {name} if built.training_only else set()
         for name in self.recipe.steps:
             belonging = [loss for key, loss in self.recipe.losses.items() if self.recipe.loss_step(key) == name]
-            if not any(loss.weight for loss in belonging) and self._read("losses.*.weight", "losses.*.step"):
+            if not any(loss.weight for loss in belonging):
                 what = "every loss that belongs to it has weight 0" if belonging else "no loss belongs to it"
                 self.errors.add(f"steps.{name}", f"{what}: it would train nothing")
 
@@ -189,8 +177,7 @@ class RecipeCheck:
 
     def _forward(self, injector: Forward, key: str) -> None:
         if injector.network not in self.recipe.networks:
-            if self._read("networks"):
-                self.errors.add_unknown(f"{key}.network", injector.network, self.recipe.networks, "network")
+            self.errors.add_unknown(f"{key}.network", injector.network, self.recipe.networks, "network")
         elif kind := self.networks.get(injector.network):
             self._roles(kind, {**injector.inputs, **injector.args}, key, "input")
             for both in injector.inputs.keys() & injector.args.keys():
@@ -230,8 +217,7 @@ class RecipeCheck:
         kind, evaluate = self._providing(predict.data, PHOTOS, "predict.data"), self.recipe.evaluate
         provided = set[str]() if kind is None else set[str](kind.provides(predict.data.arguments))
         if predict.mode not in evaluate.modes:
-            if self._read("evaluate.modes"):
-                self.errors.add_unknown("predict.mode", predict.mode, evaluate.modes, "mode")
+            self.errors.add_unknown("predict.mode", predict.mode, evaluate.modes, "mode")
             return
         names = self._of_mode(predict, provided)
         if names is None:
@@ -239,7 +225,7 @@ class RecipeCheck:
         names = self._chain(predict.injectors, names, "predict.injectors")
         self.names.known(predict.save, names, "predict.save")
         self._comparisons(predict, provided if kind is None else {*provided, *kind.optional})
-        if predict.grid is None or not self._read("evaluate.grids"):
+        if predict.grid is None:
             return
         if predict.grid not in evaluate.grids:
             self.errors.add_unknown("predict.grid", predict.grid, evaluate.grids, "grid")

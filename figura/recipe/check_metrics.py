@@ -36,10 +36,10 @@ def check_metrics(recipe: Recipe, errors: ErrorCollector) -> None:
         _of_dump(recipe, picture, f"metrics.pictures.{name}", errors)
     for name, headline in recipe.metrics.summary.items():
         for key, metric in (("metric", headline.metric), ("beside", headline.beside)):
-            if metric is not None and not errors.is_invalid("metrics.scores"):
+            if metric is not None:
                 _of_score(recipe, metric, f"metrics.summary.{name}.{key}", errors)
     for name in recipe.runtime.scores.names if recipe.runtime.scores else ():
-        if name not in recipe.metrics.scores and not errors.is_invalid("metrics.scores"):
+        if name not in recipe.metrics.scores:
             errors.add_unknown("runtime.scores.names", name, recipe.metrics.scores, "score")
 
 
@@ -58,5 +58,5 @@ def _of_dump(recipe: Recipe, entry: Declaration, key: str, errors: ErrorCollecto
     known = {"mode": list(evaluate.modes), "grid": list(evaluate.grids), "average": list(evaluate.averages)}
     for what, names in known.items():
         named = entry.arguments.get(what)
-        if isinstance(named, str) and named not in names and not errors.is_invalid(f"evaluate.{what}s"):
+        if isinstance(named, str) and named not in names:
             errors.add_unknown(f"{key}.{what}", named, names, what)

@@ -19,7 +19,6 @@ from figura.recipe.types import (
     CALLBACK,
     COMPARISON,
     DATASET,
-    FACTS,
     INJECTOR,
     LOSS,
     NETWORK,
@@ -75,7 +74,7 @@ def facts_of(content: Content, errors: ErrorCollector) -> Content:
     different: set[str] = set()
     entries = _map(_map(content.get("data")).get("train"))
     if not entries:
-        errors.mark_invalid(FACTS)
+        errors.facts_known = False
     for entry in entries.values():
         kind: Any = _kind(entry, DATASET)
         faults = ErrorCollector(Path())
@@ -83,7 +82,7 @@ def facts_of(content: Content, errors: ErrorCollector) -> Content:
             arguments = {key: value for key, value in entry.items() if key not in BESIDE}
             check_arguments(kind, arguments, "", faults)
         if kind is None or faults.count:
-            errors.mark_invalid(FACTS)
+            errors.facts_known = False
         else:
             own = kind.facts(arguments)
             taken = getattr(kind, "from_data", ())

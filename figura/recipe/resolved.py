@@ -1,7 +1,11 @@
-"""The resolved recipe of a training, saved beside the weights and tracked: its sections with all defaults."""
+"""What a training depends on: its resolved recipe, saved beside the weights and tracked, and the files it names."""
+
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
 
 from figura.base.yaml12 import to_yaml
-from figura.recipe.dotted_keys import leaves
+from figura.recipe.dotted_keys import leaves, texts
 from figura.recipe.schema import Recipe
 
 RESULT_SECTIONS = ("seed", "data", "networks", "losses", "steps", "train", "callbacks")
@@ -18,3 +22,17 @@ def resolved(recipe: Recipe) -> str:
     """Return the sections that training depends on as YAML, with all defaults filled in, and the facts of its data."""
     content = recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)
     return to_yaml(content | ({"facts": recipe.facts} if recipe.facts else {}))
+
+
+def named_files(recipe: Recipe, sections: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the existing files and folders named in sections, each with its dotted key.
+
+    A string counts as a path if it has a `/` or a suffix.
+    """
+    content = recipe.model_dump(include=set(sections), by_alias=True)
+    if start := content.get("train", {}).pop("init_from", None):
+        files = {name: f"{start['run']}/model/{name}.safetensors" for name in start["networks"] or recipe.networks}
+        yield from (("train.init_from.run", path) for path in files.values() if os.path.isfile(path))
+    for key, text in texts(content):
+        if Path(text).name and ("/" in text or Path(text).suffix) and os.path.exists(text):
+            yield key, text

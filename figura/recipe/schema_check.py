@@ -4,8 +4,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from figura.base.annotations import with_stand_ins
-from figura.base.error_collector import ErrorCollector, check_numbers, validated
+from figura.base.error_collector import ErrorCollector, validated
 from figura.recipe.completion import facts_of, with_data, with_facts
 from figura.recipe.other_systems import called_here
 from figura.recipe.schema import Recipe
@@ -39,16 +38,17 @@ def checked(
     training of a try is shortened (`trial.py`).
 
     Raises:
-        UserError: all errors, one per line.
+        UserError: all errors, one per line; if some are of the schema, only these.
     """
     errors = ErrorCollector(path, hint=called_here)
-    check_numbers(content, errors)
-    errors.raise_any()
     content = with_data(content, errors)
+    validated(Recipe, content, errors)
+    errors.raise_any()
     if facts is None:
         facts = facts_of(content, errors)
-    content = with_facts(content, facts, parts)
-    recipe: Recipe = validated(Recipe, content, errors) or with_stand_ins(Recipe, content)
+    recipe = validated(Recipe, with_facts(content, facts, parts), errors)
+    errors.raise_any()
+    assert recipe is not None, "`validated` returned None without an error"
     check(recipe, errors, parts)
     errors.raise_any()
     return short_training(recipe).with_facts(facts).read_from(path)

@@ -24,7 +24,7 @@ from figura.base.error_collector import ErrorCollector, shown
 from figura.base.yaml12 import read_yaml
 from figura.recipe.dotted_keys import texts
 from figura.recipe.types import TRUSTED_ONLY
-from figura.systems import PACKAGE, PROJECT
+from figura.systems import PACKAGE, PROJECT, classes_in, modules_below
 
 OPTION = "--trusted-types-only"
 HELP = "for strangers' recipes: refuse types but of figura, models, torch.nn and torch.optim, and files elsewhere"
@@ -78,9 +78,8 @@ def _is_ours(name: str) -> bool:
         return False
     inside = package if package[0] in (PACKAGE, "figura") else [PACKAGE, *package]
     path = (LIBRARY if inside[0] == "figura" else PROJECT / PACKAGE).joinpath(*inside[1:])
-    files = path.rglob("*.py") if path.is_dir() else [path.with_suffix(".py")]
-    defined = re.compile(rf"^class {attribute}\b", re.MULTILINE)
-    return any(defined.search(path.read_text(encoding="utf-8")) for path in files if path.is_file())
+    files = [file for _, file in modules_below(path)] if path.is_dir() else [path.with_suffix(".py")]
+    return any(attribute in classes_in(file) for file in files if file.is_file())
 
 
 def _leads_inside(path: Path, folder: Path) -> bool:

@@ -5,14 +5,13 @@ import importlib
 import inspect
 import json
 import os
-import re
 import sys
 import sysconfig
 import traceback
 import typing
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,10 @@ from pydantic import (
 )
 
 from figura.base.error_collector import ErrorCollector, NestedError, expectation
-from figura.base.errors import after_signal, closest, memory_asked, one_line
+from figura.base.errors import after_signal, memory_asked, one_line
 from figura.recipe.schema import Declaration, Recipe
 from figura.systems import PACKAGE as SYSTEMS
-from figura.systems import find_systems
+from figura.systems import classes_in, find_systems, modules_below
 
 INSTALLED = tuple(sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib"))
 """Folders of the standard library and of packages."""
@@ -72,8 +71,6 @@ SCORE = Slot("score", "figura.report.interfaces.Score")
 PICTURE = Slot("picture", "figura.report.interfaces.Picture")
 TRUSTED_ONLY = "FIGURA_TRUSTED_TYPES_ONLY"  # environment variable set by `figura.recipe.trusted`
 LONGEST_NAME = 200  # characters of a type name
-CLASS = re.compile(r"^class (\w+)\b", re.MULTILINE)
-FACTS = "facts of the training data"  # pseudo-key of `from_data` facts that are unknown after an error
 NESTED = (SCHEDULE, INJECTOR)  # may be nested in the arguments of another declaration
 
 
@@ -110,19 +107,6 @@ def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builti
     return None
 
 
-def find_class(name: str) -> builtins.type | None:
-    """Return the class that `name` refers to in any slot, or None if it is not a class (`type: jpeg`)."""
-    if not _is_dotted(name):
-        return None
-    package, _, attribute = name.rpartition(".")
-    homes = [slot.home for slot in (SCHEDULE, INJECTOR, OPTIMIZER) if slot.home]
-    modules = map(_import, _candidates(package) if package else homes)
-    try:
-        return next((kind for module in modules if module is not None for kind in _classes(module, attribute)), None)
-    except _BrokenModuleError:
-        return None
-
-
 def _candidates(package: str) -> list[str]:
     """Return the names under which a type's package may be imported, in lookup order.
 
@@ -145,35 +129,10 @@ def _classes(module: Any, name: str | None = None) -> Iterator[builtins.type]:
     if module.__name__.partition(".")[0] not in (SYSTEMS, "figura") or not hasattr(module, "__path__"):
         return
     for folder in map(Path, module.__path__):
-        for parts, path in _modules(folder):
-            if names := [one for one in _defined(path) if (one == name if name else not one.startswith("_"))]:
+        for parts, path in modules_below(folder):
+            if names := [one for one in classes_in(path) if (one == name if name else not one.startswith("_"))]:
                 home = _import(".".join((module.__name__, *parts)))
                 yield from (getattr(home, one) for one in names)
-
-
-@cache
-def _modules(folder: Path) -> list[tuple[tuple[str, ...], Path]]:
-    """Return the files of the modules below a folder, each with the parts of its name.
-
-    Files whose path is not a module name (`.ipynb_checkpoints/losses-checkpoint.py`) are skipped.
-    """
-    files = [(path.relative_to(folder).with_suffix("").parts, path) for path in sorted(folder.rglob("*.py"))]
-    return [
-        (parts[:-1] if parts[-1] == "__init__" else parts, path)
-        for parts, path in files
-        if all(part.isidentifier() for part in parts) and path.is_file()
-    ]
-
-
-@cache
-def _defined(path: Path) -> list[str]:
-    """Return the names of the classes defined in a module."""
-    return CLASS.findall(_source(path))
-
-
-def _source(path: Path) -> str:
-    """Return Python source to search; class names are readable in any encoding."""
-    return path.read_text(encoding="utf-8", errors="replace")
 
 
 def _is_dotted(name: str) -> bool:
@@ -239,16 +198,11 @@ def check_arguments(
     }
     hints = typing.get_type_hints(kind.__init__)  # type: ignore[misc]
     renamed: Mapping[str, str] = getattr(kind, "renamed", {})
-    needed = {n for n, parameter in parameters.items() if parameter.default is parameter.empty and n not in arguments}
     checked = {}
     for name, value in arguments.items():
         if name not in parameters:
-            meant = renamed.get(name) or closest(name, [*parameters, *beside])
-            if meant in needed:
-                errors.add_misspelt(f"{key}.{meant}", name, meant, renamed)
-                needed.remove(meant)
-            elif name in renamed:
-                errors.add(f"{key}.{name}", f"this key is now called {meant!r}")
+            if name in renamed:
+                errors.add(f"{key}.{name}", f"this key is now called {renamed[name]!r}")
             else:
                 errors.add_unknown(f"{key}.{name}", name, [*parameters, *beside], f"argument of {kind.__name__}")
             continue
@@ -260,8 +214,9 @@ def check_arguments(
         if errors.count == before:
             value = _conforming(value, hint, f"{key}.{name}", errors)
         checked[parameters[name].name] = value
-    for name in [one for one in parameters if one in needed]:
-        errors.add(f"{key}.{name}", f"missing; {kind.__name__} needs it")
+    for name, parameter in parameters.items():
+        if parameter.default is parameter.empty and name not in arguments:
+            errors.add(f"{key}.{name}", f"missing; {kind.__name__} needs it")
     return checked
 
 
@@ -370,7 +325,7 @@ def construct(
         return None
     except (ValueError, OverflowError) as error:
         lacking = [one for one in getattr(kind, "from_data", ()) if one not in checked]
-        if not lacking or not errors.is_invalid(FACTS):  # arguments may be missing if the facts of the data are
+        if not lacking or errors.facts_known:  # otherwise, the facts of the data may be what is missing
             errors.add(key, f"{name}: {error}")
         return None
 

@@ -10,15 +10,14 @@ DVC sets the environment variable `DVC_STAGE` to the name of the stage, such as 
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
-from figura.recipe.named_files import named_files
 from figura.recipe.pipeline import PIPELINE, Instance, instances
-from figura.recipe.resolved import RESULT_SECTIONS
+from figura.recipe.resolved import RESULT_SECTIONS, named_files
 from figura.recipe.schema import Recipe
 
 OF_ONE_RECIPE = {"train": RESULT_SECTIONS, "eval-dump": ("losses", "evaluate"), "metrics": ("metrics",)}
@@ -27,7 +26,7 @@ FILES_OF = OF_ONE_RECIPE | {"pose-consistency": ("evaluate", "metrics")}
 FOLDERS = {"networks": "start", "train": "start", "losses": "losses", "metrics": "metrics"}
 """Expected folders, in weights/<recipe>, of the files named in a section."""
 WRITTEN = ("runs", "data/prepared")
-"""Folders written by stages."""
+"""Folders written by stages, also by those that `pipeline.instances` skips."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +48,10 @@ def refuse_untracked(recipe: Recipe) -> None:
     if stage not in FILES_OF or not PIPELINE.is_file():
         return
     known, stages = {one.name: one for one in instances(read_yaml(PIPELINE))}, dict[Fault, list[str]]()
+    outs = [*WRITTEN, *(out for one in known.values() for out in one.outs)]
     for name in OF_ONE_RECIPE if stage == "train" else (stage,):
         if (instance := known.get(f"{name}@{key}")) is not None:
-            for fault in file_faults(recipe, instance):
+            for fault in file_faults(recipe, instance, outs):
                 stages.setdefault(fault, []).append(instance.name)
     lines = [
         f"{recipe.path}: {fault.key}: {fault.path} {fault.why} {', '.join(names)}; {fault.remedy}"
@@ -61,31 +61,29 @@ def refuse_untracked(recipe: Recipe) -> None:
         raise UserError("\n".join(lines))
 
 
-def file_faults(recipe: Recipe, instance: Instance) -> Iterator[Fault]:
-    """Yield the faults of files and folders named in the sections that a stage reads."""
+def file_faults(recipe: Recipe, instance: Instance, outs: Collection[str]) -> Iterator[Fault]:
+    """Yield the faults of files and folders in the sections that a stage reads; `outs` are those of all stages."""
     seen = set()
     for key, path in named_files(recipe, FILES_OF[instance.name.partition("@")[0]]):
         if path in seen:
             continue
         seen.add(path)
-        if not covers(instance, path):
+        if not covers(instance.deps, path):
             yield Fault(key, path, _why(path), _remedy(key, path, instance))
-        elif os.path.isfile(path) and not is_shared(path):
+        elif os.path.isfile(path) and not covers(outs, path) and not is_shared(path):
             yield Fault(key, path, "is in neither DVC nor git, so no other clone has it for",
                 f"`dvc add {path}`")  # fmt: skip
 
 
-def covers(instance: Instance, path: str) -> bool:
-    """Whether a dep of an instance is this path or a parent of it. Links to DVC's cache are not resolved."""
+def covers(paths: Iterable[str], path: str) -> bool:
+    """Whether one of `paths` is this path or a parent of it. Links to DVC's cache are not resolved."""
     full = os.path.abspath(path)
-    return any(full == dep or full.startswith(dep + os.sep) for dep in map(os.path.abspath, instance.deps))
+    return any(full == one or full.startswith(one + os.sep) for one in map(os.path.abspath, paths))
 
 
 def is_shared(path: str) -> bool:
-    """Whether a file is written by a stage, added with `dvc add` (or a parent is), or tracked by git."""
+    """Whether a file is added with `dvc add` (or a parent is), or tracked by git."""
     inside = Path(os.path.relpath(path))
-    if any(inside.is_relative_to(folder) for folder in WRITTEN):
-        return True
     if any(Path(f"{one}.dvc").is_file() for one in (inside, *inside.parents)):
         return True
     command = ["git", "ls-files", "--error-unmatch", "--", str(inside)]
@@ -102,7 +100,7 @@ def _why(path: str) -> str:
 def _remedy(key: str, path: str, instance: Instance) -> str:
     stage, _, recipe = instance.name.partition("@")
     folder = f"weights/{recipe}/{FOLDERS.get(key.partition('.')[0])}"
-    if not covers(instance, folder) or os.path.isdir(path):
+    if not covers(instance.deps, folder) or os.path.isdir(path):
         return f"add it to the deps of {stage} in {PIPELINE}"
     name, of_a_run = os.path.basename(path), Path(os.path.relpath(path)).is_relative_to("runs")
     if of_a_run and key == "train.init_from.run":

@@ -4,7 +4,6 @@ import hashlib
 import json
 import os
 import platform
-import subprocess
 import sys
 from collections.abc import Collection, Iterable
 from importlib.metadata import version
@@ -12,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
-from figura.base.files import sha256
+from figura.base.files import git, sha256
 from figura.base.manifest import MANIFEST, read_manifest
 from figura.code.closure import code_of, declared_types, is_own
-from figura.recipe.named_files import named_files
-from figura.recipe.resolved import RESULT_SECTIONS, resolved
+from figura.recipe.resolved import RESULT_SECTIONS, named_files, resolved
 from figura.recipe.schema import Recipe
 
 PACKAGES = ("accelerate", "numba", "numpy", "opencv-python-headless", "pillow", "pycocotools", "torch")
@@ -79,9 +77,9 @@ def process_record() -> dict[str, Any]:
     repository, the commit identifies it.
     """
     packages = package_versions() | ({} if is_own("figura") else {"figura": version("figura")})
-    commit = _git("rev-parse", "HEAD")
+    commit = (git("rev-parse", "HEAD") or "").strip() or None
     paths = (":/", ":!dvc.lock", ":!metrics")
-    changed = (_git("status", "--porcelain", "--untracked-files=no", "--", *paths) or "").splitlines()
+    changed = (git("status", "--porcelain", "--untracked-files=no", "--", *paths) or "").splitlines()
     return {
         "command": [sys.executable, *sys.orig_argv[1:]], "host": platform.node(), "packages": packages,
         "environment": arithmetic_variables(), "commit": commit, "changed_files": [line[3:] for line in changed],
@@ -97,14 +95,6 @@ def dirty(process: dict[str, Any]) -> list[str]:
     if commit is None:
         return ["nothing is committed yet, so no commit says what made this result"]
     return [f"changed since commit {commit[:12]}: {listed}"]
-
-
-def _git(*arguments: str) -> str | None:
-    try:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.rstrip("\n")
 
 
 def file_versions(paths: Iterable[str]) -> str:

@@ -59,6 +59,7 @@ def test_own_dataset_network_injector_loss_score_and_picture(project):
             "brighten.Charbonier", "brighten.Charbonnier",
             "losses.colours.type: unknown loss 'brighten.Charbonier' (did you mean 'brighten.Charbonnier'?)",
         ),
+        ("bias: 3", "bias: false", "networks.curve.bias: found 3; expected a boolean"),
         (
             "output: dark, factor: 2.0", "output: dark, factor: 0.5",
             "steps.learn.injectors.darken: brighten.Darken: factor 2.0: a number between 0 and 1",

@@ -4,52 +4,14 @@ import re
 from pathlib import Path
 
 import pytest
-import toy
+from loading import find_class
 
-from figura.base.annotations import locate
-from figura.base.errors import UserError
-from figura.recipe.load import check_recipe
-from figura.recipe.other_systems import KEYS, TYPES, called_here
+from figura.base.error_collector import locate
+from figura.recipe.other_systems import WORDS, called_here
 from figura.recipe.schema import Declaration, Recipe
-from figura.recipe.types import find_class
 
 DOCS = (Path(__file__).parents[2] / "docs/dl_art_school.md").read_text()
-HINTS = {("key", word): hint for word, hint in KEYS.items()} | {
-    (what, word): hint for what, words in TYPES.items() for word, hint in words.items()
-}
-STEP = "steps.painter"
-
-
-def faults(changes):
-    with pytest.raises(UserError) as caught:
-        check_recipe(toy.changed(changes), Path("params.yaml"))
-    return str(caught.value).splitlines()
-
-
-@pytest.mark.parametrize(
-    ("changes", "line"),
-    [
-        (
-            {f"{STEP}.lr_schedule": {"type": "torch.optim.lr_scheduler.StepLR"}},
-            f"{STEP}.lr_schedule.type: 'torch.optim.lr_scheduler.StepLR' is no schedule; here: `{{type: Decay, at: ",
-        ),
-        ({f"{STEP}.optimizer.beta1": 0.5}, f"{STEP}.optimizer.beta1: unknown argument of Adam 'beta1'; here: `betas:"),
-        ({f"{STEP}.optimizer.type": "adamw"}, f"{STEP}.optimizer.type: unknown optimizer 'adamw'; here: `torch.opt"),
-        ({"losses.square.type": "l2"}, "losses.square.type: found 'l2'; expected `images.L2`"),
-        ({"losses.square.type": "torch.nn.MSELoss"}, "losses.square.type: 'torch.nn.MSELoss' is no loss; here: `im"),
-        ({"train.lambda_l1": 9}, "train.lambda_l1: unknown key 'lambda_l1'; here: `weight` of an entry of `losses`"),
-        ({"manual_seed": 9}, "manual_seed: unknown key 'manual_seed'; here: `seed`, at the top of the recipe"),
-        (
-            {"train.batch_size": 9},
-            "train.batch_size: unknown key 'batch_size'; here: `data.batch_size` of training, over all processes",
-        ),
-        ({"train.val-freq": 9}, "train.val-freq: unknown key 'val-freq'; here: `train.evaluate_every`, in iterations"),
-    ],
-    ids=lambda value: "" if isinstance(value, dict) else value.split(":")[0],
-)  # fmt: skip
-def test_a_word_of_another_system_is_answered_by_ours(changes, line):
-    (said,) = faults(changes)
-    assert said.startswith(f"params.yaml: {line}")
+HINTS = {(what, word): hint for what, words in WORDS.items() for word, hint in words.items()}
 
 
 def test_a_key_that_we_have_too_is_no_word_of_another_system():

@@ -190,6 +190,15 @@ def test_a_file_that_nobody_else_would_have_is_refused(project):
     assert refusals(networks__painter__weights=path) == []
 
 
+def test_an_output_of_a_stage_of_ones_own_is_shared(project):
+    path = written("weights/toy/start/copied.safetensors", tracked=False)
+    assert len(refusals(networks__painter__weights=path)) == 1
+    Path("dvc.yaml").write_text(
+        f"{PIPELINE}  copy: {{cmd: cp, outs: [{{weights/toy/start/copied.safetensors: {{}}}}]}}\n"
+    )
+    assert refusals(networks__painter__weights=path) == []
+
+
 @pytest.mark.parametrize("stage", ["train@toy", "eval-dump@toy"])
 def test_judged_on_another_dataset_than_dvc_yaml_says(project, monkeypatch, stage):
     monkeypatch.setenv(DVC_STAGE, stage)

@@ -1,0 +1,198 @@
+"""What broken recipes are told: `messages.txt` has each fault and its lines, up to the list of allowed words.
+
+The first line of a block names a recipe and how far it gets: it is checked, its networks and optimizers are `built`, or
+it runs on two `examples`, which are noise in the right shapes. `+ key: value` sets a key, `- key` removes one, and
+`examples.x` stands for the shape of x. After a change of a message, renew the file and read what differs:
+
+    RENEW_MESSAGES=1 python -m pytest tests/recipe/test_messages.py; git diff tests/recipe/messages.txt
+"""
+
+import os
+import warnings
+from functools import cache
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+import torch
+import toy
+from accelerate import Accelerator
+
+from figura.base.error_collector import ErrorCollector
+from figura.base.errors import UserError
+from figura.base.yaml12 import parse_yaml, read_yaml
+from figura.engine.build import build_networks, build_steps
+from figura.interfaces import Example, ExampleDataset, Records
+from figura.prediction.inputs import PhotoExamples
+from figura.recipe.load import check_recipe
+from figura.recipe.schema import Recipe
+from figura.training.sanity_check import sanity_check
+
+ROOT = Path(__file__).parents[2]
+FILE = Path(__file__).with_name("messages.txt")
+VUNET, PIX, POSE, SR = "params.yaml", "recipes/pix2pix.yaml", "recipes/pose.yaml", "recipes/super_resolution.yaml"
+SMALL: dict[str, dict[str, Any]] = {
+    VUNET: {"networks.generator.nf_start": 4, "networks.generator.nf_max": 8},
+    PIX: {"networks.generator.features": 4, "networks.discriminator.features": 4},
+    POSE: {"networks.network.backbone.widths": [4, 4, 8, 8], "networks.network.heads.cifdet.fields": 5},
+    SR: {"networks.generator.features": 4, "networks.generator.growth": 4, "networks.discriminator.features": 4},
+}
+
+
+class Listed(toy.Ramps):
+    """Ramps with names that an argument lists."""
+
+    def __init__(self, columns: dict[str, str]) -> None:
+        super().__init__(4)
+        self.columns = columns
+
+    @classmethod
+    def provides(cls, arguments):
+        return (*cls.names, *arguments["columns"].values())
+
+
+class ListedPhotos(PhotoExamples):
+    """Photos with names that an argument lists."""
+
+    names = ("x", "index")
+
+    def __init__(self, columns: dict[str, str]) -> None:
+        self.columns = columns
+
+    @classmethod
+    def provides(cls, arguments):
+        return (*cls.names, *arguments["columns"].values())
+
+
+class Shapes(ExampleDataset):
+    """Noise in [-1, 1] of given shapes; other values as they are."""
+
+    names: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, **given: Any) -> None:
+        self.given = given
+
+    def __len__(self) -> int:
+        return 3
+
+    def example(self, index: int, random: np.random.Generator) -> Example:
+        shaped = {k: random.uniform(-1, 1, v).astype(np.float32) for k, v in self.given.items() if isinstance(v, tuple)}
+        return {"index": index} | self.given | shaped
+
+
+def images(*names: str, side: int = 64, channels: int = 3) -> dict[str, Any]:
+    return dict.fromkeys(names, (channels, side, side))
+
+
+FIELDS = {"cif_target": (17, 5, 11, 11), "caf_target": (19, 9, 11, 11), "cifdet_target": (5, 7, 11, 11)}
+PARTS = ("mask", "top", "bottom", "appearance_top", "appearance_bottom")
+RECORDED = {
+    "image_id": 1, "images": 2, "to_original": (2, 3), "joints": (17, 3), "truth": Records(), "person_height": 1.0,
+}  # fmt: skip
+DATA: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    VUNET: (
+        images("pose", "appearance", "target") | images("mask", channels=1),
+        images("pose", "appearance", "target", "foreign") | images(*PARTS, channels=1),
+    ),
+    PIX: (images("x", "y"), images("x", "y")),
+    POSE: (images("image", side=81) | FIELDS, images("image", side=81) | FIELDS | RECORDED),
+    SR: (
+        images("hq") | images("lq", side=32),
+        images("hq", "bicubic", "lanczos", side=96) | images("lq", side=48),
+    ),
+}
+
+
+@cache
+def content(file: str) -> dict[str, Any]:
+    return {"toy": toy.recipe, "gan": toy.gan}[file]() if file in ("toy", "gan") else read_yaml(ROOT / file)
+
+
+def check(file: str, edits: dict[str, Any]) -> Recipe:
+    return check_recipe(toy.changed(SMALL.get(file, {}) | edits, content(file)), Path(file))
+
+
+def on_examples(file: str, edits: dict[str, Any]) -> list[str]:
+    """Return the errors of the sanity check."""
+    shapes = {key.partition(".")[2]: tuple(one) for key, one in edits.items() if key.startswith("examples.")}
+    recipe = check(file, {key: one for key, one in edits.items() if not key.startswith("examples.")})
+    errors = ErrorCollector(Path(file))
+    train, validation = ({"some": Shapes(**(one | shapes))} for one in DATA[file])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch says that shapes differ before it raises
+        sanity_check(recipe, build_networks(recipe), train, validation, errors)
+    return errors.lines
+
+
+def told(file: str, until: str, edits: dict[str, Any]) -> list[str]:
+    """Return the lines about a recipe without its name, up to the list of allowed words."""
+    try:
+        lines = on_examples(file, edits) if until == "on examples" else []
+        if until == "built":
+            recipe = check(file, edits)
+            build_steps(recipe, build_networks(recipe), Accelerator(cpu=True))
+        elif until == "":
+            check(file, edits)
+    except UserError as error:
+        lines = str(error).splitlines()
+    return [line.removeprefix(f"{file}: ").partition("; allowed: ")[0] for line in lines]
+
+
+def again(block: str) -> str:
+    """Return a block of the file as it is today."""
+    head, *lines = block.splitlines()
+    changes = [line for line in lines if line[:2] in ("+ ", "- ")]
+    edits: dict[str, Any] = {}
+    for line in changes:
+        key, _, value = line[2:].partition(": ")
+        edits[key] = parse_yaml(value, key) if line[0] == "+" else ...
+    file, _, until = head.removeprefix("# ").partition(", ")
+    return "\n".join([head, *changes, *told(file, until, edits)])
+
+
+BLOCKS = FILE.read_text(encoding="utf-8").rstrip("\n").split("\n\n")
+
+
+@pytest.mark.parametrize(
+    "block", BLOCKS, ids=[" ".join(block.split("\n")[1].split(":")[0].split()[1:]) for block in BLOCKS]
+)
+def test_a_broken_recipe_is_told_what_the_file_says(block):
+    if "RENEW_MESSAGES" not in os.environ:
+        assert again(block) == block
+
+
+@pytest.mark.skipif("RENEW_MESSAGES" not in os.environ, reason="writes the file")
+def test_renew():
+    FILE.write_text("\n\n".join(map(again, BLOCKS)) + "\n", encoding="utf-8")
+
+
+@pytest.mark.parametrize("file", SMALL)
+def test_the_recipes_pass_the_sanity_check(file):
+    assert on_examples(file, {}) == []
+
+
+def test_the_sanity_check_changes_nothing():
+    recipe = check(PIX, {"networks.generator.norm": "batch", "networks.discriminator.norm": "batch"})
+    networks = build_networks(recipe)
+    before = {f"{n}.{k}": v.clone() for n, network in networks.items() for k, v in network.state_dict().items()}
+    modes = [module.training for network in networks.values() for module in network.modules()]
+    assert any("running_mean" in name for name in before)
+    random = torch.random.get_rng_state()
+    data = {"some": Shapes(**DATA[PIX][0])}
+    sanity_check(recipe, networks, data, data, ErrorCollector(Path(PIX)))
+    after = {f"{n}.{k}": v for n, network in networks.items() for k, v in network.state_dict().items()}
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    assert modes == [module.training for network in networks.values() for module in network.modules()]
+    assert all(p.grad is None for network in networks.values() for p in network.parameters())
+    assert torch.equal(random, torch.random.get_rng_state())
+
+
+def test_data_that_cannot_be_read_is_told_at_its_key():
+    class Broken(Shapes):
+        def example(self, index: int, random: np.random.Generator) -> Example:
+            raise UserError("picture.png: no readable picture")
+
+    recipe, errors = check(PIX, {}), ErrorCollector(Path(PIX))
+    sanity_check(recipe, build_networks(recipe), {"pairs": Broken()}, {"pairs": Shapes(**DATA[PIX][1])}, errors)
+    assert errors.lines == [f"{PIX}: data.train.pairs: picture.png: no readable picture"]
