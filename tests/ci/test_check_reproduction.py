@@ -326,7 +326,11 @@ def test_a_malformed_file_of_tolerances_is_refused(text, said, capsys):
     ("break_it", "arguments", "said"),
     [
         (lambda: None, ["--tolerances", "none.yaml"], "none.yaml: no such file"),
-        (lambda: None, ["--revision", "nowhere"], "--revision nowhere: unknown Git revision 'nowhere'"),
+        (
+            lambda: None,
+            ["--revision", "nowhere"],
+            "nowhere: not readable as a revision or experiment: unknown Git revision 'nowhere'",
+        ),
         (lambda: Path("dvc.lock").unlink(), [], "dvc.lock: no such file; `dvc repro` writes it"),
         (lambda: Path("dvc.lock").write_text("<<<<<<< HEAD"), [], "dvc.lock' validation failed"),
         (lambda: Path("metrics/full/toy.json").write_text('{"a": '), [], "metrics/full/toy.json: not valid JSON"),
@@ -382,7 +386,7 @@ def test_bounds_that_are_no_numbers_are_no_scale(capsys):
 
 def test_outside_a_repository(tmp_path_factory, monkeypatch):
     monkeypatch.chdir(tmp_path_factory.mktemp("bare"))
-    with pytest.raises(UserError, match="not inside of a DVC repository"):
+    with pytest.raises(UserError, match="is not a git repository"):
         main([])
 
 
