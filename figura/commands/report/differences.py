@@ -86,8 +86,8 @@ def _comparison(entry: Entry, files: Sequence[Files], folder: Path) -> Iterator[
     first, *others = [one.name for one in files]
     against = f"{', '.join(others)} against {first}"
     draw_effects(result, folder / "effects.png")
-    pictures = [picture_of(folder / "effects.png", "effects", f"Differences of {against} with their intervals.")]
-    lines = list(result.lines)
+    effects = picture_of(folder / "effects.png", "effects", f"Differences of {against} with their intervals.")
+    sheets, lines = list[Picture](), list(result.lines)
     for headline in result.estimates:
         file = folder / f"changed_in_{headline}.png"
         try:
@@ -96,9 +96,11 @@ def _comparison(entry: Entry, files: Sequence[Files], folder: Path) -> Iterator[
             lines.append(f"no sheet of the examples that changed most: {error}")
             continue
         alt = f"Examples that changed most in {headline}, {against}."
-        pictures.append(picture_of(file, f"examples that changed most in {headline}", alt))
+        sheets.append(picture_of(file, f"changed most in {headline}", alt))
     yield Lines(lines)
-    yield Pictures(pictures)
+    yield Pictures([effects])
+    if sheets:
+        yield Fold(f"Examples of {entry.name} that changed most", [Pictures(sheets)])
 
 
 def _figures(entry: Entry, files: Sequence[Files]) -> Iterator[Block]:
