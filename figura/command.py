@@ -34,12 +34,11 @@ COMMANDS = {
         "compare": Command(
             "figura.commands.compare.__main__", "tell real differences between two revisions from noise"
         ),
-        "report": Command("figura.commands.report.__main__", "one HTML file of results, for people who have no figura"),
+        "report": Command(
+            "figura.commands.report.__main__", "one page of results, or of what differs between revisions"
+        ),
         "sweep": Command("figura.commands.sweep_report", "rank and plot the experiments of a sweep"),
         "gate": Command("figura.commands.ci.check_reproduction", "fail if results differ from those of a commit"),
-        "changes": Command(
-            "figura.commands.ci.change_report", "a page for a pull request: settings, metrics, pictures"
-        ),
     },
     "Use": {
         "predict": Command("figura.commands.predict", "run a trained model over photos and videos"),

@@ -141,7 +141,7 @@ def test_subcommands_and_their_options_exist():
         for line in [*spans(page), *re.findall(r"^    +(\S.*)$", TEXT[page].replace("\\\n", " "), re.MULTILINE)]
         for name, rest in re.findall(r"^figura ([a-z][\w.]*)(.*)", line)
     }
-    assert {"predict", "logs", "sweep", "why", "pose.overfit", "gate", "changes"} <= {name for _, name, _ in called}
+    assert {"predict", "logs", "sweep", "why", "pose.overfit", "gate", "report"} <= {name for _, name, _ in called}
     called = {one for one in called if not f"models/{one[1].replace('.', '/')}.py".startswith(MADE)}
     wrong = {f"{page}: figura {name}" for page, name, _ in called if name not in modules}
     for page, name, rest in called:

@@ -59,7 +59,7 @@ def test_help_and_wrong_arguments_load_nothing_slow():
         "figura.commands.predict",
         "figura.commands.why",
         "figura.commands.compare.__main__",
-        "figura.commands.ci.change_report",
+        "figura.commands.report.__main__",
         "models.pose.submit",
     } <= set(known)
     asked = [(one, words) for one in known for words in (["--help"], ["--no-such-option"])]

@@ -1,4 +1,4 @@
-"""Reads the logs of saved runs, and plots total loss, learning rates, gradient norms and speed."""
+"""Reads the logs of saved runs, and plots losses, learning rates, gradient norms and speed of several together."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -20,6 +20,7 @@ from figura.report.curves import (
     VALIDATION,
     add_legend,
     colours_of,
+    draw_losses,
     fit_axis,
     losses_of,
     read_histories,
@@ -44,23 +45,12 @@ class Log:
         validation: `step`; `.raw` of each loss.
         live: `step`, `images_per_second`, `seconds.<phase>` if timed; no rows if the run has no live log.
         process: the command and its commit (`provenance.process_record`); empty if unknown.
-        batches_per_epoch: None if the live log does not say.
     """
 
     train: pd.DataFrame
     validation: pd.DataFrame
     live: pd.DataFrame
     process: Mapping[str, Any]
-    batches_per_epoch: int | None
-
-    def in_epochs(self) -> "Log":
-        """Add a column `epoch`, fractional, to each table; needs `batches_per_epoch`."""
-        assert self.batches_per_epoch is not None
-        train, validation, live = (
-            table.assign(epoch=table["step"] / self.batches_per_epoch)
-            for table in (self.train, self.validation, self.live)
-        )
-        return Log(train, validation, live, self.process, self.batches_per_epoch)
 
 
 def read_log(run: Path) -> Log:
@@ -75,8 +65,8 @@ def read_log(run: Path) -> Log:
         path = run / "history" / "train.csv"
         raise UserError(f"{path}: no loss in it; columns <loss>.raw, .weight and .weighted are needed")
     folder = run / KEY if is_try(run / "model") else run
-    live, start = _read_live(folder / "live" / "log.jsonl")
-    return Log(train, validation, live, start.get("process", {}), start.get("batches_per_epoch"))
+    live, process = _read_live(folder / "live" / "log.jsonl")
+    return Log(train, validation, live, process)
 
 
 def total_loss(train: pd.DataFrame, validation: pd.DataFrame) -> tuple[pd.Series, pd.Series]:
@@ -105,8 +95,16 @@ class Curve(NamedTuple):
     validation: bool = False
 
 
-def draw_training(logs: Mapping[str, Log], path: Path, x: str = "step") -> None:
-    """Plot labelled runs over their column `x`: total loss, learning rates, gradient norms, speed, data loading time.
+def draw_logs(logs: Mapping[str, Log], folder: Path) -> tuple[Path, Path]:
+    """Plot labelled runs into two files: `losses.png`, a panel for each loss, and `training.png`; return both."""
+    losses, training = folder / "losses.png", folder / "training.png"
+    draw_losses({label: (log.train, log.validation) for label, log in logs.items()}, losses)
+    draw_training(logs, training)
+    return losses, training
+
+
+def draw_training(logs: Mapping[str, Log], path: Path) -> None:
+    """Plot labelled runs over the steps: total loss, learning rates, gradient norms, speed, data loading time.
 
     Each step of a recipe (generator, discriminator) has its own line style. Panels without a curve are left out.
     """
@@ -124,22 +122,22 @@ def draw_training(logs: Mapping[str, Log], path: Path, x: str = "step") -> None:
         axis.set_axis_off()
     colours = colours_of(logs)
     for axis, (title, curves) in zip(axes.flat, panels.items(), strict=False):
-        axis.set(title=title, xlabel=x)
-        _draw_panel(axis, curves, colours, x)
+        axis.set(title=title, xlabel="step")
+        _draw_panel(axis, curves, colours)
         if title == "learning rate":
             _as_rates(axis)
     add_legend(figure, list(logs))
     save_figure(figure, path)
 
 
-def _draw_panel(axis: Axes, curves: list[Curve], colours: Mapping[str, tuple[str, str]], x: str) -> None:
+def _draw_panel(axis: Axes, curves: list[Curve], colours: Mapping[str, tuple[str, str]]) -> None:
     names = list(dict.fromkeys(curve.name for curve in curves))
     styles = {name: STYLES[place % len(STYLES)] for place, name in enumerate(names)}
     for curve in curves:
         look: dict[str, Any] = VALIDATION if curve.validation else TRAINING
         shown = curve.values.notna()
         colour = colours[curve.label][curve.validation]
-        axis.plot(curve.table[x][shown], curve.values[shown], color=colour, linestyle=styles[curve.name], **look)
+        axis.plot(curve.table["step"][shown], curve.values[shown], color=colour, linestyle=styles[curve.name], **look)
     fit_axis(axis)
     if len(names) > 1:
         handles = [Line2D([], [], color="0.4", linestyle=styles[name], label=name, linewidth=1) for name in names]
@@ -181,12 +179,12 @@ def _waiting(logs: Mapping[str, Log]) -> Iterator[Curve]:
 
 
 def _read_live(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
-    """Return the numbers by step of the last training in a log, and the start record of its last process.
+    """Return the numbers by step of the last training in a log, and what is known of its last process.
 
     A log is append-only. A resumed process repeats the steps after its resume point, a fresh one repeats all steps;
     repeated steps replace the earlier rows.
     """
-    start: dict[str, Any] = {}
+    process: dict[str, Any] = {}
     rows: list[dict[str, Any]] = []
     lines = read_bytes(path).decode("utf-8", errors="replace").splitlines() if path.exists() else []
     for number, line in enumerate(lines, start=1):
@@ -195,7 +193,7 @@ def _read_live(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             if "process" in record:
                 if missing := PRINTED - record["process"].keys():
                     raise KeyError(*sorted(missing))
-                start = record
+                process = record["process"]
                 continue
             if any(key.startswith("score.") for key in record):  # scores of the previous line's step
                 continue
@@ -204,4 +202,4 @@ def _read_live(path: Path) -> tuple[pd.DataFrame, dict[str, Any]]:
             rows.append({key: float(record[key]) for key in record if key.startswith(("step", "images_", "seconds."))})
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
             raise UserError(f"{path}:{number}: no record of a training: {error!r}") from None
-    return pd.DataFrame(rows, columns=None if rows else ["step"]), start
+    return pd.DataFrame(rows, columns=None if rows else ["step"]), process

@@ -1,10 +1,10 @@
 """Plot the logs of several runs together, and print the command that trained each.
 
-Usage: figura logs RUN [RUN ...] [--label LABEL ...] [--epochs] --output FOLDER
+Usage: figura logs RUN [RUN ...] --output FOLDER
 
 RUN is a folder such as runs/pose with history/train.csv and history/validation.csv; live/log.jsonl adds speed and the
 command. Writes FOLDER/losses.png (one row for each head, one column for each component) and FOLDER/training.png (total
-loss, learning rates, gradient norms, speed). Not part of the DAG.
+loss, learning rates, gradient norms, speed). `figura report REVISION` draws the same of revisions. Not part of the DAG.
 """
 
 import argparse
@@ -28,47 +28,29 @@ def main(arguments: list[str]) -> None:
     """Plot the runs in shared figures; print the command and the last records of each."""
     parser = argparse.ArgumentParser(prog="figura logs", description=__doc__.splitlines()[0])
     parser.add_argument("runs", type=Path, nargs="+", metavar="RUN", help="folder of a run, such as runs/pose")
-    parser.add_argument(
-        "--label", action="append", help="a run's label; repeat it for each run, in order; default: the folder's name"
-    )
-    parser.add_argument("--epochs", action="store_true", help="count epochs instead of steps")
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     args = parser.parse_args(arguments)
-    labels = labels_of(args.runs, args.label)
+    labels = labels_of(args.runs)
 
-    from figura.commands.log_plots import draw_training, read_log
-    from figura.report.curves import draw_losses
+    from figura.commands.log_plots import draw_logs, read_log
 
     logs = dict(zip(labels, map(read_log, args.runs), strict=True))
     for (label, log), folder in zip(logs.items(), args.runs, strict=True):
         print(described(label, folder, log))
-    if args.epochs:
-        for folder, log in zip(args.runs, logs.values(), strict=True):
-            if not log.batches_per_epoch:
-                path = folder / "live" / "log.jsonl"
-                raise UserError(f"{path}: does not say how many batches an epoch has; leave out --epochs")
-        logs = {label: log.in_epochs() for label, log in logs.items()}
-    x = "epoch" if args.epochs else "step"
-    draw_losses({label: (log.train, log.validation) for label, log in logs.items()}, args.output / "losses.png", x)
-    draw_training(logs, args.output / "training.png", x)
-    print(f"wrote {args.output / 'losses.png'} and {args.output / 'training.png'}")
+    losses, training = draw_logs(logs, args.output)
+    print(f"wrote {losses} and {training}")
 
 
-def labels_of(runs: Sequence[Path], asked: Sequence[str] | None) -> list[str]:
-    """Return a label for each run: `asked`, by default the folders' names, or their paths if two names are equal.
-
-    That of a try says so.
+def labels_of(runs: Sequence[Path]) -> list[str]:
+    """Return a label for each run: the folders' names, or their paths if two names are equal. That of a try says so.
 
     Raises:
-        UserError: the number of labels differs from that of the runs, or two labels are equal.
+        UserError: a run is named twice.
     """
-    labels = asked or [path.resolve().name for path in runs]
-    if not asked and len(set(labels)) < len(labels):
-        labels = [str(path) for path in runs]
-    if len(labels) != len(runs):
-        raise UserError(f"--label: {len(labels)} for {len(runs)} runs; give one for each, or none")
-    if len(set(labels)) < len(labels):
-        raise UserError(f"runs {', '.join(labels)}: each needs another name; give --label once for each")
+    if len(set(runs)) < len(runs):
+        raise UserError(f"RUN: {', '.join(map(str, runs))}: name each run once")
+    names = [path.resolve().name for path in runs]
+    labels = names if len(set(names)) == len(names) else map(str, runs)
     return [f"{label} (TRY)" if is_try(run / "model") else label for label, run in zip(labels, runs, strict=True)]
 
 

@@ -2,12 +2,11 @@
 
 A SHEET is one of `metrics.pictures` of the recipe, of the type `images.Sheet`: its columns stand side by side, with a
 few of its examples in one row. They are spread evenly over the dump, as in the sheet; nobody chooses them. Writes
-FOLDER/<recipe>.webp, 1,200 pixels wide.
+FOLDER/<recipe>.webp, about 1,200 pixels wide.
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +21,7 @@ if TYPE_CHECKING:
 
 WIDTH = 1200
 CELL = 190  # pixels of a picture's width, about
-GAP, BETWEEN = 4, 16  # pixels between pictures, and between examples
-TITLE = 22  # pixels of the line of titles
-QUALITY = 80
+GAP = 4
 LARGEST = 100_000  # bytes of a strip: four of them make 400 KB
 
 
@@ -34,11 +31,15 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("folder", type=Path, help="folder to write, such as docs/pictures")
     parser.add_argument("sheets", nargs="+", metavar="RECIPE/SHEET", help="such as vunet/transfers")
     args = parser.parse_args(arguments)
+
+    from figura.commands.report.pictures import as_webp
+
     for name in args.sheets:
         recipe, _, sheet = name.partition("/")
-        settings = sheet_settings(recipe_file(recipe), sheet)
-        content = encoded(strip_of(Path("runs") / recipe / "dump", settings))
+        content = as_webp(strip_of(Path("runs") / recipe / "dump", sheet_settings(recipe_file(recipe), sheet)))
         path = args.folder / f"{recipe}.webp"
+        if len(content) > LARGEST:
+            raise UserError(f"{path}: {len(content):,} bytes; allowed are {LARGEST:,}; name a sheet with fewer columns")
         write_bytes(path, content)
         print(f"{path}: {len(content):,} bytes")
 
@@ -46,8 +47,7 @@ def main(arguments: list[str]) -> None:
 def sheet_settings(path: Path, name: str) -> dict[str, Any]:
     """Return the arguments of a sheet of a params file. Raises UserError if it has no such sheet."""
     pictures = read_yaml(path).get("metrics", {}).get("pictures", {})
-    known = {key: one for key, one in pictures.items() if isinstance(one, dict)}
-    sheets = {key: one for key, one in known.items() if one.get("type") == "images.Sheet"}
+    sheets = {key: one for key, one in pictures.items() if isinstance(one, dict) and one.get("type") == "images.Sheet"}
     if name not in sheets:
         wrong, others = f"{name!r}{nearest(name, sheets)}", ", ".join(sheets) or "none"
         raise UserError(f"{path}: metrics.pictures has no sheet {wrong}; of images.Sheet: {others}")
@@ -55,54 +55,31 @@ def sheet_settings(path: Path, name: str) -> dict[str, Any]:
 
 
 def strip_of(folder: Path, sheet: dict[str, Any]) -> "Pixels":
-    """Return a row of examples of a dump, as many as fit, (height, 1200, 3).
+    """Return a row of examples of a dump, as many as fit, (height, about 1200, 3).
 
     Raises:
         UserError: the dump is missing or damaged, or a column is no picture.
     """
-    from figura.base.sampling import evenly_spaced
-    from figura.dump import Dump
-    from figura.report.interfaces import rows_where
-    from figura.report.sheets import pixels_of
-
-    rows = rows_where(Dump(folder).mode(sheet["mode"]), sheet["mode"], sheet.get("where"))
-    columns: Sequence[str] = sheet["columns"]
-    count = min(len(rows), max(1, round(WIDTH / (CELL * len(columns)))))
-    examples = [[pixels_of(rows, place, name) for name in columns] for place in evenly_spaced(len(rows), count)]
-    return in_a_row(examples, [name.replace("_", " ") for name in columns])
-
-
-def in_a_row(examples: "Sequence[Sequence[Pixels]]", titles: Sequence[str]) -> "Pixels":
-    """Lay examples out side by side, each with its pictures under their titles, on white, (height, 1200, 3)."""
-    import numpy as np
-    from PIL import Image, ImageDraw, ImageFont
-
-    room = WIDTH - (len(examples) - 1) * BETWEEN - len(examples) * (len(titles) - 1) * GAP
-    width = room // (len(examples) * len(titles))
-    heights = [round(width * one.shape[0] / one.shape[1]) for example in examples for one in example]
-    strip = Image.new("RGB", (WIDTH, TITLE + max(heights)), "white")
-    draw, font = ImageDraw.Draw(strip), ImageFont.load_default(15)
-    x = 0
-    for example in examples:
-        for title, pixels in zip(titles, example, strict=True):
-            draw.text((x + 2, 1), title, fill="black", font=font)
-            height = round(width * pixels.shape[0] / pixels.shape[1])
-            picture = Image.fromarray(np.ascontiguousarray(pixels))
-            strip.paste(picture.resize((width, height), Image.Resampling.LANCZOS), (x, TITLE))
-            x += width + GAP
-        x += BETWEEN - GAP
-    return np.asarray(strip)
-
-
-def encoded(pixels: "Pixels") -> bytes:
-    """Return a strip as WebP. Raises UserError if it is larger than a README should load."""
     import cv2
     import numpy as np
 
-    _, content = cv2.imencode(".webp", np.ascontiguousarray(pixels[..., ::-1]), [cv2.IMWRITE_WEBP_QUALITY, QUALITY])
-    if content.size > LARGEST:
-        raise UserError(f"a strip of {content.size:,} bytes; allowed are {LARGEST:,}; name a sheet with fewer columns")
-    return content.tobytes()
+    from figura.base.sampling import evenly_spaced
+    from figura.dump import Dump
+    from figura.report.interfaces import rows_where
+    from figura.report.sheets import pixels_of, side_by_side
+
+    rows = rows_where(Dump(folder).mode(sheet["mode"]), sheet["mode"], sheet.get("where"))
+    columns: list[str] = sheet["columns"]
+    count = min(len(rows), max(1, round(WIDTH / (CELL * len(columns)))))
+    width = WIDTH // (count * len(columns)) - GAP
+    pictures = []
+    for index in evenly_spaced(len(rows), count):
+        for name in columns:
+            pixels = pixels_of(rows, index, name)
+            size = (width, round(width * pixels.shape[0] / pixels.shape[1]))
+            smooth = cv2.INTER_AREA if width < pixels.shape[1] else cv2.INTER_LANCZOS4
+            pictures.append(np.asarray(cv2.resize(pixels, size, interpolation=smooth), dtype=np.uint8))
+    return side_by_side([pictures], [name.replace("_", " ") for name in columns] * count, gap=GAP, cell=1)
 
 
 if __name__ == "__main__":

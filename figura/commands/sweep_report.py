@@ -1,7 +1,6 @@
 """Report the results of a sweep as a table and a plot.
 
-Usage: figura sweep --metric FILE:KEY [--metric ...] [--rev HEAD] [--only PATTERN] [--json FILE]
-       --output FOLDER
+Usage: figura sweep --metric FILE:KEY [--metric ...] [--rev HEAD] [--only PATTERN] --output FOLDER
 
 A metric is named by file and key: one that DVC shows, such as metrics/vunet.json:l1_person.value, or any in a JSON file
 that is in Git, such as metrics/full/vunet.json:transfer.psnr.value. The keys `low` and `high` beside `value` are its
@@ -19,7 +18,7 @@ from typing import Any
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
-from figura.base.files import read_text, write_text
+from figura.base.files import write_text
 
 
 def main(arguments: list[str]) -> None:
@@ -33,18 +32,15 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("--rev", default="HEAD", help="the commit that the experiments started from; default: HEAD")
     parser.add_argument("--only", default="*", metavar="PATTERN", help="names of the experiments, such as 'kl-*'")
-    parser.add_argument(
-        "--json", metavar="FILE", help="output of `dvc exp show --json`, - for stdin; default: run that command"
-    )
     parser.add_argument("--output", type=Path, required=True, help="folder to write")
     args = parser.parse_args(arguments)
     metrics = list(dict.fromkeys(args.metric))
-    shown = exp_show(args.json, args.rev)
+    shown = exp_show(args.rev)
 
     from figura.commands.sweep_plots import draw_sweep
     from figura.commands.sweeps import check_metrics, printed, read_sweep, table_of, with_files
 
-    sweep = read_sweep(shown, args.rev if args.json else "HEAD", args.only)
+    sweep = read_sweep(shown, only=args.only)
     known = {key.partition(":")[0] for one in (sweep.baseline, *sweep.experiments) for key in one.metrics}
     sweep = with_files(sweep, {metric.partition(":")[0] for metric in metrics} - known, committed)
     check_metrics(sweep, metrics)
@@ -57,23 +53,16 @@ def main(arguments: list[str]) -> None:
     print(f"wrote {args.output / 'sweep.csv'} and {plot}")
 
 
-def exp_show(source: str | None, rev: str) -> Any:
-    """Return the parsed output of `dvc exp show --json`: from a file, from stdin (`-`), or (None) by running it."""
-    if source is None:
-        command = [sys.executable, "-m", "dvc", "exp", "show", "--json", "--rev", rev]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise UserError(f"dvc exp show --rev {rev}: {done.stderr.strip()}")
-        text = done.stdout
-    else:
-        try:
-            text = sys.stdin.read() if source == "-" else read_text(Path(source))
-        except (UserError, UnicodeDecodeError) as error:
-            raise UserError(f"--json {source}: not readable: {error}") from None
+def exp_show(rev: str) -> Any:
+    """Return the parsed output of `dvc exp show --json` for a commit. Raises UserError if DVC fails."""
+    command = [sys.executable, "-m", "dvc", "exp", "show", "--json", "--rev", rev]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"dvc exp show --rev {rev}: {done.stderr.strip()}")
     try:
-        return json.loads(text)
+        return json.loads(done.stdout)
     except (ValueError, RecursionError) as error:
-        raise UserError(f"--json {source or 'of dvc'}: not the output of `dvc exp show --json`: {error}") from None
+        raise UserError(f"dvc exp show --rev {rev}: not JSON: {error}") from None
 
 
 def committed(rev: str, path: str) -> str | None:

@@ -1,16 +1,16 @@
 """What the gate says about the examples and files behind a failing row."""
 
 import hashlib
-import io
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from dumps_by_hand import sealed
-from dvc_data.index import DataIndexDirError
 
+from figura.base.errors import UserError
 from figura.commands.ci import check_reproduction
 from figura.commands.ci.instances import compare_examples, differing_examples, differing_files
+from figura.commands.compare.revisions import Files
 
 DVC_YAML = """
 vars:
@@ -30,24 +30,20 @@ stages:
 """
 
 
-class Revision:
-    """Stands for a DVCFileSystem: the files of a revision by path."""
+class Revision(Files):
+    """The files of a revision, by path."""
 
     def __init__(self, files: dict[str, bytes]) -> None:
-        self.files = files
+        self.name, self.files, self.lost = "HEAD", files, False
 
-    def open(self, path, mode):
-        assert mode == "rb"
-        if path not in self.files:
-            raise FileNotFoundError(path)
-        return io.BytesIO(self.files[path])
+    def read(self, path):
+        if self.lost:
+            raise UserError(f"HEAD: {path} is neither whole in DVC's cache nor on a remote")
+        return self.files.get(path)
 
-    def read_text(self, path):
-        return self.files[path].decode()
-
-    def find(self, folder, detail):
-        hashed = {path: {"md5": hashlib.md5(content).hexdigest()} for path, content in self.files.items()}
-        return {path: info for path, info in hashed.items() if path.startswith(f"{folder}/")}
+    def hashes(self, folder):
+        hashed = {path: hashlib.md5(content).hexdigest() for path, content in self.files.items()}
+        return {path: md5 for path, md5 in hashed.items() if path.startswith(f"{folder}/")}
 
 
 def table(**columns):
@@ -124,25 +120,17 @@ def test_files_of_data_that_differ_are_named():
 
 
 def test_what_is_not_in_the_cache_is_said():
-    (line,) = differing_examples(Revision({}), "toy", ["drawing"])
-    assert line.startswith("runs/toy/dump: not in DVC's cache as it was (runs/toy/dump/examples.csv), so nothing is")
-
-
-def test_a_dump_whose_list_of_files_is_missing_is_said(monkeypatch):
     """As in a fresh clone whose pipeline ran, where no remote has what the other revision computed."""
-
-    def missing(path, mode):
-        raise DataIndexDirError("failed to load directory ('runs', 'toy', 'dump')")
-
+    table = "runs/toy/dump/examples.csv"
+    assert differing_examples(Revision({}), "toy", ["drawing"]) == [f"HEAD: it has no {table}, so nothing is named"]
     revision = Revision({})
-    monkeypatch.setattr(revision, "open", missing)
+    revision.lost = True
     (line,) = differing_examples(revision, "toy", ["drawing"])
-    assert line.startswith("runs/toy/dump: not in DVC's cache as it was (failed to load directory")
+    assert line == f"HEAD: {table} is neither whole in DVC's cache nor on a remote; so nothing is named"
 
 
-def test_metrics_and_data_that_fail_lead_to_their_instances(monkeypatch):
-    monkeypatch.setattr("dvc.api.DVCFileSystem", lambda rev: REVISION)
+def test_metrics_and_data_that_fail_lead_to_their_instances():
     named = check_reproduction.differing_instances
-    assert named(["toy.drawing.l1", "toy.drawing.psnr.x", "elsewhere.score.l1"], "HEAD") == LINES
-    assert named(["data/prepared/people"], "HEAD")[0] == "data/prepared/people: 3 of 4 files differ"
-    assert named([], "HEAD") == []
+    assert named(["toy.drawing.l1", "toy.drawing.psnr.x", "elsewhere.score.l1"], REVISION) == LINES
+    assert named(["data/prepared/people"], REVISION)[0] == "data/prepared/people: 3 of 4 files differ"
+    assert named([], REVISION) == []

@@ -13,7 +13,7 @@ from figura.base.yaml12 import to_yaml
 PIPELINE = """
 vars:
   - recipes:
-      toy: {params: params.yaml}
+      toy: {params: params.yaml, data: ramps}
 stages:
   train:
     foreach: ${recipes}
@@ -27,6 +27,7 @@ stages:
             - losses
       outs:
         - runs/${key}/model
+        - runs/${key}/history
   eval-dump:
     foreach: ${recipes}
     do:
@@ -36,6 +37,14 @@ stages:
         - runs/${key}/model
       outs:
         - runs/${key}/dump
+  metrics:
+    foreach: ${recipes}
+    do:
+      cmd: judge
+      deps:
+        - runs/${key}/dump
+      outs:
+        - plots/${key}/pictures
 """
 
 
@@ -46,7 +55,7 @@ class Repository:
         self.folder = folder
         (folder / ".dvc").mkdir(parents=True)
         (folder / ".dvc/config").write_text("[core]\n    analytics = false\n")
-        (folder / ".gitignore").write_text("/runs\n/.dvc/cache\n/.dvc/tmp\n")
+        (folder / ".gitignore").write_text("/runs\n/plots\n/.dvc/cache\n/.dvc/tmp\n")
         (folder / "dvc.yaml").write_text(PIPELINE)
         self.write_recipe(recipe)
         self.git("init", "-q", "-b", "main")
@@ -60,24 +69,42 @@ class Repository:
         who = ["-c", "user.name=tester", "-c", "user.email=tester@example.org"]
         subprocess.run(["git", *who, *arguments], cwd=self.folder, check=True)
 
-    def commit(self, name: str, dump: Path, seed: int = 1, weight: float = 1.0, code: str = "a") -> None:
-        """Make a dump that of the workspace, put it into the cache, and commit and tag what made it."""
-        place = self.folder / "runs/toy/dump"
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(dump, place)
-        stored = self.store_folder(place)
+    def commit(
+        self,
+        name: str,
+        dump: Path,
+        seed: int = 1,
+        weight: float = 1.0,
+        code: str = "a",
+        results: Mapping[str, Path] | None = None,
+    ) -> None:
+        """Make a dump that of the workspace, put it into the cache, and commit and tag what made it.
+
+        `results` are further folders that the stages write, `history` and `pictures`.
+        """
         params = {"params.yaml": {"seed": seed, "losses": {"distance": {"weight": weight}}}}
         sources = {"path": "code", "hash": "md5", "md5": hashlib.md5(code.encode()).hexdigest()}
         model = {"path": "runs/toy/model", "hash": "md5", "md5": hashlib.md5(name.encode()).hexdigest() + ".dir"}
-        out = {"path": "runs/toy/dump", "hash": "md5", "md5": stored}
+        places = {"history": "runs/toy/history", "pictures": "plots/toy/pictures"}
+        outs = {one: self._output(places[one], folder) for one, folder in (results or {}).items()}
+        outs["dump"] = self._output("runs/toy/dump", dump)
+        train = [model, *([outs["history"]] if results else [])]
         stages = {
-            "train@toy": {"cmd": "train", "deps": [sources], "params": params, "outs": [model]},
-            "eval-dump@toy": {"cmd": "dump", "deps": [sources, model], "outs": [out]},
+            "train@toy": {"cmd": "train", "deps": [sources], "params": params, "outs": train},
+            "eval-dump@toy": {"cmd": "dump", "deps": [sources, model], "outs": [outs["dump"]]},
         }
+        if results:
+            stages["metrics@toy"] = {"cmd": "judge", "deps": [outs["dump"]], "outs": [outs["pictures"]]}
         (self.folder / "dvc.lock").write_text(to_yaml({"schema": "2.0", "stages": stages}))
         self.git("add", "-A")
         self.git("commit", "-qm", name)
         self.git("tag", name)
+
+    def _output(self, path: str, source: Path) -> dict[str, str]:
+        """Make a folder that of the workspace, and put it into the cache; return its entry in `dvc.lock`."""
+        shutil.rmtree(self.folder / path, ignore_errors=True)
+        shutil.copytree(source, self.folder / path)
+        return {"path": path, "hash": "md5", "md5": self.store_folder(self.folder / path)}
 
     def store_folder(self, folder: Path) -> str:
         """Put a folder and its list of files into the cache; return its hash."""

@@ -442,7 +442,7 @@ def repository(tmp_path, monkeypatch):
 
 
 def test_experiments_stand_at_the_recipe_that_they_change(repository, monkeypatch):
-    monkeypatch.setattr(experiments, "exp_show", lambda source, rev: shown([("kl", "e" * 40, 2, 22.0)]))
+    monkeypatch.setattr(experiments, "exp_show", lambda rev: shown([("kl", "e" * 40, 2, 22.0)]))
     rows = experiments.experiments(repository)
     assert [(one.name, one.state, dict(one.changed_params)) for one in rows] == [
         ("main @ trunk", "baseline", {}), ("other @ trunk", "baseline", {}), ("main @ kl", "done", {"w": "2"})
@@ -452,7 +452,7 @@ def test_experiments_stand_at_the_recipe_that_they_change(repository, monkeypatc
 
 
 def test_a_commit_without_experiments_is_listed(repository, monkeypatch):
-    monkeypatch.setattr(experiments, "exp_show", lambda source, rev: shown([]))
+    monkeypatch.setattr(experiments, "exp_show", lambda rev: shown([]))
     with pytest.raises(UserError):
         read_sweep(shown([]), "c" * 40)
     assert [one.name for one in experiments.experiments(repository)] == ["main @ trunk", "other @ trunk"]

@@ -11,8 +11,6 @@ import pytest
 from figura.base.errors import UserError
 from figura.base.pictures import write_png
 from figura.commands.report.__main__ import main
-from figura.commands.report.contents import Headline
-from figura.commands.report.rendering import bar
 
 RECIPE = """\
 # A recipe <b>of a test</b>. More about it.
@@ -95,9 +93,9 @@ def test_one_file_holds_everything_and_names_are_escaped(project: Path) -> None:
 def test_markdown_says_the_same_beside_its_pictures(project: Path) -> None:
     main(["--recipe", "toy", "--markdown", "md"])
     text = (project / "md/report.md").read_text()
-    assert "| psnr | 21.12 | 20.5 to 22.25 | 15.75 | higher |" in text
-    assert "| a.deep.share | 0.1235 |" in text
-    assert r"\<i\>odd\</i\>" in text
+    assert "| `psnr` | higher | 21.12 | 20.5 to 22.25 | 15.75 |" in text
+    assert "| `a.deep.share` | 0.1235 |" in text
+    assert "| `<i>odd</i>` | lower | 3 |" in text  # code, in which nothing is markup
     pictures = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", text)
     assert len(pictures) == 4
     assert all((project / "md" / name).is_file() for name in pictures)
@@ -131,18 +129,3 @@ def test_what_cannot_be_is_refused(project: Path, arguments: list[str], said: st
     with pytest.raises(UserError, match=re.escape(said)):
         main(arguments)
     assert not list(project.glob("report.*"))
-
-
-def test_a_revision_that_cannot_be_compared_is_said(project: Path) -> None:
-    main(["nowhere", "--recipe", "toy"])
-    assert "toy: not compared: nowhere" in text_of((project / "report.html").read_text())
-
-
-def test_the_bar_has_the_places_of_the_numbers() -> None:
-    at = bar(Headline("psnr", 20.0, 10.0, 30.0, 50.0, "higher"))
-    assert at is not None
-    span = 50 * 1.08  # a little beyond the highest
-    assert at["value"] == pytest.approx(100 * 20 / span, abs=0.01)
-    assert at["width"] == pytest.approx(100 * 20 / span, abs=0.02)
-    assert at["baseline"] == pytest.approx(100 * 50 / span, abs=0.01)
-    assert bar(Headline("psnr", 20.0, 10.0, 30.0, None, "higher")) is None

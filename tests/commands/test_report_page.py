@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 from figura.base.pictures import write_png
-from figura.commands.report.contents import ComparisonContent, Headline, RecipeContent, Report
+from figura.commands.report.page import Cards, Fold, Lines, Markdown, Page, Pictures, Rows, Section, Text, write_html
 from figura.commands.report.pictures import picture_of
-from figura.commands.report.rendering import write_html
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 SIZES = {"desktop": (1280, 900), "phone": (375, 812)}
@@ -27,19 +26,14 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     picture = folder / "sheet.png"
     write_png(picture, np.random.default_rng(0).integers(0, 255, (300, 900, 3), dtype=np.uint8))
     sheet = picture_of(picture, "sheet", "Noise, as a sheet of results.")
-    recipe = RecipeContent(
-        "toy", "toy.yaml", about="A toy.", facts=[("seed", "7")], data=[["split", "images"], ["train", "3"]],
-        losses=[["loss", "type", "weight", "schedule"], ["l1", "images.L1", "2", ""]],
-        headlines=[Headline("psnr", 21.0, 20.0, 22.0, 15.0, "higher")],
-        figures=[["figure", "value", "interval"], *([f"a.very.long.name.of_{n}", "1", "0 to 2"] for n in range(80))],
-        flow=sheet, curves=[sheet], sheets=[sheet, sheet], missing=["nothing: it is a toy"],
-    )  # fmt: skip
-    table = [["", "better", "HEAD", "kl", "effect", "95 % over images", "P(better)", "differs"]]
-    table += [["psnr", "higher", "21", "22", "+1", "[+0.5, +1.5]", "0.999", "better"]]
-    compared = ComparisonContent(
-        "toy", ["3 rows match"], [("kl", ["losses.KL.weight 1 -> 2"])], [table], ["kl differs"], [sheet]
-    )
-    write_html(Report("figura: toy", [("commit", "abc")], [recipe], [compared], ["a note"]), folder / "report.html")
+    figures = [["figure", "value", "interval"], *([f"a.very.long.name.of_{n}", "1", "0 to 2"] for n in range(80))]
+    blocks = [
+        Text("left out: nothing", "warning"), Text("kl differs", "strong"), Lines(["seed: 7"]),
+        Cards([["", "better", "value", "interval", "baseline"], ["psnr", "higher", "21", "20 to 22", "15"]]),
+        Pictures([sheet, sheet]), Fold("all figures", [Rows("figures of toy", figures), Pictures([sheet])]),
+    ]  # fmt: skip
+    gate = Section("Reproduction gate", [Markdown("| metric | verdict |\n| --- | --- |\n| `a` | violated |")])
+    write_html(Page("figura: toy", [("commit", "abc")], [gate, Section("toy", blocks)]), folder / "report.html")
     return folder / "report.html"
 
 

@@ -60,18 +60,6 @@ def commands() -> list[Command]:
     def tool(module: str, *arguments: object) -> Callable[..., Ended]:
         return lambda project, **limits: project.command(module, *arguments, **limits)
 
-    compared = (
-        "HEAD",
-        "workspace",
-        "--recipe",
-        "pix2pix",
-        "--markdown",
-        "c.md",
-        "--picture",
-        "c.png",
-        "--sheet",
-        "s.png",
-    )
     return [
         Command(
             "prepare", stage("prepare", "facades"), ("data/prepared/facades",), ("data/raw", "data/prepared/pairs")
@@ -89,9 +77,9 @@ def commands() -> list[Command]:
             "show", tool("figura.commands.show", recipe, "--count", 3, "--output", "show.png"), ("show.png",), ("data",)
         ),
         Command(
-            "compare",
-            tool("figura.commands.compare.__main__", *compared),
-            ("c.md", "c.png", "s.png"),
+            "report",
+            tool("figura.commands.report.__main__", "HEAD", "--recipe", "pix2pix", "--output", "r.html"),
+            ("r.html",),
             (*metrics, f"{run}/dump"),
         ),
         Command("gate", tool("figura.commands.ci.check_reproduction", "--markdown", "gate.md"), ("gate.md",), metrics),

@@ -14,19 +14,20 @@ import argparse
 import sqlite3
 import sys
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, fields
 from pathlib import Path
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
-from figura.base.files import read_text, write_text
+from figura.base.files import write_text
 from figura.commands.ci.reproduction import FAILING, Results, Row, compare, outputs, read_results
 from figura.commands.ci.tolerances import read_tolerances
+from figura.commands.compare.revisions import LOCK, WORKSPACE, Files
+from figura.commands.compare.tables import as_markdown, as_text
 
 METRICS = Path("metrics/full")
 TOLERANCES = Path("metrics/tolerances.yaml")
-LOCK = Path("dvc.lock")
 OTHERS = ("vanished", "identical", "within", "better", "new", "ignored")
 COLUMNS = [field.name for field in fields(Row)]
 
@@ -39,15 +40,17 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table to FILE, as Markdown")
     args = parser.parse_args(arguments)
     try:
-        written = metric_files()
-        rows = compare(committed(args.revision, written), reproduced(written), read_tolerances(args.tolerances))
+        files, written = Files(args.revision), metric_files()
+        rows = compare(committed(files, written), reproduced(written), read_tolerances(args.tolerances))
     except sqlite3.Error as error:  # on a full disk; DVC lets it pass
         raise UserError(f"the databases of DVC, in .dvc/tmp or at core.site_cache_dir: {error}") from None
     failing = [row.metric for row in rows if row.verdict in FAILING]
-    instances = differing_instances([row.metric for row in rows if row.verdict == "violated"], args.revision)
-    print("\n".join([*as_text(rows), summary(rows, args.revision), *instances]))
+    instances = differing_instances([row.metric for row in rows if row.verdict == "violated"], files)
+    marked = [("! " if row.verdict in FAILING else "  ", astuple(row)) for row in rows]
+    table = [(f"  {COLUMNS[0]}", *COLUMNS[1:]), *((f"{mark}{first}", *rest) for mark, (first, *rest) in marked)]
+    print("\n".join([as_text(table), summary(rows, args.revision), *instances]))
     if args.markdown:
-        write_text(args.markdown, as_markdown(rows, args.revision, instances))
+        write_text(args.markdown, markdown(rows, args.revision, instances))
     if failing:
         raise UserError(f"not reproduced: {', '.join(failing[:10])}{', ...' if len(failing) > 10 else ''}")
 
@@ -64,42 +67,38 @@ def metric_files() -> set[str]:
         raise UserError(f"which metrics the pipeline makes: {error}") from None
 
 
-def committed(revision: str, written: Container[str]) -> Results:
-    """Read a revision's metrics and data hashes. Raises UserError if it is unknown, or if any are missing."""
-    from dvc.api import DVCFileSystem
-    from dvc.exceptions import DvcException
-
-    try:
-        files = DVCFileSystem(rev=revision)
-        metrics = {path: files.read_text(path) for path in sorted(files.glob(f"{METRICS}/*.json"))}
-        lock = files.read_text(str(LOCK)) if files.exists(str(LOCK)) else None
-    except (DvcException, UnicodeDecodeError) as error:
-        raise UserError(f"--revision {revision}: {error}") from None
+def committed(files: Files, written: set[str]) -> Results:
+    """Read a revision's metrics and data hashes. Raises UserError if any are missing."""
+    where = f" of {files.name}"
+    metrics, lock = _metrics(files), files.read_text(LOCK)
     if not metrics or lock is None:
-        raise UserError(f"--revision {revision}: it has no {LOCK if metrics else f'{METRICS}/*.json'}")
-    if lost := [path for path in outputs(lock, f" of {revision}") if path in written and path not in metrics]:
-        raise UserError(f"--revision {revision}: {LOCK} names {', '.join(lost)}, and the commit has no such file")
-    return read_results(metrics, lock, f" of {revision}")
+        raise UserError(f"--revision {files.name}: it has no {LOCK if metrics else f'{METRICS}/*.json'}")
+    if lost := [path for path in outputs(lock, where) if path in written and path not in metrics]:
+        raise UserError(f"--revision {files.name}: {LOCK} names {', '.join(lost)}, and the commit has no such file")
+    return read_results(metrics, lock, where)
 
 
-def reproduced(written: Container[str]) -> Results:
+def reproduced(written: set[str]) -> Results:
     """Read the working tree's metrics and data hashes. Raises UserError if nothing has run."""
-    files = [path for path in sorted(METRICS.glob("*.json")) if str(path) in written]
-    metrics = {str(path): read_text(path, "`dvc repro` writes it") for path in files}
-    return read_results(metrics, read_text(LOCK, "`dvc repro` writes it"), "")
+    files = Files(WORKSPACE)
+    if (lock := files.read_text(LOCK)) is None:
+        raise UserError(f"{LOCK}: no such file; `dvc repro` writes it")
+    return read_results({path: text for path, text in _metrics(files).items() if path in written}, lock, "")
 
 
-def differing_instances(violated: Sequence[str], revision: str) -> list[str]:
+def _metrics(files: Files) -> dict[str, str]:
+    paths = [path for path in files.find(METRICS.as_posix()) if path.endswith(".json")]
+    return {path: files.read_text(path) or "" for path in paths}
+
+
+def differing_instances(violated: Sequence[str], files: Files) -> list[str]:
     """Return lines that name the instances behind violated rows: metrics by dotted name, or paths of data."""
     if not violated:
         return []
 
-    from dvc.api import DVCFileSystem
-
     from figura.commands.ci.instances import differing_examples, differing_files
 
-    files = DVCFileSystem(rev=revision)
-    outs = outputs(files.read_text(str(LOCK)), f" of {revision}")
+    outs = outputs(files.read_text(LOCK) or "", f" of {files.name}")
     lines = [line for path in violated if path in outs for line in differing_files(files, path)]
     scores: dict[str, list[str]] = {}
     for recipe, score, *_ in (f"{name}.".split(".") for name in violated if name not in outs):
@@ -119,40 +118,19 @@ def summary(rows: Sequence[Row], revision: str) -> str:
     return f"{compared} compared with {revision}: {', '.join([*failed, *others])}"
 
 
-def as_text(rows: Sequence[Row]) -> list[str]:
-    """Return the table as lines for a terminal; failing rows begin with `!`."""
-    cells = [tuple(COLUMNS), *(astuple(row) for row in rows)]
-    widths = [max(len(line[column]) for line in cells) for column in range(len(COLUMNS))]
-    marks = [" ", *("!" if row.verdict in FAILING else " " for row in rows)]
-    return [
-        f"{mark} {line[0]:<{widths[0]}}  "
-        + "  ".join(f"{text:>{width}}" for text, width in zip(line[1:-1], widths[1:-1], strict=True))
-        + f"  {line[-1]}"
-        for mark, line in zip(marks, cells, strict=True)
-    ]
-
-
-def as_markdown(rows: Sequence[Row], revision: str, instances: Sequence[str] = ()) -> str:
+def markdown(rows: Sequence[Row], revision: str, instances: Sequence[str] = ()) -> str:
     """Return the summary and the tables: failing rows and what differs behind them in sight, the rest folded."""
-    failing = [row for row in rows if row.verdict in FAILING]
-    rest = [row for row in rows if row.verdict not in FAILING]
+    failing = [astuple(row) for row in rows if row.verdict in FAILING]
+    rest = [astuple(row) for row in rows if row.verdict not in FAILING]
     parts = [f"**Reproduction: {'failed' if failing else 'passed'}**, {summary(rows, revision)}"]
     if failing:
-        parts.append(_table(failing))
+        parts.append(as_markdown([COLUMNS, *failing]))
     if instances:
         parts.append("\n".join(["```", *instances, "```"]))
     if rest:
-        parts.append(f"<details><summary>{len(rest)} other rows</summary>\n\n{_table(rest)}\n\n</details>")
+        table = as_markdown([COLUMNS, *rest])
+        parts.append(f"<details><summary>{len(rest)} other rows</summary>\n\n{table}\n\n</details>")
     return "\n\n".join(parts) + "\n"
-
-
-def _table(rows: Sequence[Row]) -> str:
-    lines = [
-        COLUMNS,
-        ["---", *["---:"] * (len(COLUMNS) - 2), "---"],
-        *([f"`{r.metric}`", *astuple(r)[1:]] for r in rows),
-    ]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":

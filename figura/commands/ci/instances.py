@@ -5,28 +5,23 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pandas as pd
-from dvc.api import DVCFileSystem
-from dvc.exceptions import DvcException
-from dvc_data.index import DataIndexDirError
 
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
 from figura.commands.compare.matching import KEY
+from figura.commands.compare.revisions import Files
 from figura.dump import EXAMPLES, Dump, read_table
 from figura.recipe.pipeline import entries
 
 SHOWN = 5  # examples, or files
-NOT_IN_CACHE = (DataIndexDirError, DvcException, OSError)
-"""What DVC raises for files that neither its cache nor a remote has; the first, where even their list is missing."""
 
 
-def differing_files(files: DVCFileSystem, folder: str) -> list[str]:
+def differing_files(files: Files, folder: str) -> list[str]:
     """Return a line for each of the first files of a folder that differ from those of the revision of `files`."""
     try:
-        listed = files.find(folder, detail=True)
-    except NOT_IN_CACHE as error:
-        return [not_in_cache(folder, error)]
-    before = {path: info.get("md5") for path, info in listed.items()}
+        before = files.hashes(folder)
+    except UserError as error:
+        return [f"{error}; so nothing is named"]
     now = {str(path): _md5(path) for path in Path(folder).rglob("*") if path.is_file()}
     differing = [path for path in sorted({*before, *now}) if before.get(path) != now.get(path)]
     lines = [f"{folder}: {len(differing)} of {len({*before, *now})} files differ"]
@@ -35,7 +30,7 @@ def differing_files(files: DVCFileSystem, folder: str) -> list[str]:
     return lines
 
 
-def differing_examples(files: DVCFileSystem, recipe: str, scores: Iterable[str]) -> list[str]:
+def differing_examples(files: Files, recipe: str, scores: Iterable[str]) -> list[str]:
     """Return lines with the examples of a recipe's dump that differ most from those of the revision of `files`.
 
     Of each score's mode, or of all modes where its declaration names none.
@@ -45,12 +40,10 @@ def differing_examples(files: DVCFileSystem, recipe: str, scores: Iterable[str])
     if not table.exists():
         return [f"{table}: no such file; `dvc repro eval-dump@{recipe}` writes it"]
     try:
-        with files.open(f"{folder}/{EXAMPLES}", "rb") as file:
-            content = file.read()
-    except NOT_IN_CACHE as error:
-        return [not_in_cache(folder, error)]
-    try:
-        before = read_table(content, Path(f"{folder}/{EXAMPLES} of the other revision"), ["mode"])
+        content = files.read(str(table))
+        if content is None:
+            return [f"{files.name}: it has no {table}, so nothing is named"]
+        before = read_table(content, Path(f"{table} of {files.name}"), ["mode"])
         now = Dump(Path(folder)).table
     except UserError as error:
         return [f"{error}; so nothing is named"]
@@ -101,11 +94,6 @@ def compare_examples(before: pd.DataFrame, now: pd.DataFrame, where: str) -> lis
         example = ", ".join(f"{one} {first[one].iloc[place]}" for one in ids)
         lines.append(f"  {example}: {column} {ours:.4g} -> {theirs:.4g}, {away[column].iloc[place]:.2g} sd")
     return lines
-
-
-def not_in_cache(path: str, error: Exception) -> str:
-    """Return a line that says why instances of a folder are not named."""
-    return f"{path}: not in DVC's cache as it was ({error}), so nothing is named; `dvc fetch --all-commits` may have it"
 
 
 def _md5(path: Path) -> str:

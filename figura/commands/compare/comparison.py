@@ -1,19 +1,28 @@
-"""The comparison of settings: an effect for each headline metric, and a sentence of what differs."""
+"""The comparison of revisions: an effect with its interval for each headline, and a sentence of what differs."""
 
+import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError, nearest
+from figura.commands.compare.matching import check_inputs, matched
 from figura.commands.compare.resampling import Effect, PairedBootstrap, PairedEstimate, Spread, effect_of, spread_of
-from figura.commands.compare.revisions import Revision
+from figura.commands.compare.revisions import Files, Revision, changes, read_revision, settings_of
+from figura.commands.compare.tables import Table
 from figura.dump import Dump
+from figura.recipe.load import load_recipe
 from figura.recipe.schema import Headline, Recipe
 from figura.report.interfaces import NotApplicableError
 from figura.report.metrics import build_scores, flattened
 
 Estimates = dict[str, dict[str, PairedEstimate]]
 """By headline, then by revision."""
+
+MOST_CHANGES = 4
+"""Differing settings and files that the line on a revision lists."""
 
 
 @dataclass(frozen=True)
@@ -43,15 +52,14 @@ class Comparison:
         """What differs, or that nothing does."""
         names = f"{self.second.name} and {self.first.name}"
         images = [name for name, effect in self.effects.items() if effect.beyond_images]
+        alone = f"; judged by images alone, {_listed(images)} would differ" if images else ""
         if self.one_setting:
-            alone = f"; judged by images alone, {_listed(images)} would differ" if images else ""
             return f"{names}: no difference beyond seeds, for they differ in their seed alone{alone}"
         seeds = [name for name, effect in self.effects.items() if effect.beyond_seeds]
         known = all(effect.seeds is not None for effect in self.effects.values())
         if known and seeds:
             return f"{self.second.name} differs from {self.first.name} beyond images and seeds: {self._words(seeds)}"
         if known:
-            alone = f"; judged by images alone, {_listed(images)} would differ" if images else ""
             return f"{names}: no difference beyond seeds{alone}"
         if images:
             return (
@@ -60,23 +68,109 @@ class Comparison:
             )
         return f"{names}: no difference beyond these images"
 
+    def verdict(self, headline: str) -> str:
+        """Return `better`, `worse` or `no`; seeds of one setting never differ."""
+        effect = self.effects[headline]
+        beyond = effect.beyond_images if effect.seeds is None else effect.beyond_seeds
+        return effect.word if beyond and not self.one_setting else "no"
+
+    def table(self, headlines: Mapping[str, Headline], spreads: Mapping[str, Spread], confidence: float) -> Table:
+        """Return a row for each headline; columns of seeds only where several are known."""
+        share = f"{100 * confidence:g} %"
+        seeds = any(effect.seeds is not None for effect in self.effects.values())
+        head = ["", "better", self.first.name, self.second.name, "effect", f"{share} over images", "P(better)"]
+        rows = [[*head, *(["between seeds", f"{share} over images and seeds"] if seeds else []), "differs"]]
+        for name, effect in self.effects.items():
+            row = [name, headlines[name].better, f"{effect.first:.4g}", f"{effect.second:.4g}"]
+            row += [f"{effect.difference:+.3g}", _interval(effect.low, effect.high), f"{effect.probability:.3f}"]
+            if effect.seeds is not None:
+                row += [f"{math.sqrt(spreads[name].variance):.2g}", _interval(*effect.seeds)]
+            rows.append([*row, self.verdict(name)])
+        return rows
+
     def _words(self, names: Sequence[str]) -> str:
         return _listed([f"{n} is {self.effects[n].word} by {abs(self.effects[n].difference):.3g}" for n in names])
+
+
+def _interval(low: float, high: float) -> str:
+    return f"[{low:+.3g}, {high:+.3g}]"
 
 
 def _listed(words: Sequence[str]) -> str:
     return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]])
 
 
-@dataclass
-class EstimateTable:
-    """Estimates of all headlines, and lines on those that cannot be compared."""
+@dataclass(frozen=True)
+class RevisionComparison:
+    """What differs between revisions.
 
-    estimates: Estimates = field(default_factory=dict)
-    lines: list[str] = field(default_factory=list)
+    Attributes:
+        recipe: of the workspace, whose section `metrics` judges all revisions.
+        sides: the first is the one compared against.
+        dumps: with the same rows, by revision.
+        estimates: of each headline that can be compared.
+        comparisons: one for each further side; none if all revisions hold the same training.
+        lines: on the revisions, their rows, and what was left out.
+        tables: one for each comparison.
+    """
+
+    recipe: Recipe
+    sides: Sequence[Side]
+    dumps: Mapping[str, Dump]
+    estimates: Estimates
+    comparisons: Sequence[Comparison]
+    lines: Sequence[str]
+    tables: Sequence[Table]
+
+    @property
+    def sentences(self) -> list[str]:
+        """What differs, one sentence for each comparison."""
+        return [one.sentence for one in self.comparisons] or ["no difference: there is one training"]
 
 
-def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstrap) -> EstimateTable:
+def compare_revisions(files: Sequence[Files], recipe_name: str, path: Path, scratch: Path) -> RevisionComparison:
+    """Compare revisions by a recipe, the params file in `path`; links to their dumps appear below `scratch`.
+
+    Raises:
+        UserError: a revision has no dump of this recipe, dumps do not match, or the recipe has no headline to compare.
+    """
+    revisions = [read_revision(one, recipe_name, scratch) for one in files]
+    recipe = load_recipe(path, ["metrics"], Dump(revisions[0].dump).facts)
+    headlines = recipe.metrics.summary
+    if not headlines:
+        raise UserError(f"{path}: metrics.summary: missing; it names the metrics to compare")
+    settings = settings_of(revisions)
+    used = [one for setting in settings for one in setting]
+    lines = [
+        f"{one.name}: same recipe, seed, code and data as another; left out" for one in revisions if one not in used
+    ]
+    if len(used) < 2:
+        return RevisionComparison(recipe, [Side(used)], {}, {}, [], lines, [])
+    dumps = matched({one.name: Dump(one.dump) for one in used})
+    for score in dict.fromkeys(one.metric.partition(".")[0] for one in headlines.values()):
+        lines += check_inputs(dumps, recipe.metrics.scores[score].arguments)
+    bootstrap = PairedBootstrap(recipe.metrics.bootstrap, recipe.metrics.confidence, recipe.seed)
+    estimates, left_out = estimate(recipe, dumps, bootstrap)
+    spreads = {
+        name: spread_of([[by_revision[one.name]["value"] for one in setting] for setting in settings])
+        for name, by_revision in estimates.items()
+    }
+    sides = [Side([one]) for one in used] if len(settings) == 1 else [Side(setting) for setting in settings]
+    comparisons = []
+    for other in sides[1:]:
+        effects = {}
+        for name, by_revision in estimates.items():
+            ours, theirs = ([by_revision[one.name] for one in side.revisions] for side in (sides[0], other))
+            effects[name] = effect_of(ours, theirs, headlines[name].better, spreads[name], bootstrap)
+        comparisons.append(Comparison(sides[0], other, effects, one_setting=len(settings) == 1))
+    return RevisionComparison(
+        recipe, sides, dumps, estimates, comparisons,
+        lines=[_matching(dumps), *(_described(used[0], one) for one in settings), *lines, *left_out],
+        tables=[one.table(headlines, spreads, bootstrap.confidence) for one in comparisons],
+    )  # fmt: skip
+
+
+def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstrap) -> tuple[Estimates, list[str]]:
     """Compute the headlines of `metrics.summary` from dumps with the same rows, by revision.
 
     A headline that does not apply to the data, or has no interval, is left out with a line.
@@ -84,7 +178,8 @@ def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstr
     Raises:
         UserError: a score has no such metric, or judged other groups in another dump.
     """
-    table = EstimateTable()
+    estimates: Estimates = {}
+    lines: list[str] = []
     scores, headlines = build_scores(recipe), recipe.metrics.summary
     needed = dict.fromkeys(one.metric.partition(".")[0] for one in headlines.values())
     metrics: dict[str, dict[str, Any]] = {}
@@ -92,7 +187,7 @@ def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstr
         try:
             metrics[score] = {name: scores[score](dump, bootstrap) for name, dump in dumps.items()}
         except NotApplicableError as error:
-            table.lines.append(f"metrics.scores.{score}: left out: {error}")
+            lines.append(f"metrics.scores.{score}: left out: {error}")
     for name, headline in headlines.items():
         score, _, key = headline.metric.partition(".")
         if score not in metrics:
@@ -100,13 +195,13 @@ def estimate(recipe: Recipe, dumps: Mapping[str, Dump], bootstrap: PairedBootstr
         values = {revision: _value(recipe, name, figures, key) for revision, figures in metrics[score].items()}
         resampled = {revision: one for revision, one in values.items() if isinstance(one, PairedEstimate)}
         if len(resampled) < len(values):
-            table.lines.append(f"metrics.summary.{name}: left out: {headline.metric} has no interval")
+            lines.append(f"metrics.summary.{name}: left out: {headline.metric} has no interval")
             continue
         _check_groups(name, resampled)
-        table.estimates[name] = resampled
-    if not table.estimates:
-        raise UserError("\n".join([f"{recipe.path}: metrics.summary: nothing to compare", *table.lines]))
-    return table
+        estimates[name] = resampled
+    if not estimates:
+        raise UserError("\n".join([f"{recipe.path}: metrics.summary: nothing to compare", *lines]))
+    return estimates, lines
 
 
 def _value(recipe: Recipe, headline: str, figures: Mapping[str, Any], key: str) -> Any:
@@ -132,33 +227,17 @@ def _check_groups(headline: str, estimates: Mapping[str, PairedEstimate]) -> Non
             )
 
 
-def sides_of(settings: Sequence[Sequence[Revision]]) -> list[Side]:
-    """Return a side for each setting, or for each seed if there is only one setting."""
-    return [Side([one]) for one in settings[0]] if len(settings) == 1 else [Side(setting) for setting in settings]
+def _matching(dumps: Mapping[str, Dump]) -> str:
+    table = next(iter(dumps.values())).table
+    counts = Counter(table["mode"])
+    return f"{len(table)} rows match: " + ", ".join(f"{count} of {mode}" for mode, count in counts.items())
 
 
-def compare(
-    settings: Sequence[Sequence[Revision]],
-    estimates: Estimates,
-    headlines: Mapping[str, Headline],
-    bootstrap: PairedBootstrap,
-) -> list[Comparison]:
-    """Compare each side with the first."""
-    first, *others = sides_of(settings)
-    spreads = spreads_of(settings, estimates)
-    comparisons = []
-    for other in others:
-        effects = {}
-        for name, by_revision in estimates.items():
-            ours, theirs = ([by_revision[one.name] for one in side.revisions] for side in (first, other))
-            effects[name] = effect_of(ours, theirs, headlines[name].better, spreads[name], bootstrap)
-        comparisons.append(Comparison(first, other, effects, one_setting=len(settings) == 1))
-    return comparisons
-
-
-def spreads_of(settings: Sequence[Sequence[Revision]], estimates: Estimates) -> dict[str, Spread]:
-    """Return the pooled spread between seeds of each headline."""
-    return {
-        name: spread_of([[by_revision[one.name]["value"] for one in setting] for setting in settings])
-        for name, by_revision in estimates.items()
-    }
+def _described(first: Revision, setting: Sequence[Revision]) -> str:
+    """Return a line on how a setting differs from the first revision."""
+    seeds = ", ".join([f"{setting[0].seed}", *(f"{one.seed} ({one.name})" for one in setting[1:])])
+    word = "seeds" if setting[1:] else "seed"
+    differing = changes(first, setting[0])
+    more = f", and {len(differing) - MOST_CHANGES} more" if len(differing) > MOST_CHANGES else ""
+    what = f"{', '.join(differing[:MOST_CHANGES])}{more}; " if differing else ""
+    return f"{setting[0].name}: {what}{word} {seeds}"

@@ -1,6 +1,6 @@
 """Pictures of a comparison: effects with their intervals, and the examples that changed most."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -8,11 +8,10 @@ import numpy as np
 
 from figura.base.errors import UserError
 from figura.base.pictures import write_png
-from figura.commands.compare.comparison import Comparison, Side
+from figura.commands.compare.comparison import RevisionComparison
 from figura.commands.compare.resampling import PairedEstimate
-from figura.commands.compare.tables import verdict
 from figura.dump import SUFFIX, Dump
-from figura.recipe.schema import Declaration, Headline
+from figura.recipe.schema import Declaration
 from figura.report.curves import save_figure
 from figura.report.interfaces import Values, rows_where
 from figura.report.sheets import pixels_of, side_by_side
@@ -20,11 +19,12 @@ from figura.report.sheets import pixels_of, side_by_side
 COLOURS = {"better": "tab:green", "worse": "tab:red", "no": "0.45"}
 
 
-def draw_effects(comparisons: Sequence[Comparison], headlines: Mapping[str, Headline], path: Path) -> None:
+def draw_effects(result: RevisionComparison, path: Path) -> None:
     """Draw a panel for each headline: a thick bar over images, a thin one over images and seeds, for each comparison.
 
     Green is better and red worse than the first, beyond what is known of the noise; the band is the better side of 0.
     """
+    comparisons, headlines = result.comparisons, result.recipe.metrics.summary
     names = list(comparisons[0].effects)
     height = 0.9 + len(names) * (0.75 + 0.3 * len(comparisons))
     figure, panels = plt.subplots(len(names), 1, figsize=(7.5, height), squeeze=False, layout="constrained")
@@ -32,7 +32,7 @@ def draw_effects(comparisons: Sequence[Comparison], headlines: Mapping[str, Head
         ends = [0.0]
         for place, one in enumerate(comparisons):
             effect = one.effects[name]
-            colour = COLOURS[verdict(effect, one.one_setting)]
+            colour = COLOURS[one.verdict(name)]
             if effect.seeds is not None:
                 panel.plot(effect.seeds, [place, place], color=colour, linewidth=1.2, marker="|")
                 ends += effect.seeds
@@ -57,31 +57,17 @@ def draw_effects(comparisons: Sequence[Comparison], headlines: Mapping[str, Head
     save_figure(figure, path)
 
 
-def draw_changed(
-    sides: Sequence[Side],
-    dumps: Mapping[str, Dump],
-    estimates: Mapping[str, PairedEstimate],
-    score: Declaration,
-    headline: str,
-    count: int,
-    path: Path,
-) -> None:
-    """Draw the `count` examples that changed most in a headline: inputs of the score, then each side's first seed.
-
-    Args:
-        sides: the first is the one compared against.
-        dumps: with the same rows, by revision.
-        estimates: of the headline, by revision.
-        score: the headline's, whose arguments name the images.
-        headline: the name.
-        count: of examples.
-        path: PNG to write.
+def draw_changed(result: RevisionComparison, headline: str, count: int, path: Path) -> None:
+    """Draw the `count` examples that changed most in a headline: inputs of its score, then each side's first seed.
 
     Raises:
         UserError: the score has no value for each example, or the dump no images of it.
     """
+    sides, estimates = result.sides, result.estimates[headline]
+    metrics = result.recipe.metrics
+    score = metrics.scores[metrics.summary[headline].metric.partition(".")[0]]
     mode = str(score.arguments.get("mode"))
-    rows = {n: rows_where(dump.mode(mode), mode, score.arguments.get("where")) for n, dump in dumps.items()}
+    rows = {n: rows_where(dump.mode(mode), mode, score.arguments.get("where")) for n, dump in result.dumps.items()}
     shown = [rows[side.revisions[0].name] for side in sides]
     values = [_mean_values([estimates[one.name] for one in side.revisions], shown[0], headline) for side in sides]
     change = np.max([np.abs(one - values[0]) for one in values[1:]], axis=0)
@@ -113,7 +99,7 @@ def _mean_values(seeds: Sequence[PairedEstimate], rows: Dump, headline: str) -> 
             part[order] = one["value"] - one.left_out
             parts.append(np.nan_to_num(part))
         else:
-            raise UserError(f"--sheet: {headline} has no value for each example; choose another headline by --by")
+            raise UserError(f"{headline} has no value for each example")
     return np.asarray(np.mean(parts, axis=0))
 
 
@@ -130,5 +116,5 @@ def _images(rows: Dump, score: Declaration) -> tuple[list[str], list[str]]:
     outputs = [name for name in read if name not in inputs]
     outputs = outputs or [name for name, path in images.items() if not path.startswith("inputs/")]
     if not outputs:
-        raise UserError(f"--sheet: {rows.folder} has no images of mode {rows.part!r}; `save` them in `evaluate.modes`")
+        raise UserError(f"the dump has no images of mode {rows.part!r}; `save` them in `evaluate.modes`")
     return inputs, outputs

@@ -1,18 +1,16 @@
 """Revisions: the dump of each in DVC's cache, and from `dvc.lock` what made it."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from figura.base.errors import UserError
-from figura.base.files import read_text
+from figura.base.files import read_bytes
 from figura.base.yaml12 import parse_yaml
 from figura.recipe.dotted_keys import leaves
-
-if TYPE_CHECKING:
-    from dvc.api import DVCFileSystem
 
 WORKSPACE = "workspace"
 LOCK = "dvc.lock"
@@ -43,54 +41,117 @@ class Revision:
         return self.params == other.params and self.sources == other.sources
 
 
-def read_revision(name: str, recipe: str, scratch: Path) -> Revision:
+def with_workspace(names: Sequence[str]) -> list[str]:
+    """Return the names, each once; the workspace is compared with a revision that is named alone."""
+    distinct = list(dict.fromkeys(names))
+    return [*distinct, WORKSPACE] if len(distinct) == 1 and distinct != [WORKSPACE] else distinct
+
+
+class Files:
+    """The files of a revision or experiment, or of the workspace; nothing is checked out.
+
+    Raises:
+        UserError: git and DVC know no such revision.
+    """
+
+    def __init__(self, name: str) -> None:
+        from dvc.api import DVCFileSystem
+        from dvc.exceptions import DvcException
+
+        self.name = name
+        try:
+            self.system = None if name == WORKSPACE else DVCFileSystem(rev=name)
+            _ = self.system and self.system.repo  # opened at its first use
+        except DvcException as error:
+            raise UserError(f"{name}: not readable as a revision or experiment: {error}") from None
+
+    def find(self, folder: str) -> list[str]:
+        """Return the paths of all files in a folder; none if there is no such folder.
+
+        Raises:
+            UserError: the list of files is neither in DVC's cache nor on a remote.
+        """
+        if self.system is None:
+            return sorted(path.as_posix() for path in Path(folder).rglob("*") if path.is_file())
+        return sorted(self.hashes(folder))
+
+    def hashes(self, folder: str) -> dict[str, str | None]:
+        """Return the MD5 by path of all files in a folder of a revision; None for those in git.
+
+        Raises:
+            UserError: the list of files is neither in DVC's cache nor on a remote.
+        """
+        assert self.system is not None, "a revision"
+        with self.known(folder):
+            listed = self.system.find(folder, detail=True)
+            if not listed and self.system.exists(folder):
+                raise FileNotFoundError("its list of files is missing")
+            return {path: info.get("md5") for path, info in listed.items()}
+
+    def read(self, path: str) -> bytes | None:
+        """Return the content of a file; None if there is no such file.
+
+        Raises:
+            UserError: it is neither in DVC's cache nor on a remote.
+        """
+        if self.system is None:
+            return read_bytes(Path(path)) if Path(path).exists() else None
+        with self.known(path):
+            return bytes(self.system.read_bytes(path)) if self.system.exists(path) else None
+
+    def read_text(self, path: str) -> str | None:
+        """Return the text of a file; None if there is no such file. Raises UserError like `read`, or if it is none."""
+        content = self.read(path)
+        try:
+            return None if content is None else content.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise UserError(f"{path} of {self.name}: byte {error.start} is no UTF-8") from None
+
+    @contextmanager
+    def known(self, path: str) -> Iterator[None]:
+        """Turn what DVC raises where it cannot read a path into a UserError."""
+        from dvc.exceptions import DvcException
+        from dvc_data.index import DataIndexDirError
+
+        try:
+            yield
+        except (DataIndexDirError, DvcException, OSError) as error:
+            raise UserError(
+                f"{self.name}: {path} is neither whole in DVC's cache nor on a remote ({error}); run `dvc fetch "
+                "--all-commits` if a remote has it, or make it again there by `dvc repro`"
+            ) from None
+
+
+def read_revision(files: Files, recipe: str, scratch: Path) -> Revision:
     """Return a revision, or the workspace; files of a dump in DVC's cache appear as links below `scratch`.
 
     Raises:
-        UserError: git and DVC know no such revision, it has no dump of this recipe or that of a try, or not all of the
-            dump's files are in the cache or on a remote.
+        UserError: the revision has no dump of this recipe or that of a try, or not all of the dump's files are in the
+            cache or on a remote.
     """
-    dump = f"runs/{recipe}/dump"
-    if name == WORKSPACE:
-        if not Path(LOCK).exists():
-            raise UserError(f"{LOCK}: no such file; run `dvc repro metrics@{recipe}` first")
-        return _revision(name, recipe, read_text(Path(LOCK)), Path(dump))
-
-    from dvc.api import DVCFileSystem
-    from dvc.exceptions import DvcException
-    from dvc_data.index import DataIndexDirError
-
-    try:
-        files = DVCFileSystem(rev=name)
-        lock = files.read_text(LOCK)
-    except FileNotFoundError:
-        raise UserError(f"{name}: it has no {LOCK}; run `dvc repro metrics@{recipe}` there and commit it") from None
-    except (DvcException, UnicodeDecodeError) as error:
-        raise UserError(f"{name}: not readable as a revision or experiment: {error}") from None
+    name, dump = files.name, f"runs/{recipe}/dump"
+    lock = files.read_text(LOCK)
+    if lock is None:
+        raise UserError(f"{name}: it has no {LOCK}; run `dvc repro metrics@{recipe}` there and commit it")
+    if files.system is None:
+        return _revision(name, recipe, lock, Path(dump))
     revision = _revision(name, recipe, lock, scratch / name.replace("/", "_"))
-    try:
+    with files.known(dump):
         _link(files, dump, revision.dump)
-    except (DataIndexDirError, DvcException, OSError) as error:
-        raise UserError(
-            f"{name}: {dump} is neither whole in DVC's cache nor on a remote ({error}); run `dvc fetch --all-commits "
-            f"eval-dump@{recipe}` if a remote has it, or run it again"
-        ) from None
     return revision
 
 
-def _link(files: "DVCFileSystem", dump: str, folder: Path) -> None:
+def _link(files: Files, dump: str, folder: Path) -> None:
     """Fill `folder` with links to the files of the cache; copy from a remote what the cache lacks."""
-    listed = files.find(dump, detail=True)
-    if not listed:
-        raise FileNotFoundError("its list of files is missing")
-    for path, info in listed.items():
+    assert files.system is not None, "a revision"
+    for path, md5 in files.hashes(dump).items():
         target = folder / Path(path).relative_to(dump)
         target.parent.mkdir(parents=True, exist_ok=True)
-        cached = Path(files.repo.cache.local.oid_to_path(info["md5"])) if info.get("md5") else None
+        cached = Path(files.system.repo.cache.local.oid_to_path(md5)) if md5 else None
         if cached is not None and cached.is_file():
             target.symlink_to(cached)
         else:
-            files.get_file(path, str(target))
+            files.system.get_file(path, str(target))
 
 
 def _revision(name: str, recipe: str, lock: str, dump: Path) -> Revision:

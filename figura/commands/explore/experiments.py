@@ -64,7 +64,7 @@ def experiments(project: Project) -> list[ExperimentRun]:
         return []
     rows: list[ExperimentRun] = []
     for commit in _baselines(project.root):
-        shown = exp_show(None, commit)
+        shown = exp_show(commit)
         baseline = _baseline(shown, commit)
         try:
             others = list(read_sweep(shown, commit).experiments)

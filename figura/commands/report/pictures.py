@@ -5,16 +5,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cv2
+import numpy as np
 
 from figura.base.errors import UserError
 from figura.base.files import read_bytes
-from figura.base.pictures import decode_bgr
+from figura.base.pictures import Pixels, decode_bgr
 
 WIDEST = 1400
 """Pixels; a wider picture is scaled down."""
 HIGHEST = 8000
 """Pixels; WebP takes no more than 16,383."""
-QUALITY = 78
+QUALITY = 80
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,13 @@ def picture_of(path: Path, title: str, alt: str, widest: int = WIDEST) -> Pictur
     if scale < 1:
         height, width = max(1, round(height * scale)), max(1, round(width * scale))
         pixels = cv2.resize(pixels, (width, height), interpolation=cv2.INTER_AREA)
-    done, encoded = cv2.imencode(".webp", pixels, [cv2.IMWRITE_WEBP_QUALITY, QUALITY])
+    name = "--".join([*path.parts[-3:-1], f"{path.stem}.webp"])
+    return Picture(title, alt, as_webp(np.ascontiguousarray(pixels[..., ::-1])), width, height, name)
+
+
+def as_webp(pixels: Pixels) -> bytes:
+    """Return a picture (H, W, 3), RGB, as the content of a WebP file. Raises UserError if it is too large for WebP."""
+    done, encoded = cv2.imencode(".webp", np.ascontiguousarray(pixels[..., ::-1]), [cv2.IMWRITE_WEBP_QUALITY, QUALITY])
     if not done:
-        raise UserError(f"{path}: cannot be written as WebP")
-    return Picture(title, alt, encoded.tobytes(), width, height, "--".join([*path.parts[-3:-1], f"{path.stem}.webp"]))
+        raise UserError(f"a picture of {pixels.shape[1]} x {pixels.shape[0]} pixels cannot be written as WebP")
+    return encoded.tobytes()
