@@ -28,6 +28,7 @@ VOLATILE = {
     "runs/*/finished/*": "the outputs once more, until DVC has recorded them",
 }
 LIMIT = 240  # seconds within which any command here ends, on a busy machine too
+Child = subprocess.Popen[bytes]
 
 
 class Workplace:
@@ -116,7 +117,7 @@ class Workplace:
         expected, now = self.whole if expected is None else expected, self.files()
         return sorted(name for name in now | expected if now.get(name) != expected.get(name))
 
-    def start(self, stage: str | list[str], processes: int = 1, log: Path | None = None, **variables: str) -> "Child":
+    def start(self, stage: str | list[str], processes: int = 1, log: Path | None = None, **variables: str) -> Child:
         """Start a stage or another command in a session of its own; `log` gets what it prints."""
         environment = {key: value for key, value in ENVIRONMENT.items() if not key.startswith(("SLURM_", "FIGURA_"))}
         settings = {"TMPDIR": str(self.temporary), "FIGURA_PROCESSES": str(processes), "CUDA_VISIBLE_DEVICES": ""}
@@ -130,9 +131,6 @@ class Workplace:
     def said(self) -> str:
         """Return what the last command printed."""
         return self.log.read_text(errors="replace")
-
-
-Child = subprocess.Popen[bytes]
 
 
 def make_project(folder: Path, recipe: str, changes: Mapping[str, Any]) -> Project:

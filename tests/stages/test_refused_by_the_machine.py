@@ -246,7 +246,7 @@ def test_what_fails_because_a_signal_stopped_it_halfway_is_an_interruption(numbe
     assert (ended.returncode, ended.stderr) == (status, line)
 
 
-@pytest.mark.parametrize("seconds", [0.05, 0.15, 0.3])
+@pytest.mark.parametrize("seconds", [0.05, 0.3])
 def test_processes_that_are_starting_say_nothing_of_ctrl_c(seconds):
     code = (
         "import os, signal, sys, threading\nfrom figura.synthetic.processes import processes\n"
