@@ -40,7 +40,7 @@ DOCS = ROOT / "docs"
 OUTSIDE = {name: ROOT / name for name in ("README.md", "CONTRIBUTING.md", "weights/README.md", "data/raw/README.md")}
 PAGES = OUTSIDE | {str(page.relative_to(DOCS)): page for page in sorted(DOCS.rglob("*.md"))}
 TEXT = {name: page.read_text() for name, page in PAGES.items() if not name.startswith("coming_from/")}
-"""By page; tests/test_coming_from_*.py read those on other systems, whose keys and commands are not ours."""
+"""By page; tests/test_coming_from.py reads those on other systems, whose keys and commands are not ours."""
 OWN = ("bench", "figura", "models", "stages", "tests")
 MADE = (
     ".dvc/tmp/",

@@ -82,18 +82,6 @@ def test_names_are_texts_whatever_they_look_like(tmp_path):
     assert len(Dump(sealed(tmp_path)).grid("null")) == 1
 
 
-def test_nothing_is_unpickled(tmp_path):
-    np.save(tmp_path / "a.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(UserError, match=r"a\.npy: no float32 array of np\.save"):
-        read(tmp_path / "a.npy")
-
-
-def test_a_picture_that_is_none(tmp_path):
-    (tmp_path / "a.image.png").write_bytes(b"no picture")
-    with pytest.raises(UserError, match=r"a\.image\.png: no readable picture: .*; run eval-dump again$"):
-        read(tmp_path / "a.image.png")
-
-
 @pytest.fixture
 def folder(tmp_path):
     """Three rows of two modes, one grid, one average."""

@@ -211,10 +211,15 @@ def failing(monkeypatch, kind, name, at):
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "at"),
-    [(Evaluation, "_examples", 0), (Evaluation, "_examples", 1), (OnlineScores, "_clear", 0), (Dump, "read", 0)],
+    ("kind", "name", "at", "ranks"),
+    [
+        (Evaluation, "_examples", 0, 2),
+        (Evaluation, "_examples", 1, 2),
+        (OnlineScores, "_clear", 0, 2),
+        (Dump, "read", 0, 2),
+        (Dump, "read", 0, 1),
+    ],
 )
-@pytest.mark.parametrize("ranks", [1, 2])
 def test_a_disk_that_fails_is_a_warning_on_every_rank(run, monkeypatch, capfd, kind, name, at, ranks):
     failing(monkeypatch, kind, name, at)
     if ranks == 2:

@@ -106,23 +106,10 @@ def test_exactly_the_stages_that_read_a_key_are_stale_when_it_changes(project: P
     assert stages_with_changes(project.folder) == []
 
 
-@pytest.mark.parametrize(
-    ("change", "expected"),
-    [
-        ("metrics.bootstrap=30", {"metrics@vunet"}),
-        (
-            "recipes/pose.yaml:evaluate.modes.fields.injectors.draw.count=1",
-            {"eval-dump@pose", "metrics@pose"},
-        ),
-        ("runtime.log_every=7", set()),
-    ],
-)
-def test_an_experiment_runs_exactly_what_depends_on_its_change(
-    project: Project, change: str, expected: set[str]
-) -> None:
-    assert ran(project.run("dvc", "exp", "run", "-S", change).stdout) == expected
-    edited = project.run("git", "diff", "--name-only").stdout.splitlines()
-    assert (change.split(":")[0] if change.startswith("recipes/") else "params.yaml") in edited
+def test_an_experiment_runs_exactly_what_depends_on_its_change(project: Project) -> None:
+    change = "recipes/pose.yaml:evaluate.modes.fields.injectors.draw.count=1"
+    assert ran(project.run("dvc", "exp", "run", "-S", change).stdout) == {"eval-dump@pose", "metrics@pose"}
+    assert "recipes/pose.yaml" in project.run("git", "diff", "--name-only").stdout.splitlines()
 
 
 def test_losses_are_weighted_removed_and_added_from_the_command_line(project: Project) -> None:
@@ -168,23 +155,3 @@ def test_two_runs_give_the_same_hashes(project: Project) -> None:
     project.run("rm", "-r", *before)
     project.run("python", "-c", IN_ONE_PROCESS, json.dumps(sorted(words, key=lambda one: ORDER.index(one[0]))))
     assert stages_with_changes(project.folder) == []
-
-
-def test_dvc_shows_what_there_is(project: Project) -> None:
-    dag = project.run("dvc", "dag", "--mermaid").stdout
-    assert all(stage in dag for stage in stages())
-    assert json.loads(project.run("dvc", "status", "--json").stdout) == {"code": ["always changed"]}
-    project.run("dvc", "plots", "show", "-o", "shown")
-    page = (project.folder / "shown/index.html").read_text()
-    assert "transfer_grid.jpg" in page
-    assert "vunet: losses, and their effective weights" in page
-    assert "<DVC_METRIC" not in page
-    shown = project.run("dvc", "exp", "show", "--csv").stdout
-    assert "l1_person.value" in shown
-    assert "losses.KL.weight" in shown
-
-
-def test_lock_fits_code_and_params(project: Project) -> None:
-    assert ran(project.run("dvc", "repro", "--allow-missing", "--dry").stdout) == set()
-    project.set("params.yaml", {"losses.KL.weight": 3.0})
-    assert ran(project.run("dvc", "repro", "--dry").stdout) == {"train@vunet"}

@@ -80,11 +80,3 @@ def test_a_state_of_other_code_is_refused_with_the_reason_and_taken_when_asked(p
     done = project.run("dvc", "repro", "train@vunet", FIGURA_RESUME_ANYWAY="1")
     assert "resumed after iteration 6, made by another code (figura/training/trainer.py): taken anyway" in done.stdout
     assert project.outputs()["runs/vunet/history"] == history
-
-
-def test_a_state_of_another_recipe_is_refused_with_the_reason(project: Project) -> None:
-    killed_at_its_point(project)
-    project.set("params.yaml", {"losses.KL.weight": 2.0})
-    done = project.run("dvc", "repro", "train@vunet")
-    assert "not resumed, training starts afresh: the state of iteration 6 was made by another recipe" in done.stdout
-    assert (project.folder / REFUSED / POINT).is_dir()

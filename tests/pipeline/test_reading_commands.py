@@ -108,6 +108,7 @@ def test_plots(command: str, changed: Project) -> None:
     for name in recipes():
         kinds = {entry["type"] for path, entries in shown.items() if f"plots/{name}/" in path for entry in entries}
         assert kinds == {"vega", "image"}, name
+    assert "<DVC_METRIC" not in json.dumps(shown)  # templates are filled in
 
 
 def test_dag_and_status(changed: Project) -> None:

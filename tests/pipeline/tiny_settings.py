@@ -1,8 +1,7 @@
 """Settings with which a recipe or a dataset takes seconds.
 
-Steps, gates, schedules, batches and what is written when follow rules, for any recipe. What only a system knows, such
-as the sides of its pictures, may stand in `tiny/<recipe>.yaml` (`settings`, and `processes` for
-test_same_at_any_size.py); what only a dataset knows, in `tiny/datasets/<dataset>.yaml`. Both are optional.
+Steps, gates, schedules, batches and what is written when follow rules, for any recipe. What only a system or a dataset
+knows, such as the sides of its pictures, may stand in tiny.yaml.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ from figura.base.yaml12 import read_yaml
 from figura.interfaces import Schedule
 from pipeline.dag import ROOT, datasets, recipes
 
-OWN = Path(__file__).parent / "tiny"
+OWN = read_yaml(Path(__file__).with_name("tiny.yaml"))
 STEPS = 12
 TYPES = {name for name, one in vars(schedules).items() if isinstance(one, type) and issubclass(one, Schedule)}
 GATES = ("after", "before")
@@ -45,9 +44,8 @@ def tiny(folder: Path = ROOT) -> dict[str, dict[str, Any]]:
 
 
 def own(name: str, section: str) -> dict[str, Any]:
-    """Return what a file of `tiny/` says, nothing where there is none."""
-    path = OWN / f"{name}.yaml"
-    return dict(read_yaml(path).get(section, {})) if path.is_file() else {}
+    """Return what tiny.yaml says of a recipe or dataset, nothing where it does not."""
+    return dict(OWN.get(name, {}).get(section, {}))
 
 
 def by_rule(recipe: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -1,10 +1,10 @@
 """What may not break: kills at any moment, two at once, full disks, damage, hostile input, hours of steps.
 
-Each part has a long form, `python -m tests.reliability.<part>`, and a short one that pytest runs.
+pytest runs a short form of each part. `CASES` in the environment asks for the long form with so many cases, `SEED`
+draws other ones.
 """
 
-import sys
-from pathlib import Path
+import os
 
-if (TESTS := str(Path(__file__).parents[1])) not in sys.path:  # pytest finds there what tests share
-    sys.path.insert(0, TESTS)
+CASES = int(os.environ.get("CASES", "0"))
+SEED = int(os.environ.get("SEED", "0"))

@@ -9,90 +9,76 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 
-from reliability.forked import GIB, address_space
+from reliability.small_project import MEMORY, address_space
 
-SECONDS, WAITING, MEMORY = 5.0, 30.0, 2 * GIB
-"""Seconds of processor time, seconds of the clock (other processes may be busy), bytes of address space."""
-FORBIDDEN = {
-    "os.system",
-    "os.exec",
-    "os.posix_spawn",
-    "os.spawn",
-    "os.fork",
-    "subprocess.Popen",
-    "pty.spawn",
-    "socket.connect",
+CLOCKS = {signal.SIGPROF: (signal.ITIMER_PROF, 5.0), signal.SIGALRM: (signal.ITIMER_REAL, 30.0)}
+"""Seconds of processor time, and of the clock, as other processes may be busy."""
+PROGRAMS = {"os.system", "os.exec", "os.posix_spawn", "os.spawn", "os.fork", "subprocess.Popen", "pty.spawn"}
+CHANGES = {
+    "os.mkdir": 0,
+    "os.remove": 0,
+    "os.rmdir": 0,
+    "os.truncate": 0,
+    "os.rename": 1,
+    "os.symlink": 1,
+    "os.link": 1,
 }
+"""Which argument of an audit event says what is written."""
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+seen: list[str] = []
+allowed: list[str] = []
+"""The folder that may be written to, while a block is guarded."""
 
 
 class Forbidden(BaseException):
     """Code did what hostile input may not bring it to: it took too long, wrote elsewhere, or started a program."""
 
 
-class _Watch:
-    """What audit hooks of Python tell; hooks cannot be removed, so that one is added once, and asked to be quiet."""
+def _hear(event: str, arguments: tuple[object, ...]) -> None:
+    if not allowed:
+        return
+    if event in PROGRAMS or event == "socket.connect":
+        seen.append(f"{event} {arguments!r:.200}")
+    elif event in CHANGES:
+        _wrote(arguments[CHANGES[event]])
+    elif event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING:
+        _wrote(arguments[0])
 
-    folder: str | None = None
-    seen: list[str]
 
-    def __init__(self) -> None:
-        self.seen = []
-        sys.addaudithook(self.hear)
-
-    def hear(self, event: str, arguments: tuple[object, ...]) -> None:
-        if self.folder is None:
-            return
-        if event in FORBIDDEN:
-            self.seen.append(f"{event} {arguments!r:.200}")
-        elif event == "open" and isinstance(arguments[2], int) and arguments[2] & WRITING:
-            self._wrote(arguments[0])
-        elif event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.symlink", "os.link", "os.truncate"):
-            self._wrote(arguments[1] if event in ("os.rename", "os.symlink", "os.link") else arguments[0])
-
-    def _wrote(self, path: object) -> None:
-        if not isinstance(path, str | bytes | os.PathLike):
-            return
+def _wrote(path: object) -> None:
+    if isinstance(path, str | bytes | os.PathLike):
         name = os.path.realpath(os.fsdecode(path))
-        if (
-            "__pycache__" not in name
-            and not name.startswith((f"{self.folder}{os.sep}", "/dev/"))
-            and name != self.folder
-        ):
-            self.seen.append(f"wrote {name}")
+        if "__pycache__" not in name and not f"{name}{os.sep}".startswith((f"{allowed[0]}{os.sep}", "/dev/")):
+            seen.append(f"wrote {name}")
 
 
-_watch: list[_Watch] = []
+sys.addaudithook(_hear)  # hooks cannot be removed
 
 
 @contextmanager
 def guarded(folder: Path) -> Iterator[None]:
-    """Run the block in `folder`; raise Forbidden if it takes longer, or writes elsewhere."""
-    if not _watch:
-        _watch.append(_Watch())
-    watch, before, limits = _watch[0], Path.cwd(), resource.getrlimit(resource.RLIMIT_AS)
+    """Run the block in `folder`; raise Forbidden if it takes longer, writes elsewhere or starts a program."""
 
     def ring(number: int, frame: FrameType | None) -> None:
-        where = "" if frame is None else f", in {frame.f_code.co_filename}:{frame.f_lineno}"
-        raise Forbidden(f"no end in {SECONDS:.0f} s of work{where}" if number == signal.SIGPROF else f"waits{where}")
+        raise Forbidden(f"no end in {CLOCKS[signal.Signals(number)][1]:.0f} s")
 
-    clocks = {signal.SIGPROF: (signal.ITIMER_PROF, SECONDS), signal.SIGALRM: (signal.ITIMER_REAL, WAITING)}
-    handlers = {one: signal.signal(one, ring) for one in clocks}
+    before, limits = Path.cwd(), resource.getrlimit(resource.RLIMIT_AS)
+    handlers = {one: signal.signal(one, ring) for one in CLOCKS}
     os.chdir(folder)
-    watch.seen.clear()
-    watch.folder = os.path.realpath(folder)
+    seen.clear()
+    allowed.append(os.path.realpath(folder))
     try:
         resource.setrlimit(resource.RLIMIT_AS, (address_space() + MEMORY, limits[1]))
-        for clock, seconds in clocks.values():
+        for clock, seconds in CLOCKS.values():
             signal.setitimer(clock, seconds, seconds)
         yield
     finally:
-        for clock, _ in clocks.values():
+        for clock, _ in CLOCKS.values():
             signal.setitimer(clock, 0)
-        watch.folder = None
+        allowed.clear()
         resource.setrlimit(resource.RLIMIT_AS, limits)
         for one, handler in handlers.items():
             signal.signal(one, handler)
         os.chdir(before)
-    if watch.seen:
-        raise Forbidden("; ".join(watch.seen[:3]))
+    if seen:
+        raise Forbidden("; ".join(seen[:3]))

