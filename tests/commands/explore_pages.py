@@ -68,8 +68,10 @@ def opened(address: str, tab: str, size: str = "desktop") -> Iterator[Any]:
         yield page
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         browser.close()
-    assert said == []
-    assert [url for url in fetched if not url.startswith((address, address.replace("http", "ws"), "data:"))] == []
+    assert said == [], said
+    assert [
+        url for url in fetched if not url.startswith((address, address.replace("http", "ws"), "data:", "blob:"))
+    ] == []
 
 
 def choose(page: Any, label: str, option: str, exact: bool = True) -> None:

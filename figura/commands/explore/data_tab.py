@@ -90,8 +90,8 @@ class DataTab:
             self.grid = _grid(dataset)
         self.grid.on("cellFocused", self.focus, ["rowIndex"])
         with ui.row().classes("w-full items-center flex-wrap"):
-            self.epoch = ui.number("Epoch", value=0, min=0, precision=0, on_change=self.show).props("dense")
-            self.epoch.tooltip("Another epoch, other augmentation").classes("w-24")
+            self.epoch = ui.number("Epoch", value=0, min=0, precision=0, on_change=self.show)
+            self.epoch.props("dense").classes("w-24")
             self.epoch.set_visibility(split == "train")
             self.position = ui.label().props('role="status"')
         if dataset.source.legend:

@@ -81,7 +81,7 @@ class PeoplePanel:
             self.place = []
             for axis in ("x", "y"):
                 number = ui.number(axis, min=0, max=self.drawer.size - 1, step=1, format="%.1f", on_change=self.typed)
-                self.place.append(number.props("dense debounce=200").classes("w-16"))
+                self.place.append(number.props("dense debounce=200").classes("w-14"))
 
     def show_pose(self) -> None:
         """Show the stickman, and the numbers of the chosen joint."""
