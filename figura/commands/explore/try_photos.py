@@ -9,7 +9,6 @@ from pathlib import Path
 
 from nicegui import ui
 
-from figura import Results
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError, printable
 from figura.base.pictures import Pixels, write_png
@@ -17,6 +16,7 @@ from figura.commands.explore.project import Project
 from figura.commands.explore.try_parts import trials, upload_button
 from figura.commands.explore.trying import computing, pose_recipe, predictor, shrunk
 from figura.commands.explore.widgets import Latest, Picture, button, computed
+from figura.prediction.results import Results
 from figura.recipe.schema import Recipe
 from figura.recipe.types import PHOTOS, find_type
 from models.people.photos import PersonPhotos
