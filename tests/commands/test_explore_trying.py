@@ -7,33 +7,35 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 import trials_by_hand
 from trials_by_hand import PALETTE, PEOPLE, write_project, write_run
 
+import figura
 from figura.base.errors import UserError
 from figura.base.pictures import encode_jpeg, encode_png, read_picture
 from figura.base.yaml12 import read_yaml, to_yaml
-from figura.commands.explore import trying, trying_people
+from figura.commands.explore.cache import Cache
 from figura.commands.explore.project import Project
-from figura.commands.explore.trying import Cache, faults_of, recipes_of_photos, recipes_on
-from figura.commands.explore.trying_labels import label_translator, painted, palette_of
+from figura.commands.explore.try_labels import label_translator, painted, palette_of
+from figura.commands.explore.try_photos import photo_results
+from figura.commands.explore.trying import read_recipes, recipes_on, shrunk, validation_dataset
 from figura.commands.explore.trying_people import (
+    best_person,
     nearest_joint,
     people_trial,
-    stickman_svg,
+    ring_svg,
+    said,
     with_joint,
     without_joint,
 )
-from figura.commands.explore.trying_photos import magnified, photo_results, sample_photos, shrunk, table_of
 from figura.commands.explore.uploads import LARGEST_FILE, uploaded_picture
-from figura.data.formats.skeletons import COCO
+from figura.prediction.result import Box, ImageInfo, Joint, Person, Result
 from figura.recipe.pipeline import entries
+from figura.recipe.schema import Recipe
 from models.images.pairs import ImagePairs
 from models.people.pairs import PersonPairs
-from models.pose.dumped_people import DumpedPeople
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened() -> Project:
-    return Project(Path.cwd(), entries("recipes"), entries("pose_consistency"))
+    return Project(Path.cwd(), entries("recipes"))
 
 
 @pytest.fixture
@@ -55,39 +57,49 @@ def project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     return opened()
 
 
+@pytest.fixture
+def recipes(project: Project) -> dict[str, Recipe]:
+    return read_recipes(project)[0]
+
+
 def test_recipes_are_chosen_by_what_they_have(project: Project) -> None:
-    assert recipes_on(project, PersonPairs) == ["drawer"]
-    assert recipes_on(project, ImagePairs) == ["painter"]
-    assert recipes_of_photos(project) == ["drawer", "reader", "larger", "painter"]
-    assert faults_of(project) == []
+    recipes, faults = read_recipes(project)
+    assert list(recipes) == ["drawer", "reader", "larger", "painter"]
+    assert recipes_on(recipes, PersonPairs) == ["drawer"]
+    assert recipes_on(recipes, ImagePairs) == ["painter"]
+    assert faults == []
 
 
 def test_what_is_not_trained_says_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_project(tmp_path, trained=("drawer", "larger"))
     project = opened()
-    assert recipes_of_photos(project)[:2] == ["drawer", "larger"]  # those that are trained first
+    recipes, _ = read_recipes(project)
+    assert list(recipes)[:2] == ["drawer", "larger"]  # those that are trained first
     with pytest.raises(UserError, match="painter is not trained yet: run dvc repro train@painter"):
-        label_translator(project, "painter")
-    trial = people_trial(project, "drawer")
+        label_translator(project, recipes, "painter")
+    trial = people_trial(project, recipes, "drawer")
     assert trial.reader is None
     assert "dvc repro train@reader" in trial.unread
+    joints, look = trial.drawer.example(0)
+    assert trial.drawn(joints, look).text == trial.unread
+    assert "no pose network" in trial.appearance(np.zeros((40, 40, 3), np.uint8))[1]
     with pytest.raises(UserError, match=r"where people are.*dvc repro train@reader"):
-        photo_results(project, "drawer", np.zeros((40, 40, 3), np.uint8), 64)
+        photo_results(project, recipes, "drawer", np.zeros((40, 40, 3), np.uint8), 64)
     (tmp_path / "painter.yaml").write_text("seed: [")
-    assert recipes_on(project, ImagePairs) == []
-    assert "painter.yaml" in faults_of(project)[0]
+    recipes, faults = read_recipes(project)
+    assert "painter" not in recipes
+    assert "painter.yaml" in faults[0]
 
 
-def test_a_person_is_drawn_as_the_network_draws_an_example(project: Project) -> None:
-    drawer = people_trial(project, "drawer").drawer
+def test_a_person_is_drawn_as_the_network_draws_an_example(project: Project, recipes: dict[str, Recipe]) -> None:
+    drawer = people_trial(project, recipes, "drawer").drawer
     assert len(drawer) == PEOPLE
-    examples = trying.validation_dataset(trying.trained(project, "drawer").recipe, PersonPairs)
-    example = examples.example(1, np.random.default_rng(0))
+    example = validation_dataset(recipes["drawer"], PersonPairs).example(1, np.random.default_rng(0))
     joints, look = drawer.example(1)
     assert np.allclose(joints, example["joints"])
     assert np.array_equal(look, example["target"])
-    network = trying.trained(project, "drawer").networks["generator"].eval()
+    network = drawer._networks["generator"].eval()
     with torch.no_grad():
         pose, appearance = (torch.as_tensor(one)[None] for one in (example["pose"], look))
         image = network(pose, appearance, mode="appearance_transfer")["image"][0]
@@ -95,23 +107,8 @@ def test_a_person_is_drawn_as_the_network_draws_an_example(project: Project) -> 
     assert np.array_equal(drawer.picture(joints, look), expected)
 
 
-def test_pictures_of_any_shape_become_an_appearance_in_little_memory(project: Project) -> None:
-    """A strip of 60,000 x 40 pixels has a square of 40 GiB in floats around it."""
-    drawer = people_trial(project, "drawer").drawer
-    strip = np.full((40, 60_000, 3), 200, np.uint8)
-    look = drawer.cropped(strip, None)
-    assert look.shape == (3, drawer.size, drawer.size)
-    shown = np.isclose(look, 200 * 2 / 255 - 1, atol=0.02).all(axis=0)
-    assert shown.any(axis=1).sum() <= 2  # a line: the rest of the square is no picture
-    square = np.zeros((8 * drawer.size, 8 * drawer.size, 3), np.uint8)
-    square[:, 4 * drawer.size :] = 255
-    halves = drawer.cropped(square, None)
-    assert np.array_equal(halves[:, :, : drawer.size // 2], np.full((3, drawer.size, drawer.size // 2), -1.0))
-    assert np.array_equal(halves[:, :, drawer.size // 2 :], np.full((3, drawer.size, drawer.size // 2), 1.0))
-
-
-def test_a_dragged_joint_changes_the_picture_and_nothing_else_does(project: Project) -> None:
-    drawer = people_trial(project, "drawer").drawer
+def test_a_dragged_joint_alone_changes_the_picture(project: Project, recipes: dict[str, Recipe]) -> None:
+    drawer = people_trial(project, recipes, "drawer").drawer
     joints, look = drawer.example(0)
     first = drawer.picture(joints, look)
     torch.rand(5)
@@ -121,60 +118,11 @@ def test_a_dragged_joint_changes_the_picture_and_nothing_else_does(project: Proj
         drawer.example(PEOPLE)
 
 
-def test_the_reader_gets_what_the_stage_gives_the_network(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The picture is prepared as `pose.DumpedPeople` prepares that of a dump, and read with the same injectors."""
-    reader = people_trial(project, "drawer").reader
-    assert reader is not None
-    pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8)
-    batches = []
-    real = trying.run_injectors
-    monkeypatch.setattr(trying, "run_injectors", lambda *args: batches.append(args[1]) or real(*args))
-    reader.person(pixels)
-    arguments = {"dump": "none", "pictures": {"real": "target"}, "side": 65}  # of the training
-    monkeypatch.setattr("models.pose.dumped_people.Dump", lambda path: DumpOfOne())
-    monkeypatch.setattr("models.pose.dumped_people.pixels_of", lambda *_: pixels)
-    monkeypatch.setattr("models.pose.dumped_people._first_draws", lambda *_: DumpOfOne())
-    expected = DumpedPeople(**arguments).example(0, np.random.default_rng(0))
-    assert np.allclose(batches[0]["image"][0].numpy(), expected["image"], atol=1e-6)
-    assert np.allclose(batches[0]["to_original"][0].numpy(), expected["to_original"])
-
-
-class DumpOfOne:
-    """A dump of one picture, as far as `DumpedPeople` asks it."""
-
-    folder = Path("dump")
-
-    def __init__(self) -> None:
-        self.table = pd.DataFrame({"index": [0]})
-
-    def __len__(self) -> int:
-        return 1
-
-
-def test_what_is_read_is_compared_with_what_was_asked_for(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
-    trial = people_trial(project, "drawer")
-    reader = trial.reader
-    assert reader is not None
-    joints, _ = trial.drawer.example(0)
-    moved = joints + np.array([3, 4, 0])  # by 5 pixels
-    found = {"image_id": 1, "category_id": 1, "score": 0.9, "keypoints": moved.ravel().tolist(), "bbox": [1, 2, 20, 29]}
-    weak = found | {"score": 0.05}
-    for people, said in (([weak, found], "score 0.90; joints 5.0 pixels away on average"), ([weak], "nobody is read")):
-        monkeypatch.setattr(trying_people, "run_once", lambda *_, people=people: {"people": [people]})
-        reading = reader.reading(np.zeros((32, 32, 3), np.uint8), joints)
-        assert reading.text.startswith(said)
-        assert max(reading.overlay.shape) >= 384
-    monkeypatch.setattr(trying_people, "run_once", lambda *_: {"people": [[found]]})
-    picture = np.full((60, 50, 3), 200, np.uint8)
-    look, note = trial.appearance(picture)
-    assert note == "the person read, of score 0.90"
-    assert look.shape == (3, trial.drawer.size, trial.drawer.size)
-    assert look[0, 16, 16] == pytest.approx(200 / 127.5 - 1, abs=1e-6)
-    assert look[0, 16, 0] == 0  # the background that the network knows, beside the box
-    monkeypatch.setattr(trying_people, "run_once", lambda *_: {"people": [[]]})
-    look, note = trial.appearance(picture)
-    assert "nobody is read" in note
-    assert look[0, 16, 10] == pytest.approx(200 / 127.5 - 1, abs=1e-6)
+def test_the_chosen_joint_has_a_ring() -> None:
+    joints = trials_by_hand.joints_of(0)
+    x, y = joints[3, :2] + 0.5
+    assert f'cx="{x:.2f}" cy="{y:.2f}"' in ring_svg(joints, 3, 96)
+    assert ring_svg(without_joint(joints, 3), 3, 96) == ""
 
 
 def test_joints_are_taken_moved_and_left_out() -> None:
@@ -188,19 +136,8 @@ def test_joints_are_taken_moved_and_left_out() -> None:
     assert without_joint(joints, 0)[0].tolist() == [0, 0, 0]
 
 
-def test_the_svg_has_a_line_for_each_connection_whose_joints_are_there() -> None:
-    joints = trials_by_hand.joints_of(0)
-    svg = stickman_svg(joints, COCO, 3, 96)
-    assert svg.count("<circle") == 17
-    assert svg.count("<line") == len(COCO.connections)
-    without = stickman_svg(without_joint(joints, 9), COCO, 3, 96)  # the left wrist ends one connection
-    assert (without.count("<circle"), without.count("<line")) == (16, len(COCO.connections) - 1)
-    x, y = joints[0, :2] + 0.5
-    assert f'cx="{x:.2f}" cy="{y:.2f}"' in svg
-
-
-def test_label_maps_have_the_colours_of_the_examples(project: Project) -> None:
-    translator = label_translator(project, "painter")
+def test_label_maps_have_the_colours_of_the_examples(project: Project, recipes: dict[str, Recipe]) -> None:
+    translator = label_translator(project, recipes, "painter")
     assert sorted(translator.palette) == sorted(PALETTE)
     assert translator.palette[0] == PALETTE[0]  # the most frequent
     first = translator.picture(translator.example(0))
@@ -235,24 +172,62 @@ def test_maps_without_frequent_colours_are_painted_black_and_white() -> None:
     assert palette_of([noise]) == [(0, 0, 0), (255, 255, 255)]
 
 
-def test_photos_through_each_recipe(project: Project) -> None:
-    photo = read_picture(Path("data/prepared/people/images/validation/1.png"))
-    larger = photo_results(project, "larger", photo, 48)
-    assert larger.photo.shape == (48, 48, 3)
-    assert larger.pictures["sr"].shape == (96, 96, 3)
-    assert larger.enlarged == ["sr"]
-    assert list(larger.files) == ["photo.sr.png"]
-    read = photo_results(project, "reader", photo, 512)
-    assert set(read.pictures) == {"drawn"}
-    assert read.enlarged == []  # drawn over the photo, by no network
-    assert set(read.records) == {"people", "objects"}
-    painting = photo_results(project, "painter", photo, 512)
-    assert painting.pictures["fake"].shape == (32, 32, 3)
+def test_photos_through_each_recipe(project: Project, recipes: dict[str, Recipe]) -> None:
+    file = Path("data/prepared/people/images/validation/1.png")
+    photo = read_picture(file)
+    small, larger = photo_results(project, recipes, "larger", photo, 48)
+    assert small.shape == (48, 48, 3)
+    assert larger[0].pictures["sr"].shape == (96, 96, 3)
+    _, read = photo_results(project, recipes, "reader", photo, 512)
+    assert (list(read[0].pictures), list(read[0].records)) == (["drawn"], ["people", "objects"])
+    expected = figura.load("runs/reader", recipe="reader.yaml").predict(file)[0]
+    assert np.array_equal(read[0].draw(), expected.draw())
+    assert read[0].records == expected.records
+    _, painting = photo_results(project, recipes, "painter", photo, 512)
+    assert painting[0].draw().shape == (32, 32, 3)
     with pytest.raises(UserError, match=r"^photo.png: 64 x 32 pixels would be squeezed to 32 x 32"):
-        photo_results(project, "painter", np.zeros((32, 64, 3), np.uint8), 512)
+        photo_results(project, recipes, "painter", np.zeros((32, 64, 3), np.uint8), 512)
+    assert shrunk(np.zeros((30, 90, 3), np.uint8), 45).shape == (15, 45, 3)
+    assert shrunk(np.zeros((30, 20, 3), np.uint8), 45).shape == (30, 20, 3)
 
 
-def test_people_of_a_photo_are_read_before_they_are_drawn(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_appearance_is_cropped_to_the_person_read(project: Project, recipes: dict[str, Recipe]) -> None:
+    trial = people_trial(project, recipes, "drawer")
+    size = trial.drawer.size
+    halves = np.zeros((8 * size, 8 * size, 3), np.uint8)
+    halves[:, 4 * size :] = 255
+    look = trial.drawer.cropped(halves, None)
+    assert np.array_equal(look[:, :, : size // 2], np.full((3, size, size // 2), -1.0))
+    assert np.array_equal(look[:, :, size // 2 :], np.full((3, size, size // 2), 1.0))
+    look = trial.drawer.cropped(np.full((60, 50, 3), 200, np.uint8), Box(1, 2, 20, 29))
+    assert look[0, 16, 16] == pytest.approx(200 / 127.5 - 1, abs=1e-6)
+    assert look[0, 16, 0] == 0  # the background that the network knows, beside the box
+
+
+def test_pictures_of_any_shape_become_an_appearance(project: Project, recipes: dict[str, Recipe]) -> None:
+    """A strip of 60,000 x 40 pixels has a square of 40 GiB in floats around it."""
+    trial = people_trial(project, recipes, "drawer")
+    look, note = trial.appearance(np.full((40, 60_000, 3), 200, np.uint8))
+    assert look.shape == (3, trial.drawer.size, trial.drawer.size)
+    assert note.startswith("all of the picture")
+
+
+def test_what_is_read_is_compared_with_what_was_asked_for() -> None:
+    asked = np.column_stack([np.arange(34.0).reshape(17, 2), np.full(17, 2.0)])
+    asked[3, 2] = 0
+    joints = [Joint("", x + 3, y + 4, 0.9) for x, y, _ in asked]  # by 5 pixels
+    weak, strong = (Person(score, Box(1, 2, 20, 29), tuple(joints), "person") for score in (0.05, 0.9))
+    image = ImageInfo(1, "a", None, None, None)
+    assert best_person(Result("a", image, people=(weak, strong))) is strong
+    assert best_person(Result("a", image, people=(weak,))) is None
+    assert said(strong, asked) == "score 0.90; joints 5.0 pixels away on average"
+    assert said(None, asked) == "nobody is read"
+    assert said(strong, asked[:5]) == "score 0.90"  # of other joints
+
+
+def test_people_of_a_photo_are_read_before_they_are_drawn(
+    project: Project, recipes: dict[str, Recipe], monkeypatch: pytest.MonkeyPatch
+) -> None:
     photo = read_picture(Path("data/prepared/people/images/validation/1.png"))
     joints = trials_by_hand.joints_of(0)
     person = {"image_id": 1, "category_id": 1, "score": 0.9, "bbox": [34, 4, 32, 86],
@@ -264,38 +239,10 @@ def test_people_of_a_photo_are_read_before_they_are_drawn(project: Project, monk
         return Records([person])
 
     monkeypatch.setattr("models.pose.decode.decoding.FindPeople._records", records)
-    results = photo_results(project, "drawer", photo, 512)
-    assert {"1.image", "1.pose", "1.target", "transfer.image"} == set(results.pictures)
-    assert results.pictures["1.image"].shape == (32, 32, 3)
-
-
-def test_photos_of_the_data_and_sizes(project: Project) -> None:
-    assert list(sample_photos(project, "reader")) == ["1.png", "2.png", "3.png"]
-    assert sample_photos(project, "painter") == {}  # pairs are no photos
-    assert shrunk(np.zeros((30, 90, 3), np.uint8), 45).shape == (15, 45, 3)
-    assert shrunk(np.zeros((30, 20, 3), np.uint8), 45).shape == (30, 20, 3)
-
-
-def test_records_as_a_table() -> None:
-    titles, rows = table_of(
-        [
-            {"image_id": 1, "category_id": 2, "score": 0.51234, "keypoints": [1, 2, 0.3, 0, 0, 0]},
-            {"bbox": [1.4, 2]},
-        ],
-        {2: "ball"},
-    )
-    assert titles == ["category_id", "score", "keypoints", "bbox"]
-    assert rows == [["ball", "0.512", "1 of 2", ""], ["", "", "", "1, 2"]]
-
-
-def test_the_magnifier_shows_one_place_in_both_pictures() -> None:
-    photo = np.random.default_rng(0).integers(0, 256, (60, 40, 3), np.uint8)
-    picture = photo.repeat(2, axis=0).repeat(2, axis=1)
-    for x, y in ((0, 0), (0.3, 0.8), (1, 1)):
-        small, large = magnified(photo, picture, x, y)
-        assert np.array_equal(small, large)
-        assert small.shape == (48, 48, 3)
-    assert np.array_equal(magnified(photo, picture, 1, 0)[1], picture[:48, 32:])
+    _, results = photo_results(project, recipes, "drawer", photo, 512)
+    assert [one.name for one in results] == ["photo-1"]
+    assert set(results[0].pictures) == {"image", "pose", "target"}
+    assert list(results.sheets) == ["transfer.image"]
 
 
 def chunk(kind: bytes, content: bytes) -> bytes:
@@ -336,14 +283,16 @@ def test_an_upload_that_is_no_picture_is_one_line(name: str, content: bytes, mes
     assert "\n" not in str(error.value)
 
 
-def test_a_model_is_loaded_once_and_again_when_it_was_trained_again(project: Project, folder: Path) -> None:
-    first = people_trial(project, "drawer")
-    second = people_trial(project, "drawer")
+def test_a_model_is_loaded_once_and_again_when_it_was_trained_again(
+    project: Project, recipes: dict[str, Recipe], folder: Path
+) -> None:
+    first = people_trial(project, recipes, "drawer")
+    second = people_trial(project, recipes, "drawer")
     assert first.drawer is second.drawer
     assert first.reader is second.reader
     write_run(folder, "drawer")
-    assert people_trial(project, "drawer").drawer is not first.drawer
-    assert people_trial(project, "drawer").reader is first.reader
+    assert people_trial(project, recipes, "drawer").drawer is not first.drawer
+    assert people_trial(project, recipes, "drawer").reader is first.reader
 
 
 def test_two_threads_that_ask_for_the_same_make_it_once(tmp_path: Path) -> None:
@@ -367,19 +316,30 @@ def test_two_threads_that_ask_for_the_same_make_it_once(tmp_path: Path) -> None:
     assert cache.get(("it",), [tmp_path / "file"], make) is made[1]
 
 
-def test_recipes_of_different_precision_run_in_one_process(project: Project, folder: Path) -> None:
+def test_what_was_not_asked_for_longest_leaves_the_cache() -> None:
+    cache = Cache(2)
+    first = [cache.get((key,), [], object) for key in "aba"]
+    assert first[2] is first[0]
+    third = cache.get(("c",), [], object)
+    assert cache.get(("a",), [], object) is first[0]
+    assert cache.get(("c",), [], object) is third
+    assert cache.get(("b",), [], object) is not first[1]
+
+
+def test_recipes_of_different_precision_run_in_one_process(
+    project: Project, recipes: dict[str, Recipe], folder: Path
+) -> None:
     whole, half = (folder / "painter.yaml").read_text(), read_yaml(folder / "painter.yaml")
     half["train"]["precision"] = "bf16"
     try:
         (folder / "painter.yaml").write_text(to_yaml(half))
         write_run(folder, "painter")
-        translator = label_translator(project, "painter")
-        drawer = people_trial(project, "drawer").drawer
+        translator = label_translator(project, recipes, "painter")
+        drawer = people_trial(project, recipes, "drawer").drawer
         joints, look = drawer.example(0)
         for _ in range(2):
             assert translator.picture(translator.example(0)).shape == (32, 32, 3)
             assert drawer.picture(joints, look).shape == (32, 32, 3)
-        assert trying.trained(project, "painter").recipe.train.precision == "bf16"
     finally:
         (folder / "painter.yaml").write_text(whole)
         write_run(folder, "painter")

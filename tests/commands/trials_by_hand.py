@@ -87,15 +87,8 @@ def write_project(folder: Path, trained: tuple[str, ...] = tuple(RECIPES)) -> No
         (folder / f"{name}.yaml").write_text(to_yaml(toy.changed(SHRUNK[name], read_yaml(ROOT / source))))
         if name in trained:
             write_run(folder, name)
-    consistency = (ROOT / "recipes/pose_consistency/vunet.yaml").read_text()
-    (folder / "consistency.yaml").write_text(consistency)
-    variables = [
-        {"recipes": {name: {"params": f"{name}.yaml"} for name in RECIPES}},
-        {"pose_consistency": {"drawer": {
-            "params": "consistency.yaml", "drawn": "runs/drawer/dump", "model": "runs/reader/model", "metrics": "read",
-        }}},
-    ]  # fmt: skip
-    (folder / "dvc.yaml").write_text(to_yaml({"vars": variables}))
+    recipes = {name: {"params": f"{name}.yaml"} for name in RECIPES}
+    (folder / "dvc.yaml").write_text(to_yaml({"vars": [{"recipes": recipes}]}))
 
 
 def write_run(folder: Path, name: str) -> None:

@@ -29,7 +29,7 @@ def main(arguments: list[str]) -> None:
     args = parser.parse_args(arguments)
     if not 1 <= args.port <= 65535:
         raise UserError(f"--port {args.port}: expected 1 to 65535")
-    recipes, consistency = entries("recipes"), entries("pose_consistency")
+    recipes = entries("recipes")
     if not recipes:
         raise UserError("dvc.yaml: its `vars` have no map `recipes`, so there is nothing to explore")
     if importlib.util.find_spec("nicegui") is None:
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
     from figura.commands.explore.page import serve
     from figura.commands.explore.project import Project
 
-    serve(Project(Path.cwd(), recipes, consistency), args.port)
+    serve(Project(Path.cwd(), recipes), args.port)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ Streamlit's do not; it is a wheel of 8.5 MB beside Gradio's 31, and Streamlit br
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from nicegui import app, ui
 from starlette.responses import PlainTextResponse
@@ -14,14 +15,15 @@ from figura.commands.explore.data_tab import data_tab
 from figura.commands.explore.project import Project
 from figura.commands.explore.runs_tab import runs_tab
 from figura.commands.explore.try_tab import try_tab
+from figura.commands.explore.widgets import tabs
 
 ADDRESS = "127.0.0.1"
 OURS = ("127.0.0.1", "localhost")
 UNFRAMED = (b"content-security-policy", b"frame-ancestors 'self'")
 BLUE = "#1565c0"
+"""Of buttons and the header: white on it has a contrast of 5.7."""
 PATIENCE = 30.0
 """Seconds that a browser may be silent: beside a training on the same cores it is for some, and then loses its page."""
-"""Of buttons and the header: white on it has a contrast of 5.7."""
 TABS: dict[str, Callable[[Project], None]] = {"Data": data_tab, "Runs": runs_tab, "Try": try_tab}
 
 
@@ -69,8 +71,8 @@ def serve(project: Project, port: int) -> None:
     app.add_middleware(OwnPagesOnly)
 
     @ui.page("/")
-    def page() -> None:
-        frame(project)
+    async def page() -> None:
+        await frame(project)
 
     print(f"http://{ADDRESS}:{port}  (Ctrl-C ends)", flush=True)
     ui.run(
@@ -79,28 +81,11 @@ def serve(project: Project, port: int) -> None:
     )  # fmt: skip
 
 
-def frame(project: Project) -> None:
-    """Build the tabs; what is in a tab is built when it is opened for the first time."""
-    built = set[str]()
+async def frame(project: Project) -> None:
+    """Build the tabs."""
     ui.colors(primary=BLUE)
     ui.query("html").props('lang="en"')
     with ui.header().classes("items-center"):
         ui.label("figura").classes("text-lg")
-        with ui.tabs().props("dense") as tabs:
-            for name in TABS:
-                ui.tab(name)
-    with ui.tab_panels(tabs, value=next(iter(TABS)), animated=False, keep_alive=True).classes("w-full") as panels:
-        spaces = {}
-        for name in TABS:
-            with ui.tab_panel(name):
-                spaces[name] = ui.column().classes("w-full")
-
-    def open_tab() -> None:
-        name = str(panels.value)
-        if name not in built:
-            built.add(name)
-            with spaces[name]:
-                TABS[name](project)
-
-    panels.on_value_change(open_tab)
-    open_tab()
+        bar = ui.tabs().props("dense")
+    await tabs(bar, {name: partial(build, project) for name, build in TABS.items()})

@@ -15,12 +15,10 @@ class Project:
     Attributes:
         root: the folder; it is the current one.
         recipes: entries of the map `recipes` of `dvc.yaml`, by name.
-        consistency: entries of the map `consistency`.
     """
 
     root: Path
     recipes: Mapping[str, Mapping[str, Any]]
-    consistency: Mapping[str, Mapping[str, Any]]
 
     def params(self, recipe: str) -> Path:
         """Return the params file of a recipe."""

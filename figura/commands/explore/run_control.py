@@ -11,7 +11,6 @@ from pathlib import Path
 
 from figura.base.errors import UserError
 from figura.commands.explore.project import Project
-from figura.commands.explore.run_files import output_file
 from figura.commands.explore.run_locks import Holder, lock_holder, locking_process
 from figura.commands.explore.runs import Run, read_run
 
@@ -67,7 +66,7 @@ def _resume(project: Project, recipe: str) -> int:
     if before is not None and before.poll() is None:
         raise UserError(f"{recipe}: `dvc repro` is at work for it already, process {before.pid}; wait for it")
     command = [sys.executable, "-m", "dvc", "repro", f"train@{recipe}"]
-    output = output_file(run)
+    output = run.output
     output.parent.mkdir(parents=True, exist_ok=True)
     with output.open("ab") as file:
         now = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")

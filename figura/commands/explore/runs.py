@@ -1,24 +1,24 @@
-"""The list of runs with their state. It is made from the ends of files alone, so that a hundred runs take no second."""
+"""The runs below `runs/`: their state, sample sheets, result pictures and output.
+
+The list is made from the ends of files alone, so that a hundred runs take no second.
+"""
 
 import json
-import math
 import os
 import re
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import takewhile
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from figura.base.errors import UserError
+from figura.base.errors import UserError, one_line
 from figura.base.files import open_regular, read_json, read_text
-from figura.base.yaml12 import parse_yaml
 from figura.commands.explore.run_locks import Holder, lock_holder
-from figura.commands.sweeps import Estimate, is_number
 from figura.recipe.trial import KEY
 
-RUNS, METRICS, PLOTS = "runs", "metrics", "plots"
+RUNS, PLOTS = "runs", "plots"
 PARTS = ("model", "history", "live", KEY)
 """A folder below `runs/` is a run if it has one of these."""
 TRAINING, INTERRUPTED, TRAINED, TRY, STOPPED, NEVER = (
@@ -26,24 +26,27 @@ TRAINING, INTERRUPTED, TRAINED, TRY, STOPPED, NEVER = (
 )  # fmt: skip
 END = 1 << 16
 """Bytes of the end of a log; a record has about 2,000."""
+OUTPUT = "explore.log"
+"""In `live/`, which DVC ignores: what a training prints that was started here."""
+STEPS = re.compile(r"^train:\n(?:  .*\n)*?  steps: (\d+)$", re.MULTILINE)
+"""What a resolved recipe trains; reading all of its YAML takes 50 times as long."""
+SAMPLE = re.compile(r"(\d{8})(?:-(\w+))?\.png")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A run folder, or what a revision has of one.
+    """A run folder.
 
     Attributes:
-        name: the path below `runs/`, and of a revision ` @ ` with its name.
+        name: the path below `runs/`.
         folder: where its files are.
-        state: one of the six above; of a revision its kind and name.
+        state: one of the six above.
         holder: who trains, if somebody does.
         live: its folder `live`, of a try `try/live`.
         pictures: the folder of its result pictures.
         step: the last iteration; None if there was none.
         steps: iterations of the whole training; None if unknown.
-        images_per_second: of the last line of the live log.
         mtime: when something was last written, in seconds since 1970; 0 if never.
-        metrics: by short name.
     """
 
     name: str
@@ -52,16 +55,9 @@ class Run:
     holder: Holder | None
     live: Path
     pictures: Path
-    step: int | None = None
-    steps: int | None = None
-    images_per_second: float | None = None
-    mtime: float = 0.0
-    metrics: Mapping[str, Estimate] = field(default_factory=dict)
-
-    @property
-    def recipe(self) -> str:
-        """The name in `dvc.yaml`, if it has one."""
-        return self.name.partition(" @ ")[0]
+    step: int | None
+    steps: int | None
+    mtime: float
 
     @property
     def state_text(self) -> str:
@@ -72,17 +68,16 @@ class Run:
         return f"{self.state}{after}"
 
     @property
-    def resolved(self) -> Path:
-        """The recipe with all defaults, of the training that `live` shows or of the model."""
-        live, model = self.live / "recipe.yaml", self.folder / "model" / "recipe.yaml"
-        first, second = (live, model) if self.state in (TRAINING, INTERRUPTED, STOPPED) else (model, live)
-        return first if first.is_file() else second
+    def output(self) -> Path:
+        """The file of what a training prints that was started here."""
+        return self.folder / "live" / OUTPUT
 
 
 def list_runs(root: Path, recipes: Sequence[str] = ()) -> list[Run]:
-    """Return all runs below `runs/` of a folder by name, and the `recipes` that have none; it reads ends of files."""
+    """Return all runs below `runs/` of a folder, and the `recipes` that have none: what trains or is newest first."""
     folders = dict.fromkeys([*recipes, *(path.relative_to(root / RUNS).as_posix() for path in _folders(root / RUNS))])
-    return [read_run(root, name) for name in sorted(folders)]
+    runs = [read_run(root, name) for name in sorted(folders)]
+    return sorted(runs, key=lambda one: (one.state != TRAINING, -one.mtime))
 
 
 def _folders(folder: Path) -> Iterator[Path]:
@@ -106,53 +101,42 @@ def _is_run(folder: Path) -> bool:
 
 
 def read_run(root: Path, name: str) -> Run:
-    """Return the state of one run."""
+    """Return the state of one run; of a run and its try, that of the one that trains, or whose model is there."""
     folder = root / RUNS / name
-    holder = lock_holder(folder)
-    resumable = _resumable(folder)
-    trial = (folder / KEY).is_dir() and (_is_trial(folder) or not (folder / "live").is_dir())
+    holder, resumable = lock_holder(folder), _resumable(folder)
+    own, of_try = folder / "live", folder / KEY / "live"
     if holder is not None:  # the training that writes now
-        trial = _mtime(folder / KEY / "live") > _mtime(folder / "live")
-    elif resumable is not None:
-        trial = False
-    live = (folder / KEY if trial else folder) / "live"
-    state = _state(folder, holder, resumable, trial)
-    step = resumable if state == INTERRUPTED else last_step(folder, live, state)
-    mtime = max(_mtime(live), _mtime(folder / "history"), _mtime(folder / "model"))
-    steps = total_steps(live if state in (TRAINING, INTERRUPTED, STOPPED) else folder / "model", live)
-    metrics, pictures = _metrics(root / METRICS / f"{name}.json"), root / PLOTS / name / "pictures"
-    return Run(name, folder, state, holder, live, pictures, step, steps, _last_speed(live), mtime, metrics)
+        trial = _mtime(of_try) > _mtime(own)
+    else:
+        trial = resumable is None and (_is_of_try(folder / "model") or not own.is_dir())
+    live = of_try if trial and of_try.is_dir() else own
+    state = _state(folder, live, holder, resumable)
+    step = resumable if state == INTERRUPTED else _last_step(folder, live, state)
+    mtime = max(_mtime(one) for one in (live, folder / "history", folder / "model"))
+    pictures = root / PLOTS / name / "pictures"
+    return Run(name, folder, state, holder, live, pictures, step, _total_steps(folder, live), mtime)
 
 
-def _state(folder: Path, holder: Holder | None, resumable: int | None, trial: bool) -> str:
+def _state(folder: Path, live: Path, holder: Holder | None, resumable: int | None) -> str:
     if holder is not None:
         return TRAINING
     if resumable is not None:
         return INTERRUPTED
-    if (folder / "model").is_dir():
-        return TRY if trial or _is_trial(folder) else TRAINED
-    if trial:
+    if live.parent.name == KEY or _is_of_try(folder / "model"):
         return TRY
-    return STOPPED if _is_run(folder) and _is_begun(folder) else NEVER
+    if (folder / "model").is_dir():
+        return TRAINED
+    begun = (folder / "history", live / "log.jsonl", live / "losses.csv")
+    return STOPPED if any(one.exists() for one in begun) else NEVER
 
 
-def _is_begun(folder: Path) -> bool:
-    return (folder / "history").is_dir() or any(
-        (folder / "live" / name).exists() for name in ("log.jsonl", "losses.csv")
-    )
-
-
-def _is_trial(folder: Path) -> bool:
-    """Whether the model is that of a try; `is_try` says the same, from a file that is fifty times as long."""
-    return KEY in _mapping(folder / "model" / "provenance.json")
-
-
-def _mapping(path: Path) -> dict[str, Any]:
+def _is_of_try(model: Path) -> bool:
+    """Whether a model is that of a try; `is_try` says the same, from a file that is fifty times as long."""
     try:
-        content = read_json(path)
+        content = read_json(model / "provenance.json")
     except UserError:
-        return {}
-    return content if isinstance(content, dict) else {}
+        return False
+    return isinstance(content, dict) and KEY in content
 
 
 def _resumable(folder: Path) -> int | None:
@@ -172,7 +156,7 @@ def _mtime(path: Path) -> float:
     return max(times)
 
 
-def last_step(folder: Path, live: Path, state: str) -> int | None:
+def _last_step(folder: Path, live: Path, state: str) -> int | None:
     files = [live / "losses.csv", folder / "history" / "train.csv"]
     for path in files if state in (TRAINING, STOPPED) else reversed(files):
         *_, last = [b"", *end_of(path, 4096)]
@@ -195,16 +179,8 @@ def end_of(path: Path, size: int) -> list[bytes]:
     return lines[1:] if whole > size else lines
 
 
-def _last_speed(live: Path) -> float | None:
-    """Return the images per second of the last line of a live log that tells them."""
-    for line in reversed(end_of(live / "log.jsonl", END)):
-        rate = parse_line(line).get("images_per_second")
-        if isinstance(rate, int | float):
-            return float(rate)
-    return None
-
-
 def parse_line(line: bytes) -> dict[str, Any]:
+    """Return a record of a live log; {} if the line is none."""
     try:
         record = json.loads(line)
     except (ValueError, RecursionError):
@@ -212,49 +188,51 @@ def parse_line(line: bytes) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def total_steps(folder: Path, live: Path) -> int | None:
-    """Return the iterations that the resolved recipe in a folder asks for."""
-    try:
-        lines = read_text(folder / "recipe.yaml").splitlines()
-        start = lines.index("train:")
-        section = takewhile(lambda line: line.startswith(" "), lines[start + 1 :])
-        train = parse_yaml("\n".join(["train:", *section]), "")["train"]
-        steps, epochs = train.get("steps"), train.get("epochs")
-        if steps:
-            return int(steps)
-        with open_regular(live / "log.jsonl") as file:
-            batches = parse_line(file.readline(END)).get("batches_per_epoch")
-        return int(epochs * batches) if epochs and batches else None
-    except (UserError, ValueError, OSError, TypeError, AttributeError):
-        return None
+def _total_steps(folder: Path, live: Path) -> int | None:
+    """Return the iterations that the resolved recipe of a training asks for, if it counts them and not epochs."""
+    for one in (live, folder / "model"):
+        with suppress(UserError):
+            if match := STEPS.search(read_text(one / "recipe.yaml")):
+                return int(match[1])
+    return None
 
 
-def _metrics(path: Path) -> dict[str, Estimate]:
-    content = _mapping(path)
-    content = content.get(KEY, content)
-    estimates = {}
-    for name, one in content.items() if isinstance(content, dict) else ():
-        if isinstance(one, dict) and is_number(one.get("value")):
-            low, high = (float(one[end]) if is_number(one.get(end)) else math.nan for end in ("low", "high"))
-            estimates[name] = Estimate(float(one["value"]), low, high)
-    return estimates
-
-
-def age(seconds: float) -> str:
-    """Return how long ago something was, in the largest unit: `3 min`."""
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        if seconds >= size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} s"
-
-
-def summary(run: Run, now: float | None = None) -> str:
-    """Return a run's state in one line: state, steps, speed, age."""
+def summary(run: Run) -> str:
+    """Return a run's state in one line."""
     parts = [run.state_text]
     if run.step is not None:
         parts.append(f"step {run.step}" + (f" of {run.steps}" if run.steps else ""))
-    if run.images_per_second is not None:
-        parts.append(f"{run.images_per_second:.3g} images/s")
     if run.mtime:
-        parts.append(f"{age((now or time.time()) - run.mtime)} ago")
+        parts.append(f"last written {datetime.fromtimestamp(run.mtime):%Y-%m-%d %H:%M}")
     return "; ".join(parts)
+
+
+def samples(run: Run) -> dict[str, dict[int, Path]]:
+    """Return the sample sheets of a run, by what they show (`validation` first, `train`) and step, ascending."""
+    try:
+        names = sorted(os.listdir(run.live / "samples"))
+    except OSError:
+        return {}
+    sheets: dict[str, dict[int, Path]] = {}
+    for name in names:
+        if match := SAMPLE.fullmatch(name):
+            sheets.setdefault(match[2] or "validation", {})[int(match[1])] = run.live / "samples" / name
+    return dict(sorted(sheets.items(), key=lambda one: one[0] != "validation"))
+
+
+def sheet_at(sheets: Mapping[int, Path], step: int) -> tuple[int, Path] | None:
+    """Return the sheet of a step, or of the last one before it; None if the first one is later."""
+    before = [one for one in sheets if one <= step]
+    return (before[-1], sheets[before[-1]]) if before else None
+
+
+def result_pictures(run: Run) -> dict[str, Path]:
+    """Return the result pictures of a run by name."""
+    files = sorted(run.pictures.glob("*.*"))
+    return {file.stem: file for file in files if file.suffix in (".png", ".jpg")}
+
+
+def output_tail(run: Run, lines: int) -> list[str]:
+    """Return the last lines that a training printed which was started here; of a progress line, its last state."""
+    texts = [line.rstrip(b"\r").rpartition(b"\r")[2].decode("utf-8", "replace") for line in end_of(run.output, END)]
+    return [one_line(text) for text in texts[-lines:]]

@@ -1,67 +1,164 @@
 """The trial Label maps: paint one with the colours of the examples, and see the picture that a network makes of it."""
 
 import time
+from collections.abc import Mapping
 
+import numpy as np
 from nicegui import events, ui
 
+from figura.base.errors import UserError
 from figura.base.pictures import Pixels
+from figura.base.seeding import generator
+from figura.commands.explore.cache import CACHE
 from figura.commands.explore.project import Project
-from figura.commands.explore.try_parts import (
-    ExamplePicker,
-    LivePicture,
-    pointer_picture,
-    trial_note,
-    trials,
-    upload_button,
+from figura.commands.explore.try_parts import ExamplePicker, PointerPicture, loaded, trials, upload_button
+from figura.commands.explore.trying import (
+    computing,
+    files_of,
+    model_of,
+    predictor,
+    recipes_on,
+    refuse_untrained,
+    validation_dataset,
 )
-from figura.commands.explore.trying_labels import Colour, LabelTranslator, hexadecimal, label_translator, painted
-from figura.commands.explore.widgets import computed, data_url
-from models.images.pairs import ImagePairs
+from figura.commands.explore.widgets import Latest, Picture, button, computed
+from figura.recipe.schema import Recipe
+from figura.report.sheets import as_pixels
+from models.images.pairs import ImagePairs, resized
+
+Colour = tuple[int, int, int]
 
 STEPS_BACK = 30
+"""That can be undone."""
+EXAMPLES = 24
+"""Examples whose colours make the palette."""
+MOST_COLOURS = 24
+LEAST_SHARE = 2e-4
+"""Of the pixels of these examples, that a colour of the palette has."""
+APART = 24
+"""How far colours of a palette lie apart in one channel at least; between them are blurred borders."""
 
 
-async def labels_panel(project: Project) -> None:
-    """Lay the trial out for the first trained recipe that translates pictures."""
+class LabelTranslator:
+    """Makes pictures of label maps, and takes label maps from the validation examples.
+
+    Attributes:
+        size: height and width of the label maps, pixels.
+        palette: the colours of the examples' label maps, the most frequent first.
+    """
+
+    def __init__(self, project: Project, name: str, recipe: Recipe) -> None:
+        self._predictor = predictor(project, name, predict__data__layout="whole")
+        self._seed = recipe.seed
+        self._examples = validation_dataset(recipe, ImagePairs)
+        self.size = self._examples.crop_size
+        count = min(EXAMPLES, len(self))
+        self.palette = palette_of([self.example(index) for index in range(count)])
+
+    def __len__(self) -> int:
+        return len(self._examples)
+
+    def example(self, index: int) -> Pixels:
+        """Return the label map (H, W, 3) of a validation example. Raises UserError if there is no such example."""
+        if not 0 <= index < len(self):
+            raise UserError(f"example {index}: allowed are 0 to {len(self) - 1}")
+        example = self._examples.example(index, generator(self._seed, "explore", index))
+        return as_pixels(np.asarray(example["x"])[None])[0]
+
+    def fitted(self, pixels: Pixels) -> Pixels:
+        """Return a picture (h, w, 3) as a label map of the network's size, resized as those of the examples are."""
+        return resized(pixels, self.size, nearest="x" in self._examples.label_maps)
+
+    def picture(self, label_map: Pixels) -> Pixels:
+        """Return the picture (H, W, 3) that the network makes of a label map (H, W, 3) of its size."""
+        with computing():
+            return self._predictor.predict(label_map, workers=0)[0].draw()
+
+
+def label_translator(project: Project, recipes: Mapping[str, Recipe], name: str) -> LabelTranslator:
+    """Return the translator of a recipe, made once. Raises UserError if it is not trained, or has no data."""
+    refuse_untrained(project, name)
+    files = files_of(project.params(name), model_of(project, name), recipes[name])
+    return CACHE.get(("translator", name), files, lambda: LabelTranslator(project, name, recipes[name]))
+
+
+def palette_of(label_maps: list[Pixels]) -> list[Colour]:
+    """Return the colours of label maps (H, W, 3), the most frequent first, but rare ones and those close to another.
+
+    Of pictures without frequent colours, such as photos, it returns black and white.
+    """
+    colours, counts = np.unique(np.concatenate([one.reshape(-1, 3) for one in label_maps]), axis=0, return_counts=True)
+    palette: list[Colour] = []
+    for place in np.argsort(-counts, kind="stable"):
+        colour = colours[place].astype(int)
+        if counts[place] < LEAST_SHARE * counts.sum() or len(palette) == MOST_COLOURS:
+            break
+        if all(np.abs(colour - other).max() >= APART for other in palette):
+            palette.append((int(colour[0]), int(colour[1]), int(colour[2])))
+    return palette or [(0, 0, 0), (255, 255, 255)]
+
+
+def painted(
+    label_map: Pixels, start: tuple[float, float], end: tuple[float, float], width: int, colour: Colour
+) -> Pixels:
+    """Return a label map with a stroke between two places (x, y; 0 is the edge of the first pixel), `width` pixels.
+
+    OpenCV's lines are wider than asked for. The ends of the stroke are round.
+    """
+    first, last = (np.floor(place) + 0.5 if width % 2 else np.rint(place) for place in (start, end))
+    rows, columns = np.indices(label_map.shape[:2]) + 0.5
+    (x, y), (along, down) = first, last - first
+    share = ((columns - x) * along + (rows - y) * down) / max(along**2 + down**2, 1e-9)  # 0 at the start, 1 at the end
+    share = np.clip(share, 0, 1)
+    away = np.hypot(columns - x - share * along, rows - y - share * down)
+    canvas = label_map.copy()
+    canvas[away < width / 2] = colour
+    return canvas
+
+
+def hexadecimal(colour: Colour) -> str:
+    """Return a colour as pages write it."""
+    return "#{:02x}{:02x}{:02x}".format(*colour)
+
+
+async def labels_panel(project: Project, recipes: Mapping[str, Recipe]) -> None:
+    """Lay the trial out for the recipes that translate pictures."""
+
+    async def build(recipe: str) -> None:
+        translator = await loaded(lambda: label_translator(project, recipes, recipe))
+        if translator is not None:
+            await LabelPanel(translator).build()
+
     missing = "No recipe here translates pictures: none has a validation dataset images.ImagePairs."
-
-    def load(project: Project, recipe: str) -> tuple[LabelTranslator, Pixels]:
-        translator = label_translator(project, recipe)
-        return translator, translator.example(0)
-
-    async def show(recipe: str, trial: tuple[LabelTranslator, Pixels]) -> None:
-        await LabelPanel(recipe, *trial).build()
-
-    await trials(project, ImagePairs, missing, load, show)
+    await trials(project, recipes_on(recipes, ImagePairs), missing, build)
 
 
 class LabelPanel:
     """One client's label map, and the picture that it gives."""
 
-    def __init__(self, recipe: str, translator: LabelTranslator, first: Pixels) -> None:
-        self.translator, self.recipe, self.label_map = translator, recipe, first
+    def __init__(self, translator: LabelTranslator) -> None:
+        self.translator = translator
         self.before: list[Pixels] = []
         self.colour: Colour = translator.palette[0]
         self.at: tuple[float, float] | None = None
-        self.translating, self.version = False, 0
+        self.translate = Latest(self._translate)
 
     async def build(self) -> None:
         """Lay it out, and translate the first label map."""
-        if self.translator.trial:
-            trial_note(self.recipe)
+        self.label_map = self.translator.example(0)
         with ui.row().classes("w-full flex-wrap gap-6 items-start"):
             with ui.column().classes("gap-2").style("width: min(100%, 384px)"):
                 ExamplePicker("Label map", len(self.translator), self.label_map_of)
                 with ui.row().classes("gap-2"):
                     upload_button("Upload a label map", self.uploaded)
-                    ui.button("Undo", icon="undo", on_click=self.undo, color=None).props("outline dense no-caps")
+                    button("Undo", self.undo, icon="undo")
                 ui.label("Label map: paint on it").classes("text-sm")
-                self.canvas = pointer_picture("Label map to paint on", self.pointer)
+                self.canvas = PointerPicture("Label map to paint on", self.pointer)
                 self._brush()
             with ui.column().classes("gap-1").style("width: min(100%, 384px)"):
-                self.picture = LivePicture("Picture made of it", "translation.png", 384)
-                self.copy = LivePicture("Label map", "label_map.png", 128)
-        self.show_map()
+                self.picture = Picture("Picture made of it", 384, "translation.png")
+                self.copy = Picture("Label map", 128, "label_map.png")
+        self.canvas.show(self.label_map)
         await self.translate()
 
     def _brush(self) -> None:
@@ -69,11 +166,11 @@ class LabelPanel:
         with ui.row().classes("gap-1 flex-wrap").props('role="radiogroup" aria-label="Colour of the brush"'):
             self.colours = {}
             for colour in self.translator.palette:
-                button = ui.element("button").on("click", lambda colour=colour: self.choose(colour))
-                button.props('type="button" role="radio"')
-                button.props["aria-label"] = f"colour {hexadecimal(colour)}"
-                button.style(f"width: 32px; height: 32px; border-radius: 4px; background: {hexadecimal(colour)}")
-                self.colours[colour] = button
+                choice = ui.element("button").on("click", lambda colour=colour: self.choose(colour))
+                choice.props('type="button" role="radio"')
+                choice.props["aria-label"] = f"colour {hexadecimal(colour)}"
+                choice.style(f"width: 32px; height: 32px; border-radius: 4px; background: {hexadecimal(colour)}")
+                self.colours[colour] = choice
         self.choose(self.colour)
         ui.label("Width of the brush, pixels").classes("text-sm")
         widest = max(2, min(self.translator.size) // 4)
@@ -84,31 +181,17 @@ class LabelPanel:
     def choose(self, colour: Colour) -> None:
         """Take a colour."""
         self.colour = colour
-        for one, button in self.colours.items():
-            button.props["aria-checked"] = "true" if one == colour else "false"
-            button.style("outline: 3px solid currentColor; outline-offset: -1px" if one == colour else "outline: none")
-            button.update()
+        for one, choice in self.colours.items():
+            choice.props["aria-checked"] = "true" if one == colour else "false"
+            choice.style("outline: 3px solid currentColor; outline-offset: -1px" if one == colour else "outline: none")
+            choice.update()
 
-    def show_map(self) -> None:
-        """Show the label map."""
-        self.canvas.set_source(data_url(self.label_map))
-
-    async def translate(self) -> None:
-        """Show the picture of the label map; what changes meanwhile is translated afterwards, once."""
-        self.version += 1
-        if self.translating:
-            return
-        self.translating, done = True, 0
-        try:
-            while done != self.version:
-                done, start, label_map = self.version, time.perf_counter(), self.label_map
-                result = await computed(self.translator.picture, label_map)
-                if result is None:
-                    return
-                self.picture.show(result, f"{time.perf_counter() - start:.2f} s")
-                self.copy.show(label_map)
-        finally:
-            self.translating = False
+    async def _translate(self) -> None:
+        start, label_map = time.perf_counter(), self.label_map
+        result = await computed(self.translator.picture, label_map)
+        if result is not None:
+            self.picture.show(result, f"{time.perf_counter() - start:.2f} s")
+            self.copy.show(label_map)
 
     async def pointer(self, event: events.GenericEventArguments) -> None:
         """Paint from the last place of the mouse to this one; when the button is up, the picture is made."""
@@ -122,7 +205,7 @@ class LabelPanel:
         if kind in ("pointerdown", "pointermove", "pointerup"):
             self.label_map = painted(self.label_map, self.at, at, int(self.width.value), self.colour)
             self.at = at
-            self.show_map()
+            self.canvas.show(self.label_map)
         if kind not in ("pointerdown", "pointermove"):
             self.at = None
             await self.translate()
@@ -139,7 +222,7 @@ class LabelPanel:
     async def replace(self, label_map: Pixels) -> None:
         """Take another label map."""
         self.label_map = label_map
-        self.show_map()
+        self.canvas.show(label_map)
         await self.translate()
 
     async def label_map_of(self, index: int) -> None:

@@ -1,187 +1,132 @@
-"""The trial Photos: a photo through any trained recipe, its pictures and records, and a magnifier."""
+"""The trial Photos: a photo through any trained recipe that says how to predict, as `figura predict` does."""
 
+import json
+import tempfile
 import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 
-from nicegui import events, ui
+from nicegui import ui
 
-from figura.base.errors import printable
-from figura.base.pictures import Pixels, read_picture
+from figura.base.error_collector import ErrorCollector
+from figura.base.errors import UserError, printable
+from figura.base.pictures import Pixels, write_png
 from figura.commands.explore.project import Project
-from figura.commands.explore.try_parts import LivePicture, pointer_picture, trial_note, upload_button
-from figura.commands.explore.trying import is_trained, recipes_of_photos, untrained
-from figura.commands.explore.trying_photos import (
-    PhotoResults,
-    magnified,
-    photo_results,
-    sample_photos,
-    table_of,
-)
-from figura.commands.explore.widgets import computed, data_url
+from figura.commands.explore.try_parts import trials, upload_button
+from figura.commands.explore.trying import computing, pose_recipe, predictor, shrunk
+from figura.commands.explore.widgets import Latest, Picture, button, computed
+from figura.prediction.results import Results
+from figura.recipe.schema import Recipe
+from figura.recipe.types import PHOTOS, find_type
+from models.people.photos import PersonPhotos
 
+NAME = "photo"
 LONGEST, SHORTEST, MOST = 512, 16, 4096
 """Of the longer side of a photo, pixels: by default, and what may be typed."""
 MOST_ROWS = 50
+COLUMNS = ["category", "score", "x", "y", "width", "height"]
 
 
-async def photos_panel(project: Project) -> None:
+async def photos_panel(project: Project, recipes: Mapping[str, Recipe]) -> None:
     """Lay the trial out for the recipes that say how to predict from photos."""
-    recipes = await computed(recipes_of_photos, project)
-    if recipes is None:
-        return
-    if not recipes:
-        ui.label("No recipe here says how to predict from photos: none has a section `predict`.")
-        return
-    await PhotoPanel(project, recipes).build()
+    missing = "No recipe here says how to predict from photos: none has a section `predict`."
+    names = [name for name, recipe in recipes.items() if recipe.predict is not None]
+    await trials(project, names, missing, PhotoPanel(project, recipes).build)
 
 
 class PhotoPanel:
-    """One client's photo and recipe, and the results."""
+    """One client's photo, which stays when another recipe is chosen, and the results."""
 
-    def __init__(self, project: Project, recipes: list[str]) -> None:
+    def __init__(self, project: Project, recipes: Mapping[str, Recipe]) -> None:
         self.project, self.recipes = project, recipes
+        self.recipe = ""
         self.pixels: Pixels | None = None
-        self.running = False
+        self.run = Latest(self._run)
 
-    async def build(self) -> None:
-        """Lay it out; nothing runs before a photo is there."""
+    async def build(self, recipe: str) -> None:
+        """Lay it out for a recipe; nothing runs before a photo is there."""
+        self.recipe = recipe
         with ui.row().classes("w-full flex-wrap items-center gap-4"):
-            self.recipe = ui.select(self.recipes, value=self.recipes[0], label="Recipe", on_change=self.choose)
-            self.recipe.props("dense").classes("w-44")
-            self.sample = ui.select([], label="Photo of the data", on_change=self.sampled, clearable=True)
-            self.sample.props("dense").classes("w-44")
             upload_button("Upload a photo", self.uploaded)
             self.longest = ui.number("Longer side at most", value=LONGEST, min=SHORTEST, max=MOST, step=64, precision=0)
             self.longest.props('dense suffix="pixels"').classes("w-40")
-            self.button = ui.button("Run", icon="play_arrow", on_click=self.run, color=None).props(
-                "outline dense no-caps"
-            )
-        self.told = ui.label().props('role="status"').classes("whitespace-pre-wrap break-words")
+            button("Run", self.run, icon="play_arrow")
+        self.told = ui.label("Upload a photo.").props('role="status"').classes("whitespace-pre-wrap break-words")
         self.space = ui.column().classes("w-full")
-        await self.choose()
-
-    async def choose(self) -> None:
-        """Offer the photos of the recipe's data, or say that it is not trained."""
-        recipe, ready = str(self.recipe.value), is_trained(self.project, str(self.recipe.value))
-        self.space.clear()
-        self.button.set_enabled(ready)
-        self.told.set_text("Choose or upload a photo." if ready else untrained(recipe))
-        photos = await computed(sample_photos, self.project, recipe)
-        self.samples = photos or {}
-        self.sample.set_options(list(self.samples), value=None)
-        self.sample.set_enabled(ready and bool(self.samples))
-        if ready and self.pixels is not None:
-            await self.run()
-
-    async def sampled(self) -> None:
-        """Take a photo of the data."""
-        if self.sample.value in self.samples:
-            pixels = await computed(read_picture, self.samples[self.sample.value])
-            if pixels is not None:
-                await self.uploaded(pixels)
+        await self.run()
 
     async def uploaded(self, pixels: Pixels) -> None:
-        """Take a photo, and run the recipe if it is trained."""
+        """Take a photo, and run the recipe."""
         self.pixels = pixels
-        if is_trained(self.project, str(self.recipe.value)):
-            await self.run()
+        await self.run()
 
-    async def run(self) -> None:
+    async def _run(self) -> None:
         """Run the recipe on the photo, and show the results."""
-        if self.pixels is None or self.running:
+        if self.pixels is None:
             return
-        pixels = self.pixels
-        recipe, longest = str(self.recipe.value), min(max(int(self.longest.value or LONGEST), SHORTEST), MOST)
-        self.running = True
-        self.button.disable()
+        recipe, start = self.recipe, time.perf_counter()
+        longest = min(max(int(self.longest.value or LONGEST), SHORTEST), MOST)
         self.space.clear()
         self.told.set_text(f"{recipe} runs ...")
-        start = time.perf_counter()
-        try:
-            results = await computed(photo_results, self.project, recipe, pixels, longest)
-        finally:
-            self.running = False
-            self.button.enable()
-        if recipe != self.recipe.value:  # another one was chosen meanwhile
-            await self.choose()
-        elif pixels is not self.pixels:  # another photo came meanwhile
-            await self.run()
-        elif results is None:
+        done = await computed(photo_results, self.project, self.recipes, recipe, self.pixels, longest)
+        if recipe != self.recipe:  # another one was chosen meanwhile, and runs next
+            return
+        if done is None:
             self.told.set_text(f"{recipe}: no result")
-        else:
-            self.told.set_text(_summary(recipe, results, time.perf_counter() - start))
-            with self.space:
-                self.show(results)
-
-    def show(self, results: PhotoResults) -> None:
-        """Show pictures, a magnifier for those that are larger than the photo, and tables of records."""
-        if results.trial:
-            trial_note(str(self.recipe.value))
-        with ui.row().classes("w-full flex-wrap gap-6 items-start"):
-            LivePicture("photo", "photo.png", 384).show(results.photo, _size(results.photo))
-            for name, picture in results.pictures.items():
-                LivePicture(printable(name), f"{name}.png", 384).show(picture, _size(picture))
-        for name in results.enlarged:
-            Magnifier(printable(name), results.photo, results.pictures[name])
-        for name, records in results.records.items():
-            titles, rows = table_of(records, results.categories)
-            _table(printable(name), titles, rows)
-        with ui.row().classes("flex-wrap gap-2"):
-            for name, content in results.files.items():
-                if not name.endswith(".png"):
-                    ui.button(
-                        f"Download {name}", icon="download", color=None,
-                        on_click=lambda content=content, name=name: ui.download.content(content, name),
-                    ).props("flat dense no-caps")  # fmt: skip
+            return
+        photo, results = done
+        found = f"{time.perf_counter() - start:.1f} s" if results else "it finds nobody of whom it could make something"
+        self.told.set_text(f"{recipe}: {found}")
+        with self.space:
+            _show(photo, results)
 
 
-def _summary(recipe: str, results: PhotoResults, seconds: float) -> str:
-    if results.files:
-        return f"{recipe}: {seconds:.1f} s"
-    return f"{recipe} makes nothing of this photo: it finds nobody of whom it could"
+def _show(photo: Pixels, results: Results) -> None:
+    """Show the pictures, and tables of the records."""
+    pictures = {f"{one.name}.{name}": pixels for one in results for name, pixels in one.pictures.items()}
+    with ui.row().classes("w-full flex-wrap gap-6 items-start"):
+        for name, pixels in ({NAME: photo} | pictures | dict(results.sheets)).items():
+            title = printable(name.removeprefix(NAME).lstrip(".-") or name)
+            Picture(title, 384, f"{name}.png").show(pixels, f"{pixels.shape[1]} x {pixels.shape[0]} pixels")
+    for name in [name for name, form in results.forms.items() if form == "records"]:
+        table = results.to_pandas(name)
+        more = f", the first {MOST_ROWS} of {len(table)}" if len(table) > MOST_ROWS else ""
+        ui.label(f"{printable(name)}: {len(table)} records{more}").classes("text-sm")
+        shown = table[[one for one in COLUMNS if one in table]].head(MOST_ROWS).round(2)
+        ui.table.from_pandas(shown).props("dense flat").classes("w-full max-w-3xl")
+        records = json.dumps([dict(record) for one in results for record in one.records[name]])
+        file = f"{NAME}.{name}.json"
+        button(f"Download {file}", partial(ui.download.content, records, file), icon="download")
 
 
-def _size(pixels: Pixels) -> str:
-    return f"{pixels.shape[1]} x {pixels.shape[0]} pixels"
+def photo_results(
+    project: Project, recipes: Mapping[str, Recipe], name: str, pixels: Pixels, longest: int
+) -> tuple[Pixels, Results]:
+    """Run a recipe's prediction on a photo, uint8 (H, W, 3); return the photo as it was used, and the results.
+
+    Its longer side is made `longest` pixels if it is more. VUNet needs to know where people are; for such a recipe, a
+    trained pose recipe reads the photo first, and its file lies beside the photo.
+
+    Raises:
+        UserError: the recipe is not trained or does not say how to predict, or the photo cannot be used.
+    """
+    photo = shrunk(pixels, longest)
+    with tempfile.TemporaryDirectory(prefix="figura-") as folder, computing():
+        file = Path(folder, f"{NAME}.png")
+        write_png(file, photo)
+        try:
+            if _needs_people(recipes[name]):
+                predictor(project, pose_recipe(project, recipes)).predict(file, workers=0).save(folder)
+            return photo, predictor(project, name).predict(file, workers=0)
+        except UserError as error:  # nobody knows this folder
+            raise UserError(str(error).replace(f"{folder}/", "")) from None
 
 
-def _table(name: str, titles: list[str], rows: list[list[str]]) -> None:
-    more = f", the first {MOST_ROWS} of {len(rows)}" if len(rows) > MOST_ROWS else ""
-    ui.label(f"{name}: {len(rows)} records{more}").classes("text-sm")
-    if rows:
-        columns = [{"name": one, "label": one, "field": one, "align": "left"} for one in titles]
-        content = [dict(zip(titles, row, strict=True)) | {"#": place} for place, row in enumerate(rows[:MOST_ROWS])]
-        ui.table(columns=columns, rows=content, row_key="#").props("dense flat").classes("w-full max-w-3xl")
-
-
-class Magnifier:
-    """The place under the mouse in a picture, beside the same place of the photo enlarged; sliders move it, too."""
-
-    def __init__(self, name: str, photo: Pixels, picture: Pixels) -> None:
-        self.photo, self.picture = photo, picture
-        ui.label(f"Magnifier: move over {name}").classes("text-base")
-        with ui.row().classes("w-full flex-wrap gap-6 items-start"):
-            with ui.column().classes("gap-0").style("width: min(100%, 384px)"):
-                overview = pointer_picture(f"{name}, to be magnified", self.pointer, hover=True)
-                overview.set_source(data_url(picture))
-                self.sliders = []
-                for axis in ("across", "down"):
-                    slider = ui.slider(min=0, max=1, step=0.01, value=0.5, on_change=self.show)
-                    slider.props["aria-label"] = f"Place of the magnifier, {axis}"
-                    self.sliders.append(slider)
-            self.parts = [LivePicture("there in the photo", "photo_part.png", 288)]
-            self.parts.append(LivePicture(f"there in {name}", "part.png", 288))
-        self.show()
-
-    def pointer(self, event: events.GenericEventArguments) -> None:
-        """Move to the place of the mouse."""
-        height, width = self.picture.shape[:2]
-        for slider, share in zip(
-            self.sliders, (event.args["image_x"] / width, event.args["image_y"] / height), strict=True
-        ):
-            slider.set_value(min(max(float(share), 0.0), 1.0))
-
-    def show(self) -> None:
-        """Show the place of the sliders."""
-        x, y = (float(slider.value) for slider in self.sliders)
-        for part, pixels in zip(self.parts, magnified(self.photo, self.picture, x, y), strict=True):
-            part.show(pixels)
+def _needs_people(recipe: Recipe) -> bool:
+    if recipe.predict is None:
+        return False
+    kind = find_type(recipe.predict.data.type, PHOTOS, "predict.data.type", ErrorCollector(recipe.path))
+    own = recipe.predict.data.arguments
+    known = own.get("people") is not None or own.get("annotations") is not None
+    return isinstance(kind, type) and issubclass(kind, PersonPhotos) and not known

@@ -1,6 +1,7 @@
 """The tab Try: trained networks on poses, label maps and photos of whoever looks at the page."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 
 from nicegui import ui
 
@@ -9,10 +10,11 @@ from figura.commands.explore.project import Project
 from figura.commands.explore.try_labels import labels_panel
 from figura.commands.explore.try_people import people_panel
 from figura.commands.explore.try_photos import photos_panel
-from figura.commands.explore.trying import faults_of
-from figura.commands.explore.widgets import computed
+from figura.commands.explore.trying import read_recipes
+from figura.commands.explore.widgets import computed, tabs
+from figura.recipe.schema import Recipe
 
-PANELS: dict[str, Callable[[Project], Awaitable[None]]] = {
+PANELS: dict[str, Callable[[Project, Mapping[str, Recipe]], Awaitable[None]]] = {
     "People": people_panel,
     "Label maps": labels_panel,
     "Photos": photos_panel,
@@ -20,30 +22,15 @@ PANELS: dict[str, Callable[[Project], Awaitable[None]]] = {
 
 
 def try_tab(project: Project) -> None:
-    """Build the tab; each trial is built when it is opened for the first time."""
-    faults = ui.column()
-    with ui.tabs().props("dense align=left no-caps") as tabs:
-        for name in PANELS:
-            ui.tab(name)
-    with ui.tab_panels(tabs, value=next(iter(PANELS)), animated=False, keep_alive=True).classes("w-full") as panels:
-        spaces = {}
-        for name in PANELS:
-            with ui.tab_panel(name).classes("p-0"):
-                spaces[name] = ui.column().classes("w-full")
-    built = set[str]()
-
-    async def open_panel() -> None:
-        name = str(panels.value)
-        if name not in built:
-            built.add(name)
-            with spaces[name]:
-                await PANELS[name](project)
+    """Build the tab, for the recipes of the moment when it is opened."""
 
     async def start() -> None:
-        for fault in await computed(faults_of, project) or []:
-            with faults:
+        recipes, faults = await computed(read_recipes, project) or ({}, [])
+        with space:
+            for fault in faults:
                 ui.label(printable(fault)).classes("whitespace-pre-wrap break-words")
-        await open_panel()
+            bar = ui.tabs().props("dense align=left no-caps")
+            await tabs(bar, {name: partial(panel, project, recipes) for name, panel in PANELS.items()})
 
-    panels.on_value_change(open_panel)
+    space = ui.column().classes("w-full")
     ui.timer(0, start, once=True)
