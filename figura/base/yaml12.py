@@ -89,7 +89,8 @@ def parse_yaml(text: str, source: str, place: bool = True) -> Any:
         if (found := UNREADABLE.search(text)) is not None:
             before = text[: found.start()]
             start = yaml.Mark("", 0, before.count("\n"), len(before) - before.rfind("\n") - 1, None, 0)
-            raise Refusal(problem=f"{found[0]!r} cannot be read here", problem_mark=start)
+            cure = "write YAML 1.2" if found[0] == "%" else "write it as an escape, in double quotes"
+            raise Refusal(problem=f"{found[0]!r} cannot be read here: {cure}", problem_mark=start)
         return yaml.load(text, _Loader)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark

@@ -31,7 +31,7 @@ from figura.commands.explore.trying_people import (
     without_joint,
 )
 from figura.commands.explore.uploads import LARGEST_FILE, uploaded_picture
-from figura.prediction.result import Box, ImageInfo, Joint, Person, Result
+from figura.prediction.result import Box, Joint, Person
 from figura.recipe.pipeline import entries
 from figura.recipe.schema import Recipe
 from models.images.pairs import ImagePairs
@@ -217,9 +217,8 @@ def test_what_is_read_is_compared_with_what_was_asked_for() -> None:
     asked[3, 2] = 0
     joints = [Joint("", x + 3, y + 4, 0.9) for x, y, _ in asked]  # by 5 pixels
     weak, strong = (Person(score, Box(1, 2, 20, 29), tuple(joints), "person") for score in (0.05, 0.9))
-    image = ImageInfo(1, "a", None, None, None)
-    assert best_person(Result("a", image, people=(weak, strong))) is strong
-    assert best_person(Result("a", image, people=(weak,))) is None
+    assert best_person((weak, strong)) is strong
+    assert best_person((weak,)) is None
     assert said(strong, asked) == "score 0.90; joints 5.0 pixels away on average"
     assert said(None, asked) == "nobody is read"
     assert said(strong, asked[:5]) == "score 0.90"  # of other joints

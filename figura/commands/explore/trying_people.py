@@ -1,6 +1,6 @@
 """People drawn in poses that somebody drags, and what a pose network reads in them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -167,14 +167,14 @@ class PeopleTrial:
         if self.reader is None:
             return Drawn(picture, None, self.unread)
         result = self._read(picture)
-        return Drawn(picture, result.draw(), said(best_person(result), joints))
+        return Drawn(picture, result.draw(), said(best_person(result.people), joints))
 
     def appearance(self, pixels: Pixels) -> tuple[Appearance, str]:
         """Return the appearance (3, P, P) of a photo (H, W, 3), and what it shows: the person read, or all of it."""
         pixels = shrunk(pixels, LARGEST)
         if self.reader is None:
             return self.drawer.cropped(pixels, None), "all of the picture: no pose network finds the person"
-        person = best_person(self._read(pixels))
+        person = best_person(self._read(pixels).people)
         if person is None:
             return self.drawer.cropped(pixels, None), "all of the picture: nobody is read in it"
         return self.drawer.cropped(pixels, person.box), f"the person read, of score {person.score:.2f}"
@@ -185,9 +185,9 @@ class PeopleTrial:
             return self.reader.predict(pixels, workers=0)[0]
 
 
-def best_person(result: figura.Result) -> Person | None:
+def best_person(people: Sequence[Person]) -> Person | None:
     """Return the person of the highest score, if it is at least `LEAST_SCORE`."""
-    best = max(result.people, key=lambda one: one.score, default=None)
+    best = max(people, key=lambda one: one.score, default=None)
     return best if best is not None and best.score >= LEAST_SCORE else None
 
 
