@@ -71,7 +71,6 @@ SCORE = Slot("score", "figura.report.interfaces.Score")
 PICTURE = Slot("picture", "figura.report.interfaces.Picture")
 TRUSTED_ONLY = "FIGURA_TRUSTED_TYPES_ONLY"  # environment variable set by `figura.recipe.trusted`
 LONGEST_NAME = 200  # characters of a type name
-NESTED = (SCHEDULE, INJECTOR)  # may be nested in the arguments of another declaration
 
 
 def find_type(name: str, slot: Slot, key: str, errors: ErrorCollector) -> builtins.type | None:
@@ -208,9 +207,8 @@ def check_arguments(
             continue
         hint = hints.get(parameters[name].name, Any)
         before = errors.count
-        for slot in NESTED:
-            if _may_hold(hint, slot):
-                value = _with_constructed(value, slot, f"{key}.{name}", errors)
+        if _may_hold_schedules(hint):
+            value = _with_schedules(value, f"{key}.{name}", errors)
         if errors.count == before:
             value = _conforming(value, hint, f"{key}.{name}", errors)
         checked[parameters[name].name] = value
@@ -230,21 +228,19 @@ def check_declaration(
     return kind
 
 
-def _may_hold(hint: Any, slot: Slot) -> bool:
-    """Whether an annotation is or contains the slot's base; `Any` may hold a schedule."""
-    if hint is Any:
-        return slot is SCHEDULE
-    if isinstance(hint, type) and slot.includes(hint):
+def _may_hold_schedules(hint: Any) -> bool:
+    """Whether an annotation is `Any`, or is or contains a schedule."""
+    if hint is Any or (isinstance(hint, type) and SCHEDULE.includes(hint)):
         return True
-    return any(_may_hold(part, slot) for part in typing.get_args(hint))
+    return any(map(_may_hold_schedules, typing.get_args(hint)))
 
 
-def _with_constructed(value: Any, slot: Slot, key: str, errors: ErrorCollector) -> Any:
-    """Construct the declarations (`{type: Linear, ...}`) inside `value`."""
+def _with_schedules(value: Any, key: str, errors: ErrorCollector) -> Any:
+    """Construct the schedules (`{type: Linear, ...}`) inside `value`."""
     if isinstance(value, dict) and isinstance(value.get("type"), str):
-        return construct(value["type"], {k: v for k, v in value.items() if k != "type"}, slot, key, errors)
+        return construct(value["type"], {k: v for k, v in value.items() if k != "type"}, SCHEDULE, key, errors)
     if isinstance(value, dict):
-        return {name: _with_constructed(part, slot, f"{key}.{name}", errors) for name, part in value.items()}
+        return {name: _with_schedules(part, f"{key}.{name}", errors) for name, part in value.items()}
     return value
 
 
@@ -284,7 +280,7 @@ def _adapter(hint: Any) -> TypeAdapter[Any] | None:
 
 
 def _is_constructed(value: Any) -> bool:
-    return any(slot.includes(type(value)) for slot in NESTED) or _holds_constructed(value)
+    return SCHEDULE.includes(type(value)) or _holds_constructed(value)
 
 
 def _holds_constructed(value: Any) -> bool:

@@ -107,8 +107,8 @@ def draw_curves(train: pd.DataFrame, validation: pd.DataFrame, path: Path, title
     draw_losses({title: (train, validation)}, path)
 
 
-def draw_losses(runs: Mapping[str, Histories], path: Path, x: str = "step") -> None:
-    """Plot each loss of labelled runs over their column `x`: training thin, validation with dots.
+def draw_losses(runs: Mapping[str, Histories], path: Path) -> None:
+    """Plot each loss of labelled runs over the steps: training thin, validation with dots.
 
     A loss with components has a row of panels, with a column for each component; the other losses share rows. Panels
     show only the runs that have the loss. The effective weight is in the panel's title; if it changes or differs
@@ -124,7 +124,7 @@ def draw_losses(runs: Mapping[str, Histories], path: Path, x: str = "step") -> N
         for axis, name in zip(axes[row], names, strict=False):
             if name:
                 axis.set_axis_on()
-                _draw_loss(axis, name, runs, x)
+                _draw_loss(axis, name, runs)
     add_legend(figure, list(runs))
     save_figure(figure, path)
 
@@ -189,19 +189,19 @@ def save_figure(figure: Figure, path: Path) -> None:
     plt.close(figure)
 
 
-def _draw_loss(axis: Axes, name: str, runs: Mapping[str, Histories], x: str) -> None:
+def _draw_loss(axis: Axes, name: str, runs: Mapping[str, Histories]) -> None:
     colours = colours_of(runs)
     weights: dict[str, pd.DataFrame] = {}
     for label, histories in runs.items():
         for history, colour, style in zip(histories, colours[label], (TRAINING, VALIDATION), strict=True):
             if f"{name}.raw" in history:
-                curve = history[[x, f"{name}.raw"]].dropna()
-                axis.plot(curve[x], curve[f"{name}.raw"], color=colour, **style)  # type: ignore[arg-type]
+                curve = history[["step", f"{name}.raw"]].dropna()
+                axis.plot(curve["step"], curve[f"{name}.raw"], color=colour, **style)  # type: ignore[arg-type]
         if f"{name}.weight" in histories[0]:
-            weights[label] = histories[0][[x, f"{name}.weight"]].dropna()
+            weights[label] = histories[0][["step", f"{name}.weight"]].dropna()
     fit_axis(axis)
     axis.set_title(name, loc="left")
-    axis.set_xlabel(x)
+    axis.set_xlabel("step")
     values = {round(float(weight), 9) for curve in weights.values() for weight in curve[f"{name}.weight"]}
     if len(values) == 1:
         axis.set_title(f"× {values.pop():g}", loc="right", color="0.5", fontsize="medium")
@@ -209,6 +209,6 @@ def _draw_loss(axis: Axes, name: str, runs: Mapping[str, Histories], x: str) -> 
         right = axis.twinx()
         for label, curve in weights.items():
             colour = "0.5" if len(runs) == 1 else colours[label][0]
-            right.plot(curve[x], curve[f"{name}.weight"], "--", color=colour, linewidth=1)
+            right.plot(curve["step"], curve[f"{name}.weight"], "--", color=colour, linewidth=1)
         right.set_ylim(bottom=min(0.0, right.dataLim.ymin))
         right.set_ylabel("effective weight", color="0.5")
