@@ -185,3 +185,10 @@ def test_each_recipe_has_its_model_to_release():
     models = {name: entry["path"] for name, entry in read_yaml(ROOT / "dvc.yaml")["artifacts"].items()}
     (recipes,) = (one["recipes"] for one in read_yaml(ROOT / "dvc.yaml")["vars"] if "recipes" in one)
     assert models == {name: f"runs/{name}/model" for name in recipes}
+
+
+def test_ten_files_show_figura_whole() -> None:
+    page = (ROOT / "docs/architecture.md").read_text()
+    files = re.findall(r"^\d+\. `([\w./]+)`:", page, re.MULTILINE)
+    assert len(files) == 10
+    assert sum(len((ROOT / file).read_text().splitlines()) for file in files) <= 1500

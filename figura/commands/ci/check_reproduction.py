@@ -21,10 +21,10 @@ from pathlib import Path
 from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.files import write_text
+from figura.base.tables import as_markdown, as_text
 from figura.commands.ci.reproduction import FAILING, Results, Row, compare, outputs, read_results
 from figura.commands.ci.tolerances import read_tolerances
 from figura.commands.compare.revisions import LOCK, WORKSPACE, Files
-from figura.commands.compare.tables import as_markdown, as_text
 
 METRICS = Path("metrics/full")
 TOLERANCES = Path("metrics/tolerances.yaml")

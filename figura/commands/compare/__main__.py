@@ -31,8 +31,8 @@ def main(arguments: list[str]) -> None:
         raise UserError("REVISION: name the revision to compare the workspace with")
     path = recipe_file(args.recipe)
 
+    from figura.base.tables import as_text
     from figura.commands.compare.comparison import compare_revisions
-    from figura.commands.compare.tables import as_text
 
     with tempfile.TemporaryDirectory() as scratch:
         result = compare_revisions([Files(name) for name in names], args.recipe, path, Path(scratch))

@@ -8,7 +8,7 @@ from typing import Literal
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from figura.base.files import write_bytes, write_text
-from figura.commands.compare.tables import Table, as_markdown, plain
+from figura.base.tables import Table, as_markdown, plain
 from figura.commands.report.pictures import Picture
 
 LONGEST = 65_000
