@@ -71,17 +71,24 @@ class Files:
             raise UserError(f"{DATABASES}: {error}") from None
 
     def find(self, folder: str) -> list[str]:
-        """Return the paths of all files in a folder that a stage makes; none if it has not been made there.
+        """Return the paths of all files in a folder; none if there is no such folder.
 
         Raises:
             UserError: the list of files is neither in DVC's cache nor on a remote.
         """
         if self.system is None:
             return sorted(path.as_posix() for path in Path(folder).rglob("*") if path.is_file())
-        lock = self.read_text(LOCK) or ""
-        made = (PurePosixPath(path) for path in re.findall(r"^ *- path: (.+)$", lock, re.MULTILINE))
-        known = any(path.is_relative_to(folder) or PurePosixPath(folder).is_relative_to(path) for path in made)
-        return sorted(self.hashes(folder)) if known else []
+        return sorted(self.hashes(folder))
+
+    def find_made(self, folder: str) -> list[str]:
+        """Return the paths of all files in a folder that a stage makes; none if it has not been made.
+
+        Raises UserError like `find`.
+        """
+        if self.system is None:
+            return self.find(folder)
+        made = re.findall(r"^ *- path: (.+)$", self.read_text(LOCK) or "", re.MULTILINE)
+        return self.find(folder) if any(PurePosixPath(folder).is_relative_to(path) for path in made) else []
 
     def hashes(self, folder: str) -> dict[str, str | None]:
         """Return the MD5 by path of all files in a folder of a revision; None for those in git.

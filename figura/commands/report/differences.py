@@ -129,7 +129,7 @@ def _metrics(files: Files, path: str) -> dict[str, Any]:
 def _pictures(entry: Entry, files: Sequence[Files], folder: Path) -> Iterator[Block]:
     """Pictures that differ, side by side."""
     root = (PLOTS / entry.name / "pictures").as_posix()
-    found = [{path: one.read(path) for path in one.find(root)} for one in files]
+    found = [{path: one.read(path) for path in one.find_made(root)} for one in files]
     pictures: list[Picture] = []
     same = 0
     for path in sorted({path for one in found for path in one if path.endswith((".png", ".jpg"))}):
@@ -155,7 +155,7 @@ def _training(entry: Entry, files: Sequence[Files], scratch: Path) -> Iterator[B
     history = f"runs/{entry.name}/history"
     folders = {}  # of those that have a history
     for number, one in enumerate(files):
-        for path in one.find(history):
+        for path in one.find_made(history):
             folders[one.name] = scratch / f"run-{number}"
             target = folders[one.name] / "history" / Path(path).name
             target.parent.mkdir(parents=True, exist_ok=True)
