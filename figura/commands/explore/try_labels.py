@@ -48,7 +48,10 @@ class LabelTranslator:
     """
 
     def __init__(self, project: Project, name: str, recipe: Recipe) -> None:
-        self._predictor = predictor(project, name, predict__data__layout="whole")
+        assert recipe.predict is not None
+        of_photos = recipe.predict.data.type == "images.Photos"
+        whole = {"predict__data__layout": "whole"} if of_photos else {}
+        self._predictor = predictor(project, name, **whole)
         self._seed = recipe.seed
         self._examples = validation_dataset(recipe, ImagePairs)
         self.size = self._examples.crop_size
@@ -129,8 +132,9 @@ async def labels_panel(project: Project, recipes: Mapping[str, Recipe]) -> None:
         if translator is not None:
             await LabelPanel(translator).build()
 
-    missing = "No recipe here translates pictures: none has a validation dataset images.ImagePairs."
-    await trials(project, recipes_on(recipes, ImagePairs), missing, build)
+    missing = "No recipe here translates pictures: none has a validation dataset images.ImagePairs, and `predict`."
+    names = [name for name in recipes_on(recipes, ImagePairs) if recipes[name].predict]
+    await trials(project, names, missing, build)
 
 
 class LabelPanel:
