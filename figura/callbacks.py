@@ -15,7 +15,8 @@ class Freeze(Callback):
     A frozen module gets no gradients, hence no update, and its BatchNorms normalise by their running statistics. From
     `batch_norms_after` on, all BatchNorms of the network do that too, while their gains and offsets train. What is
     frozen depends on the iteration alone, so resume points need no state of it. A parameter that the network itself
-    froze is never unfrozen. A `Forward` with `mode: train` updates running statistics nevertheless.
+    froze is never unfrozen. A `Forward` with `mode: train` updates running statistics nevertheless. A network has one
+    `Freeze`, which takes all arguments together.
 
     Args:
         network: name of an entry of `networks`, which a step trains.
@@ -24,8 +25,9 @@ class Freeze(Callback):
         batch_norms_after: the first iteration with fixed running statistics; 0: always; default: never.
 
     Raises:
-        UserError: before the first update: there is no such network or module, no step trains the network, or a step
-            has nothing to train.
+        ValueError: neither `until` nor `batch_norms_after` is given, or `modules` without `until` or empty.
+        UserError: before the first iteration: there is no such network or module, no step trains the network, another
+            `Freeze` has it, or a step has nothing to train.
     """
 
     def __init__(
@@ -33,37 +35,46 @@ class Freeze(Callback):
     ) -> None:
         if until < 1 and batch_norms_after is None:
             raise ValueError(f"until {until}: an iteration above 0, or batch_norms_after, is needed")
+        if modules is not None and (until < 1 or not modules):
+            raise ValueError(f"modules {modules} until {until}: one or more modules, and an iteration above 0")
         self.network, self.until, self.modules = network, until, modules
         self.norms_end = math.inf if batch_norms_after is None else batch_norms_after
+        self.found = False
         self.parameters: list[nn.Parameter] = []
         self.norms: dict[nn.Module, int] = {}  # the iteration from which a BatchNorm updates its statistics
 
-    def before_step(self, trainer: Training, step: str) -> None:
-        if not self.norms and not self.parameters:
+    def before_iteration(self, trainer: Training) -> None:
+        if not self.found:
             self._find(trainer)
+            self.found = True
         for parameter in self.parameters:
             parameter.requires_grad_(trainer.iteration >= self.until)
         for norm, start in self.norms.items():
             norm.training = start <= trainer.iteration < self.norms_end
-        if not any(parameter.requires_grad for parameter in trainer.steps[step].parameters):
-            raise UserError(f"steps.{step}: all that it trains is frozen; write `after: {self.until}` there")
 
     def _find(self, trainer: Training) -> None:
         trained = {name: network for step in trainer.steps.values() for name, network in step.trains.items()}
         if self.network not in trained:
             raise UserError(f"callbacks: no step trains a network {self.network!r}{nearest(self.network, trained)}")
+        others = [one for one in trainer.callbacks.values() if isinstance(one, Freeze) and one is not self]
+        if any(one.network == self.network for one in others):
+            raise UserError(f"callbacks: two freeze the network {self.network!r}; one takes all arguments together")
         network = trainer.accelerator.unwrap_model(trained[self.network])
         known = dict(network.named_modules())
         for name in self.modules or ():
             if name not in known:
-                raise UserError(f"callbacks: {type(network).__name__} has no module {name!r}{nearest(name, known)}")
-        frozen = [network] if self.modules is None else [known[name] for name in self.modules]
-        if self.until:
-            self.parameters = [p for module in frozen for p in module.parameters() if p.requires_grad]
+                raise UserError(f"callbacks: network {self.network!r} has no module {name!r}{nearest(name, known)}")
         if math.isfinite(self.norms_end):
             self.norms = dict.fromkeys(_batch_norms(network), 0)
-        if self.until:
-            self.norms |= {norm: self.until for module in frozen for norm in _batch_norms(module)}
+        if not self.until:
+            return
+        frozen = [network] if self.modules is None else [known[name] for name in self.modules]
+        self.parameters = [p for module in frozen for p in module.parameters() if p.requires_grad]
+        self.norms |= {norm: self.until for module in frozen for norm in _batch_norms(module)}
+        still = {id(parameter) for one in (self, *others) for parameter in one.parameters if one.until}
+        for name, step in trainer.steps.items():
+            if step.gate.after < self.until and {id(parameter) for parameter in step.parameters} <= still:
+                raise UserError(f"steps.{name}: all that it trains is frozen; write `after: {self.until}` there")
 
 
 def _batch_norms(module: nn.Module) -> list[nn.Module]:

@@ -272,7 +272,7 @@ class Training(Protocol):
 
     `iteration` counts finished iterations; training ends when it reaches `last`. `run` is the folder of the run.
     `networks` are the trained networks and their averages, `steps` the optimization steps by name (`.optimizer`,
-    `.losses`), `loss_log` the log of all losses.
+    `.losses`), `callbacks` all callbacks by name, `loss_log` the log of all losses.
     """
 
     iteration: int
@@ -281,6 +281,7 @@ class Training(Protocol):
     accelerator: Accelerator
     networks: Networks
     steps: Any
+    callbacks: Any
     loss_log: Any
 
 
@@ -292,8 +293,11 @@ class Callback:
     the iterations before the current one.
     """
 
+    def before_iteration(self, trainer: Training) -> None:
+        """Before all steps of an iteration, and before a hand-written `train_step`."""
+
     def before_step(self, trainer: Training, step: str) -> None:
-        """Before the injectors of a step that runs in this iteration."""
+        """Before the injectors of a step that runs in this iteration; by hand, before its update."""
 
     def before_update(self, trainer: Training, step: str) -> None:
         """After backward, before clipping and the optimizer; it may change the gradients of the parameters."""

@@ -53,7 +53,7 @@ FORMS = (
     (DISPUTED, TWO_READINGS, list(NUMERIC + "=")),
 )
 UNPRINTABLE = r"[^\t\n\r -~\xa0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-UNREADABLE = re.compile(rf"{UNPRINTABLE}|^%(?!YAML 1\.2\s)", re.MULTILINE)
+UNREADABLE = re.compile(rf"{UNPRINTABLE}|^%(?!YAML +1\.2\s)[A-Z]+", re.MULTILINE)
 """Characters and directives that YAML 1.1 and 1.2 read differently."""
 
 
@@ -89,9 +89,11 @@ def parse_yaml(text: str, source: str, place: bool = True) -> Any:
         if (found := UNREADABLE.search(text)) is not None:
             before = text[: found.start()]
             start = yaml.Mark("", 0, before.count("\n"), len(before) - before.rfind("\n") - 1, None, 0)
-            cure = "write YAML 1.2" if found[0] == "%" else "write it as an escape, in double quotes"
+            cure = "leave it out" if found[0][0] == "%" else "write it as an escape, in double quotes"
             raise Refusal(problem=f"{found[0]!r} cannot be read here: {cure}", problem_mark=start)
         return yaml.load(text, _Loader)
+    except (OverflowError, ValueError):  # an escape such as "\UFFFFFFFF"
+        raise UserError(f"{source}: not valid YAML: an escape of a character that does not exist") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = f"{source}:{mark.line + 1}:{mark.column + 1}" if mark and place else source
@@ -137,6 +139,8 @@ class _Loader(yaml.SafeLoader):
         before = self.values
         if is_alias and event.anchor in self.anchors and event.anchor not in self.sizes:
             raise Refusal(problem="an alias inside what it stands for", problem_mark=event.start_mark)
+        if re.search("[\ud800-\udfff]", getattr(event, "value", "")):
+            raise Refusal(problem="half a character, which no file can hold", problem_mark=event.start_mark)
         if getattr(event, "tag", None) not in (None, TEXT):
             raise Refusal(problem="a tag, which is not supported", problem_mark=event.start_mark)
         self.values += self.sizes.get(event.anchor, 0) if is_alias else 1

@@ -7,6 +7,9 @@ from figura.base.checksums import refuse_damaged
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
 
+EARLIER = ("frozen", "freeze_batch_norm", "rate_scaling", "rollback")
+"""Keys of networks and of `train` in recipes of earlier versions."""
+
 
 def model_folder(run: Path) -> Path:
     """Return the model folder of a run, or the folder itself if it is one.
@@ -21,6 +24,20 @@ def model_folder(run: Path) -> Path:
     why = "no training has ended here: it has no folder model" if run.is_dir() else "no such folder"
     others = ", ".join(str(path.parent) for path in sorted(run.parent.glob("*/model")))
     raise UserError(f"{run}: {why}; {f'there are {others}' if others else 'dvc repro, or dvc pull, makes runs/*'}")
+
+
+def model_recipe(model: Path) -> dict[str, Any]:
+    """Return the content of the recipe in a model folder, `facts` of its data included.
+
+    Keys of training that earlier versions had do not matter to a trained network, and are dropped.
+    """
+    content = read_yaml(model / "recipe.yaml")
+    entries = content.get("networks")
+    for section in (content.get("train"), *(entries.values() if isinstance(entries, dict) else ())):
+        if isinstance(section, dict):
+            for key in EARLIER:
+                section.pop(key, None)
+    return content
 
 
 def refuse_other_networks(path: Path, content: dict[str, Any], model: Path) -> None:
@@ -52,5 +69,5 @@ def trained_content(model: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     Raises UserError like `trained_facts`, and if the digest differs from `SHA256SUMS` beside it.
     """
     refuse_damaged(model / "recipe.yaml")
-    content = read_yaml(model / "recipe.yaml")
+    content = model_recipe(model)
     return content, content.pop("facts", {})

@@ -10,7 +10,7 @@ from typing import Any
 
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
-from figura.evaluation.model_folder import refuse_other_networks
+from figura.evaluation.model_folder import model_recipe, refuse_other_networks
 from figura.recipe.dotted_keys import texts
 from figura.recipe.overrides import overridden
 from figura.recipe.pipeline import PIPELINE
@@ -86,7 +86,7 @@ def find_origin(model: Path, recipe: Path | None, trusted_types_only: bool) -> O
     """
     if recipe is not None:
         return Origin(recipe, read_yaml(recipe), _project_of(recipe), trusted_types_only)
-    own, (project, named) = read_yaml(model / RECIPE), _project_above(model)
+    own, (project, named) = model_recipe(model), _project_above(model)
     if {"evaluate", "predict"} <= own.keys():
         content = {key: value for key, value in own.items() if key != "facts"}
         return Origin(model / RECIPE, content, project, trusted_types_only)

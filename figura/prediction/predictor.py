@@ -127,11 +127,10 @@ class Predictor:
         runner = self.start(faults.append, batch_size=batch_size)
         check_video_name(target)
         _check_source(source, target)
-        with writing(target):
-            target.parent.mkdir(parents=True, exist_ok=True)
         files, kept = [File(source, source.stem)], list[Result]()
         photos, total = read_photos(files, _count("every", every), runner.report), count_photos(files, every)
-        with ExitStack() as stack:
+        with ExitStack() as stack, writing(target):
+            target.parent.mkdir(parents=True, exist_ok=True)
             frames = None
             for one in runner.results(photos, progress, total):
                 if one.image.frame is None or one.image.rate is None or one.name != one.image.name:

@@ -24,22 +24,10 @@ Format = Literal["image", "mask", "array", "number", "records"]
 
 
 class Section(BaseModel):
-    """A closed set of keys, immutable once read. `renamed` maps keys of earlier versions to their new names.
-
-    `removed` are keys of earlier versions that may still be there if they are unset (`null`), because the recipe of a
-    trained model has all keys.
-    """
+    """A closed set of keys, immutable once read. `renamed` maps keys of earlier versions to their new names."""
 
     renamed: ClassVar[dict[str, str]] = {}
-    removed: ClassVar[tuple[str, ...]] = ()
     model_config = ConfigDict(extra="forbid", frozen=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_removed(cls, value: Any) -> Any:
-        if not cls.removed or not isinstance(value, dict):
-            return value
-        return {key: one for key, one in value.items() if key not in cls.removed or one is not None}
 
 
 class Declaration(Section):
@@ -78,7 +66,6 @@ class NetworkEntry(Declaration):
     backward pass instead of being stored. Results stay the same (`engine/checkpointing.py`).
     """
 
-    removed = ("frozen", "freeze_batch_norm")
     weights: str | None = None
     checkpointing: bool | list[str] = False
 
@@ -190,7 +177,6 @@ class Train(Section):
     `compile` trains with compiled networks (`torch.compile`), whose results differ by rounding.
     """
 
-    removed = ("rate_scaling", "rollback")
     steps: Count | None = None
     epochs: Count | None = None
     precision: Precision = Field(description="of networks; losses are float32 (engine/precision.py)")

@@ -62,8 +62,9 @@ class TrainState:
         for name, callback in self.callbacks.items():
             callback.load_state_dict(state["callbacks"][name])
         self.nonfinite = dict(state["nonfinite"])
-        self.accumulation_factor = max(self.accumulation_factor, state["accumulation_factor"])
-        self.resumed = state["resumed"]
+        own = state.get("rollback", state)  # where earlier versions had both
+        self.accumulation_factor = max(self.accumulation_factor, own["accumulation_factor"])
+        self.resumed = own["resumed"]
 
     def _parts(self) -> dict[str, Mapping[str, Any]]:
         return {

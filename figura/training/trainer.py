@@ -255,6 +255,8 @@ class Trainer:
 
     def iterate(self, batch: dict[str, Any], index: int) -> None:
         """Run and record one iteration on a batch, `index` in its epoch."""
+        for callback in self.callbacks.values():
+            callback.before_iteration(self)
         with self._shard_of_batch(batch):
             reports = self._train_step(batch | {"batch": batch, "index": index}) or {}
         self.batch = batch
@@ -465,7 +467,8 @@ def _count_nonfinite(counts: dict[str, int], reports: Mapping[str, StepReport], 
             raise UserError(
                 f"step {name!r}: {counts[name]} updates in a row were not finite (train.max_nonfinite), the last in "
                 f"iteration {iteration} with losses {values} and learning rate {report.learning_rate:g}; "
-                f"lower the rate or clip (steps.{name}.clip)"
+                f"lower the rate or clip (steps.{name}.clip), then `FIGURA_RESUME_ANYWAY=1 dvc repro` goes on from the "
+                "last resume point"
             )
 
 

@@ -54,12 +54,12 @@ def plan(tensors: Tensors, network: nn.Module, heads: str | None = None) -> Plan
             raise UserError(f"--heads {head!r}{nearest(head, own)}: the recipe has {', '.join(own)}")
         if names.count(head) > 1:
             raise UserError(f"--heads {head!r}: is there twice")
-    places, ignored = {}, set()
+    numbered, places, ignored = {str(number): head for number, head in enumerate(names)}, {}, set()
     for name in tensors:
         number, _, rest = name.removeprefix(HEADS).partition(".")
         places[name] = name
-        if name.startswith(HEADS) and number.isdecimal() and int(number) < len(names):
-            head = names[int(number)]
+        if name.startswith(HEADS) and number in numbered:
+            head = numbered[number]
             places[name] = f"{HEADS}{head}.{rest}"
             if head == LEFT_OUT:
                 ignored.add(name)

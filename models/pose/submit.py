@@ -138,7 +138,11 @@ def results(records: Any, kind: str, known: Collection[int], path: Path) -> list
         raise UserError(f"{path}: no list with results in it; there is nothing to submit")
     entries = []
     for place, record in enumerate(records):
-        if fault := _fault(record, kind, known):
+        try:
+            fault = _fault(record, kind, known)
+        except (TypeError, AttributeError):  # fields of other types
+            fault = f"found {record!r:.100}"
+        if fault:
             raise UserError(f"{path}: record {place} (counted from 0): {fault}")
         entries.append({key: record[key] for key in ("image_id", "category_id", VALUES[kind][0], "score")})
     return sorted(entries, key=lambda one: (one["image_id"], -one["score"]))
@@ -149,7 +153,7 @@ def _fault(record: Any, kind: str, known: Collection[int]) -> str | None:
     field, length = VALUES[kind]
     if missing := [key for key in ("image_id", "category_id", field, "score") if key not in record]:
         return f"has no {', '.join(missing)}"
-    if record["image_id"] not in known:
+    if type(record["image_id"]) is not int or record["image_id"] not in known:
         return f"image_id {record['image_id']!r}: not an image of the dump's table"
     first, last = CATEGORIES[kind]
     if not first <= record["category_id"] <= last:

@@ -215,13 +215,14 @@ def test_pictures_of_any_shape_become_an_appearance(project: Project, recipes: d
 def test_what_is_read_is_compared_with_what_was_asked_for() -> None:
     asked = np.column_stack([np.arange(34.0).reshape(17, 2), np.full(17, 2.0)])
     asked[3, 2] = 0
-    joints = [Joint("", x + 3, y + 4, 0.9) for x, y, _ in asked]  # by 5 pixels
+    joints = [Joint(f"joint_{n}", x + 3, y + 4, 0.9) for n, (x, y, _) in enumerate(asked)]  # by 5 pixels
     weak, strong = (Person(score, Box(1, 2, 20, 29), tuple(joints), "person") for score in (0.05, 0.9))
     assert best_person((weak, strong)) is strong
     assert best_person((weak,)) is None
-    assert said(strong, asked) == "score 0.90; joints 5.0 pixels away on average"
-    assert said(None, asked) == "nobody is read"
-    assert said(strong, asked[:5]) == "score 0.90"  # of other joints
+    names = [one.name for one in joints]
+    assert said(strong, asked, names) == "score 0.90; joints 5.0 pixels away on average"
+    assert said(None, asked, names) == "nobody is read"
+    assert said(strong, asked, ["nose", *names[1:]]) == "score 0.90"  # of other joints
 
 
 def test_people_of_a_photo_are_read_before_they_are_drawn(

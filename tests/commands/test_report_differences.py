@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import cv2
@@ -19,7 +20,7 @@ from figura.commands.compare.revisions import WORKSPACE, Files
 from figura.commands.report.__main__ import main
 from figura.commands.report.contents import Entry
 from figura.commands.report.differences import recipe_differences
-from figura.commands.report.page import shortened
+from figura.commands.report.page import Fold, shortened
 
 ENTRY = Entry("toy", Path("params.yaml"), "ramps")
 HISTORY = {"distance.raw": 3.0, "distance.weight": 1.0, "distance.weighted": 3.0, "painter.lr": 0.1}
@@ -74,7 +75,7 @@ def test_everything_that_differs_is_shown_once(project: Path, capsys: pytest.Cap
     assert re.search(r"\*\*workspace differs from before on these images: distance is worse by", text)
     assert "| `distance` | lower | " in text
     assert "| `pixels.psnr` | 20 | 18.5 |" in text
-    assert "pixels.images" not in text.partition("as it is here")[0]  # it does not differ
+    assert "pixels.images" not in text  # it does not differ
     assert "1 pictures of toy differ, 1 do not" in text
     shown = cv2.imread("md/toy--differing--worst.webp")
     assert shown.shape[1] == 2 * (40 + 12)
@@ -84,7 +85,9 @@ def test_everything_that_differs_is_shown_once(project: Path, capsys: pytest.Cap
     assert all(Path("md", name).is_file() for name in re.findall(r"!\[[^\n]+\]\(\./([^)]+)\)", text))
     assert "losses of before" not in capsys.readouterr().out
     page = Path("report.html").read_text()
-    assert page.count("<figure>") == text.count("![")
+    assert page.count("<figure>") > text.count("![")  # the page also has the workspace as it is
+    assert "as it is here" in page
+    assert "as it is here" not in text
 
 
 def test_revisions_are_compared_without_the_workspace(project: Path) -> None:
@@ -110,6 +113,32 @@ def test_what_is_not_in_the_cache_is_said_and_the_rest_is_shown(
     for path in ("runs/toy/dump", "runs/toy/history", "plots/toy/pictures"):
         assert f"toy: not compared: before: {path} is neither whole in DVC's cache nor on a remote" in said
     assert "| `pixels.psnr` | 20 | 18.5 |" in Path("md/report.md").read_text()
+
+
+@pytest.mark.parametrize(
+    ("content", "said"), [("{", "of workspace: not JSON: "), ("[1]", "of workspace: found list, expected a map of ")]
+)
+def test_damaged_metrics_are_said_and_the_rest_is_shown(project: Path, content: str, said: str) -> None:
+    Path("metrics/full/toy.json").write_text(content)
+    blocks = recipe_differences(ENTRY, [Files("before"), Files(WORKSPACE)])
+    assert any(f"metrics/full/toy.json {said}" in getattr(block, "text", "") for block in blocks)
+    assert any(isinstance(block, Fold) and block.title == "Trainings of toy" for block in blocks)
+
+
+def test_a_new_training_is_drawn_alone(project: Path) -> None:
+    subprocess.run(["git", "rm", "-q", "dvc.lock"], check=True)
+    subprocess.run(["git", "commit", "-qm", "never trained"], check=True)
+    subprocess.run(["git", "restore", "--source", "HEAD~1", "dvc.lock"], check=True)
+    blocks = recipe_differences(ENTRY, [Files("HEAD"), Files(WORKSPACE)])
+    assert any(isinstance(block, Fold) and block.title == "Trainings of toy" for block in blocks)
+
+
+def test_a_long_part_leaves_room_for_what_follows(project: Path) -> None:
+    Path("gate.md").write_text("a row of the gate\n" * 5000)
+    main(["before", "--markdown", "md", "--gate", "gate.md"])
+    text = Path("md/report.md").read_text()
+    assert "more lines" in text
+    assert "| `params.yaml` | losses.distance.weight | 1 | 2 |" in text
 
 
 def test_a_damaged_picture_is_said(project: Path) -> None:

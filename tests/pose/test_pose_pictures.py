@@ -1,5 +1,7 @@
 """Pictures of annotations and fields: of targets and predictions, of scenes, and those that a dump saves."""
 
+import json
+
 import drawn_scenes
 import numpy as np
 import pytest
@@ -260,7 +262,7 @@ def test_fields_of_any_skeleton_are_shown_by_name():
     things = [{"id": 7, "name": "star"}, {"id": 90, "name": "moon"}]
 
     def shown(**heads):
-        settings = {name: HeadFields(**one) for name, one in heads.items()}
+        settings = {name: HeadFields.model_validate_json(json.dumps(one), strict=True) for name, one in heads.items()}
         injector = FieldPictures("image", settings, "picture", 8, skeleton=STAR, categories=things)
         return [(kind, field, title) for _, kind, field, title in injector.shown]
 

@@ -192,7 +192,12 @@ def test_gates_of_any_length_are_judged_at_once():
     far = Gate(999_999_937, 5)
     assert covers_every_iteration((far,), [(Gate(999_999_937, 5), Gate())])
     assert not covers_every_iteration((Gate(),), [(far,), (Gate(999_999_929),)])
+    assert can_run((far, Gate(999_999_929, 7)))  # coprime periods meet, though late
     assert not can_run((Gate(10**9, 5), Gate(10**9, 6)))
+    assert not can_run((far, Gate(999_999_929, 7, before=10**9)))
+    parts = [(Gate(2),), (Gate(4, 1),), (Gate(4, 3),)]
+    assert covers_every_iteration((Gate(),), [*parts, (far,)])
+    assert not covers_every_iteration((Gate(),), [*parts[:2], (far,)])
 
 
 def test_values_of_the_command_line():

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from types import FrameType
 
@@ -52,7 +53,9 @@ def _wrote(path: object) -> None:
             seen.append(f"wrote {name}")
 
 
-sys.addaudithook(_hear)  # hooks cannot be removed
+@cache
+def _listen() -> None:
+    sys.addaudithook(_hear)  # hooks cannot be removed
 
 
 @contextmanager
@@ -62,6 +65,7 @@ def guarded(folder: Path) -> Iterator[None]:
     def ring(number: int, frame: FrameType | None) -> None:
         raise Forbidden(f"no end in {CLOCKS[signal.Signals(number)][1]:.0f} s")
 
+    _listen()
     before, limits = Path.cwd(), resource.getrlimit(resource.RLIMIT_AS)
     handlers = {one: signal.signal(one, ring) for one in CLOCKS}
     os.chdir(folder)

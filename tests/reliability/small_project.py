@@ -254,7 +254,7 @@ def finished_project(names: Sequence[str], base: Path) -> SmallProject:
         project = SmallProject(folder)
         project.make(names)
         for name in names:
-            project.add_resume_point(name, folder.with_name("stopped"))
+            project.add_resume_point(name, folder.with_name(f"{folder.name}-stopped"))
 
     return SmallProject(made_once(shared_by_workers(base) / "small" / "-".join(names), make).folder)
 
@@ -281,7 +281,7 @@ def dvc_repository(folder: Path, recipe: str, rule: str = "{relative: 0.1, absol
         },
     }
     each = {name: one if name == "prepare" else {"foreach": "${recipes}", "do": one} for name, one in stages.items()}
-    entry = {"params": recipes()[recipe]["params"]}
+    entry = {"params": recipes()[recipe]["params"], "data": "pairs"}
     (folder / "dvc.yaml").write_text(to_yaml({"vars": [{"recipes": {recipe: entry}}], "stages": each}))
     (folder / "metrics/tolerances.yaml").write_text(f'"*": {rule}\n')
     project = Project(folder)

@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 from running import processes_in, workers
 
+from figura.base.errors import Interrupted
 from figura.base.yaml12 import read_yaml
 from reliability import CASES, SEED
 from reliability.workplace import LIMIT, Child, Workplace, copy, until, wait
@@ -37,6 +38,9 @@ WRITES = {
     "metrics": ("plots/*/*", "metrics/*.json", "metrics/full/*"),
 }  # fmt: skip
 """What appears in the project while a stage writes."""
+STOPPED = {TERM: Interrupted.code, USR1: Interrupted.code, INT: 130}
+"""The exit statuses that docs/machines.md promises."""
+DVC_STOPPED = (255, 252, 130)  # a stage failed; interrupted
 TRACEBACK = "Traceback (most recent call last)"
 ORPHAN = re.compile(
     r'Traceback \(most recent call last\):\n(?:  .*\n)*  File ".*/multiprocessing/spawn\.py".*\n(?:  .*\n)*'
@@ -127,6 +131,7 @@ def torture(work: Workplace, stage: str, processes: int, blows: Sequence[Blow]) 
         assert until(lambda: not processes_in(work.folder), LIMIT), f"{blow}: {processes_in(work.folder)}"
         said = ORPHAN.sub("", work.said()) if blow and blow.number == KILL else work.said()
         assert TRACEBACK not in said, f"{blow}: {said[-2000:]}"
+        assert status in (statuses(stage, blow, said) if blow and met[-1] else {0}), f"{blow}: {said[-2000:]}"
         if furthest and re.search(r"\d+ steps of \d+ examples", said):
             resumed = [int(number) for number in re.findall(r"resumed after iteration (\d+)", said)]
             assert max(resumed, default=0) >= furthest, f"{blow}: there was a resume point of {furthest}"
@@ -137,6 +142,19 @@ def torture(work: Workplace, stage: str, processes: int, blows: Sequence[Blow]) 
     left = [path for path in work.temporary.iterdir() if not any(map(path.match, NOT_OURS))]
     assert left == []
     return met
+
+
+def statuses(stage: str, blow: Blow, said: str) -> set[int]:
+    """Return the exit statuses that may come of a blow that met somebody."""
+    number = blow.number
+    if stage == "repro":
+        return {0, *DVC_STOPPED, -number}
+    if number == KILL:
+        return {0, 1} if blow.whom.startswith("rank") else {0, -number}
+    unheard = not re.search(r"^(launch|error|interrupted): ", said, re.MULTILINE) or stage in ("prepare", "metrics")
+    if number == INT and not re.search(r"\d+ steps of \d+ examples", said):
+        return {0, STOPPED[number], -number}  # PyTorch was loaded; shells tell both as 130
+    return {0, STOPPED[number]} | ({-number} if unheard else set())  # Python itself was starting, or had ended
 
 
 def point_when(work: Workplace, child: Child, blow: Blow) -> int:

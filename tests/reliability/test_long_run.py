@@ -174,3 +174,20 @@ def grown(rows: Sequence[Sample]) -> list[str]:
                 f"{column}: {before[0]:.4f} in {before[1]} iterations, and {after[0]:.4f} in {after[1]} at the end"
             )
     return found
+
+
+@pytest.mark.parametrize(
+    ("column", "growth", "said"),
+    [
+        ("descriptors", 0.1, "descriptors rose"), ("memory", 0.5, "memory rose"), ("processes", 0.1, "processes rose"),
+        ("scratch", 0.1, "scratch rose"), ("cpu", 1e-7, "cpu: "), ("kept", 1e-7, "kept: "),
+    ],
+)  # fmt: skip
+def test_what_grows_is_seen(column: str, growth: float, said: str) -> None:
+    flat = Sample(0, 0, 0, 20, 5, 2, 700.0, 1.0, 0, 3)
+    rows = [flat._replace(seconds=5.0 * n, iteration=50 * n, kept=0.5 * n, cpu=4.0 * n) for n in range(1000)]
+    assert grown(rows) == []
+    power = 4 if column in ("cpu", "kept") else 1  # these are sums
+    worse = [row._replace(**{column: getattr(row, column) + growth * n**power}) for n, row in enumerate(rows)]
+    (line,) = grown(worse)
+    assert line.startswith(said)

@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from trainings import BASE, Killed, Stopping, fit, outputs
 
 from figura.base.errors import UserError
+from figura.base.yaml12 import parse_yaml, to_yaml
+from figura.evaluation.model_folder import trained_content
+from figura.recipe.load import check_recipe
 from figura.recipe.resolved import resolved
 from figura.training.trainer import Trainer
 
@@ -81,7 +84,7 @@ def test_going_back_freezes_again(run):
     network.base[0].bias.requires_grad_(False)  # by the network itself, for good
     for iteration, trains, follows in ((4, False, False), (5, True, True), (7, True, False), (4, False, False)):
         trainer.iteration = iteration
-        freeze.before_step(trainer, "painter")
+        freeze.before_iteration(trainer)
         assert network.base[0].weight.requires_grad == trains
         assert network.base[1].training == follows
         assert network.head[0].weight.requires_grad
@@ -102,14 +105,24 @@ def test_a_whole_network_waits_while_another_learns(run):
     [
         ({"until": 3}, "steps.painter: all that it trains is frozen; write `after: 3` there"),
         ({"until": 3, "modules": ["base", "head"]}, "steps.painter: all that it trains is frozen"),
-        ({"until": 3, "modules": ["bas"]}, r"callbacks: Two has no module 'bas' \(did you mean 'base'\?\)"),
+        (
+            {"until": 3, "modules": ["bas"]},
+            r"callbacks: network 'painter' has no module 'bas' \(did you mean 'base'\?\)",
+        ),
         ({"until": 3, "network": "idle"}, "callbacks: no step trains a network 'idle'"),
         ({}, "callbacks.freeze: .*until 0: an iteration above 0, or batch_norms_after, is needed"),
+        ({"modules": ["base"], "batch_norms_after": 0}, "callbacks.freeze: .*one or more modules, and an iteration"),
     ],
 )
 def test_what_cannot_be_frozen(run, arguments, said):
     with pytest.raises(UserError, match=said):
         fit(run, CHANGES | {"callbacks": {"freeze": FREEZE | arguments}})
+
+
+def test_a_network_has_one_entry(run):
+    two = {"base": FREEZE | {"until": 3, "modules": ["base"]}, "norms": FREEZE | {"batch_norms_after": 0}}
+    with pytest.raises(UserError, match="two freeze the network 'painter'; one takes all arguments together"):
+        fit(run, CHANGES | {"callbacks": two})
 
 
 @pytest.mark.parametrize(
@@ -131,8 +144,35 @@ def test_keys_and_types_of_earlier_versions_are_refused_with_the_new_way(changes
     assert said in str(caught.value)
 
 
-def test_the_recipe_of_a_model_of_an_earlier_version_is_read():
-    unset = ("networks.painter.frozen", "networks.painter.freeze_batch_norm", "train.rate_scaling", "train.rollback")
-    recipe = toy.checked(dict.fromkeys(unset))
-    assert recipe == toy.checked()
-    assert "rollback" not in resolved(recipe)
+def test_the_recipe_of_a_model_of_an_earlier_version_is_read(tmp_path):
+    recipe = toy.checked()
+    content = parse_yaml(resolved(recipe), "recipe")
+    content["networks"]["painter"] |= {"frozen": {"until": 3}, "freeze_batch_norm": None}
+    content["train"] |= {"rate_scaling": None, "rollback": {"every": 500}}
+    (tmp_path / "recipe.yaml").write_text(to_yaml(content))
+    read, _ = trained_content(tmp_path)
+    read |= {
+        section: getattr(recipe, section).model_dump(by_alias=True) for section in ("evaluate", "metrics", "runtime")
+    }
+    assert check_recipe(read, recipe.path) == recipe
+
+
+class ByHand(Stopping):
+    """The step by hand: its forward pass comes before `optimize`."""
+
+    def train_step(self, batch, index):
+        now = {n: t.clone() for n, t in self.networks.live["painter"].state_dict().items()}
+        self.seen = [*getattr(self, "seen", []), now]
+        image = self.networks.live["painter"](batch["x"])["image"]
+        off = (image - batch["y"]).flatten(1)
+        losses = {"distance": off.abs().mean(dim=1), "square": off.square().mean(dim=1)}
+        return {"painter": self.optimize("painter", {name: losses[name] for name in self.recipe.losses})}
+
+
+def test_a_step_by_hand_is_frozen_from_its_first_forward_pass_on(run):
+    trainer = ByHand(toy.checked(CHANGES), run)
+    trainer.fit()
+    moved = [{name for name in a if not torch.equal(a[name], b[name])} for a, b in pairwise(trainer.seen)]
+    base = {name for name in Two().state_dict() if name.startswith("base")}
+    assert not set.union(*moved[:5]) & base
+    assert all({"base.0.weight", "base.1.running_mean"} <= names for names in moved[5:7])

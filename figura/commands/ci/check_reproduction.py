@@ -39,6 +39,8 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--tolerances", type=Path, default=TOLERANCES, help="default: %(default)s")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="also write the table to FILE, as Markdown")
     args = parser.parse_args(arguments)
+    if args.revision == WORKSPACE:
+        raise UserError(f"--revision {WORKSPACE}: the gate compares the workspace with a commit; name that one")
     try:
         files, written = Files(args.revision), metric_files()
         rows = compare(committed(files, written), reproduced(written), read_tolerances(args.tolerances))

@@ -1,10 +1,12 @@
 """Revisions: the dump of each in DVC's cache, and from `dvc.lock` what made it."""
 
 import json
+import re
+import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from figura.base.errors import UserError
@@ -16,6 +18,7 @@ WORKSPACE = "workspace"
 LOCK = "dvc.lock"
 ABSENT = "-"
 SEED = "seed"
+DATABASES = "the databases of DVC, in .dvc/tmp or at core.site_cache_dir"
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,8 @@ class Files:
             _ = self.system and self.system.repo  # opened at its first use
         except DvcException as error:
             raise UserError(f"{name}: not readable as a revision or experiment: {error}") from None
+        except sqlite3.Error as error:  # on a full disk; DVC lets it pass
+            raise UserError(f"{DATABASES}: {error}") from None
 
     def find(self, folder: str) -> list[str]:
         """Return the paths of all files in a folder; none if there is no such folder.
@@ -74,6 +79,16 @@ class Files:
         if self.system is None:
             return sorted(path.as_posix() for path in Path(folder).rglob("*") if path.is_file())
         return sorted(self.hashes(folder))
+
+    def find_made(self, folder: str) -> list[str]:
+        """Return the paths of all files in a folder that a stage makes; none if it has not been made.
+
+        Raises UserError like `find`.
+        """
+        if self.system is None:
+            return self.find(folder)
+        made = re.findall(r"^ *- path: (.+)$", self.read_text(LOCK) or "", re.MULTILINE)
+        return self.find(folder) if any(PurePosixPath(folder).is_relative_to(path) for path in made) else []
 
     def hashes(self, folder: str) -> dict[str, str | None]:
         """Return the MD5 by path of all files in a folder of a revision; None for those in git.
@@ -115,6 +130,8 @@ class Files:
 
         try:
             yield
+        except sqlite3.Error as error:
+            raise UserError(f"{DATABASES}: {error}") from None
         except (DataIndexDirError, DvcException, OSError) as error:
             raise UserError(
                 f"{self.name}: {path} is neither whole in DVC's cache nor on a remote ({error}); run `dvc fetch "
@@ -144,7 +161,9 @@ def read_revision(files: Files, recipe: str, scratch: Path) -> Revision:
 def _link(files: Files, dump: str, folder: Path) -> None:
     """Fill `folder` with links to the files of the cache; copy from a remote what the cache lacks."""
     assert files.system is not None, "a revision"
-    for path, md5 in files.hashes(dump).items():
+    if not (found := files.hashes(dump)):
+        raise FileNotFoundError("there are no files")
+    for path, md5 in found.items():
         target = folder / Path(path).relative_to(dump)
         target.parent.mkdir(parents=True, exist_ok=True)
         cached = Path(files.system.repo.cache.local.oid_to_path(md5)) if md5 else None

@@ -52,10 +52,11 @@ async def trials(
                 ui.label("These are the weights of a try, which has learnt next to nothing.").classes("text-sm")
             await build(recipe)
 
-    select = ui.select(list(recipes), value=recipes[0], label="Recipe", on_change=Latest(change))
+    build_now = Latest(change)
+    select = ui.select(list(recipes), value=recipes[0], label="Recipe", on_change=build_now)
     select.props("dense").classes("w-52")
     space = ui.column().classes("w-full")
-    await change()
+    await build_now()
 
 
 async def loaded(act: Callable[[], T]) -> T | None:

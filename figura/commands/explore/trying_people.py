@@ -167,7 +167,7 @@ class PeopleTrial:
         if self.reader is None:
             return Drawn(picture, None, self.unread)
         result = self._read(picture)
-        return Drawn(picture, result.draw(), said(best_person(result.people), joints))
+        return Drawn(picture, result.draw(), said(best_person(result.people), joints, self.drawer.skeleton.keypoints))
 
     def appearance(self, pixels: Pixels) -> tuple[Appearance, str]:
         """Return the appearance (3, P, P) of a photo (H, W, 3), and what it shows: the person read, or all of it."""
@@ -191,12 +191,15 @@ def best_person(people: Sequence[Person]) -> Person | None:
     return best if best is not None and best.score >= LEAST_SCORE else None
 
 
-def said(person: Person | None, asked: Joints) -> str:
-    """Return a line about a person that was read, and how far its joints are from those asked for, (K, 3)."""
+def said(person: Person | None, asked: Joints, names: Sequence[str]) -> str:
+    """Return a line about a person that was read, and how far its joints are from those asked for, (K, 3).
+
+    Joints of other `names` are not compared.
+    """
     if person is None:
         return "nobody is read"
     read, text = person.keypoints, f"score {person.score:.2f}"
-    if read.shape != asked.shape or not (both := (read[:, 2] > 0) & (asked[:, 2] > 0)).any():
+    if [one.name for one in person.joints] != list(names) or not (both := (read[:, 2] > 0) & (asked[:, 2] > 0)).any():
         return text
     away = np.linalg.norm(read[both, :2] - asked[both, :2], axis=1).mean()
     return f"{text}; joints {away:.1f} pixels away on average"

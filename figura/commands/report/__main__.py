@@ -89,7 +89,9 @@ def _differences(names: list[str], chosen: "list[Entry]") -> "list[Section]":
             continue
         here = recipe_blocks(entry)
         warnings = [block for block in here if isinstance(block, Text) and block.kind == "warning"]
-        sections.append(Section(entry.name, [*warnings, *found, Fold(f"{entry.name}, as it is here", here)]))
+        sections.append(
+            Section(entry.name, [*warnings, *found, Fold(f"{entry.name}, as it is here", here, only_html=True)])
+        )
     if same:
         settings.append(Text(f"Nothing differs in {', '.join(same)}."))
     return [Section("What differs", settings), *sections]

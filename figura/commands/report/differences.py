@@ -106,7 +106,7 @@ def _comparison(entry: Entry, files: Sequence[Files], folder: Path) -> Iterator[
 def _figures(entry: Entry, files: Sequence[Files]) -> Iterator[Block]:
     """All figures that differ, without intervals."""
     path = (METRICS / "full" / f"{entry.name}.json").as_posix()
-    tables = [flattened(json.loads(one.read(path) or b"{}")) for one in files]
+    tables = [_metrics(one, path) for one in files]
     names = dict.fromkeys(name for table in tables for name in table)
     rows = [[name, *(_shown(table.get(name)) for table in tables)] for name in names]
     rows = [row for row in rows if len(set(row[1:])) > 1]
@@ -115,10 +115,21 @@ def _figures(entry: Entry, files: Sequence[Files]) -> Iterator[Block]:
         yield table if len(rows) <= FEW else Fold(f"{len(rows)} figures of {entry.name} differ", [table])
 
 
+def _metrics(files: Files, path: str) -> dict[str, Any]:
+    """Return the figures of a metrics file by dotted name; none without a file."""
+    try:
+        content = json.loads(files.read_text(path) or "{}")
+    except ValueError as error:
+        raise UserError(f"{path} of {files.name}: not JSON: {error}") from None
+    if not isinstance(content, dict):
+        raise UserError(f"{path} of {files.name}: found {type(content).__name__}, expected a map of figures")
+    return flattened(content)
+
+
 def _pictures(entry: Entry, files: Sequence[Files], folder: Path) -> Iterator[Block]:
     """Pictures that differ, side by side."""
     root = (PLOTS / entry.name / "pictures").as_posix()
-    found = [{path: one.read(path) for path in one.find(root)} for one in files]
+    found = [{path: one.read(path) for path in one.find_made(root)} for one in files]
     pictures: list[Picture] = []
     same = 0
     for path in sorted({path for one in found for path in one if path.endswith((".png", ".jpg"))}):
@@ -142,15 +153,15 @@ def _pictures(entry: Entry, files: Sequence[Files], folder: Path) -> Iterator[Bl
 def _training(entry: Entry, files: Sequence[Files], scratch: Path) -> Iterator[Block]:
     """Curves of trainings that differ, in shared panels."""
     history = f"runs/{entry.name}/history"
-    folders = {}
+    folders = {}  # of those that have a history
     for number, one in enumerate(files):
-        folders[one.name] = scratch / f"run-{number}"
-        for path in one.find(history):
+        for path in one.find_made(history):
+            folders[one.name] = scratch / f"run-{number}"
             target = folders[one.name] / "history" / Path(path).name
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(one.read(path) or b"")
     contents = [{p.name: p.read_bytes() for p in sorted((f / "history").glob("*"))} for f in folders.values()]
-    if all(content == contents[0] for content in contents):
+    if not folders or (len(folders) == len(files) and all(content == contents[0] for content in contents)):
         return
     drawn = draw_logs({name: read_log(folder) for name, folder in folders.items()}, scratch / "trainings")
     alt = f"Curves of the trainings of {entry.name}: {', '.join(folders)}."
@@ -160,4 +171,4 @@ def _training(entry: Entry, files: Sequence[Files], scratch: Path) -> Iterator[B
 def _shown(value: Any) -> str:
     if value is None:
         return ABSENT
-    return f"{value:.6g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+    return f"{value:.6g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)

@@ -1,5 +1,6 @@
 """The report as sections of blocks; one HTML file that holds everything, or Markdown beside its pictures."""
 
+import html
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +12,10 @@ from figura.base.files import write_bytes, write_text
 from figura.base.tables import Table, as_markdown, plain
 from figura.commands.report.pictures import Picture
 
-LONGEST = 65_000
-"""Characters of report.md: a comment on GitHub holds 65,536."""
+LONGEST = 50_000
+"""Characters of report.md: a comment on GitHub holds 65,536, with the addresses of the pictures."""
+LONGEST_PART = 20_000
+"""Characters of a part that another command wrote, so that what follows still has room."""
 
 
 @dataclass(frozen=True)
@@ -61,10 +64,11 @@ class Markdown:
 
 @dataclass(frozen=True)
 class Fold:
-    """Blocks that are hidden until somebody asks for them."""
+    """Blocks that are hidden until somebody asks for them; `only_html` ones are missing in Markdown."""
 
     title: str
     blocks: Sequence["Block"]
+    only_html: bool = False
 
 
 Block = Text | Lines | Rows | Cards | Pictures | Markdown | Fold
@@ -132,10 +136,12 @@ def as_text(block: Block) -> str:
         case Pictures(pictures):
             return "\n\n".join(f"{plain(one.title)}\n\n![{plain(one.alt)}](./{one.name})" for one in pictures)
         case Markdown(text):
-            return text
+            return shortened(text, LONGEST_PART)
+        case Fold(only_html=True):
+            return ""
         case Fold(title, blocks):
             content = "\n\n".join(map(as_text, blocks))
-            return f"<details><summary>{plain(title)}</summary>\n\n{content}\n\n</details>"
+            return f"<details><summary>{html.escape(title)}</summary>\n\n{content}\n\n</details>"
 
 
 def shortened(text: str, limit: int) -> str:
