@@ -372,7 +372,7 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     """Where its generator is installed: the dependency group `docs`, in an environment of its own."""
     program = shutil.which("zensical", path=Path(sys.executable).parent)
     if program is None:
-        pytest.skip("zensical is not installed; docs/site.md")
+        pytest.skip("zensical is not installed; CONTRIBUTING.md")
     for folder in ("docs", "models", "figura"):
         ignore = shutil.ignore_patterns("__pycache__", ".cache", "build")
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=ignore)

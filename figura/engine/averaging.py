@@ -3,7 +3,7 @@
 Gates and mixtures of datasets may leave parameters unused. A gradient that only some ranks have counts as zero on the
 others; if no rank has one, it stays None, because momentum and weight decay would move the parameter. A step may also
 backpropagate through forwards of earlier steps, and in micro-batches. `DistributedDataParallel` supports neither: it
-waits for the gradients of all parameters after each forward. docs/scaling.md has the cost.
+waits for the gradients of all parameters after each forward. docs/speed.md has the cost.
 """
 
 from collections.abc import Iterator, Sequence
