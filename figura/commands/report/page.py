@@ -93,13 +93,15 @@ class Page:
     @property
     def pictures(self) -> list[Picture]:
         """All pictures, in the order of the page."""
-        blocks = (block for section in self.sections for block in _unfolded(section.blocks))
-        return [picture for block in blocks if isinstance(block, Pictures) for picture in block.pictures]
+        return [picture for section in self.sections for picture in _pictures(section.blocks, in_html=True)]
 
 
-def _unfolded(blocks: Sequence[Block]) -> Iterator[Block]:
+def _pictures(blocks: Sequence[Block], in_html: bool) -> Iterator[Picture]:
     for block in blocks:
-        yield from _unfolded(block.blocks) if isinstance(block, Fold) else (block,)
+        if isinstance(block, Pictures):
+            yield from block.pictures
+        elif isinstance(block, Fold) and (in_html or not block.only_html):
+            yield from _pictures(block.blocks, in_html)
 
 
 def write_html(page: Page, path: Path) -> int:
@@ -116,11 +118,11 @@ def write_html(page: Page, path: Path) -> int:
 
 def write_markdown(page: Page, folder: Path) -> None:
     """Write `report.md` into a folder, of at most `LONGEST` characters, and its pictures beside it."""
-    for picture in page.pictures:
-        write_bytes(folder / picture.name, picture.content)
     parts = [f"# {plain(page.title)}", "\n".join(f"- {plain(label)}: {plain(text)}" for label, text in page.facts)]
     for section in page.sections:
         parts += [f"## {plain(section.title)}", *map(as_text, section.blocks)]
+        for picture in _pictures(section.blocks, in_html=False):
+            write_bytes(folder / picture.name, picture.content)
     write_text(folder / "report.md", shortened("\n\n".join(filter(None, parts)) + "\n", LONGEST))
 
 
