@@ -71,7 +71,7 @@ class Freeze(Callback):
         frozen = [network] if self.modules is None else [known[name] for name in self.modules]
         self.parameters = [p for module in frozen for p in module.parameters() if p.requires_grad]
         self.norms |= {norm: self.until for module in frozen for norm in _batch_norms(module)}
-        still = {id(parameter) for one in (self, *others) for parameter in one.parameters if one.until}
+        still = {id(parameter) for one in (self, *others) for parameter in one.parameters}
         for name, step in trainer.steps.items():
             if step.gate.after < self.until and {id(parameter) for parameter in step.parameters} <= still:
                 raise UserError(f"steps.{name}: all that it trains is frozen; write `after: {self.until}` there")
