@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import toy
 import toy_pairs
-from explore_pages import NEEDS_BROWSER, SIZES, choose, opened, refuse_barriers, served
+from explore_pages import NEEDS_BROWSER, SIZES, barriers, choose, opened, served
 
 from figura.base.yaml12 import to_yaml
 
@@ -85,8 +85,10 @@ def test_a_filter_leaves_rows_and_they_are_shown(page: Any) -> None:
     page.locator(".ag-row[row-index='1']").wait_for(state="detached")
     page.locator(".ag-row[row-index='0'] .ag-cell").first.click()
     page.get_by_text("name: pair11", exact=True).wait_for()
+    assert page.locator(".ag-center-cols-container .ag-row").count() == 1
     page.get_by_label("name Filter Input").fill("")
     page.locator(".ag-row[row-index='1']").wait_for()
+    assert page.locator(".ag-center-cols-container .ag-row").count() > 1
 
 
 def test_data_that_are_not_prepared_tell_the_command(page: Any) -> None:
@@ -98,4 +100,4 @@ def test_data_that_are_not_prepared_tell_the_command(page: Any) -> None:
 
 
 def test_accessibility(page: Any) -> None:
-    refuse_barriers(page)
+    assert barriers(page) == []

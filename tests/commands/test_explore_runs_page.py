@@ -6,7 +6,7 @@ import shutil
 from contextlib import contextmanager
 
 import pytest
-from explore_pages import NEEDS_BROWSER, SIZES, choose, opened, refuse_barriers, served
+from explore_pages import NEEDS_BROWSER, SIZES, barriers, choose, opened, served
 from test_explore_runs import fake_dvc, training, write_live, write_run
 
 from figura.base.yaml12 import to_yaml
@@ -75,7 +75,7 @@ def test_two_runs_side_by_side(tmp_path, size):
         page.get_by_role("img", name="left: one, 00000010").wait_for()
         page.get_by_text("right: none").wait_for()
         page.get_by_text("Output").click()
-        refuse_barriers(page)
+        assert barriers(page) == []
 
 
 def test_a_training_is_followed_and_stopped(tmp_path):

@@ -7,7 +7,7 @@ from typing import Any
 import cv2
 import numpy as np
 import pytest
-from explore_pages import NEEDS_BROWSER, SIZES, choose, opened, refuse_barriers, served
+from explore_pages import NEEDS_BROWSER, SIZES, barriers, choose, opened, served
 from test_explore_trying import bomb
 from trials_by_hand import write_project
 
@@ -159,4 +159,4 @@ def test_every_panel_fits_and_can_be_used_by_everybody(address: str, size: str) 
                 send(page, "Upload a photo", "me.png", encode_png(PIXELS))
             source(page, wanted)
             assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size][0]
-            refuse_barriers(page)
+            assert barriers(page) == []
