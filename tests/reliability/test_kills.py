@@ -95,7 +95,8 @@ def test_kills_that_are_drawn_change_nothing(work: Workplace, number: int) -> No
     chance = random.Random(f"{SEED}/{work.recipe}/{number}")
     (target,) = chance.choices(list(TARGETS), list(TARGETS.values()))
     stage, processes = target.removesuffix(" in two"), 2 if target.endswith(" in two") else 1
-    torture(work, stage, processes, [drawn(chance, work, stage, processes) for _ in range(chance.choice((1, 1, 2, 3)))])
+    blows = [drawn(chance, work, stage, processes) for _ in range(chance.choice((1, 1, 2, 3)))]
+    assert len(torture(work, stage, processes, blows)) == len(blows)
 
 
 def drawn(chance: random.Random, work: Workplace, stage: str, processes: int) -> Blow:
