@@ -3,7 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from figura.optimizers.muon import Muon, orthogonalised
+from figura.optimizers import Muon, orthogonalised
 
 
 @pytest.mark.parametrize("shape", [(3, 12, 20), (2, 20, 12), (1, 16, 16)])

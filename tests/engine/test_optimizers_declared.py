@@ -13,7 +13,7 @@ from figura.base.errors import UserError
 from figura.engine.build import build_networks, build_steps
 from figura.engine.step import Stopwatch
 from figura.interfaces import Networks, State
-from figura.optimizers.muon import Muon
+from figura.optimizers import Muon
 from figura.recipe.check import objection
 
 UNUSABLE = {"LBFGS", "SparseAdam"}
