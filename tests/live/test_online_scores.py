@@ -19,7 +19,7 @@ from figura.dump import Dump
 from figura.engine.data import ValidationBatches
 from figura.evaluation.evaluate import Evaluation
 from figura.evaluation.trained import load_trained, write_dump
-from figura.live.listeners import listeners
+from figura.live import listeners
 from figura.live.scores import OnlineScores, part_read
 from figura.report.interfaces import NotApplicableError, Score
 from figura.report.metrics import build_scores, compute_metrics, flattened

@@ -5,7 +5,7 @@ import numpy as np
 import toy
 from trainings import outputs
 
-from figura.live.listeners import listeners
+from figura.live import listeners
 from figura.live.samples import SampleSheets
 from figura.live.scores import OnlineScores
 from figura.training.trainer import Trainer

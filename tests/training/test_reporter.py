@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
-from figura.live.listeners import listeners
+from figura.live import listeners
 from figura.recipe.resolved import settings
 from figura.training import reporter
 from figura.training.trainer import Trainer
