@@ -55,9 +55,6 @@ class Trainer:
     keywords in `hook_kwargs[name of the hook]`. `train_step` calls `train_op` or `optimize` and returns the report of
     each step.
 
-    Fixed points of an iteration: `before_step`, `before_update`, `after_update`, `on_evaluation`, as in `Callback`. The
-    trainer's method runs before those of the callbacks.
-
     Operations: `train_op` updates on a training batch, `log_op` computes states and losses of a batch without updating,
     `eval_op` returns every loss of every example of a validation batch.
 
@@ -161,33 +158,15 @@ class Trainer:
     def on_epoch_end(self, epoch: int) -> None:
         """Called after the last batch of an epoch."""
 
-    # fixed points of an iteration
-
-    def before_step(self, step: str) -> None:
-        """Called before the injectors of a step."""
-
-    def before_update(self, step: str) -> None:
-        """Called after backward, before clipping and the optimizer."""
-
-    def after_update(self, step: str, report: StepReport) -> None:
-        """Called after the optimizer, even if it skipped a non-finite update."""
-
-    def on_evaluation(self, row: Row) -> Mapping[str, float] | None:
-        """Called after a validation pass with its row of the history; returned values are added to the row."""
-        return None
-
     def _before_step(self, step: str) -> None:
-        self.before_step(step)
         for callback in self.callbacks.values():
             callback.before_step(self, step)
 
     def _before_update(self, step: str) -> None:
-        self.before_update(step)
         for callback in self.callbacks.values():
             callback.before_update(self, step)
 
     def _after_update(self, step: str, report: StepReport) -> None:
-        self.after_update(step, report)
         for callback in self.callbacks.values():
             callback.after_update(self, step, report)
 
@@ -387,7 +366,6 @@ class Trainer:
         self._equalise_buffers()
         means = self.validation.means(self.eval_op)
         row: Row = {"step": self.iteration, **{f"{name}.raw": mean for name, mean in means.items()}}
-        row |= self.on_evaluation(row) or {}
         for name, callback in self.callbacks.items():
             row |= {f"{name}.{key}": value for key, value in (callback.on_evaluation(self, row) or {}).items()}
         self.loss_log.validation.append(row)

@@ -102,31 +102,6 @@ def test_its_state_goes_on_after_a_kill(run):
     assert [row["watch.updates"] for row in history(run / "killed", "validation")] == [5, 10, 12]
 
 
-def test_given_to_the_trainer_or_overridden_in_a_subclass(run):
-    seen = []
-
-    class Mine(Trainer):
-        def before_step(self, step):
-            seen.append("before_step")
-
-        def before_update(self, step):
-            seen.append("before_update")
-
-        def after_update(self, step, report):
-            seen.append(float(report.raw["distance"]))
-
-        def on_evaluation(self, row):
-            return {"twice": 2 * row["distance.raw"]}
-
-    trainer = trained(run, {"train.steps": 2}, kind=Mine, callbacks={"other": Watch()})
-    losses = trainer.loss_log.history("distance")["raw"].tolist()
-    assert seen == ["before_step", "before_update", losses[0], "before_step", "before_update", losses[1]]
-    assert trainer.callbacks["other"].updates == 2
-    (row,) = history(run, "validation")
-    assert row["twice"] == 2 * row["distance.raw"]
-    assert row["other.updates"] == 2
-
-
 def test_by_hand_too(run):
     def train_step(trainer, x, y):
         image = trainer.networks.live["painter"](x)["image"]

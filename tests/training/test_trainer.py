@@ -15,7 +15,7 @@ from figura.base.errors import UserError
 from figura.base.seeding import generator, seed_here
 from figura.engine.data import Loaders, TrainBatches
 from figura.engine.weights import load_weights, save_weights
-from figura.interfaces import Listener, Loss
+from figura.interfaces import Callback, Listener, Loss
 from figura.training.trainer import Trainer
 
 QUIET = {"runtime.samples": None, "runtime.timing": False}
@@ -107,11 +107,11 @@ def test_the_average_of_the_weights_is_what_is_written(run, warmup):
     """Update 0 copies the weights; update t then keeps min(decay, (1 + t) / (10 + t)) of the average."""
     seen = []
 
-    class Noting(Trainer):
-        def after_update(self, step, report):
-            seen.append(self.networks.live["painter"].layer.weight.detach().double().clone())
+    class Noting(Callback):
+        def after_update(self, trainer, step, report):
+            seen.append(trainer.networks.live["painter"].layer.weight.detach().double().clone())
 
-    trainer = trained(run, {"train.ema": {"decay": 0.3, "warmup": warmup}}, kind=Noting)
+    trainer = trained(run, {"train.ema": {"decay": 0.3, "warmup": warmup}}, callbacks={"noting": Noting()})
     average = seen[0]
     for t, weight in enumerate(seen[1:], 1):
         kept = min(0.3, (1 + t) / (10 + t)) if warmup else 0.3
