@@ -180,15 +180,6 @@ def test_schedules_that_outlast_training_are_named():
     ]
 
 
-def test_decay_is_geometric_between_its_steps():
-    decay = Decay([10, 20], factor=0.1, over=4)
-    assert [decay(step) for step in (0, 10, 14, 20, 24, 99)] == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
-    assert decay(12) == pytest.approx(0.1**0.5)
-    assert decay(21) == pytest.approx(0.1 * 0.1**0.25)
-    assert decay.last == 24
-    assert [Decay([3], factor=0.5, over=0)(step) for step in (2, 3)] == [1.0, 0.5]
-
-
 def test_a_sine_goes_on_for_ever_and_is_never_late():
     sine = Sine(3, 4, high=2.0, low=0.0)
     assert [sine(step) for step in (0, 3, 5, 7, 4 * 10**12 + 5)] == pytest.approx([2, 2, 0, 2, 0])

@@ -4,9 +4,7 @@ import json
 import subprocess
 import sys
 from hashlib import sha256
-from importlib.metadata import version
 from pathlib import Path
-from platform import python_version
 
 import pytest
 import toy
@@ -116,60 +114,12 @@ def test_code_of_ones_own_counts_with_what_it_imports(own, edited):
         assert (versions[-1] != versions[-2]) == (name in files)
 
 
-def test_a_module_that_no_recipe_names_counts_for_nobody_else(own):
-    with_it = files_of(toy.checked({"networks.painter.type": f"{own.name}.nets.Net"}))
-    assert with_it.keys() - files_of(toy.checked()).keys() == {
-        f"{own.name}/{name}"
-        for name in ("__init__.py", "nets.py", "blocks.py", "deep/__init__.py", "deep/inner.py", "late.py")
-    }
-
-
-def test_a_package_of_ones_own_needs_no_init_file(own):
-    for path in own.rglob("__init__.py"):
-        path.unlink()
-    files = files_of(toy.checked({"networks.painter.type": f"{own.name}.nets.Net"}))
-    assert {f"{own.name}/{name}.py" for name in ("nets", "blocks", "deep/inner", "late")} <= files.keys()
-
-
-def test_installed_packages_and_the_standard_library_do_not_count():
-    types = types_of(load_recipe(ROOT / "params.yaml"))
-    files = code_of([TRAINER, "torch", "numpy.linalg", "json", "sys"], types).files
-    assert {path.partition("/")[0] for path in files} == {"models", "figura"}
-
-
 def test_types_named_in_arguments_count(own):
     nested = {"type": f"{own.name}.ramps.Ramp"}
     (own / "ramps.py").write_text("from figura.schedules import Linear\nclass Ramp(Linear):\n    pass\n")
     ramp = {**nested, "start": 0, "end": 1, "from": 0.0, "to": 1.0}
     for changes in ({"losses.square.schedule": ramp}, {"steps.painter.injectors.paint.args": {"noise": ramp}}):
         assert f"{own.name}/ramps.py" in files_of(toy.checked(changes))
-
-
-def test_what_training_does_not_read_is_not_named(own):
-    (own / "scores.py").write_text("from toy import Mean\nclass Mine(Mean):\n    pass\n")
-    mine = {"metrics.scores.mine": {"type": f"{own.name}.scores.Mine", "column": "loss.distance"}}
-    assert files_of(toy.checked(mine)) == files_of(toy.checked())
-
-
-def test_code_version_follows_names_and_contents(own):
-    name = f"{own.name}.nets"
-    before = code_version([name], [])
-    assert code_version([name], []) == before
-    (own / "notes.txt").write_text("no code")
-    (own / "unused.py").unlink()
-    assert code_version([name], []) == before
-    (own / "late.py").unlink()
-    without = code_version([name], [])
-    assert without != before
-    (own / "deep/inner.py").rename(own / "deep/other.py")
-    (own / "blocks.py").write_text(f"from {own.name}.deep.other import *\n")
-    assert code_version([name], []) != without
-
-
-def test_packages():
-    versions = provenance.package_versions()
-    assert versions["torch"] == version("torch")
-    assert versions["python"] == python_version()
 
 
 def test_variables_that_change_arithmetic_are_recorded_and_no_others(monkeypatch):

@@ -14,7 +14,7 @@ from torch import nn
 
 from figura.base.errors import UserError
 from figura.training import resume
-from figura.training.resume import ResumePoints, flatten, unflatten
+from figura.training.resume import ResumePoints
 
 TREE = {
     "a": torch.arange(6).reshape(2, 3).t(),  # not contiguous
@@ -38,20 +38,10 @@ def same(left, right):
     return type(left) is type(right) and left == right
 
 
-def test_flatten_and_back():
-    tensors = {}
-    assert same(TREE, unflatten(flatten(TREE, "", tensors), tensors))
-    assert len(tensors) == 4
-
-
 def saved(folder, iteration=5, state=None, **provenance):
     points = ResumePoints(folder, {"recipe": "r", "code": "1", **provenance})
     points.save(iteration, state or {"n": iteration})
     return points
-
-
-def everything_in(folder):
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def test_resume_points_keep_every_value(tmp_path):
@@ -115,26 +105,6 @@ def test_files_of_code_that_made_a_state_otherwise_are_named(tmp_path):
     saved(tmp_path, data="d", code='{"a.py": "1", "b.py": "1", "gone.py": "1"}')
     now = ResumePoints(tmp_path, {"recipe": "r", "code": '{"a.py": "2", "b.py": "1", "new.py": "1"}', "data": "d"})
     assert now.latest().differs == ("code (a.py, gone.py, new.py)",)
-
-
-def test_a_refused_state_is_set_aside_with_the_same_bytes(tmp_path):
-    points = saved(tmp_path / "resume")
-    before = everything_in(tmp_path / "resume" / "0000000005")
-    place = points.set_aside(points.latest().folder)
-    assert place == tmp_path / "resume-refused" / "0000000005"
-    assert everything_in(place) == before
-    assert points.latest() is None
-
-
-def test_a_second_refusal_of_the_same_iteration_overwrites_nothing(tmp_path):
-    places = []
-    for text in ("first", "second", "third"):
-        points = saved(tmp_path / "resume", state={"text": text})
-        places.append(points.set_aside(points.latest().folder))
-    assert [place.name for place in places] == ["0000000005", "0000000005-2", "0000000005-3"]
-    refused = ResumePoints(tmp_path / "resume-refused", {})
-    for place, text in zip(places, ("first", "second", "third"), strict=True):
-        assert refused._read(place).state() == {"text": text}
 
 
 def test_the_furthest_state_of_all_is_taken_where_any_is_welcome(tmp_path):
