@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from accelerate import Accelerator
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor
 
@@ -62,7 +61,6 @@ class Trainer:
         recipe: a checked recipe.
         run: run folder. Training writes `model/`, `history/` and `live/`, `resume/` while it runs, and `checkpoints/`
             with `runtime.checkpoint_every`.
-        accelerator: by default, one with the recipe's precision and trackers.
         callbacks: callbacks by name, in addition to the recipe's; they may change the result.
         listeners: observers that change nothing.
         resume_anyway: resume from the furthest state even if its recipe, code, packages or data differ.
@@ -73,7 +71,6 @@ class Trainer:
         recipe: Recipe,
         run: Path,
         *,
-        accelerator: Accelerator | None = None,
         on_epoch_start: Callable[..., None] | None = None,
         train_step: Callable[..., dict[str, StepReport]] | None = None,
         on_epoch_end: Callable[..., None] | None = None,
@@ -86,9 +83,8 @@ class Trainer:
         self.scratch = scratch(run, recipe)  # parent of live/, resume/, checkpoints/
         hooks = {"on_epoch_start": on_epoch_start, "train_step": train_step, "on_epoch_end": on_epoch_end}
         self._wrap_hooks(hooks, hook_kwargs or {})
-        if accelerator is None:
-            check_trackers(recipe)
-        self.accelerator = accelerator or make_accelerator(recipe, self.scratch)
+        check_trackers(recipe)
+        self.accelerator = make_accelerator(recipe, self.scratch)
         torch.use_deterministic_algorithms(True, warn_only=self.accelerator.device.type != "cpu")
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs 2 % of a step
         self.loaders = build_loaders(recipe, self.accelerator)
