@@ -151,17 +151,6 @@ def test_two_networks_that_share_a_forward_equal_a_bare_loop(run):
         assert_same(own, expected, rtol=0, atol=1e-7)
 
 
-def test_detached_names_teach_nothing_to_their_maker(run):
-    """The critic's loss cannot reach the painter either way; detaching says so and saves the work."""
-    order = toy.gan()
-    paint = order["steps"]["critic"]["injectors"].pop("paint")
-    order["steps"]["painter"]["injectors"] = {"paint": paint, **order["steps"]["painter"]["injectors"]}
-    order["steps"] = {name: order["steps"][name] for name in ("painter", "critic")}
-    with_it = trained(run / "1", GAN | {"steps.critic.detach": ["image"]}, order)
-    without = trained(run / "2", GAN, order)
-    assert_same(weights(with_it), weights(without), **EXACT)
-
-
 @pytest.mark.parametrize("parts", [2, 3, 4])
 def test_accumulation_equals_the_whole_batch(run, parts):
     plain = {"networks.painter.dropout": 0.0, "steps.painter.injectors.paint.args": {}, "train.ema": None}
