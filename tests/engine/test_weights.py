@@ -155,6 +155,11 @@ def test_the_content_of_what_it_started_from_is_recorded(run, earlier):
     assert start(run, folder).provenance["start"] != first  # a resume state made from the old weights is refused
 
 
+def test_a_run_that_is_not_there(run, tmp_path):
+    with pytest.raises(UserError, match=r"network 'painter': .*nowhere/model/painter\.safetensors: no such file"):
+        start(run, tmp_path / "nowhere")
+
+
 def test_faults_of_the_entry():
     with pytest.raises(UserError, match=r"train\.init_from\.networks: unknown network 'piant'"):
         toy.checked({"train.init_from": {"run": "runs/a", "networks": ["piant"]}})

@@ -63,7 +63,7 @@ def test_a_line_changes_the_version_of_a_training_that_loads_it_and_of_no_other(
 def test_types_named_in_arguments_count(tmp_path, monkeypatch):
     package = tmp_path / f"own_{tmp_path.name}"
     package.mkdir()
-    (package / "ramps.py").write_text("from figura.schedules import Linear\nclass Ramp(Linear):\n    pass\n")
+    (package / "ramps.py").write_text("from figura.schedules import *\nclass Ramp(Linear):\n    pass\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     ramp = {"type": f"{package.name}.ramps.Ramp", "start": 0, "end": 1, "from": 0.0, "to": 1.0}
     for changes in ({"losses.square.schedule": ramp}, {"steps.painter.injectors.paint.args": {"noise": ramp}}):
