@@ -1,4 +1,8 @@
-"""What several ranks compute over a batch that they share, and draw for it, against one process."""
+"""What several ranks compute over a batch that they share, draw for it, and agree on when one is asked to stop."""
+
+import os
+import signal
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,8 +13,10 @@ from torch import nn
 from two_processes import run_in_two
 
 from figura.base.distributed import current_shard, sharded
+from figura.base.errors import Interrupted
 from figura.engine.batch_norm import SharedBatchNorm, share_batch_norms
 from figura.engine.rank_invariant_rng import rank_invariant_noise
+from figura.engine.signals import StopRequest
 from models.images.adversarial_losses import Adversarial
 from models.images.dropout import dropout
 
@@ -190,3 +196,34 @@ def test_outside_nothing_is_shared():
             found = torch.randn(4)
     assert torch.equal(found, alone(lambda n: torch.randn(4)))
     assert current_shard() is None
+
+
+@pytest.fixture(autouse=True)
+def _handlers():
+    before = {one: signal.getsignal(one) for one in Interrupted.signals}
+    yield
+    for one, handler in before.items():
+        signal.signal(one, handler)
+
+
+def two_ranks(asked_elsewhere: float) -> SimpleNamespace:
+    """Return the first of two ranks; the other one adds `asked_elsewhere` to a sum."""
+    return SimpleNamespace(
+        num_processes=2, device=torch.device("cpu"), reduce=lambda asked, how: asked + asked_elsewhere
+    )
+
+
+def test_who_stops_for_another_rank_lives_until_it_has_told_so() -> None:
+    request = StopRequest()
+    with request.by_signals():
+        assert request.agreed(two_ranks(1))
+    os.kill(os.getpid(), signal.SIGTERM)  # a default handler would end this process
+    assert request.asked_by == "another rank"
+
+
+def test_handlers_come_back_where_nobody_asked() -> None:
+    before, request = signal.getsignal(signal.SIGTERM), StopRequest()
+    with request.by_signals():
+        assert not request.agreed(two_ranks(0))
+        assert signal.getsignal(signal.SIGTERM) != before
+    assert signal.getsignal(signal.SIGTERM) == before
