@@ -237,6 +237,9 @@ def test_values_are_clipped_before_the_norm(clip):
     assert report.grad_norm.item() == pytest.approx(np.linalg.norm(3 * gradient([0.5, -1.0])))  # before any clipping
 
 
+# the state that a step's injectors and losses share
+
+
 def test_a_name_is_written_once():
     state = State({"x": torch.zeros(2)})
     state.add("y", torch.ones(2))

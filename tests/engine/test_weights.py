@@ -62,6 +62,9 @@ def test_to_device_moves_tensors_alone():
     assert moved["n"] == 3
 
 
+# published weights that a network knows by itself: read where training starts, and never again
+
+
 class Taught(toy.Painter):
     """A painter with weights from a file."""
 
@@ -89,7 +92,7 @@ def content(weights, **changes):
     return toy.changed({"networks.painter": painter, "runtime.samples": None, **changes})
 
 
-def test_training_starts_from_them(weights, tmp_path):
+def test_training_starts_from_published_weights(weights, tmp_path):
     live = Trainer(toy.checked(content=content(weights)), tmp_path / "run").networks.live["painter"]
     assert all((value == 0.5).all() for value in live.state_dict().values())
 
@@ -112,6 +115,8 @@ def test_evaluation_does_without_the_file(weights, tmp_path):
     assert (run / "dump").is_dir()
 
 
+# an earlier run
+
 QUIET = {"runtime.samples": None}
 
 
@@ -133,13 +138,13 @@ def start(run, folder, networks=None, **changes):
     return Trainer(toy.checked(QUIET | declared, toy.gan()), run)
 
 
-def test_all_networks(run, earlier):
+def test_all_networks_start_from_an_earlier_run(run, earlier):
     folder, expected = earlier
     started = weights_of(start(run, folder))
     assert all(torch.equal(started[name], expected[name]) for name in expected)
 
 
-def test_a_named_network_and_no_other(run, earlier, tmp_path):
+def test_a_named_network_starts_from_it_and_no_other(run, earlier, tmp_path):
     folder, expected = earlier
     started = weights_of(start(run, folder, ["painter"]))
     fresh = weights_of(Trainer(toy.checked(QUIET, toy.gan()), tmp_path / "fresh"))

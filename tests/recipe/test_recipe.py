@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 import toy
 from loading import modules_loaded_by
+from torch import nn
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
 from figura.recipe.load import check_recipe, load_recipe
 from figura.recipe.resolved import resolved
-from figura.recipe.types import LOSS, NETWORK, find_type
+from figura.recipe.types import LOSS, NETWORK, OPTIMIZER, construct, find_type
 
 PAINT = "steps.painter.injectors.paint"
 
@@ -38,20 +39,8 @@ def test_mixed_datasets_provide_what_all_of_them_provide():
 
 
 def test_lists_become_the_tuples_that_a_type_asks_for():
-    from torch import nn
-
-    from figura.base.error_collector import ErrorCollector
-    from figura.recipe.types import OPTIMIZER, construct
-
-    errors = ErrorCollector(Path("p"))
-    adam = construct(
-        "torch.optim.Adam",
-        {"lr": 1, "betas": [0.5, 0.9]},
-        OPTIMIZER,
-        "o",
-        errors,
-        params=nn.Linear(1, 1).parameters(),
-    )
+    errors, betas = ErrorCollector(Path("p")), {"lr": 1, "betas": [0.5, 0.9]}
+    adam = construct("torch.optim.Adam", betas, OPTIMIZER, "o", errors, params=nn.Linear(1, 1).parameters())
     assert not errors.lines
     assert adam.defaults["betas"] == (0.5, 0.9)
 

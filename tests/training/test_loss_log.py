@@ -206,6 +206,9 @@ def test_a_damaged_file_begins_again_with_a_warning(content, tmp_path, capsys):
     assert f"warning: {path} is damaged, and begins again: " in capsys.readouterr().out
 
 
+# components of a loss: they are recorded, and counted once
+
+
 class Parts(Loss):
     """Distance in two components."""
 
