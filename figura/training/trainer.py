@@ -79,6 +79,9 @@ class Trainer:
         listeners: Sequence[Listener] = (),
         resume_anyway: bool = False,
     ) -> None:
+        for point in ("before_step", "before_update", "after_update", "on_evaluation"):
+            if hasattr(self, point):  # of an earlier version: it would no longer be called
+                raise UserError(f"{type(self).__name__}.{point}: write a Callback with it; `Trainer(callbacks=...)`")
         self.recipe, self.run, self.listeners, self.resume_anyway = recipe, run, listeners, resume_anyway
         self.scratch = scratch(run, recipe)  # parent of live/, resume/, checkpoints/
         hooks = {"on_epoch_start": on_epoch_start, "train_step": train_step, "on_epoch_end": on_epoch_end}

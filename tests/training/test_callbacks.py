@@ -113,6 +113,15 @@ def test_a_name_that_is_taken(run):
         Trainer(toy.checked(WATCHED), run, callbacks={"watch": Watch()})
 
 
+def test_a_trainer_with_a_method_of_a_callback_is_refused(run):
+    class Mine(Trainer):
+        def after_update(self, step, report):
+            raise AssertionError
+
+    with pytest.raises(UserError, match=r"^Mine\.after_update: write a Callback with it"):
+        Mine(toy.checked(), run)
+
+
 def test_hooks_given_to_the_trainer(run):
     seen = []
 
