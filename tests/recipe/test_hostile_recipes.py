@@ -1,5 +1,6 @@
 """Wrong files and recipes that nobody means well by: each ends in few, short, printable lines, at once."""
 
+import json
 import os
 import re
 import time
@@ -248,6 +249,8 @@ def nothing() -> None:
     """Leave the folder empty."""
 
 
+LONELY = {"images": [{"id": 1, "file_name": "a.jpg", "width": 4, "height": 4}], "annotations": []}
+LONELY["categories"] = [{"id": 1, "name": "person"}]
 FILES: list[tuple[str, Callable[[], Any], tuple[Any, ...], str]] = [
     ("no recipe", nothing, (train.main, "r.yaml", "runs/x"), "r.yaml: no such file"),
     ("a folder", nothing, (train.main, ".", "runs/x"), ".: no regular file; a YAML file is needed"),
@@ -264,6 +267,12 @@ FILES: list[tuple[str, Callable[[], Any], tuple[Any, ...], str]] = [
         "r.yaml:2:1: a key stands twice: seed",
     ),
     ("no annotations", dataset({}), (prepare.main, "mine"), "raw/a.json: no such file"),
+    (
+        "no image",
+        dataset({}, json.dumps(LONELY)),
+        (prepare.main, "mine"),
+        "1 image file missing. All are listed in data/prepared/",
+    ),
     (
         "a misspelt dataset",
         dataset({}),
