@@ -71,19 +71,6 @@ class Cosine(_Between):
         return self.to + (self.from_ - self.to) * (1 + math.cos(math.pi * share)) / 2
 
 
-class Polynomial(_Between):
-    """`to + (from - to) (1 - share)^power`; a power of 1 is Linear, a higher one changes faster at first."""
-
-    def __init__(self, start: int, end: int, from_: float, to: float, power: float) -> None:
-        super().__init__(start, end, from_, to)
-        if not 0 < power < math.inf:
-            raise ValueError(f"power {power}: a number above 0 is needed")
-        self.power = power
-
-    def between(self, share: float) -> float:
-        return self.to + (self.from_ - self.to) * (1 - share) ** self.power
-
-
 class CosineRestarts(Schedule):
     """SGDR: in each period a `Cosine` from `from` times the period's weight down to `to`; `to` after the last period.
 

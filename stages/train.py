@@ -42,7 +42,7 @@ def main(arguments: list[str]) -> None:
 
 def train(content: dict[str, Any], path: Path, run: Path) -> None:
     """Train the recipe of a content, read from `path`."""
-    from figura.live.listeners import listeners
+    from figura.live import listeners
     from figura.training.trainer import Trainer
 
     recipe = check_recipe(content, path)

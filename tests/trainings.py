@@ -10,7 +10,8 @@ import toy
 from figura.interfaces import StepReport
 from figura.training.trainer import Trainer
 
-BASE = {"runtime.samples": None, "runtime.timing": False, "runtime.resume_every": 4}
+QUIET = {"runtime.samples": None, "runtime.timing": False}
+BASE = QUIET | {"runtime.resume_every": 4}
 
 
 class Killed(BaseException):
@@ -43,6 +44,16 @@ def fit(
     """Train the toy recipe, or `content`, with changes; return the trainer."""
     trainer = Stopping(toy.checked(changes, content), run, **keywords)
     trainer.stop = stop
+    trainer.fit()
+    return trainer
+
+
+def trained(
+    run: Path, changes: Mapping[str, Any] | None = None, content: dict[str, Any] | None = None,
+    kind: type[Trainer] = Trainer, **keywords: Any,
+) -> Any:  # fmt: skip
+    """Train the toy recipe, or `content`, quietly, with changes, by a kind of trainer; return the trainer."""
+    trainer = kind(toy.checked(QUIET | (changes or {}), content), run, **keywords)
     trainer.fit()
     return trainer
 

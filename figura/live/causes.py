@@ -41,10 +41,10 @@ def told(name: str, found: list[str]) -> list[str]:
     return [f"{name} runs, because these differ from dvc.lock:", *(f"  {line}" for line in found)]
 
 
-def read_lock(path: Path = LOCK) -> Lock:
+def read_lock() -> Lock:
     """Return the stages in `dvc.lock`, by name; empty if the file is missing or unreadable."""
     try:
-        return YAML(typ="safe").load(path.read_bytes()).get("stages") or {}  # like DVC
+        return YAML(typ="safe").load(LOCK.read_bytes()).get("stages") or {}  # like DVC
     except (OSError, YAMLError, AttributeError):
         return {}
 

@@ -12,7 +12,7 @@ import inspect
 import io
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from figura.base.distributed import raise_on_all_ranks
@@ -21,6 +21,7 @@ from figura.base.files import read_rows, write_text
 from figura.dump import Dump
 from figura.evaluation.evaluate import Evaluation
 from figura.interfaces import Listener
+from figura.recipe.dotted_keys import texts
 from figura.recipe.schema import Declaration, Evaluate, Recipe
 from figura.report.interfaces import Score
 from figura.report.metrics import build_scores, compute_metrics, flattened
@@ -157,21 +158,10 @@ def part_read(evaluate: Evaluate, scores: Iterable[Score], declared: Iterable[De
     words: list[set[str]] = []
     for score, entry in zip(scores, declared, strict=True):
         parameters = {name.rstrip("_"): p.default for name, p in inspect.signature(type(score)).parameters.items()}
-        words.append(set(_texts(parameters | entry.arguments)))
+        words.append({text for _, text in texts(parameters | entry.arguments)})
     named = set[str]().union(*words)
     everything = any(not names & (evaluate.modes.keys() | evaluate.grids.keys()) for names in words)
     modes = {name: mode for name, mode in evaluate.modes.items() if everything or name in named}
     grids = {name: grid for name, grid in evaluate.grids.items() if name in named}
     averages = {name: average for name, average in evaluate.averages.items() if name in named}
     return evaluate.model_copy(update={"modes": modes or evaluate.modes, "grids": grids, "averages": averages})
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _texts(part)
-    elif isinstance(value, (list, tuple)):
-        for part in value:
-            yield from _texts(part)

@@ -43,7 +43,7 @@ class RecipeCheck:
     def run(self, parts: Collection[str]) -> None:
         """Check `parts` (`load.PARTS`), except `metrics`."""
         for name, network in self.recipe.networks.items():
-            kind = self._declared(network, NETWORK, f"networks.{name}")
+            kind: Any = check_declaration(network, NETWORK, f"networks.{name}", self.errors)
             if kind is not None:
                 self.networks[name] = kind
         data, judged = self.recipe.data, self.recipe.evaluate.data
@@ -70,9 +70,6 @@ class RecipeCheck:
         for name, callback in self.recipe.callbacks.items():
             construct(callback.type, callback.arguments, CALLBACK, f"callbacks.{name}", self.errors)
 
-    def _declared(self, entry: Declaration, slot: Slot, key: str, supplied: tuple[str, ...] = ()) -> Any:
-        return check_declaration(entry, slot, key, self.errors, supplied)
-
     def _provided(self, entries: Mapping[str, Declaration], key: str) -> list[set[str]]:
         """Return the names that each dataset provides."""
         kinds = {name: self._providing(entry, DATASET, f"{key}.{name}") for name, entry in entries.items()}
@@ -81,7 +78,7 @@ class RecipeCheck:
     def _providing(self, entry: Declaration, slot: Slot, key: str) -> Any:
         """Return the class of an entry that provides names; None after an error: the names are then unknown."""
         before = self.errors.count
-        kind = self._declared(entry, slot, key)
+        kind = check_declaration(entry, slot, key, self.errors)
         if self.errors.count == before:
             return kind
         self.names.on = False
@@ -92,7 +89,8 @@ class RecipeCheck:
         for name, step in self.recipe.steps.items():
             for network in set(step.trains) - self.recipe.networks.keys():
                 self.errors.add_unknown(f"steps.{name}.trains", network, self.recipe.networks, "network")
-            optimizer = self._declared(step.optimizer, OPTIMIZER, f"steps.{name}.optimizer", ("params",))
+            key = f"steps.{name}.optimizer"
+            optimizer: Any = check_declaration(step.optimizer, OPTIMIZER, key, self.errors, ("params",))
             if optimizer is not None and (why := objection(optimizer)):
                 self.errors.add(f"steps.{name}.optimizer.type", why)
             for group, options in step.groups.items():

@@ -13,19 +13,10 @@ Injectors = Mapping[str, Mapping[str, Injector]]
 
 
 @dataclass(frozen=True)
-class Maker:
-    """An injector that adds a name: its key, its gates, the `requires` and the `accumulation` of its step."""
+class Place:
+    """Where names are read or added: its key, its gates, the `requires` and the `accumulation` of its step."""
 
     key: str
-    when: When
-    requires: frozenset[str]
-    parts: int
-
-
-@dataclass(frozen=True)
-class Reader:
-    """A reader of names: its gates, the `requires` and the `accumulation` of its step."""
-
     when: When
     requires: frozenset[str]
     parts: int
@@ -105,7 +96,7 @@ class _Pass:
     ) -> None:
         self.check, self.recipe, self.injectors, self.provided = check, recipe, injectors, provided
         self.training = training
-        self.makers: dict[str, list[Maker]] = {}
+        self.makers: dict[str, list[Place]] = {}
 
     def all_names(self) -> set[str]:
         """Return the names that exist in at least some iterations; of the batch, those that all datasets provide."""
@@ -117,26 +108,25 @@ class _Pass:
             key, requires = f"steps.{name}", frozenset(step.requires)
             parts = self.recipe.parts(name) if self.training else 1
             gate = self._gate(step.gate)
-            reader = Reader((gate,), requires, parts)
             for wanted in requires:
                 if not any(wanted in names for names in self.provided):
                     made = any(maker.parts == parts for maker in self.makers.get(wanted, ()))
                     self.check.known([wanted], [wanted] if made else self.all_names(), f"{key}.requires")
-            self._read(step.detach, reader, f"{key}.detach")
-            for place, injector in self.injectors.get(name, {}).items():
-                entry = step.injectors[place]
-                if entry.only == ("evaluation" if self.training else "training"):
-                    continue
-                own = Reader((gate, self._gate(entry.gate)), requires, parts)
-                self._read(injector.reads, own, f"{key}.injectors.{place}")
-                self._add(injector.adds, own, f"{key}.injectors.{place}")
+            self._read(step.detach, Place(f"{key}.detach", (gate,), requires, parts))
+            for injector_name, injector in self.injectors.get(name, {}).items():
+                entry = step.injectors[injector_name]
+                if entry.only != ("evaluation" if self.training else "training"):
+                    when = (gate, self._gate(entry.gate))
+                    place = Place(f"{key}.injectors.{injector_name}", when, requires, parts)
+                    self._read(injector.reads, place)
+                    self._add(injector.adds, place)
             for loss in (loss for loss in losses if self.recipe.loss_step(loss) == name):
                 declared = self.recipe.losses[loss]
-                own = Reader((gate, self._gate(declared.gate)), requires, parts)
+                when = (gate, self._gate(declared.gate))
                 for role, wanted in declared.inputs.items():
                     # a batch that lacks an input skips the loss
                     if not any(wanted in names for names in self.provided):
-                        self._read([wanted], own, f"losses.{loss}.inputs.{role}")
+                        self._read([wanted], Place(f"losses.{loss}.inputs.{role}", when, requires, parts))
 
     def _gate(self, gate: Gate) -> Gate:
         return gate if self.training else Gate(1, gate.after, gate.before)
@@ -147,24 +137,24 @@ class _Pass:
         chosen = [names for names in self.provided if requires & some <= names]
         return set[str].intersection(*chosen) if chosen else set()
 
-    def _add(self, names: Iterable[str], adder: Reader, key: str) -> None:
+    def _add(self, names: Iterable[str], adder: Place) -> None:
         some = set[str]().union(*self.provided)
         for name in names:
             others = self.makers.setdefault(name, [])
             if name in some or any(m.parts == adder.parts and can_run((*m.when, *adder.when)) for m in others):
-                self.check.report_duplicate([name], key)
-            others.append(Maker(key, adder.when, adder.requires, adder.parts))
+                self.check.report_duplicate([name], adder.key)
+            others.append(adder)
 
-    def _read(self, wanted: Iterable[str], reader: Reader, key: str) -> None:
+    def _read(self, wanted: Iterable[str], reader: Place) -> None:
         batch = self._of_batch(reader.requires)
         available = batch | reader.requires
         for name in wanted:
             makers = [m for m in self.makers.get(name, []) if m.parts == reader.parts and m.requires <= available]
             if name in available or covers_every_iteration(reader.when, [maker.when for maker in makers]):
                 continue
-            self.check.report(key, name, self._why(name, reader, makers), batch | self.makers.keys())
+            self.check.report(reader.key, name, self._why(name, reader, makers), batch | self.makers.keys())
 
-    def _why(self, name: str, reader: Reader, makers: Sequence[Maker]) -> str | None:
+    def _why(self, name: str, reader: Place, makers: Sequence[Place]) -> str | None:
         """Return why a name is missing in some or all iterations; None if nothing ever adds it."""
         if any(name in names for names in self.provided):
             return f"{name!r} comes from some datasets only; a step that reads it says `requires: [{name}]`"

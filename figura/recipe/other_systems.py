@@ -118,7 +118,6 @@ HINTS: dict[str, dict[str, str]] = {
         "MultiStepLR StepLR": "`{type: Decay, at: [30000, 60000], factor: 0.1, over: 0}`, in iterations",
         "ConstantLR": "`{type: Step, at: [500], values: [0.1, 1.0]}`, in iterations",
         "LinearLR linear_decay": "`{type: Linear, start: 0, end: 10000, from: 1.0, to: 0.0}`, in iterations",
-        "PolynomialLR": "`{type: Polynomial, start: 0, end: 10000, from: 1.0, to: 0.0, power: 0.9}`, in iterations",
         "ExponentialLR": "`{type: Exponential, start: 0, end: 10000, from: 1.0, to: 0.01}`, in iterations",
         "CosineAnnealingLR": "`{type: Cosine, start: 0, end: 10000, from: 1.0, to: 0.0}`, in iterations",
         "CosineAnnealingLR_Restart CosineAnnealingWarmRestarts": (
@@ -128,7 +127,9 @@ HINTS: dict[str, dict[str, str]] = {
         "CyclicLR": "`{type: Sine, start: 0, period: 1000, high: 1.0, low: 0.1}`, in iterations",
         "SequentialLR": "`{type: WarmUp, steps: 500, then: {...}}`, or a `Product`",
         "ChainedScheduler": "`{type: Product, of: {one: {...}, other: {...}}}`",
-        "LambdaLR MultiplicativeLR": "a `Schedule` of your own by its dotted name, a pure function of the iteration",
+        "LambdaLR MultiplicativeLR PolynomialLR Polynomial": (
+            "a `Schedule` of your own by its dotted name, a pure function of the iteration"
+        ),
         "ReduceLROnPlateau": "nothing that looks at losses: schedules are functions of the iteration; see `Decay`",
         "fixed": "`{type: Constant, value: 1.0}`",
         "sinusoidal": "`{type: Sine, start: 0, period: 1000, high: 1.0, low: 0.0}`, in iterations",

@@ -177,12 +177,15 @@ class ResumePoints:
             if other not in (final, *before):
                 self._remove(other)
 
-    def latest(self, anyway: bool = False) -> ResumePoint | None:
-        """Return the latest intact state; with `anyway`, the furthest of all, including refused ones."""
-        return self.inspect(anyway)[0]
+    def latest(self) -> ResumePoint | None:
+        """Return the latest intact state."""
+        return self.inspect()[0]
 
     def inspect(self, anyway: bool = False) -> tuple[ResumePoint | None, dict[Path, str]]:
-        """Return the result of `latest`, and what is wrong with each later state, by folder."""
+        """Return the latest intact state, and what is wrong with each later one, by folder.
+
+        With `anyway`, the state is the furthest of all, including refused ones.
+        """
         damaged, points = dict[Path, str](), list[ResumePoint]()
         for folder in reversed(self._states(self.folder)):
             if (why := damage(folder)) is None:

@@ -19,6 +19,7 @@ from figura.base.modes import evaluating
 from figura.base.seeding import random_kept
 from figura.engine.build import build_injectors, build_losses
 from figura.engine.data import Mixture, collated
+from figura.engine.weights import to_device
 from figura.interfaces import ExampleDataset, Injector, Networks, Records, State
 from figura.recipe.schema import Declaration, Format, Recipe
 
@@ -64,7 +65,7 @@ class _SanityCheck:
                     self._evaluation(batch)
         for said, ((key, read), *others) in self.failed.items():
             also = ", ".join(dict.fromkeys(other for other, _ in others if other != key))
-            self._add(key, f"{said}{read}{f'; also at {also}' if also else ''}")
+            self.errors.add(key, f"{said}{read}{f'; also at {also}' if also else ''}")
 
     def _batch(
         self,
@@ -75,7 +76,7 @@ class _SanityCheck:
     ) -> Values | None:
         mixture = Mixture(dict(datasets), self.recipe.seed)
         batch = self._tried(key, lambda: collated([mixture[(name, 0, index)] for index in chosen(datasets[name])]), {})
-        return None if batch is None else _moved(batch, self.device)
+        return None if batch is None else to_device(batch, self.device)
 
     def _steps(self, batch: Values) -> None:
         state = dict(batch)
@@ -101,7 +102,7 @@ class _SanityCheck:
             if reaches:
                 learned.append(mean)
             elif reaches is not None:
-                self._add(key, f"depends on nothing that its step {name!r} trains ({', '.join(trains)})")
+                self.errors.add(key, f"depends on nothing that its step {name!r} trains ({', '.join(trains)})")
         if learned:
             torch.autograd.grad(torch.stack(learned).sum(), trained, allow_unused=True)
 
@@ -135,7 +136,9 @@ class _SanityCheck:
     def _formats(self, formats: Mapping[str, Format], values: Mapping[str, Any], key: str) -> None:
         for name, form in formats.items():
             if name in values and (wanted := _misfit(values[name], form)):
-                self._add(f"{key}.{name}", f"{described(values[name])} cannot be saved as {form!r}: {wanted} is needed")
+                self.errors.add(
+                    f"{key}.{name}", f"{described(values[name])} cannot be saved as {form!r}: {wanted} is needed"
+                )
 
     def _tried(self, key: str, call: Callable[[], Any], read: Mapping[str, Any]) -> Any:
         """Return the result of a call; on failure, add an error with the shapes of its inputs and return None."""
@@ -146,11 +149,6 @@ class _SanityCheck:
             said = "; ".join(line.strip() for line in str(error).splitlines() if line.strip()) or type(error).__name__
             self.failed.setdefault(said, []).append((key, f"; it read {shapes}" if shapes else ""))
             return None
-
-    def _add(self, key: str, message: str) -> None:
-        line = f"{self.errors.file}: {key}: {message}"
-        if line not in self.errors.lines:
-            self.errors.lines.append(line)
 
 
 def described(value: Any) -> str:
@@ -201,10 +199,6 @@ def _of_one_group(data: ExampleDataset) -> list[int]:
     group = data.group(0)
     same = list(islice((index for index in range(len(data)) if data.group(index) == group), EXAMPLES))
     return [same[place % len(same)] for place in range(EXAMPLES)]
-
-
-def _moved(value: Any, device: torch.device) -> Any:
-    return {k: v.to(device) if isinstance(v, Tensor) else v for k, v in value.items()}
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from accelerate import Accelerator
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor
 
@@ -55,9 +54,6 @@ class Trainer:
     keywords in `hook_kwargs[name of the hook]`. `train_step` calls `train_op` or `optimize` and returns the report of
     each step.
 
-    Fixed points of an iteration: `before_step`, `before_update`, `after_update`, `on_evaluation`, as in `Callback`. The
-    trainer's method runs before those of the callbacks.
-
     Operations: `train_op` updates on a training batch, `log_op` computes states and losses of a batch without updating,
     `eval_op` returns every loss of every example of a validation batch.
 
@@ -65,7 +61,6 @@ class Trainer:
         recipe: a checked recipe.
         run: run folder. Training writes `model/`, `history/` and `live/`, `resume/` while it runs, and `checkpoints/`
             with `runtime.checkpoint_every`.
-        accelerator: by default, one with the recipe's precision and trackers.
         callbacks: callbacks by name, in addition to the recipe's; they may change the result.
         listeners: observers that change nothing.
         resume_anyway: resume from the furthest state even if its recipe, code, packages or data differ.
@@ -76,7 +71,6 @@ class Trainer:
         recipe: Recipe,
         run: Path,
         *,
-        accelerator: Accelerator | None = None,
         on_epoch_start: Callable[..., None] | None = None,
         train_step: Callable[..., dict[str, StepReport]] | None = None,
         on_epoch_end: Callable[..., None] | None = None,
@@ -85,13 +79,15 @@ class Trainer:
         listeners: Sequence[Listener] = (),
         resume_anyway: bool = False,
     ) -> None:
+        for point in ("before_step", "before_update", "after_update", "on_evaluation"):
+            if hasattr(self, point):  # of an earlier version: it would no longer be called
+                raise UserError(f"{type(self).__name__}.{point}: write a Callback with it; `Trainer(callbacks=...)`")
         self.recipe, self.run, self.listeners, self.resume_anyway = recipe, run, listeners, resume_anyway
         self.scratch = scratch(run, recipe)  # parent of live/, resume/, checkpoints/
         hooks = {"on_epoch_start": on_epoch_start, "train_step": train_step, "on_epoch_end": on_epoch_end}
         self._wrap_hooks(hooks, hook_kwargs or {})
-        if accelerator is None:
-            check_trackers(recipe)
-        self.accelerator = accelerator or make_accelerator(recipe, self.scratch)
+        check_trackers(recipe)
+        self.accelerator = make_accelerator(recipe, self.scratch)
         torch.use_deterministic_algorithms(True, warn_only=self.accelerator.device.type != "cpu")
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs 2 % of a step
         self.loaders = build_loaders(recipe, self.accelerator)
@@ -161,33 +157,15 @@ class Trainer:
     def on_epoch_end(self, epoch: int) -> None:
         """Called after the last batch of an epoch."""
 
-    # fixed points of an iteration
-
-    def before_step(self, step: str) -> None:
-        """Called before the injectors of a step."""
-
-    def before_update(self, step: str) -> None:
-        """Called after backward, before clipping and the optimizer."""
-
-    def after_update(self, step: str, report: StepReport) -> None:
-        """Called after the optimizer, even if it skipped a non-finite update."""
-
-    def on_evaluation(self, row: Row) -> Mapping[str, float] | None:
-        """Called after a validation pass with its row of the history; returned values are added to the row."""
-        return None
-
     def _before_step(self, step: str) -> None:
-        self.before_step(step)
         for callback in self.callbacks.values():
             callback.before_step(self, step)
 
     def _before_update(self, step: str) -> None:
-        self.before_update(step)
         for callback in self.callbacks.values():
             callback.before_update(self, step)
 
     def _after_update(self, step: str, report: StepReport) -> None:
-        self.after_update(step, report)
         for callback in self.callbacks.values():
             callback.after_update(self, step, report)
 
@@ -387,7 +365,6 @@ class Trainer:
         self._equalise_buffers()
         means = self.validation.means(self.eval_op)
         row: Row = {"step": self.iteration, **{f"{name}.raw": mean for name, mean in means.items()}}
-        row |= self.on_evaluation(row) or {}
         for name, callback in self.callbacks.items():
             row |= {f"{name}.{key}": value for key, value in (callback.on_evaluation(self, row) or {}).items()}
         self.loss_log.validation.append(row)

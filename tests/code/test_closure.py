@@ -89,7 +89,7 @@ def test_a_type_of_a_package_brings_the_version_of_the_package() -> None:
         ("pose.decode.decoding.FindPeople", "models.pose.decode.decoding"),
         ("pose.FindPeople", "models.pose.decode.decoding"),
         ("Linear", "figura.schedules"),
-        ("Muon", "figura.optimizers.muon"),
+        ("Muon", "figura.optimizers"),
         ("torch.nn.Conv2d", "torch.nn"),
         ("jpeg", None),
     ],

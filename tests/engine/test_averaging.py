@@ -1,6 +1,5 @@
 """Gradients averaged over two ranks in buckets, against means computed by NumPy."""
 
-from contextlib import ExitStack
 from datetime import timedelta
 from unittest.mock import patch
 
@@ -8,13 +7,10 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-import toy
 from torch import nn
 from two_processes import run_in_two
 
 from figura.engine.averaging import GradientAverage, buckets_of
-from figura.engine.step import Step
-from figura.training.trainer import Trainer
 
 WIDTHS = (3, 5, 2, 4)
 
@@ -149,24 +145,6 @@ def test_buckets_are_sent_during_the_last_backward_pass_and_in_one_order():
         assert before == len(sent) == 8
         assert all(during for _, during in sent)
         assert [length for length, _ in sent] == [one.numel() + 1 for one in reversed(list(chain.parameters()))]
-
-    run_in_two(job)
-
-
-def test_a_training_sends_during_the_last_part_alone(tmp_path):
-    sent = []
-    send, backward, finish = GradientAverage._send, Step._backward, GradientAverage.finish
-
-    def job():
-        with ExitStack() as stack:
-            stack.enter_context(patch.object(GradientAverage, "_send", lambda one: [sent.append("sent"), send(one)]))
-            stack.enter_context(
-                patch.object(Step, "_backward", lambda *a, **k: [sent.append("part"), backward(*a, **k)])
-            )
-            stack.enter_context(patch.object(GradientAverage, "finish", lambda o: [sent.append("done"), finish(o)]))
-            steps = {"train.steps": 2, "train.evaluate_every": 2, "train.accumulation": 2, "data.batch_size": 4}
-            Trainer(toy.checked(steps), tmp_path / "run").fit()
-        assert sent == ["part", "part", "sent", "done"] * 2
 
     run_in_two(job)
 

@@ -9,14 +9,13 @@ import torch
 import toy
 from test_mixtures import MIXED
 from torch import nn
-from trainings import history
+from trainings import QUIET, history, trained
 
 from figura.base.errors import UserError
 from figura.interfaces import Loss
 from figura.recipe.gates import Gate, can_run, covers_every_iteration
 from figura.training.trainer import Trainer
 
-QUIET = {"runtime.samples": None, "runtime.timing": False}
 PAINT = "steps.painter.injectors.paint"
 FORWARD = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
 
@@ -57,12 +56,6 @@ HEADS = QUIET | {
         "injectors": {"paint": {**FORWARD, "outputs": {"left": "left"}}}, "save": {"left": "array"},
     },
 }  # fmt: skip
-
-
-def trained(run, changes, content=None):
-    trainer = Trainer(toy.checked(QUIET | changes, content), run)
-    trainer.fit()
-    return trainer
 
 
 def faults(changes, content=None):
@@ -153,15 +146,6 @@ def test_training_and_validation_have_injectors_of_their_own(run):
         assert torch.equal(a, b)  # training was the same
 
 
-def test_a_name_may_be_made_in_turns(run):
-    turns = {"early": {**FORWARD, "before": 4}, "late": {**FORWARD, "args": {"noise": 0.5}, "after": 4}}
-    trainer = trained(run / "1", {"steps.painter.injectors": turns, "train.steps": 6})
-    other = trained(run / "2", {"steps.painter.injectors": {"paint": FORWARD}, "train.steps": 6})
-    raw, plain = (t.loss_log.history("distance")["raw"].to_numpy() for t in (trainer, other))
-    assert (raw[:4] == plain[:4]).all()
-    assert raw[4] != plain[4]
-
-
 @pytest.mark.parametrize(
     ("changes", "key", "said"),
     [
@@ -193,15 +177,6 @@ def test_a_name_may_be_made_in_turns(run):
 def test_who_reads_runs_no_oftener_than_who_adds(changes, key, said):
     lines = faults(changes)
     assert any(line.startswith(f"toy.yaml: {key}: ") and said in line for line in lines), lines
-
-
-def test_what_is_read_less_often_is_fine():
-    gate = {"every": 4, "after": 2}
-    readers = {f"losses.{name}.{key}": value for name in ("distance", "square") for key, value in gate.items()}
-    late = {f"{PAINT}.after": 2, f"{PAINT}.every": 2}
-    toy.checked(readers | late)
-    lines = faults(readers | late | {"losses.square.after": 1})
-    assert [line.split(": ")[1] for line in lines] == ["losses.square.inputs.image"]
 
 
 REQUIRES = MIXED | {
@@ -239,11 +214,6 @@ def test_names_of_a_step_that_requires_are_for_steps_that_require_as_much():
     toy.checked(content=content)
     (line,) = faults({"steps.second.requires": []}, content)
     assert "'image' is made by steps.painter.injectors.paint, whose step requires y; this one does not" in line
-
-
-def test_what_starts_after_the_end_is_said(run, capsys):
-    trained(run, {"losses.square.after": 40, "train.steps": 3, "train.evaluate_every": 3})
-    assert "warning: losses.square starts after step 40, training ends at 3" in capsys.readouterr().out
 
 
 def test_a_step_whose_losses_are_all_closed_does_nothing(run):

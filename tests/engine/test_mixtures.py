@@ -8,7 +8,6 @@ import pytest
 import torch
 import toy
 
-from figura.base.errors import UserError
 from figura.training.trainer import Trainer
 
 
@@ -72,10 +71,3 @@ def test_a_batch_with_nothing_to_learn_from_moves_nothing(run):
     assert report.raw == {}
     assert not report.skipped
     assert all(torch.equal(a, b) for a, b in zip(before, trainer.networks.live["painter"].parameters(), strict=True))
-
-
-def test_injectors_cannot_read_what_only_some_provide():
-    with pytest.raises(
-        UserError, match=r"injectors\.paint: 'other' comes from some datasets only; .* `requires: \[other\]`"
-    ):
-        toy.checked(MIXED | {"steps.painter.injectors.paint.inputs": {"x": "other"}})

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from figura.base.errors import UserError
-from figura.recipe.load import load_recipe
 from stages import eval_dump, metrics, train
 
 DOCUMENT = Path(__file__).parents[2] / "docs/your_own_code.md"
@@ -50,35 +48,3 @@ def test_own_dataset_network_injector_loss_score_and_picture(project):
     difference = np.einsum("ij,jhw->ihw", weights, 0.5 * p) - p
     assert float(rows[1].split(",")[column]) == pytest.approx(np.sqrt(difference**2 + 1e-6).mean(), rel=1e-3)
     assert (project / "plots/brighten/pictures/errors.png").stat().st_size > 1000
-
-
-@pytest.mark.parametrize(
-    ("wrong", "right", "said"),
-    [
-        (
-            "brighten.Charbonier", "brighten.Charbonnier",
-            "losses.colours.type: unknown loss 'brighten.Charbonier' (did you mean 'brighten.Charbonnier'?)",
-        ),
-        ("bias: 3", "bias: false", "networks.curve.bias: found 3; expected a boolean"),
-        (
-            "output: dark, factor: 2.0", "output: dark, factor: 0.5",
-            "steps.learn.injectors.darken: brighten.Darken: factor 2.0: a number between 0 and 1",
-        ),
-        (
-            "mode: brightend", "mode: brightened",
-            "metrics.scores.brightness.mode: unknown mode 'brightend' (did you mean 'brightened'?)",
-        ),
-        (
-            "brighter.Noise", "brighten.Noise",
-            "data.train.noise.type: dataset 'brighter.Noise': there is no module 'brighter'",
-        ),
-    ],
-)  # fmt: skip
-def test_own_code_is_checked_like_ours(project, wrong, right, said):
-    path = project / "brighten.yaml"
-    text = path.read_text()
-    assert right in text
-    path.write_text(text.replace(right, wrong, 1))
-    with pytest.raises(UserError) as caught:
-        load_recipe(path)
-    assert said in str(caught.value)

@@ -3,7 +3,9 @@
 float16 runs on the CPU with `torch.amp.GradScaler("cpu")` given to the steps: recipes refuse it without a GPU.
 """
 
+import json
 import math
+import os
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -15,11 +17,12 @@ from accelerate import Accelerator
 from safetensors.torch import load_file
 from torch import nn
 from torch.amp import GradScaler
-from trainings import Killed, Stopping, outputs
+from trainings import BASE, Killed, Stopping, outputs
+from two_processes import run_in_two
 
 from figura.base.errors import UserError
+from figura.engine import build, precision
 from figura.engine import build as assemble
-from figura.engine import precision
 from figura.engine.precision import check_precision, convert_to_fp8, evaluation_precision, in_float32
 from figura.engine.step import Stopwatch, WeightedLoss
 from figura.evaluation.trained import write_dump
@@ -90,17 +93,6 @@ def test_overflow_in_one_step_leaves_the_other_alone():
     assert not update(steps["a"], networks["a"]).skipped  # at the smaller scale, the same update
     np.testing.assert_allclose(networks["a"].slope.detach(), once, atol=1e-6)
     assert [scalers[name].state_dict()["_growth_tracker"] for name in "ab"] == [1, 1]
-
-
-def test_a_scale_doubles_after_so_many_good_updates_in_a_row():
-    network, scaler, scales = test_steps.Line(), GradScaler("cpu", init_scale=2.0, growth_interval=3), []
-    one = scaled_step(network, scaler, lr=1e-3)
-    for iteration in range(9):
-        undo = overflowing(network) if iteration == 4 else lambda: None
-        update(one, network)
-        undo()
-        scales.append(scaler.get_scale())
-    assert scales == [2.0, 2.0, 4.0, 4.0, 2.0, 2.0, 2.0, 4.0, 4.0]
 
 
 def test_optimizers_that_know_scalers_are_given_unscaled_gradients():
@@ -241,7 +233,6 @@ class Overflow(Injector):
 
 
 OVERFLOW = {"type": "test_precision.Overflow", "output": "passed"}
-QUIET = {"runtime.samples": None, "runtime.timing": False, "runtime.resume_every": 4}
 
 
 @pytest.fixture
@@ -258,30 +249,7 @@ def overflowing_painter(at=None, **changes):
     content = toy.recipe()
     injectors = content["steps"]["painter"]["injectors"] | {"overflow": OVERFLOW | ({"at": at} if at else {})}
     inputs = {f"losses.{name}.inputs": {"image": "passed", "target": "y"} for name in ("distance", "square")}
-    return toy.checked(QUIET | {"steps.painter.injectors": injectors, **inputs} | changes)
-
-
-def test_gradients_that_no_scale_helps_end_a_training(run, with_scalers):
-    """From 65536 = 2^16, 16 updates search (the last at a scale of 2); those at 1, 1/2 and 1/4 count."""
-    with_scalers()
-    trainer = Trainer(overflowing_painter(**{"train.steps": 40}), run)
-    before = {key: value.clone() for key, value in trainer.networks.live["painter"].state_dict().items()}
-    with pytest.raises(UserError, match=r"3 updates in a row were not finite .* the last in iteration 19 "):
-        trainer.fit()
-    assert trainer.steps["painter"].scaler.get_scale() == 2.0**-3
-    for networks in (trainer.networks.live, trainer.networks.ema):
-        for key, value in networks["painter"].state_dict().items():
-            assert torch.equal(value, before[key])
-
-
-def test_history_tells_of_skipped_updates_and_leaves_their_norms_out(run, with_scalers):
-    with_scalers(init_scale=2.0**7)
-    trainer = Trainer(overflowing_painter([0, 1, 7]), run)
-    trainer.fit()
-    rows = trainer.loss_log.train
-    assert [row["painter.skipped"] for row in rows] == [2, 0, 1, 0]  # three iterations a row
-    assert all(math.isfinite(row["painter.grad_norm"]) for row in rows)
-    assert trainer.steps["painter"].scaler.get_scale() == 2.0**4
+    return toy.checked(BASE | {"steps.painter.injectors": injectors, **inputs} | changes)
 
 
 def test_resume_goes_on_with_every_scale(run, tmp_path, with_scalers):
@@ -289,7 +257,7 @@ def test_resume_goes_on_with_every_scale(run, tmp_path, with_scalers):
     content = toy.gan()
     content["steps"]["painter"]["injectors"] |= {"overflow": {**OVERFLOW, "at": [1, 6]}}
     content["losses"]["distance"]["inputs"]["image"] = "passed"
-    recipe = toy.checked(QUIET, content)
+    recipe = toy.checked(BASE, content)
     whole = Stopping(recipe, tmp_path / "whole")
     whole.fit()
     stopped = Stopping(recipe, run)
@@ -352,7 +320,7 @@ def noting(**changes):
     content["steps"]["painter"]["injectors"] = halves
     content["evaluate"]["modes"]["plain"] = {"injectors": halves, "save": {"image": "array"}}
     content["metrics"]["scores"]["distance"]["column"] = "loss.noting"
-    return toy.checked(QUIET | {"train.steps": 3, "train.precision": "bf16"} | changes, content)
+    return toy.checked(BASE | {"train.steps": 3, "train.precision": "bf16"} | changes, content)
 
 
 def test_losses_compute_in_float32_wherever_they_run(run, tmp_path):
@@ -492,7 +460,7 @@ class Kinds(Callback):
 
 def test_all_that_is_kept_and_written_is_float32(run, tmp_path):
     kinds = Kinds()
-    recipe = toy.checked(QUIET | {"train.precision": "bf16", "train.ema": {"decay": 0.9}}, toy.gan())
+    recipe = toy.checked(BASE | {"train.precision": "bf16", "train.ema": {"decay": 0.9}}, toy.gan())
     trainer = Trainer(recipe, run, callbacks={"kinds": kinds})
     trainer.fit()
     assert kinds.found == {torch.float32, torch.int64}  # int64: how many batches a batch norm has seen
@@ -584,3 +552,32 @@ def test_fp8_takes_inner_linear_layers_and_leaves_parameters_alone():
         "train.precision: fp8 applies to no layer of network 'painter', which computes in bf16"
     ]
     assert without_fp8(toy.checked(), steps) == []
+
+
+def overflow_on_the_second(folder):
+    """Train in a rank; note of each iteration whether the update was skipped, why, and the scale; then the weights."""
+    rank = int(os.environ["RANK"])
+    build.gradient_scaler = lambda accelerator: GradScaler("cpu", init_scale=64.0, growth_interval=4)
+    recipe = overflowing_painter([2], **{"train.steps": 8, "train.ema": None, "runtime.resume_every": 8})
+    trainer = Trainer(recipe, folder / "run")
+    trainer.steps["painter"].injectors[1].injector.at = [2] if rank == 1 else [99]
+    update_averages, seen = trainer.update_averages, []
+
+    def note(reports):
+        report, scaler = reports["painter"], trainer.steps["painter"].scaler
+        seen.append([report.skipped, report.overflowed, scaler.get_scale()])
+        update_averages(reports)
+
+    trainer.update_averages = note
+    trainer.fit()
+    weights = [p.tolist() for p in trainer.accelerator.unwrap_model(trainer.networks.live["painter"]).parameters()]
+    (folder / f"{rank}.json").write_text(json.dumps([seen, weights]))
+
+
+def test_all_ranks_agree_on_an_overflow(tmp_path):
+    run_in_two(lambda: overflow_on_the_second(tmp_path))
+    (seen, weights), (others, theirs) = (json.loads((tmp_path / f"{rank}.json").read_text()) for rank in (0, 1))
+    good, bad = [False, False], [True, True]
+    scales = [64.0, 64.0, 32.0, 32.0, 32.0, 32.0, 64.0, 64.0]  # halved by the third update, doubled by four good ones
+    assert seen == others == [[*(bad if place == 2 else good), scale] for place, scale in enumerate(scales)]
+    assert weights == theirs

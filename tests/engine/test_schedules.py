@@ -15,7 +15,6 @@ from figura.schedules import (
     Decay,
     Exponential,
     Linear,
-    Polynomial,
     Product,
     Schedule,
     Sine,
@@ -38,7 +37,6 @@ def share(start, end):
         (Linear(10, 40, 0.2, -1.5), np.interp(STEPS, [10, 40], [0.2, -1.5])),
         (Exponential(5, 45, 1e-4, 2.0), np.exp(np.log(1e-4) + share(5, 45) * (np.log(2.0) - np.log(1e-4)))),
         (Cosine(10, 40, 1.0, 0.1), 0.1 + 0.9 * np.cos(share(10, 40) * np.pi / 2) ** 2),
-        (Polynomial(10, 40, 1.0, 0.1, power=2.5), 0.1 + 0.9 * (1 - share(10, 40)) ** 2.5),
         (
             CosineRestarts([10, 20, 15], 1.0, 0.1, weights=[1.0, 0.5, 2.0], start=5),
             np.concatenate(
@@ -78,7 +76,6 @@ def test_agrees_with_float64_numpy(schedule, expected):
         Linear(7, 31, 0.3, 0.7),
         Cosine(7, 31, 0.3, 0.7),
         Exponential(7, 31, 0.3, 0.7),
-        Polynomial(7, 31, 0.3, 0.7, power=0.9),
         CosineRestarts([24], 0.3, 0.7, start=7),
     ],
 )
@@ -144,7 +141,6 @@ def test_a_ramp_of_no_width_jumps_at_its_end(kind):
         lambda: Exponential(0, 4, 1.0, -1.0),
         lambda: Step([2, 2], [1.0, 2.0, 3.0]),
         lambda: Step([2], [1.0]),
-        lambda: Polynomial(0, 4, 1.0, 0.0, power=0.0),
         lambda: CosineRestarts([3, 0], 1.0, 0.0),
         lambda: CosineRestarts([3, 4], 1.0, 0.0, weights=[1.0]),
         lambda: Sine(0, 9, 0.0, 1.0),
@@ -182,15 +178,6 @@ def test_schedules_that_outlast_training_are_named():
     assert late_schedules(noisy, 8) == [
         "steps.painter.injectors.paint.args.noise goes on until step 9, training ends at 8"
     ]
-
-
-def test_decay_is_geometric_between_its_steps():
-    decay = Decay([10, 20], factor=0.1, over=4)
-    assert [decay(step) for step in (0, 10, 14, 20, 24, 99)] == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
-    assert decay(12) == pytest.approx(0.1**0.5)
-    assert decay(21) == pytest.approx(0.1 * 0.1**0.25)
-    assert decay.last == 24
-    assert [Decay([3], factor=0.5, over=0)(step) for step in (2, 3)] == [1.0, 0.5]
 
 
 def test_a_sine_goes_on_for_ever_and_is_never_late():

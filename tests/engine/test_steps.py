@@ -11,7 +11,7 @@ from torch import nn
 from figura.base.modes import evaluating
 from figura.engine.build import parameter_groups
 from figura.engine.step import GatedInjector, Step, Stopwatch, WeightedLoss
-from figura.interfaces import Injector, Loss, Networks, State
+from figura.interfaces import Injector, Loss, Networks, State, batch_size, detach, split_batch
 from figura.recipe.gates import Gate
 from figura.recipe.schema import Group
 from figura.schedules import Constant, Linear
@@ -189,20 +189,6 @@ def test_a_loss_gives_one_value_an_instance():
         update(step({"a": network}, {"l": wrong}), {"a": network}, (State({"x": X}), 1.0))
 
 
-@pytest.mark.parametrize(
-    ("gate", "open_at"),
-    [
-        (Gate(), list(range(12))),
-        (Gate(every=3), [0, 3, 6, 9]),
-        (Gate(every=3, after=2), [2, 5, 8, 11]),
-        (Gate(after=4, before=7), [4, 5, 6]),
-        (Gate(every=2, after=1, before=6), [1, 3, 5]),
-    ],
-)
-def test_gates(gate, open_at):
-    assert [iteration for iteration in range(12) if gate.open(iteration)] == open_at
-
-
 def test_evaluating_puts_every_mode_back():
     network = nn.Sequential(nn.Dropout(), nn.BatchNorm1d(2), nn.Sequential(nn.Dropout()))
     network[1].eval()  # a frozen normalisation stays frozen
@@ -218,21 +204,6 @@ def test_evaluating_puts_every_mode_back():
         fail()
     assert [module.training for module in network.modules()] == modes
     assert torch.is_grad_enabled()
-
-
-def test_stopwatch_adds_up_what_is_switched_on(monkeypatch):
-    times = iter([1.0, 3.0, 10.0, 10.5, 20.0, 21.0])
-    monkeypatch.setattr("figura.engine.step._now", lambda: next(times))
-    watch = Stopwatch(on=True)
-    for phase in ("data", "forward", "data"):
-        with watch(phase):
-            pass
-    assert watch.take() == {"data": 3.0, "forward": 0.5}
-    assert watch.take() == {}
-    off = Stopwatch(on=False)
-    with off("data"):
-        pass
-    assert off.take() == {}
 
 
 def test_groups_of_parameters_have_their_own_options():
@@ -264,3 +235,58 @@ def test_values_are_clipped_before_the_norm(clip):
     expected = [0.5, -1.0] - 0.1 * clamped * min(1, clip / np.linalg.norm(clamped))
     np.testing.assert_allclose(network.slope.detach(), expected, rtol=1e-5)
     assert report.grad_norm.item() == pytest.approx(np.linalg.norm(3 * gradient([0.5, -1.0])))  # before any clipping
+
+
+# the state that a step's injectors and losses share
+
+
+def test_a_name_is_written_once():
+    state = State({"x": torch.zeros(2)})
+    state.add("y", torch.ones(2))
+    with pytest.raises(KeyError, match="'y' is there already"):
+        state.add("y", torch.ones(2))
+    with pytest.raises(KeyError, match="'x' is there already"):
+        state.add("x", torch.ones(2))
+    assert list(state) == ["x", "y"]
+    assert state["x"].sum() == 0
+
+
+def test_the_batch_itself_stays_as_it_was():
+    batch = {"x": torch.zeros(2)}
+    State(batch).add("y", torch.ones(2))
+    assert list(batch) == ["x"]
+
+
+def test_detached_is_a_view_of_its_own():
+    source = torch.ones(3, requires_grad=True)
+    state = State({"a": source * 2, "b": {"c": [source * 3]}, "kept": source * 4})
+    view = state.detached(["a", "b"])
+    assert not view["a"].requires_grad
+    assert not view["b"]["c"][0].requires_grad
+    assert view["kept"] is state["kept"]
+    assert state["a"].requires_grad
+    view.add("new", source)
+    assert "new" not in state
+    with pytest.raises(KeyError):
+        view.add("a", source)
+
+
+def test_detach_keeps_structure_and_plain_values():
+    tree = {"a": (torch.ones(1, requires_grad=True), "text"), "n": 3}
+    found = detach(tree)
+    assert isinstance(found["a"], tuple)
+    assert found["a"][1:] == ("text",)
+    assert found["n"] == 3
+    assert not found["a"][0].requires_grad
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4, 7, 12])
+def test_pieces_of_a_batch_are_the_batch(parts):
+    batch = {"word": list("abcdefg"), "x": torch.arange(14).reshape(7, 2)}
+    assert batch_size(batch) == 7
+    pieces = split_batch(batch, parts)
+    assert len(pieces) == min(parts, 7)
+    assert torch.equal(torch.cat([piece["x"] for piece, _ in pieces]), batch["x"])
+    assert [word for piece, _ in pieces for word in piece["word"]] == batch["word"]
+    assert [share for _, share in pieces] == [len(piece["x"]) / 7 for piece, _ in pieces]
+    assert sum(share for _, share in pieces) == pytest.approx(1)

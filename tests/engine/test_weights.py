@@ -1,14 +1,20 @@
-"""Weights on disk: they come back whole, and what does not fit is said."""
+"""Weights on disk, and what a training starts from: a file, published weights, an earlier run."""
 
 import os
+from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+import toy
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from figura.base.errors import UserError
+from figura.base.exit_status import run as stage
+from figura.base.yaml12 import to_yaml
 from figura.engine.weights import load_weights, save_weights, to_device
+from figura.training.trainer import Trainer
+from stages import eval_dump, train
 
 
 def network(width=3):
@@ -54,3 +60,114 @@ def test_to_device_moves_tensors_alone():
     assert moved["x"].device.type == moved["more"]["y"][0].device.type == "meta"
     assert moved["word"] == ["a", "b"]
     assert moved["n"] == 3
+
+
+# published weights that a network knows by itself: read where training starts, and never again
+
+
+class Taught(toy.Painter):
+    """A painter with weights from a file."""
+
+    def __init__(self, width: int = 1, dropout: float = 0.0, pretrained: str | None = None) -> None:
+        super().__init__(width, dropout)
+        self.pretrained = pretrained
+
+    def load_pretrained(self) -> None:
+        if self.pretrained is not None:
+            if not Path(self.pretrained).is_file():
+                raise UserError(f"no file {self.pretrained}")
+            self.load_state_dict(load_file(self.pretrained))
+
+
+@pytest.fixture
+def weights(tmp_path):
+    """A file of weights, all 0.5."""
+    path = tmp_path / "published.safetensors"
+    save_file({name: torch.full_like(w, 0.5) for name, w in toy.Painter(2).state_dict().items()}, path)
+    return path
+
+
+def content(weights, **changes):
+    painter = {"type": "test_weights.Taught", "width": 2, "dropout": 0.1, "pretrained": str(weights)}
+    return toy.changed({"networks.painter": painter, "runtime.samples": None, **changes})
+
+
+def test_training_starts_from_published_weights(weights, tmp_path):
+    live = Trainer(toy.checked(content=content(weights)), tmp_path / "run").networks.live["painter"]
+    assert all((value == 0.5).all() for value in live.state_dict().values())
+
+
+def test_a_file_that_the_recipe_names_comes_first(weights, tmp_path):
+    other = tmp_path / "other.safetensors"
+    save_file({name: torch.full_like(w, 2.0) for name, w in toy.Painter(2).state_dict().items()}, other)
+    weights.unlink()
+    recipe = toy.checked(content=content(weights, **{"networks.painter.weights": str(other)}))
+    live = Trainer(recipe, tmp_path / "run").networks.live["painter"]
+    assert all((value == 2.0).all() for value in live.state_dict().values())
+
+
+def test_evaluation_does_without_the_file(weights, tmp_path):
+    recipe, run = tmp_path / "recipe.yaml", tmp_path / "run"
+    recipe.write_text(to_yaml(content(weights)))
+    assert stage(train.main, [str(recipe), str(run)]) == 0
+    weights.unlink()
+    assert stage(eval_dump.main, [str(recipe), str(run)]) == 0
+    assert (run / "dump").is_dir()
+
+
+# an earlier run
+
+QUIET = {"runtime.samples": None}
+
+
+def weights_of(trainer, kind="live"):
+    networks = getattr(trainer.networks, kind)
+    return {f"{n}.{key}": v.clone() for n, net in networks.items() for key, v in net.state_dict().items()}
+
+
+@pytest.fixture
+def earlier(tmp_path):
+    """A finished run of the recipe with two networks."""
+    trainer = Trainer(toy.checked(QUIET | {"train.steps": 3}, toy.gan()), tmp_path / "earlier")
+    trainer.fit()
+    return tmp_path / "earlier", weights_of(trainer, "ema")
+
+
+def start(run, folder, networks=None, **changes):
+    declared = {"train.init_from": {"run": str(folder), "networks": networks}, **changes}
+    return Trainer(toy.checked(QUIET | declared, toy.gan()), run)
+
+
+def test_all_networks_start_from_an_earlier_run(run, earlier):
+    folder, expected = earlier
+    started = weights_of(start(run, folder))
+    assert all(torch.equal(started[name], expected[name]) for name in expected)
+
+
+def test_a_named_network_starts_from_it_and_no_other(run, earlier, tmp_path):
+    folder, expected = earlier
+    started = weights_of(start(run, folder, ["painter"]))
+    fresh = weights_of(Trainer(toy.checked(QUIET, toy.gan()), tmp_path / "fresh"))
+    for name, value in started.items():
+        assert torch.equal(value, (expected if name.startswith("painter.") else fresh)[name])
+
+
+def test_the_content_of_what_it_started_from_is_recorded(run, earlier):
+    folder, _ = earlier
+    first = start(run, folder).provenance["start"]
+    assert start(run, folder).provenance["start"] == first
+    Trainer(toy.checked(QUIET | {"train.steps": 4}, toy.gan()), folder).fit()
+    assert start(run, folder).provenance["start"] != first  # a resume state made from the old weights is refused
+
+
+def test_a_run_that_is_not_there(run, tmp_path):
+    with pytest.raises(UserError, match=r"network 'painter': .*nowhere/model/painter\.safetensors: no such file"):
+        start(run, tmp_path / "nowhere")
+
+
+def test_faults_of_the_entry():
+    with pytest.raises(UserError, match=r"train\.init_from\.networks: unknown network 'piant'"):
+        toy.checked({"train.init_from": {"run": "runs/a", "networks": ["piant"]}})
+    both = {"train.init_from": {"run": "runs/a"}, "networks.painter.weights": "b.safetensors"}
+    with pytest.raises(UserError, match=r"networks\.painter\.weights: train\.init_from gives this network its weights"):
+        toy.checked(both)

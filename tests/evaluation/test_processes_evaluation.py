@@ -28,7 +28,7 @@ from figura.evaluation.dump_writer import Output
 from figura.evaluation.evaluate import Evaluation
 from figura.evaluation.trained import refuse_foreign, write_dump
 from figura.interfaces import Records
-from figura.live.listeners import listeners
+from figura.live import listeners
 from figura.report.interfaces import Score
 from figura.training.checkpoints import write_model
 from figura.training.trainer import Trainer

@@ -50,14 +50,6 @@ def test_a_weighted_sum_whose_weights_may_follow_schedules():
     np.testing.assert_allclose(run(injector, step=5, a=a, b=b)[0], 0.5 * a + 2 * b, atol=1e-12)
 
 
-def test_gradients_of_a_sum():
-    a, b = torch.tensor([2.0], requires_grad=True), torch.tensor([3.0], requires_grad=True)
-    state = State({"a": a, "b": b})
-    Sum("s", {"a": 0.5, "b": -1.0})(state, Networks({}, {}), 0)
-    state["s"].backward()
-    assert (a.grad.item(), b.grad.item()) == (0.5, -1.0)
-
-
 def test_constants_of_a_given_shape():
     x = array(2, 3, 4, 4).astype(np.float32)
     like, one, pictures = (run(Constant("c", "x", 0.5, shape=shape), x=x)[0] for shape in (None, (), (1, 8, 8)))

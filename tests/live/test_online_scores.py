@@ -2,7 +2,6 @@
 
 import csv
 import errno
-import json
 import os
 import random
 
@@ -19,7 +18,7 @@ from figura.dump import Dump
 from figura.engine.data import ValidationBatches
 from figura.evaluation.evaluate import Evaluation
 from figura.evaluation.trained import load_trained, write_dump
-from figura.live.listeners import listeners
+from figura.live import listeners
 from figura.live.scores import OnlineScores, part_read
 from figura.report.interfaces import NotApplicableError, Score
 from figura.report.metrics import build_scores, compute_metrics, flattened
@@ -166,15 +165,6 @@ def test_why_a_score_is_left_out_is_said_once(run, capsys):
     trained(run, ["absent", "deviation"])
     assert capsys.readouterr().out.count("metrics.scores.absent: left out: nobody is in two pictures") == 1
     assert [row["step"] for row in rows(run)] == [5, 10, 12]
-
-
-def test_the_live_log_has_them(run):
-    trained(run, ["deviation"], every=6)
-    lines = [json.loads(line) for line in (run / "live" / "log.jsonl").read_text().splitlines()]
-    lines = [line for line in lines if any(name.startswith("score.") for name in line)]
-    assert [line["step"] for line in lines] == [6, 12]
-    assert lines[0].keys() == {"step", *(f"score.deviation.{name}" for name in ("l1", "l1.low", "l1.high", "images"))}
-    assert [{name.removeprefix("score."): value for name, value in line.items()} for line in lines] == rows(run)
 
 
 def test_a_limit_takes_instances_evenly(run):

@@ -5,9 +5,7 @@ import numpy as np
 import toy
 from trainings import outputs
 
-from figura.live.listeners import listeners
-from figura.live.samples import SampleSheets
-from figura.live.scores import OnlineScores
+from figura.live import listeners
 from figura.training.trainer import Trainer
 
 
@@ -59,11 +57,3 @@ def test_a_name_without_a_picture_is_told_once(run, capsys):
     said = capsys.readouterr().out
     assert said.count("warning: runtime.samples.names: 'index' has no picture, and is left out") == 1
     assert cv2.imread(str(run / "live/samples/00000004.png")).shape[1] == 96 + 2  # x alone
-
-
-def test_the_recipe_asks_for_listeners():
-    scores = {"runtime.scores": {"names": ["distance"]}}
-    kinds = [[type(one) for one in listeners(toy.checked(changes))] for changes in (
-        {}, {"runtime.samples": None}, scores, {"runtime.samples": None, **scores},
-    )]  # fmt: skip
-    assert kinds == [[SampleSheets], [], [SampleSheets, OnlineScores], [OnlineScores]]

@@ -96,20 +96,6 @@ def test_evaluation_uses_the_validation_data_unless_it_names_its_own():
     assert judged.data.validation["ramps"].arguments == {"length": 8, "jitter": 0.5}
 
 
-def test_data_for_evaluation_without_an_entry_are_those_of_validation():
-    validation = {"ramps": {"type": "toy.Ramps", "length": 8}}
-    for nothing in ({}, None):
-        recipe = toy.checked({"data.validation": validation, "evaluate.data": nothing})
-        assert recipe.evaluate.data == recipe.data.validation
-
-
-def test_faults_of_the_data_for_evaluation_stand_at_its_key():
-    with pytest.raises(UserError, match=r"toy.yaml: evaluate.data.ramps.lenght: unknown argument.*'length'") as error:
-        toy.checked({"data.validation": {"ramps": {"type": "toy.Ramps", "length": 8}},
-                     "evaluate.data": {"ramps": {"lenght": 3}}})  # fmt: skip
-    assert "data.validation" not in str(error.value)
-
-
 def test_data_for_evaluation_of_another_type_inherit_nothing():
     """Neither is `length` an argument of `Other`, nor is its own `size` blamed."""
     validation = {"ramps": {"type": "toy.Ramps", "length": 8, "jitter": 0.5}}

@@ -7,6 +7,7 @@ it runs on two `examples`, which are noise in the right shapes. `+ key: value` s
     PYTHONPATH=.:tests python tests/recipe/test_messages.py; git diff tests/recipe/messages.txt
 """
 
+import re
 import warnings
 from functools import cache
 from pathlib import Path
@@ -17,15 +18,17 @@ import pytest
 import torch
 import toy
 from accelerate import Accelerator
+from loading import find_class
 
-from figura.base.error_collector import ErrorCollector
+from figura.base.error_collector import ErrorCollector, locate
 from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.engine.build import build_networks, build_steps
 from figura.interfaces import Example, ExampleDataset, Records
 from figura.prediction.inputs import PhotoExamples
 from figura.recipe.load import check_recipe
-from figura.recipe.schema import Recipe
+from figura.recipe.other_systems import WORDS
+from figura.recipe.schema import Declaration, Recipe
 from figura.training.sanity_check import sanity_check
 
 ROOT = Path(__file__).parents[2]
@@ -37,18 +40,6 @@ SMALL: dict[str, dict[str, Any]] = {
     POSE: {"networks.network.backbone.widths": [4, 4, 8, 8], "networks.network.heads.cifdet.fields": 5},
     SR: {"networks.generator.features": 4, "networks.generator.growth": 4, "networks.discriminator.features": 4},
 }
-
-
-class Listed(toy.Ramps):
-    """Ramps with names that an argument lists."""
-
-    def __init__(self, columns: dict[str, str]) -> None:
-        super().__init__(4)
-        self.columns = columns
-
-    @classmethod
-    def provides(cls, arguments):
-        return (*cls.names, *arguments["columns"].values())
 
 
 class ListedPhotos(PhotoExamples):
@@ -189,6 +180,40 @@ def test_data_that_cannot_be_read_is_told_at_its_key():
     recipe, errors = check(PIX, {}), ErrorCollector(Path(PIX))
     sanity_check(recipe, build_networks(recipe), {"pairs": Broken()}, {"pairs": Shapes(**DATA[PIX][1])}, errors)
     assert errors.lines == [f"{PIX}: data.train.pairs: picture.png: no readable picture"]
+
+
+# words of other systems: each is answered by what exists here
+
+DOCS = (ROOT / "docs/dl_art_school.md").read_text()
+HINTS = {(what, word): hint for what, words in WORDS.items() for word, hint in words.items()}
+
+
+@pytest.mark.parametrize("hint", sorted(set(HINTS.values())))
+def test_what_a_hint_names_exists(hint):
+    quoted = re.findall(r"`([^`]+)`", hint)
+    classes = [one for one in quoted if re.fullmatch(r"(?:\w+\.)*[A-Z][A-Za-z0-9]+", one)]
+    for name in re.findall(r"type: ([\w.]+)", hint) + classes:
+        assert find_class(name) is not None, name
+    for key in (re.split(r":| ", one)[0].split(".") for one in quoted):
+        if key[0] in Recipe.model_fields and key[-1]:
+            place = locate(Recipe, key)
+            fields = {name for schema in place.schemas for name in schema.model_fields}
+            own = any(issubclass(schema, Declaration) for schema in place.schemas)
+            assert len(key) == 1 or own or key[-1] in fields, key
+
+
+def test_docs_agree():
+    """A row of the page about one of these words says what the hint says."""
+    rows: dict[str, str] = {}
+    for row in re.findall(r"^\| (.+) \|$", DOCS, re.MULTILINE):
+        there, _, here = row.partition(" | ")
+        for word in re.findall(r"`([\w*]+)`", there):
+            rows[word] = rows.get(word, "") + here
+    both = {(word, hint) for (_, word), hint in HINTS.items() if word in rows}
+    assert len(both) > 25
+    for word, hint in both:
+        ours = set(re.findall(r"\w{3,}", " ".join(re.findall(r"`([^`]+)`", hint)))) - {"type", "steps", "images"}
+        assert not ours or ours & set(re.findall(r"\w{3,}", rows[word])), (word, hint, rows[word])
 
 
 if __name__ == "__main__":

@@ -1,13 +1,19 @@
-"""Recipes that are right, names that gates and mixtures hide, and what is saved of a recipe (faults: messages.txt)."""
+"""Recipes that are right (faults: messages.txt), what is saved of them, and which code a part of them loads."""
+
+import re
+from pathlib import Path
 
 import pytest
 import toy
-from toy import Path
+from loading import modules_loaded_by
+from torch import nn
 
+from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
 from figura.recipe.load import check_recipe, load_recipe
 from figura.recipe.resolved import resolved
+from figura.recipe.types import LOSS, NETWORK, OPTIMIZER, construct, find_type
 
 PAINT = "steps.painter.injectors.paint"
 
@@ -23,33 +29,6 @@ def test_the_toy_recipes_are_right():
     assert list(toy.checked(content=toy.gan()).steps) == ["critic", "painter"]
 
 
-@pytest.mark.parametrize(
-    ("maker", "reader", "fits"),
-    [
-        ({"every": 2}, {}, False),
-        ({"every": 2}, {"every": 2}, True),
-        ({"every": 2}, {"every": 4}, True),
-        ({"every": 2}, {"every": 4, "after": 1}, False),
-        ({"every": 2, "after": 1}, {"every": 4, "after": 3}, True),
-        ({"every": 3}, {"every": 2}, False),
-        ({"after": 5}, {}, False),
-        ({"after": 5}, {"after": 5}, True),
-        ({"before": 5}, {}, False),
-        ({"before": 5}, {"before": 5}, True),
-        ({"before": 5}, {"before": 4}, True),
-        ({"before": 5}, {"before": 6}, False),
-        ({}, {"every": 2, "after": 3, "before": 9}, True),
-    ],
-)
-def test_a_name_is_visible_where_its_step_always_runs(maker, reader, fits):
-    changes = {f"steps.critic.{key}": value for key, value in maker.items()}
-    changes |= {f"steps.painter.{key}": value for key, value in reader.items()}
-    if fits:
-        toy.checked(changes, toy.gan())
-    else:
-        assert any("'image' is not there in every iteration" in line for line in faults(changes, toy.gan()))
-
-
 def test_mixed_datasets_provide_what_all_of_them_provide():
     named = {"type": "toy.Named", "length": 8}
     content = toy.changed({f"{PAINT}.inputs": {"x": "word"}})
@@ -60,20 +39,8 @@ def test_mixed_datasets_provide_what_all_of_them_provide():
 
 
 def test_lists_become_the_tuples_that_a_type_asks_for():
-    from torch import nn
-
-    from figura.base.error_collector import ErrorCollector
-    from figura.recipe.types import OPTIMIZER, construct
-
-    errors = ErrorCollector(Path("p"))
-    adam = construct(
-        "torch.optim.Adam",
-        {"lr": 1, "betas": [0.5, 0.9]},
-        OPTIMIZER,
-        "o",
-        errors,
-        params=nn.Linear(1, 1).parameters(),
-    )
+    errors, betas = ErrorCollector(Path("p")), {"lr": 1, "betas": [0.5, 0.9]}
+    adam = construct("torch.optim.Adam", betas, OPTIMIZER, "o", errors, params=nn.Linear(1, 1).parameters())
     assert not errors.lines
     assert adam.defaults["betas"] == (0.5, 0.9)
 
@@ -100,3 +67,60 @@ def test_missing_and_undecodable_files(tmp_path):
     (tmp_path / "p.yaml").write_bytes(b"a: \xff\xfe\n")
     with pytest.raises(UserError, match=r"byte 3 is no UTF-8"):
         load_recipe(tmp_path / "p.yaml")
+
+
+ROOT = Path(__file__).parents[2]
+RECIPES = ["params.yaml", *sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("recipes/*.yaml"))]
+CHECK = """
+from pathlib import Path
+from figura.recipe.load import load_recipe
+load_recipe(Path({recipe!r}), [{part!r}], {facts})
+"""
+FIND = """
+from pathlib import Path
+from figura.base.error_collector import ErrorCollector
+from figura.recipe.types import LOSS, find_type
+assert find_type("images.L1", LOSS, "", ErrorCollector(Path())).__name__ == "L1"
+"""
+
+
+def loaded_by_check(recipe, part):
+    """Return the modules that are loaded by checking a recipe for a part."""
+    facts = {"stride": 8} if part == "metrics" else None  # these come from the dump
+    return modules_loaded_by(CHECK.format(recipe=str(ROOT / recipe), part=part, facts=facts))
+
+
+def named_by(recipe, part, slot):
+    """Return the modules that define the classes of a part of a recipe."""
+    entries = read_yaml(ROOT / recipe).get(part, {}).values()
+    return {find_type(entry["type"], slot, part, ErrorCollector(Path(recipe))).__module__ for entry in entries}
+
+
+def matching(pattern, names):
+    return [name for name in names if re.match(pattern, name)]
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_for_metrics_neither_the_engine_nor_training_nor_a_systems_networks_are_loaded(recipe):
+    names = loaded_by_check(recipe, "metrics")
+    assert "figura.recipe.check_metrics" in names
+    assert matching(r"figura\.(engine|training|injectors|optimizers|evaluation|live)\b", names) == []
+    networks = named_by(recipe, "networks", NETWORK)
+    assert networks
+    assert not {*networks, *named_by(recipe, "losses", LOSS)} & names.keys()
+    assert matching(r"models\.\w+\.decode\b", names) == []
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_for_evaluation_neither_training_nor_optimizers_nor_reports_are_loaded(recipe):
+    names = loaded_by_check(recipe, "evaluate")
+    assert "figura.recipe.check" in names
+    assert named_by(recipe, "networks", NETWORK) <= names.keys()
+    assert not named_by(recipe, "losses", LOSS) & names.keys()
+    assert matching(r"figura\.(training|optimizers|report|live)\b|models\.\w+\.(scores|plots|sheets)\b", names) == []
+
+
+def test_looking_a_class_up_loads_the_module_that_defines_it_alone():
+    assert matching(r"models\.images\b", modules_loaded_by(FIND)) == [
+        "models.images", "models.images.example_means", "models.images.pixel_losses",
+    ]  # fmt: skip

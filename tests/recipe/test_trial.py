@@ -5,12 +5,10 @@ from pathlib import Path
 import pytest
 import toy
 
-from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
-from figura.recipe.dotted_keys import leaves
-from figura.recipe.load import check_recipe, load_recipe
+from figura.recipe.load import load_recipe
 from figura.recipe.resolved import settings
-from figura.recipe.trial import is_try, mark, scratch, short_evaluation, short_metrics
+from figura.recipe.trial import is_try, short_evaluation, short_metrics
 
 ROOT = Path(__file__).parents[2]
 RECIPES = ["params.yaml", *(f"recipes/{path.name}" for path in sorted((ROOT / "recipes").glob("*.yaml")))]
@@ -50,13 +48,6 @@ def test_what_is_shorter_stays():
     assert (of_epochs.steps, of_epochs.epochs) == (10, None)
 
 
-def test_a_recipe_that_is_no_try_stays_as_it_is():
-    recipe = load_recipe(ROOT / "params.yaml", ["metrics"], {})
-    written = dict(leaves(read_yaml(ROOT / "params.yaml")["train"]))
-    assert {key: one for key, one in leaves(recipe.train.model_dump(by_alias=True)) if key in written} == written
-    assert (recipe.runtime.log_every, mark(recipe), scratch(Path("run"), recipe)) == (100, "", Path("run"))
-
-
 def test_grids_averages_and_resamples():
     recipe = load_recipe(ROOT / "params.yaml", ["metrics"], {})
     short = short_evaluation(recipe).evaluate
@@ -67,32 +58,8 @@ def test_grids_averages_and_resamples():
     assert short_metrics(toy.checked()).metrics.bootstrap == 20
 
 
-def test_mark_and_folder():
-    recipe = toy.checked({"train.try": True})
-    assert mark(recipe) == "TRY of 10 steps, no result"
-    assert scratch(Path("runs/toy"), recipe) == Path("runs/toy/try")
-
-
 def test_the_recipe_beside_weights_says_it(tmp_path):
     assert not is_try(tmp_path)
     for text, said in (("train: {try: true}", True), ("train: {try: false}", False), ("seed: 1", False)):
         (tmp_path / "recipe.yaml").write_text(text)
         assert is_try(tmp_path) is said
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"train.try": 1}, "train.try: found 1; expected a boolean"),
-        ({"train.try_": True}, "train.try_: unknown key 'try_' (did you mean 'try'?)"),
-        (
-            {"metrics.scores": {"try": {"type": "toy.Mean", "column": "loss.distance"}}},
-            "metrics.scores.try: the metrics",
-        ),
-    ],
-)
-def test_faults(changes, said):
-    with pytest.raises(UserError) as caught:
-        check_recipe(toy.changed(changes), Path("toy.yaml"))
-    (line,) = str(caught.value).splitlines()
-    assert line.startswith(f"toy.yaml: {said}")

@@ -36,7 +36,7 @@ import sys
 from pathlib import Path
 from accelerate.tracking import GeneralTracker
 from figura.base.exit_status import run
-from figura.live.listeners import listeners
+from figura.live import listeners
 from figura.recipe.load import load_recipe
 from figura.training.trainer import Trainer
 

@@ -134,12 +134,6 @@ def wait_until_none_is_left(folder: Path) -> None:
         time.sleep(0.05)
 
 
-@pytest.mark.parametrize("asked", ["0", "-1", "two", "1.5"])
-def test_an_impossible_number_of_processes_is_refused(asked, monkeypatch) -> None:
-    with pytest.raises(UserError, match=f"FIGURA_PROCESSES: found '{asked}'; expected a number"):
-        launch.process_count({"FIGURA_PROCESSES": asked}, available=0)
-
-
 def test_each_gpu_takes_one_process() -> None:
     assert launch.process_count({}, available=8) == 8
     assert launch.process_count({"FIGURA_PROCESSES": "2"}, available=8) == 2
@@ -206,6 +200,7 @@ def test_without_a_driver_pytorch_is_not_loaded() -> None:
 
 def test_what_the_caller_set_stays(start, tmp_path) -> None:
     out = ended(start(tmp_path, stage="no_such_stage", processes=1), 1)
+    assert out.splitlines()[-1] == "error: python -m figura.launch: there is no stage 'no_such_stage'"
     thresholds = f"launch: MALLOC_MMAP_THRESHOLD_={1 << 30} MALLOC_TRIM_THRESHOLD_={1 << 30}"
     assert re.search(  # tcmalloc, where it is installed
         rf"^{thresholds}( LD_PRELOAD=\S+)? (GOMP_SPINCOUNT=10000|OMP_WAIT_POLICY=passive \(.* other work\))$",
@@ -268,11 +263,6 @@ def test_one_process_is_the_launcher_itself_and_keeps_large_blocks() -> None:
     assert last == f"{number} ['one'] {1 << 30} 0"
 
 
-def test_an_unknown_stage_is_refused(start, tmp_path) -> None:
-    out = ended(start(tmp_path, stage="trian", processes=1), 1)
-    assert out.splitlines()[-1] == "error: python -m figura.launch: there is no stage 'trian'"
-
-
 @pytest.mark.slow
 def test_bad_input_is_said_once_by_several_processes(start, tmp_path) -> None:
     out = ended(start(tmp_path, changes={"train.steps": -3}, processes=2), 1)
@@ -310,30 +300,6 @@ def ignoring(number: int) -> Iterator[None]:
         yield
     finally:
         signal.signal(number, before)
-
-
-def test_a_signal_is_heard_where_python_ignores_exceptions(code, tmp_path) -> None:
-    """In a finalizer, say, of anything that is dropped just then."""
-    script = """
-import os, signal, sys, time
-from figura.base.exit_status import run
-class Dropped:
-    def __del__(self):
-        os.kill(os.getpid(), signal.SIGUSR1)
-        for _ in range(10):
-            time.sleep(0)
-def main(arguments):
-    Dropped()
-    time.sleep(20)
-    print("to the end")
-sys.exit(run(main))
-"""
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, env=os.environ | {"PYTHONPATH": str(code)},
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    assert (done.returncode, done.stdout) == (75, "")
-    assert done.stderr.startswith("interrupted: SIGUSR1; ")
 
 
 LAST_MOMENT = """

@@ -3,7 +3,6 @@
 import errno
 import functools
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import toy
 from torch import distributed
 from two_processes import run_in_two
 
-from figura.base.errors import UserError, printable
+from figura.base.errors import printable
 from figura.base.exit_status import refusal, run
 from figura.base.files import write_text
 from figura.base.yaml12 import to_yaml
@@ -136,32 +135,6 @@ def test_a_long_message_keeps_its_beginning_and_its_end():
     lines = printable("\n".join(map(str, range(1000)))).splitlines()
     assert lines == [*map(str, range(50)), "and 950 lines more"]
     assert printable("a\tb\x1b[2J\r\u202ec\ud800é空\nd") == "a\\tb\\x1b[2J\\r\\u202ec\\ud800é空\nd"
-
-
-def test_a_message_of_any_command_is_bounded(capsys):
-    def fail(_: list[str]) -> None:
-        raise UserError("x" * 10**6 + "\x1b[31m")
-
-    line = said(fail, capsys)
-    assert len(line) < 1100
-    assert line.endswith("\\x1b[31m")
-
-
-def test_a_quota(tmp_path):
-    """Of the kernel, in a process of its own."""
-    code = (
-        "import signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
-        "from pathlib import Path\nfrom figura.base.files import write_text\nfrom figura.base.exit_status import run\n"
-        "sys.exit(run(lambda _: write_text(Path(sys.argv[1]), 'x' * 10**6), []))"
-    )
-    limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (10**5, 10**5))
-    path = tmp_path / "a.txt"
-    ended = subprocess.run(
-        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False, preexec_fn=limit
-    )
-    assert ended.returncode == 1
-    assert ended.stderr.endswith("File too large; the limit is that of `ulimit -f`, or of the disk\n")
-    assert list(tmp_path.iterdir()) == []
 
 
 def hearing_ctrl_c(code):

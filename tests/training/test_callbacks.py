@@ -1,15 +1,13 @@
-"""Code of users that a recipe names, or that is given to a trainer, at the fixed points of an iteration."""
+"""Code of users at the fixed points of an iteration: callbacks of a recipe, hooks of a trainer."""
 
 import pytest
 import torch
 import toy
-from trainings import Killed, history, outputs
+from trainings import QUIET, Killed, history, outputs, trained
 
 from figura.base.errors import UserError
 from figura.interfaces import Callback
 from figura.training.trainer import Trainer
-
-QUIET = {"runtime.samples": None, "runtime.timing": False}
 
 
 class Watch(Callback):
@@ -47,12 +45,6 @@ class Watch(Callback):
 
 
 WATCHED = QUIET | {"callbacks": {"watch": {"type": "test_callbacks.Watch"}}}
-
-
-def trained(run, changes=None, content=None, kind=Trainer, **keywords):
-    trainer = kind(toy.checked(QUIET | (changes or {}), content), run, **keywords)
-    trainer.fit()
-    return trainer
 
 
 def test_order_and_scalars(run):
@@ -102,31 +94,6 @@ def test_its_state_goes_on_after_a_kill(run):
     assert [row["watch.updates"] for row in history(run / "killed", "validation")] == [5, 10, 12]
 
 
-def test_given_to_the_trainer_or_overridden_in_a_subclass(run):
-    seen = []
-
-    class Mine(Trainer):
-        def before_step(self, step):
-            seen.append("before_step")
-
-        def before_update(self, step):
-            seen.append("before_update")
-
-        def after_update(self, step, report):
-            seen.append(float(report.raw["distance"]))
-
-        def on_evaluation(self, row):
-            return {"twice": 2 * row["distance.raw"]}
-
-    trainer = trained(run, {"train.steps": 2}, kind=Mine, callbacks={"other": Watch()})
-    losses = trainer.loss_log.history("distance")["raw"].tolist()
-    assert seen == ["before_step", "before_update", losses[0], "before_step", "before_update", losses[1]]
-    assert trainer.callbacks["other"].updates == 2
-    (row,) = history(run, "validation")
-    assert row["twice"] == 2 * row["distance.raw"]
-    assert row["other.updates"] == 2
-
-
 def test_by_hand_too(run):
     def train_step(trainer, x, y):
         image = trainer.networks.live["painter"](x)["image"]
@@ -141,22 +108,98 @@ def test_by_hand_too(run):
     ]
 
 
-@pytest.mark.parametrize(
-    ("entry", "said"),
-    [
-        (
-            {"type": "test_callbacks.Wacth"},
-            r"callbacks\.watch\.type: unknown callback .*did you mean 'test_callbacks\.Watch'",
-        ),
-        ({"type": "toy.Painter"}, r"callbacks\.watch\.type: 'toy\.Painter' is no callback"),
-        ({"type": "test_callbacks.Watch", "scael": 1.0}, r"callbacks\.watch\.scael: unknown argument of Watch"),
-    ],
-)  # fmt: skip
-def test_what_is_no_callback(entry, said):
-    with pytest.raises(UserError, match=said):
-        toy.checked({"callbacks": {"watch": entry}})
-
-
 def test_a_name_that_is_taken(run):
     with pytest.raises(UserError, match="callbacks: 'watch' is in the recipe already"):
         Trainer(toy.checked(WATCHED), run, callbacks={"watch": Watch()})
+
+
+def test_a_trainer_with_a_method_of_a_callback_is_refused(run):
+    class Mine(Trainer):
+        def after_update(self, step, report):
+            raise AssertionError
+
+    with pytest.raises(UserError, match=r"^Mine\.after_update: write a Callback with it"):
+        Mine(toy.checked(), run)
+
+
+def test_hooks_given_to_the_trainer(run):
+    seen = []
+
+    def start(trainer, epoch, *, word):
+        seen.append(("start", type(trainer), epoch, word))
+
+    def step(trainer, x, y, index, *, factor=1, **rest):
+        seen.append(("step", x.shape, y.shape, index, factor, rest))
+        return trainer.train_op({"x": x, "y": y})
+
+    def end(trainer, epoch):
+        seen.append(("end", epoch))
+
+    keywords = {"on_epoch_start": {"word": "go"}, "train_step": {"index": 7, "more": 3}}
+    hooks = {"on_epoch_start": start, "train_step": step, "on_epoch_end": end}
+    Trainer(toy.checked(QUIET | {"train.steps": 5}), run, **hooks, hook_kwargs=keywords).fit()
+    size = (4, 1, 4, 4)  # a keyword replaces what is offered: the index
+    assert seen == [("start", Trainer, 0, "go"), *[("step", size, size, 7, 1, {"more": 3})] * 5, ("end", 0)]
+
+
+def test_hooks_by_subclass(run):
+    seen = []
+
+    class Watched(Trainer):
+        def on_epoch_start(self, epoch):
+            seen.append(("start", epoch, self.iteration))
+
+        def train_step(self, batch, index):
+            seen.append(("step", index, tuple(batch["x"].shape)))
+            return self.train_op(batch)
+
+        def on_epoch_end(self, epoch, **keywords):
+            seen.append(("end", epoch, self.iteration, keywords))
+
+    Watched(toy.checked(QUIET), run, hook_kwargs={"on_epoch_end": {"word": "done"}}).fit()
+    word = {"word": "done"}
+    assert [entry for entry in seen if entry[0] != "step"] == [
+        ("start", 0, 0), ("end", 0, 5, word), ("start", 1, 5), ("end", 1, 10, word), ("start", 2, 10),
+    ]  # fmt: skip
+    assert [entry for entry in seen if entry[0] == "step"] == [("step", i % 5, (4, 1, 4, 4)) for i in range(12)]
+
+
+@pytest.mark.parametrize(
+    ("hooks", "keywords", "said"),
+    [
+        ({}, {"train_stpe": {}}, r"unknown hook 'train_stpe' \(did you mean 'train_step'\?\); there are "),
+        (
+            {"on_epoch_end": lambda trainer, epoch, word=0: None}, {"on_epoch_end": {"wrod": 1}},
+            r"on_epoch_end .* takes no 'wrod' \(did you mean 'word'\?\)",
+        ),
+        ({}, {"on_epoch_start": {"word": 1}}, r"on_epoch_start .Trainer\.on_epoch_start. takes no 'word'"),
+        (
+            {"train_step": lambda trainer, x, yy: {}}, {},
+            r"needs 'yy'.*; it may ask for batch, index, x, y, .* or get it through hook_kwargs\.train_step",
+        ),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_an_error_before_anything_is_built(run, hooks, keywords, said):
+    with pytest.raises(UserError, match=said):
+        Trainer(toy.checked(), run, **hooks, hook_kwargs=keywords)
+    assert not run.exists()
+
+
+def test_epoch_start_prints_all_weights(run, capsys):
+    Trainer(toy.checked(QUIET), run).fit()
+    said = [line for line in capsys.readouterr().out.splitlines() if line.startswith("epoch")]
+    # at steps 0, 5 and 10: `distance` 2; `square` 0.5 times a ramp from step 2 to 6
+    assert said == [
+        "epoch 0: loss weights distance 2, square 0",
+        "epoch 1: loss weights distance 2, square 0.375",
+        "epoch 2: loss weights distance 2, square 0.5",
+    ]
+    quiet = {"on_epoch_start": {"print_train_start": False}}
+    Trainer(toy.checked(QUIET), run, hook_kwargs=quiet).fit()
+    assert "loss weights" not in capsys.readouterr().out
+
+
+def test_short_epochs_print_no_oftener_than_the_log(run, capsys):
+    Trainer(toy.checked(QUIET | {"runtime.log_every": 7}), run).fit()
+    said = [line.split(":")[0] for line in capsys.readouterr().out.splitlines() if line.startswith("epoch")]
+    assert said == ["epoch 0", "epoch 2"]  # after 0 and 10 iterations; 5 are too few

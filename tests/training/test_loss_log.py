@@ -4,11 +4,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+import toy
 from trainings import Killed, fit
 
 from figura.base.errors import UserError
-from figura.interfaces import StepReport
+from figura.interfaces import Loss, StepReport
 from figura.training.loss_log import LossLog, as_csv
+from figura.training.trainer import Trainer
 
 TAGS = {"D_real": "D", "D_fake": "D", "G_L1": "G"}
 QUIET = {"runtime.samples": None}
@@ -70,13 +72,6 @@ def test_queries_by_name_and_step(tmp_path):
         log.select("G_L2")
 
 
-def test_nothing_to_tell_yet(tmp_path):
-    log = LossLog(tmp_path / "losses.csv", TAGS, 100)
-    log.start(0)
-    assert log.last() == {}
-    assert log.history().empty
-
-
 def test_going_on_cuts_off_what_is_yet_to_come(tmp_path):
     path = tmp_path / "losses.csv"
     flushed(path, 9)
@@ -90,13 +85,6 @@ def test_going_on_cuts_off_what_is_yet_to_come(tmp_path):
         log.add(step, reports(step))
     expected = flushed(tmp_path / "whole.csv", 6).history()
     pd.testing.assert_frame_equal(log.history(), expected)
-
-
-def test_an_earlier_run_is_not_continued(tmp_path):
-    flushed(tmp_path / "losses.csv", 5)
-    log = LossLog(tmp_path / "losses.csv", TAGS, 100)
-    log.start(0)
-    assert log.history().empty
 
 
 def test_without_a_file_it_knows_the_latest_values_alone():
@@ -216,3 +204,49 @@ def test_a_damaged_file_begins_again_with_a_warning(content, tmp_path, capsys):
     LossLog(path, {"a": "painter"}, 3).start(5)
     assert path.read_text() == "step,loss,raw,weight,weighted\n"
     assert f"warning: {path} is damaged, and begins again: " in capsys.readouterr().out
+
+
+# components of a loss: they are recorded, and counted once
+
+
+class Parts(Loss):
+    """Distance in two components."""
+
+    def forward(self, *, image, target):
+        difference = (image - target).abs()
+        return {"near": 2 * difference.mean(dim=(1, 2, 3)), "far": (difference**2).mean(dim=(1, 2, 3))}
+
+
+TWO = {"type": "test_loss_log.Parts", "inputs": {"image": "image", "target": "y"}, "weight": 3.0}
+PARTS = {"losses": {"two": TWO}, "runtime.samples": None, "train.record_every": 1}
+WHOLE = {
+    "losses": {
+        "near": {"type": "toy.Distance", "inputs": TWO["inputs"], "weight": 6.0},
+        "far": {"type": "toy.Distance", "power": 2.0, "inputs": TWO["inputs"], "weight": 3.0},
+    },
+    "runtime.samples": None,
+}
+
+
+def test_the_sum_is_trained_and_the_parts_are_recorded(run):
+    trainer, same = Trainer(toy.checked(PARTS), run / "a"), Trainer(toy.checked(WHOLE), run / "b")
+    trainer.fit()
+    same.fit()
+    pairs = zip(trainer.networks.live["painter"].parameters(), same.networks.live["painter"].parameters(), strict=True)
+    for found, expected in pairs:
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-6)
+    for row in trainer.loss_log.train:
+        assert row["two.raw"] == pytest.approx(row["two.near.raw"] + row["two.far.raw"], rel=1e-6)
+        assert row["two.near.weight"] == row["two.weight"] == 3
+    book = trainer.loss_log
+    assert set(book.history("two")["loss"]) == {"two", "two.near", "two.far"}
+    assert list(book.last("painter")) == ["two", "two.near", "two.far"]
+    validation = pd.read_csv(run / "a/history/validation.csv")
+    assert {"two.raw", "two.near.raw", "two.far.raw"} <= set(validation)
+
+
+def test_the_total_counts_a_loss_once(run):
+    trainer = Trainer(toy.checked(PARTS), run)
+    batch = {"x": torch.rand(4, 1, 4, 4), "y": torch.rand(4, 1, 4, 4)}
+    _, means = trainer.log_op(batch)
+    assert means["total"] == pytest.approx(3 * means["two"])

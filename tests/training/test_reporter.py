@@ -1,6 +1,5 @@
 """What a training tells while it goes on: where its settings stand, what it starts from, and to which trackers."""
 
-import hashlib
 from pathlib import Path
 
 import pytest
@@ -8,12 +7,10 @@ import toy
 import trainings
 from accelerate import Accelerator
 from accelerate.tracking import GeneralTracker
-from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from figura.base.errors import UserError
-from figura.base.yaml12 import read_yaml
-from figura.live.listeners import listeners
+from figura.live import listeners
 from figura.recipe.resolved import settings
 from figura.training import reporter
 from figura.training.trainer import Trainer
@@ -41,18 +38,6 @@ def test_trackers_that_are_not_installed_are_refused_with_the_command_that_insta
         "params.yaml: runtime.trackers.2: 'tensorboard' is not installed; `pip install tensorboard`",
     ]
     assert not run.exists()
-
-
-def test_the_progress_bar_names_each_loss_beside_the_weighted_total():
-    scalars = {"train.total": 2.5, "train.distance": 0.25, "train.distance.x": 0.125, "lr.painter": 0.1}
-    assert reporter.losses_text(scalars, ["distance", "square"]) == "total 2.5 (distance 0.25)"
-    assert reporter.losses_text({}, ["distance"]) == "total nan"
-
-
-def test_the_extras_exist():
-    extras = Path(__file__).parents[2].joinpath("pyproject.toml").read_text()
-    for tracker in ("tensorboard", "wandb"):
-        assert f'\n{tracker} = ["{tracker}>=' in extras
 
 
 class Fake(GeneralTracker):
@@ -165,26 +150,3 @@ def test_dvclive_reads_its_rows_again_only_for_studio(token, read, run, monkeypa
     Trainer(toy.checked({"runtime": RUNTIME | {"trackers": ["dvclive"]}}), run).fit()
     assert bool(reads) == read
     assert (run / "live/dvclive/plots/metrics/train.total.tsv").is_file()
-
-
-def test_dvclive_takes_the_configuration(run):
-    recipe = toy.checked({"runtime": RUNTIME | {"trackers": ["dvclive"]}})
-    Trainer(recipe, run).fit()
-    assert read_yaml(run / "live/dvclive/params.yaml")["losses.distance.weight"] == 2.0
-
-
-def test_a_training_says_where_all_its_settings_stand_and_what_it_starts_from(run, tmp_path, capsys):
-    recipe = toy.checked().read_from(Path("params.yaml"))
-    Trainer(recipe, run).fit()
-    said = capsys.readouterr().out
-    assert f"params.yaml: {recipe.train.steps} steps of {recipe.data.batch_size} examples" in said
-    assert f"with all defaults: {run}/live/recipe.yaml" in said
-    assert "starts from" not in said
-    assert read_yaml(run / "live/recipe.yaml") == read_yaml(run / "model/recipe.yaml")
-    again = toy.checked({"networks.painter.weights": str(run / "model/painter.safetensors")})
-    trainer = Trainer(again, tmp_path / "again")
-    start = run / "model/painter.safetensors"
-    digest = hashlib.sha256(start.read_bytes()).hexdigest()[:8]
-    assert capsys.readouterr().out == f"network 'painter' starts from {start}, sha256 {digest}\n"
-    wanted = load_file(run / "model/painter.safetensors")
-    assert all((value == wanted[name]).all() for name, value in trainer.networks.live["painter"].state_dict().items())

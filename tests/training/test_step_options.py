@@ -6,14 +6,13 @@ import math
 import pytest
 import torch
 import toy
-from trainings import Killed, history
+from trainings import QUIET, Killed, history, trained
 
 from figura.base.errors import UserError
 from figura.engine.step import norms_of
 from figura.interfaces import Injector
 from figura.training.trainer import Trainer
 
-QUIET = {"runtime.samples": None, "runtime.timing": False}
 SGD = {"type": "torch.optim.SGD", "lr": 0.1}
 
 
@@ -76,12 +75,6 @@ def two():
     content["evaluate"]["modes"]["plain"]["injectors"]["paint"] = paint
     content["runtime"]["samples"] = None
     return content
-
-
-def trained(run, changes=None, content=None, kind=Trainer):
-    trainer = kind(toy.checked(QUIET | (changes or {}), content), run)
-    trainer.fit()
-    return trainer
 
 
 def assert_close(one, other, **tolerance):

@@ -9,16 +9,15 @@ import pytest
 import torch
 import toy
 from torch.utils.data import default_collate
-from trainings import Killed, fit, history, outputs
+from trainings import BASE, QUIET, Killed, Stopping, fit, history, outputs, trained
+from two_processes import run_in_two
 
 from figura.base.errors import UserError
 from figura.base.seeding import generator, seed_here
 from figura.engine.data import Loaders, TrainBatches
 from figura.engine.weights import load_weights, save_weights
-from figura.interfaces import Listener, Loss
+from figura.interfaces import Callback, Listener
 from figura.training.trainer import Trainer
-
-QUIET = {"runtime.samples": None, "runtime.timing": False}
 
 
 class Recording(Trainer):
@@ -27,11 +26,6 @@ class Recording(Trainer):
     def train_step(self, batch, index):
         self.snapshots = [*getattr(self, "snapshots", []), weights(self)]
         return super().train_step(batch, index)
-
-
-class Explosive(Loss):
-    def forward(self, *, image):
-        raise AssertionError("computed")
 
 
 def weights(trainer, networks="live"):
@@ -46,12 +40,6 @@ def assert_same(left, right, **tolerance):
 
 
 EXACT = {"rtol": 0, "atol": 0}
-
-
-def trained(run, changes=None, content=None, kind=Trainer, **hooks):
-    trainer = kind(toy.checked(QUIET | (changes or {}), content), run, **hooks)
-    trainer.fit()
-    return trainer
 
 
 def batches(count, jitter=0.1, length=22):
@@ -107,11 +95,11 @@ def test_the_average_of_the_weights_is_what_is_written(run, warmup):
     """Update 0 copies the weights; update t then keeps min(decay, (1 + t) / (10 + t)) of the average."""
     seen = []
 
-    class Noting(Trainer):
-        def after_update(self, step, report):
-            seen.append(self.networks.live["painter"].layer.weight.detach().double().clone())
+    class Noting(Callback):
+        def after_update(self, trainer, step, report):
+            seen.append(trainer.networks.live["painter"].layer.weight.detach().double().clone())
 
-    trainer = trained(run, {"train.ema": {"decay": 0.3, "warmup": warmup}}, kind=Noting)
+    trainer = trained(run, {"train.ema": {"decay": 0.3, "warmup": warmup}}, callbacks={"noting": Noting()})
     average = seen[0]
     for t, weight in enumerate(seen[1:], 1):
         kept = min(0.3, (1 + t) / (10 + t)) if warmup else 0.3
@@ -163,17 +151,6 @@ def test_two_networks_that_share_a_forward_equal_a_bare_loop(run):
         assert_same(own, expected, rtol=0, atol=1e-7)
 
 
-def test_detached_names_teach_nothing_to_their_maker(run):
-    """The critic's loss cannot reach the painter either way; detaching says so and saves the work."""
-    order = toy.gan()
-    paint = order["steps"]["critic"]["injectors"].pop("paint")
-    order["steps"]["painter"]["injectors"] = {"paint": paint, **order["steps"]["painter"]["injectors"]}
-    order["steps"] = {name: order["steps"][name] for name in ("painter", "critic")}
-    with_it = trained(run / "1", GAN | {"steps.critic.detach": ["image"]}, order)
-    without = trained(run / "2", GAN, order)
-    assert_same(weights(with_it), weights(without), **EXACT)
-
-
 @pytest.mark.parametrize("parts", [2, 3, 4])
 def test_accumulation_equals_the_whole_batch(run, parts):
     plain = {"networks.painter.dropout": 0.0, "steps.painter.injectors.paint.args": {}, "train.ema": None}
@@ -182,14 +159,6 @@ def test_accumulation_equals_the_whole_batch(run, parts):
     assert_same(weights(cut), weights(whole), rtol=0, atol=1e-6)
     for row, expected in zip(history(run / "2"), history(run / "1"), strict=True):
         assert row == pytest.approx(expected, rel=1e-5)
-
-
-def test_every_part_of_a_batch_is_shared_by_the_steps(run):
-    content = toy.gan()
-    content["networks"]["critic"] = {"type": "toy.Critic"}
-    trainer = trained(run, GAN | {"train.accumulation": 2, "train.steps": 2}, content)
-    counts = [s["step"] for step in trainer.steps.values() for s in step.optimizer.state_dict()["state"].values()]
-    assert counts == [2] * len(counts)
 
 
 def broken(run, first, **changes):
@@ -231,33 +200,6 @@ def test_too_many_skips_in_a_row_end_the_training(run, limit):
     assert f"iteration {limit} with losses {{'distance': nan, 'square': nan}} and learning rate 0.01" in said
     assert "steps.painter.clip" in said
     assert not (run / "model").exists()
-
-
-def test_skips_that_are_not_in_a_row_are_forgiven(run):
-    trainer, hit = broken(run, 19, **{"train.max_nonfinite": 12})
-    row = longest = 0
-    for step in range(12):
-        row = row + 1 if step in hit else 0
-        longest = max(longest, row)
-    trainer, _ = broken(run, 19, **{"train.max_nonfinite": longest + 1})
-    trainer.fit()
-    assert len(hit) > longest  # otherwise this shows nothing
-    with pytest.raises(UserError):
-        broken(run, 19, **{"train.max_nonfinite": longest})[0].fit()
-
-
-def test_a_loss_of_weight_0_is_never_computed(run):
-    never = {"type": "test_trainer.Explosive", "inputs": {"image": "image"}, "weight": 0.0}
-    trainer = trained(run / "1", {"losses.never": never})
-    assert_same(weights(trainer), weights(trained(run / "2")), **EXACT)
-    assert "never.raw" not in history(run / "1")[0]
-
-
-def test_twice_the_weight_is_no_no_op(run):
-    one, two = (trained(run / str(w), {"losses.square.weight": w}) for w in (0.5, 1.0))
-    rows = [history(run / str(w)) for w in (0.5, 1.0)]
-    assert [row["square.weight"] for row in rows[1]] == [2 * row["square.weight"] for row in rows[0]]
-    assert not torch.equal(weights(one)["painter.layer.weight"], weights(two)["painter.layer.weight"])
 
 
 @pytest.fixture(scope="module")
@@ -416,19 +358,6 @@ def toy_runtime():
     return {"runtime": toy.recipe()["runtime"]}
 
 
-def test_training_learns(run):
-    trained(
-        run,
-        {"train.steps": 150, "train.record_every": 10, "train.evaluate_every": 150, "networks.painter.dropout": 0.0,
-         "data.train.ramps.jitter": 0.0, "steps.painter.injectors.paint.args": {}, "runtime.log_every": 150,
-         "runtime.resume_every": 150, "steps.painter.optimizer.lr": 0.03},
-    )  # fmt: skip
-    rows = history(run)
-    assert rows[0]["distance.raw"] > 0.15
-    assert rows[-1]["distance.raw"] < 0.02
-    assert history(run, "validation")[-1]["distance.raw"] < 0.03
-
-
 def test_bf16(run):
     trainer = trained(run, {"train.precision": "bf16"})
     plain = [losses["distance"] for _, losses in bare_painter(12)]
@@ -477,3 +406,37 @@ def test_an_update_that_may_upset_batch_norm_is_warned_about(run, capsys, clip_v
     trained(run, changes, toy.gan())
     said = "learning rate 0.01 x clip_value 1 = 0.01 is above sqrt(eps) = 0.00316228"
     assert (said in capsys.readouterr().out) == warned
+
+
+LIMITED = BASE | {"train.evaluate_limit": 4, "data.validation.ramps.length": 10}
+
+
+class Seeing(Stopping):
+    """Notes the examples of each validation pass."""
+
+    def eval_op(self, batch):
+        self.seen.append(batch["index"].tolist())
+        return super().eval_op(batch)
+
+
+def test_the_examples_are_evenly_spaced(run):
+    trainer = Seeing(toy.checked(LIMITED), run)
+    trainer.seen = []
+    trainer.fit()
+    passes = len(history(run, "validation"))
+    assert trainer.seen == [[0, 2, 5, 7]] * passes  # every 2.5th of 10
+
+
+def test_a_limit_above_the_length_changes_nothing(run, tmp_path):
+    fit(run, LIMITED | {"train.evaluate_limit": 10})
+    fit(tmp_path / "all", LIMITED | {"train.evaluate_limit": None})
+    names = [name for name in outputs(run) if "recipe" not in name]
+    assert [outputs(run)[name] for name in names] == [outputs(tmp_path / "all")[name] for name in names]
+
+
+def test_two_ranks_judge_the_same_examples(tmp_path):
+    run_in_two(lambda: fit(tmp_path / "two", LIMITED | {"networks.painter.dropout": 0.0}))
+    fit(tmp_path / "one", LIMITED | {"networks.painter.dropout": 0.0})
+    ours, theirs = (history(tmp_path / name, "validation") for name in ("one", "two"))
+    for row, other in zip(ours, theirs, strict=True):
+        assert row == pytest.approx(other, abs=1e-6)

@@ -9,7 +9,7 @@ import toy
 from trainings import Killed, contents, fit
 
 from figura.base.yaml12 import read_yaml
-from figura.live.listeners import listeners
+from figura.live import listeners
 from figura.report.sheets import BAR
 
 TRY = {"train.try": True}

@@ -1,4 +1,4 @@
-"""The Muon optimizer."""
+"""Optimizers with types without a dot: Muon. Others are dotted, such as `torch.optim.Adam`."""
 
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,1 +1,0 @@
-"""Optimizers with types without a dot; others are dotted, such as `torch.optim.Adam`."""

@@ -1,0 +1,76 @@
+"""Experiments of the real DVC: one of another seed compared, a grid queued and reported, a try that leaves no trace."""
+
+import json
+
+import cv2
+import pandas as pd
+import pytest
+
+from pipeline.project import Project
+from pipeline.test_dag import ran
+
+pytestmark = pytest.mark.slow
+
+
+def test_an_experiment_of_another_seed_is_compared(project: Project) -> None:
+    project.run("dvc", "exp", "run", "--temp", "--name", "other", "-S", "seed=8", "metrics@vunet")
+    before = project.run("git", "status", "--short").stdout
+    done = project.run("figura", "compare", "HEAD", "other", "--recipe", "vunet")
+    assert "HEAD: seeds 7, 8 (other)" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("other and HEAD: no difference beyond seeds")
+    out = project.folder.parent / "compared"
+    project.run(
+        "figura", "report", "HEAD", "other", "--recipe", "vunet", "--output", f"{out}.html", "--markdown", str(out)
+    )
+    assert "| `l1_person` | lower |" in (out / "report.md").read_text()
+    for name in ("effects", "changed_in_l1_person"):
+        assert cv2.imread(str(out / f"vunet--compared--{name}.webp")).shape[1] > 150
+    assert project.run("git", "status", "--short").stdout == before
+
+
+METRIC = "metrics/full/vunet.json:reconstruction.l1.value"
+
+
+def test_a_grid_is_queued_run_and_reported(project: Project) -> None:
+    grid = ["-S", "metrics.bootstrap=40", "-S", "metrics.confidence=0.5,0.9"]  # reruns the cheapest stage
+    project.run("dvc", "exp", "run", "--queue", "--name", "grid", *grid, "metrics@vunet")
+    project.run("dvc", "exp", "run", "--queue", "--name", "broken", "-S", "metrics.confidence=2", "metrics@vunet")
+    project.run("dvc", "exp", "run", "--run-all", "--jobs", "2", code=None)  # one of them fails
+    done = project.run("figura", "sweep", "--metric", METRIC, "--output", "sweep")
+    table = pd.read_csv(project.folder / "sweep/sweep.csv").set_index("name")
+    assert table.loc["broken", "state"] == "failed"
+    assert "broken failed:" in done.stdout
+    cells = table[table["state"] == "done"]
+    # a higher confidence widens the interval; the value, of the same pictures, stays that of the commit
+    widths = cells["reconstruction.l1.high"] - cells["reconstruction.l1.low"]
+    width = widths.groupby(cells["metrics.confidence"]).sum()
+    assert list(width.index) == [0.5, 0.9]
+    assert 0 < width[0.5] < width[0.9]
+    assert (cells["reconstruction.l1.change"] == 0).all()
+    assert (project.folder / "sweep/sweep.png").stat().st_size > 5000
+    best = cells.index[0]
+    project.run("dvc", "exp", "apply", best)
+    assert f"confidence: {cells.loc[best, 'metrics.confidence']:g}" in (project.folder / "params.yaml").read_text()
+
+
+def test_a_try_is_never_beside_a_result_and_goes_without_a_trace(project: Project) -> None:
+    before, results = project.run("git", "status", "--short").stdout, project.outputs()
+    done = project.run("dvc", "exp", "run", "--name", "quick", "-S", "train.try=true", "metrics@vunet")
+    assert done.stdout.count("TRY of ") >= 3  # one for each stage
+    rows = json.loads(project.run("dvc", "metrics", "diff", "--json").stdout)["metrics/vunet.json"]
+    assert {name for name, row in rows.items() if "diff" in row} == set()
+    assert {name.startswith("try.") for name, row in rows.items() if row["new"] is not None} == {True}
+    for command, said in (
+        (
+            ["compare", "HEAD", "quick", "--recipe", "vunet"],
+            "error: quick: vunet is a try there (train.try)",
+        ),
+        (["gate"], "error: metrics/full/vunet.json: metrics of a try"),
+    ):
+        assert project.run("figura", *command, code=1).stderr.startswith(said)
+    again = project.run("dvc", "exp", "run", "-S", "train.try=false", "metrics@vunet")
+    assert "TRY" not in again.stdout
+    assert ran(again.stdout) <= {"metrics@vunet"}  # its files are not in DVC's cache, but in git; all else it still has
+    assert project.outputs() == results
+    project.run("git", "restore", "params.yaml")  # `-S` breaks long lines
+    assert project.run("git", "status", "--short").stdout == before
