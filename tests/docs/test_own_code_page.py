@@ -11,6 +11,7 @@ import pytest
 import torch
 import toy
 import toy_pairs
+from test_docs import merged
 
 from figura.base.yaml12 import parse_yaml
 from figura.recipe.load import check_recipe
@@ -41,13 +42,6 @@ def recipe(changes=None):
                 content[section][name] = merged(old, entry)
     content["data"].pop("common")
     return check_recipe(toy.changed({"train.record_every": 1, **(changes or {})}, content), Path("mine.yaml"))
-
-
-def merged(old, new):
-    """Return a map with another written over it; one with a type replaces what was there."""
-    if isinstance(old, dict) and isinstance(new, dict) and "type" not in new:
-        return {**old, **{name: merged(old.get(name), one) for name, one in new.items()}}
-    return new
 
 
 def test_all_train_together(mine):
