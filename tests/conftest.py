@@ -35,7 +35,7 @@ LONGEST = (
     "reliability/test_kills.py",
     "pipeline/test_sweep.py",
     "pipeline/test_try.py",
-    "pipeline/test_compare.py",
+    "pipeline/test_readme_commands.py",
     "pipeline/test_real_data.py",
     "commands/test_overfit_pose.py",
     "pose/test_backbones.py",
