@@ -47,7 +47,7 @@ def calling(function: Callable[[], Any]) -> Callable[[list[str]], None]:
         ),
         (
             lambda: Path("folder").write_text("x"),
-            "folder: Is a directory; a folder is where a file is needed; remove or rename it, or choose another path",
+            "folder: Is a directory; remove or rename it, or choose another path",
         ),
         (lambda: os.rename("nothing", "elsewhere"), "nothing -> elsewhere: No such file or directory"),
     ],
