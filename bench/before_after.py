@@ -53,6 +53,7 @@ from pathlib import Path
 from bench.cell import serve
 serve(sys.argv[2], *map(Path, sys.argv[3:]))
 """
+WARM_UP = 5.0  # seconds of calls that are not timed
 PEAK = "from bench.before_after import peak; print(peak())"
 Measured = dict[str, float]
 
@@ -92,9 +93,9 @@ def environment(code: Path, settings: Mapping[str, str]) -> dict[str, str]:
 @contextmanager
 def worker(
     name: str, case: str, folder: Path, *, code: Path = HERE, recipes: Path = HERE,
-    settings: Mapping[str, str] | None = None,
+    settings: Mapping[str, str] | None = None, warm_up: float = WARM_UP,
 ) -> Iterator[Worker]:  # fmt: skip
-    """Inside, a worker that was started; its first answer says that it is ready."""
+    """Inside, a worker that is warm. Raises CaseError if its case cannot run."""
     arguments = [str(HERE), case, str(code), str(recipes), str(folder)]
     log = folder / f"{name}.log"
     with log.open("w") as errors:
@@ -103,7 +104,10 @@ def worker(
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
         )  # fmt: skip
     try:
-        yield Worker(process, name, log)
+        started = Worker(process, name, log)
+        started.answer()  # it is ready
+        started.measure(warm_up)
+        yield started
     finally:
         process.kill()
         process.communicate()
@@ -151,8 +155,8 @@ def rounds_of(case: str, before: Path, rounds: int, budget: float) -> dict[str, 
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         workers = {}
         for side, code in zip(SIDES, (before, HERE), strict=True):
-            workers[side] = stack.enter_context(worker(side, case, Path(folder), code=code, recipes=before))
-            workers[side].answer()
+            one = worker(side, case, Path(folder), code=code, recipes=before, warm_up=min(budget, WARM_UP))
+            workers[side] = stack.enter_context(one)
         for turn in range(rounds):
             for side in SIDES[:: 1 if turn % 2 == 0 else -1]:
                 answers[side].append(workers[side].measure(budget))

@@ -61,9 +61,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         workers = {}
         for name, one in chosen.items():
-            context = worker(name, f"step, {args.recipe}", Path(folder), settings=one)
-            workers[name] = stack.enter_context(context)
-            workers[name].answer()
+            started = worker(name, f"step, {args.recipe}", Path(folder), settings=one)
+            workers[name] = stack.enter_context(started)
         for turn in range(args.rounds):
             for count in args.busy:
                 with busy(count):
