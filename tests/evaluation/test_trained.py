@@ -18,13 +18,13 @@ from figura.base.pictures import write_png
 from figura.base.yaml12 import to_yaml
 from figura.dump import Dump
 from figura.engine.build import build_networks
-from figura.evaluation.judging import judging_content, refuse_other_joints
 from figura.evaluation.trained import ignored_settings, load_trained, refuse_foreign, with_split, write_dump
 from figura.report.interfaces import Picture
 from figura.training.checkpoints import write_model
 from figura.training.trainer import Trainer
 from stages.eval_dump import main as eval_dump
 from stages.metrics import main as metrics
+from stages.pose_consistency import judging_content, refuse_other_joints
 from stages.pose_consistency import main as pose_consistency
 
 
