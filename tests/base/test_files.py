@@ -120,16 +120,6 @@ def test_regular_files_are_read_through_links(tmp_path):
     assert read_text(tmp_path / "b") == read_bytes(tmp_path / "b").decode() == '{"ä": [1, null]}'
 
 
-def test_whoever_reads_the_old_file_reads_on(tmp_path):
-    path = tmp_path / "a.txt"
-    write_text(path, "the old text")
-    with path.open("rb", buffering=0) as reader:
-        assert reader.read(4) == b"the "
-        write_text(path, "the new text")
-        assert reader.read() == b"old text"  # another file took the place; this one was not written to
-    assert path.read_text() == "the new text"
-
-
 def fail_while_writing(path):
     with replacing(path) as temporary:
         assert (temporary.parent, temporary.suffix) == (path.parent, path.suffix)

@@ -160,14 +160,6 @@ def test_a_dump_without_grids(folder):
         Dump(sealed(folder)).grid("grid")
 
 
-def test_a_row_may_leave_columns_out(tmp_path):
-    table = Table(tmp_path / "t.csv")
-    table.add({"a": 1, "b": "x, y"})
-    table.add({"a": 2})
-    table.close()
-    assert (tmp_path / "t.csv").read_text() == 'a,b\n1,"x, y"\n2,\n'
-
-
 def test_a_table_takes_columns_that_come_later(tmp_path):
     table = Table(tmp_path / "examples.csv")
     table.add({"mode": "a", "index": 0})
