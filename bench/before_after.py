@@ -3,12 +3,12 @@
 The table that says what a change of the code gained. Usage:
 
     git worktree add ../before COMMIT
-    python -m bench.before_after ../before [--cases step 'forward, pose'] [--rounds 3] [--allocator launcher|glibc|both]
+    python -m bench.before_after ../before [--cases step 'forward, pose'] [--rounds 3]
 
 Both sides do the same work: that of the recipes of the earlier checkout, on this one's data (`dvc repro prepare@people
-prepare@pairs`) and fixed random pictures, with as many threads as PyTorch takes (OMP_NUM_THREADS). For each case, each
-side and allocator has a process that is started once and warm, and they take turns; the others wait. `launcher` are the
-allocator settings of this checkout's figura/launch on both sides, `glibc` is no setting.
+prepare@pairs`) and fixed random pictures, with as many threads as PyTorch takes (OMP_NUM_THREADS) and the allocator
+settings of this checkout's figura/launch. For each case, each side has a process that is started once and warm, and
+they take turns; the others wait.
 
 Times are medians over rounds of each round's median; `ratio` is the median over rounds of after / before in the same
 round. `of peak` is the rate of multiply-adds over that of the machine's fastest plain convolution
@@ -32,7 +32,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional
 
-from bench.before_after_cell import CASES, Forward, Training
+from bench.cell import CASES, Forward, Step
 from bench.table import seconds, show
 from figura.base.errors import UserError
 from figura.base.modes import evaluating
@@ -42,7 +42,6 @@ from figura.interfaces import Networks, State
 from figura.launch import ALLOCATOR
 
 HERE = Path(__file__).absolute().parents[1]
-ALLOCATORS = {"glibc": {}, "launcher": ALLOCATOR}
 SIDES = ("before", "after")
 # `bench` is this checkout's; `python -P` leaves the current folder out, so that PYTHONPATH alone says whose the rest is
 WORKER = """
@@ -51,9 +50,10 @@ sys.path.insert(0, sys.argv[1])
 import bench
 del sys.path[0]
 from pathlib import Path
-from bench.before_after_cell import serve
+from bench.cell import serve
 serve(sys.argv[2], *map(Path, sys.argv[3:]))
 """
+WARM_UP = 5.0  # seconds of calls that are not timed
 PEAK = "from bench.before_after import peak; print(peak())"
 Measured = dict[str, float]
 
@@ -85,25 +85,29 @@ class Worker:
         return self.answer()
 
 
-def environment(code: Path, allocator: str) -> dict[str, str]:
+def environment(code: Path, settings: Mapping[str, str]) -> dict[str, str]:
     """Return the variables of a process that loads the packages of a checkout, on the CPU."""
-    cleared = {key: value for key, value in os.environ.items() if key not in (*ALLOCATOR, "LD_PRELOAD")}
-    return cleared | ALLOCATORS[allocator] | {"PYTHONPATH": str(code), "CUDA_VISIBLE_DEVICES": ""}
+    return {**os.environ, **ALLOCATOR, **settings, "PYTHONPATH": str(code), "CUDA_VISIBLE_DEVICES": ""}
 
 
 @contextmanager
-def worker(case: str, side: str, before: Path, allocator: str, folder: Path) -> Iterator[Worker]:
-    """Inside, a worker that was started; its first answer says that it is ready."""
-    code = before if side == "before" else HERE
-    arguments = [str(HERE), case, str(code), str(before), str(folder)]
-    log = folder / f"{allocator}-{side}.log"
+def worker(
+    name: str, case: str, folder: Path, *, code: Path = HERE, recipes: Path = HERE,
+    settings: Mapping[str, str] | None = None, warm_up: float = WARM_UP,
+) -> Iterator[Worker]:  # fmt: skip
+    """Inside, a worker that is warm. Raises CaseError if its case cannot run."""
+    arguments = [str(HERE), case, str(code), str(recipes), str(folder)]
+    log = folder / f"{name}.log"
     with log.open("w") as errors:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-c", WORKER, *arguments], env=environment(code, allocator), text=True,
+            [sys.executable, "-P", "-c", WORKER, *arguments], env=environment(code, settings or {}), text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
         )  # fmt: skip
     try:
-        yield Worker(process, f"{side}, {allocator}", log)
+        started = Worker(process, name, log)
+        started.answer()  # it is ready
+        started.measure(warm_up)
+        yield started
     finally:
         process.kill()
         process.communicate()
@@ -120,75 +124,64 @@ def peak() -> float:
 
 
 def machine_peak() -> float:
-    """Return the multiply-adds a second of this machine's fastest plain convolution."""
+    """Return `peak` of a new process, which has the allocator settings of the workers."""
     command = [sys.executable, "-P", "-c", PEAK]
-    done = subprocess.run(command, env=environment(HERE, "launcher"), check=True, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run(command, env=environment(HERE, {}), check=True, stdout=subprocess.PIPE, text=True)
     return float(done.stdout)
 
 
 def multiply_adds(case: str, recipes: Path) -> float:
     """Return the multiply-adds of a training step or a forward pass, without optimizers; 0 for other cases."""
     asked = CASES[case]
-    if isinstance(asked, Training):
-        recipe = asked.recipe(recipes)
-        costs = run_training(recipe, meta_networks(recipe))
+    if not isinstance(asked, Step | Forward):
+        return 0.0
+    recipe = asked.case.recipe(checkout=recipes)
+    networks = meta_networks(recipe)
+    if isinstance(asked, Step):
+        costs = run_training(recipe, networks)
         if costs.notes:
             raise CaseError("; ".join(costs.notes))
         return (sum(costs.forward.values()) + sum(costs.backward.values())) / 2
-    if isinstance(asked, Forward):
-        recipe = asked.recipe(recipes)
-        networks = meta_networks(recipe)
-        state = State({name: torch.empty(shape, device="meta") for name, shape in asked.shapes.items()})
-        with flop_counter() as counter, evaluating(*networks.values()):
-            for injector in asked.injectors(recipe).values():
-                injector(state, Networks(networks, networks), recipe.train.steps or 1)
-        return counter.get_total_flops() / 2
-    return 0.0
+    state = State({name: torch.empty(shape, device="meta") for name, shape in asked.shapes.items()})
+    with flop_counter() as counter, evaluating(*networks.values()):
+        for injector in asked.injectors(recipe).values():
+            injector(state, Networks(networks, networks), recipe.train.steps or 1)
+    return counter.get_total_flops() / 2
 
 
-def rounds_of(
-    case: str, before: Path, allocators: list[str], rounds: int, budget: float
-) -> dict[str, dict[str, list[Measured]]]:
-    """Return each round's measurements by allocator and side."""
-    answers: dict[str, dict[str, list[Measured]]] = {name: {side: [] for side in SIDES} for name in allocators}
+def rounds_of(case: str, before: Path, rounds: int, budget: float) -> dict[str, list[Measured]]:
+    """Return each round's measurements by side."""
+    answers: dict[str, list[Measured]] = {side: [] for side in SIDES}
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         workers = {}
-        for name in allocators:
-            for side in SIDES:
-                one = stack.enter_context(worker(case, side, before, name, Path(folder)))
-                one.answer()
-                workers[name, side] = one
+        for side, code in zip(SIDES, (before, HERE), strict=True):
+            one = worker(side, case, Path(folder), code=code, recipes=before, warm_up=min(budget, WARM_UP))
+            workers[side] = stack.enter_context(one)
         for turn in range(rounds):
-            for name, side in list(workers)[:: 1 if turn % 2 == 0 else -1]:
-                answers[name][side].append(workers[name, side].measure(budget))
+            for side in SIDES[:: 1 if turn % 2 == 0 else -1]:
+                answers[side].append(workers[side].measure(budget))
     return answers
 
 
-def row(case: str, allocator: str, rounds: Mapping[str, list[Measured]], madds: float, fastest: float) -> list[object]:
+def row(case: str, rounds: Mapping[str, list[Measured]], madds: float, fastest: float) -> list[object]:
     """Return a table row from the rounds of both sides."""
     times = [statistics.median(one["seconds"] for one in rounds[side]) for side in SIDES]
     pairs = zip(rounds["before"], rounds["after"], strict=True)
     ratio = statistics.median(after["seconds"] / before["seconds"] for before, after in pairs)
     shares = [f"{madds / time / fastest:.2f}" if madds else "" for time in times]
     memory = [round(max(one["peak"] for one in rounds[side])) for side in SIDES]
-    return [case, allocator, *(time * 1e3 for time in times), f"{ratio:.3f}", 1 / times[1], *shares, *memory]
-
-
-def chosen(words: list[str]) -> list[str]:
-    """Return the cases whose names contain one of some words; all without words."""
-    return [name for name in CASES if not words or any(word in name for word in words)]
+    return [case, *(time * 1e3 for time in times), f"{ratio:.3f}", 1 / times[1], *shares, *memory]
 
 
 def main() -> None:
     """Print the table; a line for each case while it runs."""
     parser = argparse.ArgumentParser(prog="python -m bench.before_after")
     parser.add_argument("before", type=Path, metavar="BEFORE_CHECKOUT")
-    parser.add_argument("--cases", nargs="+", default=[], metavar="WORD", help="only those whose names contain one")
+    parser.add_argument("--cases", nargs="+", default=[""], metavar="WORD", help="only those whose names contain one")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement")
-    parser.add_argument("--allocator", default="both", choices=[*ALLOCATORS, "both"])
     args = parser.parse_args()
-    before, cases = args.before.absolute(), chosen(args.cases)
+    before, cases = args.before.absolute(), [name for name in CASES if any(word in name for word in args.cases)]
     if not all((before / name / "__init__.py").is_file() for name in ("figura", "models")):
         parser.error(
             f"{args.before}: expected a checkout of this repository, with figura/ and models/; "
@@ -196,21 +189,27 @@ def main() -> None:
         )
     if not cases:
         parser.error(f"--cases: no name contains {' or '.join(args.cases)}; there are {'; '.join(CASES)}")
-    allocators = list(ALLOCATORS) if args.allocator == "both" else [args.allocator]
-    head = ["", "allocator", "before ms", "after ms", "ratio", "after 1/s", "before of peak", "after", "before MiB"]
-    rows: list[list[object]] = [[*head, "after"]]
-    left_out = []
+    head: list[object] = [
+        "",
+        "before ms",
+        "after ms",
+        "ratio",
+        "after 1/s",
+        "before of peak",
+        "after",
+        "before MiB",
+        "after",
+    ]
+    rows, left_out = [head], []
     for case in cases:
         try:
             madds = multiply_adds(case, before)
             fastest = machine_peak() if madds else 0.0
-            rounds = rounds_of(case, before, allocators, args.rounds, args.seconds)
+            rows.append(row(case, rounds_of(case, before, args.rounds, args.seconds), madds, fastest))
+            print(rows[-1], file=sys.stderr, flush=True)
         except (CaseError, UserError) as reason:
             left_out.append(f"left out: {case}: {str(reason).splitlines()[0]}")
             print(left_out[-1], file=sys.stderr, flush=True)
-            continue
-        rows += [row(case, name, sides, madds, fastest) for name, sides in rounds.items()]
-        print(*rows[-len(rounds) :], sep="\n", file=sys.stderr, flush=True)
     show(rows)
     print(*left_out, sep="\n")
 

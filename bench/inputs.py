@@ -20,23 +20,6 @@ WIDTH, HEIGHT = 640, 480
 CATEGORIES = 5  # the first is people
 
 
-def crowd_scene(persons: int, side: int) -> Annotations:
-    """Return standing persons, half as high as the image, with a fifth of the joints hidden, and a crowd region."""
-    random = np.random.default_rng(0)
-    upright = SKELETON.standing_pose * (1, -1) * (side / 2 / np.ptp(SKELETON.standing_pose[:, 1]))
-    keypoints = np.full((persons + 1, len(upright), 3), 2.0, dtype=np.float32)
-    keypoints[:, :, :2] = upright - upright.mean(axis=0) + random.uniform(0.2, 0.8, (persons + 1, 1, 2)) * side
-    keypoints[:, :, 2] -= random.random(keypoints.shape[:2]) < 0.2
-    corners = keypoints[:, :, :2].min(axis=1)
-    return Annotations(
-        keypoints=keypoints,
-        boxes=np.concatenate([corners, keypoints[:, :, :2].max(axis=1) - corners], axis=1),
-        crowd=np.arange(persons + 1) == persons,
-        categories=np.zeros(persons + 1, dtype=np.int64),
-        ids=np.arange(persons + 1),
-    )
-
-
 def scene(people: int, side: int) -> Annotations:
     """Return standing people, a fifth to half as high as the image, all over it."""
     random = np.random.default_rng(0)

@@ -6,11 +6,7 @@ as many threads as each rank has. Rounds measure all rows in turn; values are me
 processes and threads. On a shared machine only rows with one thread each are meaningful: threads that wait for a
 preempted one spin.
 
-`calls` and `MB` are the collectives of a step and the bytes that one rank sends in them. They are timed in further
-steps, one after another: `wait` is the time in barriers before them (the slowest rank, and the barrier itself), `move`
-the time in the collectives, `share` is move over the step without barriers, where gradients travel during backward.
-`average` is `GradientAverage.finish` alone, copies included, on the gradients of all steps, and GB/s their bytes over
-that.
+`calls` and `MB` are the collectives of a step and the bytes that one rank sends in them.
 
 Without GPUs the ranks use gloo. With GPUs the same command uses one GPU for each rank and nccl; that was not run yet.
 
@@ -28,7 +24,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -37,75 +32,30 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from bench import fixed_batch
-from bench.fixed_batch import Work
-from bench.paper_sizes import CASES as PUBLISHED
 from bench.table import show
-from figura.base.yaml12 import read_yaml
-from figura.recipe.load import check_recipe
-from figura.recipe.overrides import overridden
-from figura.recipe.schema import Recipe
+from bench.trainings import DEFAULTS, ON_A_CPU, start
 
-Asked = tuple[Path, list[str]]
-
-
-def published(case: str, *more: str) -> Asked:
-    """Return a published recipe and the keys that are changed in it."""
-    return PUBLISHED[case].recipe, [*PUBLISHED[case].here, *more]
-
-
-DEFAULTS: dict[str, Asked] = {
-    "vunet": (Path("params.yaml"), []),
-    "pix2pix": (Path("recipes/pix2pix.yaml"), []),
-    "pose": (Path("recipes/pose.yaml"), []),
-    "super_resolution": (Path("recipes/super_resolution.yaml"), []),
-}
-RECIPES: dict[str, Asked] = DEFAULTS | {
-    "published vunet": published("vunet", "data.common.image_size=128", "data.batch_size=4"),
-    "published pix2pix": published("pix2pix, batch 1", "data.batch_size=2"),
-    "published pose": published("pose", "data.common.side=193", "data.batch_size=4"),
-    "published super_resolution": published("super_resolution", "data.batch_size=2"),
-}
 COLLECTIVES = ("all_reduce", "broadcast", "all_gather", "all_gather_into_tensor")
 WARM_UP = 3  # steps that are not timed
 Cell = tuple[int, int]  # processes, threads in each
 
 
-@dataclass
-class Meter:
-    """Seconds, calls and bytes of collectives, added up."""
+@contextmanager
+def collectives() -> Iterator[list[int]]:
+    """Inside, the list gets the bytes of each collective that is called."""
+    sent: list[int] = []
 
-    waits: float = 0.0
-    moves: float = 0.0
-    calls: int = 0
-    bytes: int = 0
-
-    def timed(self, collective: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap a collective: it starts after a barrier, and its time and bytes are recorded."""
-
+    def counted(collective: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **keywords: Any) -> Any:
-            times = [now()]
-            dist.barrier()
-            times.append(now())
-            work = collective(*arguments, **keywords)
-            if work is not None:  # an asynchronous call
-                work.wait()
-            times.append(now())
-            self.waits += times[1] - times[0]
-            self.moves += times[2] - times[1]
-            self.calls += 1
-            self.bytes += max(one.nbytes for one in (*arguments, *keywords.values()) if isinstance(one, Tensor))
-            return work
+            sent.append(max(one.nbytes for one in (*arguments, *keywords.values()) if isinstance(one, Tensor)))
+            return collective(*arguments, **keywords)
 
         return call
 
-    @contextmanager
-    def on(self) -> Iterator[None]:
-        """Record the collectives inside the block."""
-        with ExitStack() as stack:
-            for name in COLLECTIVES:
-                stack.enter_context(patch.object(dist, name, self.timed(getattr(dist, name))))
-            yield
+    with ExitStack() as stack:
+        for name in COLLECTIVES:
+            stack.enter_context(patch.object(dist, name, counted(getattr(dist, name))))
+        yield sent
 
 
 def now() -> float:
@@ -113,14 +63,6 @@ def now() -> float:
     if torch.accelerator.is_available():
         torch.accelerator.synchronize()
     return time.perf_counter()
-
-
-def start(name: str, folder: Path) -> Work:
-    """Return the training of one of `RECIPES` on a fixed batch; it writes into `folder`."""
-    path, asked = RECIPES[name]
-    content = overridden(read_yaml(path), asked, tuple(Recipe.model_fields))
-    content["runtime"] |= {"trackers": [], "progress": False, "workers": 0}
-    return fixed_batch.start(check_recipe(content, path), folder)
 
 
 def repeated(call: Callable[[], object], times: int) -> tuple[float, float]:
@@ -134,31 +76,17 @@ def repeated(call: Callable[[], object], times: int) -> tuple[float, float]:
 
 
 def measure(name: str, steps: int, folder: Path) -> dict[str, float]:
-    """Return rank 0's measurements of a recipe's step: seconds, bytes, calls."""
-    work = start(name, folder)
-    repeated(work.step, WARM_UP)
-    wall, cpu = repeated(work.step, steps)
-    found = {"wall": wall, "cpu": cpu}
+    """Return rank 0's measurements of a recipe's step: seconds, calls and bytes of collectives."""
+    training = start(ON_A_CPU[name].recipe(), folder)
+    repeated(training.step, WARM_UP)
+    wall, cpu = repeated(training.step, steps)
     if not dist.is_initialized():
-        return found
-    accelerator, meter = work.trainer.accelerator, Meter()
-    found["cpu"] = float(accelerator.reduce(torch.tensor(cpu, device=accelerator.device), "sum"))
-    with meter.on():
-        repeated(work.step, steps)
-    for one in ("waits", "moves", "calls", "bytes"):
-        found[one] = getattr(meter, one) / steps
-    averages = [step.average for step in work.trainer.steps.values() if step.average is not None]
-    parameters = [parameter for step in work.trainer.steps.values() for parameter in step.parameters]
-    for parameter in parameters:
-        parameter.grad = torch.ones_like(parameter)
-
-    def averaged() -> None:
-        for one in averages:
-            one.finish()
-
-    found["average"], _ = repeated(averaged, steps)
-    found["gradients"] = sum(parameter.nbytes for parameter in parameters)
-    return found
+        return {"wall": wall, "cpu": cpu}
+    accelerator = training.trainer.accelerator
+    total = float(accelerator.reduce(torch.tensor(cpu, device=accelerator.device), "sum"))
+    with collectives() as sent:
+        training.step()
+    return {"wall": wall, "cpu": total, "calls": len(sent), "bytes": sum(sent)}
 
 
 def run_cell(names: list[str], steps: int) -> None:
@@ -197,10 +125,8 @@ def rows_of(name: str, found: dict[Cell, list[dict[str, float]]]) -> Iterator[li
         faster = [statistics.median(b["wall"] / f["wall"] for f, b in zip(rounds, base, strict=True)) for base in bases]
         row: list[object] = [name, processes, threads, middle["wall"] * 1e3, middle["cpu"] * 1e3, *faster]
         if processes > 1:
-            share = statistics.median(one["moves"] / one["wall"] for one in rounds)
-            row += [round(middle["calls"]), middle["bytes"] / 1e6, middle["waits"] * 1e3, middle["moves"] * 1e3, share]
-            row += [middle["average"] * 1e3, middle["gradients"] / middle["average"] / 1e9]
-        yield row + [""] * (14 - len(row))
+            row += [round(middle["calls"]), middle["bytes"] / 1e6]
+        yield row + [""] * (9 - len(row))
 
 
 def main() -> None:
@@ -209,7 +135,7 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=torch.accelerator.device_count() or 2)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=10, help="measured in each row and round")
-    parser.add_argument("--recipes", nargs="+", default=list(DEFAULTS), choices=list(RECIPES))
+    parser.add_argument("--recipes", nargs="+", default=list(DEFAULTS), choices=list(ON_A_CPU))
     parser.add_argument("--cell", action="store_true", help="measure in this process, print JSON")
     args = parser.parse_args()
     if args.cell:
@@ -222,8 +148,9 @@ def main() -> None:
     for turn in range(args.rounds):
         for place in places[:: 1 if turn % 2 == 0 else -1]:
             found[place].append(cell(place, args.recipes, args.steps))
-    head = ["recipe", "processes", "threads", "ms/step", "CPU ms", "speed-up", "to one", "calls", "MB", "wait ms"]
-    rows: list[list[object]] = [[*head, "move ms", "share", "average ms", "GB/s"]]
+    rows: list[list[object]] = [
+        ["recipe", "processes", "threads", "ms/step", "CPU ms", "speed-up", "to one", "calls", "MB"]
+    ]
     for name in args.recipes:
         rows += rows_of(name, {place: [one[name] for one in rounds] for place, rounds in found.items()})
     show(rows)

@@ -5,12 +5,9 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-SECONDS = 4.0
 
-
-def seconds(function: Callable[[], object], at_least: int = 3, budget: float = SECONDS) -> float:
-    """Return the median time of `function` over `budget` seconds, after one call that does not count."""
-    function()
+def seconds(function: Callable[[], object], budget: float, at_least: int = 1) -> float:
+    """Return the median time of as many calls as fit into `budget` seconds."""
     times: list[float] = []
     while len(times) < at_least or sum(times) < budget:
         start = time.perf_counter()

@@ -11,21 +11,30 @@ so are the results.
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from figura.base.errors import UserError
 from figura.base.exit_status import run
 from figura.base.lock import hold
-from figura.evaluation.judging import as_try, judging_content, refuse_other_joints
-from figura.evaluation.model_folder import model_folder
+from figura.base.yaml12 import read_yaml
+from figura.data.formats.skeletons import COCO, skeleton_from
+from figura.evaluation.model_folder import model_folder, trained_content
 from figura.live.causes import print_causes
 from figura.recipe.load import check_recipe
 from figura.recipe.schema_check import check_schema
+from figura.recipe.trial import STEPS
 from figura.recipe.untracked_files import refuse_untracked
+
+if TYPE_CHECKING:
+    from figura.dump import Dump
 
 READS = ("evaluate", "metrics")
 """Sections of the recipe whose types it loads."""
 READS_OF_MODEL = ("data", "networks", "losses")
 """The same of the recipe that trained the model."""
+SECTIONS = ("evaluate", "metrics", "runtime")
 
 
 def main(arguments: list[str]) -> None:
@@ -54,7 +63,7 @@ def main(arguments: list[str]) -> None:
     refuse_untracked(recipe)
     trained, networks = load_trained(model, recipe)
     if drawn.trial:
-        trained = as_try(trained)
+        trained = trained.model_copy(update={"train": trained.train.model_copy(update={"try_": True, "steps": STEPS})})
     if os.environ.get("RANK", "0") != "0":
         write_dump(trained, networks, args.run / "dump")
         return
@@ -63,6 +72,43 @@ def main(arguments: list[str]) -> None:
         write_dump(trained, networks, args.run / "dump")
         header = f"{args.run.name} ({args.recipe})  read by {model}"
         write_results(recipe, Dump(args.run / "dump"), args.metrics, args.plots, header)
+
+
+def judging_content(path: Path, model: Path, drawn: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return a trained model's recipe content with the sections of another recipe and the dump, and its facts.
+
+    Raises:
+        UserError: a file is not readable, or the recipe's sections are not exactly `SECTIONS`.
+    """
+    own = read_yaml(path)
+    for key in own:
+        if key not in SECTIONS:
+            raise UserError(f"{path}: {key}: this is of the network in {model}; allowed are {', '.join(SECTIONS)}")
+    for key in SECTIONS:
+        if key not in own:
+            raise UserError(f"{path}: {key}: missing")
+    data = own["evaluate"].get("data") if isinstance(own["evaluate"], dict) else None
+    for entry in data.values() if isinstance(data, dict) else ():
+        if isinstance(entry, dict):
+            entry.setdefault("dump", str(drawn))
+    content, facts = trained_content(model)
+    return content | own, facts
+
+
+def refuse_other_joints(drawn: "Dump", facts: Mapping[str, Any], model: Path) -> None:
+    """Raise UserError if the joints of a dump differ from the network's, which are COCO's unless declared.
+
+    A dump without a skeleton, such as one of image pairs, has no joints to compare.
+    """
+    if not (asked := drawn.facts.get("skeleton")):
+        return
+    theirs, ours = (skeleton_from(one) if one else COCO for one in (asked, facts.get("skeleton")))
+    if theirs.keypoints != ours.keypoints:
+        raise UserError(
+            f"{model}: finds the {len(ours.keypoints)} joints {', '.join(ours.keypoints)}; the people in "
+            f"{drawn.folder} have {len(theirs.keypoints)}: {', '.join(theirs.keypoints)}; name a network of the same "
+            "joints"
+        )
 
 
 if __name__ == "__main__":

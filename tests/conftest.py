@@ -34,6 +34,7 @@ LONGEST = (
     "recipe/test_published.py",
     "reliability/test_kills.py",
     "pipeline/test_experiments.py",
+    "pipeline/test_readme_commands.py",
     "pipeline/test_real_data.py",
     "commands/test_overfit_pose.py",
     "pose/test_backbones.py",

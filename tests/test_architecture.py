@@ -28,7 +28,7 @@ BELOW = {
     "dump": {"base", "recipe"},
     "engine": {"base", "interfaces", "recipe", "schedules"},
     "training": {"base", "interfaces", "recipe", "engine", "code"},
-    "evaluation": {"base", "interfaces", "recipe", "engine", "dump", FORMATS},
+    "evaluation": {"base", "interfaces", "recipe", "engine", "dump"},
     "report": {"base", "recipe", "dump"},
     "prediction": {"base", "interfaces", "recipe", "engine", "dump", "report", "evaluation", "systems", FORMATS},
     "show": {"base", "interfaces", "recipe", "engine", "report"},

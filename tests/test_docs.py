@@ -39,8 +39,11 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 OUTSIDE = {name: ROOT / name for name in ("README.md", "CONTRIBUTING.md", "weights/README.md", "data/raw/README.md")}
 PAGES = OUTSIDE | {str(page.relative_to(DOCS)): page for page in sorted(DOCS.rglob("*.md"))}
-TEXT = {name: page.read_text() for name, page in PAGES.items() if not name.startswith("coming_from/")}
-"""By page; tests/test_coming_from.py reads those on other systems, whose keys and commands are not ours."""
+EVERY = {name: page.read_text() for name, page in PAGES.items()}
+TEXT = {name: text for name, text in EVERY.items() if not name.startswith("coming_from/")}
+"""By page; tests/test_coming_from.py reads the keys on pages of other systems, some of which are not ours."""
+OF_PAGE = {"coming_from/nectargan.md": "recipes/pix2pix.yaml", "coming_from/vunet.md": "params.yaml"}
+"""The recipe of ours that commands of a page call `R`, or by the name of one's own."""
 OWN = ("bench", "figura", "models", "stages", "tests")
 MADE = (
     ".dvc/tmp/",
@@ -59,6 +62,7 @@ MADE = (
     "models/wing.py",
     "weights/brighten/",
     "figura/project",
+    "metrics/facades.json",
 )
 """What a run, DVC or `figura init` makes, so that a fresh clone has none of it."""
 
@@ -81,7 +85,7 @@ def own_modules(tmp_path, monkeypatch) -> Callable[[str], None]:
 
 def fences(page: str, language: str) -> list[str]:
     """Return the blocks of a page between ``` lines that name a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```", TEXT[page], re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```", EVERY[page], re.MULTILINE | re.DOTALL)
 
 
 def prose(page: str) -> str:
@@ -95,19 +99,22 @@ def spans(page: str) -> list[str]:
 
 
 def commands(page: str) -> list[list[str]]:
-    """Return the words of each command of DVC or Python, in indented blocks and in spans, variables filled in."""
+    """Return the words of each command, in indented blocks and in spans, variables filled in."""
     variables = {"weight": "1", "rate": "1"}  # of the loop in docs/sweeps.md
     words = []
-    for block, span in re.findall(r"^    +(\S.*)$|(?<!`)`([^`]+)`(?!`)", TEXT[page].replace("\\\n", " "), re.MULTILINE):
-        line = re.sub(r"\$(\w+)", lambda name: variables.get(name[1], name[0]), block or span)
+    text = EVERY[page].replace("\\\n", " ")
+    if page in OF_PAGE:
+        text = re.sub(r"\bR\b|\b(facades|prjoti)\.yaml", OF_PAGE[page], text)
+    for block, span in re.findall(r"^    +(\S.*)$|(?<!`)`([^`]+)`(?!`)", text, re.MULTILINE):
+        line = re.sub(r"\$(\w+)", lambda name: variables.get(name[1], name[0]), block or " ".join(span.split()))
         if assigned := re.match(r"([A-Z])=([^\s]+)", line):
             variables[assigned[1]] = assigned[2]
-        if re.match(r"(FIGURA_\w+=\S+ )?(dvc|python -m|-S) ", line):
+        if re.match(r"(FIGURA_\w+=\S+ )?(dvc|python -m|figura (?=[a-z])|-S) ?", line):
             words += [shlex.split(part, comments=True) for part in re.split(r" && | \| ", line)]
     return words
 
 
-ALL = [(page, command) for page in TEXT for command in commands(page)]
+ALL = [(page, command) for page in EVERY for command in commands(page)]
 
 
 @cache
@@ -115,46 +122,42 @@ def content(file: str) -> dict[str, Any]:
     return read_yaml(ROOT / file)
 
 
-def test_modules_and_their_options_exist():
-    called = [(page, words[i + 1], words[i + 2 :]) for page, words in ALL for i, w in enumerate(words) if w == "-m"]
-    called = [(page, name, rest) for page, name, rest in called if name.split(".")[0] in OWN]
-    assert {"bench.stale_stages", "stages.train", "stages.eval_dump"} <= {name for _, name, _ in called}
-    wrong = []
-    for page, name, rest in called:
-        path = ROOT / name.replace(".", "/")
-        path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
-        text = path.read_text() if path.is_file() else ""
-        wrong += [f"{page}: python -m {name}"] * (not text)
-        options = {word for word in rest if word.startswith("--")} - {trusted.OPTION}
-        wrong += [f"{page}: {name} {one}" for one in options if f'"{one}"' not in text]
-    assert not wrong, "\n".join(wrong)
-
-
-def test_subcommands_and_their_options_exist():
-    """Lines and spans that begin with `figura`: commands by their names (figura/command.py), and those of systems."""
+def called() -> set[tuple[str, str, tuple[str, ...]]]:
+    """Return the page, the module and the arguments of each command of ours."""
     modules = {name: command.module for group in COMMANDS.values() for name, command in group.items()}
-    own = [path.relative_to(ROOT).with_suffix("").parts for path in (ROOT / "models").rglob("*.py")]
-    modules |= {".".join(parts[1:]): ".".join(parts) for parts in own}
-    called = {
-        (page, name, rest)
-        for page in TEXT
-        for line in [*spans(page), *re.findall(r"^    +(\S.*)$", TEXT[page].replace("\\\n", " "), re.MULTILINE)]
-        for name, rest in re.findall(r"^figura ([a-z][\w.]*)(.*)", line)
-    }
-    assert {"predict", "logs", "sweep", "why", "pose.overfit", "gate", "report"} <= {name for _, name, _ in called}
-    called = {one for one in called if not f"models/{one[1].replace('.', '/')}.py".startswith(MADE)}
-    wrong = {f"{page}: figura {name}" for page, name, _ in called if name not in modules}
-    for page, name, rest in called:
-        folder = (ROOT / modules.get(name, "figura").replace(".", "/").removesuffix("/__main__")).with_suffix("")
-        texts = [path.read_text() for path in [folder.with_suffix(".py"), *folder.glob("*.py")] if path.is_file()]
-        options = set(re.findall(r"(?<!\S)--[a-z-]+", rest.partition("#")[0])) - {trusted.OPTION}
-        wrong |= {
-            f"{page}: figura {name} {one}" for one in options if not any(f'"{one}"' in text for text in texts)
-        } - {f"{page}: figura {name} --help"}
+    found = set()
+    for page, words in ALL:
+        if "-m" in words:
+            name, *rest = words[words.index("-m") + 1 :]
+            if name.split(".")[0] not in OWN or name == "figura":
+                continue
+        elif words[:1] == ["figura"]:
+            name, *rest = words[1:]
+            name = modules.get(name, f"models.{name}")
+        else:
+            continue
+        found.add((page, name, tuple(rest)))
+    return found
+
+
+def test_modules_and_their_options_exist():
+    names = {name for _, name, _ in called()}
+    assert {"bench.stale_stages", "stages.train", "stages.eval_dump", "figura.commands.sweep_report"} <= names
+    assert {"figura.commands.predict", "models.pose.overfit", "figura.commands.report.__main__"} <= names
+    wrong = set()
+    for page, name, rest in called():
+        path = ROOT / name.removesuffix(".__main__").replace(".", "/")
+        texts = [file.read_text() for file in [path.with_suffix(".py"), *path.glob("*.py")] if file.is_file()]
+        if not f"{name.replace('.', '/')}.py".startswith(MADE):
+            wrong |= set() if texts else {f"{page}: {name}"}
+            options = {word for word in rest if word.startswith("--")} - {trusted.OPTION, "--help"}
+            wrong |= {f"{page}: {name} {one}" for one in options if not any(f'"{one}"' in text for text in texts)}
+            files = {word for word in rest if re.search(r"^recipes/.*\.yaml$", word) and not (ROOT / word).exists()}
+            wrong |= {f"{page}: {file}" for file in files if not file.startswith(MADE)}
     assert not wrong, "\n".join(sorted(wrong))
 
 
-SET = [(page, words) for page, words in ALL if "-S" in words]
+SET = [(page, words) for page, words in ALL if "-S" in words and not words[-1].lower().endswith("key=value")]
 
 
 @pytest.mark.parametrize(("page", "words"), SET, ids=[f"{page}: {' '.join(words)}" for page, words in SET])
@@ -183,7 +186,9 @@ def test_instances_of_stages_exist():
     items = {f"${{{name}}}": entries for one in maps for name, entries in one.items()}
     published = "".join(path.read_text() for path in (ROOT / "recipes/published").glob("*.yaml"))
     entries = re.findall(r"^#   (\w+):$", published, re.MULTILINE)  # for data/params.yaml, at the top of each file
-    entries += re.findall(r"^  (\w+):$", "".join(fences("data/raw/README.md", "yaml")), re.MULTILINE)
+    entries += re.findall(
+        r"^  (\w+):$", "".join(block for page in EVERY for block in fences(page, "yaml")), re.MULTILINE
+    )
     items["${datasets}"] = dict.fromkeys([*content("data/params.yaml")["datasets"], *entries])
     items["${recipes}"] = recipe_map() | own_entry()
     known = {f"{name}@{key}" for name, stage in stages.items() for key in items.get(stage.get("foreach"), ())}
@@ -199,7 +204,7 @@ SETTING = [(page, words) for page, words in ALL if "--set" in words]
 def test_values_set_for_a_tool_make_a_recipe(page, words):
     recipe = next(word for word in words if word.endswith(".yaml"))
     texts = [word for name, word in itertools.pairwise(words) if name == "--set"]
-    sections = ("data", "evaluate") if "figura.commands.show" in words else ("evaluate", "predict")
+    sections = ("data", "evaluate") if "show" in words else ("evaluate", "predict")
     check_recipe(overridden(content(recipe), texts, sections), Path(recipe), ("evaluate", "predict"))
 
 
@@ -212,9 +217,10 @@ def merged(base: Any, change: Any) -> Any:
 
 SNIPPETS = [
     (page, "".join(re.findall(r"\A# in (\S+)$", block, re.MULTILINE)), block)
-    for page in TEXT
+    for page in EVERY
     for block in fences(page, "yaml")
     if page != "data/raw/README.md"  # tests/stages/test_prepare_splits.py reads these
+    and not block.startswith("# edflow")
 ]
 WHOLE = {"your_own_code.md": "brighten"}
 """Pages with a whole recipe, and what it names, which no other page's code does (test_own_code.py runs it)."""
@@ -314,7 +320,7 @@ def test_dotted_keys_exist():
 def test_files_and_folders_exist():
     names = {path.name for path in ROOT.iterdir()}
     wrong = []
-    for page in TEXT:
+    for page in EVERY:
         lines = [
             word.strip(",") for tree in fences(page, "") for line in tree.splitlines() for word in first_words(line)
         ]
@@ -387,7 +393,7 @@ def test_the_site_is_built_without_a_warning(tmp_path):
 def test_classes_and_modules_exist():
     wrong = []
     systems = "|".join(path.name for path in (ROOT / "models").iterdir() if path.is_dir())
-    for page in TEXT:
+    for page in EVERY:
         for name in spans(page):
             if re.fullmatch(rf"(models\.[\w.]+|({systems})\.[A-Z]\w+)\.?\w*", name) and find_class(name) is None:
                 importlib.import_module(name)
@@ -409,7 +415,7 @@ def test_environment_variables_and_make_targets_exist():
     ]
     variables = {name for path in code for name in re.findall(r"\bFIGURA_[A-Z_]+", path.read_text())}
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    for page, text in TEXT.items():
+    for page, text in EVERY.items():
         assert set(re.findall(r"\bFIGURA_[A-Z_]+", text)) <= variables, page
         assert set(re.findall(r"(?:`|^    )make ([\w-]+)", text, re.MULTILINE)) <= targets, page
 

@@ -29,24 +29,14 @@ from figura.base.errors import Interrupted, UserError, after_signal, memory_aske
 MARKER = "FIGURA_INTERRUPTED"
 PR_SET_PDEATHSIG = 1  # from <linux/prctl.h>
 IN_THE_WAY = "remove or rename it, or choose another path"
-SPACE = "free some, and run the same command again"
 ADVICE = {
-    errno.EROFS: "nothing can be written there; choose another place",
-    errno.EACCES: "ask its owner for the permission, or choose another path",
-    errno.EPERM: "ask its owner for the permission, or choose another path",
-    errno.ENOSPC: SPACE,
-    errno.EDQUOT: SPACE,
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some, and run the same command again"),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOTEMPTY), IN_THE_WAY),
     errno.EFBIG: "the limit is that of `ulimit -f`, or of the disk",
-    errno.ENOTDIR: f"a file is where a folder is needed; {IN_THE_WAY}",
-    errno.EEXIST: IN_THE_WAY,
-    errno.EISDIR: f"a folder is where a file is needed; {IN_THE_WAY}",
-    errno.ENOTEMPTY: IN_THE_WAY,
-    errno.ELOOP: "it is a link that leads to itself; remove it",
-    errno.ENAMETOOLONG: "choose a shorter one",
     errno.EMFILE: "raise `ulimit -n`, or use fewer workers",
     errno.ENOMEM: "make the networks, the pictures or the batch smaller",
 }
-"""Advice by errno."""
+"""Advice by errno, where the system's own words do not say what to do."""
 LOST_WORKER = re.compile(
     r"DataLoader worker \(pid.{,200}(?:exited unexpectedly|killed by signal: ([\w ]+))|"
     "process pool was terminated abruptly"

@@ -1,4 +1,4 @@
-"""Write the table rows and records of a dump from all ranks of an evaluation.
+"""Write a dump: files in threads, while networks run, and the table rows and records from all ranks.
 
 Rows are ordered by turn, the unit of work of one rank. A single rank writes its turns directly. With several, each
 streams its turns to a part file, one line per turn, and rank 0 merges the parts.
@@ -6,23 +6,64 @@ streams its turns to a part file, one line per turn, and rank 0 merges the parts
 
 import heapq
 import json
+import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 from accelerate import Accelerator
+from torch import Tensor
 
 from figura.base.checksums import SUMS, sum_lines
 from figura.base.distributed import raise_on_all_ranks
-from figura.dump import EXAMPLES, GrowingFile, RecordsFile, Table, write_file, writing
+from figura.dump import (
+    EXAMPLES,
+    GrowingFile,
+    RecordsFile,
+    Table,
+    converted,
+    write_converted,
+    write_file,
+    writing,
+)
 
 Turn = tuple[int, int]  # (0, index) for a batch; (1, index) for a row of the first grid, (2, index) of the second, ...
 Entry = tuple[str, Any]
 """Path of a file in the dump, and a row (.csv) or a list of records (.json) for it; for `SUMS`, the SHA-256 of
 files by path."""
 PART_FILES = ".parts"
+MOST_THREADS = 4
+
+
+class FileWriter:
+    """Writes values to files, by path relative to a folder, in threads that run inside `with`.
+
+    Encoding, hashing and writing release the GIL. An error is raised only when `checksums` waits for the file. Pending
+    files are then not written. Converted values stay in memory until written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._threads = ThreadPoolExecutor(min(os.cpu_count() or 1, MOST_THREADS), "dump")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown(cancel_futures=True)
+
+    def add(self, path: str, value: Tensor) -> Future[str]:
+        """Start writing a value, which may change afterwards. Raises UserError like `dump.converted`."""
+        target = self.folder / path
+        return self._threads.submit(write_converted, target, converted(target, value))
+
+
+def checksums(files: Mapping[str, Future[str]]) -> dict[str, str]:
+    """Wait until all files are written; return their SHA-256 by path. Raises UserError like `dump.write_converted`."""
+    return {path: file.result() for path, file in files.items()}
 
 
 class Output:
@@ -81,13 +122,13 @@ class Output:
             for _, entries in heapq.merge(*map(_lines, self._part_files), key=lambda line: line[0]):
                 self._write(entries)
             shutil.rmtree(self._parts)
-        checksums = {name: write_file(self.folder / name, text.encode("utf-8")) for name, text in texts.items()}
+        sums = {name: write_file(self.folder / name, text.encode("utf-8")) for name, text in texts.items()}
         examples = self._files.pop(EXAMPLES)
         for name, file in self._files.items():
-            checksums[name] = file.end()
+            sums[name] = file.end()
             file.publish()
-        checksums[EXAMPLES] = examples.end()
-        self._checksums.write(sum_lines(checksums))
+        sums[EXAMPLES] = examples.end()
+        self._checksums.write(sum_lines(sums))
         self._checksums.close()
         examples.publish()
 

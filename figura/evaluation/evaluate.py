@@ -26,8 +26,7 @@ from figura.engine.data import Key, Mixture, ValidationBatches, collated, load_b
 from figura.engine.inference import named_injectors, run_injectors
 from figura.engine.step import WeightedLoss
 from figura.engine.weights import to_device
-from figura.evaluation.dump_writer import Entry, Output, Turn
-from figura.evaluation.file_writer import FileWriter, checksums
+from figura.evaluation.dump_writer import Entry, FileWriter, Output, Turn, checksums
 from figura.interfaces import ExampleDataset, Injector, Networks, Records, State, batch_size
 from figura.recipe.schema import Format, Grid, Mode, Recipe
 

@@ -9,7 +9,7 @@ The command is the same everywhere, so a change of hardware changes nothing that
 - Inside a Slurm allocation, one launcher runs on each machine (figura/launch/slurm.py).
 - A training step frees and allocates the same tensors thousands of times. glibc returns large blocks to the system at
   each free and page-faults them in again at the next use. Larger thresholds keep the blocks; tcmalloc is faster still
-  and is preloaded, into a new process, where it is installed (`python -m bench.before_after --allocator both`).
+  and is preloaded, into a new process, where it is installed (`2646a9a:bench/before_after.py`).
 - Threads of a CPU wait for each other many times a step. libgomp lets them spin for milliseconds before they sleep;
   beside other busy processes, they so take the time in which the thread that they wait for could run. They spin for
   less, or sleep at once where others are at work when the stage starts (figura/launch/load.py, `python -m

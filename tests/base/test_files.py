@@ -1,11 +1,17 @@
+"""Files: replaced whole or not at all, read or refused, confirmed by sums, and locked by one process at a time."""
+
 import errno
+import fcntl
+import json
 import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 
 import pytest
 
+from figura.base.checksums import damage, refuse_damaged, write_sums
 from figura.base.errors import UserError
 from figura.base.files import (
     read_bytes,
@@ -18,6 +24,7 @@ from figura.base.files import (
     write_bytes,
     write_text,
 )
+from figura.base.lock import hold
 
 
 def test_the_new_file_takes_the_place(tmp_path):
@@ -113,42 +120,20 @@ def test_regular_files_are_read_through_links(tmp_path):
     assert read_text(tmp_path / "b") == read_bytes(tmp_path / "b").decode() == '{"ä": [1, null]}'
 
 
-def test_whoever_reads_the_old_file_reads_on(tmp_path):
-    path = tmp_path / "a.txt"
-    write_text(path, "the old text")
-    with path.open("rb", buffering=0) as reader:
-        assert reader.read(4) == b"the "
-        write_text(path, "the new text")
-        assert reader.read() == b"old text"  # another file took the place; this one was not written to
-    assert path.read_text() == "the new text"
-
-
 def fail_while_writing(path):
     with replacing(path) as temporary:
+        assert (temporary.parent, temporary.suffix) == (path.parent, path.suffix)
         temporary.write_text("half")
         raise OSError("disk full")
 
 
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_text("old")
-    with pytest.raises(OSError, match="disk full"):
-        fail_while_writing(path)
-    assert path.read_text() == "old"
-    assert os.listdir(tmp_path) == ["a.txt"]
-
-
-def test_a_failure_where_nothing_was_leaves_nothing(tmp_path):
+@pytest.mark.parametrize("before", [[], ["a.txt"]])
+def test_a_failure_leaves_what_was_there_and_nothing_else(tmp_path, before):
+    for name in before:
+        (tmp_path / name).write_text("old")
     with pytest.raises(OSError, match="disk full"):
         fail_while_writing(tmp_path / "a.txt")
-    assert os.listdir(tmp_path) == []
-
-
-def test_the_temporary_file_keeps_the_ending(tmp_path):
-    with replacing(tmp_path / "picture.png") as temporary:
-        assert temporary.suffix == ".png"
-        assert temporary.parent == tmp_path
-        temporary.write_bytes(b"x")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(before, "old")
 
 
 def test_a_kill_while_writing_leaves_the_old_file(tmp_path):
@@ -258,3 +243,135 @@ def test_what_a_killed_process_left_is_removed_and_nothing_else(tmp_path):
     assert len(list(tmp_path.rglob("*"))) == len(wanted) + 2
     tidy(tmp_path)
     assert sorted(tmp_path.rglob("*")) == wanted
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "inner").mkdir()
+    for name in ("a", "b.txt", "inner/ü"):
+        (tmp_path / name).write_text(name)
+    write_sums(tmp_path)
+    return tmp_path
+
+
+def test_the_tool_of_gnu_reads_them(folder):
+    done = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=folder, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["a:", "OK", "b.txt:", "OK", "inner/ü:", "OK"]
+    assert damage(folder) is None
+
+
+def test_each_flipped_bit_of_the_sums_is_damage(folder):
+    content = (folder / "SHA256SUMS").read_bytes()
+    for bit in range(0, 8 * len(content), 7):
+        flipped = bytearray(content)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (folder / "SHA256SUMS").write_bytes(flipped)
+        assert damage(folder)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda folder: (folder / "a").write_text("b"), "a has another SHA-256 (SHA256SUMS)"),
+        (lambda folder: (folder / "inner/ü").unlink(), "inner/ü is missing (SHA256SUMS)"),
+        (lambda folder: (folder / "more").touch(), "more is not listed (SHA256SUMS)"),
+        (lambda folder: (folder / "SHA256SUMS").unlink(), "SHA256SUMS: no such file"),
+    ],
+)
+def test_what_differs_is_named(change, said, folder):
+    change(folder)
+    assert damage(folder).endswith(said)
+
+
+def test_a_name_that_is_no_text_is_named_as_it_is(folder):
+    name = os.fsdecode(b"caf\xe9")
+    (folder / name).touch()
+    write_sums(folder)
+    assert damage(folder) is None
+    (folder / name).write_text("b")
+    assert damage(folder) == f"{name} has another SHA-256 (SHA256SUMS)"
+
+
+def test_sums_that_are_cut_off_confirm_nothing(folder):
+    path = folder / "SHA256SUMS"
+    path.write_bytes(path.read_bytes()[:-10])
+    assert damage(folder) == f"{path}: line 3: no checksum and file: it is damaged"
+    with pytest.raises(UserError, match=r"SHA256SUMS: line 3: no checksum and file: it is damaged; get the folder aga"):
+        refuse_damaged(folder / "a")
+
+
+def test_a_file_is_read_only_if_its_sum_confirms_it(folder, tmp_path):
+    refuse_damaged(folder / "a")
+    (folder / "a").write_text("c")
+    with pytest.raises(UserError, match=r"/a: its SHA-256 is another than in .*/SHA256SUMS: one of the two is damaged"):
+        refuse_damaged(folder / "a")
+    with pytest.raises(UserError, match="does not list it"):
+        refuse_damaged(folder / "inner")
+    (folder / "SHA256SUMS").unlink()
+    refuse_damaged(folder / "a")  # of a stranger, without sums
+
+
+@pytest.fixture
+def holder(run):
+    """The number of a process that holds the lock, with a child that outlives it; both end with the test."""
+    (ready, told), (waits, end) = os.pipe(), os.pipe()
+    if (number := os.fork()) == 0:
+        os.close(end)
+        with hold(run):
+            os.fork()
+            os.write(told, b"1")
+            os.read(waits, 1)  # until the test has closed its end
+            os._exit(0)
+    assert os.read(ready, 1) == b"1"
+    yield number
+    os.close(end)
+    with suppress(ChildProcessError):
+        os.waitpid(number, 0)
+
+
+def test_a_second_process_is_refused_at_once_with_who_holds_it(run, holder):
+    with pytest.raises(UserError) as caught, hold(run):
+        pass
+    said = str(caught.value)
+    assert said.startswith(f"{run}: process {holder} on {os.uname().nodename}, since 20")
+    assert "pytest" in said
+    assert said.endswith(" is at work there; wait for it, or stop it")
+
+
+def test_a_killed_process_holds_nothing_though_its_child_lives_on(run, holder):
+    os.kill(holder, signal.SIGKILL)
+    os.waitpid(holder, 0)
+    with hold(run), hold(run):
+        assert json.loads((run / ".lock").read_text())["pid"] == os.getpid()
+
+
+def test_other_folders_and_a_lock_left_by_anybody_are_free(run, holder):
+    other = run.with_name("other")
+    other.mkdir()
+    (other / ".lock").write_text(json.dumps({"pid": 1, "host": "elsewhere", "since": "2020", "command": "x"}) * 9)
+    with hold(other):
+        assert json.loads((other / ".lock").read_text())["pid"] == os.getpid()
+
+
+def test_who_holds_it_is_unknown_where_the_text_is_damaged(run, holder):
+    (run / ".lock").write_bytes(b"\xff")
+    with pytest.raises(UserError, match=r"run: another process is at work there"), hold(run):
+        pass
+
+
+def test_a_file_system_without_locks_is_a_warning(run, monkeypatch, capsys):
+    def no_locks(*arguments):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "lockf", no_locks)
+    with hold(run):
+        pass
+    assert capsys.readouterr().out == (
+        f"warning: {run}/.lock: this file system has no locks (No locks available); start nothing else in {run}\n"
+    )
+
+
+def test_a_file_in_place_of_the_folder_is_told(run):
+    run.touch()
+    with pytest.raises(UserError, match=r"run/\.lock: cannot be written: File exists"), hold(run):
+        pass

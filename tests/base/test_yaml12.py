@@ -101,9 +101,9 @@ def without_some(letters, rng):
 def test_short_scalars_and_dates_are_what_dvc_reads_or_refused():
     rng = random.Random(0)
     scalars = ["".join(letters) for length in (1, 2) for letters in product(ALPHABET, repeat=length)]
-    scalars += ["".join(rng.choices(ALPHABET, k=rng.randint(3, 4))) for _ in range(5000)]
-    scalars += ["".join(rng.choices("01_.+-eE", k=rng.randint(3, 6))) for _ in range(3000)]
-    scalars += [without_some(rng.choice(DATES), rng) for _ in range(500)]
+    scalars += ["".join(rng.choices(ALPHABET, k=rng.randint(3, 4))) for _ in range(2000)]
+    scalars += ["".join(rng.choices("01_.+-eE", k=rng.randint(3, 6))) for _ in range(1500)]
+    scalars += [without_some(rng.choice(DATES), rng) for _ in range(300)]
     refused = 0
     for scalar in dict.fromkeys(scalars):
         text = f"a: {scalar}"
@@ -115,7 +115,7 @@ def test_short_scalars_and_dates_are_what_dvc_reads_or_refused():
             refused += 1
         else:
             assert isinstance(dvc, Exception), scalar
-    assert refused > 100
+    assert refused > 50
 
 
 def test_every_file_of_the_repository():

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from bench import before_after
-from bench.before_after_cell import CASES, Forward, FromRecipe, Training
+from bench.cell import CASES, Forward, Loading, Step
 
 ROOT = Path(__file__).parents[2]
 
@@ -25,29 +25,19 @@ def rounds(*values):
 
 def test_a_row_has_medians_and_the_median_of_the_ratios_of_rounds():
     found = {"before": rounds((1.0, 300.2), (4.0, 301.0), (2.0, 300.0)), "after": rounds((2.0, 1), (2.0, 9), (1.0, 5))}
-    row = before_after.row("case", "glibc", found, madds=6e9, fastest=4e9)
+    row = before_after.row("case", found, madds=6e9, fastest=4e9)
     # ratios 2, 0.5 and 0.5; 6 Gmadd in 2 s are 3 of the 4 that the machine does in a second
-    assert row == ["case", "glibc", 2000.0, 2000.0, "0.500", 0.5, "0.75", "0.75", 301, 9]
-    assert before_after.row("case", "glibc", found, madds=0.0, fastest=0.0)[6:8] == ["", ""]
-
-
-def test_a_process_has_the_allocator_that_is_asked_for_and_no_other(monkeypatch):
-    monkeypatch.setenv("MALLOC_TRIM_THRESHOLD_", "7")
-    monkeypatch.setenv("LD_PRELOAD", "libother.so")
-    plain, launcher = (before_after.environment(Path("/there"), name) for name in ("glibc", "launcher"))
-    assert not {"MALLOC_TRIM_THRESHOLD_", "LD_PRELOAD"} & plain.keys()
-    assert launcher["MALLOC_TRIM_THRESHOLD_"] == str(2**30)
-    assert plain["PYTHONPATH"] == "/there"
+    assert row == ["case", 2000.0, 2000.0, "0.500", 0.5, "0.75", "0.75", 301, 9]
+    assert before_after.row("case", found, madds=0.0, fastest=0.0)[5:7] == ["", ""]
 
 
 def test_both_sides_measure_each_with_its_own_code(earlier, monkeypatch, capsys):
     monkeypatch.setattr(
-        sys, "argv", ["before_after", str(earlier), "--cases", "encoder", "--rounds", "2", "--seconds", "0.01",
-        "--allocator", "glibc"],
+        sys, "argv", ["before_after", str(earlier), "--cases", "encoder", "--rounds", "2", "--seconds", "0.01"],
     )  # fmt: skip
     before_after.main()
     _, _, row, *rest = capsys.readouterr().out.splitlines()
-    assert row.split()[:6] == ["encoder,", "5", "persons,", "193", "px", "glibc"]
+    assert row.split()[:5] == ["encoder,", "5", "persons,", "193", "px"]
     assert not "".join(rest)
 
 
@@ -55,10 +45,10 @@ def test_both_sides_measure_each_with_its_own_code(earlier, monkeypatch, capsys)
 def test_other_code_than_that_of_the_checkout_is_refused(package, earlier):
     (earlier / package).unlink()
     with (
-        before_after.worker("decoder", "before", earlier, "glibc", earlier) as worker,
-        pytest.raises(before_after.CaseError, match=rf"before, glibc ended with 1: .* not of {earlier}"),
+        pytest.raises(before_after.CaseError, match=rf"before ended with 1: .* not of {earlier}"),
+        before_after.worker("before", "decoder", earlier, code=earlier, recipes=earlier),
     ):
-        worker.answer()
+        pass
 
 
 def test_a_case_whose_recipe_is_refused_is_left_out_with_the_reason(earlier, monkeypatch, capsys):
@@ -74,18 +64,9 @@ def test_a_folder_without_the_packages_is_no_checkout(tmp_path, monkeypatch, cap
     assert f"{tmp_path}: expected a checkout of this repository" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("case", [name for name, one in CASES.items() if isinstance(one, FromRecipe)])
-def test_every_case_is_a_valid_recipe_of_the_size_in_its_name(case, tmp_path, monkeypatch):
+@pytest.mark.parametrize("case", [name for name, one in CASES.items() if isinstance(one, Step | Loading | Forward)])
+def test_every_case_is_a_valid_recipe(case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # without data
     asked = CASES[case]
-    recipe = asked.recipe(ROOT)
-    if isinstance(asked, Forward):
-        assert asked.injectors(recipe)
-        size, *_, side = next(iter(asked.shapes.values()))
-    elif isinstance(asked, Training) and "px" in case:
-        (dataset,), size = recipe.data.train.values(), recipe.data.batch_size
-        arguments = dataset.model_extra or {}
-        side = next(arguments[key] for key in ("side", "image_size", "crop_size", "size") if key in arguments)
-    else:
-        return
-    assert case.endswith(f", {side} px x {size}")
+    recipe = asked.case.recipe(checkout=ROOT)
+    assert not isinstance(asked, Forward) or asked.injectors(recipe)

@@ -148,7 +148,7 @@ def test_a_repository_with_models_of_its_own(complete: Path, tmp_path: Path) -> 
     made.set("recipes/pix2pix.yaml", {"losses.G_L1.type": "mine.Flat"})
     assert "no faults" in made.run("figura", "check").stdout
     make_tiny(made)
-    made.run("python", "-m", "dvc", "repro")
+    made.run("python", "-m", "dvc", "repro", "train@pix2pix")
     history = (made.folder / "runs/pix2pix/history/train.csv").read_text().splitlines()
     column = history[0].split(",").index("G_L1.raw")
     assert {float(line.split(",")[column]) for line in history[1:]} == {7.0}

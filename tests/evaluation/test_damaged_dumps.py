@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
@@ -164,35 +165,72 @@ def npy(descr="<f4", shape="(1, 4, 4)", values=b"\0" * 64, version=b"\x01\x00"):
     return b"\x93NUMPY" + version + len(head).to_bytes(2, "little") + head + values
 
 
-def picture(tmp_path, mode, size=(4, 4)):
-    Image.new(mode, size).save(tmp_path / "p.png")
-    return (tmp_path / "p.png").read_bytes()
+def picture(mode, size):
+    """Return a function that encodes a picture."""
+
+    def encoded():
+        Image.new(mode, size).save(file := BytesIO(), "PNG")
+        return file.getvalue()
+
+    return encoded
 
 
 NO_ARRAY = "no float32 array of np.save whose size is that of its head"
-ARRAYS = {
-    "pickled": (npy("|O"), NO_ARRAY),
-    "lying": (npy(shape="(1000000000000, 3)"), NO_ARRAY),
-    "lying less": (npy(shape="(1, 4, 5)"), NO_ARRAY),
-    "empty and huge": (npy(shape="(0, 999999999, 999999999, 999999999)", values=b""), NO_ARRAY),
-    "negative": (npy(shape="(-1, 3)"), NO_ARRAY),
-    "no shape": (npy(shape="('a',)"), NO_ARRAY),
-    "deep": (npy(shape="(" * 5000), NO_ARRAY),
-    "double": (npy("<f8", values=b"\0" * 128), NO_ARRAY),
-    "text": (b"no array", NO_ARRAY),
-    "NaN": (npy(values=np.full(16, np.nan, "<f4").tobytes()), "16 of 16 values are NaN or infinite"),
-    "infinite": (npy(values=np.full(16, np.inf, "<f4").tobytes()), "16 of 16 values are NaN or infinite"),
-}
+EMPTY, NO_NUMBERS = "no column 'mode', or it has empty cells", "holds NaN, infinite or no numbers"
+CUT_OFF = "no table of numbers: its last line is cut off, or rows differ in length"
+ROWS = HISTORY.encode()
+ARRAY, PICTURE, TABLE = "dump/averages/mean.npy", "dump/plain/000000.image.image.png", "dump/examples.csv"
+NUMBERS = "history/validation.csv"
+OTHERS = [
+    (ARRAY, npy("|O"), NO_ARRAY),  # a pickle
+    (ARRAY, npy(shape="(1000000000000, 3)"), NO_ARRAY),
+    (ARRAY, npy(shape="(1, 4, 5)"), NO_ARRAY),
+    (ARRAY, npy(shape="(0, 999999999, 999999999, 999999999)", values=b""), NO_ARRAY),
+    (ARRAY, npy(shape="(-1, 3)"), NO_ARRAY),
+    (ARRAY, npy(shape="('a',)"), NO_ARRAY),
+    (ARRAY, npy(shape="(" * 5000), NO_ARRAY),
+    (ARRAY, npy("<f8", values=b"\0" * 128), NO_ARRAY),
+    (ARRAY, b"no array", NO_ARRAY),
+    (ARRAY, npy(values=np.full(16, np.nan, "<f4").tobytes()), "16 of 16 values are NaN or infinite"),
+    (ARRAY, npy(values=np.full(16, np.inf, "<f4").tobytes()), "16 of 16 values are NaN or infinite"),
+    (PICTURE, picture("RGBA", (4, 4)), "4 channels; a picture of a dump has 1 or 3"),
+    (PICTURE, picture("I;16", (4, 4)), "values of uint16: a picture of 8 bits is needed"),
+    (PICTURE, picture("L", (8193, 8193)), "8193 x 8193 pixels; at most 67108864 are read"),
+    (PICTURE, b"GIF89a", "no readable picture"),
+    (TABLE, b"", "no readable table: No columns to parse from file"),
+    (TABLE, b"\xa4,\x00\n\xff\n", "no readable table: "),
+    (TABLE, b'mode,loss.a\nplain,"1\n', "no readable table: "),
+    (TABLE, b"mode,loss.a\nplain,1,2,3\n", "no readable table: a row has more cells than there are columns"),
+    (TABLE, b"index,loss.a\n0,1\n", EMPTY),
+    (TABLE, b"mode,loss.a\n,1\n", EMPTY),
+    (TABLE, b"mode,loss.a\nplain,nan\n", f"column 'loss.a' {NO_NUMBERS}"),
+    (TABLE, b"mode,loss.a\nplain,much\n", f"column 'loss.a' {NO_NUMBERS}"),
+    (TABLE, b"mode,size\nplain,1e999\n", f"column 'size' {NO_NUMBERS}"),
+    (NUMBERS, None, "no such file"),
+    (NUMBERS, b"", "no table of numbers: No columns to parse from file"),
+    (NUMBERS, bytes(99) + b"\n", "no column 'step', or it has empty cells"),
+    (NUMBERS, ROWS.replace(b"0.5", b"0.0\x115"), "column 'distance.raw' holds texts"),
+    (NUMBERS, ROWS + b"nan,1,1,1\n", "column 'step' holds nan; a finite number is needed"),
+    (NUMBERS, ROWS + b"1e999,1,1,1\n", "column 'step' holds inf; a finite number is needed"),
+    (NUMBERS, ROWS + b"9" * 400 + b",1,1,1\n", "column 'step' holds texts, or too large numbers"),
+    (NUMBERS, b"\xa4\xff\n", "no table of numbers: "),
+    (NUMBERS, ROWS[:-3], CUT_OFF),
+    (NUMBERS, ROWS + b"8,0.25\n", CUT_OFF),
+    (NUMBERS, ROWS + b"8,1,1,1,1\n", CUT_OFF),
+]
 
 
-@pytest.mark.parametrize("case", ARRAYS)
-def test_arrays_of_others(case, spoilt, capsys):
+@pytest.mark.parametrize(("name", "content", "reason"), OTHERS, ids=range(len(OTHERS)))
+def test_files_of_others(name, content, reason, spoilt, capsys):
     """With checksums that are right, as whoever writes a dump by hand can make them."""
-    content, reason = ARRAYS[case]
-    path = spoilt / "dump/averages/mean.npy"
-    path.write_bytes(content)
+    path = spoilt / name
+    path.unlink() if content is None else path.write_bytes(content() if callable(content) else content)
     sealed(spoilt / "dump")
-    assert said(spoilt, capsys) == (1, f"{path}: {reason}; run eval-dump again")
+    status, line = said(spoilt, capsys)
+    assert (status, line.partition(": ")[0]) == (1, str(path))
+    assert reason in line
+    advice = "training writes it when it ends; run train again" if name == NUMBERS else "run eval-dump again"
+    assert line.endswith(f"; {advice}")
 
 
 def test_arrays_in_the_order_of_fortran_are_read(tmp_path):
@@ -200,75 +238,6 @@ def test_arrays_in_the_order_of_fortran_are_read(tmp_path):
     write_value(tmp_path / "a.npy", torch.from_numpy(value))
     assert b"'fortran_order': True" in (tmp_path / "a.npy").read_bytes()
     assert np.array_equal(Dump(sealed(tmp_path), pd.DataFrame()).decoded("a.npy"), value)
-
-
-@pytest.mark.parametrize(
-    ("mode", "size", "reason"),
-    [
-        ("RGBA", (4, 4), "4 channels; a picture of a dump has 1 or 3"),
-        ("I;16", (4, 4), "values of uint16: a picture of 8 bits is needed"),
-        ("L", (8193, 8193), "8193 x 8193 pixels; at most 67108864 are read"),
-        ("RGB", None, "no readable picture"),
-    ],
-)
-def test_pictures_of_others(mode, size, reason, spoilt, capsys):
-    content = b"GIF89a" if size is None else picture(spoilt, mode, size)
-    (spoilt / "dump/plain/000000.image.image.png").write_bytes(content)
-    sealed(spoilt / "dump")
-    status, line = said(spoilt, capsys)
-    assert (status, line.partition(": ")[0]) == (1, f"{spoilt}/dump/plain/000000.image.image.png")
-    assert reason in line
-    assert line.endswith("; run eval-dump again")
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (b"", "no readable table: No columns to parse from file"),
-        (b"\xa4,\x00\n\xff\n", "no readable table: "),
-        (b'mode,loss.a\nplain,"1\n', "no readable table: "),
-        (b"mode,loss.a\nplain,1,2,3\n", "no readable table: a row has more cells than there are columns"),
-        (b"index,loss.a\n0,1\n", "no column 'mode', or it has empty cells"),
-        (b"mode,loss.a\n,1\n", "no column 'mode', or it has empty cells"),
-        (b"mode,loss.a\nplain,nan\n", "column 'loss.a' holds NaN, infinite or no numbers"),
-        (b"mode,loss.a\nplain,much\n", "column 'loss.a' holds NaN, infinite or no numbers"),
-        (b"mode,size\nplain,inf\n", "column 'size' holds NaN, infinite or no numbers"),
-        (b"mode,size\nplain,1e999\n", "column 'size' holds NaN, infinite or no numbers"),
-    ],
-)
-def test_tables_of_others(content, reason, spoilt, capsys):
-    (spoilt / "dump/examples.csv").write_bytes(content)
-    sealed(spoilt / "dump")
-    status, line = said(spoilt, capsys)
-    assert (status, line.partition(": ")[0]) == (1, f"{spoilt}/dump/examples.csv")
-    assert reason in line
-    assert line.endswith("; run eval-dump again")
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (None, "no such file"),
-        (b"", "no table of numbers: No columns to parse from file"),
-        (bytes(99) + b"\n", "no column 'step', or it has empty cells"),
-        (HISTORY.encode().replace(b"0.5", b"0.0\x115"), "column 'distance.raw' holds texts"),
-        (HISTORY.encode() + b"nan,1,1,1\n", "column 'step' holds nan; a finite number is needed"),
-        (HISTORY.encode() + b"-inf,1,1,1\n", "column 'step' holds -inf; a finite number is needed"),
-        (HISTORY.encode() + b"1e999,1,1,1\n", "column 'step' holds inf; a finite number is needed"),
-        (HISTORY.encode() + b"9" * 400 + b",1,1,1\n", "column 'step' holds texts, or too large numbers"),
-        (b"\xa4\xff\n", "no table of numbers: "),
-        (HISTORY.encode()[:-3], "no table of numbers: its last line is cut off, or rows differ in length"),
-        (HISTORY.encode() + b"8,0.25\n", "no table of numbers: its last line is cut off, or rows differ in length"),
-        (HISTORY.encode() + b"8,1,1,1,1\n", "no table of numbers: its last line is cut off, or rows differ in length"),
-    ],
-)
-def test_histories_of_others(content, reason, spoilt, capsys):
-    path = spoilt / "history/validation.csv"
-    path.unlink() if content is None else path.write_bytes(content)
-    status, line = said(spoilt, capsys)
-    assert (status, line.partition(": ")[0]) == (1, str(path))
-    assert reason in line
-    assert line.endswith("; training writes it when it ends; run train again")
 
 
 def test_a_metric_that_is_no_number_is_an_error(spoilt, capsys):

@@ -1,13 +1,20 @@
-import math
+"""What a dump holds, and the threads that write its files."""
 
+import hashlib
+import math
+import threading
+from contextlib import suppress
+
+import cv2
 import numpy as np
 import pytest
 import torch
-import toy
 from dumps_by_hand import sealed
 
 from figura.base.errors import UserError
-from figura.dump import Dump, RecordsFile, Table, decode_value, write_value
+from figura.dump import Dump, RecordsFile, Table, decode_value, write_converted, write_value
+from figura.evaluation import dump_writer
+from figura.evaluation.dump_writer import MOST_THREADS, FileWriter, checksums
 
 RANDOM = np.random.default_rng(5)
 
@@ -48,8 +55,6 @@ def test_values_out_of_range_are_clipped(tmp_path):
 
 
 def test_colours_keep_their_order(tmp_path):
-    import cv2
-
     red = torch.tensor([1.0, -1.0, -1.0])[:, None, None].expand(3, 2, 2)
     write_value(tmp_path / "a.image.png", red)
     assert read(tmp_path / "a.image.png")[:, 0, 0].tolist() == [1.0, -1.0, -1.0]
@@ -155,21 +160,6 @@ def test_a_dump_without_grids(folder):
         Dump(sealed(folder)).grid("grid")
 
 
-def test_a_row_may_leave_columns_out(tmp_path):
-    table = Table(tmp_path / "t.csv")
-    table.add({"a": 1, "b": "x, y"})
-    table.add({"a": 2})
-    table.close()
-    assert (tmp_path / "t.csv").read_text() == 'a,b\n1,"x, y"\n2,\n'
-
-
-def test_the_toys_score_reads_a_dump(folder):
-    from figura.report.interfaces import Bootstrap
-
-    found = toy.Mean("loss.a")(Dump(sealed(folder)), Bootstrap(10, 0.9, 0))
-    assert found["mean"]["value"] == pytest.approx(1 / 3)
-
-
 def test_a_table_takes_columns_that_come_later(tmp_path):
     table = Table(tmp_path / "examples.csv")
     table.add({"mode": "a", "index": 0})
@@ -196,3 +186,46 @@ def test_records_of_inputs_and_modes(tmp_path):
     assert Dump(sealed(tmp_path)).mode("poses").records("people") == []
     with pytest.raises(UserError, match=r"poses/boxes.json: no such file; save 'boxes' as records"):
         Dump(sealed(tmp_path)).mode("poses").records("boxes")
+
+
+NAMES = ("a.npy", "b.image.png", "c.mask.png")
+
+
+def test_files_are_what_the_values_were_when_added(tmp_path):
+    value = torch.linspace(-1, 1, 3 * 40 * 50).reshape(3, 40, 50)
+    expected = {name: write_value(tmp_path / "one_by_one" / name, value) for name in NAMES}
+    with FileWriter(tmp_path / "threads") as writer:
+        files = {}
+        for name in NAMES:
+            changing = value.clone()
+            files[name] = writer.add(name, changing)
+            changing.fill_(0.123)
+        assert checksums(files) == expected
+    for name in NAMES:
+        content = (tmp_path / "threads" / name).read_bytes()
+        assert hashlib.sha256(content).hexdigest() == expected[name]
+
+
+def test_an_error_of_the_disk_is_told_when_asked(tmp_path):
+    (tmp_path / "poses").write_text("no folder")
+    with FileWriter(tmp_path) as writer:
+        files = {name: writer.add(name, torch.zeros(1, 2, 2)) for name in ("a.npy", "poses/b.npy")}
+        with pytest.raises(UserError, match=r"poses/b\.npy: cannot be written: (File exists|Not a directory); remove"):
+            checksums(files)
+    assert (tmp_path / "a.npy").exists()
+
+
+def test_what_waits_is_not_written_after_an_interruption(tmp_path, monkeypatch):
+    go_on = threading.Event()
+
+    def slow(path, content):
+        go_on.wait()
+        return write_converted(path, content)
+
+    monkeypatch.setattr(dump_writer, "write_converted", slow)
+    with suppress(KeyboardInterrupt), FileWriter(tmp_path) as writer:
+        files = [writer.add(f"{place}.npy", torch.zeros(1)) for place in range(MOST_THREADS + 5)]
+        threading.Timer(0.1, go_on.set).start()
+        raise KeyboardInterrupt
+    assert sum(file.cancelled() for file in files) >= 5
+    assert len(list(tmp_path.iterdir())) == sum(not file.cancelled() for file in files)

@@ -1,13 +1,31 @@
-"""A model folder is evaluated as another recipe asks."""
+"""A model folder is evaluated as another recipe asks; a try says that it is one; a network judges another's dump."""
 
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pandas as pd
 import pytest
 import toy
+from dumps_by_hand import sealed
+from skeletons_by_hand import DOG
 
+from figura.base.checksums import write_sums
 from figura.base.errors import UserError
 from figura.base.lock import hold
+from figura.base.pictures import write_png
+from figura.base.yaml12 import to_yaml
+from figura.dump import Dump
 from figura.engine.build import build_networks
 from figura.evaluation.trained import ignored_settings, load_trained, refuse_foreign, with_split, write_dump
+from figura.report.interfaces import Picture
 from figura.training.checkpoints import write_model
+from figura.training.trainer import Trainer
+from stages.eval_dump import main as eval_dump
+from stages.metrics import main as metrics
+from stages.pose_consistency import judging_content, refuse_other_joints
+from stages.pose_consistency import main as pose_consistency
 
 
 class Split(toy.Ramps):
@@ -76,3 +94,143 @@ def test_a_dump_takes_the_place_of_what_a_killed_process_left(tmp_path):
         assert (folder / ".lock").is_file()
     assert {"old", ".lock", "examples.csv.unfinished"}.isdisjoint(path.name for path in folder.iterdir())
     assert (folder / "examples.csv").is_file()
+
+
+MARK = "TRY of 10 steps, no result"
+PAINT = toy.recipe()["evaluate"]["modes"]["plain"]
+CONTENT = toy.changed(
+    {
+        "data.validation.ramps.length": 30,
+        "evaluate.modes": {"plain": PAINT, "twice": PAINT | {"repeat": 2}},
+        "evaluate.grids": {"all": {"rows": ["x"], "columns": ["y"], "size": 6, **PAINT}},
+        "evaluate.averages": {"mean": {"of": "x", "examples": 22}},
+        "metrics.summary": {"l1": {"metric": "distance.mean", "better": "lower"}},
+        "metrics.pictures": {"dark": {"type": "test_trained.Dark"}},
+        "runtime.progress": False,
+    }
+)
+
+
+class Dark(Picture):
+    def __call__(self, dump: Dump, path: Path) -> None:
+        write_png(path, np.zeros((40, 400, 3), np.uint8))
+
+
+def recipe_file(folder, trial):
+    path = folder / f"{trial}.yaml"
+    path.write_text(to_yaml(toy.changed({"train.try": trial}, CONTENT)))
+    return path
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """The models of a training and of a try, by whether it is one."""
+    folder = tmp_path_factory.mktemp("runs")
+    for trial in (False, True):
+        Trainer(toy.checked({"train.try": trial}, CONTENT), folder / str(trial)).fit()
+    return folder
+
+
+def dumped(runs, model, asked):
+    eval_dump([str(recipe_file(runs, asked)), str(runs / str(model))])
+    return Dump(runs / str(model) / "dump")
+
+
+@pytest.mark.parametrize("asked", [True, False])  # the recipe of the moment does not matter, but that of the weights
+def test_how_much_is_dumped(runs, asked, capsys):
+    small = dumped(runs, True, asked)
+    assert capsys.readouterr().out.splitlines()[0] == MARK
+    assert small.trial == MARK
+    assert small.table["mode"].value_counts().to_dict() == {"plain": 16, "twice": 32}
+    assert (len(small.grid("all")), small.average("mean").shape) == (16, (1, 4, 4))
+    whole = dumped(runs, False, asked)
+    assert MARK not in capsys.readouterr().out
+    assert whole.trial == ""
+    assert whole.table["mode"].value_counts().to_dict() == {"plain": 30, "twice": 60}
+    assert len(whole.grid("all")) == 36
+
+
+def test_the_other_recipe_is_told(runs):
+    asked, trial = (toy.checked({"train.try": chosen}, CONTENT) for chosen in (False, True))
+    trained, networks = load_trained(runs / "True/model", asked)
+    assert "train.try is False in the recipe; the model was trained with True, which counts here" in ignored_settings(
+        asked, trained
+    )
+    assert ignored_settings(trial, trained) == []
+    write_dump(trained, networks, runs / "dumped")
+    assert Dump(runs / "dumped").trial == MARK
+
+
+@pytest.mark.parametrize("trial", [True, False])
+def test_metrics_curves_and_pictures(runs, trial, capsys):
+    dumped(runs, trial, trial)
+    capsys.readouterr()
+    metrics([str(recipe_file(runs, not trial)), *(str(runs / one) for one in (str(trial), "m.json", "plots"))])
+    assert (capsys.readouterr().out.splitlines()[0] == MARK) is trial
+    written = [json.loads((runs / name).read_text()) for name in ("m.json", "full/m.json")]
+    figures = [one["try"] for one in written] if trial else written
+    assert [list(one) for one in figures] == [["l1"], ["distance"]]
+    assert [len(one) for one in written] == [1, 1]
+    for name in ("losses", "contributions", "updates"):
+        titles = set(pd.read_csv(runs / f"plots/{name}.csv")["name"])
+        assert all(title.startswith("TRY ") is trial for title in titles)
+    assert cv2.imread(str(runs / "plots/pictures/dark.png"))[:-40].min() < 128  # text above the picture
+    assert (runs / "plots/pictures/losses.png").is_file()
+
+
+JUDGE = "seed: 3\nnetworks: {net: {type: toy.Net}}\nfacts: {side: 97}\n"
+OWN = "evaluate: {batch_size: 2, data: {people: {side: 5}}}\nmetrics: {bootstrap: 5}\nruntime: {workers: 0}\n"
+
+
+@pytest.fixture
+def judge_of_people(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "recipe.yaml").write_text(JUDGE)
+    write_sums(folder)
+    return folder
+
+
+def written(folder: Path, text: str) -> Path:
+    path = folder / "judge.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_the_trained_network_and_how_it_judges(tmp_path: Path, judge_of_people: Path) -> None:
+    content, facts = judging_content(written(tmp_path, OWN), judge_of_people, Path("drawn"))
+    assert facts == {"side": 97}
+    assert content == {
+        "seed": 3, "networks": {"net": {"type": "toy.Net"}}, 
+        "evaluate": {"batch_size": 2, "data": {"people": {"dump": "drawn", "side": 5}}},
+        "metrics": {"bootstrap": 5}, "runtime": {"workers": 0},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (OWN + "losses: {}\n", "judge.yaml: losses: this is of the network in .*model; allowed are evaluate, metrics"),
+        (OWN.replace("metrics", "metrisc"), "judge.yaml: metrisc: this is of the network"),
+        ("evaluate: {}\nruntime: {}\n", "judge.yaml: metrics: missing"),
+    ],
+)
+def test_other_sections_are_refused(tmp_path: Path, judge_of_people: Path, text: str, said: str) -> None:
+    with pytest.raises(UserError, match=said):
+        judging_content(written(tmp_path, text), judge_of_people, Path("drawn"))
+
+
+def test_a_model_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"pose: no such folder"):
+        pose_consistency([str(written(tmp_path, OWN)), str(tmp_path / "pose"), "drawn", "run", "metrics.json", "plots"])
+
+
+def test_a_dump_of_other_joints_is_refused_and_one_without_joints_is_not(tmp_path: Path) -> None:
+    (tmp_path / "examples.csv").write_text("mode,index\nm,0\n")
+    facts = {"skeleton": DOG}
+    refuse_other_joints(Dump(sealed(tmp_path)), facts, Path("model"))  # pairs of pictures, judged by what was read
+    (tmp_path / "facts.json").write_text(json.dumps(facts))
+    drawn = Dump(sealed(tmp_path))
+    refuse_other_joints(drawn, facts, Path("model"))
+    with pytest.raises(UserError, match=r"model: finds the 17 joints nose, .* name a network of the same joints"):
+        refuse_other_joints(drawn, {}, Path("model"))

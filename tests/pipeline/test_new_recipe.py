@@ -1,7 +1,6 @@
 """A recipe of one's own, with network and loss: two files and one line; nothing of other recipes runs."""
 
 import csv
-import json
 from pathlib import Path
 
 import pytest
@@ -140,10 +139,10 @@ def test_a_new_recipe_is_two_files_and_a_line_and_runs_by_itself(project: Projec
 
 
 def its_code_counts(project: Project) -> None:
-    """What the recipe's types import or read counts, with no word of it in dvc.yaml; comments do not."""
+    """What the recipe's types import counts, with no word of it in dvc.yaml; comments do not."""
     folder, both = project.folder / "models/tiny", {"train@tiny", "eval-dump@tiny"}
-    code, recipe = folder / "tiny.py", project.folder / "recipes/tiny.yaml"
-    before, names = code.read_text(), recipe.read_text()
+    code = folder / "tiny.py"
+    before = code.read_text()
     code.write_text(f"{before}# nothing but a comment\n")
     assert stale(project) == set()
 
@@ -156,27 +155,7 @@ def its_code_counts(project: Project) -> None:
     assert stale(project) == both
     code.write_text(before)
     (folder / "shapes.py").unlink()
-
-    code.write_text(f'{before}TABLE = Path(__file__).with_name("table.json")\n')
-    (folder / "table.json").write_text("[1]")
-    assert stale(project) == both
-    project.run("dvc", "commit", "--force", *both)
-    assert stale(project) == set()
-    (folder / "table.json").write_text("[2]")
-    assert stale(project) == both
-    code.write_text(before)
-    (folder / "table.json").unlink()
-    project.run("python", "-m", "stages.code")
-    project.run("dvc", "commit", "--force", *both)
-
-    (folder / "wings.py").write_text(before)
-    recipe.write_text(names.replace("tiny.Charbonnier", "tiny.wings.Charbonnier"))
-    assert stale(project) == both
-    manifest = json.loads((project.folder / "code/train-tiny.json").read_text())
-    assert {"models/tiny/tiny.py", "models/tiny/wings.py"} <= manifest["files"].keys()
-    recipe.write_text(names)
-    (folder / "wings.py").unlink()
-    assert stale(project) == set()
+    assert stale(project) == both  # without the import, as it was before the last run
 
 
 def test_code_that_cannot_be_followed_is_an_error_with_its_line(project: Project) -> None:

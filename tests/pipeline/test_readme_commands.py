@@ -1,4 +1,4 @@
-"""The commands of the README's daily loop, run in their order in the tiny project."""
+"""The commands of the README's daily loop, run in their order in the tiny project; experiments that are compared."""
 
 import re
 import sys
@@ -24,17 +24,18 @@ SHOWN = {  # what a command shows, as a regular expression
 }
 
 
-@pytest.fixture
-def prepared(project: Project) -> Project:
-    """The finished project with what the commands name: photos, a clip, two experiments."""
+@pytest.fixture(scope="module")
+def prepared(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The finished project with what the commands name: photos, a clip, two experiments, one of another seed."""
+    project = finished.copy(tmp_path_factory.mktemp("readme") / "figura")
     pictures = sorted((project.folder / "data/prepared/people").rglob("*.png"))[:3]
     for folder, suffix in (("photos", ".png"), ("more", ".jpg")):
         (project.folder / folder).mkdir()
         for number, picture in enumerate(pictures):
             cv2.imwrite(str(project.folder / folder / f"{number}{suffix}"), cv2.imread(str(picture)))
     film(project.folder / "clip.mp4", pictures[0])
-    for name, weight in (("kl-1", "0.5"), ("kl-2", "3")):
-        project.run("dvc", "exp", "run", "--temp", "--name", name, "-S", f"losses.KL.weight={weight}", "metrics@vunet")
+    for name, change in (("kl-1", "losses.KL.weight=0.5"), ("kl-2", "seed=8")):
+        project.run("dvc", "exp", "run", "--temp", "--name", name, "-S", change, "metrics@vunet")
     return project
 
 
@@ -45,6 +46,21 @@ def film(path: Path, picture: Path) -> None:
     for _ in range(6):
         video.write(frame)
     video.release()
+
+
+def test_an_experiment_of_another_seed_is_compared(prepared: Project) -> None:
+    """It is read from DVC's cache."""
+    before = prepared.run("git", "status", "--short").stdout
+    done = prepared.run("figura", "compare", "HEAD", "kl-2", "--recipe", "vunet")
+    assert "HEAD: seeds 7, 8 (kl-2)" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("kl-2 and HEAD: no difference beyond seeds")
+    out = prepared.folder.parent / "compared"
+    written = ("--output", f"{out}.html", "--markdown", str(out))
+    prepared.run("figura", "report", "HEAD", "kl-2", "--recipe", "vunet", *written)
+    assert "| `l1_person` | lower |" in (out / "report.md").read_text()
+    for name in ("effects", "changed_in_l1_person"):
+        assert cv2.imread(str(out / f"vunet--compared--{name}.webp")).shape[1] > 150
+    assert prepared.run("git", "status", "--short").stdout == before
 
 
 def test_each_command_does_what_its_comment_says(prepared: Project) -> None:

@@ -71,7 +71,7 @@ def test_real_pairs_by_paths(project: Project) -> None:
     changes += [f"{RECIPE}:data.common.direction=b_to_a"]
     changes += [f"{RECIPE}:train.steps=40", f"{RECIPE}:train.evaluate_every=20"]
     changes += [f"{RECIPE}:steps.{step}.lr_schedule.{k}" for step in "DG" for k in ("start=30", "end=40")]
-    project.run("dvc", "exp", "run", *(word for change in changes for word in ("-S", change)))
+    project.run("dvc", "exp", "run", *(word for change in changes for word in ("-S", change)), "metrics@pix2pix")
     prepared = project.folder / "data/prepared/pairs"
     assert len((prepared / "rejected.csv").read_text().splitlines()) == 1  # the head: nothing was rejected
     for split, folder in (("train", "train"), ("validation", "val")):

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bench.paper_sizes import CASES
 from bench.precision import recipe as sized
+from bench.trainings import PUBLISHED
 from figura.base.error_collector import ErrorCollector
 from figura.base.yaml12 import parse_yaml, read_yaml
 from figura.commands.describe import __main__ as describe
@@ -162,10 +162,10 @@ def test_rates_of_openpifpaf_by_epochs(name):
     assert max(rate.of["decay"].at) + rate.of["decay"].over <= asked.train.steps
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", PUBLISHED)
 def test_benchmarks_measure_the_published_networks_and_optimizers(name):
-    case = CASES[name]
-    published, measured = recipe(case.recipe, offline=False), sized(case, "no", 10, small=False)
+    case = PUBLISHED[name]
+    published, measured = recipe(case.file, offline=False), sized(case, "no", 10, small=False)
     assert measured.networks == published.networks
     assert measured.steps == published.steps
     assert {n: loss.weight for n, loss in measured.losses.items()} == {

@@ -46,7 +46,7 @@ def calling(function: Callable[[], Any]) -> Callable[[list[str]], None]:
         ),
         (
             lambda: Path("folder").write_text("x"),
-            "folder: Is a directory; a folder is where a file is needed; remove or rename it, or choose another path",
+            "folder: Is a directory; remove or rename it, or choose another path",
         ),
         (lambda: os.rename("nothing", "elsewhere"), "nothing -> elsewhere: No such file or directory"),
     ],
@@ -124,7 +124,7 @@ def test_a_file_where_the_run_or_the_output_should_be(tmp_path, monkeypatch, cap
     Path("folder.svg").mkdir()
     assert said(train.main, capsys, "r.yaml", "file/run").startswith("file/run")
     assert "file/dump/" in said(metrics.main, capsys, "r.yaml", "file", "m.json", "plots")
-    assert said(describe, capsys, "r.yaml", "--output", "folder.svg").startswith("folder.svg: Is a directory; a folder")
+    assert said(describe, capsys, "r.yaml", "--output", "folder.svg").startswith("folder.svg: Is a directory; remove")
 
 
 def test_a_long_message_keeps_its_beginning_and_its_end():

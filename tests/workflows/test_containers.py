@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from pipeline.project import ENVIRONMENT, Project
-from workflows.workflow import ROOT, WORKFLOWS, load
+from workflows.workflow import ROOT, named, stand_in
 
 DOCKERFILE = (ROOT / "machines/Dockerfile").read_text()
 DEFINITION = (ROOT / "machines/apptainer/figura.def").read_text()
@@ -80,8 +80,7 @@ def test_both_start_from_the_same_python_which_the_tests_run() -> None:
     apptainer = next(line for line in sections()[""] if line.startswith("From: ")).removeprefix("From: ")
     assert docker == apptainer.replace("{{ PYTHON }}", "<>")
     (version,) = re.findall(r"^ARG PYTHON=(.+)$", DOCKERFILE, re.MULTILINE)
-    tests = next(path for path in WORKFLOWS if path.stem == "tests")
-    assert version in load(tests)["jobs"]["tests"]["strategy"]["matrix"]["python"]
+    assert version in named("tests")["jobs"]["tests"]["strategy"]["matrix"]["python"]
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["requires-python"] == ">=3.11,<3.15"
     defaults = {
         re.search(r"ACCELERATOR=(\w+)", text)[1] for text in (DOCKERFILE.split("FROM")[1], DEFINITION.split("%")[1])
@@ -123,8 +122,7 @@ def test_the_image_runs_the_pipeline_and_not_as_root() -> None:
 
 @pytest.mark.parametrize(("arguments", "expected"), [([], "repro"), (["status", "-q"], "status -q")])
 def test_the_definitions_runscript_runs_dvc(tmp_path, arguments: list[str], expected: str) -> None:
-    (tmp_path / "dvc").write_text('#!/bin/sh\necho "$@"\n')
-    (tmp_path / "dvc").chmod(0o755)
+    stand_in(tmp_path / "dvc", '#!/bin/sh\necho "$@"\n')
     script = "\n".join(sections()["runscript"])
     done = subprocess.run(
         ["sh", "-c", script, "figura.sif", *arguments],

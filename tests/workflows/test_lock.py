@@ -1,10 +1,12 @@
-"""Lock files: a version of all that the project needs, on every Python that it is for, nothing else, and hashes."""
+"""Lock files: what the project needs and nothing else, with hashes, audited, and under licences that allow its use."""
 
+import csv
 import io
 import re
 import subprocess
 import tomllib
 import urllib.request
+from fnmatch import fnmatch
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from hatchling import build
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pipeline.project import ENVIRONMENT
+from workflows.workflow import ROOT, named, stand_in
 
 from figura.base.errors import UserError
 from locks.renew import (
@@ -27,7 +30,6 @@ from locks.renew import (
     with_cpu_builds,
 )
 
-ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 EXTRAS = PROJECT["project"]["optional-dependencies"] | PROJECT["dependency-groups"]
 OF_GPUS = ("cuda-", "nvidia-", "triton")  # needed by PyTorch's builds for GPUs alone, which pin them
@@ -100,9 +102,7 @@ def test_pytorch_is_locked_for_every_python_and_system() -> None:
 
 def test_uv_is_asked_for_all_hashes_of_a_version_that_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes the hashes of an entry that has any, so that files of other systems would stay away for good."""
-    program = tmp_path / "uv"
-    program.write_text(f'#!/bin/sh\nfor last; do :; done\ncp "$last" {tmp_path}/preferred\n')
-    program.chmod(0o755)
+    stand_in(tmp_path / "uv", f'#!/bin/sh\nfor last; do :; done\ncp "$last" {tmp_path}/preferred\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     locked = {"numpy": f"numpy==2.4.1 \\\n    --hash=sha256:{'a' * 64}\n", "six": "six==1.17.0\n"}
     compiled(["pyproject.toml"], locked)
@@ -134,9 +134,7 @@ def test_the_builds_for_cpus_stay_while_the_version_does(monkeypatch: pytest.Mon
 
 
 def test_what_uv_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    program = tmp_path / "uv"
-    program.write_text('#!/bin/sh\necho "error: No solution found: numpy>99" >&2\nexit 1\n')
-    program.chmod(0o755)
+    stand_in(tmp_path / "uv", '#!/bin/sh\necho "error: No solution found: numpy>99" >&2\nexit 1\n')
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
     with pytest.raises(UserError, match=r"^No solution found: numpy>99$"):
         compiled(["pyproject.toml"], {})
@@ -144,9 +142,7 @@ def test_what_uv_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_the_program_runs_from_the_root(tmp_path: Path) -> None:
     """As `make lock` runs it; uv refuses at once, so nothing is written."""
-    program = tmp_path / "uv"
-    program.write_text('#!/bin/sh\necho "error: $1 $2: offline" >&2\nexit 1\n')
-    program.chmod(0o755)
+    stand_in(tmp_path / "uv", '#!/bin/sh\necho "error: $1 $2: offline" >&2\nexit 1\n')
     environment = ENVIRONMENT | {"PATH": f"{tmp_path}:{ENVIRONMENT['PATH']}"}
     command = ["make", "--dry-run", "lock"]
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
@@ -170,3 +166,100 @@ def test_every_install_of_the_makefile_checks_hashes(tmp_path: Path) -> None:
     installs = re.findall(r"/pip install (.+)", printed)
     locks = [one.removeprefix("--quiet --no-deps --require-hashes --requirement ") for one in installs]
     assert sorted(locks) == sorted([*map(str, PURPOSES), "--quiet --no-deps --no-build-isolation --editable ."])
+
+
+LOCKS = set(map(str, PURPOSES))
+PIP_AUDIT = """#!/bin/sh
+# Stands in for pip-audit, which asks a database on the internet.
+echo "$*" > "$RECORD/pip-audit.txt"
+[ -z "$FOUND" ] || { echo "$FOUND"; exit 1; }
+"""
+PERMISSIVE = {
+    *("0BSD", "Apache-2.0", "BSD", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "CC0-1.0", "FreeBSD", "MIT", "MIT-0"),
+    *("MIT-CMU", "PSF-2.0", "Zlib", "Apache-2.0 WITH LLVM-exception"),
+    *("Apache License 2.0", "Apache Software License", "BSD License", "MIT License"),
+    *("Python Software Foundation License", "Zope Public License"),
+}
+# Their source stays open where they are changed or, of the last three, linked into a program that is given away.
+NOTED = {
+    "certifi": "Mozilla Public License 2.0 (MPL 2.0)",
+    "orjson": "MPL-2.0 AND (Apache-2.0 OR MIT)",
+    "pathspec": "Mozilla Public License 2.0 (MPL 2.0)",
+    "shtab": "MPL-2.0",
+    "tqdm": "MPL-2.0 AND MIT",
+    "asyncssh": "EPL-2.0 OR GPL-2.0-or-later",
+    "grandalf": "GNU General Public License v2 (GPLv2)",
+    "pygit2": "GPLv2 with linking exception",
+}
+
+
+def audit(folder: Path, found: str = "") -> tuple[subprocess.CompletedProcess[str], str]:
+    """Run `make audit` with a stand-in for pip-audit that finds something or nothing; return what it was told, too."""
+    stand_in(folder / "venv/bin/pip-audit", PIP_AUDIT)
+    environment = ENVIRONMENT | {"RECORD": str(folder), "FOUND": found}
+    command = ["make", "audit", f"VENV={folder / 'venv'}", "--old-file=environment"]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    return done, (folder / "pip-audit.txt").read_text()
+
+
+def test_the_audit_asks_for_every_lock_file_and_takes_no_silence_for_an_answer(tmp_path: Path) -> None:
+    done, told = audit(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert set(re.findall(r"--requirement (\S+)", told)) == LOCKS
+    assert {"--strict", "--require-hashes", "--disable-pip"} <= set(told.split())
+
+
+def test_an_audit_that_finds_something_says_what_to_do(tmp_path: Path) -> None:
+    done, _ = audit(tmp_path, "numpy 2.4.6 PYSEC-2026-1 2.4.7")
+    assert done.returncode
+    assert "PYSEC-2026-1" in done.stdout
+    assert "What to do: 'make lock OPTIONS=\"--upgrade-package NAME\"'" in done.stderr
+
+
+def test_the_workflow_audits_each_week_and_where_a_lock_file_changes_and_keeps_the_bill_of_materials() -> None:
+    workflow = named("audit")
+    events, steps = workflow["on"], workflow["jobs"]["audit"]["steps"]
+    assert events["schedule"]
+    for patterns in (events["push"]["paths"], events["pull_request"]["paths"]):
+        assert all(any(fnmatch(name, pattern) for pattern in patterns) for name in LOCKS)
+        assert not any(fnmatch("README.md", pattern) for pattern in patterns)
+    assert {"make audit", "make sbom"} <= {line.strip() for one in steps for line in one.get("run", "").splitlines()}
+    (upload,) = (one["with"] for one in steps if one.get("with", {}).get("name") == "sbom")
+    assert upload["path"] == "sbom"
+
+
+def licences() -> dict[str, tuple[str, str]]:
+    """Return version and licence of each package in locks/LICENSES.csv."""
+    with (ROOT / "locks/LICENSES.csv").open(newline="") as file:
+        return {canonicalize_name(one["Name"]): (one["Version"], one["License"]) for one in csv.DictReader(file)}
+
+
+def permissive(licence: str) -> bool:
+    """Whether a licence asks for a notice alone: of several, each of AND and `;`, one of OR."""
+    inner = licence.strip().removeprefix("(").removesuffix(")")
+    if licence in PERMISSIVE or inner in PERMISSIVE:
+        return True
+    for mark, judge in (("; ", all), (" AND ", all), (" OR ", any)):
+        if mark in inner:
+            return judge(map(permissive, inner.split(mark)))
+    return False
+
+
+def test_licences_are_those_of_the_locked_versions() -> None:
+    listed = {name: f"=={version}" for name, (version, _) in licences().items()}
+    locked = {name: str(pin.specifier) for name, pin in pins(USE, DEV).items()}
+    assert listed == locked, "`make licences` renews locks/LICENSES.csv"
+
+
+@pytest.mark.parametrize(
+    ("licence", "expected"),
+    [("MIT", True), ("Apache-2.0 OR GPL-2.0-or-later", True), ("MPL-2.0 AND MIT", False), ("GPL-3.0", False)],
+)
+def test_a_licence_is_permissive_if_one_may_choose_so(licence: str, expected: bool) -> None:
+    assert permissive(licence) == expected
+
+
+def test_what_users_install_is_permissive_but_for_what_is_noted() -> None:
+    users = pins(USE)
+    used = {name: licence for name, (_, licence) in licences().items() if name in users}
+    assert {name: licence for name, licence in used.items() if not permissive(licence)} == NOTED

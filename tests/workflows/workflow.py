@@ -18,3 +18,10 @@ def load(path: Path) -> dict[str, Any]:
 def named(stem: str) -> dict[str, Any]:
     """Return the content of a workflow."""
     return load(ROOT / f".github/workflows/{stem}.yml")
+
+
+def stand_in(program: Path, script: str) -> None:
+    """Write a shell script that stands in for a program."""
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(script)
+    program.chmod(0o755)

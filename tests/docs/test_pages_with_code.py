@@ -1,0 +1,186 @@
+"""docs/idea.md: the training by hand and the recipe beside it are the same. docs/your_own_code.md: it trains, and
+computes what it says.
+"""
+
+import copy
+import importlib
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import toy
+import toy_pairs
+from torch.utils.data import default_collate
+
+from figura.base.yaml12 import parse_yaml, to_yaml
+from figura.dump import Dump
+from figura.recipe.load import check_recipe
+from figura.training.trainer import Trainer
+from stages import eval_dump
+
+PAGE = Path(__file__).parents[2] / "docs/idea.md"
+
+SMALL = {
+    "networks.generator.image_size": 32,
+    "networks.generator.features": 4,
+    "networks.discriminator.features": 4,
+    "train.record_every": 1,
+    "evaluate.modes.translation.save.fake": "array",
+}
+
+
+def block(language: str) -> str:
+    """Return the block of the page in a language, its learning rates falling within the 8 steps of the test."""
+    (found,) = re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    assert {"350", "800"} <= set(re.findall(r"\d+", found))
+    return found.replace("350", "2").replace("800", "10")
+
+
+def content() -> dict:
+    """Return the recipe of the page, on pairs that are made on the spot, with small networks."""
+    page, changes = parse_yaml(block("yaml"), PAGE.name), dict(toy_pairs.TINY)
+    del changes["steps.D.lr_schedule"], changes["steps.G.optimizer"], changes["steps.G.lr_schedule"]
+    for section in ("networks", "losses", "steps"):
+        changes |= {f"{section}.{name}": entry for name, entry in page[section].items()}
+    changes["train.ema"] = page["train"]["ema"]
+    changes["evaluate.modes.translation"] = page["evaluate"]["modes"]["translation"]
+    return toy.changed(SMALL, toy_pairs.content(changes))
+
+
+@pytest.fixture
+def by_hand(tmp_path, monkeypatch) -> dict:
+    """The names that the code of the page defines."""
+    monkeypatch.chdir(tmp_path)
+    Path("by_hand.py").write_text(block("python"))
+    return runpy.run_path("by_hand.py")  # a constant: this file's own hook makes it a part of the training's code
+
+
+def test_both_have_the_same_losses_and_pictures(by_hand):
+    Path("recipe.yaml").write_text(to_yaml(content()))
+    batches = []
+
+    def train_step(trainer, x, y, batch):
+        batches.append((x.clone(), y.clone()))
+        return trainer.train_op(batch)
+
+    trainer = Trainer(check_recipe(content(), Path("recipe.yaml")), Path("run"), train_step=train_step)
+    generator, discriminator = (copy.deepcopy(trainer.networks.live[one]) for one in ("generator", "discriminator"))
+    start = copy.deepcopy(generator.state_dict())
+    trainer.fit()
+    history = by_hand["train"](generator, discriminator, batches)
+    assert len(history) == 8
+    for name in ("D_real", "D_fake", "G_GAN", "G_L1"):
+        expected = trainer.loss_log.history(name)["raw"]
+        assert [row[name] for row in history] == pytest.approx(list(expected), rel=1e-4), name
+    assert max((value - start[name]).abs().max() for name, value in generator.state_dict().items()) > 5e-4
+
+    eval_dump.main(["recipe.yaml", "run"])
+    rows = Dump(Path("run/dump")).mode("translation")
+    data = toy_pairs.Blobs(6)
+    examples = default_collate([data[index] for index in range(6)])
+    pictures = by_hand["translate"](generator, [(examples["x"], examples["y"])])
+    found = np.stack([row["fake"] for row in rows])
+    assert found.shape == (6, 3, 32, 32)
+    np.testing.assert_allclose(found, pictures.numpy(), atol=2e-4)
+    assert torch.std(pictures) > 1e-3
+
+
+def test_the_page_counts_its_lines():
+    (said,) = re.findall(r"plain PyTorch, (\d+) lines", PAGE.read_text())
+    assert int(said) == len(block("python").splitlines())
+
+
+OWN_CODE = Path(__file__).parents[2] / "docs/your_own_code.md"
+CODE = re.findall(r"^```python\n# in mine.py\n(.*?)^```", OWN_CODE.read_text(), re.MULTILINE | re.DOTALL)
+FRAGMENTS = re.findall(
+    r"^```yaml\n(# in recipes/pix2pix.yaml\n.*?)^```", OWN_CODE.read_text(), re.MULTILINE | re.DOTALL
+)
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """The module `mine`, of all its blocks."""
+    (tmp_path / "mine.py").write_text("\n\n".join(CODE))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delitem(sys.modules, "mine", raising=False)
+    return importlib.import_module("mine")
+
+
+def own_recipe(changes=None):
+    """Return the small pix2pix recipe with all fragments of the page in it."""
+    content = toy_pairs.content()
+    for text in FRAGMENTS:
+        for section, entries in parse_yaml(text, OWN_CODE.name).items():
+            for name, entry in entries.items():
+                old = content[section].get(name)
+                content[section][name] = merged(old, entry)
+    content["data"].pop("common")
+    return check_recipe(toy.changed({"train.record_every": 1, **(changes or {})}, content), Path("mine.yaml"))
+
+
+def merged(old, new):
+    """Return a map with another written over it; one with a type replaces what was there."""
+    if isinstance(old, dict) and isinstance(new, dict) and "type" not in new:
+        return {**old, **{name: merged(old.get(name), one) for name, one in new.items()}}
+    return new
+
+
+def test_all_train_together(mine):
+    assert [len(CODE), len(FRAGMENTS)] == [6, 6]
+    trainer = Trainer(own_recipe(), Path("run"))
+    first = trainer.networks.live["generator"].layers[0].weight.clone()
+    trainer.fit()
+    assert isinstance(trainer.networks.live["generator"], mine.Translator)
+    assert (trainer.networks.live["generator"].layers[0].weight - first).abs().max() > 1e-5
+    log = trainer.loss_log
+    assert log.select("G") == ["G_GAN", "G_L1", "G_huber", "G_edges"]
+    assert [row["G_L1.weight"] for row in log.train] == pytest.approx([100, 100, 50, 50, 25, 25, 12.5, 12.5])
+    assert all(row["gradients.largest"] > 0 for row in log.validation)
+
+
+def test_the_loss_is_huber(mine):
+    image = torch.tensor([0.05, -0.3, 0.1]).reshape(1, 3, 1, 1)
+    found = mine.Huber(delta=0.1)(image=image, target=torch.zeros_like(image))
+    np.testing.assert_allclose(found, [(0.5 * 0.05**2 + 0.1 * (0.3 - 0.05) + 0.5 * 0.1**2) / 3], rtol=1e-6)
+
+
+def test_the_injector_takes_differences(mine):
+    picture = torch.arange(24.0).reshape(1, 2, 3, 4) ** 2
+    (found,) = mine.Edges(["a"], ["b"]).compute([picture], step=0)
+    np.testing.assert_array_equal(found, np.diff(picture.numpy(), axis=3))
+
+
+def test_the_dataset_depends_on_its_generator_alone(mine):
+    data = mine.Squares(4)
+    one, same, other = (data.example(2, np.random.default_rng(seed)) for seed in (5, 5, 6))
+    assert torch.equal(one["x"], same["x"])
+    assert not torch.equal(one["x"], other["x"])
+    assert (one["x"] == 1).sum() == 3 * 8 * 8
+    assert torch.equal(one["y"], -one["x"])
+
+
+def test_the_callback_goes_on_where_it_was(mine):
+    callback, copy = mine.LargestGradient("generator"), mine.LargestGradient("generator")
+    callback.largest = 0.7
+    copy.load_state_dict(callback.state_dict())
+    assert copy.on_evaluation(None, {}) == {"largest": 0.7}
+    assert copy.on_evaluation(None, {}) == {"largest": 0.0}
+
+
+def test_a_step_by_hand_reaches_the_losses_of_the_recipe(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (code,) = re.findall(r"^```python\n(from pathlib.*?)^```", OWN_CODE.read_text(), re.MULTILINE | re.DOTALL)
+    (tmp_path / "by_hand.py").write_text(code)
+    names = runpy.run_path("by_hand.py")
+    changes = {"networks.generator.dropout": 0.0, "train.record_every": 1}
+    declared = Trainer(toy_pairs.recipe(changes), Path("declared"))
+    by_hand = Trainer(toy_pairs.recipe(changes), Path("hand"), train_step=names["train_step"])
+    declared.fit()
+    by_hand.fit()
+    for row, expected in zip(by_hand.loss_log.train, declared.loss_log.train, strict=True):
+        assert row == pytest.approx(expected, rel=1e-3)
