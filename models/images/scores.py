@@ -131,8 +131,6 @@ class Fidelity(Score):
             raise ValueError("write either image or average")
         if crop_border < 0:
             raise ValueError(f"crop_border {crop_border}: a number of pixels, 0 or more, is needed")
-        if channel not in ("rgb", "y"):
-            raise ValueError(f"channel {channel!r}: write rgb or y")
         self.mode, self.target, self.image, self.average, self.mask = mode, target, image, average, mask
         self.crop_border, self.channel, self.where, self.groups = crop_border, channel, where, groups
 

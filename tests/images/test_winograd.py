@@ -37,8 +37,7 @@ def test_values_and_gradients_are_the_direct_ones(shape):
 
 @pytest.mark.parametrize("wanted", [0, 1, 2])
 def test_each_gradient_alone(wanted):
-    inputs = [tensor.requires_grad_(i == wanted) for i, tensor in enumerate(problem(**SHAPES[0]))]
-    inputs = [tensor if tensor.requires_grad else tensor.detach() for tensor in inputs]
+    inputs = [tensor.detach().requires_grad_(i == wanted) for i, tensor in enumerate(problem(**SHAPES[0]))]
     found, expected = (
         torch.autograd.grad(f.square().sum(), inputs[wanted])[0]
         for f in (winograd.convolve(*inputs), F.conv2d(*inputs, padding=1))

@@ -58,7 +58,7 @@ HASHES = f"""
 import hashlib, json, sys
 import cv2, numpy as np
 from figura.synthetic import SyntheticSettings
-from figura.synthetic.annotation import annotations
+from figura.synthetic.writer import annotations
 from figura.synthetic.catalogue import CatalogueSettings, draw_pair
 from figura.synthetic.scene import draw_scene
 

@@ -12,7 +12,6 @@ from pycocotools import mask as rle
 from pycocotools.coco import COCO
 from pydantic import ValidationError
 
-from figura.base.errors import UserError
 from figura.data.formats.coco import KEYPOINTS
 from figura.synthetic import SyntheticSettings, write_synthetic
 from figura.synthetic.canvas import Canvas, Cloth, Part, cloth_of, instance_of, part_of
@@ -219,7 +218,7 @@ def test_seeds_and_indices_give_other_scenes():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"views": {"front": 0.5, "side": 0.4}}, "views: the shares sum to 0.9"),
+        ({"views": {"front": 0.5, "side": 0.4}}, r"views\n.*the shares sum to 0.9"),
         ({"height_range": (0.9, 0.5)}, "height_range"),
         ({"poses": {"flying": 1.0}}, "flying|standing"),
         (
@@ -281,7 +280,7 @@ def test_the_same_seed_gives_the_same_bytes_for_any_number_of_workers(folder, tm
 
 def test_pictures_of_an_earlier_run_are_not_overwritten(folder):
     before = digests(folder)
-    with pytest.raises(UserError, match="is not empty"):
+    with pytest.raises(FileExistsError, match="train"):
         write_synthetic(DATASET, 8, folder, False, workers=1)
     assert digests(folder) == before
 

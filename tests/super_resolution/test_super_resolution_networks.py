@@ -21,10 +21,9 @@ def test_the_papers_network_has_the_published_number_of_parameters():
         assert parameters(RRDBGenerator()) == 16_697_987  # ESRGAN's RRDBNet: x4, 23 blocks of width 64, growth 32
 
 
-@pytest.mark.parametrize("upsampling", ["nearest", "pixel_shuffle"])
 @pytest.mark.parametrize("scale", [1, 2, 4])
-def test_any_size_becomes_scale_times_as_large(scale, upsampling):
-    network = RRDBGenerator(scale=scale, upsampling=upsampling, out_channels=1, **SMALL)
+def test_any_size_becomes_scale_times_as_large(scale):
+    network = RRDBGenerator(scale=scale, out_channels=1, **SMALL)
     assert network(torch.rand(2, 3, 5, 7))["image"].shape == (2, 1, 5 * scale, 7 * scale)
 
 
@@ -110,7 +109,7 @@ def test_judges_have_the_published_numbers_of_parameters():
 
 JUDGES = {
     "unet": lambda **more: UNetDiscriminator(features=4, **more),
-    "vgg": lambda **more: VGGDiscriminator(image_size=16, features=4, norm="spectral", **more),
+    "vgg": lambda **more: VGGDiscriminator(image_size=16, features=4, norm="none", **more),
 }
 
 
