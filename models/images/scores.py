@@ -1,4 +1,4 @@
-"""Scores of generated images against their targets, and of losses and times in a dump.
+"""Scores of generated images against their targets, and of losses in a dump.
 
 - `l1`: mean absolute difference, in units of [-1, 1]; `l1_person` over the person's mask.
 - `psnr`: in dB, of images in [-1, 1].
@@ -255,25 +255,3 @@ class MeanLosses(Score):
         if not means:
             raise UserError(f"{dump.folder}: mode {self.mode!r} has the inputs of no loss")
         return {**means, "instances": len(table)}
-
-
-class Times(Score):
-    """Milliseconds per image, by injector of a mode: the mean and the 95th percentile.
-
-    The dump must be written with `evaluate.timing`; such dumps and metrics differ in every run.
-    """
-
-    def __init__(self, mode: str) -> None:
-        self.mode = mode
-
-    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        rows = dump.mode(self.mode)
-        known = rows.table.loc[:, rows.table.notna().any()]  # other modes have other injectors
-        times = [str(column) for column in known if str(column).startswith("ms.")]
-        if not times:
-            raise UserError(f"{dump.folder}: mode {self.mode!r} has no column of times; it needs evaluate.timing: true")
-        metrics: dict[str, Estimate | float | int] = {}
-        for column in times:
-            values, name = rows.numbers(column), column.removeprefix("ms.")
-            metrics |= {name: bootstrap.estimate(values), f"{name}_95": float(np.quantile(values, 0.95))}
-        return metrics

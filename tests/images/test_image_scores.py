@@ -15,7 +15,7 @@ from torch import Tensor
 from figura.base.errors import UserError
 from figura.dump import Dump, write_value
 from figura.report.interfaces import Bootstrap
-from models.images.scores import Fidelity, MeanLosses, Times, l1, l1_masked, luma, ms_ssim, psnr, scales_of, ssim
+from models.images.scores import Fidelity, MeanLosses, l1, l1_masked, luma, ms_ssim, psnr, scales_of, ssim
 
 
 def pair(size: int = 64) -> tuple[Tensor, Tensor]:
@@ -197,17 +197,3 @@ def test_mean_losses_of_a_mode(tmp_path: Path) -> None:
     table[["mode"]].to_csv(tmp_path / "examples.csv", index=False)
     with pytest.raises(UserError, match="no loss"):
         MeanLosses("m")(Dump(sealed(tmp_path)), Bootstrap(50, 0.9, 0))
-
-
-def test_times_by_injector(tmp_path: Path) -> None:
-    table = pd.DataFrame(
-        {"mode": ["poses"] * 4 + ["other"], "ms.detect": [10.0] * 4 + [99.0], "ms.people": [1.0, 2.0, 3.0, 6.0, np.nan]}
-    ).assign(**{"ms.draw": [np.nan] * 4 + [1.0]})
-    table.to_csv(tmp_path / "examples.csv", index=False)
-    found = Times("poses")(Dump(sealed(tmp_path)), Bootstrap(50, 0.9, 0))
-    assert found["detect"] == {"value": 10.0, "low": 10.0, "high": 10.0}
-    assert found["people"]["value"] == 3  # type: ignore[index]
-    assert found["people_95"] == pytest.approx(5.55)
-    table[["mode"]].to_csv(tmp_path / "examples.csv", index=False)
-    with pytest.raises(UserError, match=r"needs evaluate\.timing"):
-        Times("poses")(Dump(sealed(tmp_path)), Bootstrap(50, 0.9, 0))
