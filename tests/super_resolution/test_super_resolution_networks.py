@@ -78,7 +78,7 @@ def test_residual_blocks_start_small():
         ({"scale": 3}, "scale 3: 1, 2 or 4"),
         ({"blocks": 0}, "blocks 0"),
         ({"scaling": 0.0}, "scaling 0.0"),
-        ({"initial_scale": 1.5}, "initial_scale 1.5"),
+        ({"unshuffle": 2}, "unshuffle 2: 1, 2 or 4 is needed, and at most 4 times that with scale 4"),
         ({"bicubic_skip": True, "in_channels": 1}, "in_channels 1 and out_channels 3 must be the same"),
     ],
 )
@@ -87,9 +87,11 @@ def test_bad_arguments(arguments, said):
         RRDBGenerator(**(SMALL | arguments))
 
 
-def test_images_of_other_channels():
+def test_images_that_cannot_be_enlarged():
     with pytest.raises(UserError, match="found 1 channels; needed are 3"):
         RRDBGenerator(**SMALL)(torch.zeros(1, 1, 4, 4))
+    with pytest.raises(UserError, match=r"found 4 x 5 pixels; needed are multiples of 2 \(unshuffle\)"):
+        RRDBGenerator(scale=2, unshuffle=2, **SMALL)(torch.zeros(1, 3, 4, 5))
 
 
 # --- judges ---
