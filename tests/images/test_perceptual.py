@@ -199,11 +199,6 @@ def test_the_log_names_the_file_once_and_on_the_main_process_alone(weights_file,
     assert capsys.readouterr().out == line
 
 
-def test_wrong_checksum(weights_file):
-    with pytest.raises(UserError, match=f"SHA-256 {checksum(weights_file)}, expected {'0' * 64}"):
-        vgg.load(str(weights_file), sha256="0" * 64)
-
-
 def test_broken_files(network, tmp_path):
     path = tmp_path / "x.safetensors"
     with pytest.raises(UserError, match=r"no file .*x\.safetensors; give `source`"):

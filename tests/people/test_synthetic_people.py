@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from figura.data.formats.coco import KEYPOINTS
 from figura.synthetic import SyntheticSettings, write_synthetic
-from figura.synthetic.canvas import Canvas, Cloth, Part, cloth_of, instance_of, part_of
+from figura.synthetic.canvas import Canvas, instance_of
 from figura.synthetic.catalogue import CatalogueSettings
 from figura.synthetic.figure import build
 from figura.synthetic.identity import draw_identity
@@ -172,18 +172,6 @@ def test_what_another_person_covers_is_hidden_and_nothing_else():
             covered += under
     assert 2 <= covered <= 12
     np.testing.assert_array_equal(both.keypoints[1], occluder.keypoints[0])
-
-
-def test_clothes_are_where_they_belong():
-    scene = painted(person(5))
-    joints = scene.keypoints[0]
-    chest = joints[[5, 6, 11, 12], :2].mean(axis=0).astype(int)
-    found = scene.labels[chest[1] - 10, chest[0]]
-    assert (part_of(found), cloth_of(found)) == (Part.TRUNK, Cloth.TOP)
-    x, y = joints[[11, 13], :2].mean(axis=0).astype(int)
-    assert cloth_of(scene.labels[y, x]) == Cloth.BOTTOM
-    x, y = joints[0, :2].astype(int)
-    assert (part_of(scene.labels[y, x]), cloth_of(scene.labels[y, x])) == (Part.HEAD, Cloth.NONE)
 
 
 def test_people_overlap_no_more_than_asked():
