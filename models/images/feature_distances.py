@@ -33,9 +33,9 @@ from figura.base.errors import UserError
 from figura.base.sampling import evenly_spaced
 from figura.base.seeding import generator
 from figura.dump import Dump
-from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score, Values
+from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Values
 from models.images import inception, vgg
-from models.images.scores import stacks
+from models.images.scores import PictureScore, stacks
 
 RANDOM_LAYERS = ("relu1_2", "relu2_2")  # 64 + 128 dimensions
 DEEP_LAYER = "relu5_2"
@@ -45,11 +45,11 @@ Extract = Callable[[Tensor], Values]  # images (N, C, H, W) to features (N, dime
 Extractor = Literal["random", "vgg", "inception", "saved"]
 
 
-class SetScore(Score):
+class SetScore(PictureScore):
     """Base class of distances between sets: selects images, targets and their features.
 
-    `image` names the images to score. For a baseline, `image` may name an input, or `average` a training mean, used for
-    every image. `weights` is a file for `inception`, a file or `hub` for `vgg`; other extractors have none.
+    For `image` and `average` see `PictureScore`. `weights` is a file for `inception`, a file or `hub` for `vgg`; other
+    extractors have none.
     """
 
     def __init__(
@@ -62,13 +62,11 @@ class SetScore(Score):
         weights: str | None = None,
         seed: int = 0,
     ) -> None:
-        if (image is None) == (average is None):
-            raise ValueError("write either image or average")
+        super().__init__(mode, target, image, average)
         if (extractor in ("vgg", "inception")) != (weights is not None):
             raise ValueError(
                 f"weights {weights!r}: inception needs the path of a file, vgg that or hub; random and saved take none"
             )
-        self.mode, self.target, self.image, self.average = mode, target, image, average
         self.extractor, self.weights, self.seed = extractor, weights, seed
 
     def extract(self) -> Extract:
@@ -177,8 +175,8 @@ def _root(covariance: Values) -> Values:
 class FrechetDistance(SetScore):
     """Frechet distance between features of a mode's images and of their targets.
 
-    For `image` and `average` see `SetScore` (the covariance of an average is 0), for `extractor`, `weights` and `seed`
-    the top of this module.
+    For `image` and `average` see `PictureScore`; the covariance of an average is 0. For `extractor`, `weights` and
+    `seed` see the top of this module.
 
     Metrics: `value`; `images`, their number; `dimensions`; `full_rank`, 0 if there are no more distinct images or
     distinct targets than dimensions: a covariance is then singular, and the value unreliable.
@@ -240,7 +238,7 @@ def squared_discrepancy(a: Values, b: Values) -> float:
 class KernelDistance(SetScore):
     """Squared maximum mean discrepancy between features of a mode's images and of their targets.
 
-    For `image` and `average` see `SetScore`, for `extractor`, `weights` and `seed` the top of this module.
+    For `image` and `average` see `PictureScore`, for `extractor`, `weights` and `seed` the top of this module.
 
     The value is the mean over `subsets` random subsets (drawn from `seed`) of `subset_size` images and as many targets;
     the paper uses 100 subsets of 1000. If there are no more images and targets than one subset, it is computed once,

@@ -19,9 +19,9 @@ from torch import Tensor
 
 from figura.base.errors import UserError
 from figura.dump import Dump
-from figura.report.interfaces import Bootstrap, Estimate, Score, groups_of
+from figura.report.interfaces import Bootstrap, Estimate, groups_of
 from models.images import vgg
-from models.images.scores import average_as, check_shapes, stacks
+from models.images.scores import PictureScore
 from models.images.weight_files import WeightFile
 
 LAYERS = ("relu1_2", "relu2_2", "relu3_3", "relu4_3", "relu5_3")  # the last of each block
@@ -51,12 +51,12 @@ def perceptual_distance(image: Sequence[Tensor], target: Sequence[Tensor], weigh
     return distance
 
 
-class PerceptualDistance(Score):
+class PerceptualDistance(PictureScore):
     """Perceptual distance of a mode's images to their targets, with bootstrap intervals; 0 for equal images.
 
-    `image` names the images to score. For a baseline, `image` may name an input (anything under `evaluate.inputs`), or
-    `average` a training mean. `source`, `seed` and `sha256` select the network's weights, see `vgg.load`.
-    `linear` is the safetensors file of LPIPS' weights for VGG16. Images need 16 px or more. `groups` as in `Fidelity`.
+    For `image` and `average` see `PictureScore`. `source`, `seed` and `sha256` select the network's weights, see
+    `vgg.load`. `linear` is the safetensors file of LPIPS' weights for VGG16. Images need 16 px or more. `groups` as in
+    `Fidelity`.
     """
 
     def __init__(
@@ -71,11 +71,9 @@ class PerceptualDistance(Score):
         sha256: str | None = None,
         groups: str | None = None,
     ) -> None:
-        if (image is None) == (average is None):
-            raise ValueError("write either image or average")
+        super().__init__(mode, target, image, average)
         if linear is not None and source == "random":
             raise ValueError(f"linear {linear!r}: LPIPS' weights belong to ImageNet's; leave it out")
-        self.mode, self.target, self.image, self.average = mode, target, image, average
         self.source, self.linear, self.seed, self.sha256, self.groups = source, linear, seed, sha256, groups
 
     @torch.no_grad()
@@ -83,11 +81,8 @@ class PerceptualDistance(Score):
         rows = dump.mode(self.mode)
         network = vgg.load(self.source, network="vgg16", seed=self.seed, sha256=self.sha256)
         weights = self._weights(network)
-        names = [name for name in (self.target, self.image) if name is not None]
         distances = []
-        for target, *images in stacks(rows, names, BATCH):
-            image = images[0] if images else average_as(rows, str(self.average), target)
-            check_shapes(rows, image, target)
+        for image, target in self.pairs(rows, BATCH):
             if min(target.shape[-2:]) < LEAST:
                 size = " x ".join(map(str, target.shape[-2:]))
                 raise UserError(f"{rows.folder}: mode {self.mode!r}: {size} px; {LEAST} or more are needed")
