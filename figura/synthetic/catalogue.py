@@ -6,14 +6,13 @@ a network has to learn the catalogue.
 
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Self, TypeVar
+from typing import Self
 
 import cv2
 import numpy as np
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tqdm import tqdm
 
-from figura.base.errors import UserError
 from figura.synthetic.canvas import Canvas
 from figura.synthetic.figure import Figure, build
 from figura.synthetic.identity import Colour, draw_body
@@ -21,22 +20,14 @@ from figura.synthetic.pose import draw_pose, draw_turn
 from figura.synthetic.processes import CHUNK, processes
 from figura.synthetic.randomness import SPLITS, Split, Stream, generator, pick
 from figura.synthetic.scene import OVERSAMPLING
-from figura.synthetic.settings import Counts, PoseName, Share, ViewName
-from figura.synthetic.wardrobe import BLACK, Outfit, Sizes, draw_wardrobe
-
-Key = TypeVar("Key")
+from figura.synthetic.settings import Counts, PoseName, Shares, ViewName
+from figura.synthetic.wardrobe import BLACK, Items, draw_wardrobe
 
 BACKDROP: Colour = (212, 219, 222)
 LIGHT = 0.35  # the side of the light in all photos
 MARGIN = 0.02  # of the side, free around a figure
 SHIFT = 0.04  # of the side: maximum distance of a person from the centre
 BEARDS = 0.3
-
-
-def _summing_to_one(shares: dict[Key, float]) -> dict[Key, float]:
-    if abs(sum(shares.values()) - 1.0) > 1e-6:
-        raise ValueError(f"the shares sum to {sum(shares.values()):g}, not to 1; change one of them")
-    return shares
 
 
 class CatalogueSettings(BaseModel):
@@ -52,8 +43,8 @@ class CatalogueSettings(BaseModel):
     hairs: int = Field(ge=1, le=12)
     shoes: int = Field(ge=1, le=12)
     height_range: tuple[float, float] = Field(description="a standing person's height, of the side")
-    views: Annotated[dict[ViewName, Share], AfterValidator(_summing_to_one)]
-    poses: Annotated[dict[PoseName, Share], AfterValidator(_summing_to_one)]
+    views: Shares[ViewName]
+    poses: Shares[PoseName]
     limb_thickness: float = Field(ge=0.5, le=2.0, description="times life")
     head_size: float = Field(ge=0.5, le=2.0, description="times life")
 
@@ -65,9 +56,9 @@ class CatalogueSettings(BaseModel):
         return self
 
     @property
-    def sizes(self) -> Sizes:
+    def items(self) -> Items:
         """Number of items of each kind."""
-        return Sizes(self.tops, self.bottoms, self.skins, self.hairs, self.shoes)
+        return Items(self.tops, self.bottoms, self.skins, self.hairs, self.shoes)
 
 
 def write_catalogue(
@@ -76,12 +67,10 @@ def write_catalogue(
     """Write `folder/<split>/000001.png` and so on: the label map on the left, the photo on the right, lossless.
 
     The same settings and seed give the same bytes, for any number of `workers` (processes; by default one per core).
-    Raises `UserError` if the folder has files of an earlier run.
+    Raises `FileExistsError` if the folder has files of an earlier run.
     """
     for split in SPLITS:
-        if any((folder / split).glob("*")):
-            raise UserError(f"{folder / split}: is not empty; remove it or choose another folder")
-        (folder / split).mkdir(parents=True, exist_ok=True)
+        (folder / split).mkdir(parents=True)
     with processes(workers, max(getattr(settings.pairs, split) for split in SPLITS)) as pool:
         for split in SPLITS:
             count = getattr(settings.pairs, split)
@@ -96,14 +85,8 @@ def draw_pair(settings: CatalogueSettings, *, seed: int, split: Split, index: in
     The label map has sharp edges: each pixel has one label's colour exactly. The photo's edges are smooth.
     """
     random = generator(seed, Stream.PAIR, split, index)
-    wardrobe = draw_wardrobe(settings.sizes, seed=seed, backdrop=BACKDROP)
-    outfit = Outfit(
-        top=int(random.integers(settings.tops)),
-        bottom=int(random.integers(settings.bottoms)),
-        skin=int(random.integers(settings.skins)),
-        hair=int(random.integers(settings.hairs)),
-        shoes=int(random.integers(settings.shoes)),
-    )
+    wardrobe = draw_wardrobe(settings.items, seed=seed, backdrop=BACKDROP)
+    outfit = Items(*(int(random.integers(count)) for count in settings.items))
     body = draw_body(random, limb_thickness=settings.limb_thickness, head_size=settings.head_size)
     person = wardrobe.dress(outfit, body, beard=bool(random.random() < BEARDS))
     pose, turn = draw_pose(random, pick(random, settings.poses)), draw_turn(random, pick(random, settings.views))

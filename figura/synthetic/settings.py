@@ -1,14 +1,22 @@
 """The settings of the synthetic dataset; their values are in `data/params.yaml`."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 PoseName = Literal["standing", "walking", "waving", "sitting", "crouching", "arms_up"]
 ViewName = Literal["front", "back", "side"]
+Key = TypeVar("Key")
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
-MOST_PEOPLE = 6
-MOST_OBJECTS = 8
+
+
+def _summing_to_one(shares: dict[Key, float]) -> dict[Key, float]:
+    if abs(sum(shares.values()) - 1.0) > 1e-6:
+        raise ValueError(f"the shares sum to {sum(shares.values()):g}, not to 1; change one of them")
+    return shares
+
+
+Shares = Annotated[dict[Key, Share], AfterValidator(_summing_to_one)]
 
 
 class Counts(BaseModel):
@@ -29,11 +37,11 @@ class SyntheticSettings(BaseModel):
     jpeg_quality: int = Field(ge=1, le=100)
     scenes: Counts
     identities: Counts = Field(description="different people to draw from; no identity is in both splits")
-    people_per_scene: dict[Annotated[int, Field(ge=0, le=MOST_PEOPLE)], Share]
-    objects_per_scene: dict[Annotated[int, Field(ge=0, le=MOST_OBJECTS)], Share]
+    people_per_scene: Shares[Annotated[int, Field(ge=0, le=6)]]
+    objects_per_scene: Shares[Annotated[int, Field(ge=0, le=8)]]
     height_range: tuple[float, float] = Field(description="a standing person's height, of the side")
-    views: dict[ViewName, Share]
-    poses: dict[PoseName, Share]
+    views: Shares[ViewName]
+    poses: Shares[PoseName]
     max_overlap: Share = Field(description="of two people's boxes: intersection over the smaller box")
     cut_share: Share = Field(description="share of people that the image border cuts")
     crowd_share: Share = Field(description="share of scenes with an unlabelled crowd")
@@ -43,10 +51,6 @@ class SyntheticSettings(BaseModel):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        for key in ("people_per_scene", "objects_per_scene", "views", "poses"):
-            total = sum(getattr(self, key).values())
-            if abs(total - 1.0) > 1e-6:
-                raise ValueError(f"{key}: the shares sum to {total:g}, not to 1; change one of them")
         low, high = self.height_range
         if not 0.1 <= low <= high <= 1.5:
             raise ValueError(f"height_range: found [{low:g}, {high:g}], allowed is 0.1 <= lowest <= highest <= 1.5")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import cv2
 import numpy as np
@@ -37,9 +37,8 @@ CANDIDATES = 40  # per item; the one most different from earlier items is used
 SKIRT_SHARE = 0.34
 
 
-@dataclass(frozen=True, slots=True)
-class Sizes:
-    """The number of items of each kind."""
+class Items(NamedTuple):
+    """A number for each kind of item: how many there are, or the index of the one that a person wears."""
 
     tops: int
     bottoms: int
@@ -73,17 +72,6 @@ class Hair:
 
 
 @dataclass(frozen=True, slots=True)
-class Outfit:
-    """The items of one person: indices into the wardrobe."""
-
-    top: int
-    bottom: int
-    skin: int
-    hair: int
-    shoes: int
-
-
-@dataclass(frozen=True, slots=True)
 class Wardrobe:
     """All items, and their label colours in the same order."""
 
@@ -94,10 +82,10 @@ class Wardrobe:
     shoes: tuple[Colour, ...]
     labels: tuple[Colour, ...]  # all tops, then bottoms, skins, hairs, shoes
 
-    def dress(self, outfit: Outfit, body: Body, *, beard: bool) -> Identity:
+    def dress(self, outfit: Items, body: Body, *, beard: bool) -> Identity:
         """Return the person in an outfit; without a beard if it does not suit the hair or a skirt."""
-        top, bottom, hair = self.tops[outfit.top], self.bottoms[outfit.bottom], self.hairs[outfit.hair]
-        skin = self.skins[outfit.skin]
+        top, bottom, hair = self.tops[outfit.tops], self.bottoms[outfit.bottoms], self.hairs[outfit.hairs]
+        skin = self.skins[outfit.skins]
         return Identity(
             stature=1.0,
             body=body,
@@ -113,12 +101,11 @@ class Wardrobe:
             tuck=top.tuck,
         )
 
-    def labelled(self, person: Identity, outfit: Outfit) -> Identity:
+    def labelled(self, person: Identity, outfit: Items) -> Identity:
         """Return the same person with label colours in place of patterns, skin and hair."""
         kinds = (self.tops, self.bottoms, self.skins, self.hairs, self.shoes)
         starts = np.cumsum([0, *(len(kind) for kind in kinds)])
-        positions = (outfit.top, outfit.bottom, outfit.skin, outfit.hair, outfit.shoes)
-        top, bottom, skin, hair, shoes = (self.labels[a + b] for a, b in zip(starts[:-1], positions, strict=True))
+        top, bottom, skin, hair, shoes = (self.labels[a + b] for a, b in zip(starts[:-1], outfit, strict=True))
         return replace(
             person,
             skin=skin,
@@ -131,20 +118,19 @@ class Wardrobe:
 
 
 @lru_cache(maxsize=1)
-def draw_wardrobe(sizes: Sizes, *, seed: int, backdrop: Colour) -> Wardrobe:
+def draw_wardrobe(counts: Items, *, seed: int, backdrop: Colour) -> Wardrobe:
     """Draw the wardrobe of a seed; cached.
 
     The colours of items of one kind differ from each other and from the backdrop; skins go evenly from light to dark.
     Except for skins, a larger wardrobe starts with the items of a smaller one.
     """
     streams = [generator(seed, Stream.CATALOGUE, SPLITS[0], kind) for kind in range(4)]
-    counts = (sizes.tops, sizes.bottoms, sizes.skins, sizes.hairs, sizes.shoes)
     return Wardrobe(
-        tops=_unlike(lambda _: _top(streams[0]), lambda top: top.garment.colours[0], sizes.tops, backdrop),
-        bottoms=_unlike(lambda _: _bottom(streams[1]), lambda item: item.garment.colours[0], sizes.bottoms, backdrop),
-        skins=tuple(skin_colour(float(darkness)) for darkness in np.linspace(0.0, 1.0, sizes.skins)),
-        hairs=_hairs(streams[2], sizes.hairs, backdrop),
-        shoes=_unlike(lambda _: clothes_colour(streams[3]), lambda colour: colour, sizes.shoes, backdrop),
+        tops=_unlike(lambda _: _top(streams[0]), lambda top: top.garment.colours[0], counts.tops, backdrop),
+        bottoms=_unlike(lambda _: _bottom(streams[1]), lambda item: item.garment.colours[0], counts.bottoms, backdrop),
+        skins=tuple(skin_colour(float(darkness)) for darkness in np.linspace(0.0, 1.0, counts.skins)),
+        hairs=_hairs(streams[2], counts.hairs, backdrop),
+        shoes=_unlike(lambda _: clothes_colour(streams[3]), lambda colour: colour, counts.shoes, backdrop),
         labels=label_colours(sum(counts)),
     )
 

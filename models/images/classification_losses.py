@@ -17,14 +17,11 @@ class CrossEntropy(Loss):
 
     Args:
         ignored: positions with this label (e.g. 255) are ignored, as if the mask were 0 there.
-        smoothing: probability distributed evenly over all classes, in [0, 1) (Szegedy et al. 2016, section 7).
     """
 
-    def __init__(self, *, ignored: int | None = None, smoothing: float = 0.0) -> None:
+    def __init__(self, *, ignored: int | None = None) -> None:
         super().__init__()
-        if not 0 <= smoothing < 1:
-            raise ValueError(f"smoothing {smoothing}: 0 <= smoothing < 1 is needed")
-        self.ignored, self.smoothing = ignored, smoothing
+        self.ignored = ignored
 
     def forward(  # type: ignore[override]
         self, *, logits: Tensor, labels: Tensor, mask: Tensor | None = None
@@ -39,7 +36,7 @@ class CrossEntropy(Loss):
                 )
             if self.ignored is not None:
                 raise ValueError(f"ignored {self.ignored}: labels are probabilities; use a mask")
-            hits = (labels * logs).sum(dim=1)
+            values = -(labels * logs).sum(dim=1)
         else:
             if labels.shape != (len(logits), *logits.shape[2:]):
                 raise ValueError(f"labels of shape {tuple(labels.shape)} do not fit logits of {tuple(logits.shape)}")
@@ -47,8 +44,7 @@ class CrossEntropy(Loss):
             if self.ignored is not None:
                 shown = labels != self.ignored
                 labels, mask = labels.where(shown, 0), shown.to(logs.dtype) * (1 if mask is None else mask)
-            hits = logs.gather(1, labels.unsqueeze(1)).squeeze(1)
-        values = -(1 - self.smoothing) * hits - self.smoothing * logs.mean(dim=1)
+            values = -logs.gather(1, labels.unsqueeze(1)).squeeze(1)
         return example_means(values) if mask is None else _masked(values, mask)
 
 
@@ -76,15 +72,14 @@ class Distillation(Loss):
 
     Args:
         temperature: T, above 0; higher values increase the influence of the teacher's probabilities of wrong classes.
-        times_square: multiply by T^2, because gradients shrink by 1 / T^2; the balance with a cross entropy is then
-            independent of T.
+            Gradients shrink by 1 / T^2; a `weight` of T^2 keeps the balance with a cross entropy.
     """
 
-    def __init__(self, *, temperature: float, times_square: bool = False) -> None:
+    def __init__(self, *, temperature: float) -> None:
         super().__init__()
         if not 0 < temperature < math.inf:
             raise ValueError(f"temperature {temperature}: a number above 0 is needed")
-        self.temperature, self.factor = temperature, temperature**2 if times_square else 1.0
+        self.temperature = temperature
 
     def forward(self, *, student: Tensor, teacher: Tensor) -> Tensor:  # type: ignore[override]
         """Logits (N, K, ...) of one shape -> (N,)."""
@@ -92,7 +87,7 @@ class Distillation(Loss):
             raise ValueError(f"student of shape {tuple(student.shape)} against teacher of {tuple(teacher.shape)}")
         q = F.log_softmax(at_least_float32(student) / self.temperature, dim=1)
         p = F.log_softmax(at_least_float32(teacher.detach()) / self.temperature, dim=1)
-        return self.factor * example_means((p.exp() * (p - q)).sum(dim=1))
+        return example_means((p.exp() * (p - q)).sum(dim=1))
 
 
 def _masked(values: Tensor, mask: Tensor) -> Tensor:

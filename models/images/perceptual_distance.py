@@ -1,18 +1,17 @@
-"""Perceptual distance of images to their targets, between the feature maps of a network (Zhang et al. 2018).
+"""Perceptual distance of images to their targets, between the feature maps of VGG16 (Zhang et al. 2018).
 
 The maps of each layer l are normalised to length 1 along the channels at each pixel; then
 
     d(x, y) = sum over l of mean over pixels of sum over channels c of w_lc (x_lc - y_lc)^2
 
-(equation 1). The layers are the last of each of VGG's five blocks. LPIPS is this distance with VGG16's ImageNet weights
-and w learned from human judgements; without learned w, w is 1. Random weights give a distance of the same form, which
-works offline; its values are comparable only with each other. The metric's name identifies the variant: `lpips_vgg16`,
-`vgg16` or `vgg19` (ImageNet's weights, w = 1), `random_vgg16` or `random_vgg19`.
+(equation 1). The layers are the last of each of VGG's five blocks. LPIPS is this distance with ImageNet's weights and w
+learned from human judgements; without learned w, w is 1. Random weights give a distance of the same form, which works
+offline; its values are comparable only with each other. The metric's name identifies the variant: `lpips_vgg16`,
+`vgg16` (ImageNet's weights, w = 1) or `random_vgg16`.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -20,12 +19,12 @@ from torch import Tensor
 
 from figura.base.errors import UserError
 from figura.dump import Dump
-from figura.report.interfaces import Bootstrap, Estimate, Score, groups_of
+from figura.report.interfaces import Bootstrap, Estimate, groups_of
 from models.images import vgg
-from models.images.scores import average_as, check_shapes, stacks
+from models.images.scores import PictureScore
 from models.images.weight_files import WeightFile
 
-NETWORKS: dict[str, type[vgg.Stack]] = {"vgg16": vgg.VGG16, "vgg19": vgg.VGG19}
+LAYERS = ("relu1_2", "relu2_2", "relu3_3", "relu4_3", "relu5_3")  # the last of each block
 BATCH = 8  # images in memory at a time, with their maps
 LEAST = 16  # pixels: the fifth block is at a sixteenth of the size
 TINY = 1e-10  # added to lengths, which may be 0, as in LPIPS
@@ -36,11 +35,6 @@ REMEDY = (
     "s.save_file(torch.load('vgg.pth', weights_only=True), 'lpips_vgg.safetensors')\""
 )
 LINEAR = WeightFile("LPIPS' linear weights", REMEDY)
-
-
-def last_layers(network: type[vgg.Stack]) -> list[str]:
-    """Return the last layer of each block: for VGG16 relu1_2, relu2_2, relu3_3, relu4_3, relu5_3."""
-    return list({name.partition("_")[0]: name for name in network.layers}.values())
 
 
 def unit_length(maps: Tensor) -> Tensor:
@@ -57,12 +51,12 @@ def perceptual_distance(image: Sequence[Tensor], target: Sequence[Tensor], weigh
     return distance
 
 
-class PerceptualDistance(Score):
+class PerceptualDistance(PictureScore):
     """Perceptual distance of a mode's images to their targets, with bootstrap intervals; 0 for equal images.
 
-    `image` names the images to score. For a baseline, `image` may name an input (anything under `evaluate.inputs`), or
-    `average` a training mean. `source`, `seed` and `sha256` select the network's weights, see `vgg.load_stack`.
-    `linear` is the safetensors file of LPIPS' weights for VGG16. Images need 16 px or more. `groups` as in `Fidelity`.
+    For `image` and `average` see `PictureScore`. `source`, `seed` and `sha256` select the network's weights, see
+    `vgg.load`. `linear` is the safetensors file of LPIPS' weights for VGG16. Images need 16 px or more. `groups` as in
+    `Fidelity`.
     """
 
     def __init__(
@@ -72,45 +66,36 @@ class PerceptualDistance(Score):
         source: str,
         image: str | None = None,
         average: str | None = None,
-        network: Literal["vgg16", "vgg19"] = "vgg16",
         linear: str | None = None,
         seed: int = 0,
         sha256: str | None = None,
         groups: str | None = None,
     ) -> None:
-        if (image is None) == (average is None):
-            raise ValueError("write either image or average")
-        if network not in NETWORKS:
-            raise ValueError(f"network {network!r}: write vgg16 or vgg19")
-        if linear is not None and (network != "vgg16" or source == "random"):
-            raise ValueError(f"linear {linear!r}: LPIPS' weights belong to vgg16 with ImageNet's; leave it out")
-        self.mode, self.target, self.image, self.average = mode, target, image, average
-        self.source, self.network, self.linear = source, network, linear
-        self.seed, self.sha256, self.groups = seed, sha256, groups
+        super().__init__(mode, target, image, average)
+        if linear is not None and source == "random":
+            raise ValueError(f"linear {linear!r}: LPIPS' weights belong to ImageNet's; leave it out")
+        self.source, self.linear, self.seed, self.sha256, self.groups = source, linear, seed, sha256, groups
 
     @torch.no_grad()
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = dump.mode(self.mode)
-        stack = vgg.load_stack(NETWORKS[self.network], self.source, seed=self.seed, sha256=self.sha256)
-        layers, weights = last_layers(type(stack)), self._weights(type(stack))
-        names = [name for name in (self.target, self.image) if name is not None]
+        network = vgg.load(self.source, network="vgg16", seed=self.seed, sha256=self.sha256)
+        weights = self._weights(network)
         distances = []
-        for target, *images in stacks(rows, names, BATCH):
-            image = images[0] if images else average_as(rows, str(self.average), target)
-            check_shapes(rows, image, target)
+        for image, target in self.pairs(rows, BATCH):
             if min(target.shape[-2:]) < LEAST:
                 size = " x ".join(map(str, target.shape[-2:]))
                 raise UserError(f"{rows.folder}: mode {self.mode!r}: {size} px; {LEAST} or more are needed")
-            ours, theirs = (stack.features(x, set(layers)) for x in (image, target))
-            distance = perceptual_distance([ours[n] for n in layers], [theirs[n] for n in layers], weights)
+            ours, theirs = (network.features(x, set(LAYERS)) for x in (image, target))
+            distance = perceptual_distance([ours[n] for n in LAYERS], [theirs[n] for n in LAYERS], weights)
             distances.append(distance.double().numpy())
         kind = "lpips_" if self.linear else "random_" if self.source == "random" else ""
         owners = groups_of(rows, self.mode, self.groups)
         estimate = bootstrap.estimate(np.concatenate(distances), groups=owners)
-        return {f"{kind}{self.network}": estimate, "images": len(rows)}
+        return {f"{kind}vgg16": estimate, "images": len(rows)}
 
-    def _weights(self, network: type[vgg.Stack]) -> list[Tensor]:
-        channels = [network.layers[name][2] for name in last_layers(network)]
+    def _weights(self, network: vgg.VGG) -> list[Tensor]:
+        channels = [network.layers[name][2] for name in LAYERS]
         if self.linear is None:
             return [torch.ones(count) for count in channels]
         shapes = {f"lin{place}.model.1.weight": (1, count, 1, 1) for place, count in enumerate(channels)}

@@ -17,7 +17,7 @@ class Perceptual(Loss):
     """`sum over layers of weight · mean over (C, H, W) of |F(image) - F(target)|` for each example.
 
     `layers` maps names to weights, 0 or more: `image` for the images themselves, `relu1_1` .. `relu5_2` for VGG19's
-    feature maps (`vgg.LAYERS`). Layers of weight 0 are not compared. VUNet uses image, relu1_2, relu2_2, relu3_2,
+    feature maps. Layers of weight 0 are not compared. VUNet uses image, relu1_2, relu2_2, relu3_2,
     relu4_2 and relu5_2 (Esser, Sutter and Ommer, CVPR 2018, section 3.3), NectarGAN's pix2pix relu1_2, relu2_2 and
     relu3_3. `source`, `seed` and `sha256` select VGG19's weights, see `vgg.load`; they are loaded on first use.
     Gradients pass through every layer to `image`; `target` gets none.
@@ -25,7 +25,7 @@ class Perceptual(Loss):
 
     def __init__(self, *, source: str, layers: dict[str, float], seed: int = 0, sha256: str | None = None) -> None:
         super().__init__()
-        allowed = [IMAGE, *vgg.LAYERS]
+        allowed = [IMAGE, *vgg.LAYERS["vgg19"]]
         for name, weight in layers.items():
             if name not in allowed:
                 raise ValueError(f"layers {name!r}{nearest(name, allowed)}: there are {', '.join(allowed)}")
@@ -37,7 +37,7 @@ class Perceptual(Loss):
             )
         self.source, self.seed, self.sha256 = source, seed, sha256
         self.layers = {name: weight for name, weight in layers.items() if weight}
-        self.vgg: vgg.VGG19 | None = None
+        self.vgg: vgg.VGG | None = None
 
     def forward(self, *, image: Tensor, target: Tensor) -> Tensor:  # type: ignore[override]
         """Images (N, 3 or 1, H, W) in [-1, 1], H and W at least 2^(b-1) for a layer of block b; returns (N,)."""

@@ -1,119 +1,84 @@
-"""Losses that compare images, or feature maps, element by element, and losses of a single tensor.
+"""Losses that compare images, or feature maps, element by element, and the mean of a single tensor.
 
-- Elementwise distances: `L1`, `L2`, `SmoothL1`, `Charbonnier`, `Cosine`. They also compare nested feature maps.
+- Elementwise distances: `L1`, `L2`, `SmoothL1`, `Charbonnier`, `Cosine`. They also compare dictionaries of maps.
 - Edges: `Gradient` of neighbours, `Sobel`, `Laplacian`.
 - Spectra: `FocalFrequency`.
-- Losses of a single tensor: `TotalVariation`, `Direct`.
+- The mean of a single tensor: `Direct`.
 
 Every loss returns one value per example, shape (N,), at least float32.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from figura.base.errors import nearest
 from figura.interfaces import Loss
 from models.images.example_means import at_least_float32, check_fits, example_means
 
-Tree = Tensor | Sequence["Tree"] | Mapping[str, "Tree"]  # tensors are the leaves
-LeafWeights = dict[str, float] | list[float] | None
+Maps = Tensor | Mapping[str, Tensor]
+LeafWeights = dict[str, float] | None
 EPSILON = 1e-6  # inside Sobel's root, whose slope would be infinite where an image is flat
-
-
-def leaves(tree: Tree) -> dict[str, Tensor]:
-    """Return the tensors of nested lists and dictionaries by path: `relu1`, `0`, `block.1`; a bare tensor's is ``."""
-    if isinstance(tree, Tensor):
-        return {"": tree}
-    parts = tree.items() if isinstance(tree, Mapping) else ((str(place), part) for place, part in enumerate(tree))
-    return {f"{name}.{inner}" if inner else name: leaf for name, part in parts for inner, leaf in leaves(part).items()}
 
 
 class _Pairwise(Loss):
     """Base of the elementwise distances: their mean over C·H·W, or for any (N, ...) over all dimensions but the first.
 
     With a `mask` (N, 1, H, W) in [0, 1], 1 on the person, an element has the weight `mask + background · (1 - mask)`.
-    The sum is still divided by C·H·W, so the weight of an error is independent of the person's size. With `normalise`,
-    it is divided by the sum of the weights instead; the value is 0 if all weights are 0.
+    The sum is still divided by C·H·W, so the weight of an error is independent of the person's size.
 
-    `image` and `target` may also be lists or dictionaries of tensors, nested or not, with the same paths. The value is
-    then the sum over these leaves of leaf weight times leaf mean: feature matching for a discriminator's feature maps,
-    a perceptual loss for those of a frozen network. There is one mask for all leaves, or one per leaf.
+    `image` and `target` may also be dictionaries of tensors with the same names, such as the `taps` of a `Forward`. The
+    value is then the sum over the names of weight times mean: feature matching for a discriminator's feature maps, a
+    perceptual loss for those of a frozen network.
 
     Args:
         background: weight of elements where the mask is 0, 0 or more.
-        normalise: divide by the sum of the weights.
-        leaf_weights: one weight per leaf, 0 or more, by path (`relu1`, `block.1`) or in order; default 1. Leaves of
-            weight 0 are not compared.
+        leaf_weights: the weight of each name, 0 or more; default 1. Tensors of weight 0 are not compared.
     """
 
-    def __init__(self, *, background: float = 1.0, normalise: bool = False, leaf_weights: LeafWeights = None) -> None:
+    def __init__(self, *, background: float = 1.0, leaf_weights: LeafWeights = None) -> None:
         super().__init__()
-        weights = leaf_weights.values() if isinstance(leaf_weights, Mapping) else leaf_weights
-        if weights is not None and (not all(0 <= weight < math.inf for weight in weights) or not any(weights)):
+        weights = [1.0] if leaf_weights is None else leaf_weights.values()
+        if not all(0 <= weight < math.inf for weight in weights) or not any(weights):
             raise ValueError(f"leaf_weights {leaf_weights}: weights of 0 or more, one of them above 0, are needed")
         if not 0 <= background < math.inf:
             raise ValueError(f"background {background}: a weight of 0 or more is needed")
-        self.background, self.normalise, self.leaf_weights = background, normalise, leaf_weights
+        self.background, self.leaf_weights = background, leaf_weights
 
     def distance(self, image: Tensor, target: Tensor) -> Tensor:
         """Compare two tensors of the same shape (N, ...); the result has as many dimensions, of the same size or 1."""
         raise TypeError(f"{type(self).__name__} has no distance")
 
     def forward(  # type: ignore[override]
-        self, *, image: Tree, target: Tree, mask: Tree | None = None
+        self, *, image: Maps, target: Maps, mask: Tensor | None = None
     ) -> Tensor:
-        """Trees of tensors (N, ...), any float type -> (N,), at least float32.
+        """Tensors (N, ...), any float type, or dictionaries of them -> (N,), at least float32.
 
         Raises:
-            ValueError: image, target, mask or leaf_weights do not match in paths or shapes.
+            ValueError: image, target, mask or leaf_weights do not match in names or shapes.
+            TypeError: only one of image and target is a dictionary.
         """
-        if isinstance(image, Tensor) and isinstance(target, Tensor) and not isinstance(mask, Sequence | Mapping):
-            return self._leaf(image, target, mask)
-        ours, theirs = leaves(image), leaves(target)
-        _check_paths("target", theirs, ours)
-        masks: Mapping[str, Tensor | None] = dict.fromkeys(ours, mask) if isinstance(mask, Tensor) else {}
-        if mask is not None and not isinstance(mask, Tensor):
-            masks = leaves(mask)
-            _check_paths("mask", masks, ours)
-        return torch.stack(
-            [
-                weight * self._leaf(ours[name], theirs[name], masks.get(name))
-                for name, weight in self._weights(list(ours)).items()
-                if weight
-            ]
-        ).sum(dim=0)
+        if isinstance(image, Tensor) and isinstance(target, Tensor):
+            return self._mean(image, target, mask)
+        if isinstance(image, Tensor) or isinstance(target, Tensor):
+            raise TypeError("one of image and target is a tensor, the other a dictionary of tensors")
+        weights = dict.fromkeys(image, 1.0) if self.leaf_weights is None else self.leaf_weights
+        for what, names in (("target", target), ("leaf_weights", weights)):
+            if names.keys() != image.keys():
+                raise ValueError(f"{what} has the names {', '.join(names)}, but image {', '.join(image)}")
+        means = [weights[name] * self._mean(image[name], target[name], mask) for name in image if weights[name]]
+        return torch.stack(means).sum(dim=0)
 
-    def _weights(self, names: list[str]) -> dict[str, float]:
-        weights = [1.0] * len(names) if self.leaf_weights is None else self.leaf_weights
-        if isinstance(weights, Mapping):
-            _check_paths("leaf_weights", weights, names)
-            return {name: weights[name] for name in names}
-        if len(weights) != len(names):
-            raise ValueError(f"leaf_weights {weights}: there are {len(names)} leaves, {', '.join(names)}")
-        return dict(zip(names, weights, strict=True))
-
-    def _leaf(self, image: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
+    def _mean(self, image: Tensor, target: Tensor, mask: Tensor | None) -> Tensor:
         if image.shape != target.shape:
             raise ValueError(f"image of shape {tuple(image.shape)} against target of shape {tuple(target.shape)}")
         distance = self.distance(at_least_float32(image), at_least_float32(target))
         if mask is None:
             return example_means(distance)
         check_fits("mask", mask, distance)
-        weights = self.background + (1 - self.background) * mask
-        return example_means(distance, weights) if self.normalise else example_means(distance * weights)
-
-
-def _check_paths(what: str, paths: Mapping[str, object], wanted: Mapping[str, object] | Sequence[str]) -> None:
-    for name in paths:
-        if name not in wanted:
-            raise ValueError(f"{what} {name!r}{nearest(name, wanted)}: the leaves of image are {', '.join(wanted)}")
-    for name in wanted:
-        if name not in paths:
-            raise ValueError(f"{what} {name!r} is missing: the leaves of image are {', '.join(wanted)}")
+        return example_means(distance * (self.background + (1 - self.background) * mask))
 
 
 class L1(_Pairwise):
@@ -135,13 +100,11 @@ class SmoothL1(_Pairwise):
 
     Args:
         beta: where the parabola becomes a line, in units of the difference, above 0.
-        background: see `_Pairwise`, also for `normalise` and `leaf_weights`.
+        background: see `_Pairwise`, also for `leaf_weights`.
     """
 
-    def __init__(
-        self, *, beta: float, background: float = 1.0, normalise: bool = False, leaf_weights: LeafWeights = None
-    ) -> None:
-        super().__init__(background=background, normalise=normalise, leaf_weights=leaf_weights)
+    def __init__(self, *, beta: float, background: float = 1.0, leaf_weights: LeafWeights = None) -> None:
+        super().__init__(background=background, leaf_weights=leaf_weights)
         if not 0 < beta < math.inf:
             raise ValueError(f"beta {beta}: a difference above 0 is needed; without a parabola it is L1")
         self.beta = beta
@@ -155,13 +118,11 @@ class Charbonnier(_Pairwise):
 
     Args:
         epsilon: width of the rounded tip, in units of the difference, above 0; 0.001 in the paper.
-        background: see `_Pairwise`, also for `normalise` and `leaf_weights`.
+        background: see `_Pairwise`, also for `leaf_weights`.
     """
 
-    def __init__(
-        self, *, epsilon: float, background: float = 1.0, normalise: bool = False, leaf_weights: LeafWeights = None
-    ) -> None:
-        super().__init__(background=background, normalise=normalise, leaf_weights=leaf_weights)
+    def __init__(self, *, epsilon: float, background: float = 1.0, leaf_weights: LeafWeights = None) -> None:
+        super().__init__(background=background, leaf_weights=leaf_weights)
         if not 0 < epsilon < math.inf:
             raise ValueError(f"epsilon {epsilon}: a number above 0 is needed; with 0 it is L1")
         self.epsilon = epsilon
@@ -267,17 +228,6 @@ class FocalFrequency(Loss):
         weights = power.detach() ** (self.alpha / 2)
         largest = weights.amax(dim=(-2, -1), keepdim=True)
         return example_means(power * weights / torch.where(largest == 0, 1, largest))
-
-
-class TotalVariation(Loss):
-    """Mean absolute difference of neighbours along x plus that along y (anisotropic; Rudin, Osher and Fatemi 1992)."""
-
-    def forward(self, *, image: Tensor) -> Tensor:  # type: ignore[override]
-        """Images (N, C, H, W), H and W at least 2 -> (N,)."""
-        if min(image.shape[-2:]) < 2:
-            raise ValueError(f"image of {image.shape[-2]} x {image.shape[-1]}: 2 x 2 at least has neighbours")
-        image = at_least_float32(image)
-        return example_means(image.diff(dim=-1).abs()) + example_means(image.diff(dim=-2).abs())
 
 
 class Direct(Loss):

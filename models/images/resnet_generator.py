@@ -3,25 +3,18 @@
 It is the style-transfer network of Johnson et al. (ECCV 2016) with reflection padding.
 """
 
-from typing import ClassVar, Literal
+from itertools import pairwise
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
-
-Normalisation = Literal["instance", "batch", "none"]
-Initialisation = Literal["normal", "default"]
+from models.images.norms import Initialisation, Normalisation, initialise, normalise
 
 FACTOR = 4  # downsampling factor of the residual blocks
 SMALLEST = 8  # side in pixels: reflection padding needs 4 of the image, and 2 of the maps
-
-
-def _norm(kind: Normalisation, channels: int) -> nn.Module:
-    if kind == "instance":  # group norm with one channel per group: the same numbers, faster on CPUs
-        return nn.GroupNorm(channels, channels, affine=False)
-    return nn.BatchNorm2d(channels) if kind == "batch" else nn.Identity()
 
 
 class Layer(nn.Module):
@@ -41,9 +34,9 @@ class ResidualBlock(nn.Module):
     def __init__(self, channels: int, norm: Normalisation, bias: bool, dropout: float) -> None:
         super().__init__()
         self.first = _convolution(channels, channels, 3, bias)
-        self.first_norm = _norm(norm, channels)
+        self.first_norm = normalise(norm, channels)
         self.second = _convolution(channels, channels, 3, bias)
-        self.second_norm = _norm(norm, channels)
+        self.second_norm = normalise(norm, channels)
         self.dropout = dropout
 
     def forward(self, x: Tensor, drop: bool) -> Tensor:
@@ -102,21 +95,12 @@ class ResNetGenerator(nn.Module):
         def halving(a: int, b: int) -> nn.Module:
             return nn.Conv2d(a, b, 3, stride=2, padding=1, bias=bias)
 
-        self.first = Layer(_convolution(in_channels, features, 7, bias), _norm(norm, features))
-        self.downs = nn.ModuleList(Layer(halving(widths[i], widths[i + 1]), _norm(norm, widths[i + 1])) for i in (0, 1))
+        self.first = Layer(_convolution(in_channels, features, 7, bias), normalise(norm, features))
+        self.downs = nn.ModuleList(Layer(halving(a, b), normalise(norm, b)) for a, b in pairwise(widths))
         self.blocks = nn.ModuleList(ResidualBlock(widths[2], norm, bias, dropout) for _ in range(blocks))
-        self.ups = nn.ModuleList(Layer(doubling(widths[i + 1], widths[i]), _norm(norm, widths[i])) for i in (1, 0))
+        self.ups = nn.ModuleList(Layer(doubling(a, b), normalise(norm, b)) for a, b in pairwise(reversed(widths)))
         self.last = _convolution(features, out_channels, 7, True)
-        if initialisation == "normal":
-            self._initialise()
-
-    @torch.no_grad()
-    def _initialise(self) -> None:
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d | nn.ConvTranspose2d | nn.BatchNorm2d):
-                nn.init.normal_(module.weight, mean=float(isinstance(module, nn.BatchNorm2d)), std=0.02)
-                if module.bias is not None:
-                    nn.init.zeros_(module.bias)
+        initialise(self, initialisation)
 
     def forward(self, x: Tensor, dropout: bool | None = None) -> dict[str, Tensor]:
         """(N, in_channels, H, W) in [-1, 1] -> `image` (N, out_channels, H, W) in [-1, 1].

@@ -1,4 +1,4 @@
-"""Scores of generated images against their targets, and of losses and times in a dump.
+"""Scores of generated images against their targets, and of losses in a dump.
 
 - `l1`: mean absolute difference, in units of [-1, 1]; `l1_person` over the person's mask.
 - `psnr`: in dB, of images in [-1, 1].
@@ -103,107 +103,45 @@ def luma(images: Tensor) -> Tensor:
     return (levels / 127.5)[:, None]
 
 
-class Fidelity(Score):
-    """L1, PSNR, SSIM and MS-SSIM of a mode's images against their targets, with bootstrap intervals.
+class PictureScore(Score):
+    """Base of scores that compare a mode's images with their targets.
 
     `image` names the images to score. For a baseline, `image` may name an input (anything under `evaluate.inputs`), or
-    `average` a training mean. Super-resolution papers crop `crop_border` pixels along each side and score only the
-    luma, `channel: y`; the metrics are then named `psnr_y` and so on. With `where`, only examples whose column of this
-    name is not 0 are scored; without any, the score is skipped. `groups` names a column of the dump, such as
-    `person_id`: for intervals, examples of a dataset with equal values are resampled together.
-
-    `ms_ssim_scales` is added if some image is too small for all five scales of MS-SSIM.
+    `average` a training mean, used for every image.
     """
 
-    def __init__(
-        self,
-        mode: str,
-        target: str,
-        image: str | None = None,
-        average: str | None = None,
-        mask: str | None = None,
-        crop_border: int = 0,
-        channel: Literal["rgb", "y"] = "rgb",
-        where: str | None = None,
-        groups: str | None = None,
-    ) -> None:
+    def __init__(self, mode: str, target: str, image: str | None, average: str | None) -> None:
         if (image is None) == (average is None):
             raise ValueError("write either image or average")
-        if crop_border < 0:
-            raise ValueError(f"crop_border {crop_border}: a number of pixels, 0 or more, is needed")
-        if channel not in ("rgb", "y"):
-            raise ValueError(f"channel {channel!r}: write rgb or y")
-        self.mode, self.target, self.image, self.average, self.mask = mode, target, image, average, mask
-        self.crop_border, self.channel, self.where, self.groups = crop_border, channel, where, groups
+        self.mode, self.target, self.image, self.average = mode, target, image, average
 
-    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        rows = rows_where(dump.mode(self.mode), self.mode, self.where)
-        names = [name for name in (self.target, self.image, self.mask) if name is not None]
-        parts = [self._batch(rows, dict(zip(names, batch, strict=True))) for batch in stacks(rows, names, BATCH)]
-        values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        scales = {name: int(values.pop(name).min()) for name in list(values) if name.startswith(SCALES)}
-        # NaN only where a mask is empty
-        known = {n: ~np.isnan(v) if n.startswith(MASKED) else np.full(len(v), True) for n, v in values.items()}
-        if empty := [name for name, those in known.items() if not those.any()]:
-            raise UserError(f"{dump.folder}: mode {self.mode!r}: nothing to average for {', '.join(empty)}")
-        owners = groups_of(rows, self.mode, self.groups)
-        metrics: dict[str, Estimate | float | int] = {}
-        for name, column in values.items():
-            metrics[name] = bootstrap.estimate(column[known[name]], groups=owners[known[name]])
-        metrics |= {name: count for name, count in scales.items() if count < len(MS_SSIM_EXPONENTS)}
-        return metrics | {"images": len(rows)}
+    def pairs(self, rows: Dump, size: int, beside: str | None = None) -> Iterator[list[Tensor]]:
+        """Yield images and targets (N, C, H, W) of equal shape, and the files named `beside`, N at most `size`.
 
-    def _batch(self, rows: Dump, files: dict[str, Tensor]) -> dict[str, Values]:
-        target = files[self.target]
-        image = average_as(rows, str(self.average), target) if self.image is None else files[self.image]
-        check_shapes(rows, image, target)
-        masks = [] if self.mask is None else [files[self.mask]]
-        for mask in masks:
-            if mask.shape != (len(target), 1, *target.shape[2:]):
+        Raises:
+            UserError: images and targets differ in shape, or are no pictures.
+        """
+        names = [name for name in (self.target, self.image, beside) if name is not None]
+        for batch in stacks(rows, names, size):
+            files = dict(zip(names, batch, strict=True))
+            target = files[self.target]
+            image = files[self.image] if self.image is not None else self._average_as(rows, target)
+            if image.shape != target.shape or target.ndim != 4:
                 raise UserError(
-                    f"{rows.folder}: mode {self.mode!r}: mask {self.mask!r} has the shape {shape_of(mask)}, the "
-                    f"pictures {shape_of(target)}; a mask is (1, height, width) of the same size"
+                    f"{rows.folder}: mode {rows.part!r}: images have the shape {shape_of(image)}, targets "
+                    f"{shape_of(target)}; they are compared pixel by pixel, so that both need (channels, height, "
+                    "width), the same"
                 )
-        image, target, *masks = self._cropped(rows, [image, target, *masks])
-        if self.channel == "y":
-            if target.shape[1] != 3:
-                raise UserError(f"{rows.folder}: mode {self.mode!r}: channel y is made of three; there is a grey image")
-            image, target = luma(image), luma(target)
-        scores = {"l1": l1(image, target), "psnr": psnr(image, target)}
-        scores |= {"ssim": ssim(image, target), "ms_ssim": ms_ssim(image, target)}
-        scores[SCALES] = torch.full((len(image),), scales_of(min(image.shape[-2:])))
-        for mask in masks:
-            scores[MASKED] = l1_masked(image, target, mask)
-        suffix = "" if self.channel == "rgb" else f"_{self.channel}"
-        return {f"{name}{suffix}": value.double().numpy() for name, value in scores.items()}
+            yield [image, target, *([] if beside is None else [files[beside]])]
 
-    def _cropped(self, rows: Dump, images: Sequence[Tensor]) -> list[Tensor]:
-        where = f"{rows.folder}: mode {self.mode!r}"
-        border, size = self.crop_border, min(images[0].shape[-2:])
-        if size - 2 * border < WINDOW:
-            cut = f" without crop_border {border} on both sides" if border else ""
-            raise UserError(f"{where}: {size} px{cut} are fewer than the {WINDOW} of SSIM's window")
-        return [image[..., border:-border, border:-border] if border else image for image in images]
-
-
-def average_as(rows: Dump, name: str, target: Tensor) -> Tensor:
-    """Expand a training mean to the targets (N, C, H, W). Raises UserError if its shape differs."""
-    average = torch.from_numpy(rows.average(name))
-    if average.shape != target.shape[1:]:
-        raise UserError(
-            f"{rows.folder}: mode {rows.part!r}: the average {name!r} has the shape {tuple(average.shape)}, targets "
-            f"{shape_of(target)}; only equal shapes are compared"
-        )
-    return average.expand_as(target)
-
-
-def check_shapes(rows: Dump, image: Tensor, target: Tensor) -> None:
-    """Raise UserError unless images and targets are (N, C, H, W), of one shape."""
-    if image.shape != target.shape or target.ndim != 4:
-        raise UserError(
-            f"{rows.folder}: mode {rows.part!r}: images have the shape {shape_of(image)}, targets {shape_of(target)}; "
-            "they are compared pixel by pixel, so that both need (channels, height, width), the same"
-        )
+    def _average_as(self, rows: Dump, target: Tensor) -> Tensor:
+        average = torch.from_numpy(rows.average(str(self.average)))
+        if average.shape != target.shape[1:]:
+            raise UserError(
+                f"{rows.folder}: mode {rows.part!r}: the average {self.average!r} has the shape "
+                f"{tuple(average.shape)}, targets {shape_of(target)}; only equal shapes are compared"
+            )
+        return average.expand_as(target)
 
 
 def shape_of(stack: Tensor) -> tuple[int, ...]:
@@ -235,6 +173,79 @@ def _stacked(waiting: Sequence[Sequence[Array]]) -> tuple[Tensor, ...]:
     return tuple(torch.from_numpy(np.stack(column)) for column in zip(*waiting, strict=True))
 
 
+class Fidelity(PictureScore):
+    """L1, PSNR, SSIM and MS-SSIM of a mode's images against their targets, with bootstrap intervals.
+
+    For `image` and `average` see `PictureScore`. Super-resolution papers crop `crop_border` pixels along each side and
+    score only the luma, `channel: y`; the metrics are then named `psnr_y` and so on. With `where`, only examples whose
+    column of this name is not 0 are scored; without any, the score is skipped. `groups` names a column of the dump,
+    such as `person_id`: for intervals, examples of a dataset with equal values are resampled together.
+
+    `ms_ssim_scales` is added if some image is too small for all five scales of MS-SSIM.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        target: str,
+        image: str | None = None,
+        average: str | None = None,
+        mask: str | None = None,
+        crop_border: int = 0,
+        channel: Literal["rgb", "y"] = "rgb",
+        where: str | None = None,
+        groups: str | None = None,
+    ) -> None:
+        super().__init__(mode, target, image, average)
+        if crop_border < 0:
+            raise ValueError(f"crop_border {crop_border}: a number of pixels, 0 or more, is needed")
+        self.mask, self.crop_border, self.channel, self.where, self.groups = mask, crop_border, channel, where, groups
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        rows = rows_where(dump.mode(self.mode), self.mode, self.where)
+        parts = [self._batch(rows, *batch) for batch in self.pairs(rows, BATCH, self.mask)]
+        values = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        scales = {name: int(values.pop(name).min()) for name in list(values) if name.startswith(SCALES)}
+        # NaN only where a mask is empty
+        known = {n: ~np.isnan(v) if n.startswith(MASKED) else np.full(len(v), True) for n, v in values.items()}
+        if empty := [name for name, those in known.items() if not those.any()]:
+            raise UserError(f"{dump.folder}: mode {self.mode!r}: nothing to average for {', '.join(empty)}")
+        owners = groups_of(rows, self.mode, self.groups)
+        metrics: dict[str, Estimate | float | int] = {}
+        for name, column in values.items():
+            metrics[name] = bootstrap.estimate(column[known[name]], groups=owners[known[name]])
+        metrics |= {name: count for name, count in scales.items() if count < len(MS_SSIM_EXPONENTS)}
+        return metrics | {"images": len(rows)}
+
+    def _batch(self, rows: Dump, image: Tensor, target: Tensor, *masks: Tensor) -> dict[str, Values]:
+        for mask in masks:
+            if mask.shape != (len(target), 1, *target.shape[2:]):
+                raise UserError(
+                    f"{rows.folder}: mode {self.mode!r}: mask {self.mask!r} has the shape {shape_of(mask)}, the "
+                    f"pictures {shape_of(target)}; a mask is (1, height, width) of the same size"
+                )
+        image, target, *cropped = self._cropped(rows, [image, target, *masks])
+        if self.channel == "y":
+            if target.shape[1] != 3:
+                raise UserError(f"{rows.folder}: mode {self.mode!r}: channel y is made of three; there is a grey image")
+            image, target = luma(image), luma(target)
+        scores = {"l1": l1(image, target), "psnr": psnr(image, target)}
+        scores |= {"ssim": ssim(image, target), "ms_ssim": ms_ssim(image, target)}
+        scores[SCALES] = torch.full((len(image),), scales_of(min(image.shape[-2:])))
+        for mask in cropped:
+            scores[MASKED] = l1_masked(image, target, mask)
+        suffix = "" if self.channel == "rgb" else f"_{self.channel}"
+        return {f"{name}{suffix}": value.double().numpy() for name, value in scores.items()}
+
+    def _cropped(self, rows: Dump, images: Sequence[Tensor]) -> list[Tensor]:
+        where = f"{rows.folder}: mode {self.mode!r}"
+        border, size = self.crop_border, min(images[0].shape[-2:])
+        if size - 2 * border < WINDOW:
+            cut = f" without crop_border {border} on both sides" if border else ""
+            raise UserError(f"{where}: {size} px{cut} are fewer than the {WINDOW} of SSIM's window")
+        return [image[..., border:-border, border:-border] if border else image for image in images]
+
+
 class MeanLosses(Score):
     """The mean of every loss and of its components over the examples of a mode, with bootstrap intervals.
 
@@ -257,25 +268,3 @@ class MeanLosses(Score):
         if not means:
             raise UserError(f"{dump.folder}: mode {self.mode!r} has the inputs of no loss")
         return {**means, "instances": len(table)}
-
-
-class Times(Score):
-    """Milliseconds per image, by injector of a mode: the mean and the 95th percentile.
-
-    The dump must be written with `evaluate.timing`; such dumps and metrics differ in every run.
-    """
-
-    def __init__(self, mode: str) -> None:
-        self.mode = mode
-
-    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        rows = dump.mode(self.mode)
-        known = rows.table.loc[:, rows.table.notna().any()]  # other modes have other injectors
-        times = [str(column) for column in known if str(column).startswith("ms.")]
-        if not times:
-            raise UserError(f"{dump.folder}: mode {self.mode!r} has no column of times; it needs evaluate.timing: true")
-        metrics: dict[str, Estimate | float | int] = {}
-        for column in times:
-            values, name = rows.numbers(column), column.removeprefix("ms.")
-            metrics |= {name: bootstrap.estimate(values), f"{name}_95": float(np.quantile(values, 0.95))}
-        return metrics

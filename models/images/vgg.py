@@ -4,9 +4,9 @@ Never trained.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from typing import ClassVar, TypeVar
+from typing import Literal
 
 import torch
 import torch.nn.functional as F
@@ -16,27 +16,21 @@ from figura.base.errors import UserError
 from models.images import winograd
 from models.images.weight_files import FILE, WeightFile
 
+Network = Literal["vgg16", "vgg19"]
 Layers = Mapping[str, tuple[str, int, int]]
 
-BLOCKS = ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512, 512))  # a 2 x 2 max pool between blocks
-BLOCKS_16 = ((64, 64), (128, 128), (256,) * 3, (512,) * 3, (512,) * 3)
+BLOCKS: dict[Network, tuple[tuple[int, ...], ...]] = {  # channels; a 2 x 2 max pool between blocks
+    "vgg16": ((64, 64), (128, 128), (256,) * 3, (512,) * 3, (512,) * 3),  # all convolutions
+    "vgg19": ((64, 64), (128, 128), (256,) * 4, (512,) * 4, (512, 512)),  # 14 of 16
+}
 MEAN = (0.485, 0.456, 0.406)  # of ImageNet's RGB in [0, 1]
 STD = (0.229, 0.224, 0.225)
-REPOSITORY, REPOSITORY_16 = "timm/vgg19.tv_in1k", "timm/vgg16.tv_in1k"
 
 
-def _published(name: str, repository: str) -> WeightFile:
-    remedy = (
-        f"give `source` the path of {FILE} from https://huggingface.co/{repository}, or 'hub' to fetch it, "
-        "or 'random' for fixed random weights"
-    )
-    return WeightFile(f"{name} weights", remedy, repository)
-
-
-def _layers(blocks: Sequence[Sequence[int]]) -> Layers:
+def _layers(network: Network) -> Layers:
     """Return (state key, inputs, outputs) of each convolution, by name `relu<block>_<position>`, in order."""
     layers, index, inputs = {}, 0, 3
-    for block, widths in enumerate(blocks, start=1):
+    for block, widths in enumerate(BLOCKS[network], start=1):
         for position, outputs in enumerate(widths, start=1):
             layers[f"relu{block}_{position}"] = (f"features.{index}", inputs, outputs)
             index, inputs = index + 2, outputs  # a ReLU after each convolution
@@ -44,8 +38,7 @@ def _layers(blocks: Sequence[Sequence[int]]) -> Layers:
     return layers
 
 
-LAYERS = _layers(BLOCKS)  # by name: relu1_1, relu1_2, relu2_1, ... relu5_2
-LAYERS_16 = _layers(BLOCKS_16)
+LAYERS: dict[Network, Layers] = {network: _layers(network) for network in BLOCKS}
 
 
 def as_rgb(images: Tensor) -> Tensor:
@@ -57,15 +50,12 @@ def as_rgb(images: Tensor) -> Tensor:
     return images.expand(-1, 3, -1, -1)
 
 
-class Stack:
+class VGG:
     """VGG's convolutions as a function of images. The weights have no gradient and are not part of a module's state."""
 
-    layers: ClassVar[Layers]
-    published: ClassVar[WeightFile]
-
-    def __init__(self, weights: dict[str, Tensor]) -> None:
+    def __init__(self, layers: Layers, weights: dict[str, Tensor]) -> None:
         """`weights` have the published names: `features.<n>.weight` (K, C, 3, 3) and `features.<n>.bias` (K,)."""
-        self.weights = weights
+        self.layers, self.weights = layers, weights
 
     def features(self, images: Tensor, names: AbstractSet[str]) -> dict[str, Tensor]:
         """Return the named feature maps, keys of `layers`, of images (N, 3 or 1, H, W) in [-1, 1]; values are clamped.
@@ -97,38 +87,26 @@ class Stack:
         return winograd.convolve(x, weight, bias)
 
 
-class VGG19(Stack):
-    """The first 14 of 16 convolutions, without the classifier."""
-
-    layers = LAYERS
-    published = _published("VGG19", REPOSITORY)
-
-
-class VGG16(Stack):
-    """All 13 convolutions, without the classifier."""
-
-    layers = LAYERS_16
-    published = _published("VGG16", REPOSITORY_16)
-
-
-S = TypeVar("S", bound=Stack)
-
-
-def load(source: str, *, seed: int = 0, sha256: str | None = None) -> VGG19:
-    """Return VGG19 with the weights of `source`; see `load_stack`."""
-    return load_stack(VGG19, source, seed=seed, sha256=sha256)
-
-
-def load_stack(kind: type[S], source: str, *, seed: int = 0, sha256: str | None = None) -> S:
-    """Return a stack with the weights of `source`: "random", "hub", or the path of a safetensors file.
+def load(source: str, *, network: Network = "vgg19", seed: int = 0, sha256: str | None = None) -> VGG:
+    """Return a network with the weights of `source`: "random", "hub", or the path of a safetensors file.
 
     "random" draws normal weights of variance 2 / fan_in (He et al., ICCV 2015) from `seed`, with biases 0. "hub"
     fetches ImageNet weights, `timm/vgg19.tv_in1k` or `timm/vgg16.tv_in1k`. See `WeightFile.locate` for "hub" and
     `sha256`.
     """
+    layers = LAYERS[network]
     if source == "random":
-        return kind(_random_weights(kind.layers, seed))
-    return kind(kind.published.read(kind.published.locate(source, sha256), _shapes(kind.layers)))
+        return VGG(layers, _random_weights(layers, seed))
+    repository = f"timm/{network}.tv_in1k"
+    remedy = (
+        f"give `source` the path of {FILE} from https://huggingface.co/{repository}, or 'hub' to fetch it, "
+        "or 'random' for fixed random weights"
+    )
+    published = WeightFile(f"{network.upper()} weights", remedy, repository)
+    shapes: dict[str, tuple[int, ...]] = {}
+    for key, inputs, outputs in layers.values():
+        shapes |= {f"{key}.weight": (outputs, inputs, 3, 3), f"{key}.bias": (outputs,)}
+    return VGG(layers, published.read(published.locate(source, sha256), shapes))
 
 
 def _random_weights(layers: Layers, seed: int) -> dict[str, Tensor]:
@@ -139,10 +117,3 @@ def _random_weights(layers: Layers, seed: int) -> dict[str, Tensor]:
         weights[f"{key}.weight"] = draw * math.sqrt(2 / (9 * inputs))
         weights[f"{key}.bias"] = torch.zeros(outputs)
     return weights
-
-
-def _shapes(layers: Layers) -> dict[str, tuple[int, ...]]:
-    shapes: dict[str, tuple[int, ...]] = {}
-    for key, inputs, outputs in layers.values():
-        shapes |= {f"{key}.weight": (outputs, inputs, 3, 3), f"{key}.bias": (outputs,)}
-    return shapes

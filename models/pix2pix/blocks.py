@@ -1,15 +1,14 @@
-"""Building blocks of generator and discriminator: convolutions, norms, the U-Net's blocks, initialisation."""
+"""Building blocks of generator and discriminator: convolutions, and the U-Net's blocks."""
 
-from typing import Literal
+from typing import Any, Literal
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from models.images.norms import Normalisation, normalise
 from models.pix2pix.convolutions import convolve, convolve_transposed
 
-Normalisation = Literal["instance", "batch", "none"]
-Initialisation = Literal["normal", "default"]
+Direction = Literal["down", "up"]
 Upsampling = Literal["transposed", "bilinear"]
 Position = Literal["after_activation", "before_activation"]
 Padding = Literal["reflect", "zeros"]
@@ -53,27 +52,6 @@ class ResizeConvolution(nn.Conv2d):
         return super().forward(F.pad(large, (1, 1, 1, 1), mode="reflect"))
 
 
-class Dropout(nn.Module):
-    """Dropout switched per call: zeroes elements with probability `p`, and scales the others by 1 / (1 - p)."""
-
-    def __init__(self, p: float) -> None:
-        super().__init__()
-        self.p = p
-
-    def forward(self, x: Tensor, active: bool) -> Tensor:
-        return F.dropout(x, self.p, active)
-
-
-def normalise(kind: Normalisation, channels: int) -> nn.Module:
-    """Return the norm for `channels`: `instance` has no parameters and no running statistics, `batch` has both.
-
-    Instance norm is a group norm with one channel per group: the same numbers, three times as fast on CPUs.
-    """
-    if kind == "instance":
-        return nn.GroupNorm(channels, channels, affine=False)
-    return nn.BatchNorm2d(channels) if kind == "batch" else nn.Identity()
-
-
 def has_bias(biases: Biases, norm: Normalisation, own: Normalisation) -> bool:
     """Whether a convolution followed by the norm `own` has a bias, in a network whose blocks have the norm `norm`.
 
@@ -93,7 +71,7 @@ class Block(nn.Module):
         inputs: int,
         outputs: int,
         *,
-        direction: Literal["down", "up"],
+        direction: Direction,
         upsampling: Upsampling,
         norm: Normalisation,
         bias: bool,
@@ -112,13 +90,12 @@ class Block(nn.Module):
             self.convolution = ResizeConvolution(inputs, outputs)
         self.norm = normalise(norm, outputs)
         self.activation = activation
-        self.dropout = Dropout(dropout)
+        self.dropout = dropout
         self.early = dropout_position == "before_activation"
 
     def forward(self, x: Tensor, drop: bool) -> Tensor:
-        y = self.norm(self.convolution(x))
-        y = self.dropout(y, drop and self.early)
-        return self.dropout(self.join(y, x), drop and not self.early)
+        y = F.dropout(self.norm(self.convolution(x)), self.dropout, drop and self.early)
+        return F.dropout(self.join(y, x), self.dropout, drop and not self.early)
 
     def join(self, y: Tensor, x: Tensor) -> Tensor:
         """Return the block's output, given its input `x` and the normalised convolution `y` of it."""
@@ -133,16 +110,8 @@ class ResidualBlock(Block):
     block, the activation is applied to the sum, so that images stay in [-1, 1], unless `bounded` is false.
     """
 
-    def __init__(
-        self, inputs: int, outputs: int, *, direction: Literal["down", "up"],
-        upsampling: Upsampling, norm: Normalisation, bias: bool, activation: nn.Module,
-        padding: Padding = "reflect", dropout: float = 0.0, dropout_position: Position = "after_activation",
-        bounded: bool = True,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            inputs, outputs, direction=direction, upsampling=upsampling, norm=norm, bias=bias, activation=activation,
-            padding=padding, dropout=dropout, dropout_position=dropout_position,
-        )  # fmt: skip
+    def __init__(self, inputs: int, outputs: int, *, direction: Direction, bounded: bool = True, **more: Any) -> None:
+        super().__init__(inputs, outputs, direction=direction, **more)
         self.bounded = bounded
         self.shortcut: nn.Module
         if direction == "down":
@@ -157,19 +126,3 @@ class ResidualBlock(Block):
         if self.bounded and isinstance(self.activation, nn.Tanh):
             return self.activation(y + self.shortcut(x))
         return self.activation(y) + self.shortcut(x)
-
-
-@torch.no_grad()
-def initialise(network: nn.Module, kind: Initialisation) -> None:
-    """Initialise a network.
-
-    `normal` draws the weights of convolutions from N(0, 0.02), those of norms from N(1, 0.02), with biases 0 (the
-    paper); `default` keeps PyTorch's initialisation.
-    """
-    if kind == "default":
-        return
-    for module in network.modules():
-        if isinstance(module, nn.Conv2d | nn.ConvTranspose2d | nn.BatchNorm2d):
-            nn.init.normal_(module.weight, mean=float(isinstance(module, nn.BatchNorm2d)), std=0.02)
-            if module.bias is not None:
-                nn.init.zeros_(module.bias)

@@ -6,16 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
-from models.pix2pix.blocks import (
-    Biases,
-    Convolution,
-    Initialisation,
-    Normalisation,
-    Padding,
-    has_bias,
-    initialise,
-    normalise,
-)
+from models.images.norms import Initialisation, Normalisation, initialise, normalise
+from models.pix2pix.blocks import Biases, Convolution, Padding, has_bias
 
 
 class PatchDiscriminator(nn.Module):

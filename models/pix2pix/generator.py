@@ -8,18 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from figura.base.errors import UserError, missing
-from models.pix2pix.blocks import (
-    Biases,
-    Block,
-    Initialisation,
-    Normalisation,
-    Padding,
-    Position,
-    ResidualBlock,
-    Upsampling,
-    has_bias,
-    initialise,
-)
+from models.images.norms import Initialisation, Normalisation, initialise
+from models.pix2pix.blocks import Biases, Block, Padding, Position, ResidualBlock, Upsampling, has_bias
 
 WIDEST = 8  # times `features`
 

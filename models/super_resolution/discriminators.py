@@ -11,7 +11,7 @@ from torch.nn.utils.parametrizations import spectral_norm
 from figura.base.errors import UserError
 from models.super_resolution.rrdb import Pixels
 
-Normalisation = Literal["spectral", "batch", "none"]
+Normalisation = Literal["batch", "none"]
 
 SLOPE = 0.2  # of every leaky ReLU
 SMALLEST = 4  # side of the maps before the classifier's linear layers
@@ -116,7 +116,7 @@ class VGGDiscriminator(nn.Module):
         in_channels: channels of the images.
         features: width at full size.
         norm: `batch` is ESRGAN's, after all convolutions except the first; logits then depend on the rest of the batch.
-            With `spectral` and `none` they do not; `spectral` normalises all layers except the last.
+            With `none` they do not.
         pixels: range of the values inside, as in `UNetDiscriminator`.
 
     Raises:
@@ -145,12 +145,11 @@ class VGGDiscriminator(nn.Module):
         inputs = in_channels
         for stage in range((image_size // SMALLEST).bit_length() - 1):
             width = min(2**stage, WIDEST) * features
-            layers += _layer(inputs, width, 3, 1, norm if stage else ("spectral" if norm == "spectral" else "none"))
+            layers += _layer(inputs, width, 3, 1, norm if stage else "none")
             layers += _layer(width, width, 4, 2, norm)
             inputs = width
         self.layers = nn.Sequential(*layers)
-        hidden = nn.Linear(inputs * SMALLEST**2, HIDDEN)
-        self.hidden = spectral_norm(hidden) if norm == "spectral" else hidden
+        self.hidden = nn.Linear(inputs * SMALLEST**2, HIDDEN)
         self.last = nn.Linear(HIDDEN, 1)
 
     def forward(self, image: Tensor, fake: Tensor | None = None) -> dict[str, Tensor]:
@@ -175,8 +174,6 @@ class VGGDiscriminator(nn.Module):
 
 
 def _layer(inputs: int, outputs: int, side: int, stride: int, norm: Normalisation) -> list[nn.Module]:
-    convolution: nn.Module = nn.Conv2d(inputs, outputs, side, stride, padding=1, bias=norm != "batch")
-    if norm == "spectral":
-        convolution = spectral_norm(convolution)
+    convolution = nn.Conv2d(inputs, outputs, side, stride, padding=1, bias=norm != "batch")
     normed = [nn.BatchNorm2d(outputs)] if norm == "batch" else []
     return [convolution, *normed, nn.LeakyReLU(SLOPE, inplace=True)]

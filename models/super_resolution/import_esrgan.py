@@ -1,19 +1,25 @@
 """ESRGAN's networks: files from the authors' repository, BasicSR and Real-ESRGAN.
 
 The generator RRDBNet has three sets of names: BasicSR's (`conv_first`, `body`, ...), those of the released ESRGAN
-(`RRDB_trunk`, `HRconv`, ...), and the older ones, numbered (`model.1.sub.0.RDB1.conv1.0`). The discriminators are in
-`import_esrgan_discriminators`. All use images in [0, 1].
+(`RRDB_trunk`, `HRconv`, ...), and the older ones, numbered (`model.1.sub.0.RDB1.conv1.0`). The discriminators are
+BasicSR's VGGStyleDiscriminator and UNetDiscriminatorSN. All use images in [0, 1].
 """
 
 import re
 from dataclasses import dataclass
 
 from figura.base.errors import UserError
-from figura.commands.import_weights.plan import Plan, Tensors, convolutions, numbers, shape
-from models.super_resolution.import_esrgan_discriminators import unet, vgg
+from figura.commands.import_weights.plan import Plan, Tensors, convolutions, norms, numbers, shape
 
-RECIPE = "recipes/published/esrgan_x4_psnr.yaml"
+RECIPE, WITH_DISCRIMINATOR = "recipes/published/esrgan_x4_psnr.yaml", "recipes/published/esrgan_x4_gan.yaml"
 SCALES = {0: 1, 1: 2, 2: 4}  # number of doublings -> scale
+UNET = {
+    "conv1": "downs.0", "conv2": "downs.1", "conv3": "downs.2", "conv4": "ups.0", "conv5": "ups.1", "conv6": "ups.2",
+    "conv7": "judging.0", "conv8": "judging.1",
+}  # fmt: skip
+SPECTRAL = {  # PyTorch's older spectral norm there -> the parametrization here
+    "weight_orig": "weight.original", "weight_u": "weight.0._u", "weight_v": "weight.0._v"
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,9 @@ RELEASED = Names(
 def plan(tensors: Tensors) -> Plan:
     """Plan the network of a file: a generator of any width and depth, scales 1, 2 and 4, or a discriminator."""
     if "conv0_0.weight" in tensors:
-        return vgg(tensors)
+        return _vgg(tensors)
     if "conv0.weight" in tensors:
-        return unet(tensors)
+        return _unet(tensors)
     return _generator(tensors)
 
 
@@ -70,7 +76,6 @@ def _generator(tensors: Tensors) -> Plan:
         "blocks": blocks,
         "growth": shape(tensors, f"{names.dense.format(b=0, r=1, c=1)}.weight")[0],
         "scaling": 0.2,
-        "upsampling": "nearest",
         "pixels": "unit",
         "unshuffle": unshuffle,
         "bicubic_skip": False,
@@ -111,3 +116,35 @@ def _names(tensors: Tensors) -> Names:
         "model.0", f"{start}{{b}}{end}{{r}}.conv{{c}}.0", f"{start}{blocks}", tuple(f"model.{up}" for up in ups),
         f"model.{painting}", f"model.{last}",
     )  # fmt: skip
+
+
+def _vgg(tensors: Tensors) -> Plan:
+    """Plan VGGStyleDiscriminator, named Discriminator_VGG_128 by ESRGAN's authors: `conv0_0` to `linear2`."""
+    features, in_channels, _, _ = shape(tensors, "conv0_0.weight")
+    stages = len(numbers(tensors, "conv", "_0."))
+    settings = {
+        "image_size": 4 * 2**stages,
+        "in_channels": in_channels,
+        "features": features,
+        "norm": "batch",
+        "pixels": "unit",
+    }
+    modules = {"conv0_0": "layers.0", "linear1": "hidden", "linear2": "last"}
+    normed = {}
+    place = 2  # after the first convolution, which has no norm, and its activation
+    for there in [f"{stage}_{half}" for stage in range(stages) for half in (0, 1)][1:]:
+        modules[f"conv{there}"], normed[f"bn{there}"] = f"layers.{place}", f"layers.{place + 1}"
+        place += 3
+    return Plan(
+        "super_resolution.VGGDiscriminator", settings, convolutions(modules) | norms(normed, "batch")[0],
+        (WITH_DISCRIMINATOR, "discriminator"),
+    )  # fmt: skip
+
+
+def _unet(tensors: Tensors) -> Plan:
+    """Plan UNetDiscriminatorSN, `conv0` to `conv9`, with skip connections, which are not visible in the names."""
+    features, in_channels, _, _ = shape(tensors, "conv0.weight")
+    settings = {"in_channels": in_channels, "features": features, "pixels": "unit"}
+    places = convolutions({"conv0": "first", "conv9": "last"})
+    places |= {f"{a}.{x}": f"{b}.parametrizations.{y}" for a, b in UNET.items() for x, y in SPECTRAL.items()}
+    return Plan("super_resolution.UNetDiscriminator", settings, places, (WITH_DISCRIMINATOR, "discriminator"))

@@ -8,7 +8,6 @@ from torch import Tensor, nn
 
 from figura.base.errors import UserError
 
-Upsampling = Literal["nearest", "pixel_shuffle"]
 Pixels = Literal["signed", "unit"]
 
 SLOPE = 0.2  # of every leaky ReLU
@@ -64,8 +63,9 @@ class RRDBGenerator(nn.Module):
     """Enlarges an image by `scale`. Without `bicubic_skip` it is ESRGAN's network.
 
     A convolution to `features` channels is followed by `blocks` RRDBs and a convolution under one skip connection, an
-    upsampling and a convolution per doubling, and two final convolutions. It has 16,697,987 parameters at the defaults,
-    no normalisation, and no output activation. It is fully convolutional: images may have any size.
+    upsampling by nearest neighbour and a convolution per doubling, and two final convolutions. It has 16,697,987
+    parameters at the defaults, no normalisation, and no output activation. It is fully convolutional: images may have
+    any size.
 
     Args:
         scale: 1, 2 or 4. A recipe takes it from the training data.
@@ -75,8 +75,6 @@ class RRDBGenerator(nn.Module):
         blocks: number of RRDBs, 1 or more.
         growth: channels added by each convolution of a dense block.
         scaling: factor of every residual, in (0, 1].
-        upsampling: `nearest` enlarges and convolves; `pixel_shuffle` convolves to four times the channels and
-            rearranges them to pixels (Shi et al., CVPR 2016).
         pixels: range of the values inside: `signed`, [-1, 1], like images; or `unit`, [0, 1], as in BasicSR's networks:
             their input is (x + 1) / 2, and their output y is converted to 2 y - 1.
         unshuffle: 1, 2 or 4: squares of this side are first rearranged to channels, and one or two more doublings
@@ -103,7 +101,6 @@ class RRDBGenerator(nn.Module):
         blocks: int = 23,
         growth: int = 32,
         scaling: float = 0.2,
-        upsampling: Upsampling = "nearest",
         pixels: Pixels = "signed",
         unshuffle: int = 1,
         bicubic_skip: bool = False,
@@ -132,9 +129,7 @@ class RRDBGenerator(nn.Module):
             *(ResidualDenseBlocks(features, growth, scaling) for _ in range(blocks)), convolution(features, features)
         )
         doublings = {1: 0, 2: 1, 4: 2}[scale * unshuffle]
-        widened = features * (4 if upsampling == "pixel_shuffle" else 1)
-        self.upsampling: Upsampling = upsampling
-        self.ups = nn.ModuleList(convolution(features, widened) for _ in range(doublings))
+        self.ups = nn.ModuleList(convolution(features, features) for _ in range(doublings))
         self.painting = convolution(features, features)
         self.last = convolution(features, out_channels)
         self._initialise(initial_scale)
@@ -171,17 +166,12 @@ class RRDBGenerator(nn.Module):
         small = self.first(pixels.contiguous(memory_format=torch.channels_last))  # a fifth faster on CPUs
         small = small + self.trunk(small)
         for layer in self.ups:
-            small = activated(self._doubled(small, layer))
+            small = activated(layer(F.interpolate(small, scale_factor=2.0, mode="nearest")))
         image = self.last(activated(self.painting(small)))
         image = image if self.pixels == "signed" else 2 * image - 1
         if self.bicubic_skip:
             image = image + enlarged(x, self.scale)
         return {"image": image}
-
-    def _doubled(self, x: Tensor, layer: nn.Module) -> Tensor:
-        if self.upsampling == "pixel_shuffle":
-            return F.pixel_shuffle(layer(x), 2)
-        return layer(F.interpolate(x, scale_factor=2.0, mode="nearest"))
 
 
 def enlarged(x: Tensor, scale: int) -> Tensor:

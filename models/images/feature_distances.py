@@ -1,0 +1,306 @@
+"""Distances between generated images and their targets as two sets of features, rather than pairwise.
+
+Extractors, for images (3 or 1, H, W) in [-1, 1]:
+
+- `random`: pixel means of relu1_2 (64) and relu2_2 (128) of VGG19 with seeded random weights, 192 dimensions, offline.
+They capture colours and small patterns; values are comparable only with each other.
+- `vgg`: pixel means of relu5_2 of VGG19 with ImageNet's weights, 512 dimensions; images of 16 px or more.
+- `inception`: FID's Inception-v3, 2048 dimensions (see `inception.load`).
+- `saved`: the named values are features (D,), or maps (D, ...) to average over pixels. The mode saves them as `array`,
+from any network called by its `Forward` injectors.
+
+Distances:
+
+- `FrechetDistance` fits a Gaussian to each set: |m1 - m2|^2 + tr(S1 + S2 - 2 (S1 S2)^(1/2)) (Dowson and Landau 1982;
+with Inception's features it is the FID of Heusel et al. 2017). Small samples bias it upwards, so only distances for the
+same number of images are comparable. There is no bootstrap interval: resamples contain fewer distinct images than the
+set, which would shift the interval upwards.
+- `KernelDistance` is the unbiased estimate of the squared maximum mean discrepancy under the kernel (x . y / d + 1)^3
+in d dimensions (Binkowski et al. 2018, sections 2 and 4; Gretton et al. 2012, lemma 6). With Inception's features it is
+the KID. Its expectation does not depend on the number of images, so it is suited to small sets.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Literal, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from figura.base.errors import UserError
+from figura.base.sampling import evenly_spaced
+from figura.base.seeding import generator
+from figura.dump import Dump
+from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Values
+from models.images import inception, vgg
+from models.images.scores import PictureScore, stacks
+
+RANDOM_LAYERS = ("relu1_2", "relu2_2")  # 64 + 128 dimensions
+DEEP_LAYER = "relu5_2"
+BATCH = 32  # images in memory at a time
+MOST = 20_000  # images whose features a kernel distance has in memory at a time
+Extract = Callable[[Tensor], Values]  # images (N, C, H, W) to features (N, dimensions)
+Extractor = Literal["random", "vgg", "inception", "saved"]
+
+
+class SetScore(PictureScore):
+    """Base class of distances between sets: selects images, targets and their features.
+
+    For `image` and `average` see `PictureScore`. `weights` is a file for `inception`, a file or `hub` for `vgg`; other
+    extractors have none.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        target: str,
+        extractor: Extractor,
+        image: str | None = None,
+        average: str | None = None,
+        weights: str | None = None,
+        seed: int = 0,
+    ) -> None:
+        super().__init__(mode, target, image, average)
+        if (extractor in ("vgg", "inception")) != (weights is not None):
+            raise ValueError(
+                f"weights {weights!r}: inception needs the path of a file, vgg that or hub; random and saved take none"
+            )
+        self.extractor, self.weights, self.seed = extractor, weights, seed
+
+    def extract(self) -> Extract:
+        """Load the network and return its features as a function of images."""
+        if self.extractor == "saved":
+            return lambda features: _vectors(pixel_means(features))
+        if self.extractor == "inception":
+            network = inception.load(str(self.weights))
+            return lambda images: _vectors(network(vgg.as_rgb(images)))
+        if self.extractor == "random":
+            return partial(_layer_means, vgg.load("random", seed=self.seed), RANDOM_LAYERS)
+        return partial(_layer_means, vgg.load(str(self.weights)), (DEEP_LAYER,))
+
+    def of_average(self, rows: Dump, extract: Extract) -> Values:
+        """Return the features (1, dimensions) of the training mean."""
+        return extract(torch.from_numpy(rows.average(str(self.average)))[None])
+
+
+def _layer_means(network: vgg.VGG, layers: Sequence[str], images: Tensor) -> Values:
+    """(N, 3 or 1, H, W) in [-1, 1] -> (N, the layers' channels): pixel means of the layers' maps."""
+    maps = network.features(images, set(layers))
+    return _vectors(torch.cat([pixel_means(maps[name]) for name in layers], dim=1))
+
+
+def pixel_means(maps: Tensor) -> Tensor:
+    """(N, D, ...) -> (N, D)."""
+    return maps.flatten(2).mean(dim=2) if maps.ndim > 2 else maps
+
+
+def check_widths(rows: Dump, image: Values, target: Values) -> None:
+    """Raise UserError unless features of images and of targets have the same dimensions, the last axis."""
+    if image.shape[-1] != target.shape[-1]:
+        raise UserError(
+            f"{rows.folder}: mode {rows.part!r}: features of images have {image.shape[-1]} dimensions, those of "
+            f"targets {target.shape[-1]}; they must be the same"
+        )
+
+
+@torch.no_grad()
+def batches_of(rows: Dump, name: str, extract: Extract, places: Iterable[int] | None = None) -> Iterator[Values]:
+    """Yield the features (n, dimensions), n <= `BATCH`, of one file of each row, or only of the rows `places`.
+
+    Raises:
+        UserError: a feature is not finite, or rows differ in their dimensions.
+    """
+    first: Values | None = None
+    for (images,) in stacks(rows, [name], BATCH, places):
+        features = extract(images)
+        first = features if first is None else first
+        if features.ndim != 2 or features.shape[1] != first.shape[1]:
+            raise UserError(f"{rows.folder}: mode {rows.part!r}: features of {name!r} differ in their dimensions")
+        if not np.isfinite(features).all():
+            raise UserError(f"{rows.folder}: {name!r} holds images with values that are no finite numbers")
+        yield features
+
+
+def _vectors(features: Tensor) -> Values:
+    return np.asarray(features.double().numpy())
+
+
+class Moments:
+    """Streaming mean and covariance of batches of vectors, in float64 and constant memory.
+
+    Batches are merged by the pairwise update of Chan, Golub and LeVeque (1983), which avoids cancellation.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.mean: Values = np.zeros(1)  # takes the number of dimensions from the first batch
+        self._scatter: Values = np.zeros((1, 1))
+
+    def add(self, vectors: NDArray[np.floating]) -> None:
+        """Add a batch (n, dimensions), n >= 1."""
+        batch = np.asarray(vectors, dtype=np.float64)
+        centre = batch.mean(axis=0)
+        away, total = centre - self.mean, self.count + len(batch)
+        self._scatter = self._scatter + (batch - centre).T @ (batch - centre)
+        self._scatter += np.outer(away, away) * (self.count * len(batch) / total)
+        self.mean = self.mean + away * (len(batch) / total)
+        self.count = total
+
+    def covariance(self) -> Values:
+        """Return the unbiased covariance (dimensions, dimensions); needs at least two vectors."""
+        return self._scatter / (self.count - 1)
+
+
+def frechet_distance(mean: Values, covariance: Values, other_mean: Values, other_covariance: Values) -> float:
+    """Squared Frechet distance between two Gaussians of d dimensions: (d,), (d, d), (d,), (d, d) -> at least 0.
+
+    (S1 S2)^(1/2) has the trace of (S1^(1/2) S2 S1^(1/2))^(1/2), the root of a symmetric matrix, which is real for any
+    rank. The eigenvalues of that root are the singular values of S1^(1/2) S2^(1/2). Computing these keeps full
+    precision, while the square root of eigenvalues near 0 would lose half of the digits.
+    """
+    overlap = np.linalg.svd(_root(covariance) @ _root(other_covariance), compute_uv=False).sum()
+    apart = np.square(mean - other_mean).sum()
+    return max(0.0, float(apart + np.trace(covariance) + np.trace(other_covariance) - 2 * overlap))
+
+
+def _root(covariance: Values) -> Values:
+    """Return the symmetric square root (d, d); eigenvalues below float64's resolution are treated as 0."""
+    values, vectors = np.linalg.eigh(covariance)
+    values[values < len(values) * np.finfo(np.float64).eps * values[-1]] = 0
+    return np.asarray((vectors * np.sqrt(values)) @ vectors.T)
+
+
+class FrechetDistance(SetScore):
+    """Frechet distance between features of a mode's images and of their targets.
+
+    For `image` and `average` see `PictureScore`; the covariance of an average is 0. For `extractor`, `weights` and
+    `seed` see the top of this module.
+
+    Metrics: `value`; `images`, their number; `dimensions`; `full_rank`, 0 if there are no more distinct images or
+    distinct targets than dimensions: a covariance is then singular, and the value unreliable.
+    """
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        rows = dump.mode(self.mode)
+        if len(rows) < 2:
+            raise NotApplicableError(
+                f"{dump.folder}: mode {self.mode!r}: a Frechet distance needs 2 images, there is {len(rows)}"
+            )
+        extract = self.extract()
+        target = self._shared_moments(rows, self.target, extract)
+        different = rows.table[f"file.{self.target}"].nunique()
+        if self.image is None:
+            judged = Moments()
+            judged.add(np.repeat(self.of_average(rows, extract), 2, axis=0))  # two copies give the moments of many
+        else:
+            judged = self._shared_moments(rows, self.image, extract)
+            different = min(different, rows.table[f"file.{self.image}"].nunique())
+        check_widths(rows, judged.mean, target.mean)
+        return {
+            "value": frechet_distance(judged.mean, judged.covariance(), target.mean, target.covariance()),
+            "images": len(rows),
+            "dimensions": len(target.mean),
+            "full_rank": int(different > len(target.mean)),
+        }
+
+    def _shared_moments(self, rows: Dump, name: str, extract: Extract) -> Moments:
+        """Return the moments of the features of one file of every row, computed once for all scores."""
+        files = tuple(rows.table[f"file.{name}"])  # subsets of rows share the dump's cache
+        key = FrechetDistance, files, self.extractor, self.weights, self.seed
+        if key not in rows.shared:
+            moments = Moments()
+            for vectors in batches_of(rows, name, extract):
+                moments.add(vectors)
+            rows.shared[key] = moments
+        return cast(Moments, rows.shared[key])
+
+
+def cubic_kernel(a: Values, b: Values) -> Values:
+    """(n, d), (m, d) -> (n, m)."""
+    return np.asarray((a @ b.T / a.shape[1] + 1) ** 3)
+
+
+def squared_discrepancy(a: Values, b: Values) -> float:
+    """Return the unbiased estimate from (n, d) and (m, d), n and m at least 2; it may be below 0.
+
+    It is the mean of k over pairs of different rows of a, plus the same of b, minus twice the mean over pairs of a row
+    of a and a row of b.
+    """
+    within = 0.0
+    for rows in (a, b):
+        kernel = cubic_kernel(rows, rows)
+        within += (kernel.sum() - np.trace(kernel)) / (len(rows) * (len(rows) - 1))
+    return float(within - 2 * cubic_kernel(a, b).mean())
+
+
+class KernelDistance(SetScore):
+    """Squared maximum mean discrepancy between features of a mode's images and of their targets.
+
+    For `image` and `average` see `PictureScore`, for `extractor`, `weights` and `seed` the top of this module.
+
+    The value is the mean over `subsets` random subsets (drawn from `seed`) of `subset_size` images and as many targets;
+    the paper uses 100 subsets of 1000. If there are no more images and targets than one subset, it is computed once,
+    from all. A file shared by several rows is used once. At most 20 000 images and targets are used, evenly spaced.
+
+    An image made from its target is closer to it than two independent images would be. The value of very good images
+    is therefore slightly below 0, less so for larger subsets.
+
+    Metrics: `value`, often published times 1000; `spread`, the standard deviation over the subsets if there are
+    several; `images` and `targets`, their numbers; `subset_size`, the size used.
+    """
+
+    def __init__(
+        self,
+        mode: str,
+        target: str,
+        extractor: Extractor,
+        image: str | None = None,
+        average: str | None = None,
+        weights: str | None = None,
+        seed: int = 0,
+        subsets: int = 100,
+        subset_size: int = 1000,
+    ) -> None:
+        super().__init__(mode, target, extractor, image, average, weights, seed)
+        if subsets < 1:
+            raise ValueError(f"subsets {subsets}: at least 1 is needed")
+        if subset_size < 2:
+            raise ValueError(f"subset_size {subset_size}: at least 2 are needed")
+        self.subsets, self.subset_size = subsets, subset_size
+
+    def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
+        rows = dump.mode(self.mode)
+        extract = self.extract()
+        target = _features(rows, self.target, extract)
+        if self.image is None:
+            with torch.no_grad():
+                image = np.repeat(self.of_average(rows, extract), len(target), axis=0)
+        else:
+            image = _features(rows, self.image, extract)
+        check_widths(rows, image, target)
+        if min(len(image), len(target)) < 2:
+            raise UserError(
+                f"{dump.folder}: mode {self.mode!r}: a kernel distance needs 2 different images and 2 different "
+                f"targets, there are {len(image)} and {len(target)}"
+            )
+        size = min(self.subset_size, len(image), len(target))
+        several = size < max(len(image), len(target))
+        values = [self._subset(image, target, size, n) for n in range(self.subsets)] if several else []
+        metrics = {"value": float(np.mean(values)), "spread": float(np.std(values))} if several else {}
+        metrics = metrics or {"value": squared_discrepancy(image, target)}
+        return {**metrics, "images": len(image), "targets": len(target), "subset_size": size}
+
+    def _subset(self, image: Values, target: Values, size: int, number: int) -> float:
+        random = generator(self.seed, "kernel distance", number)
+        a, b = (vectors[random.choice(len(vectors), size, replace=False)] for vectors in (image, target))
+        return squared_discrepancy(a, b)
+
+
+def _features(rows: Dump, name: str, extract: Extract) -> Values:
+    """Return the features (n, d) of the distinct files of this name."""
+    column = f"file.{name}"
+    files = rows.table[column].drop_duplicates().index if column in rows.table else range(len(rows))
+    places = [int(files[place]) for place in evenly_spaced(len(files), MOST)]
+    return np.concatenate(list(batches_of(rows, name, extract, places)))
