@@ -17,7 +17,7 @@ from figura.data.formats.skeletons import COCO, Skeleton, skeleton_from
 from figura.interfaces import Example
 from figura.prediction.inputs import Photo, PhotoExamples
 from models.people.crops import square
-from models.people.pairs import IMAGE_SIZE, MARGIN, channels_first
+from models.people.pairs import IMAGE_SIZE, MARGIN, Background, ImageSize, Margin, channels_first
 from models.people.persons import (
     Texts,
     decode_mask,
@@ -60,7 +60,7 @@ class PersonPhotos(PhotoExamples):
     An unusable record only skips this person, with a line in the photo's `faults`. So does each person after the first
     1,000 of a photo.
 
-    Raises ValueError for arguments out of range, UserError for files that cannot be read.
+    Raises ValueError for both `people` and `annotations`, UserError for files that cannot be read.
     """
 
     names: ClassVar[tuple[str, ...]] = ("pose", "appearance", "target", "mask", "name")
@@ -72,26 +72,18 @@ class PersonPhotos(PhotoExamples):
         self,
         *,
         min_height: float,
-        image_size: int = IMAGE_SIZE,
-        margin: float = MARGIN,
+        image_size: ImageSize = IMAGE_SIZE,
+        margin: Margin = MARGIN,
         min_keypoints: float = 1,
-        background: float | None = None,
+        background: Background | None = None,
         skeleton: Mapping[str, Any] | None = None,
         category: int = 1,
         min_confidence: float = 0.0,
         min_score: float = 0.0,
-        padding: float = 0.0,
+        padding: Margin = 0.0,
         people: str | None = None,
         annotations: str | None = None,
     ) -> None:
-        if image_size < 1:
-            raise ValueError(f"image_size {image_size}: a whole number from 1 is needed")
-        if not 0 <= margin < 10:
-            raise ValueError(f"margin {margin}: a number from 0 to 10 is needed")
-        if not 0 <= padding < 10:
-            raise ValueError(f"padding {padding}: a number from 0 to 10 is needed")
-        if background is not None and not -1 <= background <= 1:
-            raise ValueError(f"background {background}: a number from -1 to 1 is needed, or null")
         if people is not None and annotations is not None:
             raise ValueError(f"people {people!r} and annotations {annotations!r}: one of them is needed")
         self.image_size, self.margin, self.background = image_size, margin, background

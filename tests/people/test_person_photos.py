@@ -146,12 +146,3 @@ def test_photos_that_are_not_annotated(drawn, photo):
     cv2.imwrite(str(other), np.zeros((20, 30, 3), np.uint8))
     with pytest.raises(UserError, match=r"is 30 x 20 pixels, upright, but .* says 96 x 96"):
         photos.examples(Photo(other, "b", 1))
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"image_size": 0}, {"margin": -1.0}, {"padding": 11.0}, {"background": 2.0}, {"people": "a", "annotations": "b"}],
-)
-def test_wrong_arguments(wrong):
-    with pytest.raises(ValueError, match=f"^{next(iter(wrong))} "):
-        PersonPhotos(**BASIC | wrong)

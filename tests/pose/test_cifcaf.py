@@ -295,20 +295,6 @@ class TestOptions:
         decode = CifCafDecoder(stride=8, force_complete=True, independent_keypoints=independent, **thresholds)
         assert decode(cif, caf).keypoints[0, 15, 2] == pytest.approx(value, rel=0.02)
 
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [
-            ("stride", 0),
-            ("seed_threshold", 1.5),
-            ("keypoint_threshold", float("nan")),
-            ("connection_method", "mean"),
-            ("connections", ((0, 17),)),
-        ],
-    )
-    def test_wrong(self, name, value):
-        with pytest.raises(ValueError, match=rf"^{name} .*: .*needed"):
-            CifCafDecoder(**{"stride": 8, name: value})
-
     def test_wrong_fields(self):
         decode = CifCafDecoder(stride=8)
         cif, caf = np.zeros((17, 5, 4, 4), np.float32), np.zeros((19, 8, 4, 4), np.float32)

@@ -174,22 +174,3 @@ class TestAnyFields:
             assert np.isfinite(found.boxes).all()
             assert (found.boxes[:, 2:] >= 0).all()
             assert ((found.scores > 0.15) & (found.scores <= 1)).all()
-
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [
-            ("stride", 0),
-            ("maximum", 0),
-            ("seed_threshold", 1.2),
-            ("nms", "none"),
-        ],
-    )
-    def test_wrong(self, name, value):
-        with pytest.raises(ValueError, match=rf"^{name} .*: .*needed"):
-            CifDetDecoder(**{"stride": 8, name: value})
-
-    def test_wrong_soft_threshold_and_shape(self):
-        with pytest.raises(ValueError, match=r"soft_iou_threshold 0.4: at least 0.5 is needed"):
-            CifDetDecoder(stride=8, nms="soft", soft_iou_threshold=0.4)
-        with pytest.raises(ValueError, match=r"cifdet of shape .* is needed"):
-            CifDetDecoder(stride=8)(np.zeros((3, 5, 9, 9), dtype=np.float32))

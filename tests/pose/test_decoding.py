@@ -129,12 +129,3 @@ def test_overlays_lie_where_the_people_are():
     x, y, width, height = scene().boxes[0]
     assert boxes[int((y + height / 2) * zoom), round(x * zoom)]
     assert not boxes[int((y + height / 2) * zoom), int((x + width / 2) * zoom)]
-
-
-def test_wrong_arguments():
-    with pytest.raises(ValueError, match=r"decoder\.seed_treshold.*did you mean 'seed_threshold'"):
-        FindPeople("cif", "caf", "people", STRIDE, decoder={"seed_treshold": 0.3})
-    with pytest.raises(ValueError, match=r"seed_threshold 1\.5"):
-        FindPeople("cif", "caf", "people", STRIDE, decoder={"seed_threshold": 1.5})
-    with pytest.raises(ValueError, match="at least one is needed"):
-        Overlays("image", "drawn")

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from figura.base.error_collector import ErrorCollector
 from figura.interfaces import Networks, State
 from figura.prediction.inputs import Photo
-from figura.recipe.types import INJECTOR, construct
+from models.pose.decode.injectors import PhotoOverlays
 from models.pose.decode.overlays import OverlayStyle
-from models.pose.photos import PhotoOverlays, Photos
+from models.pose.photos import Photos
 from models.pose.scenes import Scenes
 
 HEADS = {"cif": {"kind": "cif", "stride": 8}}
@@ -57,12 +56,6 @@ def test_a_photo_as_it_is(tmp_path):
     assert np.abs(example["image"] - expected.transpose(2, 0, 1)).max() < 1e-5
 
 
-@pytest.mark.parametrize("wrong", [{"side": 1}, {"side": -4}, {"multiple": 0}, {"std": (1.0, 0.0, 1.0)}])
-def test_wrong_arguments(wrong):
-    with pytest.raises(ValueError, match=f"{next(iter(wrong))} "):
-        Photos(**({"side": 65, "multiple": 16} | wrong))
-
-
 def test_overlays_have_the_size_of_each_photo(tmp_path):
     pixels = noise(390, 500), noise(400, 300)
     photos = [photo_of(tmp_path / f"{n}.png", one) for n, one in enumerate(pixels)]
@@ -77,16 +70,6 @@ def test_overlays_have_the_size_of_each_photo(tmp_path):
     assert changed[12:60, 25:73].any()
     changed[:100, :140] = False  # joints to (73, 60), a label at the box
     assert not changed.any()
-
-
-def test_overlays_of_nothing():
-    with pytest.raises(ValueError, match="at least one is needed"):
-        PhotoOverlays("photo", "drawn")
-    errors = ErrorCollector(Path("recipe"))
-    wrong = {"photo": "photo", "output": "drawn", "people": "people", "style": {"colours": "rainbow"}}
-    assert construct("pose.PhotoOverlays", wrong, INJECTOR, "draw", errors) is None
-    (line,) = errors.lines
-    assert "draw.style.colours: found 'rainbow'; expected 'connection' or 'instance'" in line
 
 
 def test_upright_by_its_exif_tag(tmp_path):

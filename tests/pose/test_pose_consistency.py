@@ -13,8 +13,7 @@ from figura.base.pictures import write_png
 from figura.data.formats.skeletons import COCO
 from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, NotApplicableError
-from models.pose.consistency_scores import PoseConsistency, as_asked
-from models.pose.consistency_sheets import PoseSheet
+from models.pose.consistency import PoseConsistency, PoseSheet, as_asked
 from models.pose.dumped_people import DumpedPeople
 from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
 
@@ -173,8 +172,6 @@ def test_what_a_dump_lacks_is_said(tmp_path: Path) -> None:
         DumpedPeople(dump=str(folder), pictures={"real": "tarket"}, side=129)[0]
     with pytest.raises(UserError, match=r"truth2.json: no such file"):
         DumpedPeople(dump=str(folder), pictures={"real": "target"}, truth="truth2", side=129)
-    with pytest.raises(ValueError, match="at least one is needed"):
-        DumpedPeople(dump=str(folder), pictures={}, side=129)
     with pytest.raises(ValueError, match=r"where\.prio"):
         DumpedPeople(dump=str(folder), pictures={"prior": "prior.image"}, where={"prio": "x"}, side=129)
 

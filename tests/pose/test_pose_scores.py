@@ -15,16 +15,16 @@ from people_by_hand import SKELETON, dump, person, pose
 
 from figura.base.errors import UserError
 from figura.report.interfaces import Bootstrap, NotApplicableError
+from models.pose.argument_types import skeleton_of
 from models.pose.coco_scores import (
     BoxAP,
     KeypointAP,
     KeypointErrors,
     MedianPoseAP,
-    height_ranges,
     hidden_share,
     occlusion_ranges,
 )
-from models.pose.dump_evaluation import evaluate, skeleton_of
+from models.pose.dump_evaluation import evaluate
 from models.pose.field_scores import FieldMaxima, maxima
 
 DATA = Path(__file__).parents[2] / "../shared/data/coco_eval_reference"
@@ -44,15 +44,13 @@ def test_the_stage_gives_the_figures_of_the_reference(tmp_path):
     truth, results = (json.loads((DATA / f"keypoints_{name}.json").read_text()) for name in ("gt", "dt"))
     ids = [image["id"] for image in truth["images"]]
     rows = dump(tmp_path, ids, truth["annotations"], results, size=(640, 480))
-    figures = KeypointAP("poses", "people", "truth", heights=(0.5, 0.7))(rows, Bootstrap(500, 0.95, 0))
+    figures = KeypointAP("poses", "people", "truth")(rows, Bootstrap(500, 0.95, 0))
     found = numbers(figures)
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=1e-9, rel=0)
     assert all(figures[name]["low"] < found[name] < figures[name]["high"] for name in expected)
     assert found["images"] == 165
     judged = [one for one in truth["annotations"] if one["num_keypoints"] and not one["iscrowd"]]
     assert found["persons"] == len(judged)
-    low = sum(one["bbox"][3] < 240 for one in judged)
-    assert found["persons_height_below_50"] == low
     errors = numbers(KeypointErrors("poses", "people", "truth")(rows, BOOTSTRAP))
     assert errors["recall"] == pytest.approx(expected["AR50"], abs=1e-9)
 
@@ -99,7 +97,7 @@ def test_the_stage_gives_the_box_figures_of_the_reference(tmp_path):
     assert found["objects"] == sum(not one["iscrowd"] for one in truth["annotations"])
 
 
-def test_by_height_and_by_occlusion(tmp_path):
+def test_by_occlusion(tmp_path):
     small = {"bbox": [5.0, 20.0, 50.0, 90.0]}  # 0.45 of the image's height; the others 0.5
     truth = [
         person(1, 30, flags=(2, 1), **small),
@@ -108,23 +106,17 @@ def test_by_height_and_by_occlusion(tmp_path):
         person(2, 150, flags=(0, 0), number=4),
     ]
     results = [pose(1, 30, 0.9), pose(2, 30, 0.8), pose(2, 900, 0.95)]
-    score = KeypointAP("poses", "people", "truth", heights=(0.5, 0.7), skeleton=SKELETON)
+    score = KeypointAP("poses", "people", "truth", skeleton=SKELETON)
     found = numbers(score(dump(tmp_path, [1, 2], truth, results), BOOTSTRAP))
     # Three people, two found, after one false result: precision 2/3 up to a recall of 2/3 (67 of 101).
     assert found["AP50"] == pytest.approx(2 / 3 * 67 / 101)
     assert found["AR50"] == pytest.approx(2 / 3)
-    # The false result is 0.5 high.
-    assert found["AP_height_below_50"] == pytest.approx(1)
-    assert found["AP_height_50_to_70"] == pytest.approx(1 / 2 * 51 / 101)
-    assert "AP_height_from_70" not in found
-    # It may be anybody: false for all three.
+    # The false result may be anybody: false for all three.
     assert found["AP_hidden_none"] == 0
     assert found["AP_hidden_much"] == pytest.approx(2 / 3)  # one of two joints is half: much
     assert found["AR_hidden_much"] == pytest.approx(1)
     assert "AP_hidden_some" not in found
-    counts = {name.removeprefix("persons_"): one for name, one in found.items() if name.startswith("persons")}
-    assert counts == {"persons": 3, "height_below_50": 1, "height_50_to_70": 2, "height_from_70": 0,
-                      "hidden_none": 1, "hidden_some": 0, "hidden_much": 2}  # fmt: skip
+    assert [found[f"persons_hidden_{name}"] for name in ("none", "some", "much")] == [1, 0, 2]
 
 
 def test_thirds_of_the_people_by_height(tmp_path):
@@ -142,13 +134,7 @@ def test_thirds_of_the_people_by_height(tmp_path):
     assert [figures[f"AR_height_{name}"] for name in ("low", "middle", "high")] == [0, 1, 1]
 
 
-def test_ranges_meet_without_overlap():
-    ranges = height_ranges((0.55, 0.7))
-    assert list(ranges) == ["height_below_55", "height_55_to_70", "height_from_70"]
-    for share in (0.0, 0.3, 0.55, np.nextafter(0.55, 0), 0.7, 1.0):
-        assert sum(low <= share <= high for low, high in ranges.values()) == 1
-    low, high = ranges["height_55_to_70"]
-    assert low <= 0.55 <= high < 0.7
+def test_ranges_of_hidden_joints():
     for flat, name in (
         ([1, 1, 2, 0, 0, 0], "none"),
         ([1, 1, 2, 1, 1, 2, 1, 1, 1], "some"),
@@ -209,14 +195,7 @@ def test_nobody_found_and_nobody_there(tmp_path):
         BoxAP("poses", "people", "truth")(nobody, BOOTSTRAP)
 
 
-def test_wrong_arguments_and_dumps(tmp_path):
-    for heights in ((), (0.7, 0.5), (0.0,)):
-        with pytest.raises(ValueError, match=r"heights .*rising shares"):
-            KeypointAP("poses", "people", "truth", heights=heights)
-    with pytest.raises(ValueError, match=r"occlusion 0\.0"):
-        KeypointAP("poses", "people", "truth", occlusion=0.0)
-    with pytest.raises(ValueError, match="within"):
-        KeypointErrors("poses", "people", "truth", within=())
+def test_an_image_that_occurs_twice(tmp_path):
     twice = dump(tmp_path, [5, 5], [], [])
     with pytest.raises(UserError, match="image_id 5 occurs more than once"):
         BoxAP("poses", "people", "truth")(twice, BOOTSTRAP)

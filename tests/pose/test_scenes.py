@@ -226,23 +226,6 @@ def test_bad_files_and_filters_are_named(make, tmp_path):
         Scenes(root=str(tmp_path), split="test", side=SIDE, heads=CIF)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ({"heads": {}}, "at least one"),
-        ({"heads": {"a": {"kind": "cifs", "stride": 8}}}, r"heads\.a\.kind 'cifs' \(did you mean 'cif'\?\)"),
-        ({"heads": {"a": {"kind": "cif", "strid": 8}}}, r"heads\.a\.strid \(did you mean 'stride'\?\)"),
-        ({"heads": {"a": {"kind": "cif"}}}, r"heads\.a: .*stride"),
-        ({"heads": {"a": {"kind": "caf", "stride": 8, "connections": "all"}}}, r"heads\.a: .*all"),
-        ({"side": 1}, "side 1"),
-        ({"std": (1.0, 0.0, 1.0)}, "std"),
-    ],
-)
-def test_bad_arguments_are_named(make, arguments, words):
-    with pytest.raises(ValueError, match=words):
-        make(**arguments)
-
-
 def test_another_skeleton(make):
     categories = [{"id": 1, "name": "person", "keypoints": STAR["keypoints"]}]
     heads = CIF | {"caf": {"kind": "caf", "stride": 8}}
@@ -279,7 +262,7 @@ def test_native_aspect_and_the_way_back(make):
     joint = example["to_original"] @ np.array([50 * 64 / 79, 25 * 47 / 59, 1.0])
     np.testing.assert_allclose(joint, [50, 25], atol=1e-4)
     assert (example["width"], example["height"]) == (WIDTH, HEIGHT)
-    with pytest.raises(ValueError, match=r"multiple 16: .* no augmentation"):
+    with pytest.raises(ValueError, match="multiple 16: pictures of a dataset with augmentation"):
         make(multiple=16, augmentation=augmentation())
 
 
