@@ -7,7 +7,7 @@ from pathlib import Path
 import encoder_by_hand as by_hand
 import numpy as np
 import pytest
-from standing_people import standing
+from people_by_hand import standing
 
 from figura.data.formats.skeletons import COCO
 from models.pose.annotations import Annotations

@@ -6,7 +6,7 @@ import encoder_by_hand
 import numpy as np
 import pytest
 import torch
-from standing_people import SIZE, standing
+from people_by_hand import SIZE, standing
 
 from figura.data.formats.skeletons import COCO
 from figura.injectors.forward import Forward
