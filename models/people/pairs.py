@@ -13,7 +13,7 @@ from figura.base.files import read_text
 from figura.data.formats.facts import read_facts
 from figura.data.formats.skeletons import skeleton_from
 from figura.interfaces import Example, ExampleDataset, Records
-from models.people.crops import Crop, square
+from models.people.crops import square
 from models.people.persons import Persons
 from models.people.stickman import pose_picture
 
@@ -254,9 +254,9 @@ class PersonPairs(ExampleDataset):
         picture -= 1
         fill, shown = (_MID_GRAY, None) if self.background is None else (self.background, person)
         blue_first = crop.resized(picture, height, width, fill, shown)
-        masks = {"mask": _mask(crop, person, height, width)}
+        masks = {"mask": crop.mask(person, height, width)}
         for part in self.parts:
-            masks[part] = _mask(crop, self.persons.part(index, part)[inside], height, width)
+            masks[part] = crop.mask(self.persons.part(index, part)[inside], height, width)
         image = channels_first(blue_first[..., ::-1])
         return np.clip(image, -1, 1, out=image), masks
 
@@ -291,8 +291,3 @@ def read_pairs(path: Path, annotated: NDArray[np.int64]) -> NDArray[np.int64]:
 def channels_first(image: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return an image `(height, width, channels)` as contiguous `(channels, height, width)`."""
     return np.ascontiguousarray(image.transpose(2, 0, 1))
-
-
-def _mask(crop: Crop, part: NDArray[np.uint8], height: int, width: int) -> NDArray[np.float32]:
-    resized = crop.resized(part.astype(np.float32), height, width, fill=0.0)
-    return np.clip(resized, 0, 1, out=resized)[None]
