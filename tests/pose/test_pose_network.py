@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from openpifpaf_by_hand import shapes_of
 from safetensors.torch import save_file
 from skeletons_by_hand import STAR
 from torch import Tensor, nn
@@ -354,40 +355,19 @@ def test_statistics_move_by_a_hundredth():
         assert torch.allclose(norm.running_mean, 0.01 * mean, atol=1e-6)
 
 
+RENAMED = {"input_block.0": "conv1", "input_block.1": "bn1", **{f"block{n + 1}": f"layer{n}" for n in (1, 2, 3, 4)}}
+
+
 def torchvision_state(depth):
-    """State of torchvision's ResNet of this depth, by its own names, random; written without ours."""
-    plan = {18: [2, 2, 2, 2], 50: [3, 4, 6, 3]}[depth]
+    """State of torchvision's ResNet of this depth, by its own names, random."""
     generator = torch.Generator().manual_seed(depth)
-    state = {}
-
-    def convolution(name, *shape):
-        state[f"{name}.weight"] = 0.05 * torch.randn(shape, generator=generator)
-
-    def norm(name, width):
-        for part in ("weight", "bias", "running_mean", "running_var"):
-            state[f"{name}.{part}"] = torch.rand(width, generator=generator) + 0.5
-        state[f"{name}.num_batches_tracked"] = torch.tensor(7)
-
-    convolution("conv1", 64, 3, 7, 7)
-    norm("bn1", 64)
-    inputs = 64
-    for layer, blocks in enumerate(plan, start=1):
-        width = 64 * 2 ** (layer - 1)
-        outputs = width if depth == 18 else 4 * width
-        for block in range(blocks):
-            name = f"layer{layer}.{block}"
-            sizes = [(inputs, width, 3), (width, width, 3)]
-            if depth == 50:
-                sizes = [(inputs, width, 1), (width, width, 3), (width, outputs, 1)]
-            for place, (a, b, size) in enumerate(sizes, start=1):
-                convolution(f"{name}.conv{place}", b, a, size, size)
-                norm(f"{name}.bn{place}", b)
-            if block == 0 and (layer > 1 or depth == 50):
-                convolution(f"{name}.downsample.0", outputs, inputs, 1, 1)
-                norm(f"{name}.downsample.1", outputs)
-            inputs = outputs
-    state["fc.weight"] = torch.zeros(1000, inputs)
-    state["fc.bias"] = torch.zeros(1000)
+    state = {"fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}
+    for name, shape in shapes_of(f"resnet{depth}", ()).items():
+        ours = name.removeprefix("base_net.")
+        first = next(one for one in RENAMED if ours.startswith(f"{one}."))
+        counter = name.endswith("num_batches_tracked")
+        value = torch.tensor(7) if counter else 0.05 * torch.rand(shape, generator=generator) + 0.5
+        state[RENAMED[first] + ours.removeprefix(first)] = value
     return state
 
 
@@ -409,8 +389,7 @@ def test_pretrained_weights_arrive(depth, tmp_path):
     state = torchvision_state(depth)
     save_file(state, tmp_path / "w.safetensors")
     found = started(depth=depth, pretrained=str(tmp_path / "w.safetensors")).state_dict()
-    renamed = {"input_block.0": "conv1", "input_block.1": "bn1", **{f"block{n + 1}": f"layer{n}" for n in (1, 2, 3, 4)}}
-    for ours, theirs in renamed.items():
+    for ours, theirs in RENAMED.items():
         part = {name: value for name, value in found.items() if name.startswith(f"{ours}.")}
         assert part
         for name, value in part.items():
