@@ -11,12 +11,12 @@ from torch import Tensor
 from figura.base.checksums import refuse_damaged
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
+from figura.engine.weights import load_weights
 from figura.interfaces import Loss
 from figura.recipe.schema import NetworkEntry
 from figura.recipe.types import checked_call
 from models.images.example_means import at_least_float32
 from models.images.vgg import MEAN, STD, as_rgb
-from models.images.weight_files import WeightFile
 from models.pose.argument_types import Deviations, NonNegative, Side, skeleton_of
 from models.pose.heads import CompositeHead
 from models.pose.pose_network import PoseNetwork
@@ -127,12 +127,7 @@ class _Reader:
         self.confidence = 1 if head.layout.log_scales == "shared" else 0
         self.side, self.stride = _side(folder, side, facts), self.network.stride
         self.cell = self.network.head_strides["cif"]
-        file = WeightFile(f"the pose network in {folder}", "copy runs/pose/model of `dvc repro` there")
-        path = folder / f"{name}.safetensors"
-        refuse_damaged(path)
-        state = self.network.state_dict()
-        weights = file.read(path, {key: tuple(one.shape) for key, one in state.items()}, may_hold=lambda _: False)
-        self.network.load_state_dict({key: one.to(state[key].dtype) for key, one in weights.items()})
+        load_weights(self.network, folder / f"{name}.safetensors")
         self.network.eval().requires_grad_(requires_grad=False)
 
     def to(self, device: torch.device) -> "_Reader":

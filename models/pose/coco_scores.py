@@ -90,7 +90,9 @@ class KeypointAP(OfPeople, Score):
     for unmatched results, so they are false in all three ranges. These AP therefore depend on the number of people in
     each range; AR does not. `persons` counts the annotated people, also by range.
 
-    Args, beside those of `OfPeople`:
+    The first arguments, and `skeleton`, are those of `OfPeople`.
+
+    Args:
         occlusion: minimum fraction of hidden joints for `hidden_much`.
     """
 
@@ -123,8 +125,8 @@ class KeypointAP(OfPeople, Score):
 class MedianPoseAP(OfPeople, Score):
     """COCO's `AP` and `AP50` of a baseline: ground-truth boxes with one pose for all.
 
-    Each annotated box with labelled joints gets the median pose of these people, stretched to the box. The `results`
-    are unused.
+    Each annotated box with labelled joints gets the median pose of these people, stretched to the box. Takes the
+    arguments of `OfPeople`; `results` are unused.
     """
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
@@ -188,7 +190,9 @@ class KeypointErrors(OfPeople, Score):
     Yang and Ramanan 2013, normalised by the height). `recall` is the fraction of people found. `distance` and `PCK_`
     then follow per joint.
 
-    Args, beside those of `OfPeople`:
+    The first arguments, and `skeleton`, are those of `OfPeople`.
+
+    Args:
         within: distances of the PCK, as fractions of the height.
     """
 

@@ -34,7 +34,9 @@ class PrecisionRecall(OfPeople, Picture):
 
     The legend gives the area under each curve, its AP.
 
-    Args, beside those of `OfPeople`:
+    The first arguments, and `skeleton`, are those of `OfPeople`.
+
+    Args:
         kind: `keypoints` (OKS) or `bbox` (IoU, mean over categories; the records may be objects).
     """
 
@@ -59,7 +61,7 @@ class OKSHistogram(OfPeople, Picture):
     """Histogram of the annotated people by OKS: with their match, or for missed people with the nearest false result.
 
     A person with a match of OKS 0.5 or more is found. A missed person with an OKS above 0 has a false result nearby:
-    badly localised, or a duplicate.
+    badly localised, or a duplicate. Takes the arguments of `OfPeople`.
     """
 
     def __call__(self, dump: Dump, path: Path) -> None:
@@ -103,7 +105,9 @@ class WorstImages(OfPeople, Picture):
     Among equal scores, the image with more missed people and false results comes first. Below each image are its id and
     score, the number of people found, and the number of false results.
 
-    Args, beside those of `OfPeople`:
+    The first arguments, and `skeleton`, are those of `OfPeople`.
+
+    Args:
         image: name of the saved image.
         count: number of images.
         kind: `keypoints` or `bbox` (the records may be objects).
