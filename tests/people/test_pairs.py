@@ -12,9 +12,11 @@ from skeletons_by_hand import DOG
 from figura.base.errors import UserError
 from figura.data.formats.coco import KEYPOINTS
 from figura.data.formats.skeletons import COCO as COCO_PERSON
+from figura.data.formats.skeletons import skeleton_from
 from models.people.crops import square
 from models.people.drawing import BOX, CROP, HIDDEN, VISIBLE, PersonDrawing, joints_over
 from models.people.pairs import PersonPairs
+from models.people.persons import people_category
 from tests.real_people import REAL, needs_real
 
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # by pycocotools
@@ -287,6 +289,14 @@ def test_a_skeleton_that_no_category_has(dogs):
     (dogs / "facts.json").write_text(json.dumps({"people": "cat", "skeleton": DOG}))
     with pytest.raises(UserError, match="categories: found ball, dog; one 'cat' with the 5 joints head, left_paw"):
         pairs(dogs)
+
+
+def test_a_skeleton_that_two_categories_have(dogs):
+    categories = [
+        {"id": number, "name": name, "keypoints": DOG["keypoints"]} for number, name in ((7, "dog"), (9, "cat"))
+    ]
+    with pytest.raises(UserError, match=r"categories: 2 have the 5 joints head, left_paw.*: cat, dog; leave one"):
+        people_category(dogs / "train.json", categories, skeleton_from(DOG))
 
 
 def test_foreign_is_another_person(folder):

@@ -329,6 +329,11 @@ def test_target_and_the_same_prediction_look_alike():
         assert (pictures[0] != 128).any()
 
 
+def test_field_with_the_wrong_components_is_refused():
+    with pytest.raises(ValueError, match=r"a caf field of shape \(8, 5, 6\): \(9, rows, columns\) is needed"):
+        target_field("caf", np.zeros((8, 5, 6)))
+
+
 # --- drawings of scenes ---
 
 GREY_SCENE = np.full((65, 65, 3), 100, np.uint8)
