@@ -37,7 +37,7 @@ LONGEST = (
     "pipeline/test_readme_commands.py",
     "pipeline/test_real_data.py",
     "commands/test_overfit_pose.py",
-    "pose/test_backbones.py",
+    "pose/test_pose_network.py",
 )
 
 

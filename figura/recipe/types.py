@@ -195,7 +195,7 @@ def check_arguments(
         for name, parameter in inspect.signature(kind).parameters.items()
         if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY) and name not in supplied
     }
-    hints = typing.get_type_hints(kind.__init__)  # type: ignore[misc]
+    hints = typing.get_type_hints(kind.__init__, include_extras=True)  # type: ignore[misc]
     renamed: Mapping[str, str] = getattr(kind, "renamed", {})
     checked = {}
     for name, value in arguments.items():

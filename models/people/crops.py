@@ -46,6 +46,11 @@ class Crop:
         method = cv2.INTER_AREA if self.side > self.size else cv2.INTER_LINEAR
         return np.asarray(cv2.resize(part, (self.size, self.size), interpolation=method), dtype=np.float32)
 
+    def mask(self, part: NDArray[np.uint8], height: int, width: int) -> NDArray[np.float32]:
+        """Scale the window of a mask, whose pixels inside an image are `part`, to `(1, size, size)` in [0, 1]."""
+        resized = self.resized(part.astype(np.float32), height, width, fill=0.0)
+        return np.clip(resized, 0, 1, out=resized)[None]
+
     def joints(self, keypoints: NDArray[np.floating]) -> NDArray[np.float64]:
         """Map joints `(K, 3)` (x, y, v) to pixels of the crop; 0 is the centre of the first pixel in both."""
         moved = np.array(keypoints, dtype=np.float64)

@@ -2,21 +2,24 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from figura.base.errors import UserError, nearest
+from figura.base.errors import UserError
 from figura.base.files import read_text
 from figura.data.formats.facts import read_facts
 from figura.data.formats.skeletons import skeleton_from
 from figura.interfaces import Example, ExampleDataset, Records
-from models.people.crops import Crop, square
+from models.people.crops import square
 from models.people.persons import Persons
 from models.people.stickman import pose_picture
 
-Appearance = Literal["other_view", "self", "pairs"]
+ImageSize = Annotated[int, Field(ge=1)]
+Margin = Annotated[float, Field(ge=0.0, lt=10.0)]
+Background = Annotated[float, Field(ge=-1.0, le=1.0)]
 
 CLOTHES = ("top", "bottom")
 IMAGE_SIZE, MARGIN = 64, 0.1
@@ -51,7 +54,7 @@ class PersonPairs(ExampleDataset):
     crop of a different person (with `parts`, also `foreign_top` and `foreign_bottom`). Annotations without `person_id`
     are each treated as a different person.
 
-    Raises UserError for settings out of range, a dataset with other joints than `skeleton`, missing or damaged prepared
+    Raises UserError for a dataset with other joints than `skeleton`, missing or damaged prepared
     files, and a split without usable persons.
     """
 
@@ -77,16 +80,15 @@ class PersonPairs(ExampleDataset):
         split: str,
         min_keypoints: float,
         min_height: float,
-        appearance: Appearance,
-        background: float | None,
-        image_size: int = IMAGE_SIZE,
-        margin: float = MARGIN,
+        appearance: Literal["other_view", "self", "pairs"],
+        background: Background | None,
+        image_size: ImageSize = IMAGE_SIZE,
+        margin: Margin = MARGIN,
         parts: bool = False,
         foreign: bool = False,
         truth: bool = False,
         skeleton: dict[str, Any] | None = None,
     ) -> None:
-        _check(appearance=appearance, background=background, image_size=image_size, margin=margin)
         self.image_size, self.margin = image_size, margin
         self.appearance, self.background = appearance, background
         self.parts = CLOTHES if parts else ()
@@ -252,9 +254,9 @@ class PersonPairs(ExampleDataset):
         picture -= 1
         fill, shown = (_MID_GRAY, None) if self.background is None else (self.background, person)
         blue_first = crop.resized(picture, height, width, fill, shown)
-        masks = {"mask": _mask(crop, person, height, width)}
+        masks = {"mask": crop.mask(person, height, width)}
         for part in self.parts:
-            masks[part] = _mask(crop, self.persons.part(index, part)[inside], height, width)
+            masks[part] = crop.mask(self.persons.part(index, part)[inside], height, width)
         image = channels_first(blue_first[..., ::-1])
         return np.clip(image, -1, 1, out=image), masks
 
@@ -289,21 +291,3 @@ def read_pairs(path: Path, annotated: NDArray[np.int64]) -> NDArray[np.int64]:
 def channels_first(image: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return an image `(height, width, channels)` as contiguous `(channels, height, width)`."""
     return np.ascontiguousarray(image.transpose(2, 0, 1))
-
-
-def _mask(crop: Crop, part: NDArray[np.uint8], height: int, width: int) -> NDArray[np.float32]:
-    resized = crop.resized(part.astype(np.float32), height, width, fill=0.0)
-    return np.clip(resized, 0, 1, out=resized)[None]
-
-
-def _check(*, appearance: str, background: float | None, image_size: int, margin: float) -> None:
-    if appearance not in get_args(Appearance):
-        allowed = get_args(Appearance)
-        near = nearest(str(appearance), allowed)
-        raise UserError(f"appearance: found {appearance!r}{near}; allowed are {', '.join(allowed)}")
-    if background is not None and not -1 <= background <= 1:
-        raise UserError(f"background: found {background!r}; allowed are null and numbers from -1 to 1")
-    if image_size < 1:
-        raise UserError(f"image_size: found {image_size!r}; allowed are whole numbers from 1")
-    if not 0 <= margin < 10:
-        raise UserError(f"margin: found {margin!r}; allowed are numbers from 0 to 10")

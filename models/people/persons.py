@@ -212,13 +212,8 @@ class Persons:
 
     def mask(self, index: int) -> NDArray[np.uint8]:
         """Return the person's mask, uint8 0/1 `(height, width)`; the box if the annotation has no mask."""
-        height, width = self.size(index)
-        mask = decode_mask(json.loads(self._masks[index]), height, width)
-        if mask is None:
-            mask = np.zeros((height, width), dtype=np.uint8)
-            x, y, w, h = self.boxes[index].tolist()
-            mask[max(round(y), 0) : max(round(y + h), 0), max(round(x), 0) : max(round(x + w), 0)] = 1
-        return mask
+        box = self.boxes[index].astype(np.float64)
+        return person_mask(json.loads(self._masks[index]), box, *self.size(index))
 
     def part(self, index: int, name: str) -> NDArray[np.uint8]:
         """Return the mask of a named part of the person, uint8 0/1 `(height, width)`; zeros if there is none."""
@@ -254,6 +249,16 @@ def image_fault(record: Mapping[str, Any]) -> str | None:
     except UnusableError as fault:
         return str(fault)
     return None
+
+
+def person_mask(mask: Any, box: NDArray[np.float64], height: int, width: int) -> NDArray[np.uint8]:
+    """Decode a mask, uint8 0/1 `(height, width)`; without one, that of a box `(4,)` (x, y, width, height)."""
+    decoded = decode_mask(mask, height, width)
+    if decoded is None:
+        decoded = np.zeros((height, width), dtype=np.uint8)
+        left, top, right, bottom = np.maximum(np.rint([*box[:2], *(box[:2] + box[2:])]), 0).astype(int)
+        decoded[top:bottom, left:right] = 1
+    return decoded
 
 
 def decode_mask(mask: Any, height: int, width: int) -> NDArray[np.uint8] | None:

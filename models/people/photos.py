@@ -1,7 +1,5 @@
-"""Persons in photos as inputs of VUNet, with predicted or annotated joints."""
+"""Persons in photos as inputs of VUNet, with predicted joints."""
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -11,21 +9,13 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.base.files import read_json, short_name
-from figura.data.formats.coco import categories_by_id, check_keypoints, read_head, read_records
-from figura.data.formats.records import Size, UnusableError, check_person, check_result
-from figura.data.formats.skeletons import COCO, Skeleton, skeleton_from
+from figura.data.formats.records import Size, UnusableError, check_result
+from figura.data.formats.skeletons import COCO, skeleton_from
 from figura.interfaces import Example
 from figura.prediction.inputs import Photo, PhotoExamples
 from models.people.crops import square
-from models.people.pairs import IMAGE_SIZE, MARGIN, channels_first
-from models.people.persons import (
-    Texts,
-    decode_mask,
-    image_fault,
-    is_usable,
-    joints_needed,
-    people_category,
-)
+from models.people.pairs import IMAGE_SIZE, MARGIN, Background, ImageSize, Margin, channels_first
+from models.people.persons import is_usable, joints_needed, person_mask
 from models.people.stickman import pose_picture
 
 MOST = 1000  # people per photo
@@ -44,14 +34,13 @@ class PersonPhotos(PhotoExamples):
 
     The persons come from `<name>.people.json`, COCO results of this category in pixels of the photo. `figura predict`
     writes these files with a pose recipe. They are in the folder `people` (its `--output`, for the same inputs), or
-    beside the photo if `people` is not set. Alternatively, `annotations` is a COCO file; a photo is matched with the
-    image whose `file_name` is a suffix of its path.
+    beside the photo if `people` is not set.
 
     A predicted box encloses the joints, not the outline of the body, so `padding` of its longer side is added on each
-    side. The examples are the persons with a score of at least `min_score` (annotated persons have 1), with
-    `min_keypoints` joints of a confidence of at least `min_confidence` (annotated joints have 1 or 2), and with a box
-    at least `min_height` pixels high. `background` in [-1, 1] replaces the pixels outside the annotated mask, or
-    outside the box if there is no mask; None keeps them.
+    side. The examples are the persons with a score of at least `min_score` (1 if the record has none), with
+    `min_keypoints` joints of a confidence of at least `min_confidence`, and with a box at least `min_height` pixels
+    high. `background` in [-1, 1] replaces the pixels outside the record's mask (`segmentation`), or outside the box if
+    it has none; None keeps them.
 
     An example has, with P = `image_size`: `pose` float32 `(3, P, P)` RGB in [-1, 1]; `target` and `appearance`, the
     same picture, likewise; `mask` float32 `(1, P, P)` in [0, 1]; `name`, the photo's name, a hyphen and the number of
@@ -60,7 +49,7 @@ class PersonPhotos(PhotoExamples):
     An unusable record only skips this person, with a line in the photo's `faults`. So does each person after the first
     1,000 of a photo.
 
-    Raises ValueError for arguments out of range, UserError for files that cannot be read.
+    Raises UserError for files that cannot be read.
     """
 
     names: ClassVar[tuple[str, ...]] = ("pose", "appearance", "target", "mask", "name")
@@ -72,51 +61,33 @@ class PersonPhotos(PhotoExamples):
         self,
         *,
         min_height: float,
-        image_size: int = IMAGE_SIZE,
-        margin: float = MARGIN,
+        image_size: ImageSize = IMAGE_SIZE,
+        margin: Margin = MARGIN,
         min_keypoints: float = 1,
-        background: float | None = None,
+        background: Background | None = None,
         skeleton: Mapping[str, Any] | None = None,
         category: int = 1,
         min_confidence: float = 0.0,
         min_score: float = 0.0,
-        padding: float = 0.0,
+        padding: Margin = 0.0,
         people: str | None = None,
-        annotations: str | None = None,
     ) -> None:
-        if image_size < 1:
-            raise ValueError(f"image_size {image_size}: a whole number from 1 is needed")
-        if not 0 <= margin < 10:
-            raise ValueError(f"margin {margin}: a number from 0 to 10 is needed")
-        if not 0 <= padding < 10:
-            raise ValueError(f"padding {padding}: a number from 0 to 10 is needed")
-        if background is not None and not -1 <= background <= 1:
-            raise ValueError(f"background {background}: a number from -1 to 1 is needed, or null")
-        if people is not None and annotations is not None:
-            raise ValueError(f"people {people!r} and annotations {annotations!r}: one of them is needed")
         self.image_size, self.margin, self.background = image_size, margin, background
         self.category = category
         self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)
         self.min_keypoints, self.min_height = joints_needed(min_keypoints, self.skeleton), min_height
         self.min_confidence, self.min_score, self.padding = min_confidence, min_score, padding
         self.people = None if people is None else Path(people)
-        self.annotations = None if annotations is None else _Annotations(Path(annotations), self.skeleton)
-        self.faults = [] if self.annotations is None else self.annotations.faults
 
     def examples(self, photo: Photo) -> list[Example]:
         """Return the usable persons of the photo, in the order of the records; possibly none."""
         pixels = photo.pixels()
         size = Size(pixels.shape[1], pixels.shape[0])
-        if self.annotations is None:
-            source, records = self._predicted(photo)
-        else:
-            source, records = self.annotations.path, self.annotations.of(photo.path, size)
+        source, records = self._predicted(photo)
         people = self._checked(records[:MOST], size, f"{photo.path}: {source}", photo.faults)
         if len(records) > MOST:
             photo.faults.append(f"{photo.path}: {source}: has {len(records)} people; the first {MOST} are taken")
-        if self.annotations is None:
-            self._check_category(people, f"{photo.path}: {source}")
-        person = self.category if self.annotations is None else self.annotations.person
+        self._check_category(people, f"{photo.path}: {source}")
         examples: list[Example] = []
         for record in people:
             no_joints = [0.0] * 3 * len(self.skeleton.keypoints)
@@ -125,7 +96,7 @@ class PersonPhotos(PhotoExamples):
             record = {**record, "keypoints": joints.ravel().tolist()}
             if record.get("score", 1.0) < self.min_score:
                 continue
-            if is_usable(record, person=person, min_keypoints=self.min_keypoints, min_height=self.min_height):
+            if is_usable(record, person=self.category, min_keypoints=self.min_keypoints, min_height=self.min_height):
                 name = f"{photo.name}-{len(examples) + 1}"
                 examples.append({**self._views(pixels, record, joints), "name": name})
         return examples
@@ -135,18 +106,14 @@ class PersonPhotos(PhotoExamples):
         people, lines = [], list[str]()
         for place, record in enumerate(records):
             try:
-                if self.annotations is None:
-                    check_result(record, size, len(self.skeleton.keypoints))
-                    record["bbox"] = _padded(record["bbox"], self.padding)
-                else:
-                    check_person(record, size, self.skeleton.keypoints, {self.annotations.person})
+                check_result(record, size, len(self.skeleton.keypoints))
+                record["bbox"] = _padded(record["bbox"], self.padding)
                 side = square(np.array(record["bbox"], dtype=np.float64), self.margin, self.image_size).side
                 if side**2 > LARGEST_CROP:
                     raise UnusableError("box too large", f"its square has {side} x {side} pixels")
                 people.append(record)
             except UnusableError as fault:
-                who = f"record {place} (counted from 0)" if self.annotations is None else f"annotation {record['id']}"
-                lines.append(f"{where}: {who}: {fault}")
+                lines.append(f"{where}: record {place} (counted from 0): {fault}")
         faults += lines[:SAID]
         if len(lines) > SAID:
             faults.append(f"{where}: and {len(lines) - SAID} more of its records")
@@ -183,12 +150,7 @@ class PersonPhotos(PhotoExamples):
         box = np.array(record["bbox"], dtype=np.float64)
         crop = square(box, self.margin, self.image_size)
         inside = crop.inside(height, width)
-        mask = decode_mask(record.get("segmentation"), height, width)
-        if mask is None:
-            mask = np.zeros((height, width), dtype=np.uint8)
-            left, top, right, bottom = np.maximum(np.rint([*box[:2], *(box[:2] + box[2:])]), 0).astype(int)
-            mask[top:bottom, left:right] = 1
-        person = np.ascontiguousarray(mask[inside])
+        person = np.ascontiguousarray(person_mask(record.get("segmentation"), box, height, width)[inside])
         picture = pixels[inside] * np.float32(2 / 255) - 1
         fill, shown = (0.0, None) if self.background is None else (self.background, person)
         image = np.clip(channels_first(crop.resized(picture, height, width, fill, shown)), -1, 1)
@@ -197,7 +159,7 @@ class PersonPhotos(PhotoExamples):
             "pose": channels_first(stickman.astype(np.float32) / 127.5 - 1),
             "target": image,
             "appearance": image,
-            "mask": np.clip(crop.resized(person.astype(np.float32), height, width, fill=0.0), 0, 1)[None],
+            "mask": crop.mask(person, height, width),
         }
 
 
@@ -205,54 +167,3 @@ def _padded(box: list[float], padding: float) -> list[float]:
     x, y, width, height = box
     more = padding * max(width, height)
     return [x - more, y - more, width + 2 * more, height + 2 * more]
-
-
-class _Annotations:
-    """The annotations of a COCO file by image, in one block of text.
-
-    `faults` are lines about records that belong to no image. Annotations are checked when their photo is read.
-    """
-
-    def __init__(self, path: Path, skeleton: Skeleton) -> None:
-        self.path = path
-        categories = categories_by_id(path, read_head(path)[0].get("categories", []))
-        for category in categories.values():
-            check_keypoints(path, category)
-        self.person = people_category(path, list(categories.values()), skeleton)
-        faults: list[str] = []
-        self._images: dict[str, list[dict[str, Any]]] = {}  # by base name of the file
-        for image in read_records(path, "images"):
-            if isinstance(image, dict) and isinstance(image.get("file_name"), str) and type(image.get("id")) is int:
-                self._images.setdefault(Path(image["file_name"]).name, []).append(image)
-            else:
-                faults.append(f"{path}: images: {repr(image)[:80]}: an `id` and a `file_name` are needed")
-        self._records, self._places = Texts(), dict[int, list[int]]()
-        for record in read_records(path, "annotations"):
-            keys = ("id", "image_id", "category_id")
-            if not isinstance(record, dict) or not all(type(record.get(key)) is int for key in keys):
-                faults.append(f"{path}: annotations: {repr(record)[:80]}: whole numbers {', '.join(keys)} are needed")
-            elif record["category_id"] == self.person:
-                self._places.setdefault(record["image_id"], []).append(len(self._records))
-                self._records.append(json.dumps(record))
-        more = [f"{path}: and {len(faults) - SAID} more of its records"] if len(faults) > SAID else []
-        self.faults = faults[:SAID] + more
-
-    def of(self, photo: Path, size: Size) -> list[Any]:
-        """Return the persons in a photo."""
-        parts = Path(os.path.realpath(photo)).parts
-        named = self._images.get(photo.name, [])
-        images = [
-            image for image in named if parts[-len(Path(image["file_name"]).parts) :] == Path(image["file_name"]).parts
-        ]
-        if len(images) != 1:
-            problem = "no image has" if not images else f"{len(images)} images have"
-            raise UserError(f"{photo}: {self.path}: {problem} a file_name with which this path ends")
-        image = images[0]
-        if fault := image_fault(image):
-            raise UserError(f"{photo}: {self.path}: image {image['id']}: {fault}")
-        if size != (image["width"], image["height"]):
-            raise UserError(
-                f"{photo}: is {size.width} x {size.height} pixels, upright, but {self.path} says "
-                f"{image['width']} x {image['height']}"
-            )
-        return [json.loads(self._records[place]) for place in self._places.get(image["id"], ())]

@@ -1,4 +1,4 @@
-"""Affine augmentation: one map from an image to the network's input, applied to pixels, keypoints and boxes.
+"""Affine augmentation: its settings, and one map from an image to the network's input, of pixels, joints and boxes.
 
 Coordinates are in pixels, x before y. 0 is the centre of the first pixel: an image `w` pixels wide spans 0 to w - 1,
 and resizing to w' multiplies x by (w' - 1) / (w - 1).
@@ -6,19 +6,87 @@ Source: openpifpaf/transforms.
 """
 
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Annotated, Literal, Self
 
 import cv2
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field, model_validator
 
-from models.pose.affine_settings import Crop, Geometry, Rescale
+from models.images.augmentation_settings import Chance, Limits, Section
 
 Matrix = NDArray[np.float64]
 Colour = tuple[int, int, int]
 
 MEAN_COLOUR: Colour = (124, 116, 104)
 """ImageNet's mean, RGB: the padding without `padding`."""
+
+Factor = Annotated[float, Field(gt=0.0, le=100.0)]
+Length = Annotated[int, Field(ge=2, le=65_536)]
+Degrees = Annotated[float, Field(ge=-180.0, le=180.0)]
+Level = Annotated[int, Field(ge=0, le=255)]
+
+
+class Rescale(Section):
+    """Random resizing; one of `relative` and `absolute` is needed.
+
+    `relative` limits a factor on the image's size ((0.4, 2.0) in OpenPifPaf, extended (0.25, 2.0)); `absolute` limits
+    the longer side in pixels. Both are uniform in the logarithm. `stretch` limits another factor, only on the width.
+    """
+
+    relative: Limits[Factor] | None = None
+    absolute: Limits[Length] | None = None
+    stretch: Limits[Factor] | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if (self.relative is None) == (self.absolute is None):
+            raise ValueError("one of `relative` (a factor) and `absolute` (the longer side in pixels) is needed")
+        return self
+
+
+class Rotation(Chance):
+    """Random rotation by an angle, uniform between its limits, counter-clockwise."""
+
+    degrees: Limits[Degrees]
+
+
+class Crop(Section):
+    """The position of the square crop in a larger image: it shows the boxes and `margin` pixels around them.
+
+    `uniform` draws uniformly among these positions. `reference` draws from the lowest tenth of them, as in the training
+    of the published OpenPifPaf models.
+    """
+
+    place: Literal["uniform", "reference"] = "uniform"
+    margin: float = Field(default=50.0, ge=0.0)
+
+
+class Geometry(Section):
+    """Affine augmentation, in the order of the entries. A missing entry is off; without `rescale` the image is fitted.
+
+    `orientation_invariant` is the probability of 0, 1, 2 or 3 quarter turns, `rotation` that of another angle; at most
+    one of them is applied. Images smaller than the square are centred on a grey between the limits of `padding`, or on
+    `MEAN_COLOUR`. `ignore_small` and `ignore_cut` convert boxes to ignored regions: those with a width or height of at
+    most this many pixels, and those with at most this fraction of their area left.
+    """
+
+    horizontal_flip: Chance | None = None
+    rescale: Rescale | None = None
+    orientation_invariant: Chance | None = None
+    rotation: Rotation | None = None
+    crop: Crop = Crop()
+    padding: Limits[Level] | None = None
+    ignore_small: float | None = Field(default=None, ge=0.0)
+    ignore_cut: float | None = Field(default=None, ge=0.0, le=1.0)
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if sum(one.chance for one in (self.orientation_invariant, self.rotation) if one) > 1.0:
+            raise ValueError(
+                "the chances of `orientation_invariant` and `rotation` exclude each other: at most 1 in all"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -41,6 +109,11 @@ class Placement:
     def valid_area(self) -> NDArray[np.float32]:
         """The part of the canvas that shows the image, float32 (4,): x, y, width, height."""
         return _as_box(self.corners[None])[0].astype(np.float32)
+
+    @property
+    def to_original(self) -> NDArray[np.float32]:
+        """The map of pixels (x, y, 1) of the canvas to those of the image, float32 (2, 3)."""
+        return np.linalg.inv(self.matrix)[:2].astype(np.float32)
 
     def moved(self, step: Matrix, span: tuple[float, float]) -> Self:
         """Return the placement after one more map `step` (3, 3), to a canvas of another span."""

@@ -1,6 +1,5 @@
 """A loss for images of people in a given pose, measured by a trained pose network."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,13 @@ from torch import Tensor
 from figura.base.checksums import refuse_damaged
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
-from figura.data.formats.skeletons import COCO, skeleton_from
+from figura.engine.weights import load_weights
 from figura.interfaces import Loss
 from figura.recipe.schema import NetworkEntry
 from figura.recipe.types import checked_call
 from models.images.example_means import at_least_float32
 from models.images.vgg import MEAN, STD, as_rgb
-from models.images.weight_files import WeightFile
+from models.pose.argument_types import Deviations, NonNegative, Side, skeleton_of
 from models.pose.heads import CompositeHead
 from models.pose.pose_network import PoseNetwork
 
@@ -49,19 +48,14 @@ class AskedPose(Loss):
         std: of the same.
 
     Raises:
-        ValueError: arguments out of range.
         UserError: on first use, if the folder has no such network, or its joints differ from the images'.
     """
 
     def __init__(
-        self, *, network: str, side: int | None = None, place: float = 1.0,
-        mean: tuple[float, float, float] = MEAN, std: tuple[float, float, float] = STD,
+        self, *, network: str, side: Side | None = None, place: NonNegative = 1.0,
+        mean: tuple[float, float, float] = MEAN, std: Deviations = STD,
     ) -> None:  # fmt: skip
         super().__init__()
-        if (side is not None and side < 2) or not 0 <= place < math.inf or min(std) <= 0:
-            raise ValueError(
-                f"side {side}, place {place}, std {std}: null or at least 2, 0 or more, and above 0 are needed"
-            )
         self.folder, self.side, self.place, self.mean, self.std = Path(network), side, place, mean, std
         self._reader: _Reader | None = None  # not a submodule: it is not trained, saved or counted
 
@@ -122,8 +116,7 @@ class _Reader:
 
     def __init__(self, folder: Path, side: int | None) -> None:
         content, facts, name = _recipe(folder)
-        skeleton = facts.get("skeleton")
-        self.joints = (COCO if skeleton is None else skeleton_from(skeleton)).keypoints
+        self.joints = skeleton_of(facts.get("skeleton")).keypoints
         settings = NetworkEntry(**content["networks"][name]).arguments
         from_data = {key: facts.get(key) for key in PoseNetwork.from_data}
         self.network = checked_call(PoseNetwork, from_data | settings, f"{folder}/recipe.yaml: networks.{name}")
@@ -134,12 +127,7 @@ class _Reader:
         self.confidence = 1 if head.layout.log_scales == "shared" else 0
         self.side, self.stride = _side(folder, side, facts), self.network.stride
         self.cell = self.network.head_strides["cif"]
-        file = WeightFile(f"the pose network in {folder}", "copy runs/pose/model of `dvc repro` there")
-        path = folder / f"{name}.safetensors"
-        refuse_damaged(path)
-        state = self.network.state_dict()
-        weights = file.read(path, {key: tuple(one.shape) for key, one in state.items()}, may_hold=lambda _: False)
-        self.network.load_state_dict({key: one.to(state[key].dtype) for key, one in weights.items()})
+        load_weights(self.network, folder / f"{name}.safetensors")
         self.network.eval().requires_grad_(requires_grad=False)
 
     def to(self, device: torch.device) -> "_Reader":

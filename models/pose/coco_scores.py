@@ -7,30 +7,22 @@ over images.
 """
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from figura.dump import Dump
 from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score
+from models.pose.argument_types import Distances, skeleton_of
 from models.pose.coco_evaluation import Evaluation, Ranges
-from models.pose.dump_evaluation import estimates, evaluate, skeleton_of
+from models.pose.dump_evaluation import estimates, evaluate
 
 NO_JOINTS = "no annotated person has a labelled keypoint"
 NO_BOXES = "no annotation has a box"
-
-
-def height_ranges(bounds: tuple[float, ...]) -> Ranges:
-    """Return `height_below_50`, `height_50_to_70`, `height_from_70` for 0.5, 0.7; ranges include their lower bound."""
-    edges = (0.0, *bounds, np.inf)
-    percent = [f"{100 * bound:g}" for bound in bounds]
-    names = [f"below_{percent[0]}", *map("{}_to_{}".format, percent, percent[1:]), f"from_{percent[-1]}"]
-    return {
-        f"height_{n}": (low, float(np.nextafter(high, 0.0)))
-        for n, (low, high) in zip(names, pairwise(edges), strict=True)
-    }
 
 
 def tertiles(heights: Sequence[float]) -> tuple[float, float]:
@@ -39,7 +31,7 @@ def tertiles(heights: Sequence[float]) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def tertile_ranges(bounds: tuple[float, float]) -> Ranges:
+def height_ranges(bounds: tuple[float, float]) -> Ranges:
     """Return the ranges `height_low`, `height_middle` and `height_high`; they include their lower bound."""
     edges = (0.0, *bounds, np.inf)
     return {
@@ -60,48 +52,54 @@ def hidden_share(flat: list[float]) -> float:
     return sum(flag == 1 for flag in labelled) / max(len(labelled), 1)
 
 
-class KeypointAP(Score):
-    """COCO's ten metrics for people, then `AP_` and `AR_` by height and by the fraction of hidden joints.
-
-    Heights are those of boxes as a fraction of the image height: the thirds `height_low`, `_middle` and `_high` of the
-    annotated people, with the bounds `height_middle_from` and `height_high_from`, or, between the bounds of `heights`,
-    `height_below_50`, ... in percent. People out of range are ignored, and so are unmatched results out of range.
-    `hidden_none`, `_some` and `_much` are ranges of the fraction of labelled joints that are hidden. It is undefined
-    for unmatched results, so they are false in all three ranges. These AP therefore depend on the number of people in
-    each range; AR does not. `persons` counts the annotated people, also by range.
+@dataclass(eq=False)
+class OfPeople:
+    """The base of scores and pictures of people, compared with annotations by keypoints.
 
     Args:
         mode: of the dump.
         results: records of people.
         truth: records of annotations.
-        heights: ascending bounds of the ranges of heights, as fractions; by default, thirds of the people.
-        occlusion: minimum fraction of hidden joints for `hidden_much`.
         skeleton: as in `pose.Scenes`; COCO's unless given.
     """
 
     from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
 
-    def __init__(
-        self,
-        mode: str,
-        results: str,
-        truth: str,
-        heights: tuple[float, ...] | None = None,
-        occlusion: float = 0.5,
-        skeleton: dict[str, Any] | None = None,
-    ) -> None:
-        if heights is not None and (not heights or sorted(set(heights)) != list(heights) or heights[0] <= 0):
-            raise ValueError(
-                f"heights {list(heights)}: rising shares of the image's height are needed, such as 0.5, 0.7"
-            )
-        if not 0 < occlusion <= 1:
-            raise ValueError(f"occlusion {occlusion}: a share above 0, at most 1, is needed")
-        self.mode, self.results, self.truth = mode, results, truth
-        self.heights, self.occlusion, self.skeleton = heights, occlusion, skeleton_of(skeleton)
+    mode: str
+    results: str
+    truth: str
+    _: KW_ONLY
+    skeleton: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.body = skeleton_of(self.skeleton)
+
+    def evaluation(self, dump: Dump) -> Evaluation:
+        """Match the results of the mode with the annotations."""
+        return evaluate(dump, self.mode, self.results, self.truth, self.body)
+
+
+@dataclass(eq=False)
+class KeypointAP(OfPeople, Score):
+    """COCO's ten metrics for people, then `AP_` and `AR_` by height and by the fraction of hidden joints.
+
+    Heights are those of boxes as a fraction of the image height: the thirds `height_low`, `_middle` and `_high` of the
+    annotated people, with the bounds `height_middle_from` and `height_high_from`. People out of range are ignored, and
+    so are unmatched results out of range.
+    `hidden_none`, `_some` and `_much` are ranges of the fraction of labelled joints that are hidden. It is undefined
+    for unmatched results, so they are false in all three ranges. These AP therefore depend on the number of people in
+    each range; AR does not. `persons` counts the annotated people, also by range.
+
+    The first arguments, and `skeleton`, are those of `OfPeople`.
+
+    Args:
+        occlusion: minimum fraction of hidden joints for `hidden_much`.
+    """
+
+    occlusion: Annotated[float, Field(gt=0.0, le=1.0)] = 0.5
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        rows = dump.mode(self.mode)
-        whole = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
+        rows, whole = dump.mode(self.mode), self.evaluation(dump)
         high = dict(zip(rows.numbers("image_id").astype(int).tolist(), rows.numbers("height").tolist(), strict=True))
         heights, shares = (
             [one["bbox"][3] / high[one["image_id"]] for one in records] for records in (whole.truth, whole.results)
@@ -112,12 +110,10 @@ class KeypointAP(Score):
             raise NotApplicableError(NO_JOINTS)
         metrics: dict[str, Estimate | float | int] = dict(estimates(whole, bootstrap))
         bounds = tertiles([heights[place] for place in judged])
-        height_bins = tertile_ranges(bounds) if self.heights is None else height_ranges(self.heights)
-        if self.heights is None:
-            metrics |= dict(zip(("height_middle_from", "height_high_from"), bounds, strict=True))
+        metrics |= dict(zip(("height_middle_from", "height_high_from"), bounds, strict=True))
         metrics |= {"persons": len(judged), "images": len(whole.image_ids)}
         for ranges, truth, results in (
-            (height_bins, heights, shares),
+            (height_ranges(bounds), heights, shares),
             (occlusion_ranges(self.occlusion), hidden, [np.nan] * len(whole.results)),
         ):
             metrics |= estimates(whole.ranged(ranges, truth, results), bootstrap)
@@ -126,25 +122,15 @@ class KeypointAP(Score):
         return metrics
 
 
-class MedianPoseAP(Score):
+class MedianPoseAP(OfPeople, Score):
     """COCO's `AP` and `AP50` of a baseline: ground-truth boxes with one pose for all.
 
-    Each annotated box with labelled joints gets the median pose of these people, stretched to the box.
-
-    Args:
-        mode: of the dump.
-        results: records of people; unused.
-        truth: records of annotations.
-        skeleton: as in `pose.Scenes`; COCO's unless given.
+    Each annotated box with labelled joints gets the median pose of these people, stretched to the box. Takes the
+    arguments of `OfPeople`; `results` are unused.
     """
 
-    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
-
-    def __init__(self, mode: str, results: str, truth: str, skeleton: dict[str, Any] | None = None) -> None:
-        self.mode, self.results, self.truth, self.skeleton = mode, results, truth, skeleton_of(skeleton)
-
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        whole = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
+        whole = self.evaluation(dump)
         judged = [one for one in whole.truth if one["num_keypoints"] and not one["iscrowd"]]
         if not judged:
             raise NotApplicableError(NO_JOINTS)
@@ -156,7 +142,7 @@ class MedianPoseAP(Score):
         people = [
             {**one, "score": 1.0, "keypoints": flat} for one, flat in zip(judged, keypoints.tolist(), strict=True)
         ]
-        metrics = estimates(Evaluation(whole.truth, people, whole.image_ids, self.skeleton.sigmas), bootstrap)
+        metrics = estimates(Evaluation(whole.truth, people, whole.image_ids, self.body.sigmas), bootstrap)
         return {name: metrics[name] for name in ("AP", "AP50")}
 
 
@@ -172,6 +158,7 @@ def median_pose(joints: NDArray[np.float64], boxes: NDArray[np.float64]) -> NDAr
     return np.array(medians, dtype=np.float64)
 
 
+@dataclass(eq=False)
 class BoxAP(Score):
     """COCO's twelve metrics for boxes; `AR_best1` and `AR_best10` allow 1 and 10 results per image and category.
 
@@ -181,8 +168,9 @@ class BoxAP(Score):
         truth: records of annotations.
     """
 
-    def __init__(self, mode: str, results: str, truth: str) -> None:
-        self.mode, self.results, self.truth = mode, results, truth
+    mode: str
+    results: str
+    truth: str
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         evaluation = evaluate(dump, self.mode, self.results, self.truth, None)
@@ -192,7 +180,8 @@ class BoxAP(Score):
         return {**estimates(evaluation, bootstrap), "objects": judged, "images": len(evaluation.image_ids)}
 
 
-class KeypointErrors(Score):
+@dataclass(eq=False)
+class KeypointErrors(OfPeople, Score):
     """Distances of joints, as fractions of the height of the person's annotated box.
 
     A person is found if COCO's matching gives it a result with an OKS of 0.5 or more. `distance` is the mean over
@@ -201,38 +190,23 @@ class KeypointErrors(Score):
     Yang and Ramanan 2013, normalised by the height). `recall` is the fraction of people found. `distance` and `PCK_`
     then follow per joint.
 
+    The first arguments, and `skeleton`, are those of `OfPeople`.
+
     Args:
-        mode: of the dump.
-        results: records of people.
-        truth: records of annotations.
         within: distances of the PCK, as fractions of the height.
-        skeleton: as in `pose.Scenes`; COCO's unless given.
     """
 
-    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
-
-    def __init__(
-        self,
-        mode: str,
-        results: str,
-        truth: str,
-        within: tuple[float, ...] = (0.05, 0.1),
-        skeleton: dict[str, Any] | None = None,
-    ) -> None:
-        if not within or min(within) <= 0:
-            raise ValueError(f"within {list(within)}: positive shares of a person's height are needed, such as 0.05")
-        self.mode, self.results, self.truth = mode, results, truth
-        self.within, self.skeleton = {f"PCK_{100 * share:g}": share for share in within}, skeleton_of(skeleton)
+    within: Distances = (0.05, 0.1)
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
-        evaluation = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
-        images = evaluation.matches()
+        evaluation = self.evaluation(dump)
+        images, within = evaluation.matches(), {f"PCK_{100 * share:g}": share for share in self.within}
         if not any(len(one.truth) for one in images):
             raise NotApplicableError(NO_JOINTS)
-        shape = (len(images), len(self.skeleton.keypoints))
+        shape = (len(images), len(self.body.keypoints))
         persons, matched = np.zeros(shape[0]), np.zeros(shape[0])
         labelled, measured, distance = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-        near = {name: np.zeros(shape) for name in self.within}
+        near = {name: np.zeros(shape) for name in within}
         for image, matches in enumerate(images):
             persons[image], matched[image] = len(matches.truth), (matches.results >= 0).sum()
             for truth, result in zip(matches.truth, matches.results, strict=True):
@@ -246,7 +220,7 @@ class KeypointErrors(Score):
                 away = np.linalg.norm(guess[:, :2] - joints[:, :2], axis=1) / person["bbox"][3]
                 measured[image] += both
                 distance[image] += np.where(both, away, 0.0)
-                for name, share in self.within.items():
+                for name, share in within.items():
                     near[name][image] += both & (away <= share)
         ratios = {
             "recall": (matched[:, None], persons[:, None]),
@@ -258,7 +232,7 @@ class KeypointErrors(Score):
             if below.any():
                 metrics[name] = bootstrap.ratio(above.sum(axis=1), below.sum(axis=1))
         metrics |= {"persons": int(persons.sum()), "found": int(matched.sum())}
-        for joint, keypoint in enumerate(self.skeleton.keypoints):
+        for joint, keypoint in enumerate(self.body.keypoints):
             own = {name: (a[:, joint].sum(), b[:, joint].sum()) for name, (a, b) in ratios.items() if name != "recall"}
             if counted := {name: float(a / b) for name, (a, b) in own.items() if b}:
                 metrics[keypoint] = counted

@@ -6,16 +6,18 @@ the log-variance s = 3 tanh(z / 3), which the cell's confidence and vectors shar
 
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Annotated, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor
 
+from models.pose.argument_types import Kind, NonNegative, Positive
 from models.pose.field_losses import Cells, FieldLoss, bounded, soft_clamp
-from models.pose.heads import Kind, form
+from models.pose.heads import form
 
-Regression = Literal["laplace", "gaussian"]
+Negative = Annotated[float, Field(lt=0.0, allow_inf_nan=False)]
 LN_2 = 0.69314  # OpenPifPaf's digits, to reproduce the values it logs
 HALF_LN_2_PI = math.log(2 * math.pi) / 2
 SIGMA_PER_SCALE = {"cif": 0.5, "caf": 0.5, "cifdet": 0.1}  # a joint's scale is two sigmas
@@ -68,33 +70,21 @@ class Composite(FieldLoss):
             without a floor they dominate.
 
     Raises:
-        ValueError: arguments out of range.
+        ValueError: no component has a weight above 0.
     """
 
     log_scale_per_vector = False
 
     def __init__(
-        self, *, head: Kind, confidence: float = 1.0, vector: float = 1.0, scale: float = 1.0,
-        focal_alpha: float = 0.5, focal_gamma: float = 1.0, background_clamp: float | None = -15.0,
-        confidence_soft_clamp: float | None = 5.0, regression_soft_clamp: float | None = 5.0,
-        scale_soft_clamp: float | None = 5.0, regression: Regression = "laplace", b_scale: float = 1.0,
-        scale_log: bool = False, scale_floor: float = 0.0, field_weights: Sequence[float] | None = None,
+        self, *, head: Kind, confidence: NonNegative = 1.0, vector: NonNegative = 1.0, scale: NonNegative = 1.0,
+        focal_alpha: Positive = 0.5, focal_gamma: NonNegative = 1.0, background_clamp: Negative | None = -15.0,
+        confidence_soft_clamp: Positive | None = 5.0, regression_soft_clamp: Positive | None = 5.0,
+        scale_soft_clamp: Positive | None = 5.0, regression: Literal["laplace", "gaussian"] = "laplace",
+        b_scale: Positive = 1.0, scale_log: bool = False, scale_floor: NonNegative = 0.0,
+        field_weights: Sequence[NonNegative] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(head=head, confidence=confidence, vector=vector, scale=scale, field_weights=field_weights)
-        if regression not in get_args(Regression):
-            raise ValueError(f"regression {regression!r}: one of {', '.join(get_args(Regression))} is needed")
-        if focal_alpha <= 0 or focal_gamma < 0:
-            raise ValueError(
-                f"focal_alpha {focal_alpha}, focal_gamma {focal_gamma}: above 0, and 0 or more, are needed"
-            )
-        if background_clamp is not None and background_clamp >= 0:
-            raise ValueError(f"background_clamp {background_clamp}: a negative logit, or null, is needed")
-        self.clamps = (confidence_soft_clamp, regression_soft_clamp, scale_soft_clamp)
-        if any(clamp is not None and clamp <= 0 for clamp in self.clamps) or b_scale <= 0 or scale_floor < 0:
-            raise ValueError(
-                f"soft clamps {self.clamps}, b_scale {b_scale}, scale_floor {scale_floor}: clamps above 0 or null, "
-                "b_scale above 0 and a floor of 0 or more are needed"
-            )
+        self.regression_clamp, self.scale_clamp = regression_soft_clamp, scale_soft_clamp
         # gradients and values of the confidence stay below this, as -p ln p <= 1 / e; usually nothing is clamped
         highest = focal_alpha * (1 + focal_gamma / math.e)
         reached = confidence_soft_clamp is not None and highest > confidence_soft_clamp
@@ -128,7 +118,7 @@ class Composite(FieldLoss):
             size = torch.linalg.vector_norm(cells.target[rows, 3:5], dim=1)
         distance = torch.linalg.vector_norm(torch.cat((offset, bmin[:, None]), dim=1), dim=1)
         error = distance / (SIGMA_PER_SCALE[self.head] * size.clamp_min(self.scale_floor))
-        error = soft_clamp(error, self.clamps[1])
+        error = soft_clamp(error, self.regression_clamp)
         s = bounded(cells.predicted[rows, 0])
         if self.law == "gaussian":
             return error.square() * (-s).exp() / 2 + s / 2 + HALF_LN_2_PI
@@ -142,5 +132,5 @@ class Composite(FieldLoss):
             difference = (predicted.clamp_min(tiny).log() - target.log()).abs() / self.b_scale
         else:
             difference = (predicted - target).abs() / (self.b_scale * (0.1 + target))
-        difference = soft_clamp(difference, self.clamps[2])
+        difference = soft_clamp(difference, self.scale_clamp)
         return F.smooth_l1_loss(difference, torch.zeros_like(difference), reduction="none")

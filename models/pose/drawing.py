@@ -1,19 +1,15 @@
 """Drawings of scenes: the network's input, annotations, and the heads' targets over it."""
 
 import colorsys
-from dataclasses import replace
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from figura.data.formats.skeletons import Skeleton
 from figura.interfaces import Example
 from figura.show.drawing import ExampleDrawing
-from models.pose.annotations import Annotations
 from models.pose.decode.field_images import (
     Floats,
-    Kind,
     Pixels,
     annotations_picture,
     enlarged,
@@ -21,7 +17,6 @@ from models.pose.decode.field_images import (
     target_field,
     vectors_picture,
 )
-from models.pose.encoders import Caf, Cif, CifDet
 from models.pose.scenes import Scenes
 
 SIDE = 384  # minimum pixels of a drawing, reached by integer zoom
@@ -57,9 +52,9 @@ class SceneDrawing(ExampleDrawing):
         for head, encoder in scenes.encoders.items():
             name = f"{head}_target"
             if name in example:
-                kind, target = kind_of(encoder), np.asarray(example[name])
+                target = np.asarray(example[name])
                 drawn[name] = confidence_drawing(picture, target, encoder.stride, zoom)
-                field = target_field(kind, strongest(target))
+                field = target_field(encoder.kind, strongest(target))
                 drawn[f"{name} vectors"] = vectors_picture(picture, field, encoder.stride, zoom)
         return drawn | super().pictures(others)
 
@@ -67,26 +62,13 @@ class SceneDrawing(ExampleDrawing):
         """Return `annotated`, the source of the targets."""
         scenes = cast(Scenes, self.dataset)
         view = scenes.view(index, random)
-        scene = with_joints(view.objects, scenes.skeleton)
-        return {"annotated": annotations_picture(view.picture, scene, scenes.skeleton, zoom_of(view.picture))}
+        zoom = zoom_of(view.picture)
+        return {"annotated": annotations_picture(view.picture, view.objects, scenes.skeleton, zoom)}
 
 
 def zoom_of(picture: Pixels) -> int:
     """Return the zoom factor of a drawing."""
     return max(1, -(-SIDE // max(picture.shape[:2])))
-
-
-def kind_of(encoder: Cif | Caf | CifDet) -> Kind:
-    """Return the kind of an encoder's fields."""
-    kinds: dict[type[Any], Kind] = {Cif: "cif", Caf: "caf", CifDet: "cifdet"}
-    return kinds[type(encoder)]
-
-
-def with_joints(scene: Annotations, skeleton: Skeleton) -> Annotations:
-    """Add unlabelled joints to annotations loaded without joints."""
-    if scene.keypoints.shape[1]:
-        return scene
-    return replace(scene, keypoints=np.zeros((len(scene), len(skeleton.keypoints), 3), np.float32))
 
 
 def strongest(target: Floats) -> NDArray[np.floating]:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.data.formats.records import is_finite
-from figura.data.formats.skeletons import COCO, Skeleton, skeleton_from
+from figura.data.formats.skeletons import Skeleton
 from figura.dump import RERUN_HINT, Dump
 from figura.report.interfaces import Bootstrap, Estimate
 from figura.report.intervals import leave_out
@@ -25,11 +25,6 @@ PEOPLE = 1
 
 _AT_ONCE = 1 << 22
 """Results x samples whose weights are in memory at a time: 32 MiB."""
-
-
-def skeleton_of(settings: dict[str, Any] | None) -> Skeleton:
-    """Return the skeleton in a recipe (`figura.data.formats.skeletons.skeleton_from`); by default COCO's."""
-    return COCO if settings is None else skeleton_from(settings)
 
 
 def evaluate(

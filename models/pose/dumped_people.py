@@ -4,9 +4,10 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
+from pydantic import Field
 
 from figura.base.errors import UserError, nearest, need
 from figura.dump import Dump
@@ -15,6 +16,7 @@ from figura.report.interfaces import NotApplicableError, rows_where
 from figura.report.sheets import pixels_of
 from models.people.pairs import channels_first
 from models.pose.affine import MEAN_COLOUR, fit_to_multiple
+from models.pose.argument_types import Count, Deviations, Side
 from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD
 
 
@@ -35,8 +37,8 @@ class DumpedPeople(ExampleDataset):
     `to_original` as in `pose.Scenes`. The argument `truth` names the dump's records of the target poses, in pixels of
     the picture; the example then has its records as `truth`, with its image id.
 
-    Raises ValueError for arguments out of range, and UserError if the dump is of several datasets, lacks a picture or
-    records, if pictures differ in size, or if no kind is left.
+    Raises ValueError if `where` names another kind or there is no `side`, and UserError if the dump is of several
+    datasets, lacks a picture or records, if pictures differ in size, or if no kind is left.
     """
 
     from_data: ClassVar[tuple[str, ...]] = ("side",)
@@ -49,19 +51,15 @@ class DumpedPeople(ExampleDataset):
         self,
         *,
         dump: str,
-        pictures: dict[str, str],
+        pictures: Annotated[dict[str, str], Field(min_length=1)],
         truth: str | None = None,
         where: dict[str, str] | None = None,
-        side: int | None = None,
-        multiple: int = 16,
+        side: Side | None = None,
+        multiple: Count = 16,
         mean: tuple[float, float, float] = IMAGENET_MEAN,
-        std: tuple[float, float, float] = IMAGENET_STD,
+        std: Deviations = IMAGENET_STD,
     ) -> None:
         self.side, self.multiple = need("side", side), multiple
-        if self.side < 2 or multiple < 1 or min(std) <= 0:
-            raise ValueError(f"side {side}, multiple {multiple}, std {std}: at least 2, 1 and above 0 are needed")
-        if not pictures:
-            raise ValueError("pictures {}: at least one is needed, such as {real: target}")
         for kind in where or {}:
             if kind not in pictures:
                 raise ValueError(f"where.{kind}{nearest(kind, pictures)}: pictures has no such kind")
@@ -122,7 +120,7 @@ class DumpedPeople(ExampleDataset):
             "width": width,
             "height": height,
             "valid_area": placement.valid_area,
-            "to_original": np.linalg.inv(placement.matrix)[:2].astype(np.float32),
+            "to_original": placement.to_original,
         }
         if self.truth is not None:
             asked = self.truth.get(number, [])

@@ -1,17 +1,18 @@
-"""Shared parts of the losses of composite fields: cell selection, sums per example, weights."""
+"""Shared parts of the losses of composite fields: cell selection, sums per example, weights, learnt ones too."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, get_args
+from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from figura.interfaces import Loss
 from models.images.example_means import at_least_float32
-from models.pose.heads import LAYOUTS, Kind
-from models.pose.multitask import task_weighted
+from models.pose.argument_types import Kind
+from models.pose.heads import LAYOUTS
 
+TASKS = ("confidence", "scale")  # vectors already have a log-scale per cell
 BMIN = 0.1  # cells; default for targets without bmin
 
 
@@ -63,7 +64,7 @@ class FieldLoss(Loss):
         field_weights: one factor per field, for all components; None for 1.
 
     Raises:
-        ValueError: an unknown head, a weight that is negative or not finite, or none above 0.
+        ValueError: no component has a weight above 0.
     """
 
     log_scale_per_vector: ClassVar[bool]  # the layout of predictions: one log-scale per vector, or one per cell
@@ -73,12 +74,7 @@ class FieldLoss(Loss):
         self, *, head: Kind, confidence: float, vector: float, scale: float, field_weights: Sequence[float] | None
     ) -> None:
         super().__init__()
-        if head not in LAYOUTS:
-            raise ValueError(f"head {head!r}: one of {', '.join(get_args(Kind))} is needed")
         weights = {"confidence": confidence, "vector": vector, "scale": scale}
-        for name, values in {**{n: [w] for n, w in weights.items()}, "field_weights": field_weights or []}.items():
-            if not all(0 <= value < float("inf") for value in values):
-                raise ValueError(f"{name} {values}: a weight is finite, 0 or more")
         self.head, self.vectors, self.scales = head, len(LAYOUTS[head].positional), LAYOUTS[head].scales
         self.weights = {name: w for name, w in weights.items() if w > 0 and (name != "scale" or self.scales)}
         if not self.weights:
@@ -151,3 +147,45 @@ class FieldLoss(Loss):
     def scale(self, raw: Tensor, target: Tensor) -> Tensor:
         """Raw predictions (m,) and scales in cells (m,) -> (m,)."""
         raise TypeError(f"{type(self).__name__} judges no scales")
+
+
+class TaskWeights(nn.Module):
+    """A network of learnt log sigmas u, two per head (Kendall, Gal and Cipolla, CVPR 2018).
+
+    u = 3 tanh(a / 3), where a is the parameter and starts at 0. A recipe lists the network under `networks`, trains it
+    in the step, and calls it with a `Forward` without inputs and with one output per head. Each head's loss reads its
+    output as `log_sigmas`. The parameters are float32. Put them into an optimizer group without weight decay, because
+    decay would pull every sigma towards 1.
+
+    Args:
+        heads: names of the heads; they become the outputs.
+
+    Raises:
+        ValueError: an empty list or a repeated name.
+    """
+
+    def __init__(self, *, heads: Sequence[str]) -> None:
+        super().__init__()
+        if not heads or len(set(heads)) < len(heads):
+            raise ValueError(f"heads {list(heads)}: names of one or more different heads are needed")
+        self.unbounded = nn.ParameterDict({head: nn.Parameter(torch.zeros(len(TASKS))) for head in heads})
+
+    def forward(self) -> dict[str, Tensor]:
+        """Return head -> log sigmas of `confidence` and `scale`, float32 (2,), within (-3, 3)."""
+        return {head: 3 * (a / 3).tanh() for head, a in self.unbounded.items()}
+
+
+def task_weighted(values: Mapping[str, Tensor], log_sigmas: Tensor) -> dict[str, Tensor]:
+    """Weight the components (B,) of a head by its log sigmas u (2,) from `TaskWeights`.
+
+    Confidence follows a normal distribution, u + value exp(-2 u) / 2 + ln(2 pi) / 2; scale follows a Laplace
+    distribution, u + value exp(-u) + ln 2. Vectors do not change.
+    """
+    weighted = dict(values)
+    confidence, scale = log_sigmas.unbind()
+    # constants with OpenPifPaf's digits, so that logged values match; they have no gradient
+    if "confidence" in values:
+        weighted["confidence"] = 0.919 + confidence + values["confidence"] * (-2 * confidence).exp() / 2
+    if "scale" in values:
+        weighted["scale"] = 0.694 + scale + values["scale"] * (-scale).exp()
+    return weighted

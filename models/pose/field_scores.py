@@ -1,5 +1,6 @@
 """A score without decoder: the distance of confidence maxima to the joints."""
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import cv2
@@ -29,6 +30,7 @@ def maxima(field: Floats, least: float) -> NDArray[np.float64]:
     return np.asarray(field[2:4, chosen].T, dtype=np.float64)
 
 
+@dataclass(eq=False)
 class FieldMaxima(Score):
     """The distance of each visible joint to the nearest confident maximum of its field, in images with one person.
 
@@ -47,11 +49,15 @@ class FieldMaxima(Score):
 
     from_data: ClassVar[tuple[str, ...]] = ("stride",)
 
-    def __init__(
-        self, mode: str, fields: str, joints: str, height: str, confidence: float, stride: int | None = None
-    ) -> None:
-        self.mode, self.fields, self.joints, self.height = mode, fields, joints, height
-        self.stride, self.confidence = need("stride", stride), confidence
+    mode: str
+    fields: str
+    joints: str
+    height: str
+    confidence: float
+    stride: int | None = None
+
+    def __post_init__(self) -> None:
+        need("stride", self.stride)
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = dump.mode(self.mode)
@@ -80,5 +86,5 @@ class FieldMaxima(Score):
         return {"distance": estimate, "confident": confident / counted, "joints": counted, "images": len(distances)}
 
     def _distance(self, field: Floats, joint: Floats) -> float:
-        places = maxima(field, self.confidence) * self.stride
+        places = maxima(field, self.confidence) * need("stride", self.stride)
         return float(np.linalg.norm(places - joint, axis=1).min())

@@ -5,15 +5,18 @@ Source: `CompositeField4` and, with one log-scale per vector, `CompositeField3` 
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, get_args
+from typing import Annotated, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Tensor, nn
 
-Kind = Literal["cif", "caf", "cifdet"]
+from models.pose.argument_types import Count, Kind
+
 LogScales = Literal["shared", "vector"]
 ScaleLaw = Literal["softplus", "exp", "linear"]
+Dropout = Annotated[float, Field(ge=0.0, lt=1.0)]
 
 SCALE_LAWS: dict[ScaleLaw, Callable[[Tensor], Tensor]] = {
     "softplus": F.softplus,
@@ -77,29 +80,15 @@ class CompositeHead(nn.Module):
         dropout: probability of dropping a channel of the feature map in training.
         log_scales: `shared`, for `losses.Composite`; `vector`, for the earlier losses (5, 9 or 7 components).
         scale_law: softplus, exp or linear; must be that of the loss.
-
-    Raises:
-        ValueError: an argument out of range.
     """
 
     renamed: ClassVar[dict[str, str]] = {"spreads": "log_scales"}
 
     def __init__(
-        self, channels: int, *, kind: Kind, fields: int, upsample: int = 2, dropout: float = 0.0,
+        self, channels: int, *, kind: Kind, fields: Count, upsample: Count = 2, dropout: Dropout = 0.0,
         log_scales: LogScales = "shared", scale_law: ScaleLaw = "softplus",
     ) -> None:  # fmt: skip
         super().__init__()
-        if kind not in LAYOUTS:
-            raise ValueError(f"kind {kind!r}: one of {', '.join(get_args(Kind))} is needed")
-        if log_scales not in get_args(LogScales) or scale_law not in SCALE_LAWS:
-            raise ValueError(
-                f"log_scales {log_scales!r}, scale_law {scale_law!r}: {' or '.join(get_args(LogScales))}, and one of "
-                f"{', '.join(SCALE_LAWS)}, are needed"
-            )
-        if fields < 1 or upsample < 1:
-            raise ValueError(f"fields {fields}, upsample {upsample}: at least 1 is needed of both")
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout {dropout}: 0 <= dropout < 1 is needed")
         self.layout = replace(LAYOUTS[kind], log_scales=log_scales, scale_law=scale_law)
         self.fields, self.upsample = fields, upsample
         self.dropout = nn.Dropout2d(dropout)

@@ -20,8 +20,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from models.pose.argument_types import Kind, NonNegative, Positive
 from models.pose.field_losses import Cells, FieldLoss, bounded, soft_clamp
-from models.pose.heads import SCALE_LAWS, Kind, ScaleLaw, form
+from models.pose.heads import SCALE_LAWS, ScaleLaw, form
 
 PAPER_WEIGHTS: dict[Kind, tuple[float, float, float]] = {"cif": (30, 2, 2), "caf": (50, 3, 0), "cifdet": (30, 2, 0)}
 PAPER_SHARE = 1000  # sums over cells are divided by it
@@ -66,25 +67,21 @@ class Paper2019(_LogScalePerVector):
         field_weights: see `FieldLoss`.
 
     Raises:
-        ValueError: arguments out of range.
+        ValueError: no component has a weight above 0.
     """
 
     scale_law = "linear"
 
     def __init__(
-        self, *, head: Kind, confidence: float | None = None, vector: float | None = None, scale: float | None = None,
-        background: float = 1.0, regression: Literal["laplace", "l1"] = "laplace",
-        field_weights: Sequence[float] | None = None,
+        self, *, head: Kind, confidence: NonNegative | None = None, vector: NonNegative | None = None,
+        scale: NonNegative | None = None, background: NonNegative = 1.0,
+        regression: Literal["laplace", "l1"] = "laplace", field_weights: Sequence[NonNegative] | None = None,
     ) -> None:  # fmt: skip
-        paper = PAPER_WEIGHTS.get(head, (1, 1, 1))  # FieldLoss rejects unknown heads
-        weights = [p if own is None else own for own, p in zip((confidence, vector, scale), paper, strict=True)]
+        own = (confidence, vector, scale)
+        weights = [p if one is None else one for one, p in zip(own, PAPER_WEIGHTS[head], strict=True)]
         super().__init__(
             head=head, confidence=weights[0], vector=weights[1], scale=weights[2], field_weights=field_weights
         )
-        if regression not in ("laplace", "l1"):
-            raise ValueError(f"regression {regression!r}: laplace or l1 is needed")
-        if background < 0:
-            raise ValueError(f"background {background}: a factor of 0 or more is needed")
         self.background, self.law = background, regression
 
     def confidence(self, logits: Tensor, target: Tensor, weights: Tensor, cells: Cells) -> Tensor:
@@ -107,12 +104,10 @@ class _Focal(_LogScalePerVector):
     """Shared by 0.11 and 0.12: the arguments, and components that are sums of weight 1."""
 
     def __init__(
-        self, *, head: Kind, confidence: float = 1.0, vector: float = 1.0, scale: float = 1.0,
-        focal_gamma: float = 1.0, b_scale: float = 1.0, field_weights: Sequence[float] | None = None,
+        self, *, head: Kind, confidence: NonNegative = 1.0, vector: NonNegative = 1.0, scale: NonNegative = 1.0,
+        focal_gamma: NonNegative = 1.0, b_scale: Positive = 1.0, field_weights: Sequence[NonNegative] | None = None,
     ) -> None:  # fmt: skip
         super().__init__(head=head, confidence=confidence, vector=vector, scale=scale, field_weights=field_weights)
-        if focal_gamma < 0 or b_scale <= 0:
-            raise ValueError(f"focal_gamma {focal_gamma}, b_scale {b_scale}: 0 or more, and above 0, are needed")
         self.gamma, self.b_scale = focal_gamma, b_scale
 
 
@@ -133,7 +128,7 @@ class BceLaplace11(_Focal):
         field_weights: factors of the fields.
 
     Raises:
-        ValueError: arguments out of range.
+        ValueError: no component has a weight above 0.
     """
 
     scale_law = "exp"

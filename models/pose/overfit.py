@@ -5,8 +5,9 @@ Usage: figura pose.overfit RECIPE RUN [--images 4] [--root FOLDER] [--split trai
 
 Trains only on the first images without a crowd region, without augmentation. Then two checks follow. For each visible
 keypoint, a confident cell within one stride must point to within one stride of it. And COCO's AP of the decoded people
-must be at least 0.95, the AP at an OKS of 0.5 must be 1. Prints a table, writes RUN/losses.png, RUN/fields.png,
-RUN/people.png and RUN/dump; exits with 1 if a check fails. Not part of the DAG.
+must be at least 0.95, the AP at an OKS of 0.5 must be 1. Prints a table, writes RUN/losses.png, RUN/people.png and
+RUN/dump (with pictures of fields, if a mode of the recipe saves them); exits with 1 if a check fails. Not part of the
+DAG.
 """
 
 import argparse
@@ -52,7 +53,7 @@ def main(arguments: list[str]) -> None:
     (data,) = trainer.loaders.train_data.values()
     assert isinstance(data, Scenes)
     draw_curves(*read_histories(args.run), args.run / "losses.png")
-    missed = judge(trainer.networks.ema["network"], data, args.run)
+    missed = judge(trainer.networks.ema["network"], data)
     precision = decoded(trainer.recipe, trainer.networks.ema, data.skeleton, args.run)
     if missed:
         raise UserError(f"{missed} visible keypoints are not found within one stride; try more --steps")

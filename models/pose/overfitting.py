@@ -11,29 +11,19 @@ from numpy.typing import NDArray
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
-from figura.base.pictures import write_png
 from figura.data.formats.skeletons import Skeleton
 from figura.dump import Dump
 from figura.evaluation.trained import write_dump
 from figura.recipe.completion import with_data
 from figura.recipe.schema import Recipe
-from figura.report.sheets import side_by_side
-from models.pose.decode.field_images import (
-    confidence_picture,
-    picture_of,
-    predicted_field,
-    target_field,
-    vectors_picture,
-)
 from models.pose.dump_evaluation import evaluate
 from models.pose.field_scores import VISIBLE
 from models.pose.plots import WorstImages
-from models.pose.scenes import IMAGENET_MEAN, IMAGENET_STD, Scenes
+from models.pose.scenes import Scenes
 
 Array = NDArray[np.floating]
 
 CONFIDENT = 0.5
-SHOWN = 0  # the field in fields.png: the first joint
 
 
 def few_images(content: dict[str, Any], args: argparse.Namespace) -> dict[str, Any]:
@@ -99,9 +89,9 @@ def least_shown(recipe: Recipe) -> float:
 
 
 @torch.no_grad()
-def judge(network: torch.nn.Module, data: Scenes, folder: Path) -> int:
+def judge(network: torch.nn.Module, data: Scenes) -> int:
     """Print the field errors at each image's visible keypoints; return the number of missed keypoints."""
-    rows, missed = [], 0
+    missed = 0
     stride = data.encoders["cif"].stride
     print(f"{'image':>8} {'visible':>8} {'found':>6} {'farthest px':>12}")
     for index in range(len(data)):
@@ -116,11 +106,4 @@ def judge(network: torch.nn.Module, data: Scenes, folder: Path) -> int:
         hits = sum(one <= stride for one in distances)
         missed += len(distances) - hits
         print(f"{example['image_id']:>8} {len(distances):>8} {hits:>6} {max(distances, default=0.0):>12.2f}")
-        picture = picture_of(example["image"], IMAGENET_MEAN, IMAGENET_STD)
-        shown = target_field("cif", example["cif_target"][SHOWN]), predicted_field("cif", fields[SHOWN])
-        rows.append(
-            [confidence_picture(picture, field, stride, 2) for field in shown]
-            + [vectors_picture(picture, field, stride, 2) for field in shown]
-        )
-    write_png(folder / "fields.png", side_by_side(rows, ["target", "prediction", "target", "prediction"]))
     return missed

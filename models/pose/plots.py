@@ -1,14 +1,16 @@
 """Plots of an evaluation: precision over recall, the histogram of OKS, the worst images."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated
 
 import cv2
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
+from pydantic import Field
 
 from figura.base.errors import UserError
 from figura.base.pictures import write_png
@@ -16,39 +18,32 @@ from figura.dump import Dump
 from figura.report.curves import save_figure
 from figura.report.interfaces import NotApplicableError, Picture
 from figura.report.sheets import Pixels, pixels_of
+from models.pose.argument_types import Count
 from models.pose.average_precision import Kind
 from models.pose.coco_evaluation import LEAST_OVERLAP, Evaluation, ImageMatches
-from models.pose.coco_scores import NO_BOXES, NO_JOINTS
-from models.pose.dump_evaluation import evaluate, skeleton_of
+from models.pose.coco_scores import NO_BOXES, NO_JOINTS, OfPeople
+from models.pose.dump_evaluation import evaluate
 
 SHOWN_THRESHOLDS = (0.5, 0.75, 0.9)
 OVERLAP: dict[Kind, str] = {"keypoints": "OKS", "bbox": "IoU"}
 
 
-class PrecisionRecall(Picture):
+@dataclass(eq=False)
+class PrecisionRecall(OfPeople, Picture):
     """COCO's interpolated precision over recall at OKS or IoU of 0.5, 0.75, 0.9, and the mean over all ten thresholds.
 
     The legend gives the area under each curve, its AP.
 
+    The first arguments, and `skeleton`, are those of `OfPeople`.
+
     Args:
-        mode: of the dump.
-        results: records of people or objects.
-        truth: records of annotations.
-        kind: `keypoints` (OKS) or `bbox` (IoU, mean over categories).
-        skeleton: as in `pose.Scenes`, for keypoints; COCO's unless given.
+        kind: `keypoints` (OKS) or `bbox` (IoU, mean over categories; the records may be objects).
     """
 
-    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
-
-    def __init__(
-        self, mode: str, results: str, truth: str, kind: Kind = "keypoints", skeleton: dict[str, Any] | None = None
-    ) -> None:
-        self.mode, self.results, self.truth, self.kind = mode, results, truth, kind
-        self.skeleton = None if kind == "bbox" else skeleton_of(skeleton)
+    kind: Kind = "keypoints"
 
     def __call__(self, dump: Dump, path: Path) -> None:
-        evaluation = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
-        _check_truth(evaluation, self.kind)
+        evaluation = _evaluated(self, dump, self.kind)
         thresholds, recalls, precisions = evaluation.curves()
         figure, axis = _panel(f"recall ({len(evaluation.image_ids)} images)", "precision")
         overlap = OVERLAP[self.kind]
@@ -62,22 +57,15 @@ class PrecisionRecall(Picture):
         save_figure(figure, path)
 
 
-class OKSHistogram(Picture):
+class OKSHistogram(OfPeople, Picture):
     """Histogram of the annotated people by OKS: with their match, or for missed people with the nearest false result.
 
     A person with a match of OKS 0.5 or more is found. A missed person with an OKS above 0 has a false result nearby:
-    badly localised, or a duplicate. Takes the arguments of `PrecisionRecall`.
+    badly localised, or a duplicate. Takes the arguments of `OfPeople`.
     """
 
-    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
-
-    def __init__(self, mode: str, results: str, truth: str, skeleton: dict[str, Any] | None = None) -> None:
-        self.mode, self.results, self.truth, self.skeleton = mode, results, truth, skeleton_of(skeleton)
-
     def __call__(self, dump: Dump, path: Path) -> None:
-        evaluation = evaluate(dump, self.mode, self.results, self.truth, self.skeleton)
-        _check_truth(evaluation, "keypoints")
-        images = evaluation.matches()
+        images = _evaluated(self, dump, "keypoints").matches()
         overlaps, nearest = (np.concatenate([getattr(one, name) for one in images]) for name in ("overlaps", "nearest"))
         missed = overlaps < LEAST_OVERLAP
         figure, axis = _panel(f"OKS of {len(overlaps)} people", "people")
@@ -110,49 +98,34 @@ def image_score(matches: ImageMatches) -> float:
     return mean - (len(matches.false) / results if results else 0.0)
 
 
-class WorstImages(Picture):
+@dataclass(eq=False)
+class WorstImages(OfPeople, Picture):
     """A sheet of the `count` images with the lowest `image_score`, worst first, among those saved as `image`.
 
     Among equal scores, the image with more missed people and false results comes first. Below each image are its id and
     score, the number of people found, and the number of false results.
 
+    The first arguments, and `skeleton`, are those of `OfPeople`.
+
     Args:
-        mode: of the dump.
-        results: records of people or objects.
-        truth: records of annotations.
         image: name of the saved image.
         count: number of images.
-        kind: `keypoints` or `bbox`.
+        kind: `keypoints` or `bbox` (the records may be objects).
         cell: side of the square into which each image is fitted, pixels.
         least_score: minimum score of results; use the overlay's, so that both show the same results.
-        skeleton: as in `pose.Scenes`, for keypoints; COCO's unless given.
     """
 
     suffix = ".jpg"
-    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
 
-    def __init__(
-        self,
-        mode: str,
-        results: str,
-        truth: str,
-        image: str,
-        count: int,
-        kind: Kind = "keypoints",
-        cell: int = 320,
-        least_score: float = 0.0,
-        skeleton: dict[str, Any] | None = None,
-    ) -> None:
-        if count < 1 or cell < 32:
-            raise ValueError(f"count {count}, cell {cell}: at least one image and 32 pixels are needed")
-        self.mode, self.results, self.truth, self.image = mode, results, truth, image
-        self.least_score, self.kind = least_score, kind
-        self.count, self.cell, self.skeleton = count, cell, None if kind == "bbox" else skeleton_of(skeleton)
+    image: str
+    count: Count
+    kind: Kind = "keypoints"
+    cell: Annotated[int, Field(ge=32)] = 320
+    least_score: float = 0.0
 
     def __call__(self, dump: Dump, path: Path) -> None:
         rows = dump.mode(self.mode)
-        evaluation = evaluate(dump, self.mode, self.results, self.truth, self.skeleton, self.least_score)
-        _check_truth(evaluation, self.kind)
+        evaluation = _evaluated(self, dump, self.kind, self.least_score)
         matches = dict(zip(evaluation.image_ids, evaluation.matches(), strict=True))
         column = f"file.{self.image}"
         if column not in rows.table or not rows.table[column].notna().any():
@@ -207,7 +180,10 @@ def _panel(x: str, y: str) -> tuple[Figure, Axes]:
     return figure, axis
 
 
-def _check_truth(evaluation: Evaluation, kind: Kind) -> None:
-    """Raise NotApplicableError if there is no annotation."""
+def _evaluated(picture: OfPeople, dump: Dump, kind: Kind, least_score: float = 0.0) -> Evaluation:
+    """Match people by keypoints or all categories by boxes; raises NotApplicableError if there is no annotation."""
+    skeleton = picture.body if kind == "keypoints" else None
+    evaluation = evaluate(dump, picture.mode, picture.results, picture.truth, skeleton, least_score)
     if not any(len(one.truth) for one in evaluation.matches()):
         raise NotApplicableError(NO_JOINTS if kind == "keypoints" else NO_BOXES)
+    return evaluation

@@ -1,18 +1,19 @@
 """The pose network: one backbone and composite heads on its feature map."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 from torch.func import functional_call
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from figura.base.errors import UserError, nearest
-from figura.data.formats.skeletons import COCO, Skeleton, skeleton_from
+from figura.data.formats.skeletons import Skeleton
 from figura.recipe.types import checked_call
-from models.pose.categories import categories_from
+from models.pose.argument_types import Positive, categories_from, skeleton_of
 from models.pose.heads import LAYOUTS, CompositeHead, form
 from models.pose.resnet import STAGES, ResNet, SmallResNet
 from models.pose.shufflenet import DEPTHS, ShuffleNetV2K
@@ -64,20 +65,16 @@ class PoseNetwork(nn.Module):
         self,
         *,
         backbone: dict[str, Any],
-        heads: dict[str, dict[str, Any]],
+        heads: Annotated[dict[str, dict[str, Any]], Field(min_length=1)],
         skeleton: dict[str, Any] | None = None,
         categories: list[dict[str, Any]] | None = None,
-        batch_norm_eps: float = BATCH_EPS,
+        batch_norm_eps: Positive = BATCH_EPS,
     ) -> None:
         super().__init__()
-        if not heads:
-            raise ValueError("heads {}: at least one is needed")
-        if batch_norm_eps <= 0:
-            raise ValueError(f"batch_norm_eps {batch_norm_eps}: a positive number is needed")
         self.base_net = _backbone(backbone)
         self.stride = grid_stride(self.base_net)
         channels = int(self.base_net.channels)  # type: ignore[arg-type]
-        body, objects = COCO if skeleton is None else skeleton_from(skeleton), len(categories_from(categories))
+        body, objects = skeleton_of(skeleton), len(categories_from(categories))
         self.head_nets = nn.ModuleDict(
             {
                 name: _head(name, _with_fields(name, settings, body, objects), channels)

@@ -4,11 +4,15 @@ Source: openpifpaf/network/basenetworks.py. Modules have the names of OpenPifPaf
 `block2.0.conv1` and so on.
 """
 
-from collections.abc import Sequence
+from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor, nn
 
 from models.images.weight_files import FILE, WeightFile
+from models.pose.argument_types import Count
+
+Counts = Annotated[tuple[Count, ...], Field(min_length=1)]
 
 STAGES = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3), 101: (3, 4, 23, 3), 152: (3, 8, 36, 3)}
 WIDTHS = (64, 128, 256, 512)
@@ -105,22 +109,15 @@ class ResNet(nn.Module):
         self,
         *,
         depth: int,
-        pool0_stride: int = 0,
-        input_conv_stride: int = 2,
+        pool0_stride: Annotated[int, Field(ge=0)] = 0,
+        input_conv_stride: Count = 2,
         input_conv2: bool = False,
-        block5_dilation: int = 1,
+        block5_dilation: Count = 1,
         remove_last_block: bool = False,
         pretrained: str | None = None,
         sha256: str | None = None,
     ) -> None:
         super().__init__()
-        if depth not in STAGES:
-            raise ValueError(f"depth {depth}: one of {', '.join(map(str, STAGES))} is needed")
-        if pool0_stride < 0 or input_conv_stride < 1 or block5_dilation < 1:
-            raise ValueError(
-                f"pool0_stride {pool0_stride}, input_conv_stride {input_conv_stride}, "
-                f"block5_dilation {block5_dilation}: at least 0, 1 and 1 are needed"
-            )
         if pool0_stride and input_conv2:
             raise ValueError(f"input_conv2 replaces the max-pool: pool0_stride 0 is needed, not {pool0_stride}")
         if remove_last_block and block5_dilation != 1:
@@ -174,12 +171,10 @@ class SmallResNet(nn.Module):
         ValueError: lists of different lengths.
     """
 
-    def __init__(self, *, widths: Sequence[int] = (16, 32, 64, 128), blocks: Sequence[int] = (2, 2, 2, 3)) -> None:
+    def __init__(self, *, widths: Counts = (16, 32, 64, 128), blocks: Counts = (2, 2, 2, 3)) -> None:
         super().__init__()
-        if len(widths) != len(blocks) or min((*widths, *blocks), default=0) < 1:
-            raise ValueError(
-                f"widths {list(widths)}, blocks {list(blocks)}: as many of one as of the other, all positive"
-            )  # fmt: skip
+        if len(widths) != len(blocks):
+            raise ValueError(f"widths {list(widths)}, blocks {list(blocks)}: as many of one as of the other are needed")
         self.input_block = nn.Sequential(*convolution(3, widths[0], 3, 2))
         self.stages = nn.Sequential()
         inputs = widths[0]

@@ -1,10 +1,9 @@
 """Dataset of full images with all people and objects in them, and the targets of the composite fields."""
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple, cast
 
 import cv2
 import numpy as np
@@ -15,14 +14,22 @@ from figura.base.errors import UserError, nearest
 from figura.data.formats.coco import PERSON
 from figura.data.formats.facts import FACTS, read_facts
 from figura.data.formats.prepared import Manifest
-from figura.data.formats.skeletons import COCO, Skeleton, skeleton_from
+from figura.data.formats.skeletons import Skeleton
 from figura.interfaces import Example, ExampleDataset
+from figura.recipe.types import checked_call
 from models.images.augmentation import augment
 from models.images.augmentation_settings import Chance, InputTransforms, Limits, PairAugmentation, Section
-from models.pose.affine import MEAN_COLOUR, Placement, fit_to_multiple, fitted, random_padding_colour, random_placement
-from models.pose.affine_settings import Geometry
+from models.pose.affine import (
+    MEAN_COLOUR,
+    Geometry,
+    Placement,
+    fit_to_multiple,
+    fitted,
+    random_padding_colour,
+    random_placement,
+)
 from models.pose.annotations import Annotations
-from models.pose.categories import Categories, categories_from
+from models.pose.argument_types import Categories, Count, Deviations, Side, categories_from, skeleton_of
 from models.pose.encoders import Caf, Cif, CifDet
 from models.pose.scene_table import SceneTable, read_categories
 
@@ -104,40 +111,29 @@ class Scenes(ExampleDataset):
         *,
         root: str,
         split: str,
-        side: int,
-        heads: dict[str, dict[str, Any]],
+        side: Side,
+        heads: Annotated[dict[str, dict[str, Any]], Field(min_length=1)],
         skeleton: dict[str, Any] | None = None,
         categories: list[dict[str, Any]] | None = None,
         augmentation: SceneAugmentation | None = None,
-        min_keypoint_annotations: int | None = None,
+        min_keypoint_annotations: Annotated[int, Field(ge=0)] | None = None,
         keep_empty: bool = False,
         image_ids: tuple[int, ...] | None = None,
         joints: bool = False,
         truth: bool = False,
-        multiple: int | None = None,
+        multiple: Count | None = None,
         mean: tuple[float, float, float] = IMAGENET_MEAN,
-        std: tuple[float, float, float] = IMAGENET_STD,
+        std: Deviations = IMAGENET_STD,
     ) -> None:
-        if side < 2:
-            raise ValueError(f"side {side}: a whole number of pixels from 2 is needed")
-        if min(std) <= 0:
-            raise ValueError(f"std {std}: three positive numbers are needed")
-        if multiple is not None and (multiple < 1 or augmentation is not None):
-            raise ValueError(f"multiple {multiple}: a whole number from 1 is needed, and no augmentation beside it")
-        if not heads:
-            raise ValueError("heads {}: at least one is needed, such as {cif: {kind: cif, stride: 8}}")
-        self.side, self.multiple, self.augmentation, self.joints, self.truth = (
-            side,
-            multiple,
-            augmentation,
-            joints,
-            truth,
-        )
+        if multiple is not None and augmentation is not None:
+            raise ValueError(f"multiple {multiple}: pictures of a dataset with augmentation are squares of `side`")
+        self.side, self.multiple, self.augmentation = side, multiple, augmentation
+        self.joints, self.truth = joints, truth
         if (facts := Path(root, FACTS)).is_file():
             Manifest(Path(root)).check(facts)
         known = read_facts(Path(root))
         skeleton = skeleton or known.get("skeleton")
-        self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)
+        self.skeleton = skeleton_of(skeleton)
         fields: dict[int, int] | None = None  # of category ids, if there is a detection head
         if any(one.get("kind", name) == "cifdet" for name, one in heads.items()):
             path = Path(root) / f"{split}.json"
@@ -228,7 +224,7 @@ class Scenes(ExampleDataset):
             "image_id": int(self.table.image_ids[self.rows[index]]),
             "images": len(self),
             "valid_area": view.placement.valid_area,
-            "to_original": np.linalg.inv(view.placement.matrix)[:2].astype(np.float32),
+            "to_original": view.placement.to_original,
         }
         example["width"], example["height"] = self.table.size(int(self.rows[index]))
         size = view.picture.shape[:2]
@@ -286,19 +282,10 @@ def _encoder(name: str, settings: Mapping[str, Any], skeleton: Skeleton, categor
     if str(kind) not in KINDS:
         near = nearest(str(kind), KINDS)
         raise ValueError(f"heads.{name}.kind {kind!r}{near}: one of {', '.join(KINDS)} is needed")
-    allowed = [one for one in inspect.signature(KINDS[kind]).parameters if one != "skeleton"]
     arguments = {key: value for key, value in settings.items() if key != "kind"}
-    for key in arguments:
-        if key not in allowed:
-            raise ValueError(f"heads.{name}.{key}{nearest(key, allowed)}: one of kind, {', '.join(allowed)} is needed")
-    if kind == "cifdet":
-        arguments.setdefault("categories", categories)
-    else:
-        arguments["skeleton"] = skeleton
-    try:
-        return KINDS[kind](**arguments)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"heads.{name}: {error}") from error
+    supplied: dict[str, Any] = {"categories": categories} if kind == "cifdet" else {"skeleton": skeleton}
+    supplied = {key: value for key, value in supplied.items() if key not in arguments}
+    return cast(Cif | Caf | CifDet, checked_call(KINDS[kind], arguments, f"heads.{name}", **supplied))
 
 
 def _varied(picture: NDArray[np.uint8], settings: SceneAugmentation, random: np.random.Generator) -> NDArray[np.uint8]:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from models.pose.argument_types import Count
 from models.pose.separable import Depthwise, Pointwise
 
 DEPTHS: dict[
@@ -102,7 +103,7 @@ class ShuffleNetV2K(nn.Module):
         leaky_relu: use leaky ReLU (slope 0.01) in place of ReLU.
 
     Raises:
-        ValueError: other depths, even kernels, or `group` with a width that has no such divisor.
+        ValueError: even kernels, or `group` with a width that has no such divisor.
     """
 
     def __init__(
@@ -110,23 +111,18 @@ class ShuffleNetV2K(nn.Module):
         *,
         depth: int | str,
         input_conv2: bool = False,
-        input_conv2_channels: int | None = None,
-        stage4_dilation: int = 1,
-        kernel: int = 5,
+        input_conv2_channels: Count | None = None,
+        stage4_dilation: Count = 1,
+        kernel: Count = 5,
         conv5_as_stage: bool = False,
         norm: Norm = "batch",
         leaky_relu: bool = False,
     ) -> None:
         super().__init__()
-        if depth not in DEPTHS:
-            raise ValueError(f"depth {depth}: one of {', '.join(map(str, DEPTHS))} is needed")
-        if kernel < 1 or kernel % 2 == 0 or stage4_dilation < 1:
-            raise ValueError(
-                f"kernel {kernel}, stage4_dilation {stage4_dilation}: "
-                "an odd kernel and a dilation of at least 1 are needed"
-            )
-        if input_conv2_channels is not None and (not input_conv2 or input_conv2_channels < 1):
-            raise ValueError(f"input_conv2_channels {input_conv2_channels}: needs input_conv2 true, and at least 1")
+        if kernel % 2 == 0:
+            raise ValueError(f"kernel {kernel}: an odd width is needed")
+        if input_conv2_channels is not None and not input_conv2:
+            raise ValueError(f"input_conv2_channels {input_conv2_channels}: needs input_conv2 true")
         units, (width, *widths) = DEPTHS[depth]
 
         def normalise(channels: int) -> nn.Module:

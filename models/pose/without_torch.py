@@ -10,7 +10,6 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,10 +21,8 @@ from figura.base.errors import UserError, one_line
 from figura.base.exit_status import run
 from figura.base.files import write_text
 from figura.base.yaml12 import parse_yaml
-from figura.data.formats.skeletons import COCO, skeleton_from
+from models.pose.argument_types import skeleton_of
 
-Fields = Mapping[str, NDArray[np.float32]]
-Floats = NDArray[np.floating[Any]]
 Record = dict[str, Any]
 
 
@@ -46,19 +43,6 @@ def main(arguments: list[str]) -> None:
     records = [one for number, photo in enumerate(args.photos, 1) for one in finder.records(photo, number)]
     write_text(args.output, json.dumps(records, indent=1) + "\n")
     print(f"{args.output}: {len(records)} people and objects in {len(args.photos)} photos")
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A photo as the network's input.
-
-    Attributes:
-        image: float32 (1, 3, rows, columns).
-        to_photo: (2, 3), maps pixels of the input to pixels of the photo.
-    """
-
-    image: NDArray[np.float32]
-    to_photo: Floats
 
 
 class Finder:
@@ -111,37 +95,50 @@ class Finder:
         people, objects = (_injector(recipe, known["mode"], type_, fields) for type_ in ("FindPeople", "FindObjects"))
         self.people, self.objects = people or {}, objects or {}
         if people is not None:
-            self.skeleton = skeleton_from(people["skeleton"]) if people.get("skeleton") else COCO
+            skeleton = skeleton_of(people.get("skeleton"))
             settings = ({"dense_weight": 1.0} if people.get("dense") else {}) | (people.get("decoder") or {})
-            self.find_people = CifCafDecoder(stride=people["stride"], skeleton=self.skeleton, **settings)
+            self.find_people = CifCafDecoder(stride=people["stride"], skeleton=skeleton, **settings)
         if objects is not None:
             self.find_objects = CifDetDecoder(stride=objects["stride"], **(objects.get("decoder") or {}))
             self.categories = [one["id"] for one in objects.get("categories") or ()]
 
     def records(self, photo: Path, number: int) -> list[Record]:
-        """Return the people and then the objects in a photo, best first.
+        """Return the people and then the objects in a photo: records of `models.pose.decode.records`.
 
         Raises:
             UserError: not a picture, or the network does not support it, for example with a fixed size.
         """
-        prepared = self.prepare(photo)
+        from models.pose.decode.records import object_records, people_records
+
+        pixels, to_photo = self.prepare(photo)
         image = self.session.get_inputs()[0]
         names = [one.name for one in self.session.get_outputs()]
         try:
-            outputs = self.session.run(None, {image.name: prepared.image})
+            outputs = self.session.run(None, {image.name: pixels})
         except Exception as error:  # noqa: BLE001  # onnxruntime raises classes of its own
-            shape = " x ".join(map(str, prepared.image.shape))
+            shape = " x ".join(map(str, pixels.shape))
             takes = " x ".join(map(str, image.shape))
             raise UserError(
                 f"{photo}: {self.path} takes {takes}, the photo becomes {shape}: {one_line(str(error))}"
             ) from None
         fields = {self.names.get(name, name): value[0] for name, value in zip(names, outputs, strict=True)}
-        found = self._people(fields, prepared.to_photo) if self.people else []
-        found += self._objects(fields, prepared.to_photo) if self.objects else []
-        return [{"image_id": number, **one} for one in found]
+        found: list[Record] = []
+        if self.people:
+            connections = [fields[self.people[name]] for name in ("caf", "dense") if self.people.get(name)]
+            poses = self.find_people(fields[self.people["cif"]], np.concatenate(connections))
+            chosen = _chosen(self.people, "category", "maximum", "least_score")
+            found += people_records(poses, to_photo, number, **chosen)
+        if self.objects:
+            boxes = self.find_objects(fields[self.objects["cifdet"]])
+            chosen = _chosen(self.objects, "maximum", "least_score")
+            found += object_records(boxes, to_photo, number, self.categories, **chosen)
+        return found
 
-    def prepare(self, photo: Path) -> Prepared:
-        """Read a photo, resize its longer side to that of the recipe, and pad it to the network's stride."""
+    def prepare(self, photo: Path) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Read a photo, resize its longer side to that of the recipe, and pad it to the network's stride.
+
+        Returns the network's input, float32 (1, 3, rows, columns), and the map (2, 3) of its pixels to the photo's.
+        """
         from figura.base.pictures import read_picture
         from models.pose.affine import MEAN_COLOUR, fit_to_multiple
 
@@ -149,34 +146,11 @@ class Finder:
         height, width = pixels.shape[:2]
         placement = fit_to_multiple(width, height, self.side or max(width, height), self.multiple)
         image = placement.picture(pixels, MEAN_COLOUR).transpose(2, 0, 1).astype(np.float32) * self.multiply + self.add
-        return Prepared(image[None], np.linalg.inv(placement.matrix)[:2])
+        return image[None], placement.to_original
 
-    def _people(self, fields: Fields, matrix: Floats) -> list[Record]:
-        names = [self.people["caf"], *([self.people["dense"]] if self.people.get("dense") else [])]
-        poses = self.find_people(fields[self.people["cif"]], np.concatenate([fields[name] for name in names]))
-        records = []
-        for joints, score in zip(poses.keypoints[: self.people.get("maximum", 20)], poses.scores, strict=False):
-            if score < self.people.get("least_score", 0.0):
-                continue
-            # at least 0.01: a detected joint must not round to a missing one
-            confidences = joints[:, 2].clip(0.01, 1).round(4)
-            placed = np.column_stack([joints[:, :2] @ matrix[:, :2].T + matrix[:, 2], confidences])
-            placed[joints[:, 2] == 0] = 0
-            keypoints = [round(float(one), 4) for one in placed.ravel()]
-            category = self.people.get("category", 1)
-            records.append({"category_id": category, "keypoints": keypoints, "score": round(float(score), 6)})
-        return records
 
-    def _objects(self, fields: Fields, matrix: Floats) -> list[Record]:
-        boxes = self.find_objects(fields[self.objects["cifdet"]])
-        records = []
-        for (x, y, width, height), score, field in zip(boxes.boxes, boxes.scores, boxes.categories, strict=True):
-            low, high = np.array([(x, y), (x + width, y + height)]) @ matrix[:, :2].T + matrix[:, 2]
-            bbox = [round(float(one), 2) for one in (*low, *(high - low))]
-            category = self.categories[field] if self.categories else int(field) + 1
-            if score >= self.objects.get("least_score", 0.0):
-                records.append({"category_id": category, "bbox": bbox, "score": round(float(score), 6)})
-        return records[: self.objects.get("maximum", 100)]
+def _chosen(entry: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: entry[name] for name in names if name in entry}
 
 
 def _injector(recipe: Any, mode: str, kind: str, fields: set[str]) -> dict[str, Any] | None:

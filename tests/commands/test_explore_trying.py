@@ -233,12 +233,7 @@ def test_people_of_a_photo_are_read_before_they_are_drawn(
     person = {"image_id": 1, "category_id": 1, "score": 0.9, "bbox": [34, 4, 32, 86],
               "keypoints": joints.ravel().tolist()}  # fmt: skip
 
-    def records(self: object, poses: object, matrix: object, number: int) -> list:
-        from figura.interfaces import Records
-
-        return Records([person])
-
-    monkeypatch.setattr("models.pose.decode.decoding.FindPeople._records", records)
+    monkeypatch.setattr("models.pose.decode.decoding.people_records", lambda *_: [person])
     _, results = photo_results(project, recipes, "drawer", photo, 512)
     assert [one.name for one in results] == ["photo-1"]
     assert set(results[0].pictures) == {"image", "pose", "target"}

@@ -3,8 +3,14 @@ import pytest
 from pydantic import ValidationError
 
 from figura.data.formats.skeletons import COCO
-from models.pose.affine import MEAN_COLOUR, fitted, identity_placement, random_padding_colour, random_placement
-from models.pose.affine_settings import Geometry
+from models.pose.affine import (
+    MEAN_COLOUR,
+    Geometry,
+    fitted,
+    identity_placement,
+    random_padding_colour,
+    random_placement,
+)
 
 SAME = {"relative": (1.0, 1.0)}
 NO_BOXES = np.zeros((0, 4))

@@ -1,12 +1,15 @@
-"""People of two joints at known places, and dumps of them: what tests of scores and plots of poses are made from."""
+"""People at known places, scenes of them, and dumps: what tests of the pose network are made from."""
 
 import math
 from pathlib import Path
 
+import numpy as np
 import torch
 from dumps_by_hand import sealed
 
+from figura.data.formats.skeletons import COCO
 from figura.dump import Dump, RecordsFile, Table, write_value
+from models.pose.annotations import Annotations
 
 SIGMA = 0.1
 SIGMAS = (SIGMA, SIGMA)
@@ -56,3 +59,30 @@ def dump(folder: Path, image_ids, truth, results, *, name="people", size=(200, 2
         file.add(records)
         file.close()
     return Dump(sealed(folder))
+
+
+SIZE = (193, 193)  # of the picture in which one stands, in pixels
+
+
+def standing(unit=16.0, centre=96.0, top=16.0, joints=range(17)):
+    """The standing pose of COCO's joints (17, 3), `unit` pixels per unit; only `joints` are labelled."""
+    keypoints = np.zeros((17, 3), dtype=np.float32)
+    for joint in joints:
+        x, y = COCO.standing_pose[joint]
+        keypoints[joint] = centre + unit * x, top + unit * (9.7 - y), 2
+    return keypoints
+
+
+def scene_of(keypoints, categories=None):
+    """People (N, K, 3) in boxes around their labelled joints, with ids from 0."""
+    keypoints = np.float32(keypoints)
+    labelled = keypoints[:, :, 2:] > 0
+    low = np.where(labelled, keypoints[:, :, :2], np.inf).min(axis=1)
+    high = np.where(labelled, keypoints[:, :, :2], -np.inf).max(axis=1)
+    return Annotations(
+        keypoints=keypoints,
+        boxes=np.concatenate([low, high - low], axis=1).astype(np.float32),
+        crowd=np.zeros(len(keypoints), dtype=bool),
+        categories=np.zeros(len(keypoints), dtype=np.int64) if categories is None else np.array(categories),
+        ids=np.arange(len(keypoints)),
+    )

@@ -138,12 +138,10 @@ PLACE = "recipe.evaluate.modes.poses.injectors"
     ("metadata", "said"),
     [
         ({"recipe": None}, "its metadata name no pose network"),
-        ({"preprocessing": "{"}, "its metadata are wrong (JSONDecodeError: Expecting"),
         (
             {"preprocessing": '{"type": "pose.Scenes"}'},
             "preprocessing: found pose.Scenes; pose.Photos is needed: its recipe has no `predict`; add that",
         ),
-        ({"mode": "nothing"}, "its metadata are wrong (KeyError: 'nothing'); export the network again"),
         (
             {"recipe": with_injectors(lambda them: them["people"].update(decoder={"nonsense": 3}))},
             "its metadata are wrong (TypeError: CifCafDecoder.__init__() got an unexpected keyword argument 'nonsense'",

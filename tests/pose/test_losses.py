@@ -6,13 +6,13 @@ import encoder_by_hand
 import numpy as np
 import pytest
 import torch
-from standing_people import SIZE, standing
+from people_by_hand import SIZE, standing
 
 from figura.data.formats.skeletons import COCO
 from figura.injectors.forward import Forward
 from figura.interfaces import Networks, State
 from models.pose.composite_losses import Composite
-from models.pose.multitask import TaskWeights, task_weighted
+from models.pose.field_losses import TaskWeights, task_weighted
 from models.pose.openpifpaf_before_0_13 import BceLaplace11, BceLaplace12, Paper2019
 
 NAN = math.nan
@@ -504,30 +504,7 @@ def test_weights_of_tasks_reach_a_loss_through_the_state_and_are_trained():
     np.testing.assert_allclose(tasks.unbounded["boxes"].grad, [slope, 0], rtol=1e-5)
 
 
-@pytest.mark.parametrize("heads", [[], ["cif", "cif"]])
-def test_wrong_heads_of_tasks(heads):
-    with pytest.raises(ValueError, match="names of one or more different heads"):
-        TaskWeights(heads=heads)
-
-
 # --- bad input ---
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"head": "pif"}, "head 'pif': one of cif, caf, cifdet"),
-        ({"head": "cif", "vector": -1.0}, r"vector \[-1.0\]: a weight is finite"),
-        ({"head": "cifdet", "confidence": 0, "vector": 0}, "cifdet has no component left"),
-        ({"head": "cif", "regression": "cauchy"}, "regression 'cauchy': one of laplace, gaussian"),
-        ({"head": "cif", "focal_gamma": -1.0}, "focal_gamma -1.0"),
-        ({"head": "cif", "background_clamp": 0.0}, "a negative logit, or null"),
-        ({"head": "cif", "scale_soft_clamp": 0.0}, "clamps above 0 or null"),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        Composite(**arguments)
 
 
 def test_wrong_shapes():

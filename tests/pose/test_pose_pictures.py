@@ -1,22 +1,28 @@
-"""Pictures of annotations and fields: of targets and predictions, of scenes, and those that a dump saves."""
+"""Pictures of people, annotations, fields and evaluations: which pixels change, for records made by hand."""
 
 import json
 
+import cv2
 import drawn_scenes
 import numpy as np
 import pytest
 import torch
-from people_by_hand import SKELETON
+from matplotlib import pyplot
+from people_by_hand import SKELETON, dump, oks, person, pose
+from pydantic import ValidationError
 from skeletons_by_hand import STAR
 
-from figura.data.formats.skeletons import COCO
+from figura.base.errors import UserError
+from figura.data.formats.skeletons import COCO, skeleton_from
 from figura.engine.build import build_datasets
 from figura.interfaces import Networks, State
+from figura.report.interfaces import NotApplicableError
 from figura.show.drawing import drawing_of
+from models.pose import plots as pose_plots
 from models.pose.annotations import Annotations
+from models.pose.coco_evaluation import ImageMatches
 from models.pose.decode.field_images import (
     BOX,
-    COLOURS,
     CROWD,
     WHITE,
     Field,
@@ -26,8 +32,198 @@ from models.pose.decode.field_images import (
     target_field,
     vectors_picture,
 )
+from models.pose.decode.field_images import COLOURS as FIELD_COLOURS
 from models.pose.decode.injectors import FieldPictures, HeadFields
+from models.pose.decode.overlays import COLOURS, OverlayStyle, overlay
 from models.pose.drawing import IGNORED, SceneDrawing, confidence_drawing, strongest
+from models.pose.plots import OKSHistogram, PrecisionRecall, WorstImages, image_score
+
+SIDE = 400  # large enough not to be enlarged
+GREY = np.full((SIDE, SIDE, 3), 120, np.uint8)
+PLAIN = OverlayStyle(scores=False)
+SHOULDER, ELBOW, WRIST, HIP, KNEE = 5, 7, 9, 11, 13  # on the left
+ARM = {SHOULDER: (100, 100), ELBOW: (200, 100), WRIST: (300, 200)}
+
+
+def of_joints(joints, confidence=0.9, **more):
+    keypoints = np.zeros((17, 3))
+    for joint, place in joints.items():
+        keypoints[joint] = (*place, confidence)
+    return {"keypoints": keypoints.ravel().tolist(), **more}
+
+
+def changed(picture, before=GREY):
+    return (picture != before).any(axis=2)
+
+
+def far_from(lines, reach):
+    """Mask of the pixels farther than `reach` from each of the lines."""
+    rows, columns = np.mgrid[:SIDE, :SIDE]
+    points = np.stack([columns, rows], axis=-1).astype(float)
+    far = np.ones((SIDE, SIDE), bool)
+    for start, end in np.array(lines, dtype=float):
+        along = np.clip((points - start) @ (end - start) / max(((end - start) ** 2).sum(), 1e-9), 0, 1)
+        far &= np.linalg.norm(points - start - along[..., None] * (end - start), axis=-1) > reach
+    return far
+
+
+def test_a_limb_is_drawn_where_it_is_and_nowhere_else():
+    drawn = changed(overlay(GREY, [of_joints(ARM)], [], COCO, PLAIN))
+    for share in np.linspace(0, 1, 40):
+        for start, end in ((ARM[SHOULDER], ARM[ELBOW]), (ARM[ELBOW], ARM[WRIST])):
+            x, y = np.rint((1 - share) * np.array(start) + share * np.array(end)).astype(int)
+            assert drawn[y, x]
+    lines = [(ARM[SHOULDER], ARM[ELBOW]), (ARM[ELBOW], ARM[WRIST])]
+    assert not drawn[far_from(lines, 6.0)].any()
+
+
+def test_each_connection_has_its_colour_or_each_person_has_one():
+    # Connections 8 and 10 of COCO's skeleton are shoulder-elbow and elbow-wrist.
+    several = overlay(GREY, [of_joints(ARM)], [], COCO, PLAIN)
+    assert tuple(several[100, 150]) == COLOURS[8]
+    assert tuple(several[150, 250]) == COLOURS[10]
+    other = {joint: (x, y + 150) for joint, (x, y) in ARM.items()}
+    single = overlay(GREY, [of_joints(ARM), of_joints(other)], [], COCO, OverlayStyle(scores=False, colours="instance"))
+    assert tuple(single[100, 150]) == tuple(single[150, 250]) == COLOURS[0]
+    assert tuple(single[250, 150]) == COLOURS[1]
+    assert tuple(single[100, 100]) == tuple(single[250, 100]) == (255, 255, 255)  # joints
+
+
+def test_places_and_numbers_out_of_bounds_do_no_harm():
+    far = of_joints({SHOULDER: (-1e9, 50), ELBOW: (200, 100), WRIST: (1e30, -1e30), HIP: (np.nan, 10)})
+    far |= {"bbox": [-1e9, 0, 2e9, 50], "score": 1.0}
+    broken = of_joints({SHOULDER: (np.inf, 5)}, bbox=[np.nan, 0, 1, 1], score=0.5)
+    style = OverlayStyle(boxes=True, joint_scales=True)
+    picture = overlay(GREY, [far, broken], [{"bbox": [390, 390, 500, 500], "score": 0.1, "category": "x"}], COCO, style)
+    assert picture.shape == GREY.shape
+    assert picture.dtype == np.uint8
+    assert changed(picture)[100, 200]
+
+
+def test_a_line_is_dashed_where_an_end_is_not_confident():
+    def covered(confidence, threshold=0.5):
+        style = OverlayStyle(scores=False, solid_threshold=threshold)
+        return changed(overlay(GREY, [of_joints(ARM, confidence)], [], COCO, style))[100, 110:190]
+
+    assert covered(0.51).all()
+    assert 0.4 < covered(0.5).mean() < 0.8
+    assert covered(0.01, threshold=0.0).all()
+    gaps = np.flatnonzero(np.diff(covered(0.3).astype(int)))
+    assert len(gaps) >= 8  # dash, gap, dash, ...
+
+
+def test_which_connections_are_drawn():
+    # Shoulder-hip is standard; nose-shoulder is of the kinematic tree and dense; elbow-elbow is dense alone (2.3).
+    joints = {0: (50, 50), SHOULDER: (150, 50), HIP: (150, 150), ELBOW: (50, 350), 8: (350, 350)}
+    middle = {"nose-shoulder": (50, 100), "shoulder-hip": (100, 150), "elbow-elbow": (350, 200)}
+    expected = {
+        "standard": {"shoulder-hip"},
+        "kinematic": {"nose-shoulder", "shoulder-hip"},
+        "dense": {"nose-shoulder", "shoulder-hip", "elbow-elbow"},
+    }
+    for skeleton, names in expected.items():
+        style = OverlayStyle(scores=False, skeleton=skeleton)
+        drawn = changed(overlay(GREY, [of_joints(joints)], [], COCO, style))
+        assert {name for name, place in middle.items() if drawn[place]} == names
+
+
+def test_boxes_and_labels():
+    found = of_joints(ARM, bbox=[90, 90, 220, 120], score=0.5)
+    thing = {"bbox": [20, 300, 60, 40], "score": 0.25, "category": "ball", "category_id": 2}
+    bare = changed(overlay(GREY, [found], [thing], COCO, PLAIN))
+    assert bare[320, 20]
+    assert bare[300, 50]
+    assert not bare[320, 50]
+    assert not bare[160, 90]  # people's boxes only if asked for
+    assert changed(overlay(GREY, [found], [], COCO, OverlayStyle(boxes=True, scores=False)))[160, 90]
+    labelled = overlay(GREY, [found], [thing], COCO)
+    rows, columns = np.nonzero(changed(labelled, overlay(GREY, [found], [thing], COCO, PLAIN)))
+    assert rows.min() > 60  # above the person
+    assert ((rows < 92) | ((rows > 280) & (rows < 302) & (columns < 90))).all()  # and above the ball
+    patch = labelled[75:90, 90:130].reshape(-1, 3)
+    assert np.ptp(patch.mean(axis=1)) > 150  # bright on dark
+
+
+def test_truth_is_grey_below_and_dashed_to_hidden_joints():
+    truth = of_joints(ARM, 2) | {"bbox": [90, 90, 220, 120], "iscrowd": 0}
+    picture = overlay(GREY, [], [], COCO, PLAIN, truth=[truth])
+    assert picture[100, 150].min() == picture[100, 150].max() > 180
+    hidden = changed(overlay(GREY, [], [], COCO, PLAIN, truth=[of_joints(ARM, 1)]))[100, 110:190]
+    assert changed(picture)[100, 110:190].all()
+    assert 0.3 < hidden.mean() < 0.8
+    both = overlay(GREY, [of_joints(ARM)], [], COCO, PLAIN, truth=[truth])
+    assert tuple(both[100, 150]) == COLOURS[8]
+    boxes = OverlayStyle(scores=False, boxes=True)
+    region = {"bbox": [20, 20, 300, 300], "category_id": 1}
+    whole, crowd = (changed(overlay(GREY, [], [], COCO, boxes, [region | {"iscrowd": one}])) for one in (0, 1))
+    assert whole[20, 30:310].all()
+    assert not crowd[20, 30:310].all()
+    assert crowd.sum() > 200
+
+
+def test_small_pictures_are_enlarged_by_a_whole_factor():
+    small = np.full((96, 192, 3), 120, np.uint8)
+    picture = overlay(small, [of_joints({SHOULDER: (50, 40), ELBOW: (100, 40)})], [], COCO, PLAIN)
+    assert picture.shape == (192, 384, 3)
+    drawn = changed(picture, np.full_like(picture, 120))
+    assert drawn[81, 110:190].all()  # the middle of row 40 lies between rows 80 and 81
+    assert not drawn[90:].any()
+    assert overlay(small, [], [], COCO, OverlayStyle(least_side=400)).shape == (288, 576, 3)
+
+
+def test_whitening_scales_and_line_width():
+    white = overlay(GREY, [], [], COCO, OverlayStyle(whiten=0.5))
+    np.testing.assert_allclose(white, 255 - 0.5 * (255 - 120), atol=1)
+    np.testing.assert_array_equal(overlay(GREY, [], [], COCO, OverlayStyle(whiten=1.0)), 255)
+    body = dict(enumerate(20 + 30 * COCO.standing_pose * (1, -1) + (150, 310)))
+    plain, scaled = (
+        overlay(GREY, [of_joints(body)], [], COCO, OverlayStyle(scores=False, joint_scales=on)) for on in (False, True)
+    )
+    # The box is 3.5 by 9.7 units of 30 px, the knee's sigma 0.087 (2.2): a circle of radius 7.6 px around it.
+    radius = 30 * np.sqrt(3.5 * 9.7) * 0.087 / 2
+    x, y = body[KNEE]
+    rows, columns = np.nonzero(changed(scaled, plain))
+    near = np.hypot(rows - y, columns - x)
+    assert near[near < 14].mean() == pytest.approx(radius, abs=0.7)
+    assert np.ptp(near[near < 14]) < 7
+    thin, thick = (
+        changed(overlay(GREY, [of_joints(ARM)], [], COCO, OverlayStyle(scores=False, line_width=width)))[
+            80:120, 150
+        ].sum()
+        for width in (1, 5)
+    )
+    assert thick - thin == pytest.approx(4, abs=1)
+
+
+def test_wrong_arguments_are_refused():
+    with pytest.raises(ValueError, match="keypoints of 6 numbers: 51 are needed"):
+        overlay(GREY, [{"keypoints": [1.0] * 6}], [], COCO)
+    stick = skeleton_from(
+        {"keypoints": ["a", "b"], "sigmas": [0.1, 0.1], "connections": [["a", "b"]], "standing_pose": [[0, 0], [0, 1]]}
+    )
+    for skeleton in ("kinematic", "dense"):
+        with pytest.raises(ValueError, match=f"skeleton {skeleton}: this skeleton names no such connections"):
+            overlay(GREY, [], [], stick, OverlayStyle(skeleton=skeleton))
+    with pytest.raises(ValidationError, match="whiten"):
+        OverlayStyle(whiten=1.5)
+
+
+def test_truth_without_joints_is_a_grey_box():
+    """Crowds and annotations without labelled joints are boxes, dotted for crowds; people with joints have none."""
+    box = {"bbox": [40, 120, 200, 120]}
+    side = slice(122, 238)
+    drawn = {}
+    for name, record in (
+        ("object", box), ("unlabelled", box | {"keypoints": [0] * 51}), ("crowd", box | {"iscrowd": 1}),
+    ):  # fmt: skip
+        drawn[name] = changed(overlay(GREY, [], [], COCO, PLAIN, truth=[record]))[side, 38:43].any(axis=1)
+    assert drawn["object"].all()
+    assert drawn["unlabelled"].all()
+    assert drawn["crowd"].any()
+    assert not drawn["crowd"].all()
+    labelled = changed(overlay(GREY, [], [], COCO, PLAIN, truth=[of_joints(ARM, 2) | box]))
+    assert not labelled[side, 38:43].any()
+
 
 BLACK = np.zeros((33, 41, 3), dtype=np.uint8)
 ZOOM = 4
@@ -84,7 +280,7 @@ def test_confidence_colours_cells_around_their_pixel():
     confidence[1, 2], confidence[3, 4], confidence[4, 0] = 1.0, 0.5, np.nan
     grey = np.full_like(BLACK, 100)
     picture = confidence_picture(grey, Field("caf", confidence, ()), 8, ZOOM)
-    full = np.array(COLOURS["caf"][0])
+    full = np.array(FIELD_COLOURS["caf"][0])
     np.testing.assert_allclose(picture[canvas(16, 8)], 10 + 0.9 * full, atol=1)
     np.testing.assert_allclose(picture[canvas(32, 24)], 55 + 0.45 * full, atol=1)
     np.testing.assert_allclose(picture[canvas(0, 32)], 50 + 127.5, atol=1)
@@ -136,14 +332,6 @@ def test_target_and_the_same_prediction_look_alike():
 def test_field_with_the_wrong_components_is_refused():
     with pytest.raises(ValueError, match=r"a caf field of shape \(8, 5, 6\): \(9, rows, columns\) is needed"):
         target_field("caf", np.zeros((8, 5, 6)))
-    with pytest.raises(ValueError, match=r"\(6, rows, columns\)"):
-        predicted_field("cifdet", np.zeros((7, 5, 6)))
-
-
-def test_far_points_do_no_harm():
-    prediction = np.full((8, 5, 6), 1e9)
-    prediction[1] = 0.9
-    assert vectors_picture(BLACK, predicted_field("caf", prediction), 8, ZOOM).shape == (132, 164, 3)
 
 
 # --- drawings of scenes ---
@@ -192,15 +380,6 @@ def test_ignored_cells_are_hatched_in_red_and_others_as_they_were():
     assert (crowd.reshape(-1, 3) == IGNORED).all(axis=1).mean() == pytest.approx(1 / 3, abs=0.02)  # the lines
     redness = [(part[..., 0] - part[..., 1]).mean() for part in (crowd, hidden, rest)]
     assert redness[0] > redness[1] > redness[2] == 0
-
-
-def test_cells_have_the_colour_of_their_field():
-    values = cif_target(3)
-    values[0, 0, 1:3, 1:3], values[2, 0, 5:7, 5:7] = 1.0, 1.0
-    drawn = confidence_drawing(GREY_SCENE, values, stride=8, zoom=1).astype(int)
-    first, last, rest = drawn[16, 16], drawn[48, 48], drawn[32, 16]
-    assert (rest == 100).all()
-    assert np.abs(first - last).max() > 50
 
 
 def test_the_strongest_field_of_each_cell():
@@ -277,3 +456,116 @@ def test_fields_of_any_skeleton_are_shown_by_name():
         shown(links={})
     with pytest.raises(ValueError, match="stride: missing, and the training data tell none, or several; write it"):
         FieldPictures("image", {"cif": HeadFields()}, "picture")
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """The figures that are saved, which still are."""
+    saved, save = [], pose_plots.save_figure
+    monkeypatch.setattr(pose_plots, "save_figure", lambda figure, path: (saved.append(figure), save(figure, path)))
+    return saved
+
+
+def test_precision_over_recall(tmp_path, figures):
+    truth = [person(1, 30), person(2, 30, number=2)]
+    results = [pose(1, 30, 0.9, off=10), pose(3, 30, 0.8), pose(2, 30, 0.7)]
+    assert 0.75 < oks(10) < 0.8
+    rows, path = dump(tmp_path / "dump", [1, 2, 3], truth, results), tmp_path / "plots" / "pr.png"
+    PrecisionRecall("poses", "people", "truth", skeleton=SKELETON)(rows, path)
+    axis = figures[0].axes[0]
+    lines = {line.get_label().split(":")[0]: line.get_ydata() for line in axis.lines}
+    assert list(lines) == ["OKS 0.5", "OKS 0.75", "OKS 0.9", "mean of 0.5 to 0.95"]
+    loose = np.array([1.0] * 51 + [2 / 3] * 50)  # hit, false, hit
+    strict = np.array([1 / 3] * 51 + [0.0] * 50)  # false, false, hit
+    for name, expected in zip(lines, (loose, loose, strict, 0.6 * loose + 0.4 * strict), strict=True):
+        assert lines[name] == pytest.approx(expected)
+    assert axis.lines[0].get_label() == f"OKS 0.5: AP {loose.mean():.3f}"
+    assert cv2.imread(str(path)) is not None
+    first = path.read_bytes()
+    PrecisionRecall("poses", "people", "truth", skeleton=SKELETON)(rows, path)
+    assert path.read_bytes() == first
+    PrecisionRecall("poses", "people", "truth", kind="bbox")(rows, path)
+    assert figures[-1].axes[0].lines[0].get_label().startswith("IoU 0.5")
+    assert pyplot.get_fignums() == []
+
+
+def test_overlaps_of_found_and_missed(tmp_path, figures):
+    truth = [person(1, 30), person(1, 300, number=2), person(1, 600, number=3), person(1, 900, flags=(0, 0), number=4)]
+    results = [pose(1, 30, 0.9, off=10), pose(1, 300, 0.8, off=20), pose(1, 900, 0.7)]
+    assert 0.35 < oks(20) < 0.4
+    OKSHistogram("poses", "people", "truth", skeleton=SKELETON)(
+        dump(tmp_path, [1], truth, results), tmp_path / "oks.png"
+    )
+    axis = figures[0].axes[0]
+    found, missed = ({round(bar.get_x() + bar.get_width() / 2, 3): bar.get_height() for bar in c if bar.get_height()}
+                     for c in axis.containers)  # fmt: skip
+    assert found == {0.775: 1}
+    assert missed == {0.375: 1, 0.025: 1}
+    labels = [text.get_text() for text in axis.get_legend().get_texts()]
+    assert labels == [f"found: 1, mean OKS {oks(10):.3f}", "missed: 2, 1 of them with nobody near"]
+
+
+def test_nothing_to_find_is_no_picture(tmp_path):
+    rows = dump(tmp_path, [1], [], [pose(1, 30, 0.9)], images=[plain([0.0] * 3, 20, 20)])
+    for picture in (
+        PrecisionRecall("poses", "people", "truth", skeleton=SKELETON),
+        OKSHistogram("poses", "people", "truth", skeleton=SKELETON),
+        WorstImages("poses", "people", "truth", "overlay", 1, skeleton=SKELETON),
+    ):
+        with pytest.raises(NotApplicableError, match="no annotated person has a labelled keypoint"):
+            picture(rows, tmp_path / "plot.png")
+    with pytest.raises(NotApplicableError, match="no annotation has a box"):
+        PrecisionRecall("poses", "people", "truth", kind="bbox")(rows, tmp_path / "plot.png")
+    assert not (tmp_path / "plot.png").exists()
+
+
+def found(overlaps, false):
+    overlaps = np.array(overlaps, dtype=float)
+    results = np.where(overlaps > 0, np.arange(len(overlaps)), -1)
+    return ImageMatches(np.arange(len(overlaps)), results, overlaps, 0 * overlaps, np.arange(false))
+
+
+def test_the_score_of_an_image():
+    assert image_score(found([0.9, 0.7], 0)) == pytest.approx(0.8)
+    assert image_score(found([0.9, 0.0], 1)) == pytest.approx(0.45 - 0.5)
+    assert image_score(found([0.0], 3)) == -1
+    assert image_score(found([0.0], 0)) == 0
+    assert image_score(found([], 0)) == 1
+    assert image_score(found([], 2)) == 0
+
+
+def plain(colour, height, width):
+    return torch.tensor(colour, dtype=torch.float32)[:, None, None].expand(3, height, width)
+
+
+def test_worst_images_first(tmp_path):
+    red, green, blue = [1.0, -1.0, -1.0], [-1.0, 1.0, -1.0], [-1.0, -1.0, 1.0]
+    images = [plain(green, 40, 60), plain(red, 200, 100), plain(blue, 50, 50), None]
+    truth = [person(image, 30, number=image) for image in (4, 5, 6, 7)]
+    results = [pose(4, 30, 0.9, off=10), pose(5, 900, 0.9), pose(6, 30, 0.9)]  # OKS 0.78; missed and false; 1; unsaved
+    rows = dump(tmp_path / "dump", [4, 5, 6, 7], truth, results, images=images)
+    path = tmp_path / "worst.png"
+    WorstImages("poses", "people", "truth", "overlay", 2, cell=100, skeleton=SKELETON)(rows, path)
+    pixels = cv2.imread(str(path))[..., ::-1]
+    assert pixels.shape == (6 + 100 + 40 + 6, 6 + 2 * 106, 3)
+    first, second = pixels[6:106, 6:106], pixels[6:106, 112:212]
+    assert first[50, 50].tolist() == [255, 0, 0]  # 200 x 100: from 25 to 75 in x
+    assert (first[50, :24] == 235).all()
+    assert (first[:, 26:74] == [255, 0, 0]).all()
+    assert second[50, 50].tolist() == [0, 255, 0]  # enlarged to 67 x 100
+    assert (second[:15] == 235).all()
+    assert (pixels[106:146, 6:106] < 128).any()
+    assert (pixels[106:146, 112:212] < 128).any()
+    with pytest.raises(UserError, match="no image 'pictures'"):
+        WorstImages("poses", "people", "truth", "pictures", 2, skeleton=SKELETON)(rows, path)
+
+
+def test_weak_results_may_be_left_out_of_the_worst(tmp_path):
+    images = [plain([shade] * 3, 20, 20) for shade in (-1.0, 0.0)]
+    truth = [person(1, 30), person(2, 30, number=2)]
+    results = [pose(1, 30, 0.9), pose(1, 900, 0.1), pose(1, 700, 0.1), pose(2, 30, 0.9, off=5)]
+    rows = dump(tmp_path / "dump", [1, 2], truth, results, images=images)
+    for least_score, shade in ((0.0, 0), (0.2, 128)):  # two weak false ones in the first; the second is a little off
+        worst = WorstImages("poses", "people", "truth", "overlay", 1, least_score=least_score, skeleton=SKELETON)
+        worst(rows, tmp_path / "worst.png")
+        assert cv2.imread(str(tmp_path / "worst.png"))[160, 160].tolist() == [shade] * 3

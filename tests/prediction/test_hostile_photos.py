@@ -227,24 +227,3 @@ def test_as_many_people_as_nobody_photographs(photo, monkeypatch):
     photo.path.with_name("a.people.json").write_text(json.dumps([person()] * 25))
     assert len(PersonPhotos(**PEOPLE).examples(photo)) == 20
     assert photo.faults[0].endswith("a.people.json: has 25 people; the first 20 are taken")
-
-
-def test_bad_annotations_cost_their_photo_or_person(photo):
-    image = {"id": 1, "file_name": "a.png", "width": 64, "height": 48}
-    good = {"id": 7, "image_id": 1, "category_id": 1, "bbox": [1, 1, 20, 20], "keypoints": [5, 5, 2] * 17}
-    content = {
-        "images": [image, None, {"id": 2}, image | {"id": 3, "file_name": "b.png", "width": None}],
-        "annotations": [good, good | {"id": 8, "keypoints": [1, 2]}, good | {"id": 9, "category_id": None}, 5],
-        "categories": [{"id": 1, "name": "person"}],
-    }
-    path = photo.path.with_name("annotations.json")
-    path.write_text(json.dumps(content))
-    photos = PersonPhotos(**PEOPLE, annotations=str(path))
-    assert len(photos.faults) == 4
-    assert all(line.startswith(f"{path}: ") for line in photos.faults)
-    assert len(photos.examples(photo)) == 1
-    (line,) = photo.faults
-    assert line == f"{photo.path}: {path}: annotation 8: keypoints are not 17 x 3 numbers: 2 numbers"
-    other = Photo(photo.path.rename(photo.path.with_name("b.png")), "b", 2)
-    with pytest.raises(Exception, match="image 3: image size is not two whole numbers: width "):
-        photos.examples(other)

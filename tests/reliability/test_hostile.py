@@ -242,15 +242,6 @@ def read_people(content: bytes) -> None:
         assert all(np.isfinite(array).all() for array in one.values() if isinstance(array, np.ndarray)), "not finite"
 
 
-def read_annotated(content: bytes) -> None:
-    """Cut out the annotated people of a photo."""
-    path = write("annotations.json", content)
-    photo = Photo(write("images/1.jpg", jpeg(1)), "1", 1)
-    people = PersonPhotos(image_size=16, min_height=2, min_keypoints=1, annotations=str(path))
-    for one in people.examples(photo):
-        assert all(np.isfinite(array).all() for array in one.values() if isinstance(array, np.ndarray)), "not finite"
-
-
 METRICS = {"l1": {"value": 0.25, "low": 0.2, "high": 0.3}, "count": 12, "nested": {"AP": 0.5, "AR": 0.75}}
 LOCK = {
     "schema": "2.0",
@@ -429,7 +420,6 @@ PROPERTIES: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], object], flo
     "pairs": (st.tuples(pictures_mutated(), NAMES, NODES), read_pairs, 0.6),
     "photos": (st.tuples(pictures_mutated(), NAMES, NODES), read_photo, 1.0),
     "people.json": (text_bytes(mutated_tree(PEOPLE, JSON_FRAGMENTS)), read_people, 1.0),
-    "annotations of photos": (text_bytes(mutated_tree(COCO, JSON_FRAGMENTS)), read_annotated, 1.0),
     "dump": (dumps_mutated(), read_dump, 1.0),
     "weights": (weights_mutated(), read_weights, 1.0),
     "published weights": (weights_mutated(), read_published, 0.5),

@@ -127,6 +127,5 @@ def _needs_people(recipe: Recipe) -> bool:
     if recipe.predict is None:
         return False
     kind = find_type(recipe.predict.data.type, PHOTOS, "predict.data.type", ErrorCollector(recipe.path))
-    own = recipe.predict.data.arguments
-    known = own.get("people") is not None or own.get("annotations") is not None
+    known = recipe.predict.data.arguments.get("people") is not None
     return isinstance(kind, type) and issubclass(kind, PersonPhotos) and not known

@@ -9,8 +9,10 @@ no compiled function calls one in another file.
 """
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from typing import TypeVar
 
 import numba
 import numpy as np
@@ -21,6 +23,8 @@ Maps = NDArray[np.float32]
 Tiles = NDArray[np.bool_]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
+Image = TypeVar("Image")
+Found = TypeVar("Found")
 
 FAR = 1e6  # pixels
 NEIGHBOURS = 16  # cells trained to point at a joint
@@ -38,11 +42,12 @@ def fields_checked(fields: NDArray[np.floating], name: str, count: int | None, c
     return np.require(fields, np.float32, ["C", "A", "W"])
 
 
-def check_shares(**values: float) -> None:
-    """Raise ValueError for a value outside [0, 1]."""
-    for name, value in values.items():
-        if not 0 <= value <= 1:
-            raise ValueError(f"{name} {value}: a number from 0 to 1 is needed")
+def in_threads(decode: Callable[[Image], Found], images: Sequence[Image], workers: int) -> list[Found]:
+    """Decode images by at most `workers` threads; the results are in the order of the images."""
+    if workers == 1 or len(images) < 2:
+        return list(map(decode, images))
+    with ThreadPoolExecutor(min(workers, len(images))) as threads:
+        return list(threads.map(decode, images))
 
 
 class Buffers:

@@ -5,9 +5,7 @@ Association", T-ITS 2021, section III.D, as in openpifpaf/decoder/cifcaf.py of v
 accepts but ignores (connection method, reverse match, dense weight, early NMS) are implemented here.
 """
 
-import itertools
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.data.formats.skeletons import COCO, Connections, Skeleton
-from models.pose.decode.cif_hr import Buffers, Maps, accumulate, candidates, check_shares, fields_checked, seeds
+from models.pose.argument_types import Count, Share
+from models.pose.decode.cif_hr import Buffers, Maps, accumulate, candidates, fields_checked, in_threads, seeds
 from models.pose.decode.grow_poses import fill, grow_pose, index
 from models.pose.decode.occupancy import empty_grid, mark_pose, next_free, without_duplicates
-from models.pose.joints import at_least
 
 Floats = NDArray[np.float64]
 Fields = NDArray[np.float32]
@@ -79,46 +77,33 @@ class CifCafDecoder:
         independent_keypoints: keep `keypoint_threshold` while growing, also with `force_complete`.
 
     Raises:
-        ValueError: a number out of range, or connections of joints that do not exist.
+        ValueError: connections of joints that do not exist.
     """
 
     def __init__(
         self,
         *,
-        stride: int,
+        stride: Count,
         skeleton: Skeleton = COCO,
         connections: Connections | None = None,
-        seed_threshold: float = 0.2,
-        instance_threshold: float | None = None,
-        keypoint_threshold: float = 0.15,
-        keypoint_threshold_rel: float = 0.5,
-        cif_threshold: float = 0.3,
-        caf_threshold: float = 0.3,
+        seed_threshold: Share = 0.2,
+        instance_threshold: Share | None = None,
+        keypoint_threshold: Share = 0.15,
+        keypoint_threshold_rel: Share = 0.5,
+        cif_threshold: Share = 0.3,
+        caf_threshold: Share = 0.3,
         force_complete: bool = False,
-        force_complete_caf_threshold: float = 0.001,
+        force_complete_caf_threshold: Share = 0.001,
         greedy: bool = False,
         connection_method: Literal["blend", "max"] = "blend",
         reverse_match: bool = True,
         nms_before_force_complete: bool = False,
-        dense_weight: float | None = None,
+        dense_weight: Share | None = None,
         cif_rescore: bool = True,
         caf_rescore: bool = True,
         seed_nms: bool = False,
         independent_keypoints: bool = False,
     ) -> None:
-        at_least(stride, "stride", 1)
-        check_shares(
-            seed_threshold=seed_threshold,
-            instance_threshold=0 if instance_threshold is None else instance_threshold,
-            keypoint_threshold=keypoint_threshold,
-            keypoint_threshold_rel=keypoint_threshold_rel,
-            cif_threshold=cif_threshold,
-            caf_threshold=caf_threshold,
-            force_complete_caf_threshold=force_complete_caf_threshold,
-            dense_weight=0 if dense_weight is None else dense_weight,
-        )
-        if connection_method not in ("blend", "max"):
-            raise ValueError(f"connection_method {connection_method!r}: blend or max is needed")
         self.stride, self.skeleton = stride, skeleton
         # floats: numba would recompile for integers
         self.seed_threshold, self.cif_threshold = float(seed_threshold), float(cif_threshold)
@@ -184,12 +169,7 @@ class CifCafDecoder:
             caf: (N, connections, 8, rows, columns), likewise.
             workers: at least 1.
         """
-        at_least(workers, "workers", 1)
-        pairs = list(zip(cif, caf, strict=True))
-        if workers == 1 or len(pairs) < 2:
-            return list(itertools.starmap(self, pairs))
-        with ThreadPoolExecutor(min(workers, len(pairs))) as threads:
-            return list(threads.map(lambda pair: self(*pair), pairs))
+        return in_threads(lambda pair: self(*pair), list(zip(cif, caf, strict=True)), workers)
 
     def _seeded(self, cif: Fields, caf: Fields, maps: Maps, occupied: NDArray[np.uint8]) -> Floats:
         """Grow poses (n, K, 4), each from the best seed that no earlier pose covers."""

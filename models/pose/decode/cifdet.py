@@ -4,7 +4,6 @@ Source: openpifpaf/decoder/cifdet.py and its C++ counterpart.
 """
 
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
 
@@ -12,9 +11,9 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from models.pose.decode.cif_hr import Buffers, accumulate, check_shares, fields_checked, seeds
+from models.pose.argument_types import Count, Share
+from models.pose.decode.cif_hr import Buffers, accumulate, fields_checked, in_threads, seeds
 from models.pose.decode.occupancy import empty_grid, free_seeds
-from models.pose.joints import at_least
 
 Fields = NDArray[np.float32]
 Floats = NDArray[np.float64]
@@ -62,50 +61,32 @@ class CifDetDecoder:
             Komodakis, ICCV 2015); 1 for no voting, as in OpenPifPaf.
 
     Raises:
-        ValueError: a number out of range.
+        ValueError: a `soft_iou_threshold` below `iou_threshold`.
     """
 
     def __init__(
         self,
         *,
-        stride: int,
-        seed_threshold: float = 0.2,
-        cif_threshold: float = 0.3,
-        instance_threshold: float = 0.15,
-        iou_threshold: float = 0.5,
-        suppression: float = 0.1,
+        stride: Count,
+        seed_threshold: Share = 0.2,
+        cif_threshold: Share = 0.3,
+        instance_threshold: Share = 0.15,
+        iou_threshold: Share = 0.5,
+        suppression: Share = 0.1,
         per_category: bool = True,
-        maximum: int = 120,
+        maximum: Count = 120,
         nms: Literal["hard", "soft"] = "hard",
-        soft_iou_threshold: float = 0.7,
-        soft_suppression: float = 0.3,
-        voting_threshold: float = 1.0,
+        soft_iou_threshold: Share = 0.7,
+        soft_suppression: Share = 0.3,
+        voting_threshold: Share = 1.0,
     ) -> None:
-        at_least(stride, "stride", 1)
-        at_least(maximum, "maximum", 1)
-        check_shares(
-            seed_threshold=seed_threshold,
-            cif_threshold=cif_threshold,
-            instance_threshold=instance_threshold,
-            iou_threshold=iou_threshold,
-            suppression=suppression,
-            soft_iou_threshold=soft_iou_threshold,
-            soft_suppression=soft_suppression,
-            voting_threshold=voting_threshold,
-        )
-        if nms not in ("hard", "soft"):
-            raise ValueError(f"nms {nms!r}: hard or soft is needed")
-        if nms == "soft":
-            at_least(soft_iou_threshold, "soft_iou_threshold", iou_threshold)
+        if nms == "soft" and soft_iou_threshold < iou_threshold:
+            raise ValueError(f"soft_iou_threshold {soft_iou_threshold}: at least {iou_threshold} is needed")
         self.stride = stride
         # floats: numba would recompile for integers
         self.seed_threshold, self.cif_threshold = float(seed_threshold), float(cif_threshold)
-        self.instance_threshold, self.maximum, self.per_category, self.nms = (
-            instance_threshold,
-            maximum,
-            per_category,
-            nms,
-        )
+        self.instance_threshold, self.maximum = instance_threshold, maximum
+        self.per_category, self.nms = per_category, nms
         self.voting_threshold = float(voting_threshold)
         steps = [(iou_threshold, suppression)]
         if nms == "soft":
@@ -146,12 +127,7 @@ class CifDetDecoder:
             cifdet: (N, categories, 6, rows, columns), or a sequence of fields that differ in size.
             workers: at least 1.
         """
-        at_least(workers, "workers", 1)
-        images = list(cifdet)
-        if workers == 1 or len(images) < 2:
-            return list(map(self, images))
-        with ThreadPoolExecutor(min(workers, len(images))) as threads:
-            return list(threads.map(self, images))
+        return in_threads(self, list(cifdet), workers)
 
     def _seeds(self, fields: Fields, height: int, width: int) -> Floats:
         """Return the seeds of all categories, best first, like `cif_hr.seeds`, but with the cell's index in its field.

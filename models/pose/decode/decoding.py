@@ -5,25 +5,20 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from figura.base.errors import UserError, need
-from figura.data.formats.skeletons import COCO, skeleton_from
 from figura.interfaces import Injector, Networks, Records, State
 from figura.recipe.types import checked_call
-from models.pose.categories import categories_from
-from models.pose.decode.cifcaf import CifCafDecoder, Poses
-from models.pose.decode.cifdet import Boxes, CifDetDecoder
+from models.pose.argument_types import categories_from, skeleton_of
+from models.pose.decode.cifcaf import CifCafDecoder
+from models.pose.decode.cifdet import CifDetDecoder
 from models.pose.decode.injectors import as_array
-
-Floats = NDArray[np.floating]
+from models.pose.decode.records import Record, object_records, people_records
 
 
 class FindPeople(Injector):
-    """Adds the people in each image as records in COCO's result format, best first.
+    """Adds the people in each image, as records of `records.people_records`.
 
-    A record has `image_id`, `category_id`, `keypoints` (x, y, confidence of each joint, zeros for missing joints),
-    `bbox` (around the joints and their scales) and `score`, in pixels of the image file, two decimals.
     `<output>_count` float32 (N,) is the number of people, `<output>_score` float32 (N,) the best score or 0.
 
     Args:
@@ -62,7 +57,7 @@ class FindPeople(Injector):
         self.cif, self.caf = cif, (caf,) if dense is None else (caf, dense)
         self.maximum, self.least_score, self.category = maximum, least_score, category
         self.image_id, self.to_original, self.output = image_id, to_original, output
-        body = COCO if skeleton is None else skeleton_from(skeleton)
+        body = skeleton_of(skeleton)
         settings = ({} if dense is None else {"dense_weight": 1.0}) | (decoder or {})
         self.decode = checked_call(CifCafDecoder, settings, "decoder", stride=need("stride", stride), skeleton=body)
         self.reads = (cif, *self.caf, image_id, to_original)
@@ -73,36 +68,16 @@ class FindPeople(Injector):
         caf = np.concatenate([as_array(state[name]) for name in self.caf], axis=1)
         poses_of = self.decode.batch(cif, caf, torch.get_num_threads())
         maps = as_array(state[self.to_original])
+        settings = self.category, self.maximum, self.least_score
         _add(state, self.output, [
-            self._records(poses, matrix, int(number))
+            people_records(poses, matrix, int(number), *settings)
             for poses, matrix, number in zip(poses_of, maps, state[self.image_id], strict=True)
         ])  # fmt: skip
 
-    def _records(self, poses: Poses, matrix: Floats, image_id: int) -> Records:
-        records = Records()
-        for joints, score in zip(poses.keypoints[: self.maximum], poses.scores, strict=False):
-            if score < self.least_score:
-                continue
-            present = joints[:, 2] > 0
-            places = joints[:, :2] @ matrix[:, :2].T + matrix[:, 2]
-            scales = joints[present, 3:4] * np.linalg.norm(matrix[:, 0])
-            low, high = (places[present] - scales).min(axis=0), (places[present] + scales).max(axis=0)
-            # at least 0.01: a detected joint must not round to a missing one
-            triples = np.column_stack([places.round(2), joints[:, 2].clip(0.01, 1).round(4)]) * present[:, None]
-            records.append({
-                "image_id": image_id,
-                "category_id": self.category,
-                "keypoints": [round(float(one), 4) for one in triples.ravel()],
-                "bbox": [round(float(one), 2) for one in (*low, *(high - low))],
-                "score": round(float(score), 6),
-            })  # fmt: skip
-        return records
-
 
 class FindObjects(Injector):
-    """Adds the objects in each image as records in COCO's result format, best first.
+    """Adds the objects in each image, as records of `records.object_records`.
 
-    A record has `image_id`, `category_id`, `bbox` and `score`, in pixels of the image file, two decimals.
     `<output>_count` float32 (N,) is the number of objects, `<output>_score` float32 (N,) the best score or 0.
 
     Args:
@@ -145,30 +120,14 @@ class FindObjects(Injector):
         if self.ids and fields.shape[1] != len(self.ids):
             raise UserError(f"{self.cifdet} has {fields.shape[1]} fields, but there are {len(self.ids)} categories")
         boxes_of = self.decode.batch(fields, torch.get_num_threads())
+        settings = self.ids, self.maximum, self.least_score
         _add(state, self.output, [
-            self._records(boxes, matrix, int(number))
+            object_records(boxes, matrix, int(number), *settings)
             for boxes, matrix, number in zip(boxes_of, maps, state[self.image_id], strict=True)
         ])  # fmt: skip
 
-    def _records(self, boxes: Boxes, matrix: Floats, image_id: int) -> Records:
-        corners = np.stack([boxes.boxes[:, :2], boxes.boxes[:, :2] + boxes.boxes[:, 2:]], axis=1)
-        placed = corners @ matrix[:, :2].T + matrix[:, 2]
-        low, high = placed.min(axis=1), placed.max(axis=1)
-        return Records(
-            {
-                "image_id": image_id,
-                "category_id": self.ids[category] if self.ids else int(category) + 1,
-                "bbox": [round(float(one), 2) for one in (*first, *(last - first))],
-                "score": round(float(score), 6),
-            }
-            for first, last, score, category in zip(
-                low[: self.maximum], high, boxes.scores, boxes.categories, strict=False
-            )
-            if score >= self.least_score
-        )
 
-
-def _add(state: State, output: str, images: Sequence[Records]) -> None:
-    state.add(output, list(images))
+def _add(state: State, output: str, images: Sequence[list[Record]]) -> None:
+    state.add(output, [Records(records) for records in images])
     state.add(f"{output}_count", torch.tensor([float(len(records)) for records in images]))
     state.add(f"{output}_score", torch.tensor([max((r["score"] for r in records), default=0.0) for records in images]))

@@ -7,7 +7,6 @@ field is at pixel (i, j) times the field's stride.
 import colorsys
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
 
 import cv2
 import numpy as np
@@ -15,8 +14,8 @@ from numpy.typing import NDArray
 
 from figura.data.formats.skeletons import Skeleton
 from models.pose.annotations import Annotations
+from models.pose.argument_types import Kind
 
-Kind = Literal["cif", "caf", "cifdet"]
 Pixels = NDArray[np.uint8]
 Floats = NDArray[np.floating]
 Colour = tuple[int, int, int]
@@ -87,21 +86,21 @@ def picture_of(image: Floats, mean: tuple[float, ...], std: tuple[float, ...]) -
     return np.rint(np.clip(levels, 0.0, 255.0)).astype(np.uint8)
 
 
-def annotations_picture(picture: Pixels, scene: Annotations, skeleton: Skeleton, zoom: int = 4) -> Pixels:
+def annotations_picture(picture: Pixels, scene: Annotations, skeleton: Skeleton, zoom: int) -> Pixels:
     """Draw boxes, crowd regions (red, dotted) and people, with one colour per connection.
 
     Visible joints are discs, hidden joints circles; a connection to a hidden joint is thin. Unlabelled joints are not
-    drawn.
+    drawn, and no people if the annotations were loaded without joints.
     """
     canvas = enlarged(picture, zoom)
     for box, crowd in zip(scene.boxes, scene.crowd, strict=True):
         draw_box(canvas, box, zoom, CROWD if crowd else BOX, dotted=bool(crowd))
-    for keypoints in scene.keypoints:
+    for keypoints in scene.keypoints if scene.keypoints.shape[1] else ():
         _draw_person(canvas, keypoints, skeleton, zoom)
     return canvas
 
 
-def confidence_picture(picture: Pixels, field: Field, stride: int, zoom: int = 4) -> Pixels:
+def confidence_picture(picture: Pixels, field: Field, stride: int, zoom: int) -> Pixels:
     """Draw the confidence, one square per cell: 0 is the picture, 1 the kind's colour; ignored cells are whitened."""
     canvas = enlarged(picture, zoom).astype(np.float32)
     cells = [
@@ -115,29 +114,14 @@ def confidence_picture(picture: Pixels, field: Field, stride: int, zoom: int = 4
     return np.rint(canvas * (1 - opacity) + colour * opacity).astype(np.uint8)
 
 
-def vectors_picture(
-    picture: Pixels,
-    field: Field,
-    stride: int,
-    zoom: int = 4,
-    threshold: float = 0.5,
-    scene: Annotations | None = None,
-    skeleton: Skeleton | None = None,
-) -> Pixels:
+def vectors_picture(picture: Pixels, field: Field, stride: int, zoom: int, threshold: float = 0.5) -> Pixels:
     """Draw an arrow from each cell of at least this confidence to its target, over the whitened picture.
 
     The tip of each arrow has a circle with the scale as diameter, or the box. Paler arrows are less confident; grey
-    arrows belong to ignored cells with a vector (the fringe of a box). `scene` adds its boxes and, with `skeleton`, its
-    people underneath, in grey.
+    arrows belong to ignored cells with a vector (the fringe of a box).
     """
     canvas = enlarged(picture, zoom)
     canvas = 255 - (255 - canvas) // 2
-    if scene is not None:
-        for box, crowd in zip(scene.boxes, scene.crowd, strict=True):
-            draw_box(canvas, box, zoom, (130, 130, 130), dotted=bool(crowd))
-        for keypoints in scene.keypoints if skeleton is not None else ():
-            assert skeleton is not None
-            _draw_person(canvas, keypoints, skeleton, zoom, (170, 170, 170))
     for which, point in enumerate(field.points):
         colour = COLOURS[field.kind][which]
         shown = np.isfinite(point).all(axis=0) & ~(field.confidence < threshold)
@@ -228,18 +212,16 @@ def draw_box(canvas: Pixels, box: Floats, zoom: int, colour: Colour, dotted: boo
         draw_line(canvas, start, end, zoom, colour, thickness, dash=3.0 * thickness if dotted else 0.0)
 
 
-def _draw_person(
-    canvas: Pixels, keypoints: Floats, skeleton: Skeleton, zoom: int, colour: Colour | None = None
-) -> None:
-    """Draw a person (K, 3) in one `colour`, or in one colour per connection."""
+def _draw_person(canvas: Pixels, keypoints: Floats, skeleton: Skeleton, zoom: int) -> None:
+    """Draw a person (K, 3) in one colour per connection."""
     for place, (a, b) in enumerate(skeleton.connections):
         visibility = min(keypoints[a, 2], keypoints[b, 2])
         if visibility > 0:
-            own = colour or _hue(place / len(skeleton.connections))
+            colour = _hue(place / len(skeleton.connections))
             thickness = max(1, zoom // 2) if visibility > 1 else 1
-            draw_line(canvas, keypoints[a, :2], keypoints[b, :2], zoom, own, thickness)
+            draw_line(canvas, keypoints[a, :2], keypoints[b, :2], zoom, colour, thickness)
     for x, y, visibility in keypoints[keypoints[:, 2] > 0]:
-        draw_circle(canvas, np.array([x, y]), 1.0, zoom, colour or WHITE, -1 if visibility > 1 else 1)
+        draw_circle(canvas, np.array([x, y]), 1.0, zoom, WHITE, -1 if visibility > 1 else 1)
 
 
 def _hue(turn: float) -> Colour:

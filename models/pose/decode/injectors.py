@@ -1,7 +1,7 @@
 """Injectors that draw fields and decoded people and objects, so that a mode of `evaluate` can save the pictures."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import torch
@@ -10,12 +10,12 @@ from pydantic import Field
 
 from figura.base.errors import nearest, need
 from figura.base.sampling import evenly_spaced
-from figura.data.formats.skeletons import COCO, ConnectionSet, Skeleton, skeleton_from
+from figura.data.formats.skeletons import ConnectionSet, Skeleton
 from figura.interfaces import Injector, Networks, State
+from figura.prediction.inputs import Photo
 from figura.recipe.schema import Section
-from models.pose.categories import Categories, categories_from
+from models.pose.argument_types import Categories, Count, Deviations, Kind, Share, categories_from, skeleton_of
 from models.pose.decode.field_images import (
-    Kind,
     confidence_picture,
     picture_of,
     predicted_field,
@@ -65,24 +65,22 @@ class FieldPictures(Injector):
     def __init__(
         self,
         image: str,
-        heads: dict[str, HeadFields],
+        heads: Annotated[dict[str, HeadFields], Field(min_length=1)],
         output: str,
         stride: int | None = None,
         skeleton: dict[str, Any] | None = None,
         categories: list[dict[str, Any]] | None = None,
-        zoom: int = 2,
-        threshold: float = 0.3,
-        count: int = 5,
+        zoom: Count = 2,
+        threshold: Share = 0.3,
+        count: Count = 5,
         image_ids: tuple[int, ...] = (),
         mean: tuple[float, float, float] = IMAGENET_MEAN,
-        std: tuple[float, float, float] = IMAGENET_STD,
+        std: Deviations = IMAGENET_STD,
     ) -> None:
-        if not heads or count < 1:
-            raise ValueError(f"heads {heads}, count {count}: at least one head and one example are needed")
         self.image, self.output, self.stride = image, output, need("stride", stride)
         self.zoom, self.threshold, self.count, self.image_ids = zoom, threshold, count, image_ids
         self.mean, self.std = mean, std
-        body = COCO if skeleton is None else skeleton_from(skeleton)
+        body = skeleton_of(skeleton)
         objects = categories_from(categories)
         self.shown = [
             (head, kind, field, title)
@@ -154,7 +152,35 @@ def _chosen(head: str, settings: HeadFields, skeleton: Skeleton, categories: Cat
     return fields
 
 
-class Overlays(Injector):
+class _Drawing(Injector):
+    """Draws the people and objects of records over pictures."""
+
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton", "categories")
+
+    def __init__(
+        self,
+        people: str | None,
+        objects: str | None,
+        categories: list[dict[str, Any]] | None,
+        skeleton: dict[str, Any] | None,
+        style: OverlayStyle | None,
+    ) -> None:
+        if people is None and objects is None:
+            raise ValueError("people and objects are both left out: at least one is needed")
+        self.people, self.objects = people, objects
+        self.names = categories_from(categories).by_id
+        self.skeleton = skeleton_of(skeleton)
+        self.style = style or OverlayStyle()
+        connections_of(self.skeleton, self.style)
+
+    def found(self, state: State, count: int) -> tuple[Sequence[Any], Sequence[Any]]:
+        """Return the people and the objects, with the names of their categories, of each of `count` examples."""
+        nothing: list[Any] = [[]] * count
+        people, objects = (nothing if name is None else state[name] for name in (self.people, self.objects))
+        return people, [named(records, self.names) for records in objects]
+
+
+class Overlays(_Drawing):
     """Adds each picture with the decoded people and objects drawn over it.
 
     Args:
@@ -171,8 +197,6 @@ class Overlays(Injector):
         std: of the same.
     """
 
-    from_data: ClassVar[tuple[str, ...]] = ("skeleton", "categories")
-
     def __init__(
         self,
         image: str,
@@ -185,47 +209,80 @@ class Overlays(Injector):
         style: OverlayStyle | None = None,
         to_original: str = "to_original",
         mean: tuple[float, float, float] = IMAGENET_MEAN,
-        std: tuple[float, float, float] = IMAGENET_STD,
+        std: Deviations = IMAGENET_STD,
     ) -> None:
-        if people is None and objects is None:
-            raise ValueError("people and objects are both left out: at least one is needed")
-        self.image, self.people, self.objects, self.truth, self.output = image, people, objects, truth, output
-        self.names = categories_from(categories).by_id
+        super().__init__(people, objects, categories, skeleton, style)
+        self.image, self.truth, self.output = image, truth, output
         self.to_original, self.mean, self.std = to_original, mean, std
-        self.skeleton = COCO if skeleton is None else skeleton_from(skeleton)
-        self.style = style or OverlayStyle()
-        connections_of(self.skeleton, self.style)
         records = tuple(name for name in (people, objects, truth) if name is not None)
         self.reads, self.adds = (image, *records, to_original), (output,)
 
     def __call__(self, state: State, networks: Networks, step: int) -> None:
         images, maps = (as_array(state[name]) for name in (self.image, self.to_original))
-        nothing: list[Any] = [[]] * len(images)
-        people, objects, truth = (
-            nothing if name is None else state[name] for name in (self.people, self.objects, self.truth)
-        )
+        people, objects = self.found(state, len(images))
+        truth = [()] * len(images) if self.truth is None else state[self.truth]
         pictures = []
         for place, image in enumerate(images):
             matrix = np.linalg.inv(np.vstack([maps[place], [0, 0, 1]]))[:2]
-            shown = [[self._placed(one, matrix) for one in records[place]] for records in (people, objects, truth)]
+            persons, things, annotated = (
+                [_placed(one, matrix) for one in records[place]] for records in (people, objects, truth)
+            )
             picture = picture_of(image, self.mean, self.std)
-            things = named(shown[1], self.names)
-            pictures.append(overlay(picture, shown[0], things, self.skeleton, self.style, shown[2]))
+            pictures.append(overlay(picture, persons, things, self.skeleton, self.style, annotated))
         state.add(self.output, torch.stack([_as_image(picture) for picture in pictures]))
 
-    def _placed(self, record: Mapping[str, Any], matrix: NDArray[np.floating]) -> dict[str, Any]:
-        """Return a record in pixels of the picture."""
-        placed = dict(record)
-        if "keypoints" in record:
-            joints = np.array(record["keypoints"], dtype=np.float64).reshape(-1, 3)
-            joints[:, :2] = joints[:, :2] @ matrix[:, :2].T + matrix[:, 2]
-            placed["keypoints"] = joints.ravel().tolist()
-        x, y, width, height = record["bbox"]
-        corners = np.array([(x, y), (x + width, y), (x, y + height), (x + width, y + height)])
-        corners = corners @ matrix[:, :2].T + matrix[:, 2]
-        low, high = corners.min(axis=0), corners.max(axis=0)
-        placed["bbox"] = [*low.tolist(), *(high - low).tolist()]
-        return placed
+
+class PhotoOverlays(_Drawing):
+    """Adds each photo, at its original size, with the decoded people and objects drawn over it.
+
+    Reads the file again, so that batches hold no large photos. Enlarges small photos, like `Overlays`.
+
+    Args:
+        photo: name of the photos.
+        output: name of the pictures, a list of uint8 (3, rows, columns).
+        people: name of the records of `FindPeople`; `people` or `objects` is needed.
+        objects: name of the records of `FindObjects`.
+        categories: as in the dataset, a list of `{id, name}`; labels of other objects have only a score.
+        skeleton: as for the dataset; default COCO's.
+        style: entries of `models.pose.decode.overlays.OverlayStyle`.
+    """
+
+    def __init__(
+        self,
+        photo: str,
+        output: str,
+        people: str | None = None,
+        objects: str | None = None,
+        categories: list[dict[str, Any]] | None = None,
+        skeleton: dict[str, Any] | None = None,
+        style: OverlayStyle | None = None,
+    ) -> None:
+        super().__init__(people, objects, categories, skeleton, style)
+        self.photo, self.output = photo, output
+        self.reads, self.adds = (photo, *(name for name in (people, objects) if name is not None)), (output,)
+
+    def __call__(self, state: State, networks: Networks, step: int) -> None:
+        photos: list[Photo] = state[self.photo]
+        pictures = [
+            overlay(photo.pixels(), people, objects, self.skeleton, self.style)
+            for photo, people, objects in zip(photos, *self.found(state, len(photos)), strict=True)
+        ]
+        state.add(self.output, [torch.from_numpy(picture).permute(2, 0, 1) for picture in pictures])
+
+
+def _placed(record: Mapping[str, Any], matrix: NDArray[np.floating]) -> dict[str, Any]:
+    """Map a record to pixels of the picture."""
+    placed = dict(record)
+    if "keypoints" in record:
+        joints = np.array(record["keypoints"], dtype=np.float64).reshape(-1, 3)
+        joints[:, :2] = joints[:, :2] @ matrix[:, :2].T + matrix[:, 2]
+        placed["keypoints"] = joints.ravel().tolist()
+    x, y, width, height = record["bbox"]
+    corners = np.array([(x, y), (x + width, y), (x, y + height), (x + width, y + height)])
+    corners = corners @ matrix[:, :2].T + matrix[:, 2]
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    placed["bbox"] = [*low.tolist(), *(high - low).tolist()]
+    return placed
 
 
 def as_array(value: torch.Tensor) -> NDArray[np.float32]:

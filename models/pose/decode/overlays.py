@@ -26,7 +26,7 @@ from models.pose.decode.field_images import (
     draw_line,
     enlarged,
 )
-from models.pose.joints import instance_scales
+from models.pose.encoders import instance_scales
 
 Record = Mapping[str, Any]
 

@@ -1,24 +1,34 @@
-"""Agreement of the pose detected in a picture with the target pose."""
+"""Agreement of the pose detected in a picture with the target pose: a score, and sheets of both."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from figura.base.errors import UserError, nearest
+from figura.base.pictures import write_png
+from figura.base.sampling import evenly_spaced
 from figura.dump import Dump
-from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Score, groups_of
+from figura.report.interfaces import Bootstrap, Estimate, NotApplicableError, Picture, Score, groups_of
+from figura.report.sheets import pixels_of, side_by_side
+from models.pose.argument_types import Count, Distances, skeleton_of
 from models.pose.coco_evaluation import Evaluation, Record
 from models.pose.coco_matching import similarities
-from models.pose.dump_evaluation import PEOPLE, estimates, record_fault, skeleton_of
+from models.pose.decode.overlays import OverlayStyle, overlay
+from models.pose.dump_evaluation import PEOPLE, estimates, record_fault
 
 Floats = NDArray[np.float64]
 
 LABELLED = 2.0
 """The visibility of a detected joint, if the detection in the real picture is the target."""
+STYLE = OverlayStyle(colours="instance", least_side=192, scores=False)
 
 
+@dataclass(eq=False)
 class PoseConsistency(Score):
     """Agreement of the poses detected in one kind of pictures, of one person each, with the target poses.
 
@@ -47,26 +57,23 @@ class PoseConsistency(Score):
 
     from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
 
-    def __init__(
-        self,
-        mode: str,
-        kind: str,
-        results: str,
-        truth: str | None = None,
-        reference: str | None = None,
-        least_score: float = 0.15,
-        least_confidence: float = 0.3,
-        within: tuple[float, ...] = (0.05, 0.1),
-        groups: str | None = None,
-        skeleton: dict[str, Any] | None = None,
-    ) -> None:
-        if (truth is None) == (reference is None):
-            raise ValueError(f"truth {truth}, reference {reference}: one of them says which poses were asked for")
-        if not within or min(within) <= 0:
-            raise ValueError(f"within {list(within)}: positive shares of a person's height are needed, such as 0.05")
-        self.mode, self.kind, self.results, self.truth, self.reference = mode, kind, results, truth, reference
-        self.least_score, self.least_confidence, self.groups = least_score, least_confidence, groups
-        self.within, self.skeleton = {f"PCK_{100 * share:g}": share for share in within}, skeleton_of(skeleton)
+    mode: str
+    kind: str
+    results: str
+    truth: str | None = None
+    reference: str | None = None
+    least_score: float = 0.15
+    least_confidence: float = 0.3
+    within: Distances = (0.05, 0.1)
+    groups: str | None = None
+    skeleton: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.truth is None) == (self.reference is None):
+            raise ValueError(
+                f"truth {self.truth}, reference {self.reference}: one of them says which poses were asked for"
+            )
+        self.body = skeleton_of(self.skeleton)
 
     def __call__(self, dump: Dump, bootstrap: Bootstrap) -> dict[str, Estimate | float | int]:
         rows = dump.mode(self.mode)
@@ -75,7 +82,7 @@ class PoseConsistency(Score):
         ids = [number for number in examples.values() if number in asked]
         if not ids:
             raise NotApplicableError("no picture has a pose that was asked for")
-        sigmas = np.asarray(self.skeleton.sigmas, dtype=np.float64)
+        sigmas = np.asarray(self.body.sigmas, dtype=np.float64)
         people = [{**one, "category_id": PEOPLE} for one in rows.records(self.results)]
         evaluation = Evaluation([asked[number] for number in ids], people, ids, sigmas)
         best = best_people(people)
@@ -88,16 +95,17 @@ class PoseConsistency(Score):
         owners = self._owners(rows, ids)
         metrics: dict[str, Any] = {"AP": estimates(evaluation, bootstrap)["AP"]}
         metrics["oks"] = bootstrap.estimate(oks, groups=owners)
-        for place, name in enumerate(self.within):
+        names = [f"PCK_{100 * share:g}" for share in self.within]
+        for place, name in enumerate(names):
             above, below = (
                 np.bincount(owners, one.sum(axis=1)).astype(np.float64) for one in (near[:, place], labelled)
             )
             metrics[name] = bootstrap.ratio(above, below)
         metrics |= {"found": bootstrap.estimate(some, groups=owners), "pictures": len(ids)}
-        for joint, keypoint in enumerate(self.skeleton.keypoints):
+        for joint, keypoint in enumerate(self.body.keypoints):
             if total := labelled[:, joint].sum():
                 metrics[keypoint] = {
-                    name: float(near[:, place, joint].sum() / total) for place, name in enumerate(self.within)
+                    name: float(near[:, place, joint].sum() / total) for place, name in enumerate(names)
                 }
         return metrics
 
@@ -130,7 +138,67 @@ class PoseConsistency(Score):
         read = _joints(person)
         away = np.linalg.norm(read[:, :2] - joints[:, :2], axis=1) / asked["bbox"][3]
         both = labelled & (read[:, 2] > 0)
-        return np.stack([both & (away <= share) for share in self.within.values()]), labelled
+        return np.stack([both & (away <= share) for share in self.within]), labelled
+
+
+@dataclass(eq=False)
+class PoseSheet(Picture):
+    """One row per example: the target pose, in grey, and the detected person over each picture.
+
+    Only the person with the highest score is drawn. Row labels have the OKS of each picture.
+
+    Args:
+        mode: of the dump.
+        kinds: of pictures, as in `pose.DumpedPeople`; one column each. Kinds missing in the dump are skipped.
+        picture: name of the pictures among the inputs.
+        results: records of the detected people.
+        truth: records of the target poses, among the inputs; without it, none is drawn and there are no OKS.
+        count: rows, evenly spaced.
+        skeleton: as in `pose.Scenes`; COCO's unless given.
+    """
+
+    from_data: ClassVar[tuple[str, ...]] = ("skeleton",)
+    suffix = ".jpg"
+
+    mode: str
+    kinds: Annotated[list[str], Field(min_length=1)]
+    picture: str
+    results: str
+    truth: str | None = None
+    count: Count = 8
+    skeleton: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        self.body = skeleton_of(self.skeleton)
+
+    def __call__(self, dump: Dump, path: Path) -> None:
+        rows = dump.mode(self.mode)
+        there = set(rows.column("kind").astype(str))
+        kinds = [kind for kind in self.kinds if kind in there]
+        images = {kind: images_of(rows, kind) for kind in kinds}
+        places = {number: place for place, number in enumerate(rows.table["image_id"].astype(int).tolist())}
+        asked = asked_poses(dump, self.truth) if self.truth else {}
+        read, sigmas = best_people(rows.records(self.results)), np.asarray(self.body.sigmas, dtype=np.float64)
+        examples = [one for one in images[kinds[0]] if all(one in n for n in images.values())] if kinds else []
+        if not examples:
+            raise NotApplicableError("no example has a picture of each kind")
+        cells, labels = [], []
+        for example in (examples[place] for place in evenly_spaced(len(examples), self.count)):
+            numbers = [images[kind][example] for kind in kinds]
+            poses, people = [asked.get(number) for number in numbers], [read.get(number) for number in numbers]
+            cells.append([
+                overlay(
+                    pixels_of(rows, places[number], self.picture), _one(person), (), self.body, STYLE, _one(pose)
+                )
+                for number, person, pose in zip(numbers, people, poses, strict=True)
+            ])  # fmt: skip
+            similar = (
+                f"{kind} {similarity(person, pose, sigmas):.2f}"
+                for kind, person, pose in zip(kinds, people, poses, strict=True)
+                if pose is not None
+            )
+            labels.append("  ".join([f"example {example}  OKS", *similar] if self.truth else [f"example {example}"]))
+        write_png(path, side_by_side(cells, kinds, labels=labels))
 
 
 def asked_poses(dump: Dump, truth: str) -> dict[int, Record]:
@@ -206,3 +274,7 @@ def as_asked(person: Mapping[str, Any], least: float) -> dict[str, Any]:
 
 def _joints(record: Mapping[str, Any]) -> Floats:
     return np.array(record["keypoints"], dtype=np.float64).reshape(-1, 3)
+
+
+def _one(record: Record | None) -> list[Record]:
+    return [] if record is None else [record]

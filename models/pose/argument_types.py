@@ -1,13 +1,36 @@
-"""The categories of detection fields: field f is the category at index f of a list of `{id, name}`."""
+"""Arguments that classes of this system share: numbers in a range, the kind of a field, skeleton, and categories.
+
+`figura.recipe.types` checks arguments against their types, ranges included.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from figura.data.formats.skeletons import COCO, Skeleton, skeleton_from
+
+Kind = Literal["cif", "caf", "cifdet"]
+"""Of composite fields: joints, connections of joints, boxes."""
+
+Count = Annotated[int, Field(ge=1)]
+Side = Annotated[int, Field(ge=2)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+Deviations = tuple[Positive, Positive, Positive]
+Distances = Annotated[tuple[Positive, ...], Field(min_length=1)]
+
+
+def skeleton_of(settings: Mapping[str, Any] | None) -> Skeleton:
+    """Return the skeleton of the argument `skeleton`, a map for `skeleton_from`; None is COCO's."""
+    return COCO if settings is None else skeleton_from(settings)
 
 
 @dataclass(frozen=True)
 class Categories:
-    """The category of each detection field.
+    """The category of each detection field: field f is that at index f of a list of `{id, name}`.
 
     Attributes:
         ids: of the dataset's annotations; they may have gaps (COCO's 80 categories have ids from 1 to 90).

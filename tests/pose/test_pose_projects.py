@@ -1,8 +1,9 @@
-"""Joints that are not COCO's, from the annotation file to the average precision, and through encoder and decoder."""
+"""Whole ways, from the annotation file to the figures: real COCO pictures, and joints of one's own."""
 
 import contextlib
 import io
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +12,84 @@ import numpy as np
 import pytest
 import toy
 from decoder_by_hand import fields_of
+from people_by_hand import scene_of
 from pycocotools.coco import COCO
 from pycocotools.cocoeval import COCOeval
-from real_people import leave_out_plots
-from standing_people import scene_of
+from real_people import REAL, leave_out_plots, needs_real
+from splits_by_hand import fraction
 
 from figura.base.exit_status import run
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.data.formats.keypoint_sets import AP10K, CROWDPOSE, WHOLEBODY
 from figura.dump import Dump
 from figura.evaluation.trained import write_dump
-from figura.recipe.load import check_recipe
+from figura.recipe.load import check_recipe, load_recipe
 from figura.recipe.schema import Recipe
 from figura.report.metrics import compute_metrics, draw_pictures
 from figura.training.trainer import Trainer
 from models.pose.coco_evaluation import Evaluation
 from models.pose.decode.cifcaf import CifCafDecoder
 from models.pose.encoders import Caf, Cif
-from stages.prepare import main as prepare
+from stages import eval_dump, metrics, prepare
+
+ROOT = Path(__file__).parents[2]
+TINY = {
+    "data.batch_size": 4,
+    "networks.network.backbone.widths": [4, 4, 8, 8],
+    "train.steps": 2,
+    "train.evaluate_every": 2,
+    "train.record_every": 1,
+    "metrics.bootstrap": 5,
+    "runtime.progress": False,
+    "runtime.trackers": [],
+}
+SCORES = {
+    "pose": {
+        "keypoints": ("persons", "labelled"), "boxes": ("objects", "people"), "errors": ("persons", "labelled"),
+        "joints": ("images", "pictures of one"),
+    },
+    "detection": {"boxes": ("objects", "people")},
+}  # fmt: skip
+"""Which number of the raw file each score reports, under which key."""
+
+
+def counts_by_hand():
+    """People with labelled joints, people, and pictures of one person with a visible joint, of the validation split."""
+    entry = read_yaml(ROOT / "data/params.yaml")["datasets"]["people"]
+    share = entry["coco"]["shares"]["validation"]
+    people = [
+        one for one in json.loads((REAL / "annotations.json").read_text())["annotations"]
+        if not one["iscrowd"] and fraction(one["image_id"], entry["seed"]) < share
+    ]  # fmt: skip
+    of_image = Counter(one["image_id"] for one in people)
+    alone = [one for one in people if of_image[one["image_id"]] == 1]
+    return {
+        "people": len(people),
+        "labelled": sum(one["num_keypoints"] > 0 for one in people),
+        "pictures of one": sum(2 in one["keypoints"][2::3] for one in alone),
+    }
+
+
+@pytest.mark.slow
+@needs_real
+@pytest.mark.parametrize("name", SCORES)
+def test_real_people_by_paths(real_people, tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    Path("data").symlink_to(real_people.parents[1])
+    path, folder = Path(f"{name}.yaml"), Path(f"runs/{name}")
+    path.write_text(to_yaml(toy.changed(TINY, read_yaml(ROOT / f"recipes/{name}.yaml"))))
+    Trainer(load_recipe(path), folder).fit()
+    assert run(eval_dump.main, [str(path), str(folder)]) == 0
+    assert run(metrics.main, [str(path), str(folder), f"{name}.json", f"plots/{name}"]) == 0
+    found = json.loads(Path(f"full/{name}.json").read_text())
+    counts = counts_by_hand()
+    for score, (key, what) in SCORES[name].items():
+        assert found[score][key] == counts[what] > 0, score
+    facts = json.loads((folder / "dump/facts.json").read_text())
+    assert facts["categories"] == [{"id": 1, "name": "person"}]
+    declared = load_recipe(path).metrics.pictures
+    assert {one.stem for one in Path(f"plots/{name}/pictures").iterdir()} == {*declared, "losses"}
+
 
 STEPS = 300
 SIDE = 97
@@ -115,7 +176,7 @@ def animals(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder / "project")
         leave_out_plots(patch)
-        assert run(prepare, ["geckos"]) == 0
+        assert run(prepare.main, ["geckos"]) == 0
     return content, folder / "project/data/prepared/geckos"
 
 

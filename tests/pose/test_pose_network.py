@@ -1,4 +1,4 @@
-"""Backbones: published parameter counts, strides and shapes, layers written out, weights from files, timm."""
+"""Backbones and heads: published shapes and counts, layers written out, weights from files, timm, decoding."""
 
 import functools
 import hashlib
@@ -6,17 +6,166 @@ import sys
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from openpifpaf_by_hand import shapes_of
 from safetensors.torch import save_file
+from skeletons_by_hand import STAR
 from torch import Tensor, nn
 
 from figura.base.errors import UserError
+from models.pose.heads import CompositeHead
 from models.pose.pose_network import PoseNetwork
-from models.pose.resnet import BasicBlock, Bottleneck, ResNet, SmallResNet
+from models.pose.resnet import BasicBlock, Bottleneck, ResNet
 from models.pose.separable import Depthwise, Pointwise
-from models.pose.shufflenet import ShuffleNetV2K, Unit, interleave
+from models.pose.shufflenet import Unit, interleave
+
+COMPONENTS = {"cif": 5, "caf": 8, "cifdet": 6}
+
+
+def written_out(features, weight, bias, fields, components, upsample):
+    """Every value of every cell by itself; the fields of one image, float64."""
+    channels, rows, columns = features.shape
+    cropped = (upsample - 1) // 2
+    shape = (fields, components, upsample * (rows - 1) + 1, upsample * (columns - 1) + 1)
+    out = np.zeros(shape)
+    for f, k, y, x in np.ndindex(*shape):
+        full_y, full_x = y + cropped, x + cropped
+        row = (f * components + k) * upsample**2 + (full_y % upsample) * upsample + full_x % upsample
+        cell = features[:, full_y // upsample, full_x // upsample]
+        out[f, k, y, x] = weight[row] @ cell + bias[row]
+    assert channels == weight.shape[1]
+    return out
+
+
+@pytest.mark.parametrize("kind", COMPONENTS)
+@pytest.mark.parametrize("upsample", [1, 2, 3, 4])
+def test_layout_and_shape(kind, upsample):
+    torch.manual_seed(0)
+    head = CompositeHead(7, kind=kind, fields=3, upsample=upsample).double()
+    features = torch.randn(2, 7, 4, 5, dtype=torch.float64)
+    with torch.no_grad():
+        found = head(features.contiguous(memory_format=torch.channels_last))
+    assert found.is_contiguous()
+    weight, bias = head.conv.weight.detach().numpy()[:, :, 0, 0], head.conv.bias.detach().numpy()
+    for image, fields in zip(features.numpy(), found.numpy(), strict=True):
+        assert np.allclose(fields, written_out(image, weight, bias, 3, COMPONENTS[kind], upsample), atol=1e-12)
+
+
+def numpy_decoded(kind, raw):
+    """Decode as openpifpaf/network/heads.py does, component by component."""
+    out = raw.astype(np.float64).copy()
+    rows, columns = np.indices(raw.shape[-2:])
+    out[:, :, 1] = 1 / (1 + np.exp(-raw[:, :, 1]))
+    places = {"cif": [2], "caf": [2, 4], "cifdet": [2]}[kind]
+    scales = {"cif": [4], "caf": [6, 7], "cifdet": []}[kind]
+    for x in places:
+        out[:, :, x] += columns
+        out[:, :, x + 1] += rows
+    for s in scales:
+        out[:, :, s] = np.log1p(np.exp(raw[:, :, s]))
+    return out
+
+
+@pytest.mark.parametrize("kind", COMPONENTS)
+def test_decoding(kind):
+    torch.manual_seed(1)
+    head = CompositeHead(6, kind=kind, fields=2)
+    features = torch.randn(2, 6, 4, 6)
+    with torch.no_grad():
+        raw, decoded = head(features), head(features, decode=True)
+    assert np.allclose(decoded.numpy(), numpy_decoded(kind, raw.numpy()), atol=1e-5)
+    assert np.allclose(raw.numpy(), head(features).detach().numpy(), atol=0)  # decoding left nothing behind
+
+
+@pytest.mark.parametrize("kind", COMPONENTS)
+@pytest.mark.parametrize("law", ["softplus", "exp", "linear"])
+def test_decoding_one_log_scale_per_vector(kind, law):
+    """Raw [confidence, vectors, log b a vector, scales] -> [first log b, confidence, vectors, scales]."""
+    torch.manual_seed(1)
+    vectors, scales = {"cif": (1, 1), "caf": (2, 2), "cifdet": (2, 0)}[kind]
+    head = CompositeHead(6, kind=kind, fields=2, log_scales="vector", scale_law=law)
+    features = torch.randn(2, 6, 4, 6)
+    with torch.no_grad():
+        raw, decoded = head(features).numpy(), head(features, decode=True).numpy()
+    assert raw.shape[2] == {"cif": 5, "caf": 9, "cifdet": 7}[kind] == 1 + 3 * vectors + scales
+    order = [1 + 2 * vectors, 0, *range(1, 1 + 2 * vectors), *range(1 + 3 * vectors, 1 + 3 * vectors + scales)]
+    expected = numpy_decoded(kind, raw[:, :, order])
+    last = raw[:, :, raw.shape[2] - scales :].astype(np.float64)
+    if law != "softplus":
+        expected[:, :, expected.shape[2] - scales :] = np.exp(last) if law == "exp" else np.maximum(last, 0)
+    np.testing.assert_allclose(decoded, expected, atol=1e-5)
+
+
+def test_decoding_is_in_float32():
+    head = CompositeHead(4, kind="cif", fields=1, upsample=1).bfloat16()
+    with torch.no_grad():
+        head.conv.weight.zero_()
+        head.conv.bias.copy_(torch.tensor([0.0, 0.0, 0.25, 0.0, 0.0]))
+        places = head(torch.zeros(1, 4, 1, 300, dtype=torch.bfloat16), decode=True)[0, 0, 2, 0]
+    assert places.dtype == torch.float32
+    assert places.tolist() == [column + 0.25 for column in range(300)]
+
+
+def test_dropout_drops_whole_channels_in_training():
+    torch.manual_seed(0)
+    head = CompositeHead(5, kind="cif", fields=1, upsample=1, dropout=0.5)
+    with torch.no_grad():
+        head.conv.weight.copy_(torch.eye(5)[:, :, None, None])
+        head.conv.bias.zero_()
+    ones = torch.ones(64, 5, 3, 3)
+    dropped = head(ones)[:, 0]
+    assert set(dropped.unique().tolist()) == {0.0, 2.0}
+    assert (dropped == dropped[:, :, :1, :1]).all()
+    assert (head.eval()(ones) == 1).all()
+
+
+def test_numbers_of_fields_are_those_of_the_data():
+    body = STAR | {"dense_connections": [["left_end", "right_end"]]}
+    things = [{"id": number, "name": f"thing {number}"} for number in (2, 5, 90, 91)]
+    heads = {
+        "cif": {},
+        "caf": {},
+        "far": {"kind": "caf", "connections": "dense"},
+        "cifdet": {},
+        "few": {"kind": "cif", "fields": 2},
+    }
+    network = PoseNetwork(backbone={"name": "small"}, heads=heads, skeleton=body, categories=things)
+    fields = {name: head.fields for name, head in network.head_nets.items()}
+    assert fields == {"cif": 3, "caf": 2, "far": 1, "cifdet": 4, "few": 2}
+    coco = PoseNetwork(backbone={"name": "small"}, heads={"cif": {}, "caf": {}})
+    assert {name: head.fields for name, head in coco.head_nets.items()} == {"cif": 17, "caf": 19}
+    for settings, words in (
+        ({"cifdet": {}}, r"heads\.cifdet\.fields: missing, and no categories are known from the data"),
+        (
+            {"caf": {"connections": "kinematic_tree"}},
+            r"heads\.caf: the skeleton has no kinematic_tree connections; remove the head, or give the skeleton some",
+        ),
+        ({"cif": {"connections": "dense"}}, r"heads\.cif\.connections 'dense': only the fields of a caf head"),
+        ({"caf": {"connections": "dens"}}, r"heads\.caf\.connections 'dens' \(did you mean 'dense'\?\)"),
+        ({"caf": {"connections": "dense", "fields": 3}}, r"heads\.caf: connections 'dense' and fields 3: one of them"),
+        ({"caf": {"kind": ["cif"]}}, r"heads\.caf.kind: found \['cif'\]"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            PoseNetwork(backbone={"name": "small"}, heads=settings, skeleton=body)
+
+
+def test_heads_by_name_and_kind():
+    heads = {
+        "cif": {"fields": 17, "upsample": 1},
+        "caf25": {"kind": "caf", "fields": 25},
+        "cifdet": {"fields": 3, "upsample": 4},
+    }
+    network = PoseNetwork(backbone={"name": "small"}, heads=heads)
+    assert network.stride == 16
+    assert network.head_strides == {"cif": 16, "caf25": 8, "cifdet": 4}
+    found = {name: tuple(fields.shape) for name, fields in network(torch.zeros(2, 3, 97, 129)).items()}
+    assert found == {"cif": (2, 17, 5, 7, 9), "caf25": (2, 25, 8, 13, 17), "cifdet": (2, 3, 6, 25, 33)}
+    with pytest.raises(UserError, match=r"found shape \(1, 1, 65, 65\)"):
+        network(torch.zeros(1, 1, 65, 65))
+
 
 COCO_HEADS = {"cif": {"fields": 17}, "caf": {"fields": 19}}
 OF_EACH_KIND = ("small", "resnet18", "resnet50", "shufflenetv2k16")
@@ -68,15 +217,6 @@ def network(name, heads=None, meta=True, batch_norm_eps=1e-3, **options):
 def plain(name):
     """A network at its defaults, on the meta device."""
     return network(name)
-
-
-@pytest.mark.parametrize("name", COUNTS)
-def test_parameter_counts(name):
-    built = plain(name)
-    parts = (built.base_net, built.head_nets["cif"], built.head_nets["caf"], built)
-    norms = sum(isinstance(module, nn.BatchNorm2d) for module in built.modules())
-    assert tuple(map(count, parts)) == COUNTS[name][:4]
-    assert norms == (COUNTS[name][4] or norms)
 
 
 def test_parameter_counts_of_other_settings():
@@ -215,40 +355,19 @@ def test_statistics_move_by_a_hundredth():
         assert torch.allclose(norm.running_mean, 0.01 * mean, atol=1e-6)
 
 
+RENAMED = {"input_block.0": "conv1", "input_block.1": "bn1", **{f"block{n + 1}": f"layer{n}" for n in (1, 2, 3, 4)}}
+
+
 def torchvision_state(depth):
-    """State of torchvision's ResNet of this depth, by its own names, random; written without ours."""
-    plan = {18: [2, 2, 2, 2], 50: [3, 4, 6, 3]}[depth]
+    """State of torchvision's ResNet of this depth, by its own names, random."""
     generator = torch.Generator().manual_seed(depth)
-    state = {}
-
-    def convolution(name, *shape):
-        state[f"{name}.weight"] = 0.05 * torch.randn(shape, generator=generator)
-
-    def norm(name, width):
-        for part in ("weight", "bias", "running_mean", "running_var"):
-            state[f"{name}.{part}"] = torch.rand(width, generator=generator) + 0.5
-        state[f"{name}.num_batches_tracked"] = torch.tensor(7)
-
-    convolution("conv1", 64, 3, 7, 7)
-    norm("bn1", 64)
-    inputs = 64
-    for layer, blocks in enumerate(plan, start=1):
-        width = 64 * 2 ** (layer - 1)
-        outputs = width if depth == 18 else 4 * width
-        for block in range(blocks):
-            name = f"layer{layer}.{block}"
-            sizes = [(inputs, width, 3), (width, width, 3)]
-            if depth == 50:
-                sizes = [(inputs, width, 1), (width, width, 3), (width, outputs, 1)]
-            for place, (a, b, size) in enumerate(sizes, start=1):
-                convolution(f"{name}.conv{place}", b, a, size, size)
-                norm(f"{name}.bn{place}", b)
-            if block == 0 and (layer > 1 or depth == 50):
-                convolution(f"{name}.downsample.0", outputs, inputs, 1, 1)
-                norm(f"{name}.downsample.1", outputs)
-            inputs = outputs
-    state["fc.weight"] = torch.zeros(1000, inputs)
-    state["fc.bias"] = torch.zeros(1000)
+    state = {"fc.weight": torch.zeros(1000, 512), "fc.bias": torch.zeros(1000)}
+    for name, shape in shapes_of(f"resnet{depth}", ()).items():
+        ours = name.removeprefix("base_net.")
+        first = next(one for one in RENAMED if ours.startswith(f"{one}."))
+        counter = name.endswith("num_batches_tracked")
+        value = torch.tensor(7) if counter else 0.05 * torch.rand(shape, generator=generator) + 0.5
+        state[RENAMED[first] + ours.removeprefix(first)] = value
     return state
 
 
@@ -270,8 +389,7 @@ def test_pretrained_weights_arrive(depth, tmp_path):
     state = torchvision_state(depth)
     save_file(state, tmp_path / "w.safetensors")
     found = started(depth=depth, pretrained=str(tmp_path / "w.safetensors")).state_dict()
-    renamed = {"input_block.0": "conv1", "input_block.1": "bn1", **{f"block{n + 1}": f"layer{n}" for n in (1, 2, 3, 4)}}
-    for ours, theirs in renamed.items():
+    for ours, theirs in RENAMED.items():
         part = {name: value for name, value in found.items() if name.startswith(f"{ours}.")}
         assert part
         for name, value in part.items():
@@ -297,39 +415,6 @@ def test_bad_weights_are_explained(file, tmp_path):
         started(depth=18, pretrained=str(tmp_path / "absent"))
     with pytest.raises(UserError, match=r"no tensor 'layer1\.2\.conv1\.weight'"):
         started(depth=34, pretrained=str(file))
-
-
-@pytest.mark.parametrize(
-    ("backbone", "words"),
-    [
-        ({}, "backbone.name None: one of small, resnet18"),
-        ({"name": "resnet5"}, "did you mean 'resnet50'"),
-        ({"name": "resnet50", "block5_dilatoin": 2}, "did you mean 'block5_dilation'"),
-        ({"name": "resnet50", "block5_dilation": 2, "remove_last_block": True}, "no last block to dilate"),
-        ({"name": "resnet50", "pool0_stride": 2, "input_conv2": True}, "pool0_stride 0 is needed"),
-        ({"name": "resnet50", "input_conv_stride": 0}, "input_conv_stride 0"),
-        ({"name": "shufflenetv2k16", "kernel": 4}, "kernel 4"),
-        ({"name": "shufflenetv2k16", "input_conv2_channels": 8}, "needs input_conv2"),
-        ({"name": "shufflenetv2k16", "input_conv2": True, "input_conv2_channels": 0}, "input_conv2_channels 0: .* 1"),
-        (
-            {"name": "shufflenetv2k16", "norm": "group", "input_conv2": True, "input_conv2_channels": 97},
-            "norm group: 97 channels are no multiple of 2 to 4 groups",
-        ),
-        ({"name": "small", "widths": [8, 16]}, "as many of one as of the other"),
-    ],
-)
-def test_bad_backbones_are_explained(backbone, words):
-    with pytest.raises(ValueError, match=words):
-        PoseNetwork(backbone=backbone, heads=COCO_HEADS)
-
-
-def test_bad_depths_and_images_are_explained():
-    for kind in (ResNet, ShuffleNetV2K):
-        with pytest.raises(ValueError, match="depth 17"):
-            kind(depth=17)
-    with pytest.raises(UserError, match=r"found shape \(1, 1, 65, 65\)"):
-        network("small")(torch.empty(1, 1, 65, 65, device="meta"))
-    assert SmallResNet().channels == 128
 
 
 class Patches(nn.Module):

@@ -1,14 +1,24 @@
+"""Decoders against OpenPifPaf's values and the same steps in plain Python; records in pixels of the file."""
+
 import decoder_by_hand as by_hand
 import numpy as np
 import pytest
-from standing_people import SIZE, scene_of, standing
+import torch
+from decoder_by_hand import fields_of
+from people_by_hand import SIZE, scene_of, standing
 
-from figura.data.formats.skeletons import COCO, skeleton_from
+from figura.base.errors import UserError
+from figura.data.formats.skeletons import COCO
+from figura.interfaces import Networks, State
+from models.pose.annotations import Annotations
 from models.pose.decode.cif_hr import Buffers, accumulate
 from models.pose.decode.cifcaf import CifCafDecoder
+from models.pose.decode.cifdet import CifDetDecoder, suppressions
+from models.pose.decode.decoding import FindObjects, FindPeople
 from models.pose.decode.grow_poses import grow_connection, index
+from models.pose.decode.injectors import Overlays
 from models.pose.decode.occupancy import empty_grid, is_occupied, mark
-from models.pose.encoders import Caf, Cif
+from models.pose.encoders import Caf, Cif, CifDet
 
 K = len(COCO.keypoints)
 LEFT = [5, 7, 9, 11, 13, 15]
@@ -244,11 +254,6 @@ class TestAgainstTheText:
         assert decode.connections == pairs
         assert_agrees(decode(cif, caf), expected)
 
-    def test_other_crowd(self):
-        cif, caf = disturbed(*fields(*crowd(5), stride=16, size=(97, 145)), seed=5)
-        expected = by_hand.Decoder(16, COCO.connections, COCO.score_weights)(cif, caf)
-        assert_agrees(CifCafDecoder(stride=16)(cif, caf), expected)
-
 
 class TestOptions:
     def test_dense_connections_join_what_is_apart(self):
@@ -259,23 +264,6 @@ class TestOptions:
             found = CifCafDecoder(stride=8, dense_weight=weight)(cif, caf)
             joined[weight] = bool((found.keypoints[0, [15, 16], 2] > 0).all())
         assert joined == {0.0: False, 1.0: True}
-
-    def test_other_skeleton(self):
-        skeleton = skeleton_from(
-            {
-                "keypoints": ["a", "b", "c"],
-                "sigmas": [0.1] * 3,
-                "connections": [["a", "b"], ["b", "c"]],
-                "standing_pose": [[0, 0], [1, 1], [2, 0]],
-            }
-        )
-        cif, caf = np.zeros((3, 5, 9, 9), dtype=np.float32), np.zeros((2, 8, 9, 9), dtype=np.float32)
-        for joint, (x, y) in enumerate([(2, 2), (5, 2), (5, 6)]):
-            cif[joint, 1:, y - 1 : y + 3, x - 1 : x + 3] = np.reshape([0.9, x, y, 0.8], (4, 1, 1))
-        caf[0, 1:, 2, 3:5] = np.reshape([0.9, 2, 2, 5, 2, 0.8, 0.8], (7, 1))
-        caf[1, 1:, 3:5, 5] = np.reshape([0.9, 5, 2, 5, 6, 0.8, 0.8], (7, 1))
-        found = CifCafDecoder(stride=8, skeleton=skeleton)(cif, caf)
-        assert found.keypoints[0, :, :2].tolist() == [[16, 16], [40, 16], [40, 48]]
 
     def test_nms_before_completion_frees_joints(self):
         # a second, weaker seed beside the person's nose, out of its reach: a pose of one joint
@@ -294,20 +282,6 @@ class TestOptions:
         thresholds = {"seed_threshold": 0.5, "keypoint_threshold": 0.5}
         decode = CifCafDecoder(stride=8, force_complete=True, independent_keypoints=independent, **thresholds)
         assert decode(cif, caf).keypoints[0, 15, 2] == pytest.approx(value, rel=0.02)
-
-    @pytest.mark.parametrize(
-        ("name", "value"),
-        [
-            ("stride", 0),
-            ("seed_threshold", 1.5),
-            ("keypoint_threshold", float("nan")),
-            ("connection_method", "mean"),
-            ("connections", ((0, 17),)),
-        ],
-    )
-    def test_wrong(self, name, value):
-        with pytest.raises(ValueError, match=rf"^{name} .*: .*needed"):
-            CifCafDecoder(**{"stride": 8, name: value})
 
     def test_wrong_fields(self):
         decode = CifCafDecoder(stride=8)
@@ -398,3 +372,291 @@ class TestStrangeFields:
             assert ((found.keypoints[:, :, 2] >= 0) & (found.keypoints[:, :, 2] <= 1)).all()
             if complete:
                 assert (found.keypoints[:, :, 2] > 0).all()
+
+
+SMALL = (97, 129)
+
+
+def fields_of_boxes(*those, size=SMALL, categories=2):
+    """Fields of boxes (x, y, w, h, category)."""
+    scene = Annotations(
+        keypoints=np.zeros((len(those), 17, 3), dtype=np.float32),
+        boxes=np.float32([one[:4] for one in those]),
+        crowd=np.zeros(len(those), dtype=bool),
+        categories=np.array([one[4] for one in those], dtype=np.int64),
+        ids=np.arange(len(those)),
+    )
+    target = CifDet(categories, 8).encode(scene, size, (0.0, 0.0, size[1] - 1.0, size[0] - 1.0))
+    return by_hand.fields_of(target, "cifdet")
+
+
+def by_the_text(cifdet, stride, soft=False):
+    """Decode boxes: (score, category, box), best first."""
+    seeds = []
+    height, width = ((n - 1) * stride + 1 for n in cifdet.shape[2:])
+    occupancy = by_hand.Occupancy(len(cifdet), height, width)
+    for category, field in enumerate(cifdet.astype(np.float64)):
+        sized = np.concatenate([field[:4], 0.2 * field[4:].min(axis=0, keepdims=True)])  # a scale is two deviations
+        total = by_hand.high_resolution(sized, stride, 0.3)
+        for j, i in np.ndindex(*field.shape[1:]):
+            _, c, x, y, w, h = field[:, j, i] * (1, 1, stride, stride, stride, stride)
+            v = 0.9 * by_hand.read(total, x, y, -1) + 0.1 * c
+            if c >= 0.2 and v >= 0.2:
+                seeds.append((v, category, x, y, w, h))
+    boxes = []
+    for v, category, x, y, w, h in sorted(seeds, key=lambda seed: -seed[0]):
+        if not occupancy.occupied(category, x, y) and len(boxes) < 120:
+            occupancy.mark(category, x, y, 0.1 * min(w, h))
+            boxes.append((v, category, (x - w / 2, y - h / 2, w, h)))
+    kept, found = [], []
+    for v, category, box in boxes:
+        overlaps = [overlap(box, other) for other_category, other in kept if other_category == category]
+        most = max(overlaps, default=0)
+        if most <= 0.5 or soft:
+            kept.append((category, box))
+        factor = 1 if most <= 0.5 else 0.3 if soft and most <= 0.7 else 0.1
+        found.append((v * factor, category, box))
+    return sorted((one for one in found if one[0] > 0.15), key=lambda one: -one[0])
+
+
+def overlap(one, other):
+    sides = [min(one[a] + one[a + 2], other[a] + other[a + 2]) - max(one[a], other[a]) for a in (0, 1)]
+    shared = max(sides[0], 0) * max(sides[1], 0)
+    return shared / (one[2] * one[3] + other[2] * other[3] - shared)
+
+
+class TestBoxes:
+    def test_golden(self):
+        cifdet = fields_of_boxes((30, 25, 41, 33, 1), (33, 27, 41, 33, 1), (80, 40, 20, 50, 0))
+        assert np.count_nonzero(cifdet[:, 1], axis=(1, 2)).tolist() == [12, 14]
+        found = CifDetDecoder(stride=8)(cifdet)
+        assert found.categories.tolist() == [0, 1]
+        assert found.boxes == pytest.approx(np.array([(80, 40, 20, 50), (30, 25, 41, 33)]), abs=1e-4)
+        assert found.scores == pytest.approx([0.6975, 0.67375], abs=1e-4)  # OpenPifPaf's maps are that exact
+        # of the 14 cells of category 2 seven point at either centre: seen from the pixel (51, 42), with sigma 3.3
+        near, far = ((1 - 0.5 * squared / 3.3**2 / 8) ** 8 for squared in (0.5, 8.5))
+        assert found.scores == pytest.approx([0.1 * 0.9 + 0.9 * 0.9 / 16 * n for n in (12, 7 * (near + far))], abs=1e-6)
+        assert (found.boxes.dtype, found.scores.dtype, found.categories.dtype) == (np.float32, np.float32, np.int64)
+
+    def test_voting(self):
+        generator = np.random.default_rng(4)
+        cifdet = fields_of_boxes((30, 25, 41, 33, 1), (60, 30, 45, 50, 1), (80, 40, 20, 50, 0))
+        cifdet[:, 1] *= generator.uniform(0.1, 1.0, cifdet[:, 1].shape)
+        cifdet[:, 4:] *= generator.uniform(0.8, 1.25, cifdet[:, 4:].shape)
+        cifdet[1, 4, 5, 7] = cifdet[1, 2, 3, 5] = np.nan  # a width, and the centre of a cell that would vote
+        plain = CifDetDecoder(stride=8)(cifdet)
+        found = CifDetDecoder(stride=8, voting_threshold=0.7)(cifdet)
+        assert (found.scores.tolist(), found.categories.tolist()) == (plain.scores.tolist(), plain.categories.tolist())
+        assert len(found) >= 3
+        for box, before, category in zip(found.boxes, plain.boxes, found.categories, strict=True):
+            _, confidence, x, y, width, height = cifdet[category].reshape(6, -1) * [[1], [1], [8], [8], [8], [8]]
+            cells = np.column_stack([x - width / 2, y - height / 2, width, height])
+            votes = [
+                place for place, cell in enumerate(cells) if confidence[place] >= 0.2 and overlap(before, cell) > 0.7
+            ]
+            assert 2 <= len(votes) < np.count_nonzero(confidence >= 0.2)
+            assert box == pytest.approx(np.average(cells[votes], axis=0, weights=confidence[votes]), abs=1e-4)
+
+    @pytest.mark.parametrize("soft", [False, True])
+    def test_agrees_with_the_text(self, soft):
+        generator = np.random.default_rng(2)
+        boxes = np.column_stack(
+            [
+                generator.uniform(0, 60, (14, 2)),
+                generator.uniform(25, 70, (14, 2)),
+                generator.integers(0, 2, 14),
+            ]
+        )
+        cifdet = fields_of_boxes(*boxes.tolist()[:7], *np.add(boxes[7:], (0, 0, 5, 12, 0)).tolist(), categories=3)
+        cifdet[:, 1] *= generator.uniform(0.7, 1.1, cifdet[:, 1].shape)
+        cifdet[:, 2:] += generator.normal(0, 0.05, cifdet[:, 2:].shape)
+        cifdet[:, 4:].clip(0, None, out=cifdet[:, 4:])
+        expected = by_the_text(cifdet, 8, soft)
+        found = CifDetDecoder(stride=8, nms="soft" if soft else "hard")(cifdet)
+        assert len(expected) >= 5
+        assert found.categories.tolist() == [category for _, category, _ in expected]
+        assert found.scores == pytest.approx([score for score, _, _ in expected], rel=1e-4)
+        assert found.boxes == pytest.approx(np.array([box for _, _, box in expected]), abs=1e-3)
+
+
+class TestSuppression:
+    # IoU: first and second 0.8, second and third 0.625, first and third 0.5; the fourth is the first again
+    BOXES = np.array([(0, 0, 10, 10), (0, 0, 10, 8), (0, 3, 10, 5), (0, 0, 10, 10)], dtype=np.float64)
+
+    @pytest.mark.parametrize(
+        ("soft", "groups", "expected"),
+        [
+            (False, [0, 0, 0, 0], [1, 0.1, 1, 0.1]),  # who is suppressed does not suppress
+            (True, [0, 0, 0, 0], [1, 0.1, 0.3, 0.1]),
+            (True, [0, 1, 1, 0], [1, 1, 0.3, 0.1]),
+            (False, [0, 1, 1, 2], [1, 1, 0.1, 1]),
+        ],
+    )
+    def test_by_hand(self, soft, groups, expected):
+        steps = np.array([(0.5, 0.3), (0.7, 0.1)] if soft else [(0.5, 0.1)])
+        assert suppressions(self.BOXES, np.array(groups), steps, soft).tolist() == expected
+
+    def test_boxes_without_area(self):
+        boxes = np.array([(3.0, 3, 0, 0), (3, 3, 0, 0), (0, 0, 9, 9)])
+        assert suppressions(boxes, np.zeros(3, dtype=np.int64), np.array([(0.5, 0.1)]), False).tolist() == [1, 1, 1]
+
+    def test_scores_and_thresholds(self):
+        # two centres 9 pixels apart: too far for the occupancy, an IoU of 0.64 for the suppression
+        cifdet = fields_of_boxes((20, 20, 41, 41, 0), (29, 20, 41, 41, 1))
+        apart = CifDetDecoder(stride=8)(cifdet)
+        assert len(apart) == 2
+        for nms, factor in (("hard", 0.1), ("soft", 0.3)):
+            together = CifDetDecoder(stride=8, per_category=False, instance_threshold=0.0, nms=nms)(cifdet)
+            assert together.scores == pytest.approx(apart.scores * (1, factor), rel=1e-5)
+        assert len(CifDetDecoder(stride=8, per_category=False)(cifdet)) == 1
+        assert len(CifDetDecoder(stride=8, maximum=1)(cifdet)) == 1
+
+
+def bytes_of_boxes(boxes):
+    return boxes.boxes.tobytes() + boxes.scores.tobytes() + boxes.categories.tobytes()
+
+
+class TestAnyFieldsOfBoxes:
+    def test_nothing(self):
+        found = CifDetDecoder(stride=8)(np.zeros((91, 6, 9, 9), dtype=np.float32))
+        assert (found.boxes.shape, found.scores.shape, found.categories.shape) == ((0, 4), (0,), (0,))
+
+    def test_same_again_and_in_batches(self):
+        generator = np.random.default_rng(5)
+        those = [fields_of_boxes(*[(*generator.uniform(0, 60, 2), 40, 30, c % 2) for c in range(4)]) for _ in range(5)]
+        fresh = [bytes_of_boxes(CifDetDecoder(stride=8)(one)) for one in those]
+        decode = CifDetDecoder(stride=8)
+        for workers in (1, 2):
+            assert [bytes_of_boxes(one) for one in decode.batch(np.stack(those), workers)] == fresh
+
+    def test_random_numbers(self):
+        generator = np.random.default_rng(7)
+        for magnitude in (1.0, 20.0, 1e4, 1e20):
+            cifdet = generator.normal(0, magnitude, (20, 6, 13, 17)).astype(np.float32)
+            cifdet[:, 1] = generator.random(cifdet[:, 1].shape)
+            strange = generator.random(cifdet.shape)
+            cifdet[strange < 0.03] = np.nan
+            cifdet[strange > 0.97] = generator.choice([np.inf, -np.inf, 1e9, -1e9])
+            found = CifDetDecoder(stride=8)(cifdet)
+            assert len(found) <= 120
+            assert np.isfinite(found.boxes).all()
+            assert (found.boxes[:, 2:] >= 0).all()
+            assert ((found.scores > 0.15) & (found.scores <= 1)).all()
+
+
+STRIDE, IMAGE = 8, 77
+POSE = standing()[:, :2].astype(float)
+# The file is twice as large, and the picture begins 10 and 20 pixels in.
+TO_ORIGINAL = np.float32([[2, 0, -20], [0, 2, -40]])
+NOWHERE = Networks({}, {})
+
+
+def annotated(people=1):
+    keypoints = np.full((people, 17, 3), 2, np.float32)
+    keypoints[..., :2] = POSE
+    if people == 2:
+        keypoints[1, :, :2] = (POSE - 96) / 2 + (150, 120)
+    return scene_of(keypoints, range(people))
+
+
+def state_of(annotations, **more):
+    area = np.float32([0, 0, 192, 192])
+    encoders = {"cif": Cif(COCO, STRIDE), "caf": Caf(COCO, STRIDE), "cifdet": CifDet(2, STRIDE)}
+    targets = {kind: encoder.encode(annotations, SIZE, area) for kind, encoder in encoders.items()}
+    return State({kind: torch.from_numpy(fields_of(target, kind))[None] for kind, target in targets.items()} | {
+        "image_id": torch.tensor([IMAGE]), "to_original": torch.from_numpy(TO_ORIGINAL)[None],
+        "image": torch.zeros(1, 3, *SIZE),
+    } | more)  # fmt: skip
+
+
+def test_people_in_pixels_of_the_file():
+    state = state_of(annotated(2))
+    FindPeople("cif", "caf", "people", STRIDE, decoder={"force_complete": True})(state, NOWHERE, 0)
+    first, second = state["people"][0]
+    assert first.keys() == {"image_id", "category_id", "keypoints", "bbox", "score"}
+    assert (first["image_id"], first["category_id"]) == (IMAGE, 1)
+    assert first["score"] >= second["score"] > 0.8  # golden value of one seed: 0.84859
+    found = {
+        round(joints[0, 0]): joints for joints in (np.reshape(one["keypoints"], (17, 3)) for one in (first, second))
+    }
+    for place, keypoints in enumerate(annotated(2).keypoints):
+        expected = keypoints[:, :2] * 2 - (20, 40)
+        joints = found[round(float(expected[0, 0]))]
+        np.testing.assert_allclose(joints[:, :2], expected, atol=0.02)
+        assert joints[:, 2].min() > 0.7, place
+    assert state["people_count"].tolist() == [2.0]
+    assert state["people_score"].tolist() == pytest.approx([first["score"]], abs=1e-6)
+
+
+def test_the_box_holds_joints_and_their_scales():
+    state = state_of(annotated())
+    FindPeople("cif", "caf", "people", STRIDE)(state, NOWHERE, 0)
+    (person,) = state["people"][0]
+    scales = 93.2266 * COCO.sigmas * 2  # OpenPifPaf's value, in pixels of the file
+    places = POSE * 2 - (20, 40)
+    low, high = (places - scales[:, None]).min(axis=0), (places + scales[:, None]).max(axis=0)
+    np.testing.assert_allclose(person["bbox"], [*low, *(high - low)], atol=0.05)
+
+
+def test_a_joint_that_was_not_found_is_zeros():
+    annotations = annotated()
+    annotations.keypoints[0, [7, 9], 2] = 0  # left elbow and wrist
+    state = state_of(annotations)
+    FindPeople("cif", "caf", "people", STRIDE)(state, NOWHERE, 0)
+    joints = np.reshape(state["people"][0][0]["keypoints"], (17, 3))
+    assert (joints[[7, 9]] == 0).all()
+    assert (joints[8] != 0).all()
+
+
+def test_at_most_so_many_and_no_less_than_so_good():
+    for options in ({"maximum": 1}, {"least_score": 0.99}):
+        state = state_of(annotated(2))
+        FindPeople("cif", "caf", "people", STRIDE, **options)(state, NOWHERE, 0)
+        assert len(state["people"][0]) == (1 if "maximum" in options else 0)
+    assert state["people_score"].tolist() == [0.0]
+
+
+def test_objects_in_pixels_of_the_file():
+    state = state_of(annotated(2))
+    FindObjects("cifdet", "objects", STRIDE)(state, NOWHERE, 0)
+    found = {one["category_id"]: one for one in state["objects"][0]}
+    assert set(found) == {1, 2}
+    for category, box in zip((1, 2), annotated(2).boxes, strict=True):
+        np.testing.assert_allclose(found[category]["bbox"], [*(box[:2] * 2 - (20, 40)), *(box[2:] * 2)], atol=0.02)
+        assert found[category]["image_id"] == IMAGE
+        assert 0.5 < found[category]["score"] < 0.9
+    assert state["objects_count"].tolist() == [2.0]
+
+
+def test_records_carry_the_ids_of_the_data():
+    things = [{"id": 18, "name": "dog"}, {"id": 90, "name": "toothbrush"}]
+    state = state_of(annotated(2))
+    FindObjects("cifdet", "objects", STRIDE, categories=things)(state, NOWHERE, 0)
+    FindPeople("cif", "caf", "people", STRIDE, category=18)(state, NOWHERE, 0)
+    assert {one["category_id"] for one in state["objects"][0]} == {18, 90}
+    assert {one["category_id"] for one in state["people"][0]} == {18}
+    FindObjects("cifdet", "sure", STRIDE, least_score=0.95)(state, NOWHERE, 0)
+    assert state["sure"] == [[]]
+    with pytest.raises(UserError, match="cifdet has 2 fields, but there are 1 categories"):
+        FindObjects("cifdet", "more", STRIDE, categories=things[:1])(state, NOWHERE, 0)
+    for kind, names in ((FindPeople, ("cif", "caf")), (FindObjects, ("cifdet",))):
+        with pytest.raises(ValueError, match="stride: missing"):
+            kind(*names, "people")
+
+
+def test_overlays_lie_where_the_people_are():
+    state = state_of(annotated())
+    FindPeople("cif", "caf", "people", STRIDE)(state, NOWHERE, 0)
+    FindObjects("cifdet", "objects", STRIDE)(state, NOWHERE, 0)
+    for options, output in (({"people": "people"}, "people_drawn"), ({"objects": "objects"}, "objects_drawn")):
+        Overlays("image", output, **options)(state, NOWHERE, 0)
+    zoom = state["people_drawn"].shape[2] // SIZE[0]
+    grey = state["people_drawn"][0, :, 0, 0]
+    drawn = (state["people_drawn"][0] - grey[:, None, None]).abs().sum(dim=0).numpy() > 0.1
+    shin = (POSE[13] + POSE[15]) / 2  # between left knee and ankle, in the picture's pixels
+    assert drawn[int(shin[1] * zoom), int(shin[0] * zoom)]
+    assert not drawn[:, : int(40 * zoom)].any()
+    boxes = (state["objects_drawn"][0] - grey[:, None, None]).abs().sum(dim=0).numpy() > 0.1
+    x, y, width, height = annotated().boxes[0]
+    assert boxes[int((y + height / 2) * zoom), round(x * zoom)]
+    assert not boxes[int((y + height / 2) * zoom), int((x + width / 2) * zoom)]
