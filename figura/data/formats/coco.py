@@ -11,7 +11,7 @@ to evaluate appearance transfer; a person without it is a separate identity. `pa
 import json
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Self
@@ -206,12 +206,14 @@ def _elements(reader: _Reader, in_lines: bool) -> Iterator[Any]:
         follows = reader.take(",]")
 
 
-def read_head(path: Path, whole: bool = True) -> tuple[dict[str, Any], dict[str, int]]:
+def read_head(
+    path: Path, whole: bool = True, look: Callable[[str, Any], None] | None = None
+) -> tuple[dict[str, Any], dict[str, int]]:
     """Read a COCO file except its records; also return their counts, `{"images": n, "annotations": m}`.
 
     A file without annotations, as COCO publishes for its test sets (`image_info_*.json`), has no count of them. Without
     `whole`, only the part before the records is read, which is everything in a file of `write_coco`; nothing is
-    counted.
+    counted. `look` is called with the section and each record.
 
     Raises:
         UserError: the file is not a JSON object, is truncated, or lacks `images`, or `categories` although it has
@@ -224,6 +226,8 @@ def read_head(path: Path, whole: bool = True) -> tuple[dict[str, Any], dict[str,
             return head, counts
         if key in RECORDS and (value is _OPEN or key in counts):
             counts[key] = 0 if value is _OPEN else counts[key] + 1
+            if look is not None and value is not _OPEN:
+                look(key, value)
         else:
             head[key] = value
     for key in (*RECORDS, "categories"):

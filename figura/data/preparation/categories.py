@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from figura.base.errors import UserError, nearest
 from figura.data.formats.coco import KEYPOINTS, PERSON, categories_by_id, check_keypoints
 from figura.data.formats.keypoint_sets import SETS, WHOLEBODY, set_of
@@ -67,7 +70,7 @@ def choose_people(
     for member in members.values():
         check_keypoints(path, member)
     _check_same(path, members, key)
-    in_file = tuple(next(iter(members.values())).get("keypoints", ()))
+    in_file = tuple(name.strip() for name in next(iter(members.values())).get("keypoints") or ())
     if in_file:
         _check_names(path, in_file, settings, key)
     keypoints = stated_names(settings) or in_file
@@ -106,6 +109,14 @@ def stated_names(settings: KeypointSettings) -> tuple[str, ...]:
     if settings.set is not None:
         return SETS[settings.set].skeleton.keypoints
     return tuple(settings.keypoints or ())
+
+
+def standing_pose_of(people: People, settings: KeypointSettings) -> NDArray[np.float64] | None:
+    """Return the standing pose (K, 2) that is known before any annotation: of the settings or a published set."""
+    if settings.standing_pose is not None and len(settings.standing_pose) == len(people.keypoints):
+        return np.array(settings.standing_pose)
+    published = set_of(people.keypoints)
+    return published.skeleton.standing_pose if published else None
 
 
 def _listed(members: dict[int, Category]) -> str:

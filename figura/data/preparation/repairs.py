@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from figura.data.preparation.manifest import write_rejected
 
 REPAIRED = "repaired.csv"
+MOST = 10_000
+"""Rows of `repaired.csv` of one kind."""
 
 
 class Repaired(NamedTuple):
@@ -20,7 +22,7 @@ class Repaired(NamedTuple):
 
 
 class Repairs:
-    """The repairs of a dataset."""
+    """The repairs of a dataset, or of a split. The first `MOST` of a kind are listed; all are counted."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -34,9 +36,16 @@ class Repairs:
 
     def add_row(self, row: Repaired) -> None:
         """Count a repair and list it."""
-        self.rows.append(row)
+        if self.counts[row.kind] < MOST:
+            self.rows.append(row)
         change = f": {row.before} -> {row.after}" if row.before or row.after else ""
         self.add(row.kind, f"{row.file} {row.record}{change}")
+
+    def join(self, other: "Repairs") -> None:
+        """Count and list those of another part of the dataset, too."""
+        self.counts += other.counts
+        self.examples = other.examples | self.examples
+        self.rows += other.rows
 
     def lines(self) -> list[str]:
         """Return one line a kind, the most frequent first."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from figura.base.errors import nearest
+from figura.base.pictures import Orientation
 from figura.data.formats.prepared import OTHERS
 from figura.data.preparation.keypoint_settings import KeypointSettings
 from figura.data.preparation.splits import TRAIN, VALIDATION
@@ -85,7 +86,10 @@ class Coco(Section):
     annotations have a `person_id`, by image otherwise. A single image folder is that of all splits.
 
     `category` is the category of people, or several to merge; `keypoints` adds what the files lack about the joints.
-    For both, see `Preparation`.
+    For both, see `Preparation`. `boxes` and `coordinates` say what numbers mean (`Conventions`); `orientation`, which
+    way up pictures with an EXIF orientation are read, by default the way that annotations fit. `group_by` keeps images
+    together in `shares`: a key of the image records (`video_id`, `extra.name`), or a regular expression whose group is
+    the common part of file names.
     """
 
     renamed: ClassVar[dict[str, str]] = {"validation_share": "shares: {validation: SHARE}"}
@@ -93,6 +97,10 @@ class Coco(Section):
     images: dict[Split, str]
     annotations: dict[Split, str]
     shares: Shares = {}
+    boxes: Literal["xywh", "corners", "joints"] | None = None
+    coordinates: Literal["pixels", "relative", "percent"] | None = None
+    orientation: Orientation | None = None
+    group_by: str | None = None
     category: str | Annotated[list[str], Field(min_length=1)] | None = None
     keypoints: KeypointSettings | None = None
 

@@ -1,17 +1,20 @@
 """Dataset settings -> raw files: one function per kind of dataset that is read from a folder."""
 
+import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from figura.base.errors import UserError
 from figura.data.formats.coco import read_head, read_records
 from figura.data.formats.pair_files import LAYOUTS
-from figura.data.formats.records import UnusableError
+from figura.data.formats.records import Conventions, UnusableError, whole_number
 from figura.data.preparation.categories import stated_names
 from figura.data.preparation.deepfashion import read_deepfashion
+from figura.data.preparation.image_records import record_key
 from figura.data.preparation.keypoint_settings import KeypointSettings
 from figura.data.preparation.market1501 import read_market1501
 from figura.data.preparation.pair_list import write_pair_list
@@ -20,7 +23,7 @@ from figura.data.preparation.people import Preparation, Raw
 from figura.data.preparation.pictures import Picture, Reading, picture_files, write_records
 from figura.data.preparation.poses import AnnotatedPoses, PoseSource, PredictedPoses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501
-from figura.data.preparation.splits import TRAIN, drawn_split, grouped_split, identity_groups, in_order
+from figura.data.preparation.splits import TRAIN, drawn_split, grouped_split, in_order, joined_groups
 from figura.data.preparation.validation import inside
 
 
@@ -54,12 +57,12 @@ def always(split: str) -> Callable[[object], str]:
 
 def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[str]:
     """Add COCO annotation files with their images; return lines to print."""
-    groups: dict[int, int] = {}
+    groups: dict[Any, Any] = {}
     for split in in_order(coco.annotations):
         annotations = source.path(coco.annotations[split], f"annotations.{split}")
         shares = coco.shares if split == TRAIN else {}
         if shares:
-            groups = _groups(annotations)
+            groups = _groups(annotations, coco.group_by)
         preparation.add(
             Raw(
                 annotations=annotations,
@@ -67,19 +70,47 @@ def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[st
                 root=source.folder.resolve(),
                 splits=(split, *in_order(shares)),
                 split_of=partial(grouped_split, source.seed, shares, groups) if shares else always(split),
+                conventions=Conventions(coco.boxes, coco.coordinates),
+                orientation=coco.orientation,
             )
         )
     if not groups:
         return []
     sizes = Counter(groups.values())
     line = f"{len(groups)} images in {len(sizes)} groups, at most {max(sizes.values())} in one"
-    return [f"shares: images with a person_id in common go together: {line}"]
+    return [f"shares: images of one person, video or original go together: {line}"]
 
 
-def _groups(annotations: Path) -> dict[int, int]:
-    """Return image id -> group, for the images of persons with a `person_id`."""
-    has_records = read_head(annotations)[1].get("annotations")
-    return identity_groups(read_records(annotations, "annotations")) if has_records else {}
+_COPIES = re.compile(r"(.+)\.rf\.[0-9a-zA-Z]+\.\w+$")
+"""Names of Roboflow's copies of one picture."""
+
+
+def _groups(annotations: Path, group_by: str | None) -> dict[Any, Any]:
+    """Return image key -> group: of images that share a `person_id`, what `group_by` says, or an original picture."""
+    by_name = re.compile(group_by) if group_by and "(" in group_by else _COPIES
+
+    def members() -> Iterator[tuple[Any, Any]]:
+        for record in read_records(annotations, "images"):
+            if isinstance(record, dict) and (key := record_key(record.get("id"))) is not None:
+                found = by_name.search(str(record.get("file_name")))
+                value = found[1] if found else _value(record, group_by)
+                if value is not None:
+                    yield key, f"{value}"
+        if read_head(annotations)[1].get("annotations"):
+            for record in read_records(annotations, "annotations"):
+                person = whole_number(record.get("person_id")) if isinstance(record, dict) else None
+                if person is not None and (key := record_key(record.get("image_id"))) is not None:
+                    yield key, person
+
+    return joined_groups(members())
+
+
+def _value(record: Mapping[str, Any], dotted: str | None) -> Any:
+    """Return the value at a dotted key, or None."""
+    value: Any = record if dotted else None
+    for part in (dotted or "").split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def add_pairs(preparation: PairPreparation, folders: Folders, source: RawFolder) -> None:
