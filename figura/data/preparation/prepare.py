@@ -141,7 +141,7 @@ def _check_rejected(preparation: "Preparation | PairPreparation", entry: Dataset
         raise UserError(
             f"{PARAMS}: datasets.{name}.max_rejected: {len(rejected)} of {records} records cannot be used "
             f"({len(rejected) / records:.1%}, allowed {entry.max_rejected:.1%}): {reasons}; the first: "
-            f"{rejected[0].detail or rejected[0].id}. All are listed in {listing}"
+            f"{rejected[0].detail or rejected[0].file}. All are listed in {listing}"
         )
     for split, images in preparation.images.items():
         if not images:
