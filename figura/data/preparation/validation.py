@@ -1,6 +1,8 @@
 """What is wrong with raw records, and where their files are."""
 
 import os
+from configparser import ConfigParser
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,11 +23,30 @@ class Rejected(NamedTuple):
 
 
 def inside(folder: Path, name: str, root: Path) -> Path:
-    """Return `folder / name` with links resolved; raises UnusableError if it is outside `root`."""
+    """Return `folder / name` with links resolved; raises UnusableError if it is outside `root` and of DVC's cache.
+
+    With `cache.type symlink`, DVC's files in the workspace are links to its cache.
+    """
     path = Path(os.path.realpath(folder / name))  # `resolve` raises RuntimeError for circular links
-    if ".." in Path(name).parts or not path.is_relative_to(root.resolve()):
-        raise UnusableError("path leaves the data root", name)
+    if path.is_relative_to(root.resolve()) and ".." not in Path(name).parts:
+        return path
+    files = None if ".." in Path(name).parts else _dvc_cache(root.resolve())
+    if files is None or not path.is_relative_to(files):
+        link = f" (a link to {path}; copy it, or let the source itself be the link)" if ".." not in name else ""
+        raise UnusableError("path leaves the data root", f"{name}{link}")
     return path
+
+
+@cache
+def _dvc_cache(root: Path) -> Path | None:
+    """Return the folder of the files in the cache of the repository around `root`; None without one."""
+    for folder in (root, *root.parents):
+        if (folder / ".dvc").is_dir():
+            config = ConfigParser(interpolation=None)
+            config.read([folder / ".dvc/config", folder / ".dvc/config.local"])
+            named = config.get("cache", "dir", fallback="cache")
+            return (folder / ".dvc" / named / "files/md5").resolve()
+    return None
 
 
 def identity(path: Path) -> str | None:

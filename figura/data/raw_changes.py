@@ -1,0 +1,37 @@
+"""Raw data that changed after `dvc add`: an experiment in a copy of the workspace would train on the old ones.
+
+`dvc exp run --temp` and `--queue` take what `dvc add` recorded; `dvc repro` in the workspace notices changes itself.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from figura.base.errors import UserError
+
+COPIES = Path(".dvc/tmp/exps")
+"""Where DVC keeps the copies, below the workspace."""
+RAW = Path("data/raw")
+
+
+def refuse_changed_raw_data(folder: Path) -> None:
+    """Raise UserError if `folder` is an experiment's copy, and raw data in its workspace differ from `dvc add`'s."""
+    workspace = next((one for one in folder.resolve().parents if folder.resolve().is_relative_to(one / COPIES)), None)
+    if workspace is None:
+        return
+    added = sorted(str(path.relative_to(workspace)) for path in (workspace / RAW).rglob("*.dvc") if path.is_file())
+    if not added:
+        return
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("DVC_")}
+    status = subprocess.run(
+        [sys.executable, "-m", "dvc", "status", "--json", *added],
+        cwd=workspace, env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if status.returncode == 0 and (changed := list(json.loads(status.stdout or "{}"))):
+        folders = " ".join(name.removesuffix(".dvc") for name in changed)
+        raise UserError(
+            f"{folders}: changed after `dvc add`, so this copy would train on the old data; run `dvc add {folders}` and "
+            "start the experiment again"
+        )
