@@ -114,7 +114,7 @@ class Photos(PhotoExamples):
                 self._check_half(photo, loaded.a)
         else:
             middle = photo.frame.shape[1] // 2
-            loaded = Loaded(photo.frame[:, :middle], photo.frame[:, middle : 2 * middle], ())
+            loaded = Loaded(photo.frame[:, :middle], photo.frame[:, middle : 2 * middle], (), ())
             self._check_half(photo, loaded.a)
         if isinstance(loaded, Fault):
             raise UserError(f"{photo.path}: {loaded.reason} ({loaded.detail}); predict.data.layout is pairs")

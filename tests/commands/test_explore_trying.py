@@ -266,8 +266,8 @@ def test_an_upload_is_decoded() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.png", bomb(10_000, 10_000), "a.png: has 100 megapixels; at most 64 are allowed"),
-        ("a.png", bomb(100_000, 100_000), "a.png: has 10000 megapixels; at most 64"),
+        ("a.png", bomb(10_000, 10_000), "a.png: no readable picture: it has more than 64 megapixels: make it smaller"),
+        ("a.png", bomb(100_000, 100_000), "a.png: no readable picture: it has more than 64 megapixels"),
         ("a.png", bomb(100, 100), "a.png: no readable picture"),
         ("a.jpg", encode_jpeg(PIXELS)[:200], "a.jpg: no readable picture"),
         ("a.png", b"", "a.png: no readable picture"),

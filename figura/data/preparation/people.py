@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -24,6 +23,7 @@ from figura.data.preparation.facts import write_facts
 from figura.data.preparation.keypoint_settings import KeypointSettings
 from figura.data.preparation.manifest import write_manifest, write_rejected
 from figura.data.preparation.people_sheet import Examples, write_people
+from figura.data.preparation.repairs import REPAIRED, Repaired, Repairs
 from figura.data.preparation.skeletons import Poses, Source, build_skeleton
 from figura.data.preparation.splits import TRAIN
 from figura.data.preparation.statistics import Statistics, write_plots
@@ -32,13 +32,14 @@ from figura.data.preparation.validation import (
     Rejected,
     Seen,
     check_annotation,
-    check_image_file,
     check_image_record,
     identity,
+    store_image,
 )
 from figura.data.preparation.wholebody import is_wholebody, join_wholebody
 
 _AT_ONCE = 64
+Kinds = tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +105,7 @@ class Preparation:
         self.statistics: dict[str, Statistics] = {}
         self.examples: dict[str, Examples] = {}
         self.rejected: list[Rejected] = []
+        self.repairs, self.doubts = Repairs(), Repairs()
         self.records = 0
 
     @property
@@ -191,11 +193,16 @@ class Preparation:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             while batch := list(islice(records, _AT_ONCE)):
                 declared = [(record, size) for record in batch if (size := self._declared(raw, record, seen))]
-                faults = pool.map(lambda pair: self._bring(raw, *pair), declared)
-                for (record, size), fault in zip(declared, faults, strict=True):
-                    if fault:
-                        self._reject(raw, "image", record, fault)
+                names = [record["file_name"] for record, _ in declared]
+                outcomes = pool.map(lambda pair: self._bring(raw, *pair), declared)
+                for name, (record, size), outcome in zip(names, declared, outcomes, strict=True):
+                    if isinstance(outcome, UnusableError):
+                        self._reject(raw, "image", record, outcome)
                         continue
+                    for kind in outcome[0]:
+                        self.repairs.add_row(Repaired(raw.title, name, kind))
+                    for kind in outcome[1]:
+                        self.doubts.add(kind, f"{raw.title} {name}")
                     split = raw.split_of(record["id"])
                     seen.images[record["id"]] = size
                     spools[split].add(record)
@@ -217,18 +224,17 @@ class Preparation:
             seen.images.setdefault(record["id"], None)
         return size
 
-    def _bring(self, raw: Raw, record: dict[str, Any], size: Size) -> UnusableError | None:
-        """Check an image's file, copy it to its final path and rename it in the record."""
+    def _bring(self, raw: Raw, record: dict[str, Any], size: Size) -> tuple[Kinds, Kinds] | UnusableError:
+        """Store an image's file at its final path and rename it in the record; return `done` and `doubts` of it."""
+        name = record["file_name"]
+        final = name if raw.in_place else f"{raw.split_of(record['id'])}/{name}"
+        place = None if raw.in_place else self.folder / "images" / final
         try:
-            path = check_image_file(raw.images, record["file_name"], size, raw.root)
+            reading = store_image(raw.images, name, size, raw.root, place)
         except UnusableError as fault:
             return fault
-        if not raw.in_place:
-            record["file_name"] = f"{raw.split_of(record['id'])}/{record['file_name']}"
-            place = self.folder / "images" / record["file_name"]
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, place)
-        return None
+        record["file_name"] = final
+        return reading.done, reading.doubts
 
     def _annotations(self, file: "_File", spools: dict[str, Spool], count: int) -> None:
         raw = file.raw
@@ -278,11 +284,14 @@ class Preparation:
         write_plots(self.statistics, self.folder / "plots")
         write_people(self.examples, self.folder / "images", self.skeleton, self.folder / "plots" / "people.png")
         self.list_rejected(self.folder / REJECTED)
+        self.repairs.write(self.folder / REPAIRED)
         write_manifest(self.folder)
 
     def lines(self) -> Iterator[str]:
         """Yield the rules applied to the joints, one line each, and a summary of each split."""
         yield from self.notes
+        yield from self.repairs.lines()
+        yield from self.doubts.lines("warning")
         if self.people is None and self.categories:
             names = ", ".join(self.categories.values())
             yield f"{self.key}.category: no category has keypoints, so there are boxes alone; categories: {names}"

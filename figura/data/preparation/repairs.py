@@ -38,9 +38,9 @@ class Repairs:
         change = f": {row.before} -> {row.after}" if row.before or row.after else ""
         self.add(row.kind, f"{row.file} {row.record}{change}")
 
-    def lines(self) -> list[str]:
+    def lines(self, word: str = "repaired") -> list[str]:
         """Return one line a kind, the most frequent first."""
-        return [f"repaired: {count} {kind} (e.g. {self.examples[kind]})" for kind, count in self.counts.most_common()]
+        return [f"{word}: {count} {kind} (e.g. {self.examples[kind]})" for kind, count in self.counts.most_common()]
 
     def as_statistics(self) -> dict[str, dict[str, Any]]:
         """Return kind -> its count and an example, sorted by kind."""

@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from PIL import Image
-
-from figura.base.pictures import LARGEST
+from figura.base.errors import UserError
+from figura.base.pictures import LARGEST, Orientation, Reading, picture_facts, store_picture
 from figura.data.formats.coco import to_json
 from figura.data.formats.records import (
     Size,
@@ -20,12 +19,6 @@ from figura.data.formats.records import (
     check_size,
     is_finite,
 )
-
-FORMATS = ("JPEG", "PNG", "BMP", "WEBP")
-"""Formats that both Pillow and OpenCV read in process; for some others, Pillow starts programs."""
-
-_NOT_READ = ("GIF", "TIFF")
-"""Formats distinguished from broken files."""
 
 
 class Rejected(NamedTuple):
@@ -95,27 +88,33 @@ def identity(path: Path) -> str | None:
         return None
 
 
-def check_image_file(folder: Path, name: str, size: Size, root: Path) -> Path:
-    """Return the image's path; raises UnusableError unless it is in `root`, decodes completely and has this size."""
+def store_image(
+    folder: Path, name: str, size: Size, root: Path, place: Path | None, orientation: Orientation | None = None
+) -> Reading:
+    """Read an image's file and store it at `place`, if any, as `store_picture` does.
+
+    By default, it is stored with the size of its record: upright if possible.
+
+    Raises:
+        UnusableError: it is outside `root`, cannot be read completely, or has another size.
+    """
     try:
         path = inside(folder, name, root)
         if not path.is_file():
             raise UnusableError("image file missing", name)
         if (length := path.stat().st_size) > LARGEST:
             raise UnusableError("image file too large", f"{name}: {length:,} bytes; at most {LARGEST:,} are allowed")
-        with Image.open(path, formats=(*FORMATS, *_NOT_READ)) as image:
-            if image.format not in FORMATS:
-                raise UnusableError(
-                    "image format not read", f"{name}: {image.format}; allowed are {', '.join(FORMATS)}"
-                )
-            image.load()
-            actual = Size(*image.size)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        facts = picture_facts(path)
+        sizes: dict[Orientation, Size] = {"upright": Size(*facts.upright), "stored": Size(*facts.stored)}
+        fitting = [one for one, actual in sizes.items() if actual == size]
+        if not fitting:
+            actual, declared = (f"{one.width} x {one.height}" for one in (sizes["upright"], size))
+            raise UnusableError("image size disagrees", f"{name}: {actual} instead of {declared}")
+        return store_picture(path, place, orientation or fitting[0])
+    except (OSError, ValueError) as error:
         raise UnusableError("image file broken", f"{name}: {error}") from error
-    if actual != size:
-        declared = f"{size.width} x {size.height}"
-        raise UnusableError("image size disagrees", f"{name}: {actual.width} x {actual.height} instead of {declared}")
-    return path
+    except UserError as error:
+        raise UnusableError("image file broken", f"{name}: {str(error).removeprefix(f'{path}: ')}") from error
 
 
 def check_annotation(record: Any, seen: Seen, categories: Categories) -> None:
