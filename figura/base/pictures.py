@@ -131,8 +131,8 @@ def store_picture(path: Path, place: Path | None, orientation: Orientation = "up
 
 def picture_facts(path: Path) -> Facts:
     """Return what the header of a picture file says. Raises UserError like `store_picture`."""
-    with open_regular(path) as file, _opened(file, path) as image:
-        return _facts(image, file)
+    with open_regular(path) as file, _opened(file, path) as (_, facts):
+        return facts
 
 
 def read_picture(path: Path, advice: str = "") -> Pixels:
@@ -155,9 +155,8 @@ def decode_raw(
     Raises:
         UserError: more than `most` pixels, 32 bits a channel, or no picture that can be read to its end.
     """
-    file = BytesIO(content)
-    with _opened(file, path, advice, most) as image:
-        facts, transparent = _facts(image, file), False
+    with _opened(BytesIO(content), path, advice, most) as (image, facts):
+        transparent = False
         if facts.simple and not facts.alpha:
             flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
             pixels = decode_picture(content, path, flags, advice)
@@ -193,18 +192,21 @@ def upright_pixels(image: Image.Image) -> Pixels:
 
 
 @contextlib.contextmanager
-def _opened(file: IO[bytes], path: Path, advice: str = "", most: int = LARGEST_PIXELS) -> Iterator[Image.Image]:
+def _opened(
+    file: IO[bytes], path: Path, advice: str = "", most: int = LARGEST_PIXELS
+) -> Iterator[tuple[Image.Image, Facts]]:
     """Open a picture by its header; raises UserError if it is none, or too large."""
-    try:
-        image = Image.open(file, formats=FORMATS)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise _too_large(path, most, advice) from None
-    except Exception:  # noqa: BLE001  # of damaged headers, Pillow raises whatever its readers meet
-        raise _unreadable(path, "it is empty, damaged or of another kind", advice) from None
-    with image:
-        if image.width * image.height > most:
-            raise _too_large(path, most, advice)
-        yield image
+    with contextlib.ExitStack() as stack:
+        try:
+            image = stack.enter_context(Image.open(file, formats=FORMATS))
+            facts = _facts(image, file) if image.width * image.height <= most else None
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+            facts = None
+        except Exception:  # noqa: BLE001  # of damaged headers, Pillow raises whatever its readers meet
+            raise _unreadable(path, "it is empty, damaged or of another kind", advice) from None
+        if facts is None:
+            raise _unreadable(path, f"it has more than {most / 1e6:.0f} megapixels: make it smaller", advice)
+        yield image, facts
 
 
 def _facts(image: Image.Image, file: IO[bytes]) -> Facts:
@@ -239,7 +241,7 @@ def _orientation(image: Image.Image) -> int:
         found = image.getexif().get(_ORIENTATION)
     except Exception:  # noqa: BLE001  # of damaged EXIF, Pillow raises whatever its reader meets; the pixels are whole
         return 1
-    return found if found in range(1, 9) else 1
+    return found if isinstance(found, int) and 1 <= found <= 8 else 1
 
 
 def _turned(pixels: Pixels, orientation: int) -> Pixels:
@@ -255,14 +257,15 @@ def _turned(pixels: Pixels, orientation: int) -> Pixels:
 
 def _converted(image: Image.Image, content: bytes, bits: int) -> tuple[Pixels, bool]:
     """Return RGB pixels as stored, and whether some are transparent; of several frames, the first."""
-    key = image.info.get("transparency")
+    key: int | tuple[int, ...] | bytes | None = image.info.get("transparency")
     if image.mode.startswith("I;16"):
         deep = np.asarray(image)
         alpha = np.where(deep == key, 0, 255) if isinstance(key, int) else np.full_like(deep, 255)
         grey = deep >> (bits - 8)
         pixels = np.dstack([grey, grey, grey, alpha]).astype(np.uint8)
     elif bits == 16 and isinstance(key, tuple):  # Pillow would compare the upper bytes alone
-        deep = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION)
+        flags = cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
+        deep = np.asarray(cv2.imdecode(np.frombuffer(content, np.uint8), flags))
         pixels = np.asarray(cv2.cvtColor(deep, cv2.COLOR_BGRA2RGBA) >> 8, dtype=np.uint8)
     elif not image.has_transparency_data:
         return np.array(image.convert("RGB")), False
@@ -272,10 +275,6 @@ def _converted(image: Image.Image, content: bytes, bits: int) -> tuple[Pixels, b
     if alpha.min() == 255:
         return np.ascontiguousarray(pixels[..., :3]), False
     return ((pixels[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255).astype(np.uint8), True
-
-
-def _too_large(path: Path, most: int, advice: str) -> UserError:
-    return _unreadable(path, f"it has more than {most / 1e6:.0f} megapixels: make it smaller", advice)
 
 
 def _unreadable(path: Path, reason: str, advice: str) -> UserError:

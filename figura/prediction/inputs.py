@@ -15,7 +15,7 @@ from PIL import Image
 
 from figura.base.errors import UserError
 from figura.base.files import open_regular, read_bytes, short_name
-from figura.base.pictures import LARGEST, SUFFIXES, Pixels, decode_raw, upright_pixels
+from figura.base.pictures import DARK, LARGEST, SUFFIXES, Pixels, decode_raw, upright_pixels
 from figura.interfaces import Example
 from figura.prediction.video import no_stderr
 
@@ -71,7 +71,7 @@ class Photo:
             kinds = "" if self.path.suffix.lower() in SUFFIXES else f"images end in {', '.join(SUFFIXES)}"
             reading = decode_raw(read_bytes(self.path, kinds, LARGEST), self.path, advice=kinds)
             pixels = reading.pixels
-            self.doubts += reading.doubts
+            self.doubts += [DARK] if DARK in reading.doubts else []
         self.size = pixels.shape[0], pixels.shape[1]
         return pixels
 

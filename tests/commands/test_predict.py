@@ -138,7 +138,7 @@ def test_inputs_that_name_nothing_are_told_at_once(toys, tmp_path, capsys):
     assert predict(toys, tmp_path, tmp_path / "no.png", tmp_path / "empty", str(tmp_path / "*.webp")) == 1
     said = capsys.readouterr().err
     assert f"{tmp_path / 'no.png'}: no such file" in said
-    assert f"{tmp_path / 'empty'}: no images (.bmp" in said
+    assert f"{tmp_path / 'empty'}: no images (.avif" in said
     assert f"{tmp_path / '*.webp'}: no such file or folder, and no file matches it" in said
     assert not (tmp_path / "out").exists()
 

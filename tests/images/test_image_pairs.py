@@ -232,7 +232,9 @@ def test_a_picture_that_is_gone_is_missed(tmp_path):
     assert len(pairs(tmp_path, "validation")) == 1
 
 
-@pytest.mark.parametrize(("width", "message"), [(9, "odd width (9 x 4"), (None, "image file unreadable (no readable picture")])
+@pytest.mark.parametrize(
+    ("width", "message"), [(9, "odd width (9 x 4"), (None, "image file unreadable (no readable picture")]
+)
 def test_what_shows_only_when_read(width, message, tmp_path):
     write(tmp_path / "train/1.png", noise(4, 8))
     if width:
