@@ -80,6 +80,8 @@ class Predictor:
             progress: show a progress bar.
             workers: threads that read images ahead.
 
+        Warns of images that are squeezed, or almost black because of 16 bits with low values.
+
         Raises:
             UserError: an image is unusable (or with `skip`, all are); nothing is returned.
         """
