@@ -181,6 +181,25 @@ def test_layouts_of_pairs(places, paired, capsys):
     assert [one["name"] for one in pairs] == ["0", "1", "2"]
 
 
+@pytest.mark.parametrize(
+    ("folders", "said"),
+    [
+        (["A", "B"], "holds A and B without splits, which `train: .` reads"),
+        (["trainA", "trainB", "testA", "testB"], "holds testA, testB, trainA, trainB"),
+    ],
+)
+def test_layouts_that_need_a_setting(folders, said, capsys):
+    for folder in folders:
+        for number in range(4):
+            write_picture(f"raw/{folder}/{number}.png", number)
+    write_params("paired", train="train", validation="val")
+    assert run(main, ["mine"]) == 1
+    assert said in capsys.readouterr().err
+    write_params("paired", **({"train": ".", "shares": {"validation": 0.3}} if len(folders) == 2 else
+                              {"train": "train", "validation": "test"}))  # fmt: skip
+    assert "train: " in "\n".join(prepared(capsys))
+
+
 def test_sizes_of_super_resolution(capsys):
     for number in range(3):
         write_picture(f"raw/train/LR/{number}.png", number, (8, 8))

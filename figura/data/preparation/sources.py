@@ -8,7 +8,7 @@ from pathlib import Path
 
 from figura.base.errors import UserError
 from figura.data.formats.coco import read_head, read_records
-from figura.data.formats.pair_files import LAYOUTS, split_folders
+from figura.data.formats.pair_files import LAYOUTS, sides, split_folders
 from figura.data.formats.records import UnusableError
 from figura.data.preparation.categories import stated_names
 from figura.data.preparation.deepfashion import read_deepfashion
@@ -88,10 +88,20 @@ def add_pairs(preparation: PairPreparation, folders: Folders, source: RawFolder)
         folder = source.path(folders.splits[split], split)
         found = split_folders(folder)
         if found is None:
-            raise UserError(f"{source.key}.{split}: no folder {folder}; it may hold {LAYOUTS}")
+            raise UserError(f"{source.key}.{split}: no folder {folder}; it may hold {LAYOUTS}{_layout_there(folder)}")
         shares = folders.shares if split == TRAIN else {}
         split_of = partial(drawn_split, source.seed, shares) if shares else always(split)
         preparation.add((split, *in_order(shares)), found[0], source.folder, split_of, found[1])
+
+
+def _layout_there(folder: Path) -> str:
+    """Return the end of a message about a missing folder of pairs: what there is instead."""
+    if not folder.parent.is_dir():
+        return ""
+    if len(there := sides(folder.parent)) == 2:
+        return f". {folder.parent} holds {' and '.join(there)} without splits, which `train: .` reads"
+    names = sorted(one.name for one in folder.parent.iterdir() if one.is_dir())
+    return f". {folder.parent} holds {', '.join(names[:8]) or 'no folders'}"
 
 
 def add_images(preparation: Preparation, folders: Folders, source: RawFolder) -> list[str]:
