@@ -172,7 +172,7 @@ class ImageRecords:
         try:
             facts = picture_facts(path)
         except UserError as error:
-            raise UnusableError("image file broken", error) from error
+            raise UnusableError("image file broken", str(error).replace(str(path), image.file)) from error
         image.stored, image.upright, image.turned = Size(*facts.stored), Size(*facts.upright), facts.orientation > 1
 
     def settle(self, image: ImageRecord, wanted: Orientation | None) -> Orientation | None:

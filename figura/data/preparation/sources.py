@@ -10,7 +10,7 @@ from typing import Any
 
 from figura.base.errors import UserError
 from figura.data.formats.coco import read_head, read_records
-from figura.data.formats.pair_files import LAYOUTS
+from figura.data.formats.pair_files import LAYOUTS, sides, split_folders
 from figura.data.formats.records import Conventions, UnusableError, whole_number
 from figura.data.preparation.categories import stated_names
 from figura.data.preparation.deepfashion import read_deepfashion
@@ -20,7 +20,7 @@ from figura.data.preparation.market1501 import read_market1501
 from figura.data.preparation.pair_list import write_pair_list
 from figura.data.preparation.pairs import PairPreparation
 from figura.data.preparation.people import Preparation, Raw
-from figura.data.preparation.pictures import Picture, Reading, picture_files, write_records
+from figura.data.preparation.pictures import Picture, Reading, left_out_line, picture_files, write_records
 from figura.data.preparation.poses import AnnotatedPoses, PoseSource, PredictedPoses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501
 from figura.data.preparation.splits import TRAIN, drawn_split, grouped_split, in_order, joined_groups
@@ -42,11 +42,11 @@ class RawFolder:
         except UnusableError as fault:
             raise UserError(f"{self.key}.{key}: {path} leaves the source {self.folder}") from fault
 
-    def directory(self, path: str, key: str, content: str = "") -> Path:
-        """Return a folder below the folder; raises UserError, with its expected content, if there is none."""
+    def directory(self, path: str, key: str) -> Path:
+        """Return a folder below the folder; raises UserError if there is none."""
         folder = self.path(path, key)
         if not folder.is_dir():
-            raise UserError(f"{self.key}.{key}: no folder {folder}{content}")
+            raise UserError(f"{self.key}.{key}: no folder {folder}")
         return folder
 
 
@@ -116,22 +116,36 @@ def _value(record: Mapping[str, Any], dotted: str | None) -> Any:
 def add_pairs(preparation: PairPreparation, folders: Folders, source: RawFolder) -> None:
     """Add folders of image pairs."""
     for split in in_order(folders.splits):
-        pairs = source.directory(folders.splits[split], split, f"; it may hold {LAYOUTS}")
+        folder = source.path(folders.splits[split], split)
+        found = split_folders(folder)
+        if found is None:
+            raise UserError(f"{source.key}.{split}: no folder {folder}; it may hold {LAYOUTS}{_layout_there(folder)}")
         shares = folders.shares if split == TRAIN else {}
         split_of = partial(drawn_split, source.seed, shares) if shares else always(split)
-        preparation.add((split, *in_order(shares)), pairs, source.folder, split_of)
+        preparation.add((split, *in_order(shares)), found[0], source.folder, split_of, found[1])
 
 
-def add_images(preparation: Preparation, folders: Folders, source: RawFolder) -> None:
-    """Add folders of pictures without annotations."""
-    count = 0
+def _layout_there(folder: Path) -> str:
+    """Return the end of a message about a missing folder of pairs: what there is instead."""
+    if not folder.parent.is_dir():
+        return ""
+    if len(there := sides(folder.parent)) == 2:
+        return f". {folder.parent} holds {' and '.join(there)} without splits, which `train: .` reads"
+    names = sorted(one.name for one in folder.parent.iterdir() if one.is_dir())
+    return f". {folder.parent} holds {', '.join(names[:8]) or 'no folders'}"
+
+
+def add_images(preparation: Preparation, folders: Folders, source: RawFolder) -> list[str]:
+    """Add folders of pictures without annotations; return lines to print."""
+    count, left_out = 0, Counter[str]()
     for split in in_order(folders.splits):
         folder = source.directory(folders.splits[split], split)
         shares = folders.shares if split == TRAIN else {}
         splits = partial(drawn_split, source.seed, shares) if shares else always(split)
-        pictures = [Picture(file, splits(file)) for file in picture_files(folder)]
+        pictures = [Picture(file, splits(file)) for file in picture_files(folder, left_out)]
         _add_pictures(preparation, pictures, (split, *shares), folder, source, count)
         count += len(pictures)
+    return [left_out_line(left_out)] if left_out else []
 
 
 def _add_pictures(
@@ -208,8 +222,7 @@ def _add_identities(
     _add_pictures(preparation, pictures, (*splits, *shares), images, source, poses=poses)
     for split, fault in reading.faults:
         preparation.add_rejected(split, fault)
-    left_out = [f"{count} {reason}" for reason, count in sorted(reading.left_out.items())]
-    lines = [f"left out: {', '.join(left_out)}"] if left_out else []
+    lines = [left_out_line(reading.left_out)] if reading.left_out else []
     if poses is None:
         lines.append(f"nobody has joints; {source.key}.poses can bring them")
     else:
