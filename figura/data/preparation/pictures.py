@@ -64,7 +64,7 @@ def write_records(
     `image_info_*.json`. Files that are not images get the size 1 x 1: `Preparation` reads each file completely and
     rejects them.
     """
-    sizes = [_size(images / one.file) for one in tqdm(pictures, f"{path.stem[1:]}: sizes", disable=not progress)]
+    sizes = [picture_size(images / one.file) for one in tqdm(pictures, f"{path.stem[1:]}: sizes", disable=not progress)]
     numbered = list(enumerate(zip(pictures, sizes, strict=True), first))
     content: dict[str, Any] = {"images": list(_images(numbered))}
     if any(one.person for one in pictures):
@@ -96,7 +96,8 @@ def _annotations(
             }
 
 
-def _size(path: Path) -> Size:
+def picture_size(path: Path) -> Size:
+    """Return the size of a picture file; 1 x 1 if it is none."""
     try:
         with open_regular(path) as file, Image.open(file, formats=FORMATS) as image:
             return Size(*image.size)

@@ -8,10 +8,13 @@ from pathlib import Path
 
 from figura.base.errors import UserError
 from figura.data.formats.coco import read_head, read_records
+from figura.data.formats.exports import Export, open_export
 from figura.data.formats.pair_files import LAYOUTS
 from figura.data.formats.records import UnusableError
+from figura.data.formats.yolo import open_yolo, yolo_file
 from figura.data.preparation.categories import stated_names
 from figura.data.preparation.deepfashion import read_deepfashion
+from figura.data.preparation.exported import Converted, write_export
 from figura.data.preparation.keypoint_settings import KeypointSettings
 from figura.data.preparation.market1501 import read_market1501
 from figura.data.preparation.pair_list import write_pair_list
@@ -19,7 +22,7 @@ from figura.data.preparation.pairs import PairPreparation
 from figura.data.preparation.people import Preparation, Raw
 from figura.data.preparation.pictures import Picture, Reading, picture_files, write_records
 from figura.data.preparation.poses import AnnotatedPoses, PoseSource, PredictedPoses
-from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501
+from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
 from figura.data.preparation.splits import TRAIN, drawn_split, grouped_split, identity_groups, in_order
 from figura.data.preparation.validation import inside
 
@@ -53,27 +56,65 @@ def always(split: str) -> Callable[[object], str]:
 
 
 def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[str]:
-    """Add COCO annotation files with their images; return lines to print."""
-    groups: dict[int, int] = {}
-    for split in in_order(coco.annotations):
-        annotations = source.path(coco.annotations[split], f"annotations.{split}")
-        shares = coco.shares if split == TRAIN else {}
-        if shares:
-            groups = _groups(annotations)
-        preparation.add(
-            Raw(
-                annotations=annotations,
-                images=source.path(coco.images[split], f"images.{split}"),
-                root=source.folder.resolve(),
-                splits=(split, *in_order(shares)),
-                split_of=partial(grouped_split, source.seed, shares, groups) if shares else always(split),
-            )
+    """Add annotation files, COCO's or other exports, with their images; return lines to print."""
+    lines, groups, count = list[str](), dict[int, int](), 1
+    exports = _exports(coco, source)
+    if coco.min_confidence and not any(export and export.confident for _, export in exports.values()):
+        raise UserError(
+            f"{source.key}.min_confidence: found {coco.min_confidence}; the joints of the annotations have no "
+            "confidence, so leave it out"
         )
-    if not groups:
-        return []
-    sizes = Counter(groups.values())
-    line = f"{len(groups)} images in {len(sizes)} groups, at most {max(sizes.values())} in one"
-    return [f"shares: images with a person_id in common go together: {line}"]
+    root = source.folder.resolve()
+    for split, (annotations, export) in exports.items():
+        own = export is not None and export.relative
+        images = root if own else source.path(coco.images[split], f"images.{split}")
+        shares = coco.shares if split == TRAIN else {}
+        raw = Raw(annotations=annotations, images=images, root=root, splits=(split, *in_order(shares)),
+                  split_of=always(split))  # fmt: skip
+        done = Converted()
+        if export is not None:
+            records = preparation.folder / f".{split}.json"
+            names = stated_names(coco.keypoints or KeypointSettings())
+            done = write_export(records, export, images, names, coco.min_confidence, source.key, count)
+            count, lines = count + len(done.files), lines + done.notes
+            raw = replace(raw, annotations=records, name=raw.title, origin=annotations)
+        if shares:
+            groups = _groups(raw.annotations)
+            raw = replace(raw, split_of=partial(grouped_split, source.seed, shares, groups, done.files))
+        preparation.add(raw)
+        if export is not None:
+            raw.annotations.unlink()
+        for fault in done.faults:
+            preparation.add_rejected(split, fault)
+    if groups:
+        sizes = Counter(groups.values())
+        line = f"{len(groups)} images in {len(sizes)} groups, at most {max(sizes.values())} in one"
+        lines.append(f"shares: images with a person_id in common go together: {line}")
+    return lines
+
+
+def _exports(coco: Coco, source: RawFolder) -> dict[str, tuple[Path, Export | None]]:
+    """Return split -> the annotations, and what they are if they are no COCO file."""
+    paths = {split: source.path(path, f"annotations.{split}") for split, path in coco.annotations.items()}
+    exports: dict[str, tuple[Path, Export | None]] = {}
+    where = "annotations"
+    for split in in_order(paths):
+        labels = yolo_file(paths[split])
+        if labels is None:
+            exports[split] = paths[split], open_export(paths[split], f"{source.key}.annotations.{split}")
+        elif len(paths) > 1:
+            raise UserError(
+                f"{source.key}.annotations.{split}: {labels.name} names the splits itself; write it alone: "
+                f"`annotations: {coco.annotations[split]}`"
+            )
+        else:
+            opened, where = open_yolo(labels, source.folder), labels.name
+            exports = {one: (labels, opened[one]) for one in in_order(opened)}
+    try:
+        check_splits(exports, coco.shares, where)
+    except ValueError as error:
+        raise UserError(f"{source.key}: {error}") from error
+    return exports
 
 
 def _groups(annotations: Path) -> dict[int, int]:

@@ -56,10 +56,12 @@ def identity_groups(annotations: Iterable[Any]) -> dict[int, int]:
     return {image: root(person) for image, person in persons.items()}
 
 
-def grouped_split(seed: int, shares: Mapping[str, float], groups: Mapping[int, int], image: object) -> str:
-    """Return the split of an image id: that of its group, or of its id; train if it is not an id."""
+def grouped_split(
+    seed: int, shares: Mapping[str, float], groups: Mapping[int, int], files: Mapping[int, str], image: object
+) -> str:
+    """Return the split of an image id: that of its group, its file, if one is known, or its id; train for no id."""
     if not isinstance(image, int):
         return TRAIN
     if image in groups:
         return drawn_split(seed, shares, f"person {groups[image]}")
-    return drawn_split(seed, shares, image)
+    return drawn_split(seed, shares, files.get(image, image))
