@@ -198,8 +198,8 @@ def test_sets_have_the_published_order():
     # Halpe-FullBody/README.md, MPII's joint ids, PoseTrack's categories, OpenPose's doc/02_output.md
     places = {
         "halpe": {0: "nose", 16: "right_ankle", 17: "head", 18: "neck", 19: "hip", 20: "left_big_toe",
-                  21: "right_big_toe", 22: "left_small_toe", 25: "right_heel", 26: "face-0", 93: "face-67", 94: "left_hand_root",
-                  115: "right_hand_root", 135: "right_pinky_finger4"},
+                  21: "right_big_toe", 22: "left_small_toe", 25: "right_heel", 26: "face-0", 93: "face-67",
+                  94: "left_hand_root", 115: "right_hand_root", 135: "right_pinky_finger4"},
         "mpii": {0: "right_ankle", 5: "left_ankle", 6: "pelvis", 7: "thorax", 8: "upper_neck", 9: "head_top",
                  10: "right_wrist", 15: "left_wrist"},
         "posetrack18": {0: "nose", 1: "head_bottom", 2: "head_top", 3: "left_ear", 16: "right_ankle"},

@@ -313,7 +313,7 @@ def test_predictions_as_annotations_of_a_dataset(capsys):
     ("keypoints", "message"),
     [
         ([number / 100 for number in flat(17, confidence=90)], "all joints lie between 0 and 1"),
-        (flat(17, (20, 5)), "4 of 17 joints lie outside of their pictures"),
+        (flat(17, (32, 5)), "13 of 17 joints lie far outside of their pictures"),
         (flat(12), "have 12 joints without names; write 12 names to coco.keypoints.keypoints"),
     ],
 )
@@ -436,3 +436,75 @@ def test_a_close_format_is_named(name, content, message, capsys):
     assert message in error
     assert "coco.annotations.train: " in error
     assert len(error.strip().splitlines()) == 1
+
+
+# --- poses of persons with identities ---
+
+MARKET = ["0002_c1s1_000451_03", "0002_c2s3_000776_01", "0007_c1s1_001051_00"]
+
+
+def write_market(**section):
+    for number, name in enumerate(MARKET):
+        write_picture(f"raw/{'query' if number == 2 else 'train'}/{name}.jpg", number, SIZE)
+    section = {"folders": {"train": ["train"], "validation": ["query"]}, "poses": "poses", **section}
+    write_entry("mine", {"kind": "market1501", "source": "raw", "seed": 7, "max_rejected": 0.1, "market1501": section})
+
+
+def joints_of_market():
+    content = [load(split) for split in ("train", "validation")]
+    names = {one["id"]: Path(one["file_name"]).stem for part in content for one in part["images"]}
+    return {names[one["image_id"]]: one.get("keypoints") for part in content for one in part["annotations"]}
+
+
+def test_poses_of_alphapose_openpose_and_mmpose(capsys):
+    person = {"category_id": 1, "keypoints": flat(17), "score": 0.5}
+    low = {**person, "keypoints": flat(17, (9, 9)), "score": 0.4}
+    write("poses.json", [{**one, "image_id": f"{name}.jpg"} for name in MARKET[:2] for one in (low, person)])
+    write_market(poses="poses.json")
+    assert run(main, ["mine"]) == 0, capsys.readouterr().err
+    expected = [2 if place % 3 == 2 else one for place, one in enumerate(flat(17))]
+    assert joints_of_market() == {MARKET[0]: expected, MARKET[1]: expected, MARKET[2]: None}
+    assert "poses: poses.json has 2 of 3 pictures" in capsys.readouterr().out
+    for name in MARKET:
+        write(f"open/{name}_keypoints.json", {"version": 1.3, "people": [{"pose_keypoints_2d": flat(25)}]})
+    write_market(poses="open", keypoints="coco")
+    assert run(main, ["mine"]) == 0
+    assert joints_of_market()[MARKET[2]][3:6] == [4 + 16, 5, 2]
+    instance = {"keypoints": [[4 + joint, 5] for joint in range(17)], "keypoint_scores": [0.5] * 17}
+    write(f"mm/{MARKET[1]}.json", [instance])
+    write_market(poses="mm", min_confidence=0.6)
+    assert run(main, ["mine"]) == 0
+    assert joints_of_market() == {MARKET[0]: None, MARKET[1]: [0] * 51, MARKET[2]: None}
+
+
+def test_poses_of_pictures_of_another_size(capsys):
+    # DeepFashion's pictures are published as 176 x 256 and as 256 x 256: every joint 40 pixels beside its person
+    person = {"category_id": 1, "score": 0.5, "bbox": [3, 4, 20, 30], "keypoints": flat(17), "width": 44, "height": 48}
+    write(f"poses/{MARKET[0]}.people.json", [person])
+    write_market()
+    assert run(main, ["mine"]) == 1
+    assert "predicted in a picture of 44 x 48 pixels, but train/" in capsys.readouterr().err
+    write(f"poses/{MARKET[0]}.people.json", [person | {"width": 32}])
+    assert run(main, ["mine"]) == 0
+    del person["width"], person["height"]  # as earlier versions wrote it: joints twice as far tell
+    write(f"poses/{MARKET[0]}.people.json", [person | {"keypoints": flat(17, (38, 5))}])
+    assert run(main, ["mine"]) == 1
+    assert "joints lie far outside of their pictures, so they belong to pictures of another" in capsys.readouterr().err
+
+
+def test_results_that_stand_for_two_pictures(capsys):
+    write("poses.json", [{"image_id": "02_1_front.jpg", "category_id": 1, "keypoints": flat(17), "score": 1}])
+    listed = "2\nimage_name item_id evaluation_status\n"
+    for number, (item, status) in enumerate({"id_00000002": "train", "id_00000003": "query"}.items()):
+        write_picture(f"raw/Img/img/{item}/02_1_front.jpg", number, SIZE)
+        listed += f"img/{item}/02_1_front.jpg  {item} {status}\n"
+    write("Eval/list_eval_partition.txt", listed)
+    section = {"poses": "poses.json", "statuses": {"train": ["train"], "validation": ["query"]}, "identity": "item"}
+    write_entry(
+        "mine", {"kind": "deepfashion", "source": "raw", "seed": 7, "max_rejected": 0.1, "deepfashion": section}
+    )
+    assert run(main, ["mine"]) == 1
+    assert (
+        "two names for one picture: id_00000002/02_1_front.jpg and id_00000003/02_1_front.jpg"
+        in capsys.readouterr().err
+    )

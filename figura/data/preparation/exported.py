@@ -16,8 +16,8 @@ from figura.data.formats.records import Size, UnusableError, is_finite
 from figura.data.preparation.pictures import picture_files, picture_size
 from figura.data.preparation.validation import Rejected
 
-_SHARE_OUTSIDE = 0.2
-"""More joints than this share outside of their pictures: the poses are of pictures of another size."""
+_NEAR, _SHARE_OUTSIDE = 0.1, 0.2
+"""More joints than this share are farther outside than this part of the picture: it had another size."""
 
 
 class PictureNames:
@@ -176,6 +176,7 @@ class Confidences:
     joints: int = 0
     below: int = 0
     outside: int = 0
+    far: int = 0
     largest: float = 0.0
 
     def flagged(self, keypoints: Sequence[float], size: Size) -> list[float]:
@@ -188,6 +189,7 @@ class Confidences:
             if sure:
                 self.joints += 1
                 self.outside += not inside
+                self.far += max(abs(x / size.width - 0.5), abs(y / size.height - 0.5)) > 0.5 + _NEAR
                 self.largest = max(self.largest, x, y)
             flagged += [x, y, 2] if sure and inside else [0, 0, 0]
         return flagged
@@ -204,10 +206,10 @@ class Confidences:
                 f"{path}: all joints lie between 0 and 1, so they are fractions; write pixels (OpenPose: "
                 "--keypoint_scale 0)"
             )
-        if self.outside > _SHARE_OUTSIDE * self.joints:
+        if self.far > _SHARE_OUTSIDE * self.joints:
             raise UserError(
-                f"{path}: {self.outside} of {self.joints} joints lie outside of their pictures, so they were predicted "
-                "on pictures of another size"
+                f"{path}: {self.far} of {self.joints} joints lie far outside of their pictures, so they belong to "
+                "pictures of another size"
             )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from figura.base.errors import UserError
 from figura.data.formats.coco import read_head, read_records
-from figura.data.formats.exports import Export, open_export
+from figura.data.formats.exports import Export, json_files, open_export
 from figura.data.formats.pair_files import LAYOUTS
 from figura.data.formats.records import UnusableError
 from figura.data.formats.yolo import open_yolo, yolo_file
@@ -21,7 +21,7 @@ from figura.data.preparation.pair_list import write_pair_list
 from figura.data.preparation.pairs import PairPreparation
 from figura.data.preparation.people import Preparation, Raw
 from figura.data.preparation.pictures import Picture, Reading, picture_files, write_records
-from figura.data.preparation.poses import AnnotatedPoses, PoseSource, PredictedPoses
+from figura.data.preparation.poses import AnnotatedPoses, ExportedPoses, PoseSource, PredictedPoses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
 from figura.data.preparation.splits import TRAIN, drawn_split, grouped_split, identity_groups, in_order
 from figura.data.preparation.validation import inside
@@ -216,6 +216,8 @@ def _add_identities(
     ]
     poses = _poses(settings, images, source)
     _add_pictures(preparation, pictures, (*splits, *shares), images, source, poses=poses)
+    if poses is not None:
+        poses.check()
     for split, fault in reading.faults:
         preparation.add_rejected(split, fault)
     left_out = [f"{count} {reason}" for reason, count in sorted(reading.left_out.items())]
@@ -225,20 +227,25 @@ def _add_identities(
     else:
         if not poses.pictures:
             raise UserError(f"{source.key}.poses: nothing in {settings.poses} belongs to any picture")
-        lines.append(f"poses: {settings.poses} has {poses.pictures} of {len(pictures)} pictures")
+        lines += [*poses.notes, f"poses: {settings.poses} has {poses.pictures} of {len(pictures)} pictures"]
     return lines + _add_pair_lists(preparation, settings.pairs, source)
 
 
 def _poses(settings: Identities, images: Path, source: RawFolder) -> PoseSource | None:
     if settings.poses is None:
         return None
-    path = source.path(settings.poses, "poses")
+    path, key = source.path(settings.poses, "poses"), f"{source.key}.poses"
     names = stated_names(settings.keypoints or KeypointSettings())
-    if path.is_dir():
+    if path.is_dir() and all(file.name.endswith(".people.json") for file in json_files(path)):
         below = images.relative_to(source.folder.resolve())
         return PredictedPoses(path, below, settings.min_confidence, names, source.key)
-    if not path.is_file():
-        raise UserError(f"{source.key}.poses: no {path}; it is a COCO file, or a folder of *.people.json")
+    if not path.exists():
+        raise UserError(f"{key}: no {path}; it is a COCO file, a folder of *.people.json, or another tool's results")
+    export = open_export(path, key)
+    if export is not None and export.confident:
+        return ExportedPoses(export, settings.min_confidence, names, source.key)
+    if export is not None:
+        raise UserError(f"{key}: {path.name}: {export.format}; poses are a COCO file or the results of a pose network")
     if settings.min_confidence:
         raise UserError(
             f"{source.key}.min_confidence: found {settings.min_confidence}; joints of {settings.poses}, a COCO file, "
