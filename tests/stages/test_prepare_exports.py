@@ -11,7 +11,8 @@ from figura.base.exit_status import run
 from figura.data.formats.coco import FLIP, KEYPOINTS
 from figura.data.formats.exports import open_export
 from figura.data.formats.keypoint_sets import SETS
-from figura.data.preparation.exported import PictureNames, write_export
+from figura.data.preparation.exported import write_export
+from figura.data.preparation.matching import PictureNames
 from stages.prepare import main
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -126,6 +127,13 @@ def test_boxes_and_polygons_of_yolo():
     assert (dog["category_id"], dog["bbox"]) == (2, [8, 12, 16, 24])
     assert (cat["category_id"], cat["bbox"], cat["segmentation"]) == (1, [8, 12, 16, 24], [[8, 12, 24, 12, 24, 36]])
     assert len(load("validation")["annotations"]) == 1
+
+
+def test_a_picture_in_two_splits_of_yolo_is_told(capsys):
+    write_yolo(POSE.replace("images/val", "images/train"))
+    write_params(annotations="data.yaml")
+    assert run(main, ["mine"]) == 0
+    assert "warning: data.yaml: 2 pictures of validation are in another split, too" in capsys.readouterr().out
 
 
 def test_joints_of_yolo_without_flags():
@@ -383,6 +391,14 @@ def test_a_folder_of_coco_files_as_posetrack_has():
     assert categories == [{"id": 1, "name": "person", "keypoints": joints}]
 
 
+def test_coco_files_of_several_splits_are_not_joined(capsys):
+    for split in ("train", "valid"):  # as Roboflow exports them
+        write(f"{split}/_annotations.coco.json", {"images": [], "annotations": [], "categories": []})
+    write_params(annotations=".", shares={"validation": 0.5})
+    assert run(main, ["mine"]) == 1
+    assert "its files are those of several splits (train, val); write them apart" in capsys.readouterr().err
+
+
 # --- names of pictures ---
 
 
@@ -422,6 +438,7 @@ def test_pictures_are_found_by_what_tools_call_them():
         ("a.zip", "PK", "an archive; unpack it"),
         ("a.pkl", "", "a pickle can run programs"),
         ("labels/a.txt", "0 1 1 1 1", "without a data.yaml, which names the classes, joints and splits"),
+        ("labels/a.json", [{"id": 1, "data": {}, "annotations": []}], "Label Studio's own format"),
         ("labels/a.xml", "", "XML files, as of Pascal VOC"),
         ("labels/a.jpg", "", "no JSON file"),
         ("labels/a.json", {"shapes": [], "imagePath": "a.png"}, "labelme's JSON of one picture"),

@@ -12,6 +12,7 @@ YOLO's folders are in `figura.data.formats.yolo`.
 """
 
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -232,16 +233,28 @@ def _of_folder(folder: Path, key: str) -> Export | None:
         people = [file for file in files if file.name.endswith(".people.json")]
         return Export(folder, "figura's people", lambda: _people(people, folder))
     if _first_character(first) == "[":
-        return _mmpose(files, folder)
+        return _of_lists(files, folder, key)
     head = set(dict(islice(_named(first), 20)))
     if "people" in head:
         return _openpose(files, folder)
     if "instance_info" in head:
         return _mmpose(files, folder)
     if "images" in head:
-        return _coco_files(files, folder)
+        return _coco_files(files, folder, key)
     _of_file(first, key)
     raise UserError(f"{key}: {first}: a JSON object with {', '.join(sorted(head)[:8])}, no format that figura reads")
+
+
+def _of_lists(files: list[Path], folder: Path, key: str) -> Export:
+    head: Any = next(read_elements(files[0]), {"keypoint_scores": []})  # MMPose: nobody is there
+    while isinstance(head, list) and head:
+        head = head[0]
+    if isinstance(head, dict) and "keypoint_scores" in head:
+        return _mmpose(files, folder)
+    export = _of_list(files[0], f"{key}: {files[0].name}")
+    if len(files) > 1:
+        raise UserError(f"{key}: {folder}: {len(files)} JSON files; write the one with the {export.format}")
+    return export
 
 
 def json_files(folder: Path) -> list[Path]:
@@ -499,7 +512,13 @@ def _ochuman_person(one: Any, places: list[int | None]) -> dict[str, Any] | Unus
     return record
 
 
-def _coco_files(files: list[Path], folder: Path) -> Export:
+def _coco_files(files: list[Path], folder: Path, key: str) -> Export:
+    splits = {split for file in files if (split := _split_of(file.relative_to(folder)))}
+    if len(splits) > 1:
+        raise UserError(
+            f"{key}: {folder}: its files are those of several splits ({', '.join(sorted(splits))}); write them apart, "
+            "as in `annotations: {train: FILE, validation: FILE}` and `images: {train: FOLDER, validation: FOLDER}`"
+        )
     categories = read_head(files[0])[0].get("categories", [])
     known = {one["id"]: one for one in categories if isinstance(one, dict) and type(one.get("id")) is int}
     joints: list[Any] = next((one["keypoints"] for one in known.values() if isinstance(one.get("keypoints"), list)), [])
@@ -509,6 +528,14 @@ def _coco_files(files: list[Path], folder: Path) -> Export:
             raise UserError(f"{file}: categories: not those of {files[0].name}; the files of a folder have the same")
     entries = partial(_of_files, files, folder)
     return Export(folder, "COCO files", entries, tuple(map(str, joints)), names, confident=False)
+
+
+def _split_of(file: Path) -> str | None:
+    """Return the split by the name of a folder, or at the beginning of the file's name, or None."""
+    for part in (*file.parts[:-1], file.stem.removeprefix("person_keypoints_").removeprefix("instances_")):
+        if found := re.match(r"(train|val|test)", part.lower()):
+            return found[0]
+    return None
 
 
 def _of_files(files: list[Path], folder: Path) -> Iterator[Entry]:

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from PIL import Image
 from tqdm import tqdm
@@ -15,10 +15,8 @@ from figura.base.files import open_regular, write_text
 from figura.data.formats.coco import PERSON, to_json
 from figura.data.formats.pair_files import SUFFIXES
 from figura.data.formats.records import Size
+from figura.data.preparation.poses import PoseSource
 from figura.data.preparation.validation import FORMATS, Rejected
-
-if TYPE_CHECKING:
-    from figura.data.preparation.poses import PoseSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +56,7 @@ def picture_files(folder: Path) -> Iterator[str]:
 
 
 def write_records(
-    path: Path, images: Path, pictures: Sequence[Picture], first: int, poses: "PoseSource | None", progress: bool
+    path: Path, images: Path, pictures: Sequence[Picture], first: int, poses: PoseSource | None, progress: bool
 ) -> None:
     """Write a COCO file of pictures below `images`, numbered from `first`; image and annotation have the same id.
 
@@ -81,7 +79,7 @@ def _images(numbered: Iterable[tuple[int, tuple[Picture, Size]]]) -> Iterator[di
 
 
 def _annotations(
-    numbered: Iterable[tuple[int, tuple[Picture, Size]]], poses: "PoseSource | None"
+    numbered: Iterable[tuple[int, tuple[Picture, Size]]], poses: PoseSource | None
 ) -> Iterator[dict[str, Any]]:
     for number, (picture, size) in numbered:
         if picture.person is not None:

@@ -17,7 +17,7 @@ from figura.data.formats.coco import (
 )
 from figura.data.formats.exports import Entry, Export
 from figura.data.formats.records import Size, UnusableError, check_result, is_finite
-from figura.data.preparation.exported import Confidences, Joints, PictureNames, check_size
+from figura.data.preparation.matching import Confidences, Joints, PictureNames, check_size
 from figura.data.preparation.validation import Rejected
 
 LARGEST = 1 << 28

@@ -57,7 +57,7 @@ def always(split: str) -> Callable[[object], str]:
 
 def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[str]:
     """Add annotation files, COCO's or other exports, with their images; return lines to print."""
-    lines, groups, count = list[str](), dict[int, int](), 1
+    lines, groups, seen, count = list[str](), dict[int, int](), set[str](), 1
     exports = _exports(coco, source)
     if coco.min_confidence and not any(export and export.confident for _, export in exports.values()):
         raise UserError(
@@ -76,7 +76,11 @@ def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[st
             records = preparation.folder / f".{split}.json"
             names = stated_names(coco.keypoints or KeypointSettings())
             done = write_export(records, export, images, names, coco.min_confidence, source.key, count)
-            count, lines = count + len(done.files), lines + done.notes
+            count += len(done.files)
+            lines += [note for note in done.notes if note not in lines]
+            if own and (twice := seen & set(done.files.values())):
+                lines.append(f"warning: {annotations.name}: {len(twice)} pictures of {split} are in another split, too")
+            seen |= set(done.files.values())
             raw = replace(raw, annotations=records, name=raw.title, origin=annotations)
         if shares:
             groups = _groups(raw.annotations)
