@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from prepared_files import rows, write_entry, write_picture
 
 from figura.base.errors import UserError
@@ -99,7 +100,7 @@ def test_a_yolo_pose_folder(annotations, capsys):
     assert "keypoints: the 3 joints of data.yaml have no names" in capsys.readouterr().out
 
 
-def test_names_and_mirrored_joints_of_yolo():
+def test_names_and_mirrored_joints_of_yolo(capsys):
     numbers = " ".join(f"{0.2 + joint / 50} 0.5 2" for joint in range(17))
     data = POSE.replace("[3, 3]", "[17, 3]").replace("[0, 2, 1]", str(list(FLIP))).replace("dog", "person")
     write_yolo(data, **{"train/a": f"0 0.5 0.5 0.8 0.25 {numbers}\n"})
@@ -109,6 +110,10 @@ def test_names_and_mirrored_joints_of_yolo():
     write("data.yaml", data.replace(str(list(FLIP)), str(list(range(17)))))
     assert run(main, ["mine"]) == 0
     assert load("train")["categories"][0]["keypoints"][0] == "joint_1"  # mirrored otherwise: not COCO's joints
+    write("data.yaml", "".join(line for line in data.splitlines(True) if not line.startswith("flip_idx")))
+    assert run(main, ["mine"]) == 0
+    assert load("train")["categories"][0]["keypoints"] == list(KEYPOINTS)
+    assert "the 17 joints of data.yaml are taken for those of coco" in capsys.readouterr().out
     write_params(annotations="data.yaml", keypoints="posetrack18")
     assert run(main, ["mine"]) == 0
     assert load("train")["categories"][0]["keypoints"] == list(SETS["posetrack18"].skeleton.keypoints)
@@ -383,10 +388,10 @@ def test_a_folder_of_coco_files_as_posetrack_has():
         person = {"id": 1, "image_id": 5, "category_id": 1, "bbox": [3, 4, 20, 30], "keypoints": flat(17, confidence=1)}
         write(f"val/{video}.json", {"images": images, "annotations": [person], "categories": [category]})
     people, categories, _ = converted("val")
-    assert {name: len(those) for name, those in people.items()} == {"1/000000.png": 2, "2/000000.png": 2}
-    crowd, person = people["1/000000.png"]
-    assert (crowd["iscrowd"], crowd["bbox"]) == (1, [1, 2, 8, 6])
-    assert crowd["segmentation"] == [[1, 2, 9, 2, 9, 8]]
+    assert {name: len(those) for name, those in people.items()} == {"1/000000.png": 1, "2/000000.png": 1}
+    (person,) = people["1/000000.png"]
+    (image, _) = json.loads(Path("export.json").read_text())["images"]
+    assert (image["ignore_regions_x"], image["width"], image["height"]) == ([[1, 9, 9]], 32, 48)
     assert person["keypoints"] == flat(17, confidence=1)
     assert categories == [{"id": 1, "name": "person", "keypoints": joints}]
 
@@ -397,6 +402,33 @@ def test_coco_files_of_several_splits_are_not_joined(capsys):
     write_params(annotations=".", shares={"validation": 0.5})
     assert run(main, ["mine"]) == 1
     assert "its files are those of several splits (train, val); write them apart" in capsys.readouterr().err
+
+
+def test_joints_get_other_names():
+    write_pictures("a.png")
+    person = {"category_id": 1, "score": 1, "bbox": [3, 4, 20, 30], "keypoints": flat(2)}
+    images = [{"id": 1, "file_name": "a.png", "width": 32, "height": 48}]
+    categories = [{"id": 1, "name": "dog", "keypoints": ["a", "b"]}]
+    write(
+        "annotations.json",
+        {"images": images, "annotations": [{"id": 1, "image_id": 1, **person}], "categories": categories},
+    )
+    people, (category,), _ = converted("annotations.json", stated=["b", "head"])
+    assert category["keypoints"] == ["b", "head"]  # in the order of the file
+    assert people["a.png"][0]["keypoints"] == [4, 5, 2, 5, 5, 2]
+
+
+def test_turned_pictures_have_the_size_that_tools_see():
+    write_pictures("a.png")
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (32, 48)).save("raw/images/a.jpg", exif=exif)
+    Path("raw/images/a.png").unlink()
+    write("results.json", [{"image_id": "a.jpg", "category_id": 1, "keypoints": flat(17, (25, 5)), "score": 1}])
+    people, _, _ = converted("results.json")
+    assert people["a.jpg"][0]["num_keypoints"] == 17
+    (image,) = json.loads(Path("export.json").read_text())["images"]
+    assert (image["width"], image["height"]) == (48, 32)
 
 
 # --- names of pictures ---

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from figura.base.errors import UserError
@@ -53,13 +54,14 @@ class Entry(NamedTuple):
 
     `picture` is a file name, with or without folders and suffix, or a number. `record` has keys of a COCO annotation
     (no ids); None stands for a picture in which there is nobody, a fault for a record that cannot be read. `number`
-    names it in `rejected.csv`. `size` is the picture's, if the export says it.
+    names it in `rejected.csv`. `size` is the picture's, if the export says it; `image` are further keys of its record.
     """
 
     picture: str | int
     record: dict[str, Any] | UnusableError | None
     number: str = ""
     size: Size | None = None
+    image: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -548,9 +550,8 @@ def _of_files(files: list[Path], folder: Path) -> Iterator[Entry]:
                 yield Entry("", UnusableError("image of another form", repr(one)[:80]), title)
             elif known.get("is_labeled", True):  # PoseTrack labels some frames of a video; the others show people, too
                 images[known["id"]] = known["file_name"], _size(known)
-                yield Entry(known["file_name"], None, size=_size(known))
-                for region in _ignored(known):
-                    yield Entry(known["file_name"], region, title)
+                own = {key: value for key, value in known.items() if key not in ("id", "file_name", "width", "height")}
+                yield Entry(known["file_name"], None, size=_size(known), image=own)
         if "annotations" not in read_head(file)[1]:
             continue
         for one in read_records(file, "annotations"):
@@ -560,13 +561,3 @@ def _of_files(files: list[Path], folder: Path) -> Iterator[Entry]:
             else:
                 record = {key: value for key, value in one.items() if key not in ("id", "image_id")}
                 yield Entry(name[0], record, f"{title}: {repr(one.get('id'))[:40]}", name[1])
-
-
-def _ignored(image: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield PoseTrack's regions in which nobody is annotated, as crowds."""
-    across, down = image.get("ignore_regions_x"), image.get("ignore_regions_y")
-    for xs, ys in zip(across if isinstance(across, list) else [], down if isinstance(down, list) else [], strict=False):
-        if isinstance(xs, list) and isinstance(ys, list) and len(xs) == len(ys) >= 3 and is_finite([*xs, *ys]):
-            box = [min(xs), min(ys), max(xs) - min(xs), max(ys) - min(ys)]
-            polygon = [number for point in zip(xs, ys, strict=True) for number in point]
-            yield {"category_id": 1, "iscrowd": 1, "bbox": box, "segmentation": [polygon]}

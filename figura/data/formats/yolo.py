@@ -45,11 +45,12 @@ def open_yolo(path: Path, root: Path) -> dict[str, Export]:
     content = _content(path)
     names = _names(path, content.get("names"), content.get("nc"))
     joints, dims, flip = _joints(path, content, names)
+    count = content["kpt_shape"][0] if dims else 0
     splits: dict[str, Export] = {}
     for key, split in SPLITS.items():
         if content.get(key) and split not in splits:
             pictures = list(_pictures(path, root.resolve(), content, key))
-            splits[split] = _export(path, root.resolve(), pictures, names, joints, dims, flip)
+            splits[split] = _export(path, root.resolve(), pictures, names, joints, (count, dims), flip)
     if not splits:
         raise UserError(f"{path}: no split; it needs `train` and `val`, folders of pictures")
     return splits
@@ -75,7 +76,11 @@ def _names(path: Path, names: Any, count: Any) -> dict[int, str]:
 
 
 def _joints(path: Path, content: dict[str, Any], names: dict[int, str]) -> tuple[tuple[str, ...], int, tuple[int, ...]]:
-    """Return the names of the joints, the numbers of each, and their mirrored indices if these are said."""
+    """Return the names of the joints, the numbers of each, and their mirrored indices if these are said.
+
+    Without names, they are those of the published set that has as many and the same `flip_idx`; without this, too, it
+    is left to others to assume them.
+    """
     shape, flip = content.get("kpt_shape"), content.get("flip_idx")
     if shape is None:
         return (), 0, ()
@@ -95,7 +100,7 @@ def _joints(path: Path, content: dict[str, Any], names: dict[int, str]) -> tuple
     known = OF_COUNT.get(count, ())
     published = next((one.skeleton for one in SETS.values() if one.skeleton.keypoints == known), None)
     if published and "person" in names.values() and (not flip or tuple(flip) == published.flip):
-        return known, shape[1], ()
+        return known if flip else (), shape[1], ()
     return tuple(f"joint_{number}" for number in range(1, count + 1)), shape[1], tuple(flip or ())
 
 
@@ -152,7 +157,7 @@ def _export(
     pictures: list[str],
     names: dict[int, str],
     joints: tuple[str, ...],
-    dims: int,
+    shape: tuple[int, int],
     flip: tuple[int, ...],
 ) -> Export:
     if pictures and not any((root / label_of(picture)).is_file() for picture in pictures):
@@ -165,7 +170,7 @@ def _export(
             if not label.resolve().is_relative_to(root):
                 yield Entry(picture, UnusableError("path leaves the data root", label.name), label_of(picture))
             elif label.is_file():
-                yield from _rows(label, picture, names, len(joints), dims)
+                yield from _rows(label, picture, names, *shape)
 
     categories = {number + 1: name for number, name in names.items()}
     return Export(path, "YOLO's labels", entries, joints, categories, confident=False, relative=True, flip=flip)

@@ -10,7 +10,7 @@ from figura.data.formats.coco import Spool, write_coco
 from figura.data.formats.exports import Entry, Export
 from figura.data.formats.records import Size, UnusableError
 from figura.data.preparation.matching import Confidences, Joints, PictureNames, check_size
-from figura.data.preparation.pictures import picture_files, picture_size
+from figura.data.preparation.pictures import picture_files, upright_size
 from figura.data.preparation.validation import Rejected
 
 
@@ -58,9 +58,9 @@ def write_export(
                     raise entry.record
                 file = names.find(entry.picture)
                 if file not in numbers:
-                    numbers[file], sizes[file] = first + len(numbers), picture_size(images / file)
-                    size = sizes[file]
-                    pictures.add({"id": numbers[file], "file_name": file, "width": size.width, "height": size.height})
+                    numbers[file], sizes[file] = first + len(numbers), upright_size(images / file)
+                    own = {"id": numbers[file], "file_name": file, **sizes[file]._asdict()}
+                    pictures.add({**entry.image, **own})
                 check_size(entry, sizes[file], export.path, file)
                 if entry.record is not None:
                     record = _annotation(entry.record, export, joints, confidences, sizes[file])

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 
 from figura.base.errors import UserError
 from figura.data.formats.exports import OF_COUNT, Entry, Export
-from figura.data.formats.keypoint_sets import SETS, plain_name
+from figura.data.formats.keypoint_sets import SETS, plain_name, set_of
 from figura.data.formats.records import Size, UnusableError, is_finite
 
 _NEAR, _SHARE_OUTSIDE = 0.1, 0.2
@@ -85,10 +85,10 @@ def _common(one: tuple[str, ...], other: tuple[str, ...]) -> int:
 class Joints:
     """Brings the joints of an export into the order of the dataset's.
 
-    The dataset's joints are those of the settings, or else the export's own. If both are known, they are matched by
-    name (`plain_name`), as OpenPose's to COCO's; joints that the export does not have are not labelled. Names that the
-    export does not say are those of the settings, if it has as many joints, or else those of the published set that
-    does.
+    The dataset's joints are those of the settings, or else the export's own. A published set and the export's joints
+    are matched by name (`plain_name`), as OpenPose's to COCO's; joints that the export does not have are not labelled.
+    Other names in the settings are new names of as many joints. Joints that the export does not name have the names in
+    the settings, if these are as many, or else those of the published set that has as many.
 
     Attributes:
         names: the dataset's joints; empty if nothing has joints.
@@ -108,7 +108,7 @@ class Joints:
                 f"{count} names to {key}.keypoints.keypoints"
             )
         unnamed = export.joints and export.joints[0] == "joint_1"
-        if unnamed and len(stated) == count:
+        if len(stated) == count and (unnamed or not set_of(stated)):
             own = tuple(stated)
         elif unnamed or (count and not export.joints and own != tuple(stated)):
             named = next((name for name, one in SETS.items() if one.skeleton.keypoints == own), "OpenPose's 18")
@@ -119,7 +119,7 @@ class Joints:
         self.names = tuple(stated) or (OF_COUNT[17] if count == 18 and own == OF_COUNT[18] else own)
         self.count = count
         places = {plain_name(name): place for place, name in enumerate(own)}
-        if own == self.names or len(places) < len(own):
+        if not own or own == self.names or len(places) < len(own):
             self._places: list[int | None] | None = None
         else:
             self._places = [places.get(plain_name(name)) for name in self.names]

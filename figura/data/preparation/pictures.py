@@ -18,6 +18,8 @@ from figura.data.formats.records import Size
 from figura.data.preparation.poses import PoseSource
 from figura.data.preparation.validation import FORMATS, Rejected
 
+_ORIENTATION = 0x0112  # the tag of EXIF
+
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
@@ -64,7 +66,7 @@ def write_records(
     `image_info_*.json`. Files that are not images get the size 1 x 1: `Preparation` reads each file completely and
     rejects them.
     """
-    sizes = [picture_size(images / one.file) for one in tqdm(pictures, f"{path.stem[1:]}: sizes", disable=not progress)]
+    sizes = [_size(images / one.file) for one in tqdm(pictures, f"{path.stem[1:]}: sizes", disable=not progress)]
     numbered = list(enumerate(zip(pictures, sizes, strict=True), first))
     content: dict[str, Any] = {"images": list(_images(numbered))}
     if any(one.person for one in pictures):
@@ -96,7 +98,17 @@ def _annotations(
             }
 
 
-def picture_size(path: Path) -> Size:
+def upright_size(path: Path) -> Size:
+    """Return the size of a picture turned as its EXIF data say, as other tools read it; 1 x 1 if it is none."""
+    try:
+        with open_regular(path) as file, Image.open(file, formats=FORMATS) as image:
+            turned = image.getexif().get(_ORIENTATION) in (5, 6, 7, 8)
+            return Size(*(image.size[::-1] if turned else image.size))
+    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, UserError):
+        return Size(1, 1)
+
+
+def _size(path: Path) -> Size:
     """Return the size of a picture file; 1 x 1 if it is none."""
     try:
         with open_regular(path) as file, Image.open(file, formats=FORMATS) as image:
