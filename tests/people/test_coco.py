@@ -120,7 +120,7 @@ def test_every_cut_is_noticed(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "not valid JSON"),
+        ("[]", "holds a list; a COCO file is an object"),
         ("%PDF-1.4", "not valid JSON"),
         ('{"images": [], "annotations": [], "categories": []} x', "follows the closing brace"),
         ('{"images": [], "annotations": [1 2], "categories": []}', "not valid JSON"),

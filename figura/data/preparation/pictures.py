@@ -17,6 +17,8 @@ from figura.data.formats.records import Size
 from figura.data.preparation.poses import PoseSource
 from figura.data.preparation.validation import Rejected
 
+_ORIENTATION = 0x0112  # the tag of EXIF
+
 
 @dataclass(frozen=True, kw_only=True)
 class Person:
@@ -45,14 +47,15 @@ class Reading:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def picture_files(folder: Path, left_out: Counter[str]) -> Iterator[str]:
+def picture_files(folder: Path, left_out: Counter[str] | None = None) -> Iterator[str]:
     """Yield the image files below a folder as paths relative to it, sorted; hidden files and folders are skipped.
 
     Other files are counted in `left_out`.
     """
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-        left_out += other_files(files)
+        if left_out is not None:
+            left_out += other_files(files)
         for name in sorted(files):
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES:
                 yield Path(parent, name).relative_to(folder).as_posix()
@@ -78,7 +81,7 @@ def write_records(
     `image_info_*.json`. Files that are not images get the size 1 x 1: `Preparation` reads each file completely and
     rejects them.
     """
-    sizes = [_size(images / one.file) for one in tqdm(pictures, f"{path.stem[1:]}: sizes", disable=not progress)]
+    sizes = [upright_size(images / one.file) for one in tqdm(pictures, f"{path.stem[1:]}: sizes", disable=not progress)]
     numbered = list(enumerate(zip(pictures, sizes, strict=True), first))
     content: dict[str, Any] = {"images": list(_images(numbered))}
     if any(one.person for one in pictures):
@@ -110,7 +113,8 @@ def _annotations(
             }
 
 
-def _size(path: Path) -> Size:
+def upright_size(path: Path) -> Size:
+    """Return the size of a picture turned upright by EXIF, as other tools read it; 1 x 1 if it is none."""
     try:
         return Size(*picture_facts(path).upright)
     except UserError:
