@@ -184,7 +184,6 @@ def test_faulty_labels_are_listed(row, reason):
         ("names: !!python/object/apply:os.system [ls]", {}, "data.yaml: no readable YAML"),
         ("[" * 5000, {}, "data.yaml: no readable YAML"),
         (POSE.replace("images/", "labels/"), {}, "no labels"),
-        (POSE, {"min_confidence": 0.5}, "the joints of the annotations have no confidence, so leave it out"),
     ],
 )
 def test_faulty_yolo_folders(data, section, message, capsys):

@@ -143,7 +143,10 @@ def test_coco_as_stored(capsys):
     for number, (width, height) in enumerate([(64, 96), (96, 64)], 1):
         save_turned(f"raw/images/{number}.jpg", 6)
         images = [{"id": number, "file_name": f"{number}.jpg", "width": width, "height": height}]
-        Path(f"raw/{number}.json").write_text(json.dumps({"images": images}))
+        box = [width - 20, height - 20, 20, 20]  # reaches beyond the picture turned the other way
+        annotations = [{"id": 1, "image_id": number, "category_id": 1, "bbox": box}]
+        coco = {"images": images, "annotations": annotations, "categories": [{"id": 1, "name": "person"}]}
+        Path(f"raw/{number}.json").write_text(json.dumps(coco))
     write_params("coco", images="images", annotations={"upright": "1.json", "stored": "2.json"})
     lines = prepared(capsys)
     assert any("1 pictures turned upright by their EXIF orientation" in line for line in lines)

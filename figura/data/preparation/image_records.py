@@ -213,7 +213,7 @@ class ImageRecords:
             f"images turned by EXIF whose annotations fit both ways, read {usual} (the setting `orientation` decides)"
         )
         for image in open_:
-            if wanted is None:
+            if wanted is None and image.id in reach:
                 self.repair(f"image {image.file}", kind, "", "")
             yield image, self._sized(image, usual)
 

@@ -17,8 +17,6 @@ from figura.data.formats.records import Size
 from figura.data.preparation.poses import PoseSource
 from figura.data.preparation.validation import Rejected
 
-_ORIENTATION = 0x0112  # the tag of EXIF
-
 
 @dataclass(frozen=True, kw_only=True)
 class Person:

@@ -19,7 +19,8 @@ _LEAST = 5  # records; fewer can be chance
 _MOST, _MANY, _SOME = 0.95, 0.8, 0.2
 _BEYOND = 1.02
 _PER_CENT = 120  # pixels; coordinates up to 100 in pictures larger than this are suspicious
-_SPREAD = 70
+_SPREAD = 50
+_FILLED = 0.4
 
 
 class JointCounts:
@@ -84,14 +85,16 @@ class Plausibility:
         self.beyond += x + a > _BEYOND * size.width or y + b > _BEYOND * size.height
         self.corners += x < a <= _BEYOND * size.width and y < b <= _BEYOND * size.height
         area = real_number(record.get("area"))
-        self.corner_areas += area is not None and math.isclose(area, (a - x) * (b - y), rel_tol=0.01)
+        self.corner_areas += area is not None and _close(area, (a - x) * (b - y)) and not _close(area, a * b)
         if len(points) >= 3 and a > 0 and b > 0:
             self._add_person(points, x, y, a, b)
 
     def _add_person(self, points: list[tuple[float, float]], x: float, y: float, a: float, b: float) -> None:
         self.persons += 1
         across, down = (sum(one[axis] for one in points) / len(points) for axis in (0, 1))
-        self.in_corners += all(x - 1 <= one <= a + 1 and y - 1 <= other <= b + 1 for one, other in points)
+        inside = all(x - 1 <= one <= a + 1 and y - 1 <= other <= b + 1 for one, other in points)
+        extent = [max(one) - min(one) for one in zip(*points, strict=True)]
+        self.in_corners += inside and extent[0] > _FILLED * (a - x) and extent[1] > _FILLED * (b - y)
         self.in_first_half += across < x + a / 2 and down < y + b / 2
         self.left += across < x + 0.4 * a
         self.right += across > x + 0.6 * a
@@ -134,7 +137,7 @@ class Plausibility:
         if self.boxes < _LEAST or self.corners < _MOST * self.boxes:
             return False
         with_joints = self.persons >= _LEAST
-        joints = with_joints and min(self.in_first_half / _MANY, self.in_corners / _MOST) >= self.persons
+        joints = with_joints and min(self.in_first_half, self.in_corners) >= _MANY * self.persons
         return joints or self.beyond > _SOME * self.boxes or self.corner_areas > _MANY * self.boxes
 
     def _of_joints(self, path: Path, key: str) -> list[str]:
@@ -153,6 +156,10 @@ class Plausibility:
             )
             return [line]
         return []
+
+
+def _close(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=0.01)
 
 
 def _points(keypoints: Any) -> list[tuple[float, float]]:
