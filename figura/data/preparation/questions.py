@@ -84,7 +84,8 @@ class Plausibility:
         self.beyond += x + a > _BEYOND * size.width or y + b > _BEYOND * size.height
         self.corners += x < a <= _BEYOND * size.width and y < b <= _BEYOND * size.height
         area = real_number(record.get("area"))
-        self.corner_areas += area is not None and math.isclose(area, (a - x) * (b - y), rel_tol=0.01)
+        areas = [area is not None and math.isclose(area, one, rel_tol=0.01) for one in ((a - x) * (b - y), a * b)]
+        self.corner_areas += areas == [True, False]  # a box from 0, 0 has both
         if len(points) >= 3 and a > 0 and b > 0:
             self._add_person(points, x, y, a, b)
 
