@@ -222,6 +222,7 @@ def _add_pictures(
                 name=split if below == "." else below,
                 origin=poses.path if poses else images,
                 plain=not any(one.person for one in these),
+                orientation="upright",
             )
         )
         records.unlink()
