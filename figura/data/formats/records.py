@@ -289,6 +289,13 @@ def triples(raw: Any, names: Sequence[str]) -> list[Any] | None:
     return list(raw) if len(raw) == 3 * len(names) else None
 
 
+def labelled_points(raw: Any, names: Sequence[str]) -> list[tuple[float, float]]:
+    """Return x and y of the labelled joints, as they are written, of keypoints in any form."""
+    values = triples(raw, names) if raw and names else None
+    points = zip(*(map(real_number, (values or [])[axis::3]) for axis in (0, 1, 2)), strict=True)
+    return [(x, y) for x, y, flag in points if x is not None and y is not None and flag]
+
+
 def _triple(point: Any) -> list[Any]:
     """Return x, y and visibility of a joint in any form; of nothing, they are 0; "" for what has another form."""
     if isinstance(point, dict):
