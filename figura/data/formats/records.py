@@ -7,6 +7,7 @@ Nothing here allocates memory according to a number in a record.
 
 import json
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -24,6 +25,12 @@ _TIGHT = 1.0  # pixels; a box that is at most this far from its joints on all si
 AS_TEXT = "numbers written as text, or whole numbers as 1.0"
 _COUNT = "num_keypoints that disagree with the joints"
 _CROWD_KEYS = ("iscrowd", "isCrowd", "is_crowd", "ignore")
+_NO_CROWD = ("", "no", "false", "none", "null")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}(\.0*)?")
+_CORNERS = (("x1", "y1", "x2", "y2"), ("xmin", "ymin", "xmax", "ymax"))
+_SIDES = (("x", "y", "width", "height"), ("x", "y", "w", "h"), ("left", "top", "width", "height"))
+_VISIBILITY = ("v", "visibility", "visible", "confidence", "score")
 
 
 class UnusableError(Exception):
@@ -81,7 +88,7 @@ def whole_number(value: Any) -> int | None:
     """Return a whole number of at most 64 bits, also of `12.0` and `"12"`; None for anything else."""
     if isinstance(value, str):
         text = value.strip()
-        value = int(text) if len(text) < 20 and text.removeprefix("-").isdecimal() else real_number(text)
+        value = int(text.partition(".")[0]) if _WHOLE.fullmatch(text) else None
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return value if type(value) is int and abs(value) <= LARGEST_ID else None
@@ -91,7 +98,8 @@ def real_number(value: Any) -> float | None:
     """Return a finite number, also of a text; None for anything else."""
     try:
         if isinstance(value, str):
-            value = float(value) if len(value) < 100 else None
+            text = value.strip()
+            value = float(text) if len(text) < 100 and _NUMBER.fullmatch(text) else None
         return value if type(value) in (int, float) and math.isfinite(value) else None
     except (ValueError, OverflowError):
         return None
@@ -161,12 +169,17 @@ def normalise(
     repairs: list[Repair] = []
     fixed = dict(record)
     fixed["iscrowd"] = _crowd(fixed, repairs)
-    if conventions.coordinates not in (None, "pixels"):
-        _to_pixels(fixed, picture, 100 if conventions.coordinates == "percent" else 1)
+    _set_box_form(fixed, repairs)
+    if sides := _sides(picture, conventions):
+        fixed |= {key: _scaled(fixed[key], sides) for key in ("bbox", "segmentation") if key in fixed}
+        if isinstance(parts := fixed.get("parts"), dict):
+            fixed["parts"] = {name: _scaled(mask, sides) for name, mask in parts.items()}
     if joints is not None:
         _set_keypoints(fixed, picture, joints, conventions, repairs)
     _set_masks(fixed, picture, repairs)
     fixed["bbox"] = _box(fixed, picture, joints, conventions, repairs)
+    if joints is not None:
+        _drop_origin(fixed, joints, repairs)
     _set_area(fixed, repairs)
     person = fixed.get("person_id", 0)
     if type(person) is not int or abs(person) > LARGEST_ID:
@@ -187,38 +200,40 @@ def _set(record: dict[str, Any], key: str, value: Any, kind: str, repairs: list[
         repairs.append(Repair(kind, shown(before), shown("dropped" if value is None else value)))
 
 
-def _crowd(record: dict[str, Any], repairs: list[Repair]) -> int:
-    crowd = record.get("iscrowd", 0)
-    if type(crowd) is int and 0 <= crowd <= 1 and "ignore" not in record and not record.keys() & _CROWD_KEYS[1:]:
-        return crowd
+def _crowd(record: Mapping[str, Any], repairs: list[Repair]) -> int:
     for key in _CROWD_KEYS:
         value = record.get(key)
-        if value and value not in ("0", "false", "False"):
-            if value is not True and (type(value) is not int or value != 1 or key != "iscrowd"):
-                kind = "ignored objects" if key == "ignore" else "objects whose iscrowd is neither 0 nor 1"
-                repairs.append(Repair(f"{kind}, treated as crowd regions", f"{key}: {shown(value)}", "iscrowd: 1"))
-            return 1
+        number = int(value) if type(value) is bool else real_number(value)
+        if number == 0 or not value or (isinstance(value, str) and value.strip().lower() in _NO_CROWD):
+            continue
+        if key == "ignore":
+            repairs.append(Repair("ignored objects, treated as crowd regions", f"{key}: {shown(value)}", "iscrowd: 1"))
+        elif number != 1:
+            kind = "objects whose iscrowd is neither 0 nor 1, treated as crowd regions"
+            repairs.append(Repair(kind, f"{key}: {shown(value)}", "iscrowd: 1"))
+        return 1
     return 0
 
 
-def _to_pixels(record: dict[str, Any], picture: Size, unit: float) -> None:
-    """Multiply the coordinates of box, joints and polygons by the sides of the picture divided by `unit`."""
-    sides = picture.width / unit, picture.height / unit
+def _sides(picture: Size, conventions: Conventions) -> tuple[float, float] | None:
+    """Return the pixels of one unit of x and y; None if the coordinates are pixels."""
+    if conventions.coordinates in (None, "pixels"):
+        return None
+    unit = 100 if conventions.coordinates == "percent" else 1
+    return picture.width / unit, picture.height / unit
 
-    def scaled(values: Any, step: int) -> Any:
-        if not isinstance(values, list):
-            return values
-        if values and isinstance(values[0], list):
-            return [scaled(one, len(one) if len(one) in (2, 3) else 2) for one in values]
-        return [
-            value if place % step == 2 or real_number(value) is None else float(value) * sides[place % step]
-            for place, value in enumerate(values)
-        ]
 
-    record["bbox"] = scaled(record.get("bbox"), 2)
-    record["segmentation"] = scaled(record.get("segmentation"), 2)
-    if "keypoints" in record:
-        record["keypoints"] = scaled(record["keypoints"], 3)
+def _scaled(values: Any, sides: tuple[float, float]) -> Any:
+    """Return x, y, x, y, ... multiplied by the sides, also in nested lists; what is no number stays."""
+    if not isinstance(values, list):
+        return values
+    if any(isinstance(one, list) for one in values):
+        return [_scaled(one, sides) for one in values]
+    numbers = map(real_number, values)
+    return [
+        value if number is None else number * sides[place % 2]
+        for place, (value, number) in enumerate(zip(values, numbers, strict=True))
+    ]
 
 
 # --- joints ---
@@ -229,40 +244,69 @@ def _set_keypoints(
 ) -> None:
     """Replace `keypoints` by K triples with flags 0, 1 or 2 in the picture; count `num_keypoints`."""
     raw = record.get("keypoints")
-    if not raw or not joints.names:
-        for key in ("keypoints", "num_keypoints"):
-            if record.get(key, 0) is None or (key == "keypoints" and key in record and not raw):
-                del record[key]
-        if whole_number(record.get("num_keypoints", 0)):
+    values = triples(raw, joints.names) if raw and joints.names else None
+    if values is None:
+        if raw and (not isinstance(raw, list) or any(raw)):
+            kind = f"keypoints that are not {len(joints.names)} joints" if joints.names else "keypoints without names"
+            count = f"{len(raw)} numbers" if isinstance(raw, list) else shown(raw)
+            repairs.append(Repair(kind, count, "no joints"))
+            _set(record, "num_keypoints", 0 if record.get("num_keypoints") else None, "", [])
+        record.pop("keypoints", None)
+        if whole_number(record.get("num_keypoints", 0)) != 0:
             _set(record, "num_keypoints", 0, _COUNT, repairs)
         return
-    values = _triples(raw, len(joints.names))
-    if values is None:
-        count = f"{len(raw)} numbers" if isinstance(raw, list) else shown(raw)
-        repairs.append(Repair(f"keypoints that are not {len(joints.names)} joints", count, "no joints"))
-        del record["keypoints"]
-        if record.get("num_keypoints"):
-            record["num_keypoints"] = 0
-        return
+    sides = _sides(picture, conventions)
+    if sides is not None:
+        for axis in (0, 1):
+            values[axis::3] = [_scaled([0, one], (1, sides[axis]))[1] for one in values[axis::3]]
     right = is_finite(values) and {*values[2::3]} <= {0, 1, 2}
     keypoints = values if right else _flagged(values, joints, conventions, repairs)
+    if not isinstance(raw, list) or len(raw) != len(keypoints):
+        of_pairs = isinstance(raw, list) and len(raw) == 2 * len(joints.names)
+        form = "joints without visibility, visible unless at 0, 0" if of_pairs else "keypoints in another form"
+        repairs.append(Repair(form, shown(raw), shown(keypoints)))
     stated, before = record.get("num_keypoints"), sum(flag > 0 for flag in keypoints[2::3])
-    if stated is not None and stated != before:
-        repairs.append(Repair(_COUNT, shown(stated), str(before)))
+    if stated is not None and (type(stated) is not int or stated != before):
+        repairs.append(Repair(_COUNT if whole_number(stated) != before else AS_TEXT, shown(stated), str(before)))
     _drop_outside(keypoints, picture, joints, repairs)
     record |= {"keypoints": keypoints, "num_keypoints": sum(flag > 0 for flag in keypoints[2::3])}
 
 
-def _triples(raw: Any, joints: int) -> list[Any] | None:
-    """Return 3 values a joint: of triples, of pairs (visible), flat or nested; None for another number of them."""
+def triples(raw: Any, names: Sequence[str]) -> list[Any] | None:
+    """Return 3 values a joint: x, y and visibility; None if there are not as many joints as names.
+
+    `raw` is a list of triples or of pairs (which are visible unless at 0, 0), flat or nested, or of objects with `x`,
+    `y` and the visibility as `v`, `visibility`, `confidence` or `score`; or such triples by name.
+    """
+    if isinstance(raw, dict):
+        raw = [raw.get(name) for name in names] if raw.keys() & {*names} else None
     if not isinstance(raw, list):
         return None
-    if any(isinstance(one, list) for one in raw):
-        points = [one if isinstance(one, list) and 2 <= len(one) <= 3 else [0, 0, 0] for one in raw]
-        raw = [value for point in points for value in (*point, 2)[:3]]
-    if len(raw) == 2 * joints:
-        raw = [value for x, y in zip(raw[::2], raw[1::2], strict=True) for value in (x, y, 2 if x or y else 0)]
-    return list(raw) if len(raw) == 3 * joints else None
+    if any(isinstance(one, list | dict) for one in raw):
+        raw = [value for one in raw for value in _triple(one)] if len(raw) == len(names) else []
+    if len(raw) == 2 * len(names):
+        raw = [value for pair in zip(raw[::2], raw[1::2], strict=True) for value in _triple(pair)]
+    return list(raw) if len(raw) == 3 * len(names) else None
+
+
+def labelled_points(raw: Any, names: Sequence[str]) -> list[tuple[float, float]]:
+    """Return x and y of the labelled joints, as they are written, of keypoints in any form."""
+    values = triples(raw, names) if raw and names else None
+    points = zip(*(map(real_number, (values or [])[axis::3]) for axis in (0, 1, 2)), strict=True)
+    return [(x, y) for x, y, flag in points if x is not None and y is not None and flag]
+
+
+def _triple(point: Any) -> list[Any]:
+    """Return x, y and visibility of a joint in any form; of nothing, they are 0; "" for what has another form."""
+    if isinstance(point, dict):
+        flags = [point[key] for key in _VISIBILITY if point.get(key) is not None]
+        point = [*(point.get(axis) for axis in "xy"), *flags[:1]] if point else None
+    values = list(point) if isinstance(point, list | tuple) else point
+    if not values:
+        return [0, 0, 0]
+    if not isinstance(values, list) or not 2 <= len(values) <= 3:
+        return ["", "", ""]
+    return values if len(values) == 3 else [*values, 2 if any(values) else 0]
 
 
 def _flagged(values: list[Any], joints: Joints, conventions: Conventions, repairs: list[Repair]) -> list[float]:
@@ -296,30 +340,42 @@ def _drop_outside(keypoints: list[float], picture: Size, joints: Joints, repairs
     """Make joints outside of the picture unlabelled, and those at 0, 0 if there are several."""
     across, down, flags = keypoints[::3], keypoints[1::3], keypoints[2::3]
     inside = min(across) >= 0 <= min(down) and max(across) <= picture.width and max(down) <= picture.height
-    if inside and across.count(0) < flags.count(0) + 2:
+    origin = _at_origin(keypoints)
+    if inside and len(origin) < 2:
         return
-    origin = [
-        3 * place
-        for place, point in enumerate(zip(across, down, flags, strict=True))
-        if point[2] and not any(point[:2])
-    ]
-    for place in range(0, len(keypoints), 3):
-        x, y, flag = keypoints[place : place + 3]
+    for place, (x, y, flag) in enumerate(zip(across, down, flags, strict=True)):
         if not flag:
             continue
-        name = joints.names[place // 3]
+        name = joints.names[place]
         if _far(x, y, picture):
             raise UnusableError(
                 "keypoint far outside of the image", f"{name}: {x}, {y} in {picture.width} x {picture.height}"
             )
         if not (0 <= x <= picture.width and 0 <= y <= picture.height):
-            kind = "joints outside of the image"
-        elif len(origin) > 1 and place in origin:
-            kind = "joints at 0, 0 beside others there"
-        else:
-            continue
-        repairs.append(Repair(kind, f"{name}: {x:g}, {y:g}", "unlabelled"))
-        keypoints[place : place + 3] = (0, 0, 0)
+            repairs.append(Repair("joints outside of the image", f"{name}: {x:g}, {y:g}", "unlabelled"))
+            keypoints[3 * place : 3 * place + 3] = (0, 0, 0)
+    if len(origin) > 1:
+        _unlabel(keypoints, origin, joints, repairs)
+
+
+def _drop_origin(record: dict[str, Any], joints: Joints, repairs: list[Repair]) -> None:
+    """Make a joint at 0, 0 unlabelled if the box begins elsewhere: tools write 0, 0 for a missing joint."""
+    keypoints = record.get("keypoints")
+    if keypoints and joints.names and max(record["bbox"][:2]) > 1 and (origin := _at_origin(keypoints)):
+        record["keypoints"] = keypoints = list(keypoints)
+        _unlabel(keypoints, origin, joints, repairs)
+        record["num_keypoints"] = sum(flag > 0 for flag in keypoints[2::3])
+
+
+def _at_origin(keypoints: Sequence[float]) -> list[int]:
+    points = zip(keypoints[::3], keypoints[1::3], keypoints[2::3], strict=True)
+    return [place for place, (x, y, flag) in enumerate(points) if flag and x == 0 == y]
+
+
+def _unlabel(keypoints: list[float], places: Iterable[int], joints: Joints, repairs: list[Repair]) -> None:
+    for place in places:
+        repairs.append(Repair("joints at 0, 0, away from the person", f"{joints.names[place]}: 0, 0", "unlabelled"))
+        keypoints[3 * place : 3 * place + 3] = (0, 0, 0)
 
 
 def _far(x: float, y: float, size: Size) -> bool:
@@ -346,21 +402,37 @@ def _mask(mask: Any, picture: Size, what: str, repairs: list[Repair]) -> Any:
     if not mask:
         return [] if isinstance(mask, list) else None
     if isinstance(mask, dict):
-        fault = _fault_of_runs(mask, picture)
-        if fault is not None:
-            repairs.append(Repair(f"{what} dropped: {fault}", shown(mask), "none"))
-        return mask if fault is None else None
+        return _run_lengths(mask, picture, what, repairs)
     if not isinstance(mask, list):
         repairs.append(Repair(f"{what} dropped: neither polygons nor run lengths", shown(mask), "none"))
         return None
     polygons = _polygons(mask)
     usable = [polygon for polygon in polygons if _is_polygon(polygon, picture)]
     if len(usable) < len(polygons):
-        kind = f"polygons of {what} dropped: fewer than three points, or far outside of the image"
+        kind = f"polygons of {what} dropped: fewer than three points, without area, or far outside of the image"
         repairs.append(Repair(kind, shown(mask), f"{len(usable)} of {len(polygons)}"))
     elif usable != mask:
         repairs.append(Repair(f"polygons of {what} in another form", shown(mask), shown(usable)))
     return usable or None
+
+
+def _run_lengths(mask: dict[str, Any], picture: Size, what: str, repairs: list[Repair]) -> dict[str, Any] | None:
+    numbers = {
+        key: list(map(whole_number, mask[key])) if isinstance(mask.get(key), list) else mask.get(key)
+        for key in ("size", "counts")
+    }
+    fault = _fault_of_runs(numbers, picture)
+    if fault is not None:
+        repairs.append(Repair(f"{what} dropped: {fault}", shown(mask), "none"))
+        return None
+    if all(
+        is_finite(mask[key]) and {*map(type, mask[key])} <= {int}
+        for key in numbers
+        if key == "size" or isinstance(mask[key], list)
+    ):
+        return mask
+    repairs.append(Repair(AS_TEXT, shown(mask), shown(numbers)))
+    return mask | numbers
 
 
 def _polygons(mask: list[Any]) -> list[Any]:
@@ -388,7 +460,8 @@ def _numbers(values: list[Any]) -> list[Any]:
 def _is_polygon(polygon: Any, picture: Size) -> bool:
     if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2 or not is_finite(polygon):
         return False
-    return not any(_far(x, y, picture) for x, y in zip(polygon[::2], polygon[1::2], strict=True))
+    far = any(_far(x, y, picture) for x, y in zip(polygon[::2], polygon[1::2], strict=True))
+    return not far and _polygon_area(polygon) > 0
 
 
 def _fault_of_runs(mask: dict[str, Any], picture: Size) -> str | None:
@@ -400,7 +473,9 @@ def _fault_of_runs(mask: dict[str, Any], picture: Size) -> str | None:
         return "run lengths do not fill the image"
     runs = decode_runs(counts) if isinstance(counts, str) else counts
     whole = isinstance(runs, list) and {*map(type, runs)} <= {int} and min(runs, default=0) >= 0
-    return None if whole and sum(runs or ()) == pixels else "run lengths do not fill the image"
+    if runs is None or not whole or sum(runs) != pixels:
+        return "run lengths do not fill the image"
+    return None if any(runs[1::2]) else "run lengths without a pixel"
 
 
 def decode_runs(text: str) -> list[int] | None:
@@ -427,6 +502,22 @@ def decode_runs(text: str) -> list[int] | None:
 # --- boxes and areas ---
 
 
+def _set_box_form(record: dict[str, Any], repairs: list[Repair]) -> None:
+    """Replace a box by name, or of two points, by x, y, width and height."""
+    raw = record.get("bbox")
+    corners: list[Any] | None = None
+    sides: list[Any] | None = None
+    if isinstance(raw, dict):
+        corners = next(([raw[key] for key in keys] for keys in _CORNERS if raw.keys() >= {*keys}), None)
+        sides = next(([raw[key] for key in keys] for keys in _SIDES if raw.keys() >= {*keys}), None)
+    elif isinstance(raw, list) and len(raw) == 2 and _is_points(raw):
+        corners = [*raw[0], *raw[1]]
+    if numbers := real_numbers(corners):
+        sides = [*numbers[:2], numbers[2] - numbers[0], numbers[3] - numbers[1]]
+    if sides is not None:
+        _set(record, "bbox", sides, "boxes in another form", repairs)
+
+
 def _box(
     record: dict[str, Any], picture: Size, joints: Joints | None, conventions: Conventions, repairs: list[Repair]
 ) -> list[float]:
@@ -435,7 +526,8 @@ def _box(
         return around
     raw = record.get("bbox")
     box = real_numbers(raw)
-    if box is not None and len(box) == 4:
+    box = box if box is not None and len(box) == 4 else None
+    if box is not None:
         if not is_finite(raw or ()):
             repairs.append(Repair(AS_TEXT, shown(raw), shown(box)))
         if conventions.boxes == "corners":
@@ -449,7 +541,9 @@ def _box(
     if derived is None:
         source, derived = "joints", _around(record.get("keypoints"), joints, picture)
     if derived is None:
-        kind = "box outside of the image" if box and min(box[2:]) > 0 else "box without extent"
+        kind = "box outside of the image" if box is not None and min(box[2:]) > 0 else "box without extent"
+        if box is None:
+            kind = "box is not four numbers"
         raise UnusableError(kind, f"{shown(raw)} in {picture.width} x {picture.height}, and no mask, no joint")
     repairs.append(Repair(f"boxes that are missing or empty, taken from the {source}", shown(raw), shown(derived)))
     return derived
@@ -466,7 +560,8 @@ def _reasonable(
         kind, better = "boxes tight around their joints, widened", _around(record["keypoints"], joints, picture) or box
     else:
         return box
-    repairs.append(Repair(kind, shown(box), shown(better)))
+    if better != box:
+        repairs.append(Repair(kind, shown(box), shown(better)))
     return better
 
 
@@ -525,7 +620,7 @@ def _around(keypoints: Sequence[float] | None, joints: Joints | None, picture: S
         height = extent * float(np.ptp(joints.standing_pose[:, 1])) / usual if usual else 0.0
     if not height:
         height = min(picture) / 5
-    margin = max(_MARGIN * min(height, max(picture)), 1.0)
+    margin = max(_MARGIN * min(height, max(picture)), 2 * _TIGHT)
     around = _cut([left - margin, top - margin, right - left + 2 * margin, bottom - top + 2 * margin], picture)
     return [round(one, 2) for one in around]
 
@@ -549,7 +644,7 @@ def _set_area(record: dict[str, Any], repairs: list[Repair]) -> None:
         low, high, derived = _LEAST_AREA * box, _MOST_AREA * box, box
     else:
         low, high = (1 - _AREA_ERROR) * derived - 4, (1 + _AREA_ERROR) * derived + 4
-    if stated is None or not low <= stated <= high:
+    if stated is None or stated <= 0 or not low <= stated <= high:
         _set(record, "area", derived, "areas in another unit, or wrong", repairs)
     elif type(record["area"]) is str:
         record["area"] = stated
@@ -590,6 +685,8 @@ def place_of(record: Mapping[str, Any], picture: Size, conventions: Conventions 
         return _cut(normalise(known, picture, None, conventions)[0]["bbox"], picture)
     except UnusableError:
         points = _numbers(keypoints) if isinstance(keypoints, list) and len(keypoints) % 3 == 0 else []
+        if sides := _sides(picture, conventions):
+            points = [one and one * (*sides, 1)[place % 3] for place, one in enumerate(points)]
         inside = [
             value
             for x, y, flag in zip(points[::3], points[1::3], points[2::3], strict=True)

@@ -3,18 +3,19 @@
 import os
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
 
 from figura.base.errors import UserError
 from figura.base.pictures import Orientation, picture_facts
-from figura.data.formats.records import Size, UnusableError, real_numbers, whole_number
+from figura.data.formats.records import Size, UnusableError, labelled_points, real_numbers, whole_number
 from figura.data.preparation.validation import identity, inside
 
-Reach = Mapping[int, tuple[float, float]]
+Reached = tuple[float, float]
+Reach = Mapping[int, Reached]
 """Image id -> the largest x and y of its annotations."""
 
 _ROUNDED = 2  # pixels by which tools err in a side
@@ -63,8 +64,13 @@ class FileNames:
         """
         outside: UnusableError | None = None
         try:
-            if inside(self.folder, name, self.root).is_file():
-                return name
+            plain = PurePosixPath(name)
+            if plain.is_absolute():
+                if not plain.is_relative_to(self.folder):
+                    raise UnusableError("path leaves the data root", name)
+                plain = plain.relative_to(self.folder)
+            if inside(self.folder, str(plain), self.root).is_file():
+                return str(plain)
         except UnusableError as error:
             outside = error
         wanted = _folded(unquote(name.replace("\\", "/")).strip()).split("/")
@@ -148,7 +154,7 @@ class ImageRecords:
             number = self._numbered(key)
             self.repair(f"image {name}", "image ids that are no whole numbers", repr(record["id"])[:60], str(number))
         file = self.names.find(name)
-        if file != name:
+        if file != str(PurePosixPath(name)):
             self.repair(f"image {number}", "file names in another form", name, file)
         same = identity(self.folder / file) or file
         if (earlier := self._of_file.setdefault(same, number)) != number or key in self._keys:
@@ -247,14 +253,16 @@ def _fits(reach: tuple[float, float] | None, size: Size) -> bool:
     return reach is None or (reach[0] <= _CLOSE * size.width and reach[1] <= _CLOSE * size.height)
 
 
-def reach_of(record: Mapping[str, Any]) -> tuple[float, float] | None:
-    """Return the largest x and y of an annotation's box, labelled joints and polygons, pixels; None without any."""
+def reach_of(record: Mapping[str, Any], names: Sequence[str] = (), corners: bool = False) -> Reached | None:
+    """Return the largest x and y of an annotation's box, labelled joints and polygons, pixels; None without any.
+
+    `names` are those of its joints; `corners` says that boxes are x1, y1, x2, y2.
+    """
     points: list[tuple[float, float]] = []
     box = real_numbers(record.get("bbox")) or []
     if len(box) == 4:
-        points.append((box[0] + box[2], box[1] + box[3]))
-    joints = real_numbers(record.get("keypoints")) or []
-    points += [(x, y) for x, y, flag in zip(joints[::3], joints[1::3], joints[2::3], strict=False) if flag]
+        points.append((box[2], box[3]) if corners else (box[0] + box[2], box[1] + box[3]))
+    points += labelled_points(record.get("keypoints"), names)
     for polygon in record["segmentation"] if isinstance(record.get("segmentation"), list) else ():
         numbers = real_numbers(polygon) or []
         points += zip(numbers[::2], numbers[1::2], strict=False)

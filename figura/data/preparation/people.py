@@ -54,6 +54,7 @@ from figura.data.preparation.validation import Rejected
 from figura.data.preparation.wholebody import is_wholebody, join_wholebody
 
 _AT_ONCE = 64
+_FREE = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,18 +107,18 @@ class _Scan:
     several: set[Any] = field(default_factory=set)
     largest_image: int = 0
     largest_annotation: int = 0
+    """Below `_FREE`: ids that preparation makes up follow, and must have 64 bits."""
 
     def look(self, section: str, record: Any) -> None:
         if not isinstance(record, dict):
             return
         number = record_key(record.get("id"))
+        free = number if isinstance(number, int) and number < _FREE else 0
         if section == "annotations":
             self.joints.add(record)
-            if isinstance(number, int):
-                self.largest_annotation = max(self.largest_annotation, number)
+            self.largest_annotation = max(self.largest_annotation, free)
         elif number is not None:
-            if isinstance(number, int):
-                self.largest_image = max(self.largest_image, number)
+            self.largest_image = max(self.largest_image, free)
             if self.files.setdefault(number, record.get("file_name")) != record.get("file_name"):
                 self.several.add(number)
 
@@ -166,6 +167,7 @@ class Preparation:
         """Make every record of a raw file right, write its splits; raises UserError if the file is invalid."""
         scan = _Scan()
         head, counts = read_head(raw.annotations, look=scan.look)
+        _number_categories(head.get("categories"))
         try:
             to_json(head)
         except ValueError as error:
@@ -284,6 +286,13 @@ class Preparation:
         write_rejected(path, Rejected._fields, self.rejected)
 
 
+def _number_categories(categories: Any) -> None:
+    """Replace categories' ids such as "1" and 1.0 by whole numbers."""
+    for category in categories if isinstance(categories, list) else ():
+        if isinstance(category, dict) and (number := whole_number(category.get("id"))) is not None:
+            category["id"] = number
+
+
 def _without_annotations(path: Path, head: Mapping[str, Any], counts: Mapping[str, int]) -> str:
     names = [str(one.get("name")) for one in head.get("categories", ()) if isinstance(one, dict)]
     joints = sum(name in KEYPOINTS for name in names)
@@ -319,10 +328,10 @@ class _File:
         self.preparation, self.raw, self.spools, self.counts, self.people = preparation, raw, spools, counts, people
         self.names = {one["id"]: str(one.get("name")) for one in categories}
         self.joints = Joints(people.keypoints, standing_pose_of(people, preparation.settings)) if people else Joints()
-        self.poses, self.questions = Poses(len(self.joints.names)), Plausibility()
+        self.poses, self.questions = Poses(len(self.joints.names)), Plausibility(self.joints.names)
         self.images = ImageRecords(raw.images, raw.root, frozenset(scan.several), scan.largest_image + 1, self._repair)
-        self.sizes: dict[int, Size | None] = {}
-        """Image id -> its size; None if the image was rejected."""
+        self.sizes: dict[Any, Size | None] = {}
+        """Image id -> its size; None if the image was rejected, then also by its key in the file."""
         self.splits: dict[int, str] = {}
         self.ignored: dict[int, list[list[float]]] = {}
         self.seen: set[int] = set()
@@ -408,15 +417,16 @@ class _File:
         reach: dict[int, tuple[float, float]] = {}
         if "annotations" not in self.counts or self.raw.conventions.coordinates not in (None, "pixels"):
             return reach
+        corners = self.raw.conventions.boxes == "corners"
         for record in read_records(self.raw.annotations, "annotations"):
             image = self._image_of(record) if isinstance(record, dict) else None
-            if image in images and (far := reach_of(record)):
+            if image in images and (far := reach_of(record, self.joints.names, corners)):
                 known = reach.get(image, far)
                 reach[image] = max(known[0], far[0]), max(known[1], far[1])
         return reach
 
     def _reject_image(self, record: Any, number: Any, fault: UnusableError) -> None:
-        if isinstance(number, int):
+        if number is not None:
             self.sizes.setdefault(number, None)
             self.split = self.splits.get(number, self.split)
         self._reject("image", record, fault)
@@ -460,12 +470,16 @@ class _File:
     def _read(self, record: dict[str, Any], size: Size) -> tuple[dict[str, Any], str, bool, list[Repair]]:
         """Return an annotation made right, its category's name in the file, and whether it is of people."""
         category = whole_number(record.get("category_id"))
+        if record.get("category_id") is None and len(self.names) == 1:
+            category = next(iter(self.names))
         if category is None or category not in self.names:
             raise UnusableError("category unknown", repr(record.get("category_id"))[:80])
         is_person = self.people is not None and category in self.people.members
         if is_person and is_wholebody(record, self.joints.names):
             record = join_wholebody(record, size)
         fixed, repairs = normalise(record, size, self.joints if is_person else None, self.raw.conventions)
+        if record.get("category_id") is None:
+            repairs.append(Repair("annotations without category_id, of the only category", "", str(category)))
         name = self.names[category]
         fixed |= {"image_id": self._image_of(record), "category_id": category}
         if is_person and self.people is not None and self.people.renames(category, name):
@@ -476,8 +490,8 @@ class _File:
                 Repair("annotation ids that are missing or repeat", repr(record.get("id"))[:60], str(self.next))
             )
             number, self.next = self.next, self.next + 1
-        elif {type(record[key]) for key in ("id", "image_id", "category_id")} != {int}:
-            whole = [record[key] for key in ("id", "image_id", "category_id")]
+        elif not {type(record.get(key)) for key in ("id", "image_id", "category_id")} <= {int, type(None)}:
+            whole = [record.get(key) for key in ("id", "image_id", "category_id")]
             repairs.append(Repair(AS_TEXT, shown(whole), shown([number, fixed["image_id"], category])))
         fixed["id"] = number
         return fixed, name, is_person, repairs

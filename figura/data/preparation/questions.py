@@ -5,22 +5,25 @@ boxes of different pictures. A contradiction that would make results meaningless
 setting that says what the numbers are.
 """
 
+import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
 from figura.data.formats.keypoint_sets import SETS
-from figura.data.formats.records import Conventions, Size, real_number, real_numbers
+from figura.data.formats.records import Conventions, Size, labelled_points, real_number, real_numbers, whole_number
 
 _LEAST = 5  # records; fewer can be chance
 _MOST, _MANY, _SOME = 0.95, 0.8, 0.2
 _BEYOND = 1.02
+_RELATIVE = 1.5  # shares of a picture's sides may end a little outside of it
 _PER_CENT = 120  # pixels; coordinates up to 100 in pictures larger than this are suspicious
-_SPREAD = 50
-_FILLED = 0.4
+_LARGE = 200  # pixels; in pictures larger than this, with a smaller spread, too
+_SPREAD, _SOME_SPREAD = 70, 40
+_FILLED = 0.4  # of a box's sides, by its joints
 
 
 class JointCounts:
@@ -30,12 +33,12 @@ class JointCounts:
         self.numbers: dict[Any, Counter[int]] = {}
 
     def add(self, record: Mapping[str, Any]) -> None:
-        """Count an annotation."""
+        """Count an annotation; keypoints of zeros alone do not count."""
         keypoints = record.get("keypoints")
-        if isinstance(keypoints, list) and keypoints:
-            count = sum(len(one) if isinstance(one, list) else 1 for one in keypoints)
-            category = record.get("category_id")
-            self.numbers.setdefault(category if isinstance(category, int) else None, Counter())[count] += 1
+        if isinstance(keypoints, list) and any(keypoints):
+            count = sum(_numbers_of(one) for one in keypoints)
+            category = whole_number(record.get("category_id"))
+            self.numbers.setdefault(category, Counter())[count] += 1
 
     def check(self, path: Path, members: Mapping[int, Any] | None, joints: int, key: str) -> None:
         """Raise UserError if most annotations have another number of joints than are named, or none is named.
@@ -44,7 +47,7 @@ class JointCounts:
         """
         counts: Counter[int] = Counter()
         for category, numbers in self.numbers.items():
-            if members is None or category in members:
+            if members is None or category is None or category in members:
                 counts += numbers
         wrong = {count: many for count, many in counts.items() if count not in (2 * joints, 3 * joints)}
         if sum(wrong.values()) * 2 <= counts.total() or not wrong:
@@ -60,19 +63,31 @@ class JointCounts:
         )
 
 
-class Plausibility:
-    """Counts over the boxes and joints of a file, before any repair."""
+def _numbers_of(joint: Any) -> int:
+    if isinstance(joint, dict):
+        return 3
+    return len(joint) if isinstance(joint, list) else 1
 
-    def __init__(self) -> None:
+
+class Plausibility:
+    """Counts over the boxes and joints of a file, before any repair. `names` are those of people's joints."""
+
+    def __init__(self, names: Sequence[str] = ()) -> None:
+        self.names = names
         self.boxes = self.beyond = self.corners = self.corner_areas = 0
-        self.persons = self.in_corners = self.in_first_half = self.apart = self.left = self.right = 0
+        self.persons = self.in_corners = self.nearer = self.apart = self.left = self.right = 0
+        self.posed = 0
+        self.seen: set[bytes] = set()
+        self.twice = 0
         self.least, self.largest = [math.inf, math.inf], [0.0, 0.0]
         self.sides = [math.inf, math.inf]
 
     def add(self, record: Mapping[str, Any], size: Size) -> None:
         """Count an annotation in a picture of this size."""
         box = real_numbers(record.get("bbox")) or []
-        points = _points(record.get("keypoints"))
+        points = labelled_points(record.get("keypoints"), self.names)
+        self.posed += bool(points)
+        self._add_content(record)
         self.sides = [min(known, side) for known, side in zip(self.sides, size, strict=True)]
         for point in points:
             self.largest = [max(pair) for pair in zip(self.largest, point, strict=True)]
@@ -85,9 +100,17 @@ class Plausibility:
         self.beyond += x + a > _BEYOND * size.width or y + b > _BEYOND * size.height
         self.corners += x < a <= _BEYOND * size.width and y < b <= _BEYOND * size.height
         area = real_number(record.get("area"))
-        self.corner_areas += area is not None and _close(area, (a - x) * (b - y)) and not _close(area, a * b)
+        areas = [area is not None and math.isclose(area, one, rel_tol=0.01) for one in ((a - x) * (b - y), a * b)]
+        self.corner_areas += areas == [True, False]  # a box from 0, 0 has both
         if len(points) >= 3 and a > 0 and b > 0:
             self._add_person(points, x, y, a, b)
+
+    def _add_content(self, record: Mapping[str, Any]) -> None:
+        """Count an annotation that says nothing else than an earlier one of its picture."""
+        content = repr([record.get(key) for key in ("image_id", "category_id", "bbox", "keypoints", "segmentation")])
+        digest = hashlib.blake2b(content.encode(errors="surrogatepass"), digest_size=12).digest()
+        self.twice += digest in self.seen
+        self.seen.add(digest)
 
     def _add_person(self, points: list[tuple[float, float]], x: float, y: float, a: float, b: float) -> None:
         self.persons += 1
@@ -95,7 +118,10 @@ class Plausibility:
         inside = all(x - 1 <= one <= a + 1 and y - 1 <= other <= b + 1 for one, other in points)
         extent = [max(one) - min(one) for one in zip(*points, strict=True)]
         self.in_corners += inside and extent[0] > _FILLED * (a - x) and extent[1] > _FILLED * (b - y)
-        self.in_first_half += across < x + a / 2 and down < y + b / 2
+        # From the middle of the joints to the middle of the box, read either way
+        as_corners = math.hypot(across - (x + a) / 2, down - (y + b) / 2)
+        as_sides = math.hypot(across - x - a / 2, down - y - b / 2)
+        self.nearer += 2 * as_corners < as_sides and as_sides > math.hypot(a, b) / 10
         self.left += across < x + 0.4 * a
         self.right += across > x + 0.6 * a
         outside = sum(
@@ -105,39 +131,49 @@ class Plausibility:
 
     def check(self, path: Path, conventions: Conventions, key: str) -> list[str]:
         """Return warnings; raise UserError for a contradiction. `key` is the dotted key of the settings."""
-        if self.boxes + self.persons == 0:
-            return []
-        if conventions.coordinates is None and min(self.sides) > 8 and 0 < max(self.largest) <= 1:
+        count = f"{self.boxes} boxes and {self.posed} poses"
+        if conventions.coordinates is None and min(self.sides) > 8 and 0 < max(self.largest) <= _RELATIVE:
             raise UserError(
-                f"{path}: all coordinates of {self.boxes} boxes are at most 1, as shares of the pictures' sides; "
+                f"{path}: all coordinates of {count} are about 1 or less, as shares of the pictures' sides; "
                 f"write `coordinates: relative` to {key} (or pixels to the file)"
             )
         if conventions.coordinates is None and self._in_per_cent():
             raise UserError(
-                f"{path}: no coordinate of {self.boxes} boxes is above 100, though every picture is larger than "
+                f"{path}: no coordinate of {count} is above 100, though every picture is larger than "
                 f"{_PER_CENT} pixels: they look like percent; write `coordinates: percent` to {key}, or "
                 "`coordinates: pixels` if they are pixels"
             )
-        if conventions.boxes is None and self._are_corners():
-            raise UserError(
-                f"{path}: {self.boxes} boxes fit x1, y1, x2, y2 better than x, y, width, height: {self.beyond} reach "
-                f"beyond their picture, {self.in_first_half} of {self.persons} people with joints are in the first "
-                f"half of theirs; write `boxes: corners` to {key}, or `boxes: joints` for boxes around the joints"
+        lines = []
+        if self.twice:
+            lines.append(
+                f"warning: {path}: {self.twice} annotations say the same as another of their image: each counts, so "
+                "one person is to be found twice"
             )
-        if conventions.boxes is None and self.persons >= _LEAST:
-            return self._of_joints(path, key)
-        return []
+        if conventions.boxes is None and self._are_corners():
+            line = (
+                f"{path}: {self.boxes} boxes fit x1, y1, x2, y2 better than x, y, width, height: {self.beyond} reach "
+                f"beyond their picture, {self.nearer} of {self.persons} people with joints are in the middle of such "
+                f"boxes alone; write `boxes: corners` to {key}, `boxes: joints` for boxes around the joints, or "
+                "`boxes: xywh` if they are right"
+            )
+            if self.boxes >= _LEAST:
+                raise UserError(line)
+            lines.append(f"warning: {line}")
+        elif conventions.boxes is None and self.persons >= _LEAST:
+            lines += self._of_joints(path, key)
+        return lines
 
     def _in_per_cent(self) -> bool:
         spread = min(most - least for least, most in zip(self.least, self.largest, strict=True))
-        reaches = spread > _SPREAD and max(self.largest) <= 100
-        return self.boxes >= 2 * _LEAST and min(self.sides) > _PER_CENT and reaches
+        needed = _SOME_SPREAD if min(self.sides) >= _LARGE else _SPREAD
+        many = max(self.boxes, self.posed) >= 2 * _LEAST
+        return many and min(self.sides) > _PER_CENT and needed < spread and max(self.largest) <= 100
 
     def _are_corners(self) -> bool:
-        if self.boxes < _LEAST or self.corners < _MOST * self.boxes:
+        if not self.boxes or self.corners < _MOST * self.boxes:
             return False
-        with_joints = self.persons >= _LEAST
-        joints = with_joints and min(self.in_first_half, self.in_corners) >= _MANY * self.persons
+        with_joints = self.persons >= min(self.boxes, _LEAST)
+        joints = with_joints and min(self.nearer / _MANY, self.in_corners / _MOST) >= self.persons
         return joints or self.beyond > _SOME * self.boxes or self.corner_areas > _MANY * self.boxes
 
     def _of_joints(self, path: Path, key: str) -> list[str]:
@@ -155,21 +191,4 @@ class Plausibility:
                 "boxes around the joints"
             )
             return [line]
-        return []
-
-
-def _close(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=0.01)
-
-
-def _points(keypoints: Any) -> list[tuple[float, float]]:
-    if not isinstance(keypoints, list) or len(keypoints) % 3:
-        return []
-    try:
-        return [
-            (float(x), float(y))
-            for x, y, flag in zip(keypoints[::3], keypoints[1::3], keypoints[2::3], strict=True)
-            if flag and math.isfinite(x) and math.isfinite(y)
-        ]
-    except (TypeError, ValueError, OverflowError):
         return []

@@ -22,9 +22,14 @@ class Rejected(NamedTuple):
 def inside(folder: Path, name: str, root: Path) -> Path:
     """Return `folder / name` with links resolved; raises UnusableError if it is outside `root` and of DVC's cache.
 
-    With `cache.type symlink`, DVC's files in the workspace are links to its cache.
+    With `cache.type symlink`, DVC's files in the workspace are links to its cache. A name that no file can have is
+    unusable, too.
     """
-    path = Path(os.path.realpath(folder / name))  # `resolve` raises RuntimeError for circular links
+    try:
+        path = Path(os.path.realpath(folder / name))  # `resolve` raises RuntimeError for circular links
+        path.exists()
+    except (ValueError, OSError) as error:  # a NUL, an invalid surrogate, or too long
+        raise UnusableError("file name that no file can have", repr(name)) from error
     if path.is_relative_to(root.resolve()) and ".." not in Path(name).parts:
         return path
     files = None if ".." in Path(name).parts else _dvc_cache(root.resolve())
