@@ -171,7 +171,7 @@ class Preparation:
         except ValueError as error:
             raise UserError(f"{raw.annotations}: holds a number that JSON does not have: {error}") from error
         if TRAIN in raw.splits and not raw.plain and not counts.get("annotations"):
-            raise UserError(_without_annotations(raw.annotations, head, counts))
+            raise UserError(_without_annotations(raw.source, head, counts))
         people = self._choose(raw, head, counts)
         joints = people.keypoints if people else ()
         scan.joints.check(raw.source, people.members if people else None, len(joints), self.key)
