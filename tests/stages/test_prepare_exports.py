@@ -184,6 +184,7 @@ def test_faulty_labels_are_listed(row, reason):
         ("names: !!python/object/apply:os.system [ls]", {}, "data.yaml: no readable YAML"),
         ("[" * 5000, {}, "data.yaml: no readable YAML"),
         (POSE.replace("images/", "labels/"), {}, "no labels"),
+        (POSE, {}, "data.yaml: the list of annotations is empty; the split train needs them"),
     ],
 )
 def test_faulty_yolo_folders(data, section, message, capsys):
@@ -428,6 +429,24 @@ def test_turned_pictures_have_the_size_that_tools_see():
     assert people["a.jpg"][0]["num_keypoints"] == 17
     (image,) = json.loads(Path("export.json").read_text())["images"]
     assert (image["width"], image["height"]) == (48, 32)
+
+
+@pytest.mark.parametrize(("name", "count", "last"), [("humanart21", 21, [8, 9, 1]), ("humanart", 17, [20, 5, 2])])
+def test_human_art_as_published(name, count, last):
+    write_pictures("a.png", "b.png")
+    images = [
+        {"id": number, "file_name": file, "width": 32, "height": 48} for number, file in enumerate(("a.png", "b.png"))
+    ]
+    person = {"category_id": 1, "bbox": [2, 2, 28, 40], "keypoints": flat(17, confidence=2), "num_keypoints": 17,
+              "keypoints_21": [*flat(20, confidence=2), 8, 9, 1], "num_keypoints_21": 21}  # fmt: skip
+    category = {"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}
+    for split, image in zip(("train", "validation"), images, strict=True):
+        record = {"id": 1, "image_id": image["id"], **person}
+        write(f"{split}.json", {"images": [image], "annotations": [record], "categories": [category]})
+    write_params(annotations={split: f"{split}.json" for split in ("train", "validation")}, keypoints=name)
+    assert run(main, ["mine"]) == 0
+    (one,) = load("train")["annotations"]
+    assert (len(one["keypoints"]), one["keypoints"][-3:], one["num_keypoints"]) == (3 * count, last, count)
 
 
 # --- names of pictures ---

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
-from figura.data.formats.keypoint_sets import SETS
+from figura.data.formats.coco import KEYPOINTS
+from figura.data.formats.keypoint_sets import HUMANART21, SETS, WHOLEBODY
 from figura.data.formats.records import Conventions, Size, labelled_points, real_number, real_numbers, whole_number
 
 _LEAST = 5  # records; fewer can be chance
@@ -24,6 +25,8 @@ _PER_CENT = 120  # pixels; coordinates up to 100 in pictures larger than this ar
 _LARGE = 200  # pixels; in pictures larger than this, with a smaller spread, too
 _SPREAD, _SOME_SPREAD = 70, 40
 _FILLED = 0.4  # of a box's sides, by its joints
+
+_IN_OTHER_KEYS = (len(WHOLEBODY.keypoints), len(HUMANART21.keypoints))  # `keypoints` has COCO's joints alone
 
 
 class JointCounts:
@@ -49,7 +52,8 @@ class JointCounts:
         for category, numbers in self.numbers.items():
             if members is None or category is None or category in members:
                 counts += numbers
-        wrong = {count: many for count, many in counts.items() if count not in (2 * joints, 3 * joints)}
+        usual = {2 * joints, 3 * joints} | ({3 * len(KEYPOINTS)} if joints in _IN_OTHER_KEYS else set())
+        wrong = {count: many for count, many in counts.items() if count not in usual}
         if sum(wrong.values()) * 2 <= counts.total() or not wrong:
             return
         most = max(wrong, key=lambda count: wrong[count])

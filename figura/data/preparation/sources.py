@@ -87,6 +87,8 @@ def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[st
                 lines.append(f"warning: {annotations.name}: {len(twice)} pictures of {split} are in another split, too")
             seen |= set(done.files.values())
             raw = replace(raw, annotations=records, name=raw.title, origin=annotations)
+            if export.confident or own:  # not typed by hand: boxes and coordinates are known
+                raw = replace(raw, conventions=Conventions(coco.boxes or "xywh", "pixels"))
         if shares:
             groups = _groups(raw.annotations, coco.group_by)
             raw = replace(raw, split_of=partial(grouped_split, source.seed, shares, groups, done.files))
