@@ -175,6 +175,10 @@ def _walk(path: Path, in_lines: bool = False) -> Iterator[tuple[str, Any]]:
     but see `_Reader.line`.
     """
     with _Reader(path) as reader:
+        if reader.peek() == "[":
+            raise UserError(
+                f"{path}: a list, as of results, not a COCO file: an object with images, annotations and categories"
+            )
         reader.take("{")
         follows = reader.take("}") if reader.peek() == "}" else ","
         while follows == ",":
@@ -274,10 +278,13 @@ def categories_by_id(path: Path, categories: Any) -> dict[int, dict[str, Any]]:
 
 
 def check_keypoints(path: Path, category: dict[str, Any]) -> None:
-    """Raise UserError if a category has `keypoints` that are neither an empty list nor two or more different names."""
-    joints = category.get("keypoints", [])
-    names = isinstance(joints, list) and all(isinstance(one, str) for one in joints)
-    if not names or len(set(joints)) < len(joints) or len(joints) == 1:
+    """Raise UserError if a category has `keypoints` that are not two or more different names; none and null are well.
+
+    Blanks around names do not count.
+    """
+    joints = category.get("keypoints") or []
+    names = isinstance(joints, list) and all(isinstance(one, str) and one.strip() for one in joints)
+    if not names or len({one.strip() for one in joints}) < len(joints) or len(joints) == 1:
         raise UserError(
             f"{path}: categories: {category.get('name')}: keypoints: found {str(joints)[:200]}; expected two or more "
             "names, each once"
