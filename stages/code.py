@@ -4,7 +4,6 @@ DVC runs this at each `dvc repro`, and skips a stage whose manifest stays the sa
 """
 
 import sys
-
 from pathlib import Path
 
 from figura.base.exit_status import run

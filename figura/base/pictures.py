@@ -4,11 +4,13 @@ OpenCV only encodes and decodes in memory, so that a full disk or an odd name ra
 """
 
 import contextlib
+import os
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import Literal
+from typing import IO, Literal
 
 import cv2
 import numpy as np
@@ -17,7 +19,7 @@ from PIL import Image
 from PIL.TiffImagePlugin import TiffImageFile
 
 from figura.base.errors import UserError
-from figura.base.files import read_bytes, write_bytes
+from figura.base.files import open_regular, read_bytes, write_bytes
 
 Pixels = NDArray[np.uint8]
 Orientation = Literal["upright", "stored"]
@@ -51,9 +53,10 @@ CONSTANT = "pictures have one colour all over"
 _DIRECT = ("BMP", "JPEG", "MPO", "PNG", "WEBP")
 _WIDTH, _HEIGHT, _BITS, _ORIENTATION = 0x0100, 0x0101, 0x0102, 0x0112  # tags of TIFF and EXIF
 _BACK = {6: 8, 8: 6}  # orientations whose turn another one takes back
-_PNG_TAGS = (b"eXIf", b"Raw profile type ", b"XML:com.adobe.xmp")
+_PNG_TAGS = ("exif", "Raw profile type exif", "xmp")
 
 Image.MAX_IMAGE_PIXELS = LARGEST_PIXELS  # Pillow would refuse pictures that OpenCV reads
+warnings.filterwarnings("ignore", module=r"PIL\.")  # about damaged tags; damaged pixels raise errors
 
 
 @dataclass(frozen=True)
@@ -128,9 +131,8 @@ def store_picture(path: Path, place: Path | None, orientation: Orientation = "up
 
 def picture_facts(path: Path) -> Facts:
     """Return what the header of a picture file says. Raises UserError like `store_picture`."""
-    content = read_bytes(path, most=LARGEST)
-    with _opened(content, path) as image:
-        return _facts(image, content)
+    with open_regular(path) as file, _opened(file, path) as (_, facts):
+        return facts
 
 
 def read_picture(path: Path, advice: str = "") -> Pixels:
@@ -138,17 +140,23 @@ def read_picture(path: Path, advice: str = "") -> Pixels:
     return decode_raw(read_bytes(path, advice, LARGEST), path, advice=advice).pixels
 
 
-def decode_raw(content: bytes, path: Path, orientation: Orientation = "upright", advice: str = "") -> Reading:
+def decode_raw(
+    content: bytes,
+    path: Path,
+    orientation: Orientation = "upright",
+    advice: str = "",
+    most: int = LARGEST_PIXELS,
+) -> Reading:
     """Read a picture of any of `FORMATS`; `path` and `advice` are for messages.
 
     It is turned upright by its EXIF orientation, unless asked for as stored. Transparency is composed on white. Of 16
     bits a channel, the upper byte counts; palettes, grey and CMYK become RGB; of several frames, the first counts.
 
     Raises:
-        UserError: more than `LARGEST_PIXELS`, 32 bits a channel, or no picture that can be read to its end.
+        UserError: more than `most` pixels, 32 bits a channel, or no picture that can be read to its end.
     """
-    with _opened(content, path, advice) as image:
-        facts, transparent = _facts(image, content), False
+    with _opened(BytesIO(content), path, advice, most) as (image, facts):
+        transparent = False
         if facts.simple and not facts.alpha:
             flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
             pixels = decode_picture(content, path, flags, advice)
@@ -184,31 +192,47 @@ def upright_pixels(image: Image.Image) -> Pixels:
 
 
 @contextlib.contextmanager
-def _opened(content: bytes, path: Path, advice: str = "") -> Iterator[Image.Image]:
+def _opened(
+    file: IO[bytes], path: Path, advice: str = "", most: int = LARGEST_PIXELS
+) -> Iterator[tuple[Image.Image, Facts]]:
     """Open a picture by its header; raises UserError if it is none, or too large."""
-    try:
-        image = Image.open(BytesIO(content), formats=FORMATS)
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise _too_large(path, advice) from None
-    except Exception:  # noqa: BLE001  # of damaged headers, Pillow raises whatever its readers meet
-        raise _unreadable(path, "it is empty, damaged or of another kind", advice) from None
-    with image:
-        if image.width * image.height > LARGEST_PIXELS:
-            raise _too_large(path, advice)
-        yield image
+    with contextlib.ExitStack() as stack:
+        try:
+            image = stack.enter_context(Image.open(file, formats=FORMATS))
+            facts = _facts(image, file) if image.width * image.height <= most else None
+        except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+            facts = None
+        except Exception:  # noqa: BLE001  # of damaged headers, Pillow raises whatever its readers meet
+            raise _unreadable(path, "it is empty, damaged or of another kind", advice) from None
+        if facts is None:
+            raise _unreadable(path, f"it has more than {most / 1e6:.0f} megapixels: make it smaller", advice)
+        yield image, facts
 
 
-def _facts(image: Image.Image, content: bytes) -> Facts:
-    kind, bits, stored = str(image.format), 8, image.size
+def _facts(image: Image.Image, file: IO[bytes]) -> Facts:
+    kind, bits, stored, has_tags = str(image.format), 8, image.size, True
     if kind == "PNG":
-        bits = content[24]  # of IHDR, which is first
+        bits, exif = _png_header(file)
+        has_tags = exif or any(name in image.info for name in _PNG_TAGS)  # Pillow decodes all of a PNG to find none
     elif isinstance(image, TiffImageFile):
         tags = image.tag_v2
         bits, stored = max(tags.get(_BITS, (1,))), (tags[_WIDTH], tags[_HEIGHT])
-    has_tags = kind != "PNG" or any(one in content for one in _PNG_TAGS)  # Pillow decodes all of a PNG to find none
     frames = 1 if kind == "MPO" else getattr(image, "n_frames", 1)
     alpha = image.has_transparency_data
     return Facts(kind, image.mode, bits, stored, _orientation(image) if has_tags else 1, alpha, frames)
+
+
+def _png_header(file: IO[bytes]) -> tuple[int, bool]:
+    """Return the bits of a channel, and whether there is a chunk of EXIF, perhaps after the pixels."""
+    place = file.tell()
+    file.seek(24)
+    bits, exif = file.read(1)[0], False
+    file.seek(8)
+    while len(head := file.read(8)) == 8 and not exif:
+        exif = head[4:] == b"eXIf"
+        file.seek(int.from_bytes(head[:4], "big") + 4, os.SEEK_CUR)
+    file.seek(place)
+    return bits, exif
 
 
 def _orientation(image: Image.Image) -> int:
@@ -217,7 +241,7 @@ def _orientation(image: Image.Image) -> int:
         found = image.getexif().get(_ORIENTATION)
     except Exception:  # noqa: BLE001  # of damaged EXIF, Pillow raises whatever its reader meets; the pixels are whole
         return 1
-    return found if found in range(1, 9) else 1
+    return found if isinstance(found, int) and 1 <= found <= 8 else 1
 
 
 def _turned(pixels: Pixels, orientation: int) -> Pixels:
@@ -233,14 +257,15 @@ def _turned(pixels: Pixels, orientation: int) -> Pixels:
 
 def _converted(image: Image.Image, content: bytes, bits: int) -> tuple[Pixels, bool]:
     """Return RGB pixels as stored, and whether some are transparent; of several frames, the first."""
-    key = image.info.get("transparency")
+    key: int | tuple[int, ...] | bytes | None = image.info.get("transparency")
     if image.mode.startswith("I;16"):
         deep = np.asarray(image)
         alpha = np.where(deep == key, 0, 255) if isinstance(key, int) else np.full_like(deep, 255)
         grey = deep >> (bits - 8)
         pixels = np.dstack([grey, grey, grey, alpha]).astype(np.uint8)
     elif bits == 16 and isinstance(key, tuple):  # Pillow would compare the upper bytes alone
-        deep = cv2.imdecode(np.frombuffer(content, np.uint8), cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION)
+        flags = cv2.IMREAD_UNCHANGED | cv2.IMREAD_IGNORE_ORIENTATION
+        deep = np.asarray(cv2.imdecode(np.frombuffer(content, np.uint8), flags))
         pixels = np.asarray(cv2.cvtColor(deep, cv2.COLOR_BGRA2RGBA) >> 8, dtype=np.uint8)
     elif not image.has_transparency_data:
         return np.array(image.convert("RGB")), False
@@ -250,10 +275,6 @@ def _converted(image: Image.Image, content: bytes, bits: int) -> tuple[Pixels, b
     if alpha.min() == 255:
         return np.ascontiguousarray(pixels[..., :3]), False
     return ((pixels[..., :3] * alpha + 255 * (255 - alpha) + 127) // 255).astype(np.uint8), True
-
-
-def _too_large(path: Path, advice: str) -> UserError:
-    return _unreadable(path, f"more than {LARGEST_PIXELS / 1e6:.0f} megapixels: make it smaller", advice)
 
 
 def _unreadable(path: Path, reason: str, advice: str) -> UserError:

@@ -3,10 +3,7 @@
 `dvc exp run --temp` and `--queue` take what `dvc add` recorded; `dvc repro` in the workspace notices changes itself.
 """
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from figura.base.errors import UserError
@@ -24,14 +21,14 @@ def refuse_changed_raw_data(folder: Path) -> None:
     added = sorted(str(path.relative_to(workspace)) for path in (workspace / RAW).rglob("*.dvc") if path.is_file())
     if not added:
         return
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("DVC_")}
-    status = subprocess.run(
-        [sys.executable, "-m", "dvc", "status", "--json", *added],
-        cwd=workspace, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    if status.returncode == 0 and (changed := list(json.loads(status.stdout or "{}"))):
-        folders = " ".join(name.removesuffix(".dvc") for name in changed)
+    from dvc.repo import Repo
+
+    repo = Repo(str(workspace))  # its `status` would wait for the lock that the experiments' worker holds
+    outs = [out for file in added for stage in repo.stage.load_all(str(workspace / file)) for out in stage.outs]
+    changed = [os.path.relpath(out.fs_path, workspace) for out in outs if out.changed_checksum()]
+    if changed:
+        folders = " ".join(changed)
         raise UserError(
-            f"{folders}: changed after `dvc add`, so this copy would train on the old data; run `dvc add {folders}` and "
-            "start the experiment again"
+            f"{folders}: changed after `dvc add`, so this copy would train on the old data; run `dvc add {folders}` "
+            "and start it again"
         )

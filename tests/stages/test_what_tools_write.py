@@ -720,7 +720,6 @@ NO_NAMES = lambda raw: raw.update(categories=[{"id": 1, "name": "face"}])
             ),
             "no annotation, and 17 of 17 categories are named as joints: export a skeleton",
         ),
-        (lambda raw: json.dumps(raw["annotations"]), "annotations.json: a list, as of results, not a COCO file"),
         (lambda raw: json.dumps(raw)[:-5], "not valid JSON"),
         (lambda raw: raw.update(categories=[]), "categories: the list is empty"),
         (lambda raw: raw["categories"].append({"id": 1, "name": "x"}), "each needs a whole number of its own"),

@@ -176,9 +176,7 @@ def _walk(path: Path, in_lines: bool = False) -> Iterator[tuple[str, Any]]:
     """
     with _Reader(path) as reader:
         if reader.peek() == "[":
-            raise UserError(
-                f"{path}: a list, as of results, not a COCO file: an object with images, annotations and categories"
-            )
+            raise UserError(f"{path}: holds a list; a COCO file is an object with images, annotations and categories")
         reader.take("{")
         follows = reader.take("}") if reader.peek() == "}" else ","
         while follows == ",":
@@ -208,6 +206,19 @@ def _elements(reader: _Reader, in_lines: bool) -> Iterator[Any]:
             values = [value if in_lines else reader.value()]
         yield from values
         follows = reader.take(",]")
+
+
+def read_pairs(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the top-level pairs of a JSON object; a list of records is yielded often, its value a part or a marker."""
+    return _walk(path)
+
+
+def read_elements(path: Path) -> Iterator[Any]:
+    """Yield the elements of a file that holds one JSON list; raises UserError like `read_head`."""
+    with _Reader(path) as reader:
+        yield from _elements(reader, in_lines=False)
+        if reader.peek():
+            raise reader.fault("something follows the closing bracket")
 
 
 def read_head(

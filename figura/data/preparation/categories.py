@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError, nearest
 from figura.data.formats.coco import KEYPOINTS, PERSON, categories_by_id, check_keypoints
-from figura.data.formats.keypoint_sets import SETS, WHOLEBODY, set_of
+from figura.data.formats.keypoint_sets import HUMANART21, SETS, WHOLEBODY, set_of
 from figura.data.formats.skeletons import Skeleton
 from figura.data.preparation.keypoint_settings import KeypointSettings
 
@@ -82,8 +82,8 @@ def choose_people(
 def _check_names(path: Path, in_file: tuple[str, ...], settings: KeypointSettings, key: str) -> None:
     """Raise UserError if the settings' names cannot be those of the file's joints.
 
-    A set must have the file's names, in the same order, except that WholeBody's files only name the body's joints,
-    which are COCO's. Other names are arbitrary: one per joint of the file.
+    A set must have the file's names, in the same order, except that WholeBody's and Human-Art's files only name those
+    of the body, which are COCO's. Other names are arbitrary: one per joint of the file.
     """
     stated = stated_names(settings)
     if settings.keypoints and len(stated) != len(in_file):
@@ -91,7 +91,7 @@ def _check_names(path: Path, in_file: tuple[str, ...], settings: KeypointSetting
             f"{key}.keypoints.keypoints: found {len(stated)} names; {path} has {len(in_file)} keypoints: "
             f"{', '.join(in_file)}"
         )
-    whole = stated == WHOLEBODY.keypoints and in_file == KEYPOINTS
+    whole = stated in (WHOLEBODY.keypoints, HUMANART21.keypoints) and in_file == KEYPOINTS
     if settings.set and stated != in_file and not whole:
         raise UserError(
             f"{key}.keypoints: the set {settings.set!r} has {len(stated)} joints, {_listed_names(stated)}; {path} has "

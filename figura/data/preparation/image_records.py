@@ -178,7 +178,7 @@ class ImageRecords:
         try:
             facts = picture_facts(path)
         except UserError as error:
-            raise UnusableError("image file broken", error) from error
+            raise UnusableError("image file broken", str(error).replace(str(path), image.file)) from error
         image.stored, image.upright, image.turned = Size(*facts.stored), Size(*facts.upright), facts.orientation > 1
 
     def settle(self, image: ImageRecord, wanted: Orientation | None) -> Orientation | None:
@@ -219,7 +219,7 @@ class ImageRecords:
             f"images turned by EXIF whose annotations fit both ways, read {usual} (the setting `orientation` decides)"
         )
         for image in open_:
-            if wanted is None:
+            if wanted is None and image.id in reach:
                 self.repair(f"image {image.file}", kind, "", "")
             yield image, self._sized(image, usual)
 

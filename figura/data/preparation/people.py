@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
@@ -91,6 +91,13 @@ class Raw:
         return self.origin or self.annotations
 
 
+class Found(NamedTuple):
+    """The kinds of changes that reading a picture took, and of what looks wrong in it."""
+
+    done: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+
 @dataclass
 class _Scan:
     """What is known of the records of a file before they are read one by one."""
@@ -148,6 +155,7 @@ class Preparation:
         self.statistics: dict[str, Statistics] = {}
         self.examples: dict[str, Examples] = {}
         self.rejected: list[Rejected] = []
+        self.doubts = Repairs()
         self.records = 0
 
     @property
@@ -165,7 +173,7 @@ class Preparation:
         except ValueError as error:
             raise UserError(f"{raw.annotations}: holds a number that JSON does not have: {error}") from error
         if TRAIN in raw.splits and not raw.plain and not counts.get("annotations"):
-            raise UserError(_without_annotations(raw.annotations, head, counts))
+            raise UserError(_without_annotations(raw.source, head, counts))
         people = self._choose(raw, head, counts)
         joints = people.keypoints if people else ()
         scan.joints.check(raw.source, people.members if people else None, len(joints), self.key)
@@ -262,6 +270,7 @@ class Preparation:
     def lines(self) -> Iterator[str]:
         """Yield what was repaired, the rules applied to the joints, one line each, and a summary of each split."""
         yield from self.repairs().lines()
+        yield from self.doubts.lines("warning")
         yield from self.notes
         if self.people is None and self.categories:
             names = ", ".join(self.categories.values())
@@ -381,8 +390,10 @@ class _File:
                 self._reject_image(image.record, image.id, outcome)
                 continue
             self.split = self.splits[image.id]
-            for kind in outcome:
+            for kind in outcome.done:
                 self._repair(f"image {image.file}", kind, "", "")
+            for kind in outcome.doubts:
+                self.preparation.doubts.add(kind, f"{self.raw.title} image {image.file}")
             record = image.record
             record |= {"id": image.id, "file_name": image.file if self.raw.in_place else f"{self.split}/{image.file}"}
             self.sizes[image.id] = Size(record["width"], record["height"])
@@ -392,13 +403,14 @@ class _File:
             self.preparation.statistics[self.split].add_image(record)
             self.preparation.examples[self.split].add_image(record)
 
-    def _stored(self, image: ImageRecord, way: Orientation) -> tuple[str, ...] | UnusableError:
-        place = self.preparation.folder / "images" / self.splits[image.id] / image.file
+    def _stored(self, image: ImageRecord, way: Orientation) -> Found | UnusableError:
+        """Write an image at its final path; return what that took, without its pixels."""
+        path, place = self.raw.images / image.file, self.preparation.folder / "images" / self.splits[image.id]
         try:
-            reading = store_picture(self.raw.images / image.file, None if self.raw.in_place else place, way)
+            reading = store_picture(path, None if self.raw.in_place else place / image.file, way)
         except UserError as error:
-            return UnusableError("image file broken", error)
-        return (*reading.done, *reading.doubts)
+            return UnusableError("image file broken", str(error).replace(str(path), image.file))
+        return Found(reading.done, reading.doubts)
 
     def _reach(self, images: set[int]) -> dict[int, tuple[float, float]]:
         """Return how far the annotations of these images reach."""

@@ -124,7 +124,7 @@ def _read(
         case DeepFashion() as fashion:
             lines = sources.add_deepfashion(preparation, fashion, source)
         case PictureFolders() as images:
-            sources.add_images(preparation, images, source)
+            lines = sources.add_images(preparation, images, source)
     return preparation, lines
 
 

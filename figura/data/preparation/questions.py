@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
-from figura.data.formats.keypoint_sets import SETS
+from figura.data.formats.coco import KEYPOINTS
+from figura.data.formats.keypoint_sets import HUMANART21, SETS, WHOLEBODY
 from figura.data.formats.records import Conventions, Size, labelled_points, real_number, real_numbers, whole_number
 
 _LEAST = 5  # records; fewer can be chance
@@ -23,6 +24,9 @@ _RELATIVE = 1.5  # shares of a picture's sides may end a little outside of it
 _PER_CENT = 120  # pixels; coordinates up to 100 in pictures larger than this are suspicious
 _LARGE = 200  # pixels; in pictures larger than this, with a smaller spread, too
 _SPREAD, _SOME_SPREAD = 70, 40
+_FILLED = 0.4  # of a box's sides, by its joints
+
+_IN_OTHER_KEYS = (len(WHOLEBODY.keypoints), len(HUMANART21.keypoints))  # `keypoints` has COCO's joints alone
 
 
 class JointCounts:
@@ -48,7 +52,8 @@ class JointCounts:
         for category, numbers in self.numbers.items():
             if members is None or category is None or category in members:
                 counts += numbers
-        wrong = {count: many for count, many in counts.items() if count not in (2 * joints, 3 * joints)}
+        usual = {2 * joints, 3 * joints} | ({3 * len(KEYPOINTS)} if joints in _IN_OTHER_KEYS else set())
+        wrong = {count: many for count, many in counts.items() if count not in usual}
         if sum(wrong.values()) * 2 <= counts.total() or not wrong:
             return
         most = max(wrong, key=lambda count: wrong[count])
@@ -100,7 +105,8 @@ class Plausibility:
         self.beyond += x + a > _BEYOND * size.width or y + b > _BEYOND * size.height
         self.corners += x < a <= _BEYOND * size.width and y < b <= _BEYOND * size.height
         area = real_number(record.get("area"))
-        self.corner_areas += area is not None and math.isclose(area, (a - x) * (b - y), rel_tol=0.01)
+        areas = [area is not None and math.isclose(area, one, rel_tol=0.01) for one in ((a - x) * (b - y), a * b)]
+        self.corner_areas += areas == [True, False]  # a box from 0, 0 has both
         if len(points) >= 3 and a > 0 and b > 0:
             self._add_person(points, x, y, a, b)
 
@@ -114,7 +120,9 @@ class Plausibility:
     def _add_person(self, points: list[tuple[float, float]], x: float, y: float, a: float, b: float) -> None:
         self.persons += 1
         across, down = (sum(one[axis] for one in points) / len(points) for axis in (0, 1))
-        self.in_corners += all(x - 1 <= one <= a + 1 and y - 1 <= other <= b + 1 for one, other in points)
+        inside = all(x - 1 <= one <= a + 1 and y - 1 <= other <= b + 1 for one, other in points)
+        extent = [max(one) - min(one) for one in zip(*points, strict=True)]
+        self.in_corners += inside and extent[0] > _FILLED * (a - x) and extent[1] > _FILLED * (b - y)
         # From the middle of the joints to the middle of the box, read either way
         as_corners = math.hypot(across - (x + a) / 2, down - (y + b) / 2)
         as_sides = math.hypot(across - x - a / 2, down - y - b / 2)

@@ -47,9 +47,9 @@ class Repairs:
         self.examples = other.examples | self.examples
         self.rows += other.rows
 
-    def lines(self) -> list[str]:
+    def lines(self, word: str = "repaired") -> list[str]:
         """Return one line a kind, the most frequent first."""
-        return [f"repaired: {count} {kind} (e.g. {self.examples[kind]})" for kind, count in self.counts.most_common()]
+        return [f"{word}: {count} {kind} (e.g. {self.examples[kind]})" for kind, count in self.counts.most_common()]
 
     def as_statistics(self) -> dict[str, dict[str, Any]]:
         """Return kind -> its count and an example, sorted by kind."""

@@ -8,9 +8,6 @@ from typing import NamedTuple
 
 from figura.data.formats.records import UnusableError
 
-FORMATS = ("JPEG", "PNG", "BMP", "WEBP")
-"""Formats that both Pillow and OpenCV read in process; for some others, Pillow starts programs."""
-
 
 class Rejected(NamedTuple):
     """A row of `rejected.csv`: the annotation file, `image` or `annotation`, the record's id, and why."""

@@ -1,11 +1,11 @@
-"""The layout of COCO-WholeBody's annotations: 133 joints in five keys.
+"""Annotations with joints in other keys than `keypoints`, which has COCO's 17: COCO-WholeBody's 133, Human-Art's 21.
 
-Source: https://github.com/jin-s13/COCO-WholeBody/blob/master/data_format.md.
+Sources: https://github.com/jin-s13/COCO-WholeBody/blob/master/data_format.md, README.md of IDEA-Research/HumanArt.
 """
 
 from typing import Any
 
-from figura.data.formats.keypoint_sets import WHOLEBODY
+from figura.data.formats.keypoint_sets import HUMANART21, WHOLEBODY
 from figura.data.formats.records import Size, is_finite
 
 PARTS = {
@@ -18,8 +18,13 @@ PARTS = {
 """Key -> number of joints, and the key of their validity flag; in the order of the 133 joints."""
 
 
+_OF_HUMANART = "keypoints_21"
+
+
 def is_wholebody(record: dict[str, Any], keypoints: tuple[str, ...]) -> bool:
-    """Return whether an annotation has this layout, or only COCO's 17 joints although the dataset has all 133."""
+    """Return whether an annotation has such a layout, or only COCO's 17 joints although the dataset has all 133."""
+    if keypoints == HUMANART21.keypoints:
+        return _OF_HUMANART in record
     if keypoints != WHOLEBODY.keypoints:
         return False
     body = record.get("keypoints")
@@ -27,12 +32,15 @@ def is_wholebody(record: dict[str, Any], keypoints: tuple[str, ...]) -> bool:
 
 
 def join_wholebody(record: dict[str, Any], size: Size) -> dict[str, Any]:
-    """Return the annotation with the joints of all five keys in `keypoints`, and without the other four keys.
+    """Return the annotation with the joints of all keys in `keypoints`, and without the other keys.
 
     Visibilities of feet, face and hands may be fractions: above 0, the joint is reliable and becomes visible (2).
     Joints of a part that is missing, not valid or of another length, and joints of feet, face and hands outside of an
     image of this `size`, become unlabelled.
     """
+    if _OF_HUMANART in record:
+        gone = ("keypoints", "num_keypoints", _OF_HUMANART, f"num_{_OF_HUMANART}")
+        return {key: value for key, value in record.items() if key not in gone} | {"keypoints": record[_OF_HUMANART]}
     joined: list[Any] = []
     for key, (count, valid) in PARTS.items():
         numbers = record.get(key)
