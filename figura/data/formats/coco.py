@@ -289,10 +289,13 @@ def categories_by_id(path: Path, categories: Any) -> dict[int, dict[str, Any]]:
 
 
 def check_keypoints(path: Path, category: dict[str, Any]) -> None:
-    """Raise UserError if a category has `keypoints` that are neither an empty list nor two or more different names."""
-    joints = category.get("keypoints", [])
-    names = isinstance(joints, list) and all(isinstance(one, str) for one in joints)
-    if not names or len(set(joints)) < len(joints) or len(joints) == 1:
+    """Raise UserError if a category has `keypoints` that are not two or more different names; none and null are well.
+
+    Blanks around names do not count.
+    """
+    joints = category.get("keypoints") or []
+    names = isinstance(joints, list) and all(isinstance(one, str) and one.strip() for one in joints)
+    if not names or len({one.strip() for one in joints}) < len(joints) or len(joints) == 1:
         raise UserError(
             f"{path}: categories: {category.get('name')}: keypoints: found {str(joints)[:200]}; expected two or more "
             "names, each once"

@@ -311,7 +311,7 @@ def _triple(point: Any) -> list[Any]:
 
 def _flagged(values: list[Any], joints: Joints, conventions: Conventions, repairs: list[Repair]) -> list[float]:
     """Return finite numbers with flags 0, 1 or 2: of texts, missing values, confidences."""
-    flags = [real_number(flag if type(flag) is not bool else int(flag)) for flag in values[2::3]]
+    flags = [real_number(flag if type(flag) is not bool else 2 * flag) for flag in values[2::3]]
     confidences = any(flag is not None and not float(flag).is_integer() for flag in flags)
     keypoints: list[float] = []
     lost: list[str] = []

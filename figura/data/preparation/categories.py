@@ -74,7 +74,7 @@ def choose_people(
     if in_file:
         _check_names(path, in_file, settings, key)
     keypoints = stated_names(settings) or in_file
-    if not keypoints and any(one.get("name") == PERSON for one in members.values()):
+    if not keypoints and any(map(_is_person, members.values())):
         keypoints = KEYPOINTS
     return People(min(members), _name(members, keypoints), members, tuple(keypoints))
 
@@ -136,7 +136,7 @@ def _named(path: Path, known: dict[int, Category], names: Sequence[str], key: st
 
 def _found(path: Path, known: dict[int, Category], settings: KeypointSettings, key: str) -> dict[int, Category]:
     with_joints = {number: one for number, one in known.items() if one.get("keypoints")}
-    person = {number: one for number, one in known.items() if one.get("name") == PERSON}
+    person = {number: one for number, one in known.items() if _is_person(one)}
     if person and (not with_joints or any(number in with_joints for number in person)):
         return person
     if with_joints:
@@ -151,9 +151,14 @@ def _found(path: Path, known: dict[int, Category], settings: KeypointSettings, k
     return known
 
 
+def _is_person(category: Category) -> bool:
+    """Return whether a category is named `person`, in any case and with blanks around it."""
+    return str(category.get("name")).strip().casefold() == PERSON
+
+
 def _check_same(path: Path, members: dict[int, Category], key: str) -> None:
-    first = next(iter(members.values())).get("keypoints", [])
-    if any(one.get("keypoints", []) != first for one in members.values()):
+    first = next(iter(members.values())).get("keypoints") or []
+    if any((one.get("keypoints") or []) != first for one in members.values()):
         names = [one.get("name") for one in members.values()]
         raise UserError(
             f"{path}: categories: {_listed(members)}: different joints cannot be one category; write the one to use, "
@@ -163,7 +168,8 @@ def _check_same(path: Path, members: dict[int, Category], key: str) -> None:
 
 def _name(members: dict[int, Category], keypoints: Sequence[str]) -> str:
     if len(members) == 1:
-        return str(next(iter(members.values())).get("name"))
+        (member,) = members.values()
+        return PERSON if _is_person(member) else str(member.get("name"))
     published = set_of(keypoints)
     above = {one.get("supercategory") for one in members.values()}
     common = above.pop() if len(above) == 1 else None

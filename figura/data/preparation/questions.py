@@ -94,6 +94,7 @@ class Plausibility:
         self._add_content(record)
         self.sides = [min(known, side) for known, side in zip(self.sides, size, strict=True)]
         for point in points:
+            self.least = [min(pair) for pair in zip(self.least, point, strict=True)]
             self.largest = [max(pair) for pair in zip(self.largest, point, strict=True)]
         if len(box) != 4:
             return

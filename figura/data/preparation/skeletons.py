@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.data.formats.keypoint_sets import SETS, KeypointSet, set_of
+from figura.data.formats.records import whole_number
 from figura.data.formats.skeletons import Skeleton, mirrored_names, side_of, skeleton_from
 from figura.data.preparation.keypoint_settings import KeypointSettings
 
@@ -326,31 +327,43 @@ def _first_number(
     """Return the number of the first joint in the category's pairs: COCO's files count from 1, many tools from 0.
 
     A 0 or the number of joints decides; else the base by which `flip_pairs` join sides by name, and `skeleton` the
-    pairs of the published set. None if both fit.
+    pairs of the published set, or without one, pairs whose mirror image it has, too. None if both fit.
     """
-    pairs = [
-        pair
-        for key in ("skeleton", "flip_pairs")
-        for pair in category.get(key) or ()
-        if isinstance(category[key], list) and isinstance(pair, list) and {*map(type, pair)} == {int}
-    ]
+    connections, flips = (_numbered(category.get(key), keypoints) for key in ("skeleton", "flip_pairs"))
+    pairs = connections + flips
     numbers = {one for pair in pairs for one in pair}
     if not numbers or len(keypoints) in numbers:
         return 1
     if 0 in numbers:
         return 0
-    known = {frozenset(pair) for pair in mirrored_names(keypoints).items()}
-    if published is not None:
-        known |= {frozenset(keypoints[joint] for joint in pair) for pair in published.skeleton.connections}
+    sides = mirrored_names(keypoints)
+    other = sides | {right: left for left, right in sides.items()}
+    stated = {frozenset(pair) for pair in published.skeleton.settings()["connections"]} if published else None
+
+    def named(pairs: Sequence[Sequence[int]], first: int) -> set[frozenset[str]]:
+        inside = [pair for pair in pairs if all(0 <= one - first < len(keypoints) for one in pair)]
+        return {frozenset(keypoints[one - first] for one in pair) for pair in inside}
 
     def fitting(first: int) -> int:
-        inside = [pair for pair in pairs if all(0 <= one - first < len(keypoints) for one in pair)]
-        return sum(frozenset(keypoints[one - first] for one in pair) in known for pair in inside)
+        joined = named(connections, first)
+        mirrored = {frozenset(other.get(name, name) for name in pair) for pair in joined} if sides else set()
+        exchanged = {frozenset(pair) for pair in sides.items()}
+        return len(joined & (mirrored if stated is None else stated)) + len(named(flips, first) & exchanged)
 
     from_0, from_1 = fitting(0), fitting(1)
     if from_0 == from_1:
         return None
     return 0 if from_0 > from_1 else 1
+
+
+def _numbered(pairs: Any, keypoints: Sequence[str]) -> list[list[int]]:
+    """Return the pairs of numbers, without those of names."""
+    numbers = [
+        [number for joint in pair if joint not in keypoints and (number := whole_number(joint)) is not None]
+        for pair in (pairs if isinstance(pairs, list) else ())
+        if isinstance(pair, list)
+    ]
+    return [pair for pair in numbers if len(pair) == 2]
 
 
 def _pairs(key: str, pairs: Any, keypoints: Sequence[str], from_0: bool) -> list[list[str]]:
@@ -363,12 +376,15 @@ def _pairs(key: str, pairs: Any, keypoints: Sequence[str], from_0: bool) -> list
     for pair in pairs if isinstance(pairs, list) else [pairs]:
         if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]:
             raise ValueError(f"{key}: found {str(pair)[:80]}; expected pairs of two joints")
+        names = []
         for joint in pair:
-            if joint not in keypoints and not (type(joint) is int and 1 <= joint + from_0 <= len(keypoints)):
+            name = joint.strip() if isinstance(joint, str) else joint
+            number = (whole_number(joint) or 0) + from_0 if whole_number(joint) is not None else 0
+            if name not in keypoints and not 1 <= number <= len(keypoints):
                 raise ValueError(
                     f"{key}: found {pair}; expected joints from 1 to {len(keypoints)}, as in COCO's files, or names"
                 )
-        names = [joint if isinstance(joint, str) else keypoints[joint + from_0 - 1] for joint in pair]
+            names.append(name if name in keypoints else keypoints[number - 1])
         if names not in named and names[::-1] not in named:
             named.append(names)
     return named

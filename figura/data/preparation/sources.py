@@ -90,7 +90,7 @@ def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[st
             if export.confident or own:  # not typed by hand: boxes and coordinates are known
                 raw = replace(raw, conventions=Conventions(coco.boxes or "xywh", "pixels"))
         if shares:
-            groups = _groups(raw.annotations, coco.group_by)
+            groups = _groups(raw.annotations, coco.group_by, source.key)
             raw = replace(raw, split_of=partial(grouped_split, source.seed, shares, groups, done.files))
         preparation.add(raw)
         if export is not None:
@@ -132,24 +132,47 @@ _COPIES = re.compile(r"(.+)\.rf\.[0-9a-zA-Z]+\.\w+$")
 """Names of Roboflow's copies of one picture."""
 
 
-def _groups(annotations: Path, group_by: str | None) -> dict[Any, Any]:
-    """Return image key -> group: of images that share a `person_id`, what `group_by` says, or an original picture."""
-    by_name = re.compile(group_by) if group_by and "(" in group_by else _COPIES
+def _groups(annotations: Path, group_by: str | None, key: str) -> dict[Any, Any]:
+    """Return image key -> group: of images that share a `person_id`, what `group_by` says, or an original picture.
+
+    Raises:
+        UserError: `group_by`, at the dotted key of the settings, is no regular expression, or no image has it.
+    """
+    by_name = _name_rule(group_by, key)
+    said = False
 
     def members() -> Iterator[tuple[Any, Any]]:
+        nonlocal said
         for record in read_records(annotations, "images"):
-            if isinstance(record, dict) and (key := record_key(record.get("id"))) is not None:
+            if isinstance(record, dict) and (number := record_key(record.get("id"))) is not None:
                 found = by_name.search(str(record.get("file_name")))
                 value = found[1] if found else _value(record, group_by)
                 if value is not None:
-                    yield key, f"{value}"
+                    said = True
+                    yield number, f"{value}"
         if read_head(annotations)[1].get("annotations"):
             for record in read_records(annotations, "annotations"):
                 person = whole_number(record.get("person_id")) if isinstance(record, dict) else None
-                if person is not None and (key := record_key(record.get("image_id"))) is not None:
-                    yield key, person
+                if person is not None and (number := record_key(record.get("image_id"))) is not None:
+                    yield number, person
 
-    return joined_groups(members())
+    groups = joined_groups(members())
+    if group_by and not said:
+        raise UserError(f"{key}.group_by: no image of {annotations} has {group_by!r}")
+    return groups
+
+
+def _name_rule(group_by: str | None, key: str) -> re.Pattern[str]:
+    """Return the regular expression that finds the group of a file name: `group_by`, or that of copies."""
+    if group_by is None or not {*"(\\^$*"} & {*group_by}:
+        return _COPIES
+    try:
+        by_name = re.compile(group_by)
+        if not by_name.groups:
+            raise re.error("it has no group in round brackets")
+    except re.error as error:
+        raise UserError(f"{key}.group_by: found {group_by!r}; no regular expression: {error}") from error
+    return by_name
 
 
 def _value(record: Mapping[str, Any], dotted: str | None) -> Any:
