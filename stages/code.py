@@ -4,6 +4,7 @@ DVC runs this at each `dvc repro`, and skips a stage whose manifest stays the sa
 """
 
 import sys
+from pathlib import Path
 
 from figura.base.exit_status import run
 from figura.code.manifests import refresh
@@ -11,6 +12,10 @@ from figura.code.manifests import refresh
 
 def main(arguments: list[str]) -> None:
     """Write the manifests that changed, and print their paths."""
+    if "exps" in Path.cwd().parts:
+        from figura.data.raw_changes import refuse_changed_raw_data
+
+        refuse_changed_raw_data(Path.cwd())
     for path in refresh():
         print(f"{path}: written")
 

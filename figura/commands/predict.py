@@ -74,6 +74,8 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
             runner.attempt(result.image.source, output.add, result)
             output.close_videos(runner.unfinished_files)
         runner.attempt(predict.grid, output.write_sheets, runner.sheets())
+    for line in runner.warnings():
+        print(printable(f"warning: {line}"), file=sys.stderr)
     seconds = time.perf_counter() - start
     done = len(runner.images)
     if runner.examples > runner.on_grid > 0:

@@ -1,9 +1,10 @@
 """The files of a prediction.
 
 Results are `<name>.<saved name>.png`, `.npy`, or `.json` (a list of records, one per line) for each example, and
-`<grid>.<saved name>.png` for a grid. `predictions.csv` has one row per result. If photos have a ground truth,
-`<name>.<saved name>.compared.png` shows both, and the table has the numbers of `predict.compare`. Full-frame pictures
-of a video can be written as a video, `<name of the video>.<saved name>.webm`.
+`<grid>.<saved name>.png` for a grid. Records with a box have the `width` and `height` of their photo.
+`predictions.csv` has one row per result. If photos have a ground truth, `<name>.<saved name>.compared.png` shows both,
+and the table has the numbers of `predict.compare`. Full-frame pictures of a video can be written as a video,
+`<name of the video>.<saved name>.webm`.
 """
 
 from collections import defaultdict
@@ -76,7 +77,9 @@ class ResultFiles:
             _write_picture(_with(base, f".{name}.compared.png"), picture)
         for name, records in one.records.items():
             file = RecordsFile(_with(base, f".{name}.json"))
-            file.add(records)
+            height, width = one.image.size or (None, None)
+            size = {} if width is None else {"width": width, "height": height}
+            file.add({**record, **size} if "bbox" in record else record for record in records)
             file.close()
         for name, array in one.arrays.items():
             _write(_with(base, f".{name}.npy"), encode_array(array))

@@ -11,15 +11,14 @@ from typing import Any, ClassVar, NamedTuple, NoReturn
 
 import cv2
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from figura.base.errors import UserError
-from figura.base.files import open_regular, short_name
-from figura.base.pictures import Pixels, read_picture
+from figura.base.files import open_regular, read_bytes, short_name
+from figura.base.pictures import DARK, LARGEST, SUFFIXES, Pixels, decode_raw, upright_pixels
 from figura.interfaces import Example
 from figura.prediction.video import no_stderr
 
-IMAGES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 VIDEOS = (".avi", ".m4v", ".mkv", ".mov", ".mp4", ".mpeg", ".mpg", ".webm")
 
 USUAL_RATE = 25.0
@@ -48,7 +47,7 @@ class Photo:
 
     `number` counts photos from 1; `place` is the index of a video frame, of which `rate` per second are used. `size` is
     (height, width), once `pixels` has been called. `faults` are lines about unusable parts, such as persons, added by
-    `PhotoExamples.examples` and then reported.
+    `PhotoExamples.examples` and then reported. `doubts` are kinds of what may not be meant, which are counted.
     """
 
     path: Path
@@ -59,17 +58,20 @@ class Photo:
     rate: float | None = None
     size: tuple[int, int] | None = None
     faults: list[str] = field(default_factory=list)
+    doubts: list[str] = field(default_factory=list)
 
     def pixels(self) -> Pixels:
-        """Return RGB pixels, uint8 (height, width, 3), rotated upright by the EXIF orientation.
+        """Return RGB pixels, uint8 (height, width, 3), as `decode_raw` reads them.
 
         Raises:
-            UserError: not a regular file, or not readable as an image by OpenCV.
+            UserError: not a regular file, or no readable picture.
         """
         pixels = self.frame
         if pixels is None:
-            kinds = "" if self.path.suffix.lower() in IMAGES else f"images end in {', '.join(IMAGES)}"
-            pixels = read_picture(self.path, advice=kinds)
+            kinds = "" if self.path.suffix.lower() in SUFFIXES else f"images end in {', '.join(SUFFIXES)}"
+            reading = decode_raw(read_bytes(self.path, kinds, LARGEST), self.path, advice=kinds)
+            pixels = reading.pixels
+            self.doubts += [DARK] if DARK in reading.doubts else []
         self.size = pixels.shape[0], pixels.shape[1]
         return pixels
 
@@ -122,7 +124,7 @@ def find_files(
         path = Path(text)
         if os.path.isdir(text):  # `path.is_dir` raises OSError for long names
             files = [(one, path) for one in _images_below(path) if not _within(one, results)]
-            fault = f"no images ({', '.join(IMAGES)}) in it{_videos_in(path)}"
+            fault = f"no images ({', '.join(SUFFIXES)}) in it{_videos_in(path)}"
         elif os.path.exists(text):
             files, fault = [(path, path.parent)], ""
         else:
@@ -149,7 +151,7 @@ def _images_below(folder: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
-            if not name.startswith(".") and Path(name).suffix.lower() in IMAGES:
+            if not name.startswith(".") and Path(name).suffix.lower() in SUFFIXES:
                 yield Path(parent, name)
 
 
@@ -306,7 +308,8 @@ def _sources(images: Any, what: str, report: Callable[[str], None]) -> Iterator[
         yield from find_files([os.fspath(images)], report=report) or (None,)
     elif isinstance(images, Image.Image):
         try:
-            pixels = _upright(images)
+            fixed = images.mode not in ("F", "I")  # of the others, the range is not known, so they are refused
+            pixels = upright_pixels(images) if fixed else np.array(images)
         except Exception as error:  # noqa: BLE001  # read when asked for; of a damaged one, Pillow raises anything
             report(f"{what}: no readable picture: {error or type(error).__name__}")
             yield None
@@ -330,12 +333,3 @@ def _pixels(array: np.ndarray[Any, Any], what: str, report: Callable[[str], None
         yield None
     else:
         yield from map(np.array, array if array.ndim == 4 else array[None])  # copies: callers refill buffers
-
-
-def _upright(picture: Image.Image) -> np.ndarray[Any, Any]:
-    """Return the pixels of a picture as if read from a file: upright, in RGB, without transparency."""
-    upright = ImageOps.exif_transpose(picture)
-    if upright.mode.startswith("I;16"):  # Pillow would clip; file readers take the upper byte
-        return np.repeat((np.asarray(upright) >> 8).astype(np.uint8)[:, :, None], 3, axis=2)
-    # the range of the modes I and F is not known, so they stay as they are and are refused
-    return np.array(upright if upright.mode in ("I", "F") else upright.convert("RGB"))

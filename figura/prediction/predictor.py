@@ -80,6 +80,8 @@ class Predictor:
             progress: show a progress bar.
             workers: threads that read images ahead.
 
+        Warns of images that are squeezed, or almost black because of 16 bits with low values.
+
         Raises:
             UserError: an image is unusable (or with `skip`, all are); nothing is returned.
         """
@@ -103,7 +105,8 @@ class Predictor:
 
         faults = list[str]()
         runner = self.start(faults.append if skip else refuse, batch_size=batch_size, workers=workers)
-        return _warning(runner.results(photos_from(images, _count("every", every), runner.report)), faults)
+        photos = photos_from(images, _count("every", every), runner.report)
+        return _warning(runner.results(photos), faults, runner)
 
     def predict_video(
         self, video: StrPath, output: StrPath, *, batch_size: int | None = None, every: int = 1, progress: bool = True
@@ -156,6 +159,7 @@ class Predictor:
             return Runner(self.trained, report, batch_size=size, workers=_count("workers", workers, least=0))
 
     def _gathered(self, runner: "Runner", results: list[Result], faults: list[str]) -> Results:
+        _warn(runner)
         ordered = tuple(sorted(results, key=lambda one: one.image.id))
         lines = tuple(line for fault in faults for line in fault.split("\n"))
         return Results(ordered, tuple(runner.images), self.saves, self.trained.categories, runner.sheets(), lines)
@@ -215,8 +219,8 @@ def _as_json(key: str, value: Any) -> str:
         raise UserError(f"settings: {key}: {error}; allowed are numbers, strings, lists and dictionaries") from None
 
 
-def _warning(results: Iterator[Result], faults: list[str]) -> Iterator[Result]:
-    """Yield results, each after warnings about inputs skipped before it."""
+def _warning(results: Iterator[Result], faults: list[str], runner: "Runner") -> Iterator[Result]:
+    """Yield results, each after warnings about inputs skipped before it; at the end, warn of doubts."""
     while True:
         try:
             one = next(results, None)
@@ -225,8 +229,14 @@ def _warning(results: Iterator[Result], faults: list[str]) -> Iterator[Result]:
                 warnings.warn(printable(fault), stacklevel=2)
             faults.clear()
         if one is None:
+            _warn(runner)
             return
         yield one
+
+
+def _warn(runner: "Runner") -> None:
+    for line in runner.warnings():
+        warnings.warn(printable(line), stacklevel=3)
 
 
 def _check_source(source: Path, target: Path) -> None:

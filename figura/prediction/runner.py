@@ -48,6 +48,7 @@ class Runner:
     Attributes:
         images: the readable photos so far.
         examples: number of examples so far.
+        doubts: names of photos by kind of what may not be meant (`Photo.doubts`).
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Runner:
             self.reads |= {comparison.target, *comparison.inputs}
         self.images: list[ImageInfo] = []
         self.examples = 0
+        self.doubts: dict[str, list[str]] = {}
         self._grid_examples: list[Example] = []
         self._names: set[str] = set()  # of all examples
         self._pending: dict[str, ImageInfo] = {}  # of the examples without results yet, by name
@@ -128,6 +130,10 @@ class Runner:
         with evaluating(*self.networks.live.values()):
             return self.attempt(str(self.trained.predict.grid), self._sheets, self.grid) or {}
 
+    def warnings(self) -> list[str]:
+        """Return one line for each kind of `doubts`: the number of photos, and an example."""
+        return [f"{len(names)} {kind} (e.g. {names[0]})" for kind, names in self.doubts.items()]
+
     @property
     def on_grid(self) -> int:
         """The number of examples on the grid, the first ones."""
@@ -157,6 +163,8 @@ class Runner:
                 continue
             for fault in photo.faults:
                 self.report(fault)
+            for kind in photo.doubts:
+                self.doubts.setdefault(kind, []).append(photo.name)
             file = photo.path if photo.frame is None or photo.place is not None else None
             image = ImageInfo(photo.number, photo.name, file, photo.place, photo.size, photo.rate)
             self.images.append(image)

@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError, missing
-from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
+from figura.base.pictures import DARK
+from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, sides, with_channels
 from figura.interfaces import Example
-from figura.prediction.inputs import Photo, PhotoExamples, SettingError
+from figura.prediction.inputs import Photo, PhotoExamples
 from models.images.pairs import Side, normalised, resized
 
-SIDES = ("a", "b")
 TWICE = (1.98, 2.02)  # aspect ratio relative to the network's picture: A and B side by side
+SQUEEZED = 1.05  # aspect ratio relative to the network's picture, or its inverse, from which a warning counts it
 
 
 class Photos(PhotoExamples):
@@ -35,8 +36,8 @@ class Photos(PhotoExamples):
     An example has `x`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), and the photo's `name`; with
     `layout: pairs` also `y`, likewise.
 
-    Raises ValueError for a size below 1, and for pairs without a direction; SettingError for a picture whose shape does
-    not match the layout.
+    Raises ValueError for a size below 1, and for pairs without a direction; UserError for a picture whose shape does
+    not match the layout. Other pictures of another shape are squeezed, and counted as doubts.
     """
 
     names: ClassVar[tuple[str, ...]] = ("x", "name")
@@ -80,11 +81,12 @@ class Photos(PhotoExamples):
         if self.layout is None and TWICE[0] < self._aspect(pixels) < TWICE[1]:
             height, width = pixels.shape[:2]
             half = "" if self.direction is None else f" (direction {self.direction}: {self._inputs.upper()})"
-            raise SettingError(
+            raise UserError(
                 f"{photo.path}: {width} x {height} pixels would be squeezed to {self.size[1]} x {self.size[0]}; is it "
                 f"an A|B picture? predict.data.layout=pairs takes the half that is the input{half}, layout=whole all "
                 "of it"
             )
+        self._count_squeezed(photo, pixels)
         return [{"x": self._prepared(pixels, "x"), "name": photo.name}]
 
     @property
@@ -95,6 +97,12 @@ class Photos(PhotoExamples):
         """Return the aspect ratio of a picture relative to the network's."""
         return pixels.shape[1] / pixels.shape[0] * self.size[0] / self.size[1]
 
+    def _count_squeezed(self, photo: Photo, pixels: NDArray[np.uint8]) -> None:
+        aspect = self._aspect(pixels)
+        if max(aspect, 1 / aspect) > SQUEEZED:
+            percent = round(100 * SQUEEZED - 100)
+            photo.doubts.append(f"pictures squeezed by more than {percent} % to {self.size[1]} x {self.size[0]} pixels")
+
     def _prepared(self, pixels: NDArray[np.uint8], side: Side) -> NDArray[np.float32]:
         return normalised(
             resized(with_channels(pixels, self.channels[side]), self.size, nearest=side in self.label_maps)
@@ -102,8 +110,9 @@ class Photos(PhotoExamples):
 
     def _pair(self, photo: Photo) -> list[Example]:
         folder = photo.path.parent
-        if photo.frame is None and folder.name in SIDES and all((folder.parent / side).is_dir() for side in SIDES):
-            if folder.name != self._inputs:
+        parts = sides(folder.parent)
+        if photo.frame is None and folder.name in parts:
+            if folder.name != parts["ab".index(self._inputs)]:
                 return []
             missing = Fault(photo.path.name, "no pair", "no image of this name in a and in b")
             pair = _pairs_of(folder.parent).get(photo.path.stem, missing)
@@ -114,10 +123,12 @@ class Photos(PhotoExamples):
                 self._check_half(photo, loaded.a)
         else:
             middle = photo.frame.shape[1] // 2
-            loaded = Loaded(photo.frame[:, :middle], photo.frame[:, middle : 2 * middle], ())
+            loaded = Loaded(photo.frame[:, :middle], photo.frame[:, middle : 2 * middle], (), ())
             self._check_half(photo, loaded.a)
         if isinstance(loaded, Fault):
             raise UserError(f"{photo.path}: {loaded.reason} ({loaded.detail}); predict.data.layout is pairs")
+        self._count_squeezed(photo, loaded.a)
+        photo.doubts += [DARK for one in loaded.readings if DARK in one.doubts]
         x, y = (loaded.a, loaded.b) if self._inputs == "a" else (loaded.b, loaded.a)
         return [{"x": self._prepared(x, "x"), "y": self._prepared(y, "y"), "name": photo.name}]
 
@@ -125,7 +136,7 @@ class Photos(PhotoExamples):
         """Reject a picture that fits as a whole, while its halves have half the expected width."""
         if TWICE[0] < 1 / self._aspect(half) < TWICE[1]:
             height, width = half.shape[:2]
-            raise SettingError(
+            raise UserError(
                 f"{photo.path}: its half, {width} x {height} pixels, would be stretched to {self.size[1]} x "
                 f"{self.size[0]}; is it no A|B picture? predict.data.layout=whole takes all of it as the input"
             )

@@ -5,15 +5,11 @@ from collections.abc import Hashable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
 
-import cv2
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from figura.base.errors import UserError
-from figura.base.files import open_regular
-from figura.base.pictures import decode_picture
-from figura.data.formats.pair_files import SUFFIXES
+from figura.base.pictures import SUFFIXES, decode_raw, picture_facts
 from figura.data.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
 from models.images.augmentation import augment
@@ -128,7 +124,7 @@ class Patches(ExampleDataset):
         """Return example `index`; `random` draws the position, the augmentation and the degradation."""
         path = self.folder / self.paths[index]
         content, least = self.manifest.read_bytes(path), self.size or self.scale
-        image = decode_picture(content, path, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION, "remove it")
+        image = decode_raw(content, path, advice="remove it").pixels
         height, width = image.shape[:2]
         if min(height, width) < least:  # the size was not in the header
             raise UserError(f"{path}: {width} x {height} pixels, smaller than {least} x {least}, a patch; remove it")
@@ -153,10 +149,10 @@ class Patches(ExampleDataset):
 def _size(path: Path) -> tuple[int, int] | None:
     """Return height and width from the file's header, or None if missing (reading the image reports why)."""
     try:
-        with open_regular(path) as file, Image.open(file) as image:
-            return image.height, image.width
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, UserError):
+        width, height = picture_facts(path).upright
+    except UserError:
         return None
+    return height, width
 
 
 def _folder(root: Path, split: str) -> Path:

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from figura.base.errors import UserError
-from figura.base.pictures import decode_bgr, read_picture, write_png
+from figura.base.pictures import decode_bgr, decode_picture, read_picture, write_png
 
 COLOURS = np.random.default_rng(0).integers(0, 256, (5, 7, 3), np.uint8)
 
@@ -25,12 +25,13 @@ def test_pictures_come_back_as_pillow_reads_them(tmp_path, name):
 def test_channels_keep_their_order(tmp_path):
     transparent = np.dstack([COLOURS, COLOURS[..., :1]])
     Image.fromarray(transparent).save(tmp_path / "rgba.png")
-    assert np.array_equal(read_picture(tmp_path / "rgba.png", cv2.IMREAD_UNCHANGED), transparent)
     content = (tmp_path / "rgba.png").read_bytes()
+    assert np.array_equal(decode_picture(content, tmp_path, cv2.IMREAD_UNCHANGED), transparent)
     assert np.array_equal(decode_bgr(content, tmp_path), COLOURS[..., ::-1])
     assert np.array_equal(decode_bgr(content, tmp_path, cv2.IMREAD_UNCHANGED), transparent[..., [2, 1, 0, 3]])
     write_png(tmp_path / "grey.png", COLOURS[..., :1])
-    assert np.array_equal(read_picture(tmp_path / "grey.png", cv2.IMREAD_UNCHANGED), COLOURS[..., 0])
+    content = (tmp_path / "grey.png").read_bytes()
+    assert np.array_equal(decode_picture(content, tmp_path, cv2.IMREAD_UNCHANGED), COLOURS[..., 0])
 
 
 def chunk(name, data):
@@ -55,5 +56,6 @@ def test_no_picture_is_an_error_with_advice(tmp_path, content):
 
 def test_sixteen_bits_are_not_cut_to_eight(tmp_path):
     Image.fromarray(np.full((2, 3), 256 + 7, np.uint16)).save(tmp_path / "deep.png")
+    content = (tmp_path / "deep.png").read_bytes()
     with pytest.raises(UserError, match=r"deep\.png: values of uint16: a picture of 8 bits is needed; convert it"):
-        read_picture(tmp_path / "deep.png", cv2.IMREAD_UNCHANGED, "convert it")
+        decode_picture(content, tmp_path / "deep.png", cv2.IMREAD_UNCHANGED, "convert it")

@@ -27,8 +27,8 @@ from figura.data.preparation.validation import (
     Categories,
     Seen,
     check_annotation,
-    check_image_file,
     check_image_record,
+    store_image,
 )
 from models.people.persons import image_fault
 from tests.real_people import REAL, needs_real
@@ -120,7 +120,7 @@ def test_every_cut_is_noticed(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[]", "not valid JSON"),
+        ("[]", "holds a list; a COCO file is an object"),
         ("%PDF-1.4", "not valid JSON"),
         ('{"images": [], "annotations": [], "categories": []} x', "follows the closing brace"),
         ('{"images": [], "annotations": [1 2], "categories": []}', "not valid JSON"),
@@ -347,19 +347,18 @@ def test_image_files(tmp_path):
     (images / "near.jpg").symlink_to(images / "good.jpg")
     (images / "circle.jpg").symlink_to("circle.jpg")
     Image.new("RGB", SIZE).save(images / "other.tif")
-    for name in ("good.jpg", "near.jpg"):
-        assert check_image_file(images, name, SIZE, root) == (images / "good.jpg").resolve()
+    for name in ("good.jpg", "near.jpg", "other.tif"):
+        assert store_image(images, name, SIZE, root, None).pixels.shape == (30, 40, 3)
     reasons = {
         "cut.jpg": "image file broken", "end.jpg": "image file broken", "head.jpg": "image file broken",
         "empty.jpg": "image file broken", "text.jpg": "image file broken", "nul\0.jpg": "image file broken",
         "folder.jpg": "image file missing", "none.jpg": "image file missing", "circle.jpg": "image file missing",
-        "other.tif": "image format not read",
         "link.jpg": "path leaves the data root", "../../secret.jpg": "path leaves the data root",
         "../images/good.jpg": "path leaves the data root", str(tmp_path / "secret.jpg"): "path leaves the data root",
     }  # fmt: skip
     for name, reason in reasons.items():
         with pytest.raises(UnusableError) as caught:
-            check_image_file(images, name, SIZE, root)
+            store_image(images, name, SIZE, root, None)
         assert caught.value.reason == reason, name
     with pytest.raises(UnusableError, match="40 x 30 instead of 30 x 40"):
-        check_image_file(images, "good.jpg", Size(30, 40), root)
+        store_image(images, "good.jpg", Size(30, 40), root, None)

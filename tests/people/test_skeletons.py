@@ -108,11 +108,15 @@ def test_bad_skeletons_are_explained(change, words):
 EVERY = pytest.mark.parametrize("name", SETS)
 
 
+COUNTS = {"coco": 17, "crowdpose": 14, "wholebody": 133, "halpe": 136, "halpe26": 26, "ochuman": 17, "posetrack18": 17,
+          "mpii": 16, "humanart": 17, "humanart21": 21, "body_25": 25, "ap10k": 17}  # fmt: skip
+
+
 @EVERY
 def test_a_set_has_its_joints_connected_and_mirrored(name):
     skeleton = SETS[name].skeleton
     count = len(skeleton.keypoints)
-    assert count == {"coco": 17, "crowdpose": 14, "wholebody": 133, "ap10k": 17}[name]
+    assert count == COUNTS[name]
     mirrored = edges((skeleton.flip[a], skeleton.flip[b]) for a, b in skeleton.connections)
     assert mirrored == edges(skeleton.connections)
     reached, front = {0}, [0]
@@ -188,6 +192,37 @@ def test_a_set_is_found_by_its_names_in_any_order():
     }
     assert reordered(found.skeleton, AP10K.keypoints).settings() == AP10K.settings()
     assert set_of(names[1:]) is None
+
+
+def test_sets_have_the_published_order():
+    # Halpe-FullBody/README.md, MPII's joint ids, PoseTrack's categories, OpenPose's doc/02_output.md
+    places = {
+        "halpe": {0: "nose", 16: "right_ankle", 17: "head", 18: "neck", 19: "hip", 20: "left_big_toe",
+                  21: "right_big_toe", 22: "left_small_toe", 25: "right_heel", 26: "face-0", 93: "face-67",
+                  94: "left_hand_root", 115: "right_hand_root", 135: "right_pinky_finger4"},
+        "mpii": {0: "right_ankle", 5: "left_ankle", 6: "pelvis", 7: "thorax", 8: "upper_neck", 9: "head_top",
+                 10: "right_wrist", 15: "left_wrist"},
+        "posetrack18": {0: "nose", 1: "head_bottom", 2: "head_top", 3: "left_ear", 16: "right_ankle"},
+        "humanart21": {16: "right_ankle", 17: "left_finger", 20: "right_toe"},
+        "body_25": {1: "neck", 2: "right_shoulder", 7: "left_wrist", 8: "hip", 9: "right_hip", 14: "left_ankle",
+                    15: "right_eye", 18: "left_ear", 19: "left_big_toe", 21: "left_heel", 24: "right_heel"},
+    }  # fmt: skip
+    for name, joints in places.items():
+        keypoints = SETS[name].skeleton.keypoints
+        assert {place: keypoints[place] for place in joints} == joints
+    # halpecocotools/cocoeval.py: the body as COCO, head, neck and hip 0.08, feet 0.089, face and hands 0.015
+    assert np.allclose(SETS["halpe"].skeleton.sigmas, [*OF_COCO, *[0.08] * 3, *[0.089] * 6, *[0.015] * 110])
+    assert SETS["body_25"].skeleton.sigmas[[1, 8, 24]].tolist() == [0.08, 0.08, 0.089]
+
+
+def test_a_set_is_found_in_another_spelling():
+    spelled = [f"{name[0].upper()}{name.split('_')[1].title()}" if "_" in name else "Nose" for name in COCO.keypoints]
+    assert spelled[1:3] == ["LEye", "REye"]
+    found = set_of(spelled)
+    assert found is not None
+    assert found.skeleton.keypoints == tuple(spelled)
+    assert (found.skeleton.flip, found.skeleton.connections) == (COCO.flip, COCO.connections)
+    assert set_of(["Left Eye", "eye-left", *COCO.keypoints[2:]]) is None
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Results as tables and COCO files, from records by hand; pycocotools is the arbiter of COCO's form."""
 
+import json
+
 import numpy as np
 import pytest
 from pycocotools.coco import COCO
@@ -85,6 +87,14 @@ def test_results_of_one_name_are_not_saved(tmp_path):
     with pytest.raises(UserError, match=r"out/grid\.blue: two results would be this file; save"):
         Results((one,), (image,), forms, KINDS, {"grid.blue": pixels}).save(tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_saved_records_have_the_size_of_their_picture(results, tmp_path):
+    results.save(tmp_path / "out")
+    assert json.loads((tmp_path / "out/clip-000004.people.json").read_text()) == [{**PERSON, "width": 30, "height": 20}]
+    unknown = Result("000003", results.images[2], KINDS, {}, {"people": [BALL]})  # the recipe reads files itself
+    Results((unknown,), results.images, results.forms, KINDS).save(tmp_path / "out")
+    assert json.loads((tmp_path / "out/000003.people.json").read_text()) == [BALL]
 
 
 def test_pictures_lie_side_by_side(tmp_path):

@@ -11,7 +11,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import toy_photos
+from PIL import Image
 
+import figura
 from figura.base.exit_status import run
 from figura.commands.predict import main
 from figura.prediction.inputs import Photo, find_files
@@ -81,6 +83,24 @@ def test_what_is_no_picture_is_said_and_the_rest_is_done(workers, tmp_path, caps
         assert line.startswith(f"skipped: {tmp_path}/in/{name}: ")
         assert reason in line
     assert said[-1] == f"skipped: {tmp_path}/clip.mp4: no regular file"
+
+
+def test_photos_are_read_upright_and_on_white_and_low_ones_are_counted(tmp_path, capsys):
+    given = toy_photos.write_run(tmp_path)
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    row = np.array([[10, 20, 30]], np.uint8)
+    (tmp_path / "in").mkdir()
+    Image.fromarray(row).save(tmp_path / "in/turned.png", exif=exif)
+    Image.fromarray(np.dstack([row, [[255, 0, 255]]]).astype(np.uint8), "LA").save(tmp_path / "in/clear.png")
+    Image.fromarray(row.astype(np.uint16) * 256).save(tmp_path / "in/low.tif")
+    assert predict(given, tmp_path / "in", "--output", tmp_path / "out") == 0
+    for name, red in {"turned": [[10], [20], [30]], "clear": [[10, 255, 30]], "low": [[10, 20, 30]]}.items():
+        assert cv2.imread(str(tmp_path / f"out/{name}.image.png"))[..., 2].tolist() == red
+    assert "warning: 1 pictures of 16 bits end below 8192 of 65535, so " in capsys.readouterr().err
+    predictor = figura.load(given[1], recipe=given[0])
+    with pytest.warns(UserWarning, match="1 pictures of 16 bits end below 8192"):
+        assert predictor.predict(tmp_path / "in")[0].name == "clear"
 
 
 NAMES = [b"caf\xe9.png", b"new\nline.png", b"\x1b[31mred.png", b"x" * 240 + b".png", "é".encode() * 110 + b".png"]

@@ -1,14 +1,18 @@
 """Photos as inputs of image translation: which part of a picture is the input, what is refused, what is true."""
 
+import json
 import re
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
+import toy_photos
 
 from figura.base.errors import UserError
-from figura.prediction.inputs import Photo, SettingError
+from figura.base.exit_status import run
+from figura.commands.predict import main
+from figura.prediction.inputs import Photo
 from models.images.pairs import ImagePairs
 from models.images.photos import Photos
 
@@ -52,23 +56,40 @@ def test_a_picture_of_a_pair_is_refused_with_the_key_that_decides(tmp_path):
     message = (
         "1.png: 32 x 12 pixels would be squeezed to 16 x 12; is it an A|B picture? predict.data.layout=pairs takes"
     )
-    with pytest.raises(SettingError, match=re.escape(message)):
+    with pytest.raises(UserError, match=re.escape(message)):
         photos().examples(photo)
-    with pytest.raises(SettingError, match=re.escape("(direction b_to_a: B)")):
+    with pytest.raises(UserError, match=re.escape("(direction b_to_a: B)")):
         photos(direction="b_to_a").examples(photo)
     (whole,) = photos(layout="whole").examples(photo)
     assert list(whole) == ["x", "name"]
     assert whole["x"].shape == (3, 12, 16)
 
 
-@pytest.mark.parametrize("size", [(12, 16), (12, 12), (40, 30), (12, 30), (12, 34), (6, 32)])
+@pytest.mark.parametrize("size", [(12, 16), (40, 53), (12, 12), (40, 30), (12, 30), (12, 34), (6, 32)])
 def test_other_shapes_need_no_layout(size, tmp_path):
-    (one,) = photos().examples(write(tmp_path / "1.png", np.zeros((*size, 3), np.uint8)))
+    photo = write(tmp_path / "1.png", np.zeros((*size, 3), np.uint8))
+    (one,) = photos().examples(photo)
     assert one["x"].shape == (3, 12, 16)
+    assert photo.doubts == ["pictures squeezed by more than 5 % to 16 x 12 pixels"] * (size not in ((12, 16), (40, 53)))
+
+
+def test_a_fault_of_one_picture_does_not_end_the_rest(tmp_path, capsys):
+    """Of 3 pictures in a folder, the second would be squeezed to half its width."""
+    given = toy_photos.write_run(tmp_path)
+    given_photos = {"type": "images.Photos", "image_size": [12, 16], "x_channels": 1}
+    for name, size in (("1", (12, 16)), ("2", (12, 32)), ("3", (12, 20))):
+        write(tmp_path / f"in/{name}.png", np.zeros((*size, 3), np.uint8))
+    words = [*given, str(tmp_path / "in"), "--output", str(tmp_path / "out")]
+    assert run(main, [*words, "--set", f"predict.data={json.dumps(given_photos)}"]) == 1
+    assert sorted(path.name for path in (tmp_path / "out").glob("*.png")) == ["1.image.png", "3.image.png"]
+    err = capsys.readouterr().err
+    assert f"skipped: {tmp_path}/in/2.png: 32 x 12 pixels would be squeezed" in err
+    assert "warning: 1 pictures squeezed by more than 5 % to 16 x 12 pixels (e.g. 3)" in err
+    assert "1 of the inputs could not be used (see above); the others are done" in err
 
 
 def test_half_of_a_single_picture_is_refused(tmp_path):
-    with pytest.raises(SettingError, match=re.escape("1.png: its half, 8 x 12 pixels, would be stretched to 16 x 12")):
+    with pytest.raises(UserError, match=re.escape("1.png: its half, 8 x 12 pixels, would be stretched to 16 x 12")):
         photos(layout="pairs").examples(write(tmp_path / "1.png", A))
 
 

@@ -164,6 +164,54 @@ def read_coco(content: bytes) -> None:
     prepared("people")
 
 
+JOINTS = [number for joint in range(17) for number in (12 + joint, 6 + joint, 0.8)]
+PAIRS = [JOINTS[place : place + 2] for place in range(0, 51, 3)]
+EXPORTS: dict[str, Any] = {
+    "results.json": [{"image_id": f"{number}.jpg", "category_id": 1, "keypoints": JOINTS, "score": 1.0,
+                      "box": [10, 5, 20, 20]} for number in (1, 2, 3, 4)],
+    "poses/1_keypoints.json": {"version": 1.3, "people": [{"pose_keypoints_2d": [9, 9, 0.5] * 25}]},
+    "poses/results_1.json": {"meta_info": {"keypoint_id2name": {"0": "nose"}}, "instance_info": [
+        {"keypoints": PAIRS, "keypoint_scores": [0.5] * 17, "bbox": [[1, 2, 9, 9]], "bbox_score": 0.5}]},
+    "mpii.json": [{"image": "1.jpg", "joints": PAIRS[:16], "joints_vis": [1] * 16, "center": [9, 9], "scale": 0.1}],
+    "ochuman.json": {"keypoint_names": ["nose", "left_eye"], "images": [{"file_name": "1.jpg", "annotations": [
+        {"bbox": [1, 2, 9, 9], "keypoints": [3, 4, 1, 5, 6, 3], "segms": {"outer": [[1, 2, 9, 2, 9, 9]]}}]}]},
+    "people/1.people.json": [{"category_id": 1, "score": 0.5, "bbox": [1, 2, 9, 9], "keypoints": JOINTS}],
+    "annotations.json": COCO | {
+        "annotations": [one | {"score": 0.5, "keypoints": JOINTS} for one in COCO["annotations"]]
+    },
+    "videos/1.json": COCO,
+    "data.yaml": {"train": "images", "val": "images", "kpt_shape": [2, 3], "flip_idx": [1, 0], "names": ["person"]},
+    "labels/1.txt": "0 0.5 0.5 0.25 0.25 0.5 0.5 2 0.25 0.5 1",
+}  # fmt: skip
+
+
+@st.composite
+def exports_mutated(draw: st.DrawFn) -> tuple[str, bytes]:
+    """Return an export of another tool, and its name."""
+    name = draw(st.sampled_from([*EXPORTS]))
+    if name == "labels/1.txt":
+        return name, draw(mutated_bytes(EXPORTS[name].encode()))
+    fragments = YAML_FRAGMENTS if name == "data.yaml" else JSON_FRAGMENTS
+    return name, draw(text_bytes(mutated_tree(EXPORTS[name], fragments)))
+
+
+def read_export(export: tuple[str, bytes]) -> None:
+    """Prepare people from an export of another tool."""
+    name, content = export
+    for number in (1, 2, 3, 4):
+        write(f"raw/images/{number}.jpg", jpeg(number))
+    write("raw/data.yaml", json.dumps(EXPORTS["data.yaml"]).encode()) if name == "labels/1.txt" else None
+    write("raw/labels/1.txt", EXPORTS["labels/1.txt"].encode()) if name == "data.yaml" else None
+    write(f"raw/{name}", content)
+    annotations = "data.yaml" if name == "labels/1.txt" else name.partition("/")[0]
+    section = {"annotations": annotations} if annotations == "data.yaml" else {
+        "annotations": annotations, "shares": {"validation": 0.5}
+    }  # fmt: skip
+    entry = {"kind": "coco", "source": "raw", "seed": 1, "max_rejected": 1.0, "coco": section}
+    write("data/params.yaml", to_yaml({"datasets": {"people": entry}}).encode())
+    prepare.main(["people"])
+
+
 def read_coco_picture(content: bytes) -> None:
     """Prepare people one of whose pictures is this."""
     for number in (1, 2, 3, 4):
@@ -416,6 +464,7 @@ PROPERTIES: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], object], flo
     "tolerances": (text_bytes(TOLERANCES), read_tolerance_file, 1.0),
     "--set": (OPTIONS, read_option, 1.0),
     "COCO": (text_bytes(mutated_tree(COCO, JSON_FRAGMENTS)), read_coco, 1.0),
+    "exports": (exports_mutated(), read_export, 2.0),
     "COCO, pictures": (pictures_mutated(), read_coco_picture, 0.4),
     "pairs": (st.tuples(pictures_mutated(), NAMES, NODES), read_pairs, 0.6),
     "photos": (st.tuples(pictures_mutated(), NAMES, NODES), read_photo, 1.0),

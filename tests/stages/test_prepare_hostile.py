@@ -21,7 +21,9 @@ from stages import prepare
 
 PREPARED = Path("data/prepared/mine")
 HUGE = 10**400
-JOINTS = [5, 5, 2] * 17
+POLYGONS = "polygons of masks dropped: fewer than three points, without area, or far outside of the image"
+RUNS = "masks dropped: run lengths do not fill the image"
+JOINTS = [one for place in range(17) for one in (3 + place, 4 + place, 2)]
 
 
 def write_params(kind="coco", max_rejected=0.9, **section):
@@ -57,6 +59,10 @@ def write_coco(images=(), annotations=(), count=12):
     Path("raw/annotations.json").write_text(json.dumps(content))
 
 
+def repaired(kind):
+    return [(row["record"], row["after"]) for row in rows(PREPARED / "repaired.csv") if row["kind"] == kind]
+
+
 def prepared():
     assert run(prepare.main, ["mine"]) == 0
     return [(row["id"], row["reason"]) for row in rows(PREPARED / "rejected.csv")]
@@ -79,7 +85,9 @@ def test_a_picture_counts_once(name, link):
     write_coco([image(20, file_name=name)], [annotation(20)])
     if link:
         link(Path("raw/images") / name)
-    assert prepared() == [("20", "image file used twice"), ("20", "image of the annotation rejected")]
+    assert prepared() == []
+    assert repaired("images listed twice") == [("image 20", "image 2")]
+    assert sum(one["image_id"] == 2 for split in ("train", "validation") for one in records(split, "annotations")) == 2
     stored = [one["file_name"] for split in ("train", "validation") for one in records(split, "images")]
     assert sum(Path(one).name == "2.png" for one in stored) == 1
 
@@ -116,7 +124,7 @@ def test_files_that_are_none_are_listed_and_not_waited_for():
     with Path("raw/images/23.png").open("wb") as file:
         file.truncate((1 << 30) + 1)
     missing = "image file missing"
-    reasons = [missing, missing, "path leaves the data root", "image file too large"]
+    reasons = [missing, missing, "path leaves the data root", "image file broken"]
     assert prepared() == [(str(20 + place), reason) for place, reason in enumerate(reasons)]
 
 
@@ -170,33 +178,55 @@ def test_a_sparse_annotation_file_is_not_read_to_its_end(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("changes", "kind"),
     [
-        ({"bbox": [0, 0, HUGE, 9]}, "box is not four finite numbers"),
-        ({"bbox": [0, 0, True, 9]}, "box is not four finite numbers"),
-        ({"keypoints": [HUGE, 5, 2] * 17}, "keypoint not finite"),
-        ({"area": HUGE}, "area is not a number of at least 0"),
-        ({"area": "4"}, "area is not a number of at least 0"),
-        ({"segmentation": [[1, 1, 9, 1, 9, HUGE]]}, "polygon is not three or more finite points"),
-        ({"segmentation": {"size": [32, 48], "counts": "~~~~"}}, "run lengths do not fill the image"),
-        ({"segmentation": {"size": [32, 48], "counts": "0" * 10**6}}, "run lengths do not fill the image"),
-        ({"segmentation": {"size": [10**6, 10**6], "counts": [10**12]}}, "run lengths of another image size"),
-        ({"image_id": HUGE}, "annotation without image"),
-        ({"person_id": HUGE}, "person_id is not a whole number"),
-        ({"note": float("inf")}, "number not finite"),
+        ({"bbox": [0, 0, HUGE, 9]}, "boxes that are missing or empty, taken from the joints"),
+        ({"bbox": [0, 0, True, 9]}, "boxes that are missing or empty, taken from the joints"),
+        ({"bbox": [0, 0, 1e300, 9]}, "boxes far outside, cut to the image"),
+        ({"keypoints": [HUGE, 5, 2] * 17}, "joints that are no numbers, unlabelled"),
+        ({"area": HUGE}, "areas in another unit, or wrong"),
+        ({"segmentation": [[1, 1, 9, 1, 9, HUGE]]}, POLYGONS),
+        ({"segmentation": [[1, 1, 9, 1, 9, 1e9]]}, POLYGONS),
+        ({"segmentation": {"size": [32, 48], "counts": "~~~~"}}, RUNS),
+        ({"segmentation": {"size": [32, 48], "counts": "0" * 10**6}}, RUNS),
+        (
+            {"segmentation": {"size": [10**6] * 2, "counts": [10**12]}},
+            "masks dropped: run lengths of another image size",
+        ),
+        ({"person_id": HUGE}, "person_id that is no whole number"),
+        ({"note": float("inf")}, "keys whose value JSON does not have"),
     ],
 )
-def test_one_bad_annotation_costs_itself(changes, reason):
+def test_one_bad_value_costs_itself(changes, kind):
     write_coco([], [annotation(50) | {"image_id": 3} | changes])
-    ((number, found),) = prepared()
-    assert (number, found) == ("50", reason)
+    assert prepared() == []
+    assert [record for record, _ in repaired(kind)]
+    assert {record for record, _ in repaired(kind)} == {"annotation 50"}
+    (one,) = (one for split in ("train", "validation") for one in records(split, "annotations") if one["id"] == 50)
+    assert all(0 <= value <= 48 for value in (*one["bbox"], *one["keypoints"][::3]))
+    assert 0 < one["area"] <= 48 * 32
+    assert not one.get("segmentation")
+
+
+@pytest.mark.parametrize("changes", [{"keypoints": [1e300, 5, 2] * 17}, {"category_id": HUGE}])
+def test_a_person_without_a_meaning_becomes_a_crowd_region(changes):
+    write_coco([], [annotation(50) | {"image_id": 3} | changes])
+    assert [number for number, _ in prepared()] == ["50"]
+    crowds = [one for split in ("train", "validation") for one in records(split, "annotations") if one["iscrowd"]]
+    assert [(one["image_id"], one["bbox"]) for one in crowds] == [(3, [1, 1, 20, 20])]
+
+
+def test_an_annotation_of_no_image_is_listed():
+    write_coco([], [annotation(50) | {"image_id": HUGE}])
+    assert prepared() == [("50", "annotation without image")]
 
 
 def test_an_integer_of_five_thousand_digits_costs_its_record(tmp_path):
     write_coco([], [annotation(50) | {"image_id": 3, "area": 12345678}])
     text = Path("raw/annotations.json").read_text()
     Path("raw/annotations.json").write_text(text.replace("12345678", "9" * 5000))
-    assert prepared() == [("50", "area is not a number of at least 0")]
+    assert prepared() == []
+    assert repaired("areas in another unit, or wrong") == [("annotation 50", "400")]
 
 
 def test_numbers_that_are_finite():
@@ -215,7 +245,7 @@ def test_names_that_are_no_text():
     )
     write_picture("raw/images/ok.png", 30)
     Path("raw/images/ok.png").rename("raw/images/caf\udce9.png")
-    assert prepared() == [("21", "image file broken"), ("22", "image file broken")]
+    assert prepared() == [(number, "file name that no file can have") for number in ("21", "22")]
     found = [one["file_name"] for split in ("train", "validation") for one in records(split, "images")]
     assert any(name.endswith("caf\udce9.png") for name in found)
     split = next(split for split in ("train", "validation") if any(one["id"] == 20 for one in records(split, "images")))
@@ -329,11 +359,11 @@ def test_manifests_without_files_and_damaged_ones(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"bbox": [0, 0, HUGE, 9]}, "annotation 3: box is not four finite numbers"),
-        ({"keypoints": ["a"] * 51}, "annotation 3: keypoint not finite"),
-        ({"segmentation": {"size": [32, 48], "counts": "~~~~"}}, "annotation 3: run lengths do not fill the image"),
+        ({"bbox": [0, 0, HUGE, 9]}, "annotation 3: boxes that are missing or empty, taken from the joints"),
+        ({"keypoints": ["a"] * 51}, "annotation 3: joints that are no numbers, unlabelled"),
+        ({"segmentation": {"size": [32, 48], "counts": "~~~~"}}, f"annotation 3: {RUNS}"),
         ({"image_id": None}, "annotation 3: annotation without image"),
-        ({"person_id": HUGE}, "annotation 3: person_id is not a whole number"),
+        ({"person_id": HUGE}, "annotation 3: person_id that is no whole number"),
     ],
 )
 def test_prepared_files_by_hand_are_checked_record_by_record(tmp_path, changes, message):

@@ -92,7 +92,7 @@ def test_market1501(capsys):
     }
     path = "bounding_box_train/0010_c3s1_008801_01.jpg"
     assert (PREPARED / "images/train" / path).read_bytes() == Path("raw", path).read_bytes()
-    assert "left out: 2 distractors (0000), 1 junk (-1)" in capsys.readouterr().out
+    assert "left out: 2 distractors (0000), 3 files of .db, 1 junk (-1)" in capsys.readouterr().out
     annotated = json.loads((PREPARED / "facts.json").read_text())["annotated"]
     counts = {split: (one["identities"], one["identities_seen_twice"]) for split, one in annotated.items()}
     assert counts == {"train": (3, 1), "validation": (2, 1)}

@@ -115,8 +115,7 @@ def test_images_smaller_than_a_patch_are_left_out(size, left, tmp_path, capsys):
 
 @pytest.mark.parametrize(("size", "least"), [(8, 8), (None, 2)])
 def test_a_small_image_whose_head_tells_nothing(size, least, tmp_path, monkeypatch):
-    """OpenCV reads files that Pillow does not open."""
-    monkeypatch.setattr("models.super_resolution.patches.Image.open", Mock(side_effect=OSError))
+    monkeypatch.setattr("models.super_resolution.patches.picture_facts", Mock(side_effect=UserError))
     write(tmp_path / "train/odd.png", noise(1, 6))
     with pytest.raises(UserError, match=rf"odd\.png: 6 x 1 pixels, smaller than {least} x {least}, a patch; remove it"):
         example(patches(tmp_path, size=size))

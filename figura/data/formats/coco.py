@@ -11,7 +11,7 @@ to evaluate appearance transfer; a person without it is a separate identity. `pa
 import json
 import tempfile
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Self
@@ -175,6 +175,8 @@ def _walk(path: Path, in_lines: bool = False) -> Iterator[tuple[str, Any]]:
     but see `_Reader.line`.
     """
     with _Reader(path) as reader:
+        if reader.peek() == "[":
+            raise UserError(f"{path}: holds a list; a COCO file is an object with images, annotations and categories")
         reader.take("{")
         follows = reader.take("}") if reader.peek() == "}" else ","
         while follows == ",":
@@ -206,12 +208,27 @@ def _elements(reader: _Reader, in_lines: bool) -> Iterator[Any]:
         follows = reader.take(",]")
 
 
-def read_head(path: Path, whole: bool = True) -> tuple[dict[str, Any], dict[str, int]]:
+def read_pairs(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the top-level pairs of a JSON object; a list of records is yielded often, its value a part or a marker."""
+    return _walk(path)
+
+
+def read_elements(path: Path) -> Iterator[Any]:
+    """Yield the elements of a file that holds one JSON list; raises UserError like `read_head`."""
+    with _Reader(path) as reader:
+        yield from _elements(reader, in_lines=False)
+        if reader.peek():
+            raise reader.fault("something follows the closing bracket")
+
+
+def read_head(
+    path: Path, whole: bool = True, look: Callable[[str, Any], None] | None = None
+) -> tuple[dict[str, Any], dict[str, int]]:
     """Read a COCO file except its records; also return their counts, `{"images": n, "annotations": m}`.
 
     A file without annotations, as COCO publishes for its test sets (`image_info_*.json`), has no count of them. Without
     `whole`, only the part before the records is read, which is everything in a file of `write_coco`; nothing is
-    counted.
+    counted. `look` is called with the section and each record.
 
     Raises:
         UserError: the file is not a JSON object, is truncated, or lacks `images`, or `categories` although it has
@@ -224,6 +241,8 @@ def read_head(path: Path, whole: bool = True) -> tuple[dict[str, Any], dict[str,
             return head, counts
         if key in RECORDS and (value is _OPEN or key in counts):
             counts[key] = 0 if value is _OPEN else counts[key] + 1
+            if look is not None and value is not _OPEN:
+                look(key, value)
         else:
             head[key] = value
     for key in (*RECORDS, "categories"):
@@ -270,10 +289,13 @@ def categories_by_id(path: Path, categories: Any) -> dict[int, dict[str, Any]]:
 
 
 def check_keypoints(path: Path, category: dict[str, Any]) -> None:
-    """Raise UserError if a category has `keypoints` that are neither an empty list nor two or more different names."""
-    joints = category.get("keypoints", [])
-    names = isinstance(joints, list) and all(isinstance(one, str) for one in joints)
-    if not names or len(set(joints)) < len(joints) or len(joints) == 1:
+    """Raise UserError if a category has `keypoints` that are not two or more different names; none and null are well.
+
+    Blanks around names do not count.
+    """
+    joints = category.get("keypoints") or []
+    names = isinstance(joints, list) and all(isinstance(one, str) and one.strip() for one in joints)
+    if not names or len({one.strip() for one in joints}) < len(joints) or len(joints) == 1:
         raise UserError(
             f"{path}: categories: {category.get('name')}: keypoints: found {str(joints)[:200]}; expected two or more "
             "names, each once"

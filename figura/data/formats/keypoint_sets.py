@@ -1,4 +1,4 @@
-"""Published sets of joints by name: COCO, CrowdPose, COCO-WholeBody, AP-10K.
+"""Published sets of joints by name: COCO, CrowdPose, COCO-WholeBody, Halpe, PoseTrack, MPII, Human-Art, AP-10K.
 
 The order of the joints is that of the published annotation files. Sources of names, sigmas and connections:
     coco: figura.data.formats.skeletons.
@@ -9,9 +9,22 @@ The order of the joints is that of the published annotation files. Sources of na
         (configs/_base_/datasets/coco_wholebody.py); the face's 68 are those of iBUG 300-W.
     ap10k: Yu et al., "AP-10K: A Benchmark for Animal Pose Estimation in the Wild", 2021; its annotation files, and the
         sigmas of its repository (configs/_base_/datasets/ap10k.py).
-Standing poses, and the connections of WholeBody's face and hands, were made for figura: OKS does not use them.
+    halpe: Li et al., "PaStaNet", 2020; names, order and sigmas of Halpe-FullBody (README.md and
+        HalpeCOCOAPI/PythonAPI/halpecocotools/cocoeval.py). halpe26 has the first 26, the body and the feet.
+    ochuman: Zhang et al., "Pose2Seg: Detection Free Human Instance Segmentation", 2019; the joints and the evaluation
+        of its COCO files (OCHumanApi) are COCO's.
+    posetrack18: Andriluka et al., "PoseTrack: A Benchmark for Human Pose Estimation and Tracking", 2018. Its evaluation
+        is PCKh, so no sigmas are published; they are those of MMPose (configs/_base_/datasets/posetrack18.py).
+    mpii: Andriluka et al., "2D Human Pose Estimation: New Benchmark and State of the Art Analysis", 2014; the order of
+        its joint ids. As PoseTrack's, its sigmas are MMPose's (mpii.py).
+    humanart: Ju et al., "Human-Art: A Versatile Human-Centric Dataset Bridging Natural and Artificial Scenes", 2023:
+        `keypoints` are COCO's 17. humanart21 are those of `keypoints_21`, with MMPose's sigmas (humanart21.py).
+    body_25: the order of OpenPose (doc/02_output.md); without sigmas of its own, so Halpe's for the same joints.
+Connections are MMPose's where a set publishes none. Standing poses, and the connections of the face and the hands, were
+made for figura: OKS does not use them.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -37,6 +50,10 @@ def _flip(names: Sequence[str], pairs: dict[str, str]) -> tuple[int, ...]:
 
 def _sides(names: Sequence[str]) -> dict[str, str]:
     return {name: name.replace("left", "right") for name in names if "left" in name}
+
+
+def _pose(skeleton: Skeleton) -> dict[str, tuple[float, float]]:
+    return {name: (float(x), float(y)) for name, (x, y) in zip(skeleton.keypoints, skeleton.standing_pose, strict=True)}
 
 
 def _places(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Connections:
@@ -130,10 +147,19 @@ def _face(number: int) -> str:
     return _FACE[number]
 
 
-def _wholebody_pairs() -> list[tuple[str, str]]:
-    pairs = [(COCO.keypoints[a], COCO.keypoints[b]) for a, b in COCO.connections]
-    pairs += [(f"{side}_ankle", f"{side}_{part}") for side in ("left", "right") for part in _TOES]
-    pairs += [("nose", _face(30)), ("right_ear", _face(0)), ("left_ear", _face(16))]
+_COCO_PAIRS = [(COCO.keypoints[a], COCO.keypoints[b]) for a, b in COCO.connections]
+_FEET_PAIRS = [(f"{side}_ankle", f"{side}_{part}") for side in ("left", "right") for part in _TOES]
+
+
+def _face_sides() -> dict[str, str]:
+    pairs = {_face(one): _face(other) for one, other in _EYES.items()}
+    for first, last in _TURNED:
+        pairs |= {_face(first + step): _face(last - step) for step in range((last - first + 1) // 2)}
+    return pairs
+
+
+def _face_and_hand_pairs() -> list[tuple[str, str]]:
+    pairs = [("nose", _face(30)), ("right_ear", _face(0)), ("left_ear", _face(16))]
     pairs += [(_face(a), _face(b)) for chain in _CHAINS for a, b in pairwise(chain)]
     pairs += [(_face(a), _face(b)) for ring in _RINGS for a, b in pairwise((*ring, ring[0]))]
     pairs += [(_face(a), _face(b)) for a, b in _FACE_LINKS]
@@ -178,18 +204,15 @@ def _hand_pose(wrist: tuple[float, float], inwards: float) -> list[tuple[float, 
 
 
 def _wholebody_pose() -> list[tuple[float, float]]:
-    body = [(float(x), float(y)) for x, y in COCO.standing_pose]
-    ankles = [body[COCO.keypoints.index(f"{side}_ankle")] for side in ("left", "right")]
+    body = _pose(COCO)
+    ankles = [body[f"{side}_ankle"] for side in ("left", "right")]
     feet = [
         (x + outwards * across, y - down)
         for (x, y), outwards in zip(ankles, (-1, 1), strict=True)
         for across, down in ((-0.15, 0.5), (0.3, 0.45), (0.0, 0.2))
     ]
-    hands = [
-        _hand_pose(body[COCO.keypoints.index(f"{side}_wrist")], inwards)
-        for side, inwards in (("left", 1.0), ("right", -1.0))
-    ]
-    return [*body, *feet, *_face_pose(), *hands[0], *hands[1]]
+    hands = [_hand_pose(body[f"{side}_wrist"], inwards) for side, inwards in (("left", 1.0), ("right", -1.0))]
+    return [*body.values(), *feet, *_face_pose(), *hands[0], *hands[1]]
 
 
 _FACE_SIGMAS = (
@@ -209,42 +232,154 @@ WHOLEBODY = Skeleton(
     sigmas=np.array([
         *COCO.sigmas, 0.068, 0.066, 0.066, 0.092, 0.094, 0.094, *_FACE_SIGMAS, *_HAND_SIGMAS, *_HAND_SIGMAS
     ]),
-    flip=_flip(
-        _WHOLEBODY,
-        _sides(_WHOLEBODY)
-        | {_face(one): _face(other) for one, other in _EYES.items()}
-        | {
-            _face(first + step): _face(last - step)
-            for first, last in _TURNED
-            for step in range((last - first + 1) // 2)
-        },
-    ),
-    connections=_places(_WHOLEBODY, _wholebody_pairs()),
+    flip=_flip(_WHOLEBODY, _sides(_WHOLEBODY) | _face_sides()),
+    connections=_places(_WHOLEBODY, [*_COCO_PAIRS, *_FEET_PAIRS, *_face_and_hand_pairs()]),
     dense_connections=(),
     kinematic_tree=(),
     score_weights=np.ones(133),
     standing_pose=np.array(_wholebody_pose()),
 )  # fmt: skip
 
+_MIDDLE = {
+    "head": (0.0, 10.3),
+    "head_top": (0.0, 10.3),
+    "neck": (0.0, 8.6),
+    "upper_neck": (0.0, 8.6),
+    "head_bottom": (0.0, 8.6),
+    "thorax": (0.0, 8.0),
+    "hip": (0.0, 4.0),
+    "pelvis": (0.0, 4.0),
+}
+"""Where joints in the middle of the body are in COCO's standing pose."""
+
+
+def _person(names: Sequence[str], sigmas: Sequence[float], pairs: Sequence[tuple[str, str]]) -> Skeleton:
+    """Return a skeleton of joints whose places are known from WholeBody's standing pose, or from `_MIDDLE`."""
+    places = _pose(WHOLEBODY) | _MIDDLE
+    for side in ("left", "right"):
+        places |= {f"{side}_finger": places[f"{side}_middle_finger4"], f"{side}_toe": places[f"{side}_big_toe"]}
+    sides = _sides(names) | (_face_sides() if _face(0) in names else {})
+    return Skeleton(
+        keypoints=tuple(names),
+        sigmas=np.array(sigmas),
+        flip=_flip(names, sides),
+        connections=_places(names, pairs),
+        dense_connections=(),
+        kinematic_tree=(),
+        score_weights=np.ones(len(names)),
+        standing_pose=np.array([places[name] for name in names]),
+    )
+
+
+_LIMBS = [
+    (f"{side}_{one}", f"{side}_{other}")
+    for side in ("left", "right")
+    for one, other in (("shoulder", "elbow"), ("elbow", "wrist"), ("hip", "knee"), ("knee", "ankle"))
+]
+
+
+def _both(middle: str, part: str) -> list[tuple[str, str]]:
+    return [(middle, f"left_{part}"), (middle, f"right_{part}")]
+
+
+_HALPE26 = (*COCO.keypoints, "head", "neck", "hip", *(f"{side}_{part}" for part in _TOES for side in ("left", "right")))
+_HALPE26_SIGMAS = (*COCO.sigmas, *[0.08] * 3, *[0.089] * 6)
+_HALPE26_PAIRS = [
+    *_COCO_PAIRS[-7:], ("head", "neck"), ("neck", "hip"), *_both("neck", "shoulder"), *_both("hip", "hip"), *_LIMBS,
+    *_FEET_PAIRS,
+]  # fmt: skip
+
+HALPE26 = _person(_HALPE26, _HALPE26_SIGMAS, _HALPE26_PAIRS)
+HALPE = _person(
+    (*_HALPE26, *_FACE, *_HANDS), (*_HALPE26_SIGMAS, *[0.015] * 110), [*_HALPE26_PAIRS, *_face_and_hand_pairs()]
+)
+
+POSETRACK18 = _person(
+    ("nose", "head_bottom", "head_top", *COCO.keypoints[3:]),
+    (0.026, 0.025, 0.025, *COCO.sigmas[3:]),
+    [
+        ("nose", "head_bottom"), ("nose", "head_top"), *_both("head_bottom", "shoulder"), *_LIMBS,
+        ("left_shoulder", "right_shoulder"), ("left_shoulder", "left_hip"), ("right_shoulder", "right_hip"),
+        ("left_hip", "right_hip"), ("nose", "left_ear"), ("nose", "right_ear"),
+    ],
+)  # fmt: skip
+
+MPII = _person(
+    (
+        "right_ankle", "right_knee", "right_hip", "left_hip", "left_knee", "left_ankle", "pelvis", "thorax",
+        "upper_neck", "head_top", "right_wrist", "right_elbow", "right_shoulder", "left_shoulder", "left_elbow",
+        "left_wrist",
+    ),
+    (
+        0.089, 0.083, 0.107, 0.107, 0.083, 0.089, 0.026, 0.026, 0.026, 0.026, 0.062, 0.072, 0.179, 0.179, 0.072, 0.062,
+    ),
+    [
+        *_both("pelvis", "hip"), ("pelvis", "thorax"), ("thorax", "upper_neck"), ("upper_neck", "head_top"),
+        *_both("upper_neck", "shoulder"), *_LIMBS,
+    ],
+)  # fmt: skip
+
+HUMANART21 = _person(
+    (*COCO.keypoints, "left_finger", "right_finger", "left_toe", "right_toe"),
+    (*COCO.sigmas, *[0.089] * 4),
+    [
+        *_COCO_PAIRS, *((f"{side}_{one}", f"{side}_{other}") for side in ("left", "right")
+        for one, other in (("ankle", "toe"), ("wrist", "finger"))),
+    ],
+)  # fmt: skip
+
+_BODY_25 = (
+    "nose", "neck", *(f"{side}_{part}" for side in ("right", "left") for part in ("shoulder", "elbow", "wrist")),
+    "hip", *(f"{side}_{part}" for side in ("right", "left") for part in ("hip", "knee", "ankle")),
+    *(f"{side}_{part}" for part in ("eye", "ear") for side in ("right", "left")),
+    *(f"{side}_{part}" for side in ("left", "right") for part in _TOES),
+)  # fmt: skip
+BODY_25 = _person(
+    _BODY_25,
+    [_HALPE26_SIGMAS[_HALPE26.index(name)] for name in _BODY_25],
+    [pair for pair in [("nose", "neck"), *_HALPE26_PAIRS] if "head" not in pair],
+)
+
 SETS = {
     "coco": KeypointSet(COCO, "person"),
     "crowdpose": KeypointSet(CROWDPOSE, "person"),
     "wholebody": KeypointSet(WHOLEBODY, "person"),
+    "halpe": KeypointSet(HALPE, "person"),
+    "halpe26": KeypointSet(HALPE26, "person"),
+    "ochuman": KeypointSet(COCO, "person"),
+    "posetrack18": KeypointSet(POSETRACK18, "person"),
+    "mpii": KeypointSet(MPII, "person"),
+    "humanart": KeypointSet(COCO, "person"),
+    "humanart21": KeypointSet(HUMANART21, "person"),
+    "body_25": KeypointSet(BODY_25, "person"),
     "ap10k": KeypointSet(AP10K, "animal"),
 }
+"""The sets by the name that a dataset's `keypoints` may have."""
+
+_WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
+_SIDE = {"l": "left", "r": "right"}
+
+
+def plain_name(name: str) -> str:
+    """Return a joint's name in one spelling: `LEye`, `left eye`, `Eye_Left` and `left-eye` are `left_eye`."""
+    words = [word.lower() for word in _WORD.findall(name)]
+    words = [_SIDE.get(word, word) for word in words]
+    return "_".join(sorted(words, key=lambda word: word not in ("left", "right")))
 
 
 def set_of(keypoints: Sequence[str]) -> KeypointSet | None:
-    """Return the published set with exactly these joints, its skeleton in the order of `keypoints`, or None."""
+    """Return the published set with these joints in any order and spelling, its skeleton as in `keypoints`, or None."""
+    plain = sorted(map(plain_name, keypoints))
     for one in SETS.values():
-        if sorted(one.skeleton.keypoints) == sorted(keypoints):
+        if sorted(map(plain_name, one.skeleton.keypoints)) == plain:
             return replace(one, skeleton=reordered(one.skeleton, keypoints))
     return None
 
 
 def reordered(skeleton: Skeleton, keypoints: Sequence[str]) -> Skeleton:
-    """Return the same skeleton with its joints in the order `keypoints`, which has each of them once."""
-    old = [skeleton.keypoints.index(name) for name in keypoints]
+    """Return the same skeleton with the names and the order `keypoints`, which has each joint once (`plain_name`)."""
+    plain = [plain_name(name) for name in skeleton.keypoints]
+    old = [plain.index(plain_name(name)) for name in keypoints]
     new = {place: at for at, place in enumerate(old)}
 
     def moved(pairs: Connections) -> Connections:

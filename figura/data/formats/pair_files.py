@@ -1,7 +1,8 @@
 """Image pairs on disk: find and read the pairs of a folder.
 
-A folder has one of two layouts. If it has subfolders `a` and `b`, two images with the same name (without suffix) are a
-pair, and other files are ignored. Otherwise every image in the folder is a pair: A is its left half, B its right half.
+A folder has one of two layouts. If it has subfolders `a` and `b` (or `A` and `B`, or `LR` and `HR`), two images with
+the same name (without suffix) are a pair, and other files are ignored. Otherwise every image in the folder is a pair: A
+is its left half, B its right half. `split_folders` also finds the folders of a split as other tools lay them out.
 """
 
 import os
@@ -16,12 +17,11 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.base.files import read_bytes
-from figura.base.pictures import LARGEST, decode_picture
-
-SUFFIXES = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
-"""Suffixes of images, in upper or lower case; other files and hidden files are skipped."""
+from figura.base.pictures import LARGEST, SUFFIXES, Reading, decode_raw
 
 LAYOUTS = f"A|B images ({', '.join(SUFFIXES)}), or the folders a and b with files of the same names"
+
+_SIDES = (("a", "b"), ("A", "B"), ("lr", "hr"), ("LR", "HR"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +41,41 @@ class Fault(NamedTuple):
 
 
 class Loaded(NamedTuple):
-    """Both images, uint8 RGB `(height, width, 3)` of the same size, and the bytes of each file."""
+    """Both images, uint8 RGB `(height, width, 3)` of the same size, and of each file its bytes and what was read."""
 
     a: NDArray[np.uint8]
     b: NDArray[np.uint8]
     contents: tuple[bytes, ...]
+    readings: tuple[Reading, ...]
 
 
-def find_pairs(folder: Path, root: Path) -> tuple[list[Pair], list[Fault]]:
+def sides(folder: Path) -> tuple[str, ...]:
+    """Return the names of the folders of A and of B in a folder, or `.` for A|B images."""
+    return next((pair for pair in _SIDES if all((folder / side).is_dir() for side in pair)), (".",))
+
+
+def split_folders(folder: Path) -> tuple[Path, tuple[str, ...]] | None:
+    """Return the folder of a split's pairs, and the folders of A and B in it, for `find_pairs`; None if there are none.
+
+    If there is no folder `train`, the pairs may be in `trainA` and `trainB`, or in `A/train` and `B/train`.
+    """
+    if folder.is_dir():
+        return folder, sides(folder)
+    name, parent = folder.name, folder.parent
+    places = [
+        tuple(form.format(name, side) for side in pair) for form in ("{}{}", "{}_{}", "{1}/{0}") for pair in _SIDES
+    ]
+    found = (pair for pair in places if all((parent / side).is_dir() for side in pair))
+    return next(((parent, pair) for pair in found), None)
+
+
+def find_pairs(folder: Path, root: Path, parts: tuple[str, ...] | None = None) -> tuple[list[Pair], list[Fault]]:
     """Return the pairs in `folder`, sorted by name, and the faults of the others; opens no file.
 
-    No file may be outside `root`, also through links. `folder` must exist.
+    No file may be outside `root`, also through links. `folder` must exist. `parts` are the folders of A and of B in it,
+    or `.`; default: its `sides`.
     """
-    parts = ("a", "b") if (folder / "a").is_dir() and (folder / "b").is_dir() else (".",)
+    parts = parts or sides(folder)
     for part in parts:
         if _leaves(folder / part, root):
             return [], [Fault(part, "path leaves the data root", _target(folder / part))]
@@ -102,29 +124,28 @@ def _target(path: Path) -> str:
 
 
 def load_pair(folder: Path, pair: Pair, read: Callable[[Path], bytes] | None = None) -> Loaded | Fault:
-    """Read and decode a pair, each file once; scales 16 bits to 8, ignores transparency and EXIF orientation.
+    """Read and decode a pair, each file once, as `decode_raw` reads pictures.
 
     `read` returns the content of a file, or raises UserError; by default it reads regular files of at most 1 GiB.
     """
-    contents, images = [], []
+    contents, readings = [], []
     for file in pair.files:
         try:
             contents.append(read(folder / file) if read else read_bytes(folder / file, most=LARGEST))
+            readings.append(decode_raw(contents[-1], folder / file))
         except UserError as error:
             return Fault(file, "image file unreadable", str(error).removeprefix(f"{folder / file}: "))
-        try:
-            flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
-            images.append(decode_picture(contents[-1], folder / file, flags))
-        except UserError:
-            return Fault(file, "image file unreadable", "damaged, too large, or no image of 8 or 16 bits a channel")
+    images = [one.pixels for one in readings]
     if len(images) == 1:
         width = images[0].shape[1]
         if width % 2:
             return Fault(pair.files[0], "odd width", f"{_size(images)}; A and B are halves of one image")
         images = [images[0][:, : width // 2], images[0][:, width // 2 :]]
     if images[0].shape != images[1].shape:
-        return Fault(pair.files[0], "A and B differ in size", f"{_size(images)}")
-    return Loaded(images[0], images[1], tuple(contents))
+        low = Path(pair.files[0]).parent.name.lower() == "lr"
+        cure = "; super-resolution takes HR alone, a dataset of kind images" if low else ""
+        return Fault(pair.files[0], f"A and B differ in size{cure}", f"{_size(images)}")
+    return Loaded(images[0], images[1], tuple(contents), tuple(readings))
 
 
 def _size(images: Sequence[NDArray[np.uint8]]) -> str:

@@ -11,7 +11,7 @@ from figura.base.files import read_bytes, sha256
 from figura.base.manifest import MANIFEST, advice_of, no_manifest, read_manifest
 
 REJECTED = "rejected.csv"
-OTHERS = ("facts", "images", "manifest", "plots", "rejected", "statistics")
+OTHERS = ("facts", "images", "manifest", "plots", "rejected", "repaired", "statistics")
 """Names of the other content of a prepared dataset's folder."""
 
 

@@ -1,16 +1,36 @@
-"""Checks of people records: ids, boxes, keypoints, masks. Applied to everything read from files.
+"""Records of people: `normalise` brings an annotation of any honest tool into COCO's form and says what it changed.
 
-Each check raises `UnusableError` with a reason (a fixed phrase, for counting) and a detail. No check allocates memory
-according to a number in the record.
+What can be derived is derived (`num_keypoints`, a missing box, a wrong area). A fault costs the field, not the record.
+`UnusableError` is raised only for what cannot be known; it has a reason (a fixed phrase, for counting) and a detail.
+Nothing here allocates memory according to a number in a record.
 """
 
+import json
 import math
+import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pycocotools import mask as run_lengths
 
 LARGEST_ID = 2**63 - 1
 
 _SHOWN = 300  # characters of a detail
+_MARGIN = 0.1  # around joints without a box, as a fraction of the person's height
+_LEAST_AREA, _MOST_AREA = 0.05, 1.1  # plausible area without a mask, as a fraction of the box's
+_AREA_ERROR = 0.25  # plausible area beside a mask, as a fraction of the mask's
+_TIGHT = 1.0  # pixels; a box that is at most this far from its joints on all sides is made of them
+AS_TEXT = "numbers written as text, or whole numbers as 1.0"
+_COUNT = "num_keypoints that disagree with the joints"
+_CROWD_KEYS = ("iscrowd", "isCrowd", "is_crowd", "ignore")
+_NO_CROWD = ("", "no", "false", "none", "null")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}(\.0*)?")
+_CORNERS = (("x1", "y1", "x2", "y2"), ("xmin", "ymin", "xmax", "ymax"))
+_SIDES = (("x", "y", "width", "height"), ("x", "y", "w", "h"), ("left", "top", "width", "height"))
+_VISIBILITY = ("v", "visibility", "visible", "confidence", "score")
 
 
 class UnusableError(Exception):
@@ -32,6 +52,86 @@ class Size(NamedTuple):
     height: int
 
 
+class Repair(NamedTuple):
+    """A change of a record: its kind, and the value before and after, shortened."""
+
+    kind: str
+    before: str
+    after: str
+
+
+class Joints(NamedTuple):
+    """The names of the K joints, and the pose (K, 2) that estimates a person's height; None if there is none."""
+
+    names: tuple[str, ...] = ()
+    standing_pose: NDArray[np.float64] | None = None
+
+
+class Conventions(NamedTuple):
+    """How numbers of a file are read. None is as in COCO, after questions whether that can be.
+
+    Attributes:
+        boxes: `xywh`; `corners` for x1, y1, x2, y2; `joints` for boxes around the joints whatever the file says.
+        coordinates: `pixels`, `relative` (0 to 1) or `percent` of the picture's sides.
+        min_confidence: joints with a lower confidence, where there are confidences for flags, are unlabelled.
+    """
+
+    boxes: Literal["xywh", "corners", "joints"] | None = None
+    coordinates: Literal["pixels", "relative", "percent"] | None = None
+    min_confidence: float = 0.0
+
+
+AS_COCO = Conventions()
+
+
+def whole_number(value: Any) -> int | None:
+    """Return a whole number of at most 64 bits, also of `12.0` and `"12"`; None for anything else."""
+    if isinstance(value, str):
+        text = value.strip()
+        value = int(text.partition(".")[0]) if _WHOLE.fullmatch(text) else None
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if type(value) is int and abs(value) <= LARGEST_ID else None
+
+
+def real_number(value: Any) -> float | None:
+    """Return a finite number, also of a text; None for anything else."""
+    try:
+        if isinstance(value, str):
+            text = value.strip()
+            value = float(text) if len(text) < 100 and _NUMBER.fullmatch(text) else None
+        return value if type(value) in (int, float) and math.isfinite(value) else None
+    except (ValueError, OverflowError):
+        return None
+
+
+def real_numbers(values: Any) -> list[float] | None:
+    """Return a list of finite numbers, also of texts; None for anything else."""
+    if not isinstance(values, list):
+        return None
+    numbers = [number for one in values if (number := real_number(one)) is not None]
+    return numbers if len(numbers) == len(values) else None
+
+
+def is_finite(numbers: Iterable[Any], farthest: float = math.inf) -> bool:
+    """Return whether all are finite numbers in [-`farthest`, `farthest`].
+
+    Strings, booleans and integers too large for a float are not numbers.
+    """
+    numbers = list(numbers)
+    try:
+        finite = {*map(type, numbers)} <= {int, float} and all(map(math.isfinite, numbers))
+    except OverflowError:
+        return False
+    return finite and max(map(abs, numbers), default=0) <= farthest
+
+
+def shown(value: Any) -> str:
+    """Return a value in a few characters."""
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
 def check_id(record: Any) -> int:
     """Return the record's id; raises UnusableError if it is not a 64-bit integer."""
     if not isinstance(record, dict):
@@ -51,17 +151,234 @@ def check_size(record: Mapping[str, Any]) -> Size:
     return size
 
 
-def is_finite(numbers: Iterable[Any], farthest: float = math.inf) -> bool:
-    """Return whether all are finite numbers in [-`farthest`, `farthest`].
+def normalise(
+    record: Mapping[str, Any], picture: Size, joints: Joints | None, conventions: Conventions = AS_COCO
+) -> tuple[dict[str, Any], list[Repair]]:
+    """Return an annotation as COCO defines it, and what was changed; a record that is right comes back as it is.
 
-    Strings, booleans and integers too large for a float are not numbers.
+    Args:
+        record: the annotation. `id`, `image_id` and `category_id` are not looked at.
+        picture: the size of its picture.
+        joints: those of people; None for other objects, whose keypoints stay.
+        conventions: how its numbers are read.
+
+    Raises:
+        UnusableError: neither box, mask nor joints say where it is, or a joint is farther outside than the picture is
+            large.
     """
-    numbers = list(numbers)
-    try:
-        finite = {*map(type, numbers)} <= {int, float} and all(map(math.isfinite, numbers))
-    except OverflowError:
-        return False
-    return finite and max(map(abs, numbers), default=0) <= farthest
+    repairs: list[Repair] = []
+    fixed = dict(record)
+    fixed["iscrowd"] = _crowd(fixed, repairs)
+    _set_box_form(fixed, repairs)
+    if sides := _sides(picture, conventions):
+        fixed |= {key: _scaled(fixed[key], sides) for key in ("bbox", "segmentation") if key in fixed}
+        if isinstance(parts := fixed.get("parts"), dict):
+            fixed["parts"] = {name: _scaled(mask, sides) for name, mask in parts.items()}
+    if joints is not None:
+        _set_keypoints(fixed, picture, joints, conventions, repairs)
+    _set_masks(fixed, picture, repairs)
+    fixed["bbox"] = _box(fixed, picture, joints, conventions, repairs)
+    if joints is not None:
+        _drop_origin(fixed, joints, repairs)
+    _set_area(fixed, repairs)
+    person = fixed.get("person_id", 0)
+    if type(person) is not int or abs(person) > LARGEST_ID:
+        _set(fixed, "person_id", whole_number(person), "person_id that is no whole number", repairs)
+    if "iscrowd" not in record and not fixed["iscrowd"]:
+        del fixed["iscrowd"]
+    return fixed, repairs
+
+
+def _set(record: dict[str, Any], key: str, value: Any, kind: str, repairs: list[Repair]) -> None:
+    """Replace a value, or delete it if it is None; null that becomes missing is not worth counting."""
+    before = record.get(key)
+    if value is not None:
+        record[key] = value
+    else:
+        record.pop(key, None)
+    if before is not None:
+        repairs.append(Repair(kind, shown(before), shown("dropped" if value is None else value)))
+
+
+def _crowd(record: Mapping[str, Any], repairs: list[Repair]) -> int:
+    for key in _CROWD_KEYS:
+        value = record.get(key)
+        number = int(value) if type(value) is bool else real_number(value)
+        if number == 0 or not value or (isinstance(value, str) and value.strip().lower() in _NO_CROWD):
+            continue
+        if key == "ignore":
+            repairs.append(Repair("ignored objects, treated as crowd regions", f"{key}: {shown(value)}", "iscrowd: 1"))
+        elif number != 1:
+            kind = "objects whose iscrowd is neither 0 nor 1, treated as crowd regions"
+            repairs.append(Repair(kind, f"{key}: {shown(value)}", "iscrowd: 1"))
+        return 1
+    return 0
+
+
+def _sides(picture: Size, conventions: Conventions) -> tuple[float, float] | None:
+    """Return the pixels of one unit of x and y; None if the coordinates are pixels."""
+    if conventions.coordinates in (None, "pixels"):
+        return None
+    unit = 100 if conventions.coordinates == "percent" else 1
+    return picture.width / unit, picture.height / unit
+
+
+def _scaled(values: Any, sides: tuple[float, float]) -> Any:
+    """Return x, y, x, y, ... multiplied by the sides, also in nested lists; what is no number stays."""
+    if not isinstance(values, list):
+        return values
+    if any(isinstance(one, list) for one in values):
+        return [_scaled(one, sides) for one in values]
+    numbers = map(real_number, values)
+    return [
+        value if number is None else number * sides[place % 2]
+        for place, (value, number) in enumerate(zip(values, numbers, strict=True))
+    ]
+
+
+# --- joints ---
+
+
+def _set_keypoints(
+    record: dict[str, Any], picture: Size, joints: Joints, conventions: Conventions, repairs: list[Repair]
+) -> None:
+    """Replace `keypoints` by K triples with flags 0, 1 or 2 in the picture; count `num_keypoints`."""
+    raw = record.get("keypoints")
+    values = triples(raw, joints.names) if raw and joints.names else None
+    if values is None:
+        if raw and (not isinstance(raw, list) or any(raw)):
+            kind = f"keypoints that are not {len(joints.names)} joints" if joints.names else "keypoints without names"
+            count = f"{len(raw)} numbers" if isinstance(raw, list) else shown(raw)
+            repairs.append(Repair(kind, count, "no joints"))
+            _set(record, "num_keypoints", 0 if record.get("num_keypoints") else None, "", [])
+        record.pop("keypoints", None)
+        if whole_number(record.get("num_keypoints", 0)) != 0:
+            _set(record, "num_keypoints", 0, _COUNT, repairs)
+        return
+    sides = _sides(picture, conventions)
+    if sides is not None:
+        for axis in (0, 1):
+            values[axis::3] = [_scaled([0, one], (1, sides[axis]))[1] for one in values[axis::3]]
+    right = is_finite(values) and {*values[2::3]} <= {0, 1, 2}
+    keypoints = values if right else _flagged(values, joints, conventions, repairs)
+    if not isinstance(raw, list) or len(raw) != len(keypoints):
+        of_pairs = isinstance(raw, list) and len(raw) == 2 * len(joints.names)
+        form = "joints without visibility, visible unless at 0, 0" if of_pairs else "keypoints in another form"
+        repairs.append(Repair(form, shown(raw), shown(keypoints)))
+    stated, before = record.get("num_keypoints"), sum(flag > 0 for flag in keypoints[2::3])
+    if stated is not None and (type(stated) is not int or stated != before):
+        repairs.append(Repair(_COUNT if whole_number(stated) != before else AS_TEXT, shown(stated), str(before)))
+    _drop_outside(keypoints, picture, joints, repairs)
+    record |= {"keypoints": keypoints, "num_keypoints": sum(flag > 0 for flag in keypoints[2::3])}
+
+
+def triples(raw: Any, names: Sequence[str]) -> list[Any] | None:
+    """Return 3 values a joint: x, y and visibility; None if there are not as many joints as names.
+
+    `raw` is a list of triples or of pairs (which are visible unless at 0, 0), flat or nested, or of objects with `x`,
+    `y` and the visibility as `v`, `visibility`, `confidence` or `score`; or such triples by name.
+    """
+    if isinstance(raw, dict):
+        raw = [raw.get(name) for name in names] if raw.keys() & {*names} else None
+    if not isinstance(raw, list):
+        return None
+    if {*map(type, raw)} & {list, dict}:
+        raw = [value for one in raw for value in _triple(one)] if len(raw) == len(names) else []
+    if len(raw) == 2 * len(names):
+        raw = [value for pair in zip(raw[::2], raw[1::2], strict=True) for value in _triple(pair)]
+    return list(raw) if len(raw) == 3 * len(names) else None
+
+
+def labelled_points(raw: Any, names: Sequence[str]) -> list[tuple[float, float]]:
+    """Return x and y of the labelled joints, as they are written, of keypoints in any form."""
+    values = triples(raw, names) if raw and names else None
+    if values and is_finite(values):
+        points = zip(values[::3], values[1::3], values[2::3], strict=True)
+        return [(x, y) for x, y, flag in points if flag]
+    points = zip(*(map(real_number, (values or [])[axis::3]) for axis in (0, 1, 2)), strict=True)
+    return [(x, y) for x, y, flag in points if x is not None and y is not None and flag]
+
+
+def _triple(point: Any) -> list[Any]:
+    """Return x, y and visibility of a joint in any form; of nothing, they are 0; "" for what has another form."""
+    if isinstance(point, dict):
+        flags = [point[key] for key in _VISIBILITY if point.get(key) is not None]
+        point = [*(point.get(axis) for axis in "xy"), *flags[:1]] if point else None
+    values = list(point) if isinstance(point, list | tuple) else point
+    if not values:
+        return [0, 0, 0]
+    if not isinstance(values, list) or not 2 <= len(values) <= 3:
+        return ["", "", ""]
+    return values if len(values) == 3 else [*values, 2 if any(values) else 0]
+
+
+def _flagged(values: list[Any], joints: Joints, conventions: Conventions, repairs: list[Repair]) -> list[float]:
+    """Return finite numbers with flags 0, 1 or 2: of texts, missing values, confidences."""
+    flags = [real_number(flag if type(flag) is not bool else 2 * flag) for flag in values[2::3]]
+    confidences = any(flag is not None and not float(flag).is_integer() for flag in flags)
+    keypoints: list[float] = []
+    lost: list[str] = []
+    for name, x, y, flag in zip(joints.names, values[::3], values[1::3], flags, strict=True):
+        across, down = real_number(x), real_number(y)
+        if across is None or down is None or flag is None:
+            keypoints += (0, 0, 0)
+            lost += [name] if x is not None or y is not None else []
+        elif confidences:
+            keypoints += (across, down, 2) if flag > 0 and flag >= conventions.min_confidence else (0, 0, 0)
+        else:
+            keypoints += (across, down, int(min(max(flag, 0), 2)))
+    if lost:
+        repairs.append(Repair("joints that are no numbers, unlabelled", ", ".join(lost), "unlabelled"))
+    if confidences:
+        kept = sum(flag > 0 for flag in keypoints[2::3])
+        repairs.append(Repair("confidences read as flags", shown(values[2::3]), f"{kept} of {len(flags)} labelled"))
+    elif not {flag for flag in flags if flag is not None} <= {0, 1, 2}:
+        repairs.append(Repair("visibility beyond 0, 1 and 2", shown(values[2::3]), shown(keypoints[2::3])))
+    elif not lost:
+        repairs.append(Repair(AS_TEXT, shown(values), shown(keypoints)))
+    return keypoints
+
+
+def _drop_outside(keypoints: list[float], picture: Size, joints: Joints, repairs: list[Repair]) -> None:
+    """Make joints outside of the picture unlabelled, and those at 0, 0 if there are several."""
+    across, down, flags = keypoints[::3], keypoints[1::3], keypoints[2::3]
+    inside = min(across) >= 0 <= min(down) and max(across) <= picture.width and max(down) <= picture.height
+    origin = _at_origin(keypoints)
+    if inside and len(origin) < 2:
+        return
+    for place, (x, y, flag) in enumerate(zip(across, down, flags, strict=True)):
+        if not flag:
+            continue
+        name = joints.names[place]
+        if _far(x, y, picture):
+            raise UnusableError(
+                "keypoint far outside of the image", f"{name}: {x}, {y} in {picture.width} x {picture.height}"
+            )
+        if not (0 <= x <= picture.width and 0 <= y <= picture.height):
+            repairs.append(Repair("joints outside of the image", f"{name}: {x:g}, {y:g}", "unlabelled"))
+            keypoints[3 * place : 3 * place + 3] = (0, 0, 0)
+    if len(origin) > 1:
+        _unlabel(keypoints, origin, joints, repairs)
+
+
+def _drop_origin(record: dict[str, Any], joints: Joints, repairs: list[Repair]) -> None:
+    """Make a joint at 0, 0 unlabelled if the box begins elsewhere: tools write 0, 0 for a missing joint."""
+    keypoints = record.get("keypoints")
+    if keypoints and joints.names and max(record["bbox"][:2]) > 1 and (origin := _at_origin(keypoints)):
+        record["keypoints"] = keypoints = list(keypoints)
+        _unlabel(keypoints, origin, joints, repairs)
+        record["num_keypoints"] = sum(flag > 0 for flag in keypoints[2::3])
+
+
+def _at_origin(keypoints: Sequence[float]) -> list[int]:
+    points = zip(keypoints[::3], keypoints[1::3], keypoints[2::3], strict=True)
+    return [place for place, (x, y, flag) in enumerate(points) if flag and x == 0 == y]
+
+
+def _unlabel(keypoints: list[float], places: Iterable[int], joints: Joints, repairs: list[Repair]) -> None:
+    for place in places:
+        repairs.append(Repair("joints at 0, 0, away from the person", f"{joints.names[place]}: 0, 0", "unlabelled"))
+        keypoints[3 * place : 3 * place + 3] = (0, 0, 0)
 
 
 def _far(x: float, y: float, size: Size) -> bool:
@@ -69,129 +386,100 @@ def _far(x: float, y: float, size: Size) -> bool:
     return not (-size.width <= x <= 2 * size.width and -size.height <= y <= 2 * size.height)
 
 
-def _numbers(box: Any) -> list[float]:
-    if not isinstance(box, list) or len(box) != 4 or not is_finite(box):
-        raise UnusableError("box is not four finite numbers", repr(box)[:80])
-    return box
+# --- masks ---
 
 
-def check_box(box: Any, size: Size) -> None:
-    """Raise UnusableError unless `box` is x, y, width, height of an area that is partly in the image."""
-    x, y, width, height = _numbers(box)
-    if width <= 0 or height <= 0:
-        raise UnusableError("box without extent", box)
-    overlaps = x < size.width and y < size.height and x + width > 0 and y + height > 0
-    if not overlaps or _far(x, y, size) or _far(x + width, y + height, size):
-        raise UnusableError("box outside of the image", f"{box} in {size.width} x {size.height}")
-
-
-def check_keypoints(record: dict[str, Any], size: Size, joints: Sequence[str]) -> None:
-    """Raise UnusableError unless `keypoints` are x, y, visibility of the joints in the image, or missing."""
-    keypoints = _triples(record.get("keypoints", [0] * 3 * len(joints)), len(joints))
-    labelled = 0
-    for joint, x, y, flag in zip(joints, keypoints[::3], keypoints[1::3], keypoints[2::3], strict=True):
-        if flag not in (0, 1, 2):
-            raise UnusableError("visibility is not 0, 1 or 2", f"{joint}: {flag}")
-        if flag and not (0 <= x <= size.width and 0 <= y <= size.height):
-            raise UnusableError("keypoint outside of the image", f"{joint}: {x}, {y} in {size.width} x {size.height}")
-        labelled += flag > 0
-    if record.get("num_keypoints", labelled) != labelled:
-        raise UnusableError("num_keypoints disagrees", f"{record['num_keypoints']!r} instead of {labelled}")
-
-
-def _triples(keypoints: Any, joints: int) -> list[float]:
-    if not isinstance(keypoints, list) or len(keypoints) != 3 * joints:
-        length = f"{len(keypoints)} numbers" if isinstance(keypoints, list) else repr(keypoints)[:80]
-        raise UnusableError(f"keypoints are not {joints} x 3 numbers", length)
-    if not is_finite(keypoints):
-        raise UnusableError("keypoint not finite", next(one for one in keypoints if not is_finite([one])))
-    return keypoints
-
-
-def check_person(record: Any, size: Size, joints: Sequence[str], categories: Collection[int]) -> None:
-    """Raise UnusableError if a person annotation of a prepared dataset cannot be an example.
-
-    Joints may be missing. `categories` are those of people; other annotations pass.
-    """
-    check_id(record)
-    if type(record.get("category_id")) is not int:
-        raise UnusableError("category unknown", repr(record.get("category_id"))[:80])
-    if record["category_id"] not in categories:
-        return
-    check_box(record.get("bbox"), size)
-    if record.get("keypoints"):
-        check_keypoints(record, size, joints)
-    check_masks(record, size)
-    check_identity(record)
-
-
-def check_identity(record: dict[str, Any]) -> None:
-    """Raise UnusableError if `person_id` exists and is not a 64-bit integer."""
-    if type(record.get("person_id", 0)) is not int or abs(record.get("person_id", 0)) > LARGEST_ID:
-        raise UnusableError("person_id is not a whole number", repr(record["person_id"])[:80])
-
-
-def check_result(record: Any, size: Size, joints: int) -> None:
-    """Raise UnusableError unless a record is a COCO result: a person detected in an image.
-
-    Joints have a confidence as third number. Boxes and joints may be outside the image, but near it.
-    """
-    if not isinstance(record, dict):
-        raise UnusableError("not an object", repr(record)[:80])
-    if type(record.get("category_id")) is not int:
-        raise UnusableError("category_id is not a whole number", repr(record.get("category_id"))[:80])
-    x, y, width, height = box = _numbers(record.get("bbox"))
-    if width < 0 or height < 0 or _far(x, y, size) or _far(x + width, y + height, size):
-        raise UnusableError("box outside of the image", f"{box} in {size.width} x {size.height}")
-    keypoints = _triples(record.get("keypoints"), joints)
-    for x, y, confidence in zip(keypoints[::3], keypoints[1::3], keypoints[2::3], strict=True):
-        if confidence > 0 and _far(x, y, size):
-            raise UnusableError("keypoint outside of the image", f"{x}, {y} in {size.width} x {size.height}")
-    if not is_finite([record.get("score", 1)]):
-        raise UnusableError("score is not a finite number", repr(record["score"])[:80])
-    check_mask(record.get("segmentation"), size)
-
-
-def check_masks(record: Mapping[str, Any], size: Size) -> None:
-    """Raise UnusableError unless `segmentation` and each of `parts` is a mask of the image's size, or missing."""
-    check_mask(record.get("segmentation"), size)
+def _set_masks(record: dict[str, Any], picture: Size, repairs: list[Repair]) -> None:
+    if "segmentation" in record:
+        record["segmentation"] = _mask(record["segmentation"], picture, "masks", repairs)
     parts = record.get("parts", {})
     if not isinstance(parts, dict):
-        raise UnusableError("parts are not masks by name", repr(parts)[:80])
-    for mask in parts.values():
-        check_mask(mask, size)
+        _set(record, "parts", None, "parts that are no masks by name", repairs)
+    elif parts:
+        masks = {name: _mask(mask, picture, f"masks of {name}", repairs) for name, mask in parts.items()}
+        record["parts"] = {name: mask for name, mask in masks.items() if mask is not None}
 
 
-def check_mask(mask: Any, size: Size) -> None:
-    """Raise UnusableError unless `mask` is missing, a list of polygons, or run lengths of the image's size."""
-    if mask is None:
-        return
+def _mask(mask: Any, picture: Size, what: str, repairs: list[Repair]) -> Any:
+    """Return polygons or run lengths of the picture's size that pycocotools reads; None if there are none."""
+    if not mask:
+        return [] if isinstance(mask, list) else None
     if isinstance(mask, dict):
-        _check_runs(mask, size)
-        return
+        return _run_lengths(mask, picture, what, repairs)
     if not isinstance(mask, list):
-        raise UnusableError("mask is neither polygons nor run lengths", repr(mask)[:80])
-    for polygon in mask:
-        if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2 or not is_finite(polygon):
-            raise UnusableError("polygon is not three or more finite points", repr(polygon)[:80])
-        if any(_far(x, y, size) for x, y in zip(polygon[::2], polygon[1::2], strict=True)):
-            raise UnusableError("polygon outside of the image", repr(polygon)[:80])
+        repairs.append(Repair(f"{what} dropped: neither polygons nor run lengths", shown(mask), "none"))
+        return None
+    polygons = _polygons(mask)
+    usable = [polygon for polygon in polygons if _is_polygon(polygon, picture)]
+    if len(usable) < len(polygons):
+        kind = f"polygons of {what} dropped: fewer than three points, without area, or far outside of the image"
+        repairs.append(Repair(kind, shown(mask), f"{len(usable)} of {len(polygons)}"))
+    elif usable != mask:
+        repairs.append(Repair(f"polygons of {what} in another form", shown(mask), shown(usable)))
+    return usable or None
 
 
-def _check_runs(mask: dict[str, Any], size: Size) -> None:
-    declared, pixels = mask.get("size"), size.width * size.height
-    if declared != [size.height, size.width] or {*map(type, declared)} != {int}:
-        raise UnusableError(
-            "run lengths of another image size", f"{repr(declared)[:80]}, not {[size.height, size.width]}"
-        )
+def _run_lengths(mask: dict[str, Any], picture: Size, what: str, repairs: list[Repair]) -> dict[str, Any] | None:
+    numbers = {
+        key: list(map(whole_number, mask[key])) if isinstance(mask.get(key), list) else mask.get(key)
+        for key in ("size", "counts")
+    }
+    fault = _fault_of_runs(numbers, picture)
+    if fault is not None:
+        repairs.append(Repair(f"{what} dropped: {fault}", shown(mask), "none"))
+        return None
+    if all(
+        is_finite(mask[key]) and {*map(type, mask[key])} <= {int}
+        for key in numbers
+        if key == "size" or isinstance(mask[key], list)
+    ):
+        return mask
+    repairs.append(Repair(AS_TEXT, shown(mask), shown(numbers)))
+    return mask | numbers
+
+
+def _polygons(mask: list[Any]) -> list[Any]:
+    """Return lists of x and y: of one flat list, of one list of points, of lists of points."""
+    if not any(isinstance(one, list) for one in mask):
+        return [_numbers(mask)]
+    if all(isinstance(one, list) and len(one) == 2 and not isinstance(one[0], list) for one in mask):
+        return [_numbers([value for point in mask for value in point])]
+    return [
+        _numbers([value for point in one for value in point] if _is_points(one) else one)
+        if isinstance(one, list)
+        else one
+        for one in mask
+    ]
+
+
+def _is_points(polygon: list[Any]) -> bool:
+    return bool(polygon) and all(isinstance(point, list) and len(point) == 2 for point in polygon)
+
+
+def _numbers(values: list[Any]) -> list[Any]:
+    return values if is_finite(values) else [real_number(one) for one in values]
+
+
+def _is_polygon(polygon: Any, picture: Size) -> bool:
+    if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2 or not is_finite(polygon):
+        return False
+    across, down = polygon[::2], polygon[1::2]
+    far = _far(min(across), min(down), picture) or _far(max(across), max(down), picture)
+    return not far and _polygon_area(polygon) > 0
+
+
+def _fault_of_runs(mask: dict[str, Any], picture: Size) -> str | None:
+    declared, pixels = mask.get("size"), picture.width * picture.height
+    if declared != [picture.height, picture.width] or {*map(type, declared)} != {int}:
+        return "run lengths of another image size"
     counts = mask.get("counts")
     if isinstance(counts, str) and len(counts) > 8 * (pixels + 1):  # more than one run per pixel
-        runs = None
-    else:
-        runs = decode_runs(counts) if isinstance(counts, str) else counts
+        return "run lengths do not fill the image"
+    runs = decode_runs(counts) if isinstance(counts, str) else counts
     whole = isinstance(runs, list) and {*map(type, runs)} <= {int} and min(runs, default=0) >= 0
-    if not whole or sum(runs or ()) != pixels:
-        raise UnusableError("run lengths do not fill the image", repr(counts)[:80])
+    if runs is None or not whole or sum(runs) != pixels:
+        return "run lengths do not fill the image"
+    return None if any(runs[1::2]) else "run lengths without a pixel"
 
 
 def decode_runs(text: str) -> list[int] | None:
@@ -213,3 +501,254 @@ def decode_runs(text: str) -> list[int] | None:
             runs.append(value + (runs[-2] if len(runs) > 2 else 0))
             value = shift = 0
     return runs if shift == 0 else None
+
+
+# --- boxes and areas ---
+
+
+def _set_box_form(record: dict[str, Any], repairs: list[Repair]) -> None:
+    """Replace a box by name, or of two points, by x, y, width and height."""
+    raw = record.get("bbox")
+    corners: list[Any] | None = None
+    sides: list[Any] | None = None
+    if isinstance(raw, dict):
+        corners = next(([raw[key] for key in keys] for keys in _CORNERS if raw.keys() >= {*keys}), None)
+        sides = next(([raw[key] for key in keys] for keys in _SIDES if raw.keys() >= {*keys}), None)
+    elif isinstance(raw, list) and len(raw) == 2 and _is_points(raw):
+        corners = [*raw[0], *raw[1]]
+    if numbers := real_numbers(corners):
+        sides = [*numbers[:2], numbers[2] - numbers[0], numbers[3] - numbers[1]]
+    if sides is not None:
+        _set(record, "bbox", sides, "boxes in another form", repairs)
+
+
+def _box(
+    record: dict[str, Any], picture: Size, joints: Joints | None, conventions: Conventions, repairs: list[Repair]
+) -> list[float]:
+    """Return x, y, width, height, partly in the picture: those of the record, else of its mask, else of its joints."""
+    if conventions.boxes == "joints" and (around := _around(record.get("keypoints"), joints, picture)):
+        return around
+    raw = record.get("bbox")
+    box = real_numbers(raw)
+    box = box if box is not None and len(box) == 4 else None
+    if box is not None:
+        if not is_finite(raw or ()):
+            repairs.append(Repair(AS_TEXT, shown(raw), shown(box)))
+        if conventions.boxes == "corners":
+            box[2:] = box[2] - box[0], box[3] - box[1]
+        box = _turned(box, repairs)
+        x, y, width, height = box
+        overlaps = x < picture.width and y < picture.height and x + width > 0 and y + height > 0
+        if width > 0 and height > 0 and overlaps:
+            return _reasonable(box, record, picture, joints, repairs)
+    source, derived = "mask", _bounds(record.get("segmentation"), picture)
+    if derived is None:
+        source, derived = "joints", _around(record.get("keypoints"), joints, picture)
+    if derived is None:
+        kind = "box outside of the image" if box is not None and min(box[2:]) > 0 else "box without extent"
+        if box is None:
+            kind = "box is not four numbers"
+        raise UnusableError(kind, f"{shown(raw)} in {picture.width} x {picture.height}, and no mask, no joint")
+    repairs.append(Repair(f"boxes that are missing or empty, taken from the {source}", shown(raw), shown(derived)))
+    return derived
+
+
+def _reasonable(
+    box: list[float], record: Mapping[str, Any], picture: Size, joints: Joints | None, repairs: list[Repair]
+) -> list[float]:
+    """Return a box cut to the picture if it ends far outside, widened if it is that of the joints without a margin."""
+    x, y, width, height = box
+    if _far(x, y, picture) or _far(x + width, y + height, picture):
+        kind, better = "boxes far outside, cut to the image", _cut(box, picture)
+    elif joints is not None and not record.get("segmentation") and _is_tight(box, record.get("keypoints")):
+        kind, better = "boxes tight around their joints, widened", _around(record["keypoints"], joints, picture) or box
+    else:
+        return box
+    if better != box:
+        repairs.append(Repair(kind, shown(box), shown(better)))
+    return better
+
+
+def _turned(box: list[float], repairs: list[Repair]) -> list[float]:
+    x, y, width, height = box
+    if width >= 0 and height >= 0:
+        return box
+    turned = [min(x, x + width), min(y, y + height), abs(width), abs(height)]
+    repairs.append(Repair("boxes of negative width or height", shown(box), shown(turned)))
+    return turned
+
+
+def _cut(box: Sequence[float], picture: Size) -> list[float]:
+    """Return the part of a box in the picture."""
+    x, y, width, height = box
+    left, top = max(x, 0), max(y, 0)
+    return [left, top, min(x + width, picture.width) - left, min(y + height, picture.height) - top]
+
+
+def _bounds(mask: Any, picture: Size) -> list[float] | None:
+    """Return the box of a mask, cut to the picture; None without one that has extent there."""
+    if not mask:
+        return None
+    if isinstance(mask, dict):
+        counts = mask["counts"]
+        runs = run_lengths.frPyObjects(mask, *mask["size"]) if isinstance(counts, list) else mask
+        box = run_lengths.toBbox(runs).tolist()
+    else:
+        across, down = ([one for polygon in mask for one in polygon[axis::2]] for axis in (0, 1))
+        box = _cut([min(across), min(down), max(across) - min(across), max(down) - min(down)], picture)
+    return box if min(box[2:]) > 0 else None
+
+
+def _labelled(keypoints: Sequence[float]) -> list[tuple[int, float, float]]:
+    return [
+        (place // 3, keypoints[place], keypoints[place + 1])
+        for place in range(0, len(keypoints), 3)
+        if keypoints[place + 2] > 0
+    ]
+
+
+def _around(keypoints: Sequence[float] | None, joints: Joints | None, picture: Size) -> list[float] | None:
+    """Return the box of the labelled joints with a margin, cut to the picture; None without a labelled joint.
+
+    The margin is a tenth of the person's height, which follows from the extent of the same joints in the standing pose;
+    without a pose, it is a tenth of the joints' extent; a single joint counts as a fifth of the picture.
+    """
+    if joints is None or not keypoints or not (points := _labelled(keypoints)):
+        return None
+    left, right = min(x for _, x, _ in points), max(x for _, x, _ in points)
+    top, bottom = min(y for _, _, y in points), max(y for _, _, y in points)
+    extent = height = math.hypot(right - left, bottom - top)
+    if joints.standing_pose is not None:
+        pose = joints.standing_pose[[place for place, _, _ in points]]
+        usual = float(np.hypot(*np.ptp(pose, axis=0)))
+        height = extent * float(np.ptp(joints.standing_pose[:, 1])) / usual if usual else 0.0
+    if not height:
+        height = min(picture) / 5
+    margin = max(_MARGIN * min(height, max(picture)), 2 * _TIGHT)
+    around = _cut([left - margin, top - margin, right - left + 2 * margin, bottom - top + 2 * margin], picture)
+    return [round(one, 2) for one in around]
+
+
+def _is_tight(box: Sequence[float], keypoints: Sequence[float] | None) -> bool:
+    """Return whether a box is that of at least three joints without a margin."""
+    points = _labelled(keypoints or ())
+    if len(points) < 3 or min(box[2:]) < 16:
+        return False
+    x, y, width, height = box
+    across, down = [one for _, one, _ in points], [one for _, _, one in points]
+    edges = (min(across) - x, x + width - max(across), min(down) - y, y + height - max(down))
+    return max(map(abs, edges)) <= _TIGHT
+
+
+def _set_area(record: dict[str, Any], repairs: list[Repair]) -> None:
+    """Replace an area that cannot be that of the mask, or without a mask that of an object in the box."""
+    stated, box = real_number(record.get("area")), record["bbox"][2] * record["bbox"][3]
+    derived = _mask_area(record.get("segmentation"))
+    if derived is None:
+        low, high, derived = _LEAST_AREA * box, _MOST_AREA * box, box
+    else:
+        low, high = (1 - _AREA_ERROR) * derived - 4, (1 + _AREA_ERROR) * derived + 4
+    if stated is None or stated <= 0 or not low <= stated <= high:
+        _set(record, "area", derived, "areas in another unit, or wrong", repairs)
+    elif type(record["area"]) is str:
+        record["area"] = stated
+
+
+def _mask_area(mask: Any) -> float | None:
+    """Return the area of run lengths, or of polygons (the shoelace formula)."""
+    if not mask:
+        return None
+    if isinstance(mask, dict):
+        runs = decode_runs(mask["counts"]) if isinstance(mask["counts"], str) else mask["counts"]
+        return float(sum((runs or [])[1::2]))
+    return float(sum(map(_polygon_area, mask)))
+
+
+def _polygon_area(polygon: Sequence[float]) -> float:
+    x, y = polygon[::2], polygon[1::2]
+    before = zip([x[-1], *x], [y[-1], *y], x, y, strict=False)
+    return abs(sum([x0 * y1 - x1 * y0 for x0, y0, x1, y1 in before])) / 2
+
+
+def drop_unwritable(record: dict[str, Any]) -> list[str]:
+    """Drop keys whose values JSON does not have, NaN, infinity and nesting without end; return their names."""
+    dropped = []
+    for key in list(record):
+        try:
+            json.dumps(record[key], allow_nan=False)
+        except (ValueError, RecursionError):
+            del record[key]
+            dropped.append(key)
+    return dropped
+
+
+def place_of(record: Mapping[str, Any], picture: Size, conventions: Conventions = AS_COCO) -> list[float] | None:
+    """Return a box around what is known of an unusable object, in the picture; None if nothing is."""
+    known = {key: record.get(key) for key in ("bbox", "segmentation", "keypoints")}
+    keypoints = known.pop("keypoints")
+    try:
+        return _cut(normalise(known, picture, None, conventions)[0]["bbox"], picture)
+    except UnusableError:
+        points = _numbers(keypoints) if isinstance(keypoints, list) and len(keypoints) % 3 == 0 else []
+        if sides := _sides(picture, conventions):
+            points = [one and one * (*sides, 1)[place % 3] for place, one in enumerate(points)]
+        inside = [
+            value
+            for x, y, flag in zip(points[::3], points[1::3], points[2::3], strict=True)
+            if x is not None and y is not None and flag and 0 <= x <= picture.width and 0 <= y <= picture.height
+            for value in (x, y, flag)
+        ]
+        return _around(inside, Joints(), picture)
+
+
+# --- checks of records that are right already ---
+
+
+def check_person(record: Any, size: Size, joints: Sequence[str], categories: Collection[int]) -> None:
+    """Raise UnusableError if a person annotation of a prepared dataset is not as `normalise` writes it.
+
+    Joints may be missing. `categories` are those of people; other annotations pass.
+    """
+    check_id(record)
+    if type(record.get("category_id")) is not int:
+        raise UnusableError("category unknown", repr(record.get("category_id"))[:80])
+    if record["category_id"] not in categories:
+        return
+    repairs = normalise(record, size, Joints(tuple(joints)))[1]
+    if repairs:
+        raise UnusableError(repairs[0].kind, f"{repairs[0].before} (right: {repairs[0].after})")
+
+
+def check_result(record: Any, size: Size, joints: int) -> None:
+    """Raise UnusableError unless a record is a COCO result: a person detected in an image.
+
+    Joints have a confidence as third number. Boxes and joints may be outside the image, but near it.
+    """
+    if not isinstance(record, dict):
+        raise UnusableError("not an object", repr(record)[:80])
+    if type(record.get("category_id")) is not int:
+        raise UnusableError("category_id is not a whole number", repr(record.get("category_id"))[:80])
+    box = record.get("bbox")
+    if not isinstance(box, list) or len(box) != 4 or not is_finite(box):
+        raise UnusableError("box is not four finite numbers", repr(box)[:80])
+    x, y, width, height = box
+    if width < 0 or height < 0 or _far(x, y, size) or _far(x + width, y + height, size):
+        raise UnusableError("box outside of the image", f"{box} in {size.width} x {size.height}")
+    _check_found_joints(record.get("keypoints"), size, joints)
+    if not is_finite([record.get("score", 1)]):
+        raise UnusableError("score is not a finite number", repr(record["score"])[:80])
+    repairs: list[Repair] = []
+    _mask(record.get("segmentation"), size, "masks", repairs)
+    if repairs:
+        raise UnusableError(repairs[0].kind, repairs[0].before)
+
+
+def _check_found_joints(keypoints: Any, size: Size, joints: int) -> None:
+    if not isinstance(keypoints, list) or len(keypoints) != 3 * joints:
+        length = f"{len(keypoints)} numbers" if isinstance(keypoints, list) else repr(keypoints)[:80]
+        raise UnusableError(f"keypoints are not {joints} x 3 numbers", length)
+    if not is_finite(keypoints):
+        raise UnusableError("keypoint not finite", next(one for one in keypoints if not is_finite([one])))
+    for x, y, confidence in zip(keypoints[::3], keypoints[1::3], keypoints[2::3], strict=True):
+        if confidence > 0 and _far(x, y, size):
+            raise UnusableError("keypoint outside of the image", f"{x}, {y} in {size.width} x {size.height}")

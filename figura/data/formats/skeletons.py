@@ -1,7 +1,7 @@
 """Skeletons: joints and their connections. COCO's person, and others from settings and annotation files."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -188,29 +188,52 @@ def skeleton_from(settings: Mapping[str, Any]) -> Skeleton:
     )
 
 
-_OTHER_SIDE = {"left": "right", "Left": "Right", "LEFT": "RIGHT", "l": "r", "L": "R"}
+_OTHER_SIDE = {
+    "left": "right", "l": "r", "lft": "rgt", "links": "rechts", "linke": "rechte", "linker": "rechter", "near": "off",
+    "gauche": "droite", "izquierda": "derecha", "izquierdo": "derecho", "sinistra": "destra", "port": "starboard",
+    "左": "右",
+}  # fmt: skip
+"""Words for the side: English, those of other languages, and of horses and ships."""
 _SIDES: dict[str, Side] = {
-    **{word.lower(): "left" for word in _OTHER_SIDE},
-    **{word.lower(): "right" for word in _OTHER_SIDE.values()},
+    **dict.fromkeys(_OTHER_SIDE, "left"),
+    **dict.fromkeys(_OTHER_SIDE.values(), "right"),
 }
-_BETWEEN_WORDS = re.compile(r"([_\-. ]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d))")
+_BETWEEN_WORDS = re.compile(
+    r"([_\-. ]+|(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)|(?<=[左右])|(?=[左右]))"
+)
+_PREFIX = re.compile(r"^(near|off|left|right|l|r)(?=[a-z]{3})")
 
 
 def mirrored_names(names: Sequence[str]) -> dict[str, str]:
-    """Return the pairs of names that differ in one word for the side, left -> right.
+    """Return the pairs of names that differ in one word for the side, left -> right, in any case.
 
-    The words are `left`, `Left`, `LEFT`, `l` and `L`, anywhere in a name: `left_eye`, `eye_left`, `LeftEye`, `l-eye`,
-    `LEye`, `left1`. A name that could belong to two others, such as `l_arm_l` beside `r_arm_l` and `l_arm_r`, has no
-    partner.
+    The words are `left`, `l`, and those of `_OTHER_SIDE`, anywhere in a name: `left_eye`, `Eye_left`, `LeftEye`,
+    `l-eye`, `left1`. Only if no name has such a word, sides may be the first letters of a word: `lknee` beside `rknee`.
+    A name that could belong to two others, such as `l_arm_l` beside `r_arm_l` and `l_arm_r`, has no partner.
     """
-    known, partners = set(names), dict[str, str]()
+    return _paired(names, _words) or _paired(names, _words_after_prefix)
+
+
+def _words(name: str) -> list[str]:
+    return [word.lower() for word in _BETWEEN_WORDS.split(name.strip())]
+
+
+def _words_after_prefix(name: str) -> list[str]:
+    found = _PREFIX.match(name.strip().lower())
+    return [found[0], name.strip().lower()[found.end() :]] if found else [name.strip().lower()]
+
+
+def _paired(names: Sequence[str], words_of: Callable[[str], list[str]]) -> dict[str, str]:
+    known = {"".join(words_of(name)): name for name in names}
+    partners = dict[str, str]()
     for name in names:
-        words = _BETWEEN_WORDS.split(name)
+        words = words_of(name)
         others = {
-            "".join((*words[:place], _OTHER_SIDE[word], *words[place + 1 :]))
+            known[other]
             for place, word in enumerate(words)
             if word in _OTHER_SIDE
-        } & known
+            and (other := "".join((*words[:place], _OTHER_SIDE[word], *words[place + 1 :]))) in known
+        }
         if len(others) == 1:
             partners[name] = others.pop()
     taken = list(partners.values())

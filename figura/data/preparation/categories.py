@@ -5,9 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from figura.base.errors import UserError, nearest
 from figura.data.formats.coco import KEYPOINTS, PERSON, categories_by_id, check_keypoints
-from figura.data.formats.keypoint_sets import SETS, WHOLEBODY, set_of
+from figura.data.formats.keypoint_sets import HUMANART21, SETS, WHOLEBODY, set_of
 from figura.data.formats.skeletons import Skeleton
 from figura.data.preparation.keypoint_settings import KeypointSettings
 
@@ -67,11 +70,11 @@ def choose_people(
     for member in members.values():
         check_keypoints(path, member)
     _check_same(path, members, key)
-    in_file = tuple(next(iter(members.values())).get("keypoints", ()))
+    in_file = tuple(name.strip() for name in next(iter(members.values())).get("keypoints") or ())
     if in_file:
         _check_names(path, in_file, settings, key)
     keypoints = stated_names(settings) or in_file
-    if not keypoints and any(one.get("name") == PERSON for one in members.values()):
+    if not keypoints and any(map(_is_person, members.values())):
         keypoints = KEYPOINTS
     return People(min(members), _name(members, keypoints), members, tuple(keypoints))
 
@@ -79,8 +82,8 @@ def choose_people(
 def _check_names(path: Path, in_file: tuple[str, ...], settings: KeypointSettings, key: str) -> None:
     """Raise UserError if the settings' names cannot be those of the file's joints.
 
-    A set must have the file's names, in the same order, except that WholeBody's files only name the body's joints,
-    which are COCO's. Other names are arbitrary: one per joint of the file.
+    A set must have the file's names, in the same order, except that WholeBody's and Human-Art's files only name those
+    of the body, which are COCO's. Other names are arbitrary: one per joint of the file.
     """
     stated = stated_names(settings)
     if settings.keypoints and len(stated) != len(in_file):
@@ -88,7 +91,7 @@ def _check_names(path: Path, in_file: tuple[str, ...], settings: KeypointSetting
             f"{key}.keypoints.keypoints: found {len(stated)} names; {path} has {len(in_file)} keypoints: "
             f"{', '.join(in_file)}"
         )
-    whole = stated == WHOLEBODY.keypoints and in_file == KEYPOINTS
+    whole = stated in (WHOLEBODY.keypoints, HUMANART21.keypoints) and in_file == KEYPOINTS
     if settings.set and stated != in_file and not whole:
         raise UserError(
             f"{key}.keypoints: the set {settings.set!r} has {len(stated)} joints, {_listed_names(stated)}; {path} has "
@@ -108,6 +111,14 @@ def stated_names(settings: KeypointSettings) -> tuple[str, ...]:
     return tuple(settings.keypoints or ())
 
 
+def standing_pose_of(people: People, settings: KeypointSettings) -> NDArray[np.float64] | None:
+    """Return the standing pose (K, 2) that is known before any annotation: of the settings or a published set."""
+    if settings.standing_pose is not None and len(settings.standing_pose) == len(people.keypoints):
+        return np.array(settings.standing_pose)
+    published = set_of(people.keypoints)
+    return published.skeleton.standing_pose if published else None
+
+
 def _listed(members: dict[int, Category]) -> str:
     joints = {str(one.get("name")): one.get("keypoints") for one in members.values()}
     return ", ".join(f"{one} ({len(has) if isinstance(has, list) else 0} keypoints)" for one, has in joints.items())
@@ -125,7 +136,7 @@ def _named(path: Path, known: dict[int, Category], names: Sequence[str], key: st
 
 def _found(path: Path, known: dict[int, Category], settings: KeypointSettings, key: str) -> dict[int, Category]:
     with_joints = {number: one for number, one in known.items() if one.get("keypoints")}
-    person = {number: one for number, one in known.items() if one.get("name") == PERSON}
+    person = {number: one for number, one in known.items() if _is_person(one)}
     if person and (not with_joints or any(number in with_joints for number in person)):
         return person
     if with_joints:
@@ -140,9 +151,14 @@ def _found(path: Path, known: dict[int, Category], settings: KeypointSettings, k
     return known
 
 
+def _is_person(category: Category) -> bool:
+    """Return whether a category is named `person`, in any case and with blanks around it."""
+    return str(category.get("name")).strip().casefold() == PERSON
+
+
 def _check_same(path: Path, members: dict[int, Category], key: str) -> None:
-    first = next(iter(members.values())).get("keypoints", [])
-    if any(one.get("keypoints", []) != first for one in members.values()):
+    first = next(iter(members.values())).get("keypoints") or []
+    if any((one.get("keypoints") or []) != first for one in members.values()):
         names = [one.get("name") for one in members.values()]
         raise UserError(
             f"{path}: categories: {_listed(members)}: different joints cannot be one category; write the one to use, "
@@ -152,7 +168,8 @@ def _check_same(path: Path, members: dict[int, Category], key: str) -> None:
 
 def _name(members: dict[int, Category], keypoints: Sequence[str]) -> str:
     if len(members) == 1:
-        return str(next(iter(members.values())).get("name"))
+        (member,) = members.values()
+        return PERSON if _is_person(member) else str(member.get("name"))
     published = set_of(keypoints)
     above = {one.get("supercategory") for one in members.values()}
     common = above.pop() if len(above) == 1 else None

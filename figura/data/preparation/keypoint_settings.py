@@ -20,7 +20,7 @@ class KeypointSettings(BaseModel):
     from rules (`figura.data.preparation.skeletons`).
 
     Attributes:
-        set: a published set of joints: coco, crowdpose, wholebody or ap10k.
+        set: a published set of joints (`figura.data.formats.keypoint_sets`): coco, crowdpose, mpii, wholebody, ...
         keypoints: the names of the joints, in the order of the annotations.
         sigmas: each joint's standard deviation as a fraction of the instance's scale (OKS), or one number for all.
         flip: joints that are swapped when the image is mirrored, in one direction: `{left_eye: right_eye}`.

@@ -22,7 +22,7 @@ def read_market1501(source: Path, folders: Mapping[str, Sequence[str]]) -> Readi
     reading = Reading()
     for split, names in folders.items():
         for folder in names:
-            for name in picture_files(source / folder):
+            for name in picture_files(source / folder, reading.left_out):
                 file = f"{folder}/{name}"
                 parts = NAME.match(Path(name).name)
                 if parts is None:

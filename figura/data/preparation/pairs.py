@@ -20,13 +20,16 @@ from tqdm import tqdm
 
 from figura.base.errors import one_line
 from figura.base.files import write_text
-from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair
+from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, sides
 from figura.data.formats.prepared import REJECTED
 from figura.data.preparation.manifest import write_manifest, write_rejected
+from figura.data.preparation.pictures import left_out_line, other_files
+from figura.data.preparation.repairs import REPAIRED, Repaired, Repairs
 from figura.data.preparation.validation import identity
 
 _AT_ONCE = 64
 _SHOWN = 8  # pairs per split in the picture
+_VARIES = 8  # standard deviation of a column that is no plain background, of 255
 _SIDE = 128  # longest side of an image in it, pixels
 
 
@@ -60,11 +63,17 @@ class Moments:
 
 
 class Seen(NamedTuple):
-    """Summary of a usable pair: size of each half (height, width), mean and std of the channels, small pictures."""
+    """Summary of a usable pair: size of each half (height, width), mean and std of the channels, small pictures.
+
+    `done` and `doubts` are of each file, as in `Reading`; `is_single` is whether it looks like one picture, not A|B.
+    """
 
     size: tuple[int, int]
     statistics: tuple[tuple[NDArray[np.float64], NDArray[np.float64]], ...]
     pictures: tuple[NDArray[np.uint8], ...]
+    done: tuple[tuple[str, ...], ...]
+    doubts: tuple[tuple[str, ...], ...]
+    is_single: bool
 
 
 class PairStatistics:
@@ -76,11 +85,14 @@ class PairStatistics:
         self.sides = (Moments(), Moments())
         self.rejected: Counter[str] = Counter()
         self.shown: list[tuple[str, tuple[NDArray[np.uint8], ...]]] = []
+        self.single: list[str] = []
 
     def add(self, name: str, seen: Seen) -> None:
         """Count a usable pair; store the first few as small pictures."""
         self.pairs += 1
         self.sizes[seen.size] += 1
+        if seen.is_single:
+            self.single.append(name)
         height, width = seen.size
         for moments, (mean, std) in zip(self.sides, seen.statistics, strict=True):
             moments.add(height * width, mean, std)
@@ -106,6 +118,8 @@ class PairPreparation:
         self.folder, self.progress = folder, progress
         self.statistics: dict[str, PairStatistics] = {}
         self.rejected: list[Rejected] = []
+        self.repairs, self.doubts = Repairs(), Repairs()
+        self.left_out = Counter[str]()
         self.records = 0
 
     @property
@@ -113,13 +127,25 @@ class PairPreparation:
         """Split -> number of usable pairs."""
         return {split: one.pairs for split, one in self.statistics.items()}
 
-    def add(self, splits: tuple[str, ...], source: Path, root: Path, split_of: Callable[[str], str]) -> None:
-        """Read every pair of the folder `source` once, and copy the usable ones byte by byte.
+    def add(
+        self,
+        splits: tuple[str, ...],
+        source: Path,
+        root: Path,
+        split_of: Callable[[str], str],
+        parts: tuple[str, ...] | None = None,
+    ) -> None:
+        """Read every pair of the folder `source` once, and store the usable ones as `Reading.stored` does.
 
-        `split_of` maps the name of a pair to one of `splits`. No file may be outside `root`. Copies nothing if `source`
-        is already the split's folder.
+        `split_of` maps the name of a pair to one of `splits`. No file may be outside `root`. `parts` are those of
+        `find_pairs`. Stores nothing if `source` is already the split's folder.
         """
-        pairs, faults = find_pairs(source, root)
+        parts = parts or sides(source)
+        pairs, faults = find_pairs(source, root, parts)
+        for part in parts:
+            self.left_out += other_files(
+                entry.name for entry in os.scandir(source / part) if os.path.isfile(entry.path)
+            )
         pairs, twice = _once(source, pairs)
         faults += twice
         self.records += len(pairs) + len(faults)
@@ -136,7 +162,15 @@ class PairPreparation:
                     if isinstance(outcome, Fault):
                         self._reject(split, outcome)
                     else:
-                        self.statistics[split].add(pair.name, outcome)
+                        self._count(split, pair, outcome)
+
+    def _count(self, split: str, pair: Pair, seen: Seen) -> None:
+        self.statistics[split].add(pair.name, seen)
+        for file, done, doubts in zip(pair.files, seen.done, seen.doubts, strict=True):
+            for kind in done:
+                self.repairs.add_row(Repaired(split, file, kind))
+            for kind in doubts:
+                self.doubts.add(kind, f"{split} {file}")
 
     def _place(self, source: Path, split: str) -> Path | None:
         place = self.folder / split
@@ -152,11 +186,22 @@ class PairPreparation:
         write_text(self.folder / "statistics.json", json.dumps(summaries, indent=2) + "\n")
         write_sheet(self.statistics, self.folder / "plots" / "pairs.png")
         self.list_rejected(self.folder / REJECTED)
+        self.repairs.write(self.folder / REPAIRED)
         write_manifest(self.folder)
 
     def lines(self) -> Iterator[str]:
-        """Yield a summary of each split, one line each."""
+        """Yield repairs and doubts, one line a kind, and a summary of each split."""
+        yield from self.repairs.lines()
+        yield from self.doubts.lines("warning")
+        if self.left_out:
+            yield left_out_line(self.left_out)
         for split, one in self.statistics.items():
+            if 2 * len(one.single) > one.pairs:
+                yield (
+                    f"warning: {split}: {len(one.single)} of {one.pairs} pictures (e.g. {one.single[0]}) may be single "
+                    "ones: their halves are narrower than high, or one continues the other; pairs are A|B pictures, or "
+                    "files of the same names in the folders a and b"
+                )
             yield f"{split}: {one.pairs} pairs, {one.rejected.total()} rejected"
 
     def list_rejected(self, path: Path) -> None:
@@ -184,9 +229,11 @@ def _bring(source: Path, place: Path | None, pair: Pair) -> Seen | Fault:
     if isinstance(loaded, Fault):
         return loaded
     if place is not None:
-        for file, content in zip(pair.files, loaded.contents, strict=True):
+        places = ("",) if len(pair.files) == 1 else ("a", "b")
+        files = [Path(side, Path(file).name) for side, file in zip(places, pair.files, strict=True)]
+        for file, content, reading in zip(files, loaded.contents, loaded.readings, strict=True):
             (place / file).parent.mkdir(parents=True, exist_ok=True)
-            (place / file).write_bytes(content)
+            (place / file).write_bytes(reading.stored(content))
     return _seen(loaded)
 
 
@@ -199,7 +246,21 @@ def _seen(loaded: Loaded) -> Seen:
         mean, std = cv2.meanStdDev(image)
         statistics.append((np.ravel(mean), np.ravel(std)))
         pictures.append(np.asarray(cv2.resize(image, small, interpolation=cv2.INTER_AREA), dtype=np.uint8))
-    return Seen((height, width), tuple(statistics), tuple(pictures))
+    done, doubts = (tuple(getattr(one, name) for one in loaded.readings) for name in ("done", "doubts"))
+    single = len(loaded.readings) == 1 and (width < 0.95 * height or _continues(loaded.a, loaded.b))
+    return Seen((height, width), tuple(statistics), tuple(pictures), done, doubts, single)
+
+
+def _continues(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> bool:
+    """Whether B continues A at the seam: columns that vary, alike, with a step as between neighbours within A and B."""
+    if a.shape[1] < 2:
+        return False
+    left, last, first, right = (one.astype(np.float64) for one in (a[:, -2], a[:, -1], b[:, 0], b[:, 1]))
+    if min(last.std(axis=0).max(), first.std(axis=0).max()) < _VARIES:
+        return False
+    within = (np.abs(left - last).mean() + np.abs(first - right).mean()) / 2
+    alike = np.corrcoef((last - last.mean(axis=0)).ravel(), (first - first.mean(axis=0)).ravel())[0, 1]
+    return bool(alike > 0.9 and np.abs(last - first).mean() <= 1.5 * max(within, 1.0))
 
 
 def write_sheet(splits: Mapping[str, PairStatistics], path: Path) -> None:

@@ -1,44 +1,60 @@
-"""Prepare a people dataset from raw COCO files: usable records, one canonical JSON per split, statistics."""
+"""Prepare a people dataset from raw COCO files: records made right, one canonical JSON per split, statistics."""
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
 from figura.base.errors import UserError
 from figura.base.files import write_text
-from figura.data.formats.coco import RECORDS, Spool, read_head, read_records, to_json, write_coco
+from figura.base.pictures import store_picture
+from figura.data.formats.coco import KEYPOINTS, RECORDS, Spool, read_head, read_records, to_json, write_coco
 from figura.data.formats.prepared import REJECTED
-from figura.data.formats.records import Size, UnusableError
+from figura.data.formats.records import (
+    AS_COCO,
+    AS_TEXT,
+    Conventions,
+    Joints,
+    Repair,
+    Size,
+    UnusableError,
+    drop_unwritable,
+    normalise,
+    place_of,
+    shown,
+    whole_number,
+)
 from figura.data.formats.skeletons import Skeleton
-from figura.data.preparation.categories import People, choose_people, written_categories
+from figura.data.preparation.categories import People, choose_people, standing_pose_of, written_categories
 from figura.data.preparation.facts import write_facts
+from figura.data.preparation.image_records import (
+    ImageRecord,
+    ImageRecords,
+    Orientation,
+    ignored_polygons,
+    reach_of,
+    record_key,
+)
 from figura.data.preparation.keypoint_settings import KeypointSettings
 from figura.data.preparation.manifest import write_manifest, write_rejected
 from figura.data.preparation.people_sheet import Examples, write_people
+from figura.data.preparation.questions import JointCounts, Plausibility
+from figura.data.preparation.repairs import REPAIRED, Repaired, Repairs
 from figura.data.preparation.skeletons import Poses, Source, build_skeleton
 from figura.data.preparation.splits import TRAIN
 from figura.data.preparation.statistics import Statistics, write_plots
-from figura.data.preparation.validation import (
-    Categories,
-    Rejected,
-    Seen,
-    check_annotation,
-    check_image_file,
-    check_image_record,
-    identity,
-)
+from figura.data.preparation.validation import Rejected
 from figura.data.preparation.wholebody import is_wholebody, join_wholebody
 
 _AT_ONCE = 64
+_FREE = 1 << 62
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +65,7 @@ class Raw:
     image id to one of them. With `in_place`, the images are already at their final paths and keep their names. `name`
     replaces the annotation file in `rejected.csv` and progress bars; default: its path below `root`. Errors about
     categories and joints refer to `origin` instead. With `plain`, the split train may have no annotations.
+    `conventions` and `orientation` say how its numbers and pictures are read.
     """
 
     annotations: Path
@@ -60,6 +77,8 @@ class Raw:
     name: str = ""
     origin: Path | None = None
     plain: bool = False
+    conventions: Conventions = AS_COCO
+    orientation: Orientation | None = None
 
     @property
     def title(self) -> str:
@@ -72,8 +91,40 @@ class Raw:
         return self.origin or self.annotations
 
 
+class Found(NamedTuple):
+    """The kinds of changes that reading a picture took, and of what looks wrong in it."""
+
+    done: tuple[str, ...]
+    doubts: tuple[str, ...]
+
+
+@dataclass
+class _Scan:
+    """What is known of the records of a file before they are read one by one."""
+
+    joints: JointCounts = field(default_factory=JointCounts)
+    files: dict[Any, Any] = field(default_factory=dict)
+    several: set[Any] = field(default_factory=set)
+    largest_image: int = 0
+    largest_annotation: int = 0
+    """Below `_FREE`: ids that preparation makes up follow, and must have 64 bits."""
+
+    def look(self, section: str, record: Any) -> None:
+        if not isinstance(record, dict):
+            return
+        number = record_key(record.get("id"))
+        free = number if isinstance(number, int) and number < _FREE else 0
+        if section == "annotations":
+            self.joints.add(record)
+            self.largest_annotation = max(self.largest_annotation, free)
+        elif number is not None:
+            self.largest_image = max(self.largest_image, free)
+            if self.files.setdefault(number, record.get("file_name")) != record.get("file_name"):
+                self.several.add(number)
+
+
 class Preparation:
-    """Converts raw files to `<split>.json` and `images/<split>/` below `folder`; collects statistics and rejections.
+    """Converts raw files to `<split>.json` and `images/<split>/` below `folder`; collects statistics and repairs.
 
     All splits have the same category of people and the same joints, defined by the first file, so add that of the split
     train first.
@@ -104,6 +155,7 @@ class Preparation:
         self.statistics: dict[str, Statistics] = {}
         self.examples: dict[str, Examples] = {}
         self.rejected: list[Rejected] = []
+        self.doubts = Repairs()
         self.records = 0
 
     @property
@@ -112,19 +164,19 @@ class Preparation:
         return {split: len(one.persons_of) for split, one in self.statistics.items()}
 
     def add(self, raw: Raw) -> None:
-        """Validate every record of a raw file and write its splits; raises UserError if the file itself is invalid."""
-        head, counts = read_head(raw.annotations)
+        """Make every record of a raw file right, write its splits; raises UserError if the file is invalid."""
+        scan = _Scan()
+        head, counts = read_head(raw.annotations, look=scan.look)
+        _number_categories(head.get("categories"))
         try:
             to_json(head)
         except ValueError as error:
             raise UserError(f"{raw.annotations}: holds a number that JSON does not have: {error}") from error
-        if "annotations" not in counts and TRAIN in raw.splits and not raw.plain:
-            raise UserError(
-                f"{raw.annotations}: annotations is missing, as in COCO's image-info files; the split train needs "
-                "them, other splits may do without"
-            )
+        if TRAIN in raw.splits and not raw.plain and not counts.get("annotations"):
+            raise UserError(_without_annotations(raw.source, head, counts))
         people = self._choose(raw, head, counts)
         joints = people.keypoints if people else ()
+        scan.joints.check(raw.source, people.members if people else None, len(joints), self.key)
         self.records += sum(counts.values())
         annotated = counts.get("annotations", 0) > 0
         for split in raw.splits:
@@ -134,13 +186,12 @@ class Preparation:
             spools = {
                 kind: {split: stack.enter_context(Spool(self.folder)) for split in raw.splits} for kind in RECORDS
             }
-            seen = Seen()
-            self._images(raw, seen, spools["images"], counts["images"])
-            poses = Poses(len(joints))
+            file = _File(self, raw, scan, spools, counts, head["categories"], people)
+            file.read_images()
             if "annotations" in counts:
-                file = _File(raw, head["categories"], people, seen, poses, self.key)
-                self._annotations(file, spools["annotations"], counts["annotations"])
-            self._decide_skeleton(raw, people, poses)
+                file.read_annotations()
+            self.notes += file.questions.check(raw.source, raw.conventions, self.key)
+            self._decide_skeleton(raw, people, file.poses)
             head["categories"] = written_categories(head["categories"], people, self.skeleton)
             self.written = self.written or head["categories"]
             for split in raw.splits:
@@ -186,78 +237,6 @@ class Preparation:
         self.skeleton, notes = build_skeleton(source, self.settings)
         self.notes += notes
 
-    def _images(self, raw: Raw, seen: Seen, spools: dict[str, Spool], count: int) -> None:
-        records = self._watched(raw, "images", count)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            while batch := list(islice(records, _AT_ONCE)):
-                declared = [(record, size) for record in batch if (size := self._declared(raw, record, seen))]
-                faults = pool.map(lambda pair: self._bring(raw, *pair), declared)
-                for (record, size), fault in zip(declared, faults, strict=True):
-                    if fault:
-                        self._reject(raw, "image", record, fault)
-                        continue
-                    split = raw.split_of(record["id"])
-                    seen.images[record["id"]] = size
-                    spools[split].add(record)
-                    self.statistics[split].add_image(record)
-                    self.examples[split].add_image(record)
-
-    def _declared(self, raw: Raw, record: Any, seen: Seen) -> Size | None:
-        try:
-            size = check_image_record(record, seen)
-            name = str(record["file_name"])
-            seen.files[name] = name
-            file = identity(raw.images / name)
-            if file is not None and (before := seen.files.setdefault(file, name)) != name:
-                raise UnusableError("image file used twice", f"{name} is the file {before}")
-        except UnusableError as fault:
-            self._reject(raw, "image", record, fault)
-            size = None
-        if isinstance(record, dict) and type(record.get("id")) is int:
-            seen.images.setdefault(record["id"], None)
-        return size
-
-    def _bring(self, raw: Raw, record: dict[str, Any], size: Size) -> UnusableError | None:
-        """Check an image's file, copy it to its final path and rename it in the record."""
-        try:
-            path = check_image_file(raw.images, record["file_name"], size, raw.root)
-        except UnusableError as fault:
-            return fault
-        if not raw.in_place:
-            record["file_name"] = f"{raw.split_of(record['id'])}/{record['file_name']}"
-            place = self.folder / "images" / record["file_name"]
-            place.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, place)
-        return None
-
-    def _annotations(self, file: "_File", spools: dict[str, Spool], count: int) -> None:
-        raw = file.raw
-        for record in self._watched(raw, "annotations", count):
-            try:
-                name, is_person = file.check(record)
-                split = raw.split_of(record["image_id"])
-                spools[split].add(record)
-            except UnusableError as fault:
-                self._reject(raw, "annotation", record, fault)
-            except ValueError:  # the checks cover COCO's keys; other keys are arbitrary
-                self._reject(raw, "annotation", record, UnusableError("number not finite"))
-            except RecursionError:
-                self._reject(raw, "annotation", record, UnusableError("nested too deeply"))
-            else:
-                file.accept(record, is_person)
-                self.statistics[split].add_annotation(record, name)
-                self.examples[split].add_annotation(record, name, is_person)
-
-    def _watched(self, raw: Raw, section: str, count: int) -> Iterator[Any]:
-        records = read_records(raw.annotations, section)
-        return iter(tqdm(records, f"{raw.title}: {section}", count, disable=not self.progress))
-
-    def _reject(self, raw: Raw, kind: str, record: Any, fault: UnusableError) -> None:
-        known = record if isinstance(record, dict) else {}
-        split = raw.split_of(known.get("id" if kind == "image" else "image_id"))
-        self.statistics[split].rejected[fault.reason] += 1
-        self.rejected.append(Rejected(raw.title, kind, str(known.get("id", ""))[:80], fault.reason, fault.detail))
-
     def add_rejected(self, split: str, rejected: Rejected) -> None:
         """Count an unreadable record of an added split."""
         self.records += 1
@@ -265,7 +244,7 @@ class Preparation:
         self.rejected.append(rejected)
 
     def finish(self) -> None:
-        """Write `facts.json`, `statistics.json`, `plots/`, `rejected.csv` and `manifest.json` beside the splits."""
+        """Write `facts.json`, `statistics.json`, `plots/`, lists of records and `manifest.json` beside the splits."""
         write_facts(
             self.folder,
             skeleton=self.skeleton,
@@ -278,14 +257,24 @@ class Preparation:
         write_plots(self.statistics, self.folder / "plots")
         write_people(self.examples, self.folder / "images", self.skeleton, self.folder / "plots" / "people.png")
         self.list_rejected(self.folder / REJECTED)
-        write_manifest(self.folder)
+        self.repairs().write(self.folder / REPAIRED)
+        self.notes += write_manifest(self.folder)
+
+    def repairs(self) -> Repairs:
+        """Return the repairs of all splits."""
+        every = Repairs()
+        for one in self.statistics.values():
+            every.join(one.repairs)
+        return every
 
     def lines(self) -> Iterator[str]:
-        """Yield the rules applied to the joints, one line each, and a summary of each split."""
+        """Yield what was repaired, the rules applied to the joints, one line each, and a summary of each split."""
+        yield from self.repairs().lines()
+        yield from self.doubts.lines("warning")
         yield from self.notes
         if self.people is None and self.categories:
             names = ", ".join(self.categories.values())
-            yield f"{self.key}.category: no category has keypoints, so there are boxes alone; categories: {names}"
+            yield f"{self.key}.category: no category has keypoints, so there are only boxes; categories: {names}"
         elif self.people is not None and len(self.people.members) > 1:
             names = ", ".join(str(one.get("name")) for one in self.people.members.values())
             yield f"{self.key}.category: {self.people.name} is {names}"
@@ -297,47 +286,279 @@ class Preparation:
         write_rejected(path, Rejected._fields, self.rejected)
 
 
-@dataclass
+def _number_categories(categories: Any) -> None:
+    """Replace categories' ids such as "1" and 1.0 by whole numbers."""
+    for category in categories if isinstance(categories, list) else ():
+        if isinstance(category, dict) and (number := whole_number(category.get("id"))) is not None:
+            category["id"] = number
+
+
+def _without_annotations(path: Path, head: Mapping[str, Any], counts: Mapping[str, int]) -> str:
+    names = [str(one.get("name")) for one in head.get("categories", ()) if isinstance(one, dict)]
+    joints = sum(name in KEYPOINTS for name in names)
+    if joints > len(names) / 2:
+        return (
+            f"{path}: no annotation, and {joints} of {len(names)} categories are named as joints: export a skeleton, "
+            "one category with keypoints"
+        )
+    what = (
+        "the list of annotations is empty"
+        if "annotations" in counts
+        else "annotations is missing, as in COCO's image-info files"
+    )
+    return f"{path}: {what}; the split train needs them, other splits may do without"
+
+
 class _File:
-    """The annotations of a raw file: checks them, and gives people the category and joints of the dataset."""
+    """Reads the records of a raw file and spools those that can be used.
 
-    raw: Raw
-    categories: list[dict[str, Any]]
-    people: People | None
-    seen: Seen
-    poses: Poses
-    key: str
+    A person who cannot be used but whose place is known becomes a crowd region: training and evaluation ignore it.
+    """
 
-    def __post_init__(self) -> None:
-        self.names = {one["id"]: str(one.get("name")) for one in self.categories}
-        members = frozenset(self.people.members) if self.people else frozenset[int]()
-        self.known = Categories(frozenset(self.names), members, self.people.keypoints if self.people else ())
+    def __init__(
+        self,
+        preparation: Preparation,
+        raw: Raw,
+        scan: _Scan,
+        spools: dict[str, dict[str, Spool]],
+        counts: Mapping[str, int],
+        categories: Sequence[Mapping[str, Any]],
+        people: People | None,
+    ) -> None:
+        self.preparation, self.raw, self.spools, self.counts, self.people = preparation, raw, spools, counts, people
+        self.names = {one["id"]: str(one.get("name")) for one in categories}
+        self.joints = Joints(people.keypoints, standing_pose_of(people, preparation.settings)) if people else Joints()
+        self.poses, self.questions = Poses(len(self.joints.names)), Plausibility(self.joints.names)
+        self.images = ImageRecords(raw.images, raw.root, frozenset(scan.several), scan.largest_image + 1, self._repair)
+        self.sizes: dict[Any, Size | None] = {}
+        """Image id -> its size; None if the image was rejected, then also by its key in the file."""
+        self.splits: dict[int, str] = {}
+        self.ignored: dict[int, list[list[float]]] = {}
+        self.seen: set[int] = set()
+        self.next = scan.largest_annotation + 1
+        self.split = raw.splits[0]
 
-    def check(self, record: Any) -> tuple[str, bool]:
-        """Return the category name in the file, and whether it is one of people; modifies the record accordingly.
+    def _repair(self, record: str, kind: str, before: str, after: str) -> None:
+        repairs = self.preparation.statistics[self.split].repairs
+        repairs.add_row(Repaired(self.raw.title, record, kind, before, after))
 
-        Raises:
-            UnusableError: the record cannot be used.
-        """
-        category = record.get("category_id") if isinstance(record, dict) else None
-        is_person = type(category) is int and category in self.known.people
-        if is_person and is_wholebody(record, self.known.joints):
-            image = record.get("image_id")
-            join_wholebody(record, self.seen.images.get(image) if type(image) is int else None)
-        if is_person and record.get("keypoints") and not self.known.joints:
-            raise UnusableError(f"keypoints without names; write these to {self.key}.keypoints")
-        check_annotation(record, self.seen, self.known)
-        name = self.names[record["category_id"]]
-        if is_person and self.people is not None and self.people.renames(record["category_id"], name):
-            record |= {"category_id": self.people.id, "source_category": name}
-        return name, is_person
+    # --- images ---
 
-    def accept(self, record: dict[str, Any], is_person: bool) -> None:
-        """Register a usable record, and the joints of a person."""
-        self.seen.annotations.add(record["id"])
+    def read_images(self) -> None:
+        """Check and copy the images; spool their records."""
+        records = self._watched("images")
+        undecided: list[ImageRecord] = []
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            while batch := list(islice(records, _AT_ONCE)):
+                declared = [image for record in batch if (image := self._declared(record))]
+                faults = list(pool.map(_caught(self.images.look), declared))
+                ready: list[tuple[ImageRecord, Orientation]] = []
+                for image, fault in zip(declared, faults, strict=True):
+                    if fault:
+                        self._reject_image(image.record, image.id, fault)
+                    elif way := self.images.settle(image, self.raw.orientation):
+                        ready.append((image, way))
+                    else:
+                        undecided.append(image)
+                self._bring(pool, ready)
+            reach = self._reach({image.id for image in undecided}) if undecided else {}
+            settled = self.images.settle_by_reach(undecided, reach, self.raw.orientation)
+            ready = []
+            for image, outcome in settled:
+                if isinstance(outcome, UnusableError):
+                    self._reject_image(image.record, image.id, outcome)
+                else:
+                    ready.append((image, outcome))
+            self._bring(pool, ready)
+
+    def _declared(self, record: Any) -> ImageRecord | None:
+        try:
+            key = record_key(record.get("id")) if isinstance(record, dict) else None
+            self.split = self.raw.split_of(key)
+            image = self.images.declare(record)
+        except UnusableError as fault:
+            self._reject_image(record, key, fault)
+            return None
+        if image is not None:
+            self.splits[image.id] = self.split
+        return image
+
+    def _bring(self, pool: ThreadPoolExecutor, ready: Sequence[tuple[ImageRecord, Orientation]]) -> None:
+        """Copy images to their final paths, made plain where they are not; rename them in their records."""
+        for (image, _), outcome in zip(ready, pool.map(lambda pair: self._stored(*pair), ready), strict=True):
+            if isinstance(outcome, UnusableError):
+                self._reject_image(image.record, image.id, outcome)
+                continue
+            self.split = self.splits[image.id]
+            for kind in outcome.done:
+                self._repair(f"image {image.file}", kind, "", "")
+            for kind in outcome.doubts:
+                self.preparation.doubts.add(kind, f"{self.raw.title} image {image.file}")
+            record = image.record
+            record |= {"id": image.id, "file_name": image.file if self.raw.in_place else f"{self.split}/{image.file}"}
+            self.sizes[image.id] = Size(record["width"], record["height"])
+            if polygons := ignored_polygons(record):
+                self.ignored[image.id] = polygons
+            self._spool("images", record)
+            self.preparation.statistics[self.split].add_image(record)
+            self.preparation.examples[self.split].add_image(record)
+
+    def _stored(self, image: ImageRecord, way: Orientation) -> Found | UnusableError:
+        """Write an image at its final path; return what that took, without its pixels."""
+        path, place = self.raw.images / image.file, self.preparation.folder / "images" / self.splits[image.id]
+        try:
+            reading = store_picture(path, None if self.raw.in_place else place / image.file, way)
+        except UserError as error:
+            return UnusableError("image file broken", str(error).replace(str(path), image.file))
+        return Found(reading.done, reading.doubts)
+
+    def _reach(self, images: set[int]) -> dict[int, tuple[float, float]]:
+        """Return how far the annotations of these images reach."""
+        reach: dict[int, tuple[float, float]] = {}
+        if "annotations" not in self.counts or self.raw.conventions.coordinates not in (None, "pixels"):
+            return reach
+        corners = self.raw.conventions.boxes == "corners"
+        for record in read_records(self.raw.annotations, "annotations"):
+            image = self._image_of(record) if isinstance(record, dict) else None
+            if image in images and (far := reach_of(record, self.joints.names, corners)):
+                known = reach.get(image, far)
+                reach[image] = max(known[0], far[0]), max(known[1], far[1])
+        return reach
+
+    def _reject_image(self, record: Any, number: Any, fault: UnusableError) -> None:
+        if number is not None:
+            self.sizes.setdefault(number, None)
+            self.split = self.splits.get(number, self.split)
+        self._reject("image", record, fault)
+
+    # --- annotations ---
+
+    def read_annotations(self) -> None:
+        """Spool the annotations made right, and crowd regions for people who cannot be used."""
+        for record in self._watched("annotations"):
+            try:
+                size = self._picture_of(record)
+                if size is None:
+                    self.preparation.statistics[self.split].rejected["annotation of a rejected image"] += 1
+                    continue
+                self.questions.add(record, size)
+                fixed, name, is_person, repairs = self._read(record, size)
+            except UnusableError as fault:
+                self._reject("annotation", record, fault)
+                self._ignore(record)
+                continue
+            self._accept(fixed, name, is_person, repairs)
+        for image, polygons in self.ignored.items():
+            self.split = self.splits[image]
+            for polygon in polygons:
+                self._add_region(image, {"segmentation": [polygon]})
+
+    def _image_of(self, record: Mapping[str, Any]) -> Any:
+        key = record_key(record.get("image_id"))
+        return self.images.ids.get(key, key)
+
+    def _picture_of(self, record: Any) -> Size | None:
+        """Return the size of an annotation's image; None if that is rejected. Sets the split."""
+        if not isinstance(record, dict):
+            raise UnusableError("not an object", repr(record)[:80])
+        image = self._image_of(record)
+        if image not in self.sizes:
+            raise UnusableError("annotation without image", f"image_id {record.get('image_id')!r}"[:80])
+        self.split = self.splits.get(image, self.split)
+        return self.sizes[image]
+
+    def _read(self, record: dict[str, Any], size: Size) -> tuple[dict[str, Any], str, bool, list[Repair]]:
+        """Return an annotation made right, its category's name in the file, and whether it is of people."""
+        category = whole_number(record.get("category_id"))
+        if record.get("category_id") is None and len(self.names) == 1:
+            category = next(iter(self.names))
+        if category is None or category not in self.names:
+            raise UnusableError("category unknown", repr(record.get("category_id"))[:80])
+        is_person = self.people is not None and category in self.people.members
+        if is_person and is_wholebody(record, self.joints.names):
+            record = join_wholebody(record, size)
+        fixed, repairs = normalise(record, size, self.joints if is_person else None, self.raw.conventions)
+        if record.get("category_id") is None:
+            repairs.append(Repair("annotations without category_id, of the only category", "", str(category)))
+        name = self.names[category]
+        fixed |= {"image_id": self._image_of(record), "category_id": category}
+        if is_person and self.people is not None and self.people.renames(category, name):
+            fixed |= {"category_id": self.people.id, "source_category": name}
+        number = whole_number(record.get("id"))
+        if number is None or number in self.seen:
+            repairs.append(
+                Repair("annotation ids that are missing or repeat", repr(record.get("id"))[:60], str(self.next))
+            )
+            number, self.next = self.next, self.next + 1
+        elif not {type(record.get(key)) for key in ("id", "image_id", "category_id")} <= {int, type(None)}:
+            whole = [record.get(key) for key in ("id", "image_id", "category_id")]
+            repairs.append(Repair(AS_TEXT, shown(whole), shown([number, fixed["image_id"], category])))
+        fixed["id"] = number
+        return fixed, name, is_person, repairs
+
+    def _accept(self, record: dict[str, Any], name: str, is_person: bool, repairs: Sequence[Repair]) -> None:
+        self.seen.add(record["id"])
+        for repair in repairs:
+            self._repair(f"annotation {record['id']}", *repair)
+        self._spool("annotations", record)
+        self.preparation.statistics[self.split].add_annotation(record, name)
+        self.preparation.examples[self.split].add_annotation(record, name, is_person)
         keypoints = record.get("keypoints", ())
         if is_person and not record.get("iscrowd", 0) and any(keypoints[2::3]):
             self.poses.add(record["bbox"], keypoints)
+
+    def _ignore(self, record: Any) -> None:
+        """Make a crowd region of a rejected person, if it is known where the person is."""
+        if self.people is None or not isinstance(record, dict):
+            return
+        category, image = whole_number(record.get("category_id")), self._image_of(record)
+        size = self.sizes.get(image)
+        of_people = category in self.people.members or (category not in self.names and record.get("keypoints"))
+        if of_people and size is not None and (box := place_of(record, size, self.raw.conventions)):
+            self._add_region(image, {"bbox": box})
+
+    def _add_region(self, image: int, what: Mapping[str, Any]) -> None:
+        size = self.sizes[image]
+        if self.people is None or size is None:
+            return
+        region = {"id": self.next, "image_id": image, "category_id": self.people.id, "iscrowd": 1, **what}
+        self.next += 1
+        try:
+            fixed, _ = normalise(region, size, self.joints)
+        except UnusableError:  # outside of the picture
+            return
+        self._accept(fixed, self.people.name, True, [Repair("regions ignored in training and evaluation", "", "")])
+
+    def _spool(self, section: str, record: dict[str, Any]) -> None:
+        try:
+            self.spools[section][self.split].add(record)
+        except (ValueError, RecursionError):
+            for key in drop_unwritable(record):
+                self._repair(f"{section[:-1]} {record['id']}", "keys whose value JSON does not have", key, "dropped")
+            self.spools[section][self.split].add(record)
+
+    def _watched(self, section: str) -> Iterator[Any]:
+        records = read_records(self.raw.annotations, section)
+        title = f"{self.raw.title}: {section}"
+        return iter(tqdm(records, title, self.counts[section], disable=not self.preparation.progress))
+
+    def _reject(self, kind: str, record: Any, fault: UnusableError) -> None:
+        number = str(record.get("id", ""))[:80] if isinstance(record, dict) else ""
+        self.preparation.statistics[self.split].rejected[fault.reason] += 1
+        self.preparation.rejected.append(Rejected(self.raw.title, kind, number, fault.reason, fault.detail))
+
+
+def _caught(look: Callable[[ImageRecord], None]) -> Callable[[ImageRecord], UnusableError | None]:
+    """Return a function that returns the error instead of raising it."""
+
+    def caught(image: ImageRecord) -> UnusableError | None:
+        try:
+            look(image)
+        except UnusableError as fault:
+            return fault
+        return None
+
+    return caught
 
 
 def _agreeing(people: People, first: People, path: Path, key: str) -> People:

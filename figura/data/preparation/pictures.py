@@ -7,16 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from PIL import Image
 from tqdm import tqdm
 
 from figura.base.errors import UserError
-from figura.base.files import open_regular, write_text
+from figura.base.files import write_text
+from figura.base.pictures import SUFFIXES, picture_facts
 from figura.data.formats.coco import PERSON, to_json
-from figura.data.formats.pair_files import SUFFIXES
 from figura.data.formats.records import Size
 from figura.data.preparation.poses import PoseSource
-from figura.data.preparation.validation import FORMATS, Rejected
+from figura.data.preparation.validation import Rejected
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,13 +45,29 @@ class Reading:
     left_out: Counter[str] = field(default_factory=Counter)
 
 
-def picture_files(folder: Path) -> Iterator[str]:
-    """Yield the image files below a folder as paths relative to it, sorted; hidden files and folders are skipped."""
+def picture_files(folder: Path, left_out: Counter[str] | None = None) -> Iterator[str]:
+    """Yield the image files below a folder as paths relative to it, sorted; hidden files and folders are skipped.
+
+    Other files are counted in `left_out`.
+    """
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        if left_out is not None:
+            left_out += other_files(files)
         for name in sorted(files):
             if not name.startswith(".") and os.path.splitext(name)[1].lower() in SUFFIXES:
                 yield Path(parent, name).relative_to(folder).as_posix()
+
+
+def other_files(names: Iterable[str]) -> Counter[str]:
+    """Count the names of files that are no pictures, by suffix; hidden ones do not count."""
+    suffixes = (os.path.splitext(name)[1].lower() for name in names if not name.startswith("."))
+    return Counter(f"files of {suffix or 'no suffix'}" for suffix in suffixes if suffix not in SUFFIXES)
+
+
+def left_out_line(left_out: Counter[str]) -> str:
+    """Return the line of what is left out, by reason."""
+    return "left out: " + ", ".join(f"{count} {reason}" for reason, count in sorted(left_out.items()))
 
 
 def write_records(
@@ -64,7 +79,7 @@ def write_records(
     `image_info_*.json`. Files that are not images get the size 1 x 1: `Preparation` reads each file completely and
     rejects them.
     """
-    sizes = [_size(images / one.file) for one in tqdm(pictures, f"{path.stem[1:]}: sizes", disable=not progress)]
+    sizes = [upright_size(images / one.file) for one in tqdm(pictures, f"{path.stem[1:]}: sizes", disable=not progress)]
     numbered = list(enumerate(zip(pictures, sizes, strict=True), first))
     content: dict[str, Any] = {"images": list(_images(numbered))}
     if any(one.person for one in pictures):
@@ -96,9 +111,9 @@ def _annotations(
             }
 
 
-def _size(path: Path) -> Size:
+def upright_size(path: Path) -> Size:
+    """Return the size of a picture turned upright by EXIF, as other tools read it; 1 x 1 if it is none."""
     try:
-        with open_regular(path) as file, Image.open(file, formats=FORMATS) as image:
-            return Size(*image.size)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError, UserError):
+        return Size(*picture_facts(path).upright)
+    except UserError:
         return Size(1, 1)

@@ -1,4 +1,4 @@
-"""Joints for pictures of one person: from a COCO file, or from `<name>.people.json`, which `figura predict` writes."""
+"""Joints for pictures of one person: a COCO file, `<name>.people.json` of `figura predict`, or another export."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
@@ -15,7 +15,9 @@ from figura.data.formats.coco import (
     read_head,
     read_records,
 )
+from figura.data.formats.exports import Entry, Export
 from figura.data.formats.records import Size, UnusableError, check_result, is_finite
+from figura.data.preparation.matching import Confidences, Joints, PictureNames, check_size
 from figura.data.preparation.validation import Rejected
 
 LARGEST = 1 << 28
@@ -34,9 +36,15 @@ class PoseSource(Protocol):
     """The number of pictures found."""
     faults: list[Rejected]
     """Unusable records so far."""
+    notes: Sequence[str] = ()
+    """Lines on the joints, to print."""
 
     def of(self, file: str, size: Size) -> dict[str, Any] | None:
         """Return `keypoints`, and other keys of an annotation, of the person in a picture; None if there is none."""
+
+    def check(self) -> None:
+        """Raise UserError if the poses read so far cannot be those of the pictures."""
+        return
 
 
 class PredictedPoses(PoseSource):
@@ -45,7 +53,7 @@ class PredictedPoses(PoseSource):
     A file is named after a suffix of the picture's path: `Img/img/WOMEN/a/02_1_front.jpg` belongs to
     `img/WOMEN/a/02_1_front.people.json` below `folder`, or to `a/02_1_front.people.json`, and so on. Of several people,
     the one with the highest score is used. A joint is used if its confidence is at least `min_confidence` and above 0,
-    and if it is inside the picture.
+    and if it is inside the picture. Raises UserError for people of a picture of another `width` and `height`.
 
     Args:
         folder: the folder of the files.
@@ -56,7 +64,8 @@ class PredictedPoses(PoseSource):
     """
 
     def __init__(self, folder: Path, images: Path, min_confidence: float, names: Sequence[str], key: str) -> None:
-        self.path, self.images, self.min_confidence, self.key = folder, images, min_confidence, key
+        self.path, self.images, self.key = folder, images, key
+        self._confidences = Confidences(min_confidence)
         self.names = tuple(names) or KEYPOINTS
         self.category = {"id": 1, "name": PERSON, "keypoints": list(self.names)}
         if self.names == KEYPOINTS:
@@ -76,12 +85,17 @@ class PredictedPoses(PoseSource):
         if not people:
             return None
         best = max(people, key=lambda one: (one["score"], one["bbox"][2] * one["bbox"][3]))
-        keypoints: list[float] = []
-        for x, y, confidence in zip(*(best["keypoints"][axis::3] for axis in range(3)), strict=True):
-            inside = 0 <= x <= size.width and 0 <= y <= size.height
-            labelled = inside and confidence > 0 and confidence >= self.min_confidence
-            keypoints += [x, y, 2] if labelled else [0, 0, 0]
-        return {"keypoints": keypoints, "num_keypoints": sum(flag > 0 for flag in keypoints[2::3])}
+        stated = Size(best.get("width", size.width), best.get("height", size.height))
+        if stated != size:
+            raise UserError(
+                f"{path}: predicted in a picture of {repr(stated.width)[:20]} x {repr(stated.height)[:20]} pixels, but "
+                f"{file} is {size.width} x {size.height}; poses are in pixels of the pictures"
+            )
+        return _labelled(self._confidences.flagged(best["keypoints"], size))
+
+    def check(self) -> None:
+        """Raise UserError if too many joints lie outside of their pictures."""
+        self._confidences.check(self.path)
 
     def _candidates(self, file: str) -> Iterator[Path]:
         parts = (*self.images.parts, *PurePosixPath(file).with_suffix("").parts)
@@ -119,6 +133,77 @@ class PredictedPoses(PoseSource):
     def _reject(self, path: Path, number: str, fault: UnusableError) -> None:
         name = path.relative_to(self.path).as_posix()
         self.faults.append(Rejected(name, "pose", number, fault.reason, fault.detail))
+
+
+class ExportedPoses(PoseSource):
+    """The people of another tool's results, by file name; of several in a picture, the one with the highest score.
+
+    Args:
+        export: the results.
+        min_confidence: as of `PredictedPoses`.
+        names: the joints in the settings; empty for those of the export.
+        key: the dotted key of the settings in messages.
+
+    Raises:
+        UserError: the joints have no names, or none of those in the settings.
+    """
+
+    def __init__(self, export: Export, min_confidence: float, names: Sequence[str], key: str) -> None:
+        self.path, self.faults = export.path, []
+        self._joints, self._confidences = Joints(export, names, key), Confidences(min_confidence)
+        self.notes = self._joints.notes
+        self.category = {"id": 1, "name": PERSON, "keypoints": list(self._joints.names)}
+        self._people: dict[str, Entry] = {}
+        for entry in export.entries():
+            name = str(entry.picture)
+            if isinstance(entry.record, UnusableError):
+                fault = entry.record
+                self.faults.append(Rejected(self.path.name, "pose", entry.number[:80], fault.reason, fault.detail))
+            elif name not in self._people or _score(entry) > _score(self._people[name]):
+                self._people[name] = entry
+        self._names = PictureNames(list(self._people))
+
+    def of(self, file: str, size: Size) -> dict[str, Any] | None:
+        """Return `keypoints` and `num_keypoints` of the person with the highest score; None without one.
+
+        Raises:
+            UserError: the pictures cannot be told apart by name, or the results are of pictures of another size.
+        """
+        try:
+            name = self._names.find(file)
+        except UnusableError as fault:
+            if fault.reason == "image file missing":
+                return None
+            raise UserError(f"{self.path}: {fault}") from None
+        entry = self._people[name]
+        self.pictures += 1
+        check_size(entry, size, self.path, file)
+        if not isinstance(entry.record, dict) or not entry.record.get("keypoints") or size == Size(1, 1):
+            return None
+        try:
+            return _labelled(self._confidences.flagged(self._joints.ordered(entry.record["keypoints"]), size))
+        except UnusableError as fault:
+            self.faults.append(Rejected(self.path.name, "pose", entry.number[:80], fault.reason, fault.detail))
+            return None
+
+    def check(self) -> None:
+        """Raise UserError if too many joints lie outside of their pictures, or all are fractions."""
+        self._confidences.check(self.path)
+
+
+def _score(entry: Entry) -> float:
+    """Return the score, or the mean confidence of the joints if there is none; -1 without a person."""
+    if not isinstance(entry.record, dict):
+        return -1.0
+    score, keypoints = entry.record.get("score"), entry.record.get("keypoints")
+    if score is not None and is_finite([score]):
+        return float(score)
+    sure = keypoints[2::3] if isinstance(keypoints, list) else []
+    return sum(sure) / len(sure) if sure and is_finite(sure) else 0.0
+
+
+def _labelled(keypoints: list[float]) -> dict[str, Any]:
+    return {"keypoints": keypoints, "num_keypoints": sum(flag > 0 for flag in keypoints[2::3])}
 
 
 class AnnotatedPoses(PoseSource):

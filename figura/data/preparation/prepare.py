@@ -124,7 +124,7 @@ def _read(
         case DeepFashion() as fashion:
             lines = sources.add_deepfashion(preparation, fashion, source)
         case PictureFolders() as images:
-            sources.add_images(preparation, images, source)
+            lines = sources.add_images(preparation, images, source)
     return preparation, lines
 
 
@@ -140,7 +140,8 @@ def _check_rejected(preparation: "Preparation | PairPreparation", entry: Dataset
         )
         raise UserError(
             f"{PARAMS}: datasets.{name}.max_rejected: {len(rejected)} of {records} records cannot be used "
-            f"({len(rejected) / records:.1%}, allowed {entry.max_rejected:.1%}): {reasons}. All are listed in {listing}"
+            f"({len(rejected) / records:.1%}, allowed {entry.max_rejected:.1%}): {reasons}; the first: "
+            f"{rejected[0].detail or rejected[0].file}. All are listed in {listing}"
         )
     for split, images in preparation.images.items():
         if not images:

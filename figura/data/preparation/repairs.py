@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 from figura.data.preparation.manifest import write_rejected
 
 REPAIRED = "repaired.csv"
+MOST = 10_000
+"""Rows of `repaired.csv` of one kind."""
 
 
 class Repaired(NamedTuple):
@@ -20,7 +22,7 @@ class Repaired(NamedTuple):
 
 
 class Repairs:
-    """The repairs of a dataset."""
+    """The repairs of a dataset, or of a split. The first `MOST` of a kind are listed; all are counted."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -34,13 +36,20 @@ class Repairs:
 
     def add_row(self, row: Repaired) -> None:
         """Count a repair and list it."""
-        self.rows.append(row)
+        if self.counts[row.kind] < MOST:
+            self.rows.append(row)
         change = f": {row.before} -> {row.after}" if row.before or row.after else ""
         self.add(row.kind, f"{row.file} {row.record}{change}")
 
-    def lines(self) -> list[str]:
+    def join(self, other: "Repairs") -> None:
+        """Count and list those of another part of the dataset, too."""
+        self.counts += other.counts
+        self.examples = other.examples | self.examples
+        self.rows += other.rows
+
+    def lines(self, word: str = "repaired") -> list[str]:
         """Return one line a kind, the most frequent first."""
-        return [f"repaired: {count} {kind} (e.g. {self.examples[kind]})" for kind, count in self.counts.most_common()]
+        return [f"{word}: {count} {kind} (e.g. {self.examples[kind]})" for kind, count in self.counts.most_common()]
 
     def as_statistics(self) -> dict[str, dict[str, Any]]:
         """Return kind -> its count and an example, sorted by kind."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from figura.base.errors import nearest
+from figura.base.pictures import Orientation
 from figura.data.formats.prepared import OTHERS
 from figura.data.preparation.keypoint_settings import KeypointSettings
 from figura.data.preparation.splits import TRAIN, VALIDATION
@@ -30,7 +31,7 @@ Shares = Annotated[dict[Split, Share], BeforeValidator(lambda shares: {} if shar
 """Split -> fraction of `train`; null is none, so that `dvc exp run -S ...shares=null` removes them."""
 
 
-def _check_splits(named: Mapping[str, Any], shares: Mapping[str, float], where: str) -> None:
+def check_splits(named: Mapping[str, Any], shares: Mapping[str, float], where: str) -> None:
     """Raise ValueError unless the splits suit training or evaluation, and the shares leave training data.
 
     Training needs train and validation, once each. Data for evaluating trained models need no train.
@@ -79,13 +80,19 @@ class Section(BaseModel):
 
 
 class Coco(Section):
-    """COCO annotation files and the folders of their images, by split.
+    """Annotation files and the folders of their images, by split.
 
-    A single annotation file is that of `train`. `shares` split other names off `train`, at random: by identity if
-    annotations have a `person_id`, by image otherwise. A single image folder is that of all splits.
+    A single annotation file is that of `train`. It is a COCO file, or one of the formats of
+    `figura.data.formats.exports`, or a YOLO folder or its `data.yaml`, which names the splits and their images itself.
+    `shares` split other names off `train`, at random: by identity if annotations have a `person_id`, by image
+    otherwise. A single image folder is that of all splits; default: `images`. Joints of predictions count from a
+    confidence of `min_confidence`.
 
     `category` is the category of people, or several to merge; `keypoints` adds what the files lack about the joints.
-    For both, see `Preparation`.
+    For both, see `Preparation`. `boxes` and `coordinates` say what numbers mean (`Conventions`); `orientation`, which
+    way up pictures with an EXIF orientation are read, by default the way that annotations fit. `group_by` keeps images
+    together in `shares`: a key of the image records (`video_id`, `extra.name`), or a regular expression whose group is
+    the common part of file names.
     """
 
     renamed: ClassVar[dict[str, str]] = {"validation_share": "shares: {validation: SHARE}"}
@@ -93,6 +100,11 @@ class Coco(Section):
     images: dict[Split, str]
     annotations: dict[Split, str]
     shares: Shares = {}
+    boxes: Literal["xywh", "corners", "joints"] | None = None
+    coordinates: Literal["pixels", "relative", "percent"] | None = None
+    orientation: Orientation | None = None
+    group_by: str | None = None
+    min_confidence: Annotated[float, Field(ge=0, le=1)] = 0.0
     category: str | Annotated[list[str], Field(min_length=1)] | None = None
     keypoints: KeypointSettings | None = None
 
@@ -103,13 +115,15 @@ class Coco(Section):
             content = dict(content)
             if isinstance(content.get("annotations"), str):
                 content["annotations"] = {TRAIN: content["annotations"]}
+            content.setdefault("images", "images")
             if isinstance(content.get("images"), str) and isinstance(content.get("annotations"), dict):
                 content["images"] = dict.fromkeys(content["annotations"], content["images"])
         return content
 
     @model_validator(mode="after")
     def _complete(self) -> "Coco":
-        _check_splits(self.annotations, self.shares, "annotations")
+        if [*self.annotations] != [TRAIN] or self.annotations[TRAIN].endswith(".json"):
+            check_splits(self.annotations, self.shares, "annotations")  # data.yaml may name more of them
         _check_apart(_one_each(self.annotations), "file")
         if set(self.images) != set(self.annotations):
             raise ValueError(
@@ -137,7 +151,7 @@ class Folders(Section):
     def _complete(self) -> "Folders":
         for name in self.splits:
             _split_name(name)
-        _check_splits(self.splits, self.shares, "this section")
+        check_splits(self.splits, self.shares, "this section")
         _check_apart(_one_each(self.splits), "folder", self.deep)
         return self
 
@@ -164,7 +178,7 @@ class Identities(Section):
     pairs: dict[Split, str] = {}
 
     def _check(self, named: Mapping[str, tuple[str, ...]], where: str) -> None:
-        _check_splits(named, self.shares, where)
+        check_splits(named, self.shares, where)
         for name in ("min_confidence", "keypoints"):
             if self.poses is None and getattr(self, name):
                 raise ValueError(f"{name} is about the joints of poses; poses is missing")

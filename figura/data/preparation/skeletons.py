@@ -12,14 +12,15 @@ The annotations are those of the first file, which is that of the split train.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
 from figura.data.formats.keypoint_sets import SETS, KeypointSet, set_of
-from figura.data.formats.skeletons import Skeleton, mirrored_names, skeleton_from
+from figura.data.formats.records import whole_number
+from figura.data.formats.skeletons import Skeleton, mirrored_names, side_of, skeleton_from
 from figura.data.preparation.keypoint_settings import KeypointSettings
 
 SIGMA = 0.05
@@ -177,11 +178,39 @@ def build_skeleton(source: Source, settings: KeypointSettings) -> tuple[Skeleton
         name, colon, rest = str(error).partition(": ")
         dotted = f".{name}: {rest}" if colon and name in KeypointSettings.model_fields else f": {error}"
         raise UserError(f"{source.key}{dotted}") from error
-    alone = sorted(set(range(len(keypoints))) - {joint for pair in skeleton.connections for joint in pair})
-    if alone:
-        names = ", ".join(keypoints[joint] for joint in alone)
-        notes.append(f"warning: {source.key}.connections: none reaches {names}, so nobody is decoded with them")
+    notes += _of_parts(skeleton, source.key) + _of_sides(skeleton, source.key)
     return skeleton, notes
+
+
+def _of_parts(skeleton: Skeleton, key: str) -> list[str]:
+    """Return warnings about joints without a connection, and about connections that do not join all the others."""
+    parts = [{joint} for joint in range(len(skeleton.keypoints))]
+    for pair in skeleton.connections:
+        touched = [part for part in parts if part & set(pair)]
+        parts = [part for part in parts if part not in touched] + [set().union(*touched)]
+    lines = []
+    if alone := sorted(joint for part in parts if len(part) == 1 for joint in part):
+        names = ", ".join(skeleton.keypoints[joint] for joint in alone)
+        lines.append(f"warning: {key}.connections: none reaches {names}, so nobody is decoded with them")
+    if len(several := [sorted(part) for part in parts if len(part) > 1]) > 1:
+        named = "; ".join(", ".join(skeleton.keypoints[joint] for joint in part[:4]) for part in sorted(several))
+        lines.append(
+            f"warning: {key}.connections: they form {len(several)} parts, so each person is found in {len(several)} "
+            f"pieces: {named}"
+        )
+    return lines
+
+
+def _of_sides(skeleton: Skeleton, key: str) -> list[str]:
+    """Return a warning about flips that join a left joint to one that is not right, or the other way round."""
+    wrong = [
+        f"{name} and {skeleton.keypoints[other]}"
+        for place, (name, other) in enumerate(zip(skeleton.keypoints, skeleton.flip, strict=True))
+        if place < other and {side_of(name), side_of(skeleton.keypoints[other])} not in ({"left", "right"}, {None})
+    ]
+    if not wrong:
+        return []
+    return [f"warning: {key}.flip: mirroring exchanges joints that are not left and right by name: {', '.join(wrong)}"]
 
 
 def _sigmas(source: Source) -> tuple[list[float], str]:
@@ -194,8 +223,14 @@ def _sigmas(source: Source) -> tuple[list[float], str]:
 
 def _flip(source: Source) -> tuple[dict[str, str], str]:
     flip = mirrored_names(source.keypoints)
+    if not flip:
+        return flip, (
+            f"warning: {source.key}.flip: no name tells left from right, so mirrored pictures would teach wrong sides; "
+            f"write the pairs, as in `flip: {{{source.keypoints[0]}: {source.keypoints[1]}}}`, or train without "
+            "mirroring"
+        )
     pairs = ", ".join(f"{one} and {other}" for one, other in flip.items())
-    return flip, f"{source.key}.flip: by their names, mirroring exchanges {pairs or 'no joints'}"
+    return flip, f"{source.key}.flip: by their names, mirroring exchanges {pairs}"
 
 
 def _connections(source: Source) -> tuple[list[list[str]], str]:
@@ -251,9 +286,10 @@ def _of_category(
     keypoints = list(source.keypoints)
     where = f"{source.path}: categories: {source.category.get('name')}"
     values: dict[str, Any] = {}
+    from_0 = _counts_from_0(category, keypoints, published, where, notes)
     try:
         if category.get("flip_pairs"):
-            values["flip"] = dict(_pairs("flip_pairs", category["flip_pairs"], keypoints))
+            values["flip"] = dict(_pairs("flip_pairs", category["flip_pairs"], keypoints, from_0))
         for name, kind in (("flip", dict), ("sigmas", list), ("standing_pose", list)):
             if category.get(name):
                 if not isinstance(category[name], kind):
@@ -266,7 +302,7 @@ def _of_category(
         raise UserError(f"{where}: {error}; correct it, or write it to {source.key}") from error
     if category.get("skeleton"):
         try:
-            values["connections"] = _pairs("skeleton", category["skeleton"], keypoints)
+            values["connections"] = _pairs("skeleton", category["skeleton"], keypoints, from_0)
         except ValueError as error:
             if published is None:
                 raise UserError(f"{where}: {error}; correct it, or write {source.key}.connections") from error
@@ -274,8 +310,64 @@ def _of_category(
     return values
 
 
-def _pairs(key: str, pairs: Any, keypoints: Sequence[str]) -> list[list[str]]:
-    """Return pairs of names, each once, from pairs of names or of numbers from 1.
+def _counts_from_0(
+    category: Mapping[str, Any], keypoints: Sequence[str], published: KeypointSet | None, where: str, notes: list[str]
+) -> bool:
+    first = _first_number(category, keypoints, published)
+    if first is None:
+        notes.append(f"warning: {where}: skeleton and flip_pairs could count joints from 0 or from 1; read from 1")
+    elif first == 0:
+        notes.append(f"{where}: skeleton and flip_pairs count joints from 0")
+    return first == 0
+
+
+def _first_number(
+    category: Mapping[str, Any], keypoints: Sequence[str], published: KeypointSet | None
+) -> Literal[0, 1] | None:
+    """Return the number of the first joint in the category's pairs: COCO's files count from 1, many tools from 0.
+
+    A 0 or the number of joints decides; else the base by which `flip_pairs` join sides by name, and `skeleton` the
+    pairs of the published set, or without one, pairs whose mirror image it has, too. None if both fit.
+    """
+    connections, flips = (_numbered(category.get(key), keypoints) for key in ("skeleton", "flip_pairs"))
+    pairs = connections + flips
+    numbers = {one for pair in pairs for one in pair}
+    if not numbers or len(keypoints) in numbers:
+        return 1
+    if 0 in numbers:
+        return 0
+    sides = mirrored_names(keypoints)
+    other = sides | {right: left for left, right in sides.items()}
+    stated = {frozenset(pair) for pair in published.skeleton.settings()["connections"]} if published else None
+
+    def named(pairs: Sequence[Sequence[int]], first: int) -> set[frozenset[str]]:
+        inside = [pair for pair in pairs if all(0 <= one - first < len(keypoints) for one in pair)]
+        return {frozenset(keypoints[one - first] for one in pair) for pair in inside}
+
+    def fitting(first: int) -> int:
+        joined = named(connections, first)
+        mirrored = {frozenset(other.get(name, name) for name in pair) for pair in joined} if sides else set()
+        exchanged = {frozenset(pair) for pair in sides.items()}
+        return len(joined & (mirrored if stated is None else stated)) + len(named(flips, first) & exchanged)
+
+    from_0, from_1 = fitting(0), fitting(1)
+    if from_0 == from_1:
+        return None
+    return 0 if from_0 > from_1 else 1
+
+
+def _numbered(pairs: Any, keypoints: Sequence[str]) -> list[list[int]]:
+    """Return the pairs of numbers, without those of names."""
+    numbers = [
+        [number for joint in pair if joint not in keypoints and (number := whole_number(joint)) is not None]
+        for pair in (pairs if isinstance(pairs, list) else ())
+        if isinstance(pair, list)
+    ]
+    return [pair for pair in numbers if len(pair) == 2]
+
+
+def _pairs(key: str, pairs: Any, keypoints: Sequence[str], from_0: bool) -> list[list[str]]:
+    """Return pairs of names, each once, from pairs of names or of numbers, from 1 or `from_0`.
 
     Raises:
         ValueError: other values.
@@ -284,12 +376,15 @@ def _pairs(key: str, pairs: Any, keypoints: Sequence[str]) -> list[list[str]]:
     for pair in pairs if isinstance(pairs, list) else [pairs]:
         if not isinstance(pair, list) or len(pair) != 2 or pair[0] == pair[1]:
             raise ValueError(f"{key}: found {str(pair)[:80]}; expected pairs of two joints")
+        names = []
         for joint in pair:
-            if joint not in keypoints and not (type(joint) is int and 1 <= joint <= len(keypoints)):
+            name = joint.strip() if isinstance(joint, str) else joint
+            number = (whole_number(joint) or 0) + from_0 if whole_number(joint) is not None else 0
+            if name not in keypoints and not 1 <= number <= len(keypoints):
                 raise ValueError(
                     f"{key}: found {pair}; expected joints from 1 to {len(keypoints)}, as in COCO's files, or names"
                 )
-        names = [joint if isinstance(joint, str) else keypoints[joint - 1] for joint in pair]
+            names.append(name if name in keypoints else keypoints[number - 1])
         if names not in named and names[::-1] not in named:
             named.append(names)
     return named

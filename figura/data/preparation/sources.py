@@ -1,26 +1,32 @@
 """Dataset settings -> raw files: one function per kind of dataset that is read from a folder."""
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from figura.base.errors import UserError
-from figura.data.formats.coco import read_head, read_records
-from figura.data.formats.pair_files import LAYOUTS
-from figura.data.formats.records import UnusableError
+from figura.data.formats.coco import read_head
+from figura.data.formats.exports import Export, json_files, open_export
+from figura.data.formats.pair_files import LAYOUTS, sides, split_folders
+from figura.data.formats.records import Conventions, UnusableError, whole_number
+from figura.data.formats.yolo import open_yolo, yolo_file
 from figura.data.preparation.categories import stated_names
 from figura.data.preparation.deepfashion import read_deepfashion
+from figura.data.preparation.exported import Converted, write_export
+from figura.data.preparation.image_records import record_key
 from figura.data.preparation.keypoint_settings import KeypointSettings
 from figura.data.preparation.market1501 import read_market1501
 from figura.data.preparation.pair_list import write_pair_list
 from figura.data.preparation.pairs import PairPreparation
 from figura.data.preparation.people import Preparation, Raw
-from figura.data.preparation.pictures import Picture, Reading, picture_files, write_records
-from figura.data.preparation.poses import AnnotatedPoses, PoseSource, PredictedPoses
-from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501
-from figura.data.preparation.splits import TRAIN, drawn_split, grouped_split, identity_groups, in_order
+from figura.data.preparation.pictures import Picture, Reading, left_out_line, picture_files, write_records
+from figura.data.preparation.poses import AnnotatedPoses, ExportedPoses, PoseSource, PredictedPoses
+from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
+from figura.data.preparation.splits import TRAIN, drawn_split, grouped_split, in_order, joined_groups
 from figura.data.preparation.validation import inside
 
 
@@ -39,11 +45,11 @@ class RawFolder:
         except UnusableError as fault:
             raise UserError(f"{self.key}.{key}: {path} leaves the source {self.folder}") from fault
 
-    def directory(self, path: str, key: str, content: str = "") -> Path:
-        """Return a folder below the folder; raises UserError, with its expected content, if there is none."""
+    def directory(self, path: str, key: str) -> Path:
+        """Return a folder below the folder; raises UserError if there is none."""
         folder = self.path(path, key)
         if not folder.is_dir():
-            raise UserError(f"{self.key}.{key}: no folder {folder}{content}")
+            raise UserError(f"{self.key}.{key}: no folder {folder}")
         return folder
 
 
@@ -53,54 +59,162 @@ def always(split: str) -> Callable[[object], str]:
 
 
 def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[str]:
-    """Add COCO annotation files with their images; return lines to print."""
-    groups: dict[int, int] = {}
-    for split in in_order(coco.annotations):
-        annotations = source.path(coco.annotations[split], f"annotations.{split}")
+    """Add annotation files, COCO's or other exports, with their images; return lines to print."""
+    lines, groups, seen, count = list[str](), dict[Any, Any](), set[str](), 1
+    exports = _exports(coco, source)
+    root = source.folder.resolve()
+    for split, (annotations, export) in exports.items():
+        own = export is not None and export.relative
+        images = root if own else source.path(coco.images[split], f"images.{split}")
         shares = coco.shares if split == TRAIN else {}
-        if shares:
-            groups = _groups(annotations)
-        preparation.add(
-            Raw(
-                annotations=annotations,
-                images=source.path(coco.images[split], f"images.{split}"),
-                root=source.folder.resolve(),
-                splits=(split, *in_order(shares)),
-                split_of=partial(grouped_split, source.seed, shares, groups) if shares else always(split),
-            )
+        raw = Raw(
+            annotations=annotations,
+            images=images,
+            root=root,
+            splits=(split, *in_order(shares)),
+            split_of=always(split),
+            conventions=Conventions(coco.boxes, coco.coordinates, coco.min_confidence),
+            orientation=coco.orientation,
         )
-    if not groups:
-        return []
-    sizes = Counter(groups.values())
-    line = f"{len(groups)} images in {len(sizes)} groups, at most {max(sizes.values())} in one"
-    return [f"shares: images with a person_id in common go together: {line}"]
+        done = Converted()
+        if export is not None:
+            records = preparation.folder / f".{split}.json"
+            names = stated_names(coco.keypoints or KeypointSettings())
+            done = write_export(records, export, images, names, coco.min_confidence, source.key, count)
+            count += len(done.files)
+            lines += [note for note in done.notes if note not in lines]
+            if own and (twice := seen & set(done.files.values())):
+                lines.append(f"warning: {annotations.name}: {len(twice)} pictures of {split} are in another split, too")
+            seen |= set(done.files.values())
+            raw = replace(raw, annotations=records, name=raw.title, origin=annotations)
+            if export.confident or own:  # not typed by hand: boxes and coordinates are known
+                raw = replace(raw, conventions=Conventions(coco.boxes or "xywh", "pixels"))
+        if shares:
+            groups = _groups(raw.annotations, coco.group_by, source.key)
+            raw = replace(raw, split_of=partial(grouped_split, source.seed, shares, groups, done.files))
+        preparation.add(raw)
+        if export is not None:
+            raw.annotations.unlink()
+        for fault in done.faults:
+            preparation.add_rejected(split, fault)
+    if groups:
+        sizes = Counter(groups.values())
+        line = f"{len(groups)} images in {len(sizes)} groups, at most {max(sizes.values())} in one"
+        lines.append(f"shares: images of one person, video or original go together: {line}")
+    return lines
 
 
-def _groups(annotations: Path) -> dict[int, int]:
-    """Return image id -> group, for the images of persons with a `person_id`."""
-    has_records = read_head(annotations)[1].get("annotations")
-    return identity_groups(read_records(annotations, "annotations")) if has_records else {}
+def _exports(coco: Coco, source: RawFolder) -> dict[str, tuple[Path, Export | None]]:
+    """Return split -> the annotations, and what they are if they are no COCO file."""
+    paths = {split: source.path(path, f"annotations.{split}") for split, path in coco.annotations.items()}
+    exports: dict[str, tuple[Path, Export | None]] = {}
+    where = "annotations"
+    for split in in_order(paths):
+        labels = yolo_file(paths[split])
+        if labels is None:
+            exports[split] = paths[split], open_export(paths[split], f"{source.key}.annotations.{split}")
+        elif len(paths) > 1:
+            raise UserError(
+                f"{source.key}.annotations.{split}: {labels.name} names the splits itself; write it alone: "
+                f"`annotations: {coco.annotations[split]}`"
+            )
+        else:
+            opened, where = open_yolo(labels, source.folder), labels.name
+            exports = {one: (labels, opened[one]) for one in in_order(opened)}
+    try:
+        check_splits(exports, coco.shares, where)
+    except ValueError as error:
+        raise UserError(f"{source.key}: {error}") from error
+    return exports
+
+
+_COPIES = re.compile(r"(.+)\.rf\.[0-9a-zA-Z]+\.\w+$")
+"""Names of Roboflow's copies of one picture."""
+
+
+def _groups(annotations: Path, group_by: str | None, key: str) -> dict[Any, Any]:
+    """Return image key -> group: of images that share a `person_id`, what `group_by` says, or an original picture.
+
+    Raises:
+        UserError: `group_by`, at the dotted key of the settings, is no regular expression, or no image has it.
+    """
+    by_name = _name_rule(group_by, key)
+    members: list[tuple[Any, Any]] = []
+
+    def look(section: str, record: Any) -> None:
+        image: Any
+        shows: Any
+        if not isinstance(record, dict):
+            return
+        if section == "annotations":
+            image, shows = record.get("image_id"), whole_number(record.get("person_id"))
+        else:
+            found = by_name.search(str(record.get("file_name")))
+            value = found[1] if found else _value(record, group_by)
+            image, shows = record.get("id"), None if value is None else f"{value}"
+        if shows is not None and (number := record_key(image)) is not None:
+            members.append((number, shows))
+
+    read_head(annotations, look=look)
+    if group_by and not any(isinstance(shows, str) for _, shows in members):
+        raise UserError(f"{key}.group_by: no image of {annotations} has {group_by!r}")
+    return joined_groups(members)
+
+
+def _name_rule(group_by: str | None, key: str) -> re.Pattern[str]:
+    """Return the regular expression that finds the group of a file name: `group_by`, or that of copies."""
+    if group_by is None or not {*"(\\^$*"} & {*group_by}:
+        return _COPIES
+    try:
+        by_name = re.compile(group_by)
+        if not by_name.groups:
+            raise re.error("it has no group in round brackets")
+    except re.error as error:
+        raise UserError(f"{key}.group_by: found {group_by!r}; no regular expression: {error}") from error
+    return by_name
+
+
+def _value(record: Mapping[str, Any], dotted: str | None) -> Any:
+    """Return the value at a dotted key, or None."""
+    value: Any = record if dotted else None
+    for part in (dotted or "").split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
 
 
 def add_pairs(preparation: PairPreparation, folders: Folders, source: RawFolder) -> None:
     """Add folders of image pairs."""
     for split in in_order(folders.splits):
-        pairs = source.directory(folders.splits[split], split, f"; it may hold {LAYOUTS}")
+        folder = source.path(folders.splits[split], split)
+        found = split_folders(folder)
+        if found is None:
+            raise UserError(f"{source.key}.{split}: no folder {folder}; it may hold {LAYOUTS}{_layout_there(folder)}")
         shares = folders.shares if split == TRAIN else {}
         split_of = partial(drawn_split, source.seed, shares) if shares else always(split)
-        preparation.add((split, *in_order(shares)), pairs, source.folder, split_of)
+        preparation.add((split, *in_order(shares)), found[0], source.folder, split_of, found[1])
 
 
-def add_images(preparation: Preparation, folders: Folders, source: RawFolder) -> None:
-    """Add folders of pictures without annotations."""
-    count = 0
+def _layout_there(folder: Path) -> str:
+    """Return the end of a message about a missing folder of pairs: what there is instead."""
+    if not folder.parent.is_dir():
+        return ""
+    if len(there := sides(folder.parent)) == 2:
+        return f". {folder.parent} holds {' and '.join(there)} without splits, which `train: .` reads"
+    names = sorted(one.name for one in folder.parent.iterdir() if one.is_dir())
+    return f". {folder.parent} holds {', '.join(names[:8]) or 'no folders'}"
+
+
+def add_images(preparation: Preparation, folders: Folders, source: RawFolder) -> list[str]:
+    """Add folders of pictures without annotations; return lines to print."""
+    count, left_out = 0, Counter[str]()
     for split in in_order(folders.splits):
         folder = source.directory(folders.splits[split], split)
         shares = folders.shares if split == TRAIN else {}
         splits = partial(drawn_split, source.seed, shares) if shares else always(split)
-        pictures = [Picture(file, splits(file)) for file in picture_files(folder)]
+        pictures = [Picture(file, splits(file)) for file in picture_files(folder, left_out)]
         _add_pictures(preparation, pictures, (split, *shares), folder, source, count)
         count += len(pictures)
+    return [left_out_line(left_out)] if left_out else []
 
 
 def _add_pictures(
@@ -132,6 +246,7 @@ def _add_pictures(
                 name=split if below == "." else below,
                 origin=poses.path if poses else images,
                 plain=not any(one.person for one in these),
+                orientation="upright",
             )
         )
         records.unlink()
@@ -175,29 +290,35 @@ def _add_identities(
     ]
     poses = _poses(settings, images, source)
     _add_pictures(preparation, pictures, (*splits, *shares), images, source, poses=poses)
+    if poses is not None:
+        poses.check()
     for split, fault in reading.faults:
         preparation.add_rejected(split, fault)
-    left_out = [f"{count} {reason}" for reason, count in sorted(reading.left_out.items())]
-    lines = [f"left out: {', '.join(left_out)}"] if left_out else []
+    lines = [left_out_line(reading.left_out)] if reading.left_out else []
     if poses is None:
         lines.append(f"nobody has joints; {source.key}.poses can bring them")
     else:
         if not poses.pictures:
             raise UserError(f"{source.key}.poses: nothing in {settings.poses} belongs to any picture")
-        lines.append(f"poses: {settings.poses} has {poses.pictures} of {len(pictures)} pictures")
+        lines += [*poses.notes, f"poses: {settings.poses} has {poses.pictures} of {len(pictures)} pictures"]
     return lines + _add_pair_lists(preparation, settings.pairs, source)
 
 
 def _poses(settings: Identities, images: Path, source: RawFolder) -> PoseSource | None:
     if settings.poses is None:
         return None
-    path = source.path(settings.poses, "poses")
+    path, key = source.path(settings.poses, "poses"), f"{source.key}.poses"
     names = stated_names(settings.keypoints or KeypointSettings())
-    if path.is_dir():
+    if path.is_dir() and all(file.name.endswith(".people.json") for file in json_files(path)):
         below = images.relative_to(source.folder.resolve())
         return PredictedPoses(path, below, settings.min_confidence, names, source.key)
-    if not path.is_file():
-        raise UserError(f"{source.key}.poses: no {path}; it is a COCO file, or a folder of *.people.json")
+    if not path.exists():
+        raise UserError(f"{key}: no {path}; it is a COCO file, a folder of *.people.json, or another tool's results")
+    export = open_export(path, key)
+    if export is not None and export.confident:
+        return ExportedPoses(export, settings.min_confidence, names, source.key)
+    if export is not None:
+        raise UserError(f"{key}: {path.name}: {export.format}; poses are a COCO file or the results of a pose network")
     if settings.min_confidence:
         raise UserError(
             f"{source.key}.min_confidence: found {settings.min_confidence}; joints of {settings.poses}, a COCO file, "

@@ -29,37 +29,34 @@ def drawn_split(seed: int, shares: Mapping[str, float], key: object) -> str:
     return TRAIN
 
 
-def identity_groups(annotations: Iterable[Any]) -> dict[int, int]:
-    """Return image id -> group, for the images of annotations that have a `person_id`.
+def joined_groups(members: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
+    """Return image key -> group, of pairs of an image's key and something that it shows: a person, a video.
 
-    Groups are the connected components of images and persons: images that share a person, directly or through others. A
-    group is identified by its smallest `person_id`.
+    Groups are the connected components: images that share something, directly or through others. A group is identified
+    by its smallest member.
     """
-    parents: dict[int, int] = {}  # of persons; the root of a component is its smallest person
+    parents: dict[Any, Any] = {}  # the root of a component is its smallest member
 
-    def root(person: int) -> int:
-        while parents[person] != person:
-            parents[person] = parents[parents[person]]
-            person = parents[person]
-        return person
+    def root(member: Any) -> Any:
+        while parents[member] != member:
+            parents[member] = parents[parents[member]]
+            member = parents[member]
+        return member
 
-    persons: dict[int, int] = {}  # one person of each image
-    for record in annotations:
-        if not isinstance(record, dict):
-            continue
-        image, person = record.get("image_id"), record.get("person_id")
-        if type(image) is not int or type(person) is not int:
-            continue
-        parents.setdefault(person, person)
-        low, high = sorted((root(person), root(persons.setdefault(image, person))))
+    shown: dict[Any, Any] = {}  # one member of each image
+    for image, member in members:
+        parents.setdefault(member, member)
+        low, high = sorted((root(member), root(shown.setdefault(image, member))), key=lambda one: (str(type(one)), one))
         parents[high] = low
-    return {image: root(person) for image, person in persons.items()}
+    return {image: root(member) for image, member in shown.items()}
 
 
-def grouped_split(seed: int, shares: Mapping[str, float], groups: Mapping[int, int], image: object) -> str:
-    """Return the split of an image id: that of its group, or of its id; train if it is not an id."""
-    if not isinstance(image, int):
+def grouped_split(
+    seed: int, shares: Mapping[str, float], groups: Mapping[Any, Any], files: Mapping[int, str], image: Any
+) -> str:
+    """Return the split of an image's key: that of its group, its file, if one is known, or itself; train for none."""
+    if image is None:
         return TRAIN
     if image in groups:
         return drawn_split(seed, shares, f"person {groups[image]}")
-    return drawn_split(seed, shares, image)
+    return drawn_split(seed, shares, files.get(image, image))

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from figura.base.errors import one_line
+from figura.data.preparation.repairs import Repairs
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 VISIBILITY = ("unlabelled", "hidden", "visible")
@@ -41,6 +42,7 @@ class Statistics:
         self.identities: Counter[int] = Counter()
         self.categories: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
+        self.repairs = Repairs()
 
     def add_image(self, record: Mapping[str, Any]) -> None:
         """Count a usable image."""
@@ -100,6 +102,7 @@ class Statistics:
             "other_objects": self.others,
             "categories": dict(sorted(self.categories.items())),
             "rejected": dict(sorted(self.rejected.items())),
+            "repaired": self.repairs.as_statistics(),
             "persons_per_image": {
                 str(persons): images for persons, images in sorted(Counter(self.persons_of.values()).items())
             },

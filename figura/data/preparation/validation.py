@@ -1,31 +1,12 @@
-"""Checks of the records of a COCO keypoint file, and of its images; they raise `UnusableError`."""
+"""What is wrong with raw records, and where their files are."""
 
 import os
-from dataclasses import dataclass, field
+from configparser import ConfigParser
+from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from PIL import Image
-
-from figura.base.pictures import LARGEST
-from figura.data.formats.coco import to_json
-from figura.data.formats.records import (
-    Size,
-    UnusableError,
-    check_box,
-    check_id,
-    check_identity,
-    check_keypoints,
-    check_masks,
-    check_size,
-    is_finite,
-)
-
-FORMATS = ("JPEG", "PNG", "BMP", "WEBP")
-"""Formats that both Pillow and OpenCV read in process; for some others, Pillow starts programs."""
-
-_NOT_READ = ("GIF", "TIFF")
-"""Formats distinguished from broken files."""
+from figura.data.formats.records import UnusableError
 
 
 class Rejected(NamedTuple):
@@ -38,50 +19,36 @@ class Rejected(NamedTuple):
     detail: str
 
 
-@dataclass(frozen=True)
-class Categories:
-    """The category ids of a file, those of people among them, and the names of people's joints."""
-
-    ids: frozenset[int]
-    people: frozenset[int]
-    joints: tuple[str, ...]
-
-
-@dataclass
-class Seen:
-    """The records of a file so far, to check the next record against."""
-
-    images: dict[int, Size | None] = field(default_factory=dict)
-    """The usable images; None for the id of an image that was rejected."""
-    files: dict[str, str] = field(default_factory=dict)
-    """The name of each image file in its record, by this name and by the file's resolved path."""
-    annotations: set[int] = field(default_factory=set)
-
-
 def inside(folder: Path, name: str, root: Path) -> Path:
-    """Return `folder / name` with links resolved; raises UnusableError if it is outside `root`."""
-    path = Path(os.path.realpath(folder / name))  # `resolve` raises RuntimeError for circular links
-    if ".." in Path(name).parts or not path.is_relative_to(root.resolve()):
-        raise UnusableError("path leaves the data root", name)
+    """Return `folder / name` with links resolved; raises UnusableError if it is outside `root` and of DVC's cache.
+
+    With `cache.type symlink`, DVC's files in the workspace are links to its cache. A name that no file can have is
+    unusable, too.
+    """
+    try:
+        path = Path(os.path.realpath(folder / name))  # `resolve` raises RuntimeError for circular links
+        path.exists()
+    except (ValueError, OSError) as error:  # a NUL, an invalid surrogate, or too long
+        raise UnusableError("file name that no file can have", repr(name)) from error
+    if path.is_relative_to(root.resolve()) and ".." not in Path(name).parts:
+        return path
+    files = None if ".." in Path(name).parts else _dvc_cache(root.resolve())
+    if files is None or not path.is_relative_to(files):
+        link = f" (a link to {path}; copy it, or let the source itself be the link)" if ".." not in name else ""
+        raise UnusableError("path leaves the data root", f"{name}{link}")
     return path
 
 
-def check_image_record(record: Any, seen: Seen) -> Size:
-    """Return the size in the record; raises UnusableError for an invalid record. Reads no image file."""
-    if check_id(record) in seen.images:
-        raise UnusableError("id used twice")
-    name = record.get("file_name")
-    if not isinstance(name, str) or not name:
-        raise UnusableError("file name missing", repr(name))
-    if name in seen.files:
-        raise UnusableError("image file used twice", name)
-    try:
-        to_json(record)
-    except ValueError as error:
-        raise UnusableError("number not finite") from error
-    except RecursionError:
-        raise UnusableError("nested too deeply") from None
-    return check_size(record)
+@cache
+def _dvc_cache(root: Path) -> Path | None:
+    """Return the folder of the files in the cache of the repository around `root`; None without one."""
+    for folder in (root, *root.parents):
+        if (folder / ".dvc").is_dir():
+            config = ConfigParser(interpolation=None)
+            config.read([folder / ".dvc/config", folder / ".dvc/config.local"])
+            named = config.get("cache", "dir", fallback="cache")
+            return (folder / ".dvc" / named / "files/md5").resolve()
+    return None
 
 
 def identity(path: Path) -> str | None:
@@ -93,57 +60,3 @@ def identity(path: Path) -> str | None:
         return os.path.realpath(path)
     except (OSError, ValueError):  # a NUL, or an invalid surrogate
         return None
-
-
-def check_image_file(folder: Path, name: str, size: Size, root: Path) -> Path:
-    """Return the image's path; raises UnusableError unless it is in `root`, decodes completely and has this size."""
-    try:
-        path = inside(folder, name, root)
-        if not path.is_file():
-            raise UnusableError("image file missing", name)
-        if (length := path.stat().st_size) > LARGEST:
-            raise UnusableError("image file too large", f"{name}: {length:,} bytes; at most {LARGEST:,} are allowed")
-        with Image.open(path, formats=(*FORMATS, *_NOT_READ)) as image:
-            if image.format not in FORMATS:
-                raise UnusableError(
-                    "image format not read", f"{name}: {image.format}; allowed are {', '.join(FORMATS)}"
-                )
-            image.load()
-            actual = Size(*image.size)
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
-        raise UnusableError("image file broken", f"{name}: {error}") from error
-    if actual != size:
-        declared = f"{size.width} x {size.height}"
-        raise UnusableError("image size disagrees", f"{name}: {actual.width} x {actual.height} instead of {declared}")
-    return path
-
-
-def check_annotation(record: Any, seen: Seen, categories: Categories) -> None:
-    """Raise UnusableError unless the annotation matches the images and categories of its file.
-
-    Persons without keypoints, crowd regions, objects of other categories and annotations without a mask are usable.
-    `person_id`, the identity, may be missing.
-    """
-    if check_id(record) in seen.annotations:
-        raise UnusableError("id used twice")
-    size = _image_size(record.get("image_id"), seen)
-    if type(record.get("category_id")) is not int or record["category_id"] not in categories.ids:
-        raise UnusableError("category unknown", repr(record.get("category_id"))[:80])
-    if record.get("iscrowd", 0) not in (0, 1):
-        raise UnusableError("iscrowd is neither 0 nor 1", repr(record["iscrowd"])[:80])
-    check_box(record.get("bbox"), size)
-    if record["category_id"] in categories.people:
-        check_keypoints(record, size, categories.joints)
-    check_masks(record, size)
-    if not is_finite([record.get("area", 0)]) or record.get("area", 0) < 0:
-        raise UnusableError("area is not a number of at least 0", repr(record["area"])[:80])
-    check_identity(record)
-
-
-def _image_size(image_id: Any, seen: Seen) -> Size:
-    if type(image_id) is not int or image_id not in seen.images:
-        raise UnusableError("annotation without image", f"image_id {image_id!r}")
-    size = seen.images[image_id]
-    if size is None:
-        raise UnusableError("image of the annotation rejected", f"image_id {image_id}")
-    return size

@@ -1,12 +1,12 @@
-"""The layout of COCO-WholeBody's annotations: 133 joints in five keys.
+"""Annotations with joints in other keys than `keypoints`, which has COCO's 17: COCO-WholeBody's 133, Human-Art's 21.
 
-Source: https://github.com/jin-s13/COCO-WholeBody/blob/master/data_format.md.
+Sources: https://github.com/jin-s13/COCO-WholeBody/blob/master/data_format.md, README.md of IDEA-Research/HumanArt.
 """
 
 from typing import Any
 
-from figura.data.formats.keypoint_sets import WHOLEBODY
-from figura.data.formats.records import Size, UnusableError, is_finite
+from figura.data.formats.keypoint_sets import HUMANART21, WHOLEBODY
+from figura.data.formats.records import Size, is_finite
 
 PARTS = {
     "keypoints": (17, None),
@@ -18,39 +18,39 @@ PARTS = {
 """Key -> number of joints, and the key of their validity flag; in the order of the 133 joints."""
 
 
+_OF_HUMANART = "keypoints_21"
+
+
 def is_wholebody(record: dict[str, Any], keypoints: tuple[str, ...]) -> bool:
-    """Return whether an annotation has this layout, or only COCO's 17 joints although the dataset has all 133."""
+    """Return whether an annotation has such a layout, or only COCO's 17 joints although the dataset has all 133."""
+    if keypoints == HUMANART21.keypoints:
+        return _OF_HUMANART in record
     if keypoints != WHOLEBODY.keypoints:
         return False
     body = record.get("keypoints")
     return any(key in record for key in list(PARTS)[1:]) or (isinstance(body, list) and len(body) == 3 * 17)
 
 
-def join_wholebody(record: dict[str, Any], size: Size | None) -> None:
-    """Merge the joints of all five keys into `keypoints`, update `num_keypoints`, and remove the other four keys.
+def join_wholebody(record: dict[str, Any], size: Size) -> dict[str, Any]:
+    """Return the annotation with the joints of all keys in `keypoints`, and without the other keys.
 
     Visibilities of feet, face and hands may be fractions: above 0, the joint is reliable and becomes visible (2).
-    Joints of a part that is missing or not valid, and joints of feet, face and hands outside of an image of this
-    `size`, become unlabelled.
-
-    Raises:
-        UnusableError: a part has a wrong length or values that are not finite numbers.
+    Joints of a part that is missing, not valid or of another length, and joints of feet, face and hands outside of an
+    image of this `size`, become unlabelled.
     """
-    joined: list[float] = []
+    if _OF_HUMANART in record:
+        gone = ("keypoints", "num_keypoints", _OF_HUMANART, f"num_{_OF_HUMANART}")
+        return {key: value for key, value in record.items() if key not in gone} | {"keypoints": record[_OF_HUMANART]}
+    joined: list[Any] = []
     for key, (count, valid) in PARTS.items():
-        numbers = record.get(key, [0] * 3 * count)
+        numbers = record.get(key)
         if not isinstance(numbers, list) or len(numbers) != 3 * count:
-            length = f"{len(numbers)} numbers" if isinstance(numbers, list) else repr(numbers)[:80]
-            raise UnusableError(f"{key} are not {count} x 3 numbers", length)
-        if not is_finite(numbers):
-            raise UnusableError("keypoint not finite", key)
-        if valid is None:
+            joined += [0] * 3 * count
+        elif valid is None:
             joined += numbers
-            continue
-        for x, y, flag in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
-            inside = size is None or (0 <= x <= size.width and 0 <= y <= size.height)
-            labelled = flag > 0 and inside and record.get(valid, True)
-            joined += (x, y, flag if flag in (1, 2) else 2) if labelled else (0, 0, 0)
-    for key in PARTS:
-        record.pop(key, None)
-    record |= {"keypoints": joined, "num_keypoints": sum(flag > 0 for flag in joined[2::3])}
+        else:
+            for x, y, flag in zip(numbers[::3], numbers[1::3], numbers[2::3], strict=True):
+                labelled = is_finite([x, y, flag]) and flag > 0 and 0 <= x <= size.width and 0 <= y <= size.height
+                joined += (x, y, flag if flag in (1, 2) else 2) if labelled and record.get(valid, True) else (0, 0, 0)
+    rest = {key: value for key, value in record.items() if key not in PARTS and key != "num_keypoints"}
+    return {**rest, "keypoints": joined}

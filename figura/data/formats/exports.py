@@ -1,0 +1,563 @@
+"""Annotations and predictions of other tools, as one stream of records: `open_export`.
+
+Formats, by their documentation:
+    COCO results (https://cocodataset.org/#format-results), figura's `Results.to_coco()` and `<name>.people.json`.
+    AlphaPose: docs/output.md; a list whose `image_id` are file names.
+    OpenPose: doc/02_output.md; a folder of `<name>_keypoints.json` with BODY_25 or COCO's 18 joints, face and hands.
+    MMPose: files of `MMPoseInferencer` and of demo/*.py: instances with `keypoints` and `keypoint_scores`.
+    MPII: the lists of HRNet and MMPose: records with `joints`, `joints_vis`, `center` and `scale`.
+    OCHuman: ochuman.json of OCHumanApi.
+    COCO files in a folder, as PoseTrack 2018 has one for each video.
+YOLO's folders are in `figura.data.formats.yolo`.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from figura.base.errors import UserError
+from figura.base.files import open_regular, read_json
+from figura.data.formats.coco import KEYPOINTS, read_elements, read_head, read_pairs, read_records
+from figura.data.formats.keypoint_sets import SETS
+from figura.data.formats.records import Size, UnusableError, is_finite
+
+LARGEST = 1 << 28
+"""Maximum bytes of a file that is read at once: one of a folder with a file per picture."""
+
+_OPENPOSE_18 = (
+    "nose", "neck", *(f"{side}_{part}" for side in ("right", "left") for part in ("shoulder", "elbow", "wrist")),
+    *(f"{side}_{part}" for side in ("right", "left") for part in ("hip", "knee", "ankle")),
+    *(f"{side}_{part}" for part in ("eye", "ear") for side in ("right", "left")),
+)  # fmt: skip
+_WHOLEBODY = SETS["wholebody"].skeleton.keypoints
+_FACE, _HANDS = _WHOLEBODY[23:91], (_WHOLEBODY[91:112], _WHOLEBODY[112:])
+_BODIES = {25: SETS["body_25"].skeleton.keypoints, 18: _OPENPOSE_18}
+OF_COUNT = {
+    14: SETS["crowdpose"].skeleton.keypoints,
+    16: SETS["mpii"].skeleton.keypoints,
+    17: KEYPOINTS,
+    26: SETS["halpe26"].skeleton.keypoints,
+    133: _WHOLEBODY,
+    136: SETS["halpe"].skeleton.keypoints,
+} | _BODIES  # fmt: skip
+"""Number of joints -> their names, for predictions that do not say them."""
+
+
+class Entry(NamedTuple):
+    """One record of an export.
+
+    `picture` is a file name, with or without folders and suffix, or a number. `record` has keys of a COCO annotation
+    (no ids); None stands for a picture in which there is nobody, a fault for a record that cannot be read. `number`
+    names it in `rejected.csv`. `size` is the picture's, if the export says it; `image` are further keys of its record.
+    """
+
+    picture: str | int
+    record: dict[str, Any] | UnusableError | None
+    number: str = ""
+    size: Size | None = None
+    image: Mapping[str, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Export:
+    """A source of records in another format than COCO's.
+
+    Attributes:
+        path: the file or folder.
+        format: what it is, for messages.
+        entries: starts a pass over the records.
+        joints: the names of the joints in the records; empty if it does not say them.
+        categories: id -> name of the categories.
+        confident: the third number of a joint is a confidence instead of COCO's flag.
+        relative: coordinates are fractions of the picture's width and height.
+        flip: the mirrored index of each joint, if it says so without names.
+    """
+
+    path: Path
+    format: str
+    entries: Callable[[], Iterator[Entry]]
+    joints: tuple[str, ...] = ()
+    categories: Mapping[int, str] = field(default_factory=lambda: {1: "person"})
+    confident: bool = True
+    relative: bool = False
+    flip: tuple[int, ...] = ()
+
+
+def open_export(path: Path, key: str) -> Export | None:
+    """Return what a file or folder holds; None for a COCO file, and for a file that is no JSON.
+
+    Args:
+        path: the file or folder.
+        key: the dotted key of the setting that names it, for errors.
+
+    Raises:
+        UserError: it cannot be read, or it is a format that figura does not read; the message names the format and what
+            to do.
+    """
+    return _of_folder(path, key) if path.is_dir() else _of_file(path, key)
+
+
+def _of_file(path: Path, key: str) -> Export | None:
+    where = f"{key}: {path.name}"
+    if advice := _NO_JSON.get(path.suffix.lower()):
+        raise UserError(f"{where}: {advice}")
+    match _first_character(path):
+        case "<":
+            raise UserError(f"{where}: XML; {_of_xml(path)}")
+        case "[":
+            return _of_list(path, where)
+        case "{":
+            return _of_object(path, where)
+    return None
+
+
+def _of_object(path: Path, where: str) -> Export | None:
+    head = dict(islice(_named(path), 20))
+    for names, advice in _OTHER_OBJECTS.items():
+        if names <= set(head):
+            raise UserError(f"{where}: {advice}")
+    if any(isinstance(one, dict) and "regions" in one for one in head.values()):
+        raise UserError(f"{where}: {_VIA}")
+    if "instance_info" in head:
+        return _mmpose([path], path)
+    if "keypoint_names" in head:
+        return Export(path, "OCHuman", lambda: _ochuman(path), KEYPOINTS, confident=False)
+    if {"annotations", "images"} <= set(head) and _has_confidences(path):
+        return _coco_predictions(path)
+    return None
+
+
+def _first_character(path: Path) -> str:
+    with open_regular(path) as file:
+        return file.read(1 << 12).removeprefix(b"\xef\xbb\xbf").lstrip()[:1].decode("latin-1")
+
+
+def _named(path: Path) -> Iterator[tuple[str, Any]]:
+    """Yield the first occurrence of each top-level key of an object; the value of a list of records is not read."""
+    seen = set[str]()
+    for name, value in read_pairs(path):
+        if name not in seen:
+            seen.add(name)
+            yield name, value
+        if {"images", "annotations"} <= seen:
+            return
+
+
+_VIA = "VIA's own format; export it as COCO: Annotation > Export Annotations (COCO format)"
+_OTHER_OBJECTS = {
+    frozenset({"shapes", "imagePath"}): (
+        "labelme's JSON of one picture, as X-AnyLabeling also writes it; export the pictures together: as COCO, or as "
+        "YOLO pose, and write `annotations: data.yaml`"
+    ),
+    frozenset({"_via_img_metadata"}): _VIA,
+    frozenset({"people", "version"}): (
+        "OpenPose's JSON of one picture; write the folder of all of them: `annotations: FOLDER`"
+    ),
+    frozenset({"features", "type"}): "GeoJSON, coordinates of maps; figura needs pixels, as in a COCO file",
+    frozenset({"bodies", "version"}): (
+        "AlphaPose's JSON in the format cmu; run it without --format, for one alphapose-results.json"
+    ),
+}
+_NO_JSON = {
+    ".mat": "a MATLAB file, as MPII publishes it; use its JSON lists (train.json, valid.json) of HRNet or MMPose",
+    ".csv": "a table; figura reads COCO's JSON, YOLO's folders and the results of pose networks",
+    ".zip": "an archive; unpack it, and write the file or the folder in it",
+    ".txt": "a text file; if it is a label of YOLO, write the data.yaml beside its folder: `annotations: data.yaml`",
+    ".pkl": "a pickle can run programs, so figura reads none; save the results as JSON",
+    ".npz": "NumPy arrays; save the results as JSON",
+}
+
+
+def _of_xml(path: Path) -> str:
+    with open_regular(path) as file:
+        text = file.read(1 << 12)
+    if b"<annotations" in text:
+        return "CVAT's own format; export the task again as `COCO Keypoints 1.0`, or as `COCO 1.0` for boxes"
+    if b"<annotation" in text:
+        return "Pascal VOC's boxes of one picture; convert all of them to COCO or YOLO"
+    return "figura reads COCO's JSON, YOLO's folders and the results of pose networks"
+
+
+def _of_list(path: Path, where: str) -> Export:
+    first: Any = next(read_elements(path), None)
+    while isinstance(first, list) and first:  # the lists of MMPose's inferencer, one for each picture
+        first = first[0]
+    keys = set(first) if isinstance(first, dict) else set[str]()
+    if {"joints", "joints_vis", "image"} <= keys:
+        return Export(path, "MPII", lambda: _mpii(path), SETS["mpii"].skeleton.keypoints, confident=False)
+    if "image_id" in keys and keys & {"keypoints", "bbox"}:
+        tool = "AlphaPose's results" if isinstance(first["image_id"], str) else "COCO results"
+        return Export(path, tool, lambda: map(_result, read_elements(path), _numbers()))
+    for names, advice in _OTHER_LISTS.items():
+        if names <= keys:
+            raise UserError(f"{where}: {advice}")
+    found = "an empty list" if first is None else f"a list that begins with {repr(first)[:60]}"
+    found = f"a list of objects with {', '.join(sorted(keys)[:8])}" if keys else found
+    raise UserError(
+        f"{where}: {found}; a COCO file is an object with images, annotations and categories; of lists, figura reads "
+        "results with image_id and keypoints or bbox"
+    )
+
+
+_OTHER_LISTS = {
+    frozenset({"keypoint_scores"}): (
+        "MMPose's results of one picture; write the folder of all of them: `annotations: FOLDER`"
+    ),
+    frozenset({"frame_id", "instances"}): "MMPose's results of a video; predict its frames as pictures",
+    frozenset({"score", "bbox"}): (
+        "people of one picture, as `figura predict` writes them; write the folder of all *.people.json: `annotations: "
+        "FOLDER`"
+    ),
+    frozenset({"annotations", "data"}): "Label Studio's own format; export it as COCO or YOLO",
+    frozenset({"completions", "data"}): "Label Studio's own format; export it as COCO or YOLO",
+}
+
+
+def _numbers() -> Iterator[str]:
+    number = 0
+    while True:
+        yield str(number)
+        number += 1
+
+
+def _of_folder(folder: Path, key: str) -> Export | None:
+    files = json_files(folder)
+    first = next((file for file in files if not file.name.startswith(".")), None)
+    if first is None:
+        raise UserError(f"{key}: {folder}: {_of_other_files(folder)}")
+    if first.name.endswith(".people.json"):
+        people = [file for file in files if file.name.endswith(".people.json")]
+        return Export(folder, "figura's people", lambda: _people(people, folder))
+    if _first_character(first) == "[":
+        return _of_lists(files, folder, key)
+    head = set(dict(islice(_named(first), 20)))
+    if "people" in head:
+        return _openpose(files, folder)
+    if "instance_info" in head:
+        return _mmpose(files, folder)
+    if "images" in head:
+        return _coco_files(files, folder, key)
+    _of_file(first, key)
+    raise UserError(f"{key}: {first}: a JSON object with {', '.join(sorted(head)[:8])}, no format that figura reads")
+
+
+def _of_lists(files: list[Path], folder: Path, key: str) -> Export:
+    head: Any = next(read_elements(files[0]), {"keypoint_scores": []})  # MMPose: nobody is there
+    while isinstance(head, list) and head:
+        head = head[0]
+    if isinstance(head, dict) and "keypoint_scores" in head:
+        return _mmpose(files, folder)
+    export = _of_list(files[0], f"{key}: {files[0].name}")
+    if len(files) > 1:
+        raise UserError(f"{key}: {folder}: {len(files)} JSON files; write the one with the {export.format}")
+    return export
+
+
+def json_files(folder: Path) -> list[Path]:
+    """Return the JSON files below a folder, sorted, without hidden ones and links."""
+    found = []
+    for parent, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        found += [Path(parent, name) for name in sorted(names) if name.endswith(".json") and name[0] != "."]
+    return [file for file in found if not file.is_symlink()]
+
+
+def _of_other_files(folder: Path) -> str:
+    suffixes = {Path(name).suffix.lower() for _, _, names in os.walk(folder) for name in names}
+    if ".xml" in suffixes:
+        return "XML files, as of Pascal VOC; convert them to COCO or YOLO"
+    if ".txt" in suffixes:
+        return "text files, as YOLO's labels, without a data.yaml, which names the classes, joints and splits"
+    return "no JSON file; it may hold COCO files, OpenPose's, MMPose's or figura's results, or YOLO's data.yaml"
+
+
+def _result(element: Any, number: str) -> Entry:
+    """Read a COCO result; AlphaPose calls the box `box`."""
+    if not isinstance(element, dict) or type(element.get("image_id")) not in (int, str):
+        return Entry("", UnusableError("result without image_id", repr(element)[:80]), number)
+    keys = ("keypoints", "score", "segmentation")
+    record = {key: element[key] for key in keys if element.get(key) is not None}
+    box = element.get("bbox", element.get("box"))
+    record |= {"category_id": element.get("category_id", 1)} | ({} if box is None else {"bbox": box})
+    size = _size(element)
+    return Entry(element["image_id"], record, number, size)
+
+
+def _size(record: Mapping[str, Any]) -> Size | None:
+    width, height = record.get("width"), record.get("height")
+    return Size(width, height) if type(width) is int and type(height) is int else None
+
+
+def _image_of(record: Any, images: Mapping[int, tuple[str, Size | None]]) -> tuple[str, Size | None] | None:
+    """Return the file name and size of an annotation's image."""
+    number = record.get("image_id") if isinstance(record, dict) else None
+    return images.get(number) if type(number) is int else None
+
+
+def _people(files: list[Path], folder: Path) -> Iterator[Entry]:
+    for file in files:
+        picture = file.relative_to(folder).as_posix().removesuffix(".people.json")
+        yield from _of_picture(picture, _read(file, list))
+
+
+def _of_picture(picture: str, people: Any) -> Iterator[Entry]:
+    if isinstance(people, UnusableError):
+        yield Entry(picture, people, picture)
+        return
+    yield Entry(picture, None)
+    for place, one in enumerate(people):
+        named = {**one, "image_id": picture} if isinstance(one, dict) else one
+        yield _result(named, f"{picture}: {place}")
+
+
+def _read(file: Path, kind: type) -> Any:
+    """Return a file's JSON of this type, or what is wrong with it."""
+    try:
+        content = read_json(file, most=LARGEST)
+    except UserError as error:
+        return UnusableError("file cannot be read", error)
+    return content if isinstance(content, kind) else UnusableError("file of another form", repr(content)[:80])
+
+
+def _has_confidences(path: Path) -> bool:
+    """Return whether annotations with a `score` have other numbers than COCO's flags: predictions, not a truth."""
+    for one in read_records(path, "annotations"):
+        if not isinstance(one, dict) or "score" not in one:
+            return False
+        keypoints = one.get("keypoints")
+        if isinstance(keypoints, list) and any(flag not in (0, 1, 2) for flag in keypoints[2::3]):
+            return True
+    return False
+
+
+def _coco_predictions(path: Path) -> Export:
+    head = read_head(path)[0]
+    known = [one for one in head["categories"] if isinstance(one, dict) and type(one.get("id")) is int]
+    joints: list[Any] = next((one["keypoints"] for one in known if isinstance(one.get("keypoints"), list)), [])
+
+    def entries() -> Iterator[Entry]:
+        images: dict[int, tuple[str, Size | None]] = {}
+        for one in read_records(path, "images"):
+            if isinstance(one, dict) and type(one.get("id")) is int and isinstance(one.get("file_name"), str):
+                images[one["id"]] = one["file_name"], _size(one)
+                yield Entry(one["file_name"], None, size=_size(one))
+        for number, one in enumerate(read_records(path, "annotations")):
+            name = _image_of(one, images)
+            if name is None:
+                yield Entry("", UnusableError("annotation without image", repr(one)[:80]), str(number))
+            else:
+                entry = _result({**one, "image_id": name[0]}, str(one.get("id", number)))
+                yield entry._replace(size=name[1])
+
+    categories = {one["id"]: str(one.get("name")) for one in known}
+    return Export(path, "predictions in COCO's format", entries, tuple(map(str, joints)), categories)
+
+
+def _openpose(files: list[Path], folder: Path) -> Export:
+    joints: tuple[str, ...] = ()
+    for entry in _openpose_people(files, folder):
+        if isinstance(entry.record, dict):
+            joints = entry.record["names"]
+            break
+    return Export(folder, "OpenPose's results", lambda: _openpose_people(files, folder, joints), joints)
+
+
+def _openpose_people(files: list[Path], folder: Path, joints: tuple[str, ...] = ()) -> Iterator[Entry]:
+    """Yield the people; without `joints`, their names are in the records."""
+    for file in files:
+        picture = file.relative_to(folder).as_posix().removesuffix(".json").removesuffix("_keypoints")
+        content = _read(file, dict)
+        people = content.get("people") if isinstance(content, dict) else content
+        if not isinstance(people, list):
+            fault = people if isinstance(people, UnusableError) else UnusableError("file without people")
+            yield Entry(picture, fault, picture)
+            continue
+        yield Entry(picture, None)
+        for place, one in enumerate(people):
+            yield Entry(picture, _openpose_person(one, joints), f"{picture}: {place}")
+
+
+def _openpose_person(person: Any, joints: tuple[str, ...]) -> dict[str, Any] | UnusableError:
+    """Join the body, the face (without the pupils) and the hands of a person."""
+    numbers: dict[str, list[Any]] = {}
+    for key in ("pose", "face", "hand_left", "hand_right"):
+        part = person.get(f"{key}_keypoints_2d", []) if isinstance(person, dict) else None
+        if not isinstance(part, list):
+            return UnusableError("person of another form", repr(person)[:80])
+        numbers[key] = part
+    body = _BODIES.get(len(numbers["pose"]) // 3)
+    if body is None or len(numbers["pose"]) % 3:
+        return UnusableError("pose is neither 25 nor 18 joints", f"{len(numbers['pose'])} numbers")
+    names = body
+    keypoints = list(numbers["pose"])
+    face = numbers["face"][: 3 * len(_FACE)]
+    for part, of_part in ((face, _FACE), (numbers["hand_left"], _HANDS[0]), (numbers["hand_right"], _HANDS[1])):
+        if len(part) == 3 * len(of_part):
+            names += of_part
+            keypoints += part
+    if joints and names != joints:
+        return UnusableError("other joints than those of the first person", f"{len(names)} instead of {len(joints)}")
+    return {"keypoints": keypoints, "category_id": 1} | ({} if joints else {"names": names})
+
+
+def _mmpose(files: list[Path], path: Path) -> Export:
+    joints: tuple[str, ...] = ()
+    if files and _first_character(files[0]) == "{":
+        meta = dict(islice(_named(files[0]), 20)).get("meta_info")
+        names = meta.get("keypoint_id2name") if isinstance(meta, dict) else None
+        if isinstance(names, dict) and all(str(place) in names for place in range(len(names))):
+            joints = tuple(str(names[str(place)]) for place in range(len(names)))
+    return Export(path, "MMPose's results", lambda: _mmpose_people(files, path), joints)
+
+
+def _mmpose_people(files: list[Path], path: Path) -> Iterator[Entry]:
+    for file in files:
+        name = file.relative_to(path).as_posix() if path.is_dir() else file.name
+        parent, slash, base = name.removesuffix(".json").rpartition("/")
+        picture = f"{parent}{slash}{base.removeprefix('results_')}"
+        content = _read(file, object)
+        people = content.get("instance_info") if isinstance(content, dict) else content
+        while isinstance(people, list) and len(people) == 1 and isinstance(people[0], list):
+            people = people[0]
+        if not isinstance(people, list):
+            fault = people if isinstance(people, UnusableError) else UnusableError("file without instances")
+            yield Entry(picture, fault, picture)
+            continue
+        yield Entry(picture, None)
+        for place, one in enumerate(people):
+            yield Entry(picture, _mmpose_person(one), f"{picture}: {place}")
+
+
+def _mmpose_person(one: Any) -> dict[str, Any] | UnusableError:
+    points, scores = (one.get("keypoints"), one.get("keypoint_scores")) if isinstance(one, dict) else (None, None)
+    if not isinstance(points, list) or not isinstance(scores, list) or len(points) != len(scores):
+        return UnusableError("instance without keypoints and keypoint_scores", repr(one)[:80])
+    if not all(isinstance(point, list) and len(point) == 2 for point in points):
+        return UnusableError("keypoints are not pairs of x and y", repr(points)[:80])
+    record = {"category_id": 1, "keypoints": [number for point, score in zip(points, scores, strict=True)
+                                              for number in (*point, score)]}  # fmt: skip
+    box = one.get("bbox")
+    box = box[0] if isinstance(box, list) and len(box) == 1 else box
+    if isinstance(box, list) and len(box) >= 4 and is_finite(box[:4]):
+        record["bbox"] = [box[0], box[1], box[2] - box[0], box[3] - box[1]]
+    return record | ({"score": one["bbox_score"]} if is_finite([one.get("bbox_score")]) else {})
+
+
+def _mpii(path: Path) -> Iterator[Entry]:
+    for number, one in enumerate(read_elements(path)):
+        picture = one.get("image") if isinstance(one, dict) else None
+        if isinstance(picture, str):
+            yield Entry(picture, _mpii_person(one), str(number))
+        else:
+            yield Entry("", UnusableError("record is not one of MPII's", repr(one)[:80]), str(number))
+
+
+def _mpii_person(one: Mapping[str, Any]) -> dict[str, Any] | UnusableError:
+    """Read a person; the box is the square of 200 x `scale` pixels around `center` (MPII's definition)."""
+    points, visible, center = (one.get(key) for key in ("joints", "joints_vis", "center"))
+    scale: Any = one.get("scale")
+    if not isinstance(points, list) or not isinstance(visible, list) or len(points) != len(visible):
+        return UnusableError("record is not one of MPII's", repr(one)[:80])
+    if not isinstance(center, list) or len(center) != 2 or not is_finite(center) or not is_finite([scale]):
+        return UnusableError("record is not one of MPII's", repr(one)[:80])
+    if not all(isinstance(point, list) and len(point) == 2 for point in points):
+        return UnusableError("keypoints are not pairs of x and y", repr(points)[:80])
+    keypoints: list[Any] = []
+    for point, seen in zip(points, visible, strict=True):
+        keypoints += [*point, 2] if seen else [0, 0, 0]
+    side = 200 * scale
+    return {"category_id": 1, "keypoints": keypoints, "bbox": [center[0] - side / 2, center[1] - side / 2, side, side]}
+
+
+_OCHUMAN_FLAGS = {0: 0, 1: 2, 2: 2, 3: 1}
+"""ochuman.json: 0 missing, 1 visible, 2 hidden by oneself, 3 hidden by others -> COCO's flag, as its own converter."""
+
+
+def _ochuman(path: Path) -> Iterator[Entry]:
+    names = next(value for name, value in read_pairs(path) if name == "keypoint_names")
+    places = [names.index(name) if isinstance(names, list) and name in names else None for name in KEYPOINTS]
+    for image in read_records(path, "images"):
+        known = image if isinstance(image, dict) else {}
+        picture, people = known.get("file_name"), known.get("annotations")
+        if not isinstance(picture, str) or not isinstance(people, list):
+            yield Entry("", UnusableError("image of another form", repr(image)[:80]), repr(known.get("image_id"))[:80])
+            continue
+        yield Entry(picture, None, size=_size(known))
+        for number, one in enumerate(people):
+            record = _ochuman_person(one, places)
+            yield Entry(picture, record, f"{known.get('image_id')}: {number}", _size(known))
+
+
+def _ochuman_person(one: Any, places: list[int | None]) -> dict[str, Any] | UnusableError:
+    box = one.get("bbox") if isinstance(one, dict) else None
+    if not isinstance(box, list) or len(box) != 4 or not is_finite(box):
+        return UnusableError("box is not four finite numbers", repr(box)[:80])
+    record: dict[str, Any] = {"category_id": 1, "bbox": [box[0], box[1], box[2] - box[0], box[3] - box[1]]}
+    numbers = one.get("keypoints")
+    if numbers is not None:
+        if not isinstance(numbers, list) or len(numbers) <= 3 * max((place or 0) for place in places) + 2:
+            return UnusableError("keypoints are not those of keypoint_names", repr(numbers)[:80])
+        keypoints: list[Any] = []
+        for place in places:
+            x, y, flag = [0, 0, 0] if place is None else numbers[3 * place : 3 * place + 3]
+            keypoints += [x, y, _OCHUMAN_FLAGS.get(flag, flag) if type(flag) is int else flag]
+        record["keypoints"] = keypoints
+    mask = one.get("segms")
+    if isinstance(mask, dict) and isinstance(mask.get("outer"), list) and not mask.get("inner"):
+        record["segmentation"] = mask["outer"]  # a mask with holes is left out: COCO's polygons have none
+    return record
+
+
+def _coco_files(files: list[Path], folder: Path, key: str) -> Export:
+    splits = {split for file in files if (split := _split_of(file.relative_to(folder)))}
+    if len(splits) > 1:
+        raise UserError(
+            f"{key}: {folder}: its files are those of several splits ({', '.join(sorted(splits))}); write them apart, "
+            "as in `annotations: {train: FILE, validation: FILE}` and `images: {train: FOLDER, validation: FOLDER}`"
+        )
+    categories = read_head(files[0])[0].get("categories", [])
+    known = {one["id"]: one for one in categories if isinstance(one, dict) and type(one.get("id")) is int}
+    joints: list[Any] = next((one["keypoints"] for one in known.values() if isinstance(one.get("keypoints"), list)), [])
+    names = {number: str(one.get("name")) for number, one in known.items()}
+    for file in files[1:]:
+        if read_head(file)[0].get("categories", []) != categories:
+            raise UserError(f"{file}: categories: not those of {files[0].name}; the files of a folder have the same")
+    entries = partial(_of_files, files, folder)
+    return Export(folder, "COCO files", entries, tuple(map(str, joints)), names, confident=False)
+
+
+def _split_of(file: Path) -> str | None:
+    """Return the split by the name of a folder, or at the beginning of the file's name, or None."""
+    for part in (*file.parts[:-1], file.stem.removeprefix("person_keypoints_").removeprefix("instances_")):
+        if found := re.match(r"(train|val|test)", part.lower()):
+            return found[0]
+    return None
+
+
+def _of_files(files: list[Path], folder: Path) -> Iterator[Entry]:
+    for file in files:
+        images: dict[int, tuple[str, Size | None]] = {}
+        title = file.relative_to(folder).as_posix()
+        for one in read_records(file, "images"):
+            known = one if isinstance(one, dict) else {}
+            if type(known.get("id")) is not int or not isinstance(known.get("file_name"), str):
+                yield Entry("", UnusableError("image of another form", repr(one)[:80]), title)
+            elif known.get("is_labeled", True):  # PoseTrack labels some frames of a video; the others show people, too
+                images[known["id"]] = known["file_name"], _size(known)
+                own = {key: value for key, value in known.items() if key not in ("id", "file_name", "width", "height")}
+                yield Entry(known["file_name"], None, size=_size(known), image=own)
+        if "annotations" not in read_head(file)[1]:
+            continue
+        for one in read_records(file, "annotations"):
+            name = _image_of(one, images)
+            if name is None:
+                yield Entry("", UnusableError("annotation without image", repr(one)[:80]), title)
+            else:
+                record = {key: value for key, value in one.items() if key not in ("id", "image_id")}
+                yield Entry(name[0], record, f"{title}: {repr(one.get('id'))[:40]}", name[1])

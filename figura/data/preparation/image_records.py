@@ -1,0 +1,281 @@
+"""The images of a raw COCO file: which file each record means, its true size, and which way up it is read."""
+
+import os
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any
+from urllib.parse import unquote
+
+from figura.base.errors import UserError
+from figura.base.pictures import Orientation, picture_facts
+from figura.data.formats.records import Size, UnusableError, labelled_points, real_numbers, whole_number
+from figura.data.preparation.validation import identity, inside
+
+Reached = tuple[float, float]
+Reach = Mapping[int, Reached]
+"""Image id -> the largest x and y of its annotations."""
+
+_ROUNDED = 2  # pixels by which tools err in a side
+_CLOSE = 1.01  # annotations may reach this far beyond a side
+
+
+def record_key(value: Any) -> Any:
+    """Return an id as a key: a whole number where it is one without loss, else a text; None for neither."""
+    number = whole_number(value)
+    return number if number is not None else (value if isinstance(value, str) and value else None)
+
+
+@dataclass
+class ImageRecord:
+    """A usable image record with its id, the file that it means, and the file's size as stored and upright."""
+
+    record: dict[str, Any]
+    id: int
+    file: str
+    stored: Size = field(default_factory=lambda: Size(0, 0))
+    upright: Size = field(default_factory=lambda: Size(0, 0))
+    turned: bool = False
+    """Whether EXIF asks for a rotation or a reflection."""
+
+    @property
+    def stated(self) -> Size | None:
+        """The size in the record; None if there is none."""
+        sides = [whole_number(self.record.get(key)) or 0 for key in ("width", "height")]
+        return Size(*sides) if min(sides) > 0 and max(sides) > 1 else None
+
+
+class FileNames:
+    """Finds the files that records mean: also through back slashes, percent signs, other folders, cases and accents."""
+
+    def __init__(self, folder: Path, root: Path) -> None:
+        self.folder, self.root = folder, root
+        self._files: dict[str, list[str]] | None = None
+
+    def find(self, name: str) -> str:
+        """Return the name of the file below the folder, for a path of another machine by its last parts.
+
+        It is `name` itself if no other file fits, or several do.
+
+        Raises:
+            UnusableError: the name leaves the root, and no file below the folder fits.
+        """
+        outside: UnusableError | None = None
+        try:
+            plain = PurePosixPath(name)
+            if plain.is_absolute():
+                if not plain.is_relative_to(self.folder):
+                    raise UnusableError("path leaves the data root", name)
+                plain = plain.relative_to(self.folder)
+            if inside(self.folder, str(plain), self.root).is_file():
+                return str(plain)
+        except UnusableError as error:
+            outside = error
+        wanted = _folded(unquote(name.replace("\\", "/")).strip()).split("/")
+        fitting = [(_common(_folded(file).split("/"), wanted), file) for file in self._named(wanted[-1])]
+        most = max((count for count, _ in fitting), default=0)
+        best = [file for count, file in fitting if count == most]
+        if len(best) == 1:
+            return best[0]
+        if outside:
+            raise outside
+        return name
+
+    def _named(self, name: str) -> list[str]:
+        if self._files is None:
+            self._files = {}
+            for parent, _, files in os.walk(self.folder):
+                for file in files:
+                    below = Path(parent, file).relative_to(self.folder).as_posix()
+                    self._files.setdefault(_folded(file), []).append(below)
+        return self._files.get(name, [])
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()
+
+
+def _common(parts: list[str], others: list[str]) -> int:
+    """Count the last parts that two paths have in common."""
+    count = 0
+    for one, other in zip(reversed(parts), reversed(others), strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+class ImageRecords:
+    """The image records of a file.
+
+    Args:
+        folder: the folder of the images.
+        root: the folder that no path may leave.
+        several: ids that records of different files have.
+        first: the smallest number for images whose ids are texts.
+        repair: counts a repair: id or name, kind, before, after.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        root: Path,
+        several: frozenset[Any],
+        first: int,
+        repair: Callable[[str, str, str, str], None],
+    ) -> None:
+        self.folder, self.root, self.several, self.repair = folder, root, several, repair
+        self.names, self._next = FileNames(folder, root), first
+        self.ids: dict[Any, int] = {}
+        """Key in the file -> id, where they differ."""
+        self._of_file: dict[str, int] = {}
+        self._keys: set[Any] = set()
+
+    def declare(self, record: Any) -> ImageRecord | None:
+        """Return a record with its id and file; None if an earlier one means the same file.
+
+        Raises:
+            UnusableError: it has no id or no name, or its id is also that of another file.
+        """
+        if not isinstance(record, dict):
+            raise UnusableError("not an object", repr(record)[:80])
+        key = record_key(record.get("id"))
+        if key is None:
+            raise UnusableError("id is neither a number nor a text", repr(record.get("id"))[:80])
+        if key in self.several:
+            raise UnusableError("images of the same id", str(key)[:80])
+        name = record.get("file_name")
+        if not isinstance(name, str) or not name:
+            raise UnusableError("file name missing", repr(name)[:80])
+        number = key
+        if type(record["id"]) is not int:
+            number = self._numbered(key)
+            self.repair(f"image {name}", "image ids that are no whole numbers", repr(record["id"])[:60], str(number))
+        file = self.names.find(name)
+        if file != str(PurePosixPath(name)):
+            self.repair(f"image {number}", "file names in another form", name, file)
+        same = identity(self.folder / file) or file
+        if (earlier := self._of_file.setdefault(same, number)) != number or key in self._keys:
+            self.ids[key] = earlier
+            self.repair(f"image {number}", "images listed twice", file, f"image {earlier}")
+            return None
+        self._keys.add(key)
+        return ImageRecord(record, number, file)
+
+    def _numbered(self, key: Any) -> int:
+        number = key if isinstance(key, int) else self._next
+        self._next += number == self._next
+        self.ids[key] = number
+        return number
+
+    def look(self, image: ImageRecord) -> None:
+        """Read the file and set its sizes; raises UnusableError if it cannot be used."""
+        path = inside(self.folder, image.file, self.root)
+        if not path.is_file():
+            raise UnusableError("image file missing", image.file)
+        try:
+            facts = picture_facts(path)
+        except UserError as error:
+            raise UnusableError("image file broken", str(error).replace(str(path), image.file)) from error
+        image.stored, image.upright, image.turned = Size(*facts.stored), Size(*facts.upright), facts.orientation > 1
+
+    def settle(self, image: ImageRecord, wanted: Orientation | None) -> Orientation | None:
+        """Return the orientation if record and file decide it: the stated size, or the setting. Repairs the size.
+
+        None asks for `settle_by_reach`.
+        """
+        stated = image.stated
+        if image.stored != image.upright:
+            if wanted is None and stated == image.upright:
+                wanted = "upright"
+            return wanted and self._sized(image, wanted)
+        size = image.stored
+        swapped = stated is not None and stated[::-1] == size
+        rounded = stated is not None and max(abs(a - b) for a, b in zip(stated, size, strict=True)) <= _ROUNDED
+        if stated is None or swapped or rounded:
+            return self._sized(image, wanted or "upright") if not image.turned or wanted else None
+        return None
+
+    def settle_by_reach(
+        self, images: Iterable[ImageRecord], reach: Reach, wanted: Orientation | None
+    ) -> Iterator[tuple[ImageRecord, Orientation | UnusableError]]:
+        """Yield the orientation of the other images, by what their annotations fit; else that of most; else upright."""
+        votes: Counter[Orientation] = Counter()
+        open_: list[ImageRecord] = []
+        for image in images:
+            ways: tuple[Orientation, Orientation] = ("upright", "stored")
+            fitting = [way for way in ways if _fits(reach.get(image.id), _size(image, way))]
+            if image.stored == image.upright and not image.turned:
+                yield image, self._contradicted(image, reach.get(image.id))
+            elif len(fitting) == 1 and wanted is None:
+                votes[fitting[0]] += 1
+                yield image, self._sized(image, fitting[0])
+            else:
+                open_.append(image)
+        usual: Orientation = wanted or (votes.most_common(1)[0][0] if votes else "upright")
+        kind = (
+            f"images turned by EXIF whose annotations fit both ways, read {usual} (the setting `orientation` decides)"
+        )
+        for image in open_:
+            if wanted is None and image.id in reach:
+                self.repair(f"image {image.file}", kind, "", "")
+            yield image, self._sized(image, usual)
+
+    def _contradicted(self, image: ImageRecord, reach: tuple[float, float] | None) -> Orientation | UnusableError:
+        """Decide about a stated size that is not the file's: wrong if the annotations fit the file alone."""
+        stated, size = image.stated, image.stored
+        assert stated is not None, "settle() takes the file's size"
+        if reach is None or (_fits(reach, size) and not _fits(reach, stated)):
+            return self._sized(image, "upright")
+        return UnusableError(
+            "image size disagrees",
+            f"{image.file}: {size.width} x {size.height} instead of {stated.width} x {stated.height}; its annotations "
+            "may be in pixels of the other size",
+        )
+
+    def _sized(self, image: ImageRecord, way: Orientation) -> Orientation:
+        size = _size(image, way)
+        before = image.record.get("width"), image.record.get("height")
+        if before != tuple(size) or {*map(type, before)} != {int}:
+            image.record |= {"width": size.width, "height": size.height}
+            kind = "sizes of images taken from the file"
+            self.repair(f"image {image.id}", kind, f"{before[0]} x {before[1]}"[:60], f"{size.width} x {size.height}")
+        return way
+
+
+def _size(image: ImageRecord, way: Orientation) -> Size:
+    return image.upright if way == "upright" else image.stored
+
+
+def _fits(reach: tuple[float, float] | None, size: Size) -> bool:
+    return reach is None or (reach[0] <= _CLOSE * size.width and reach[1] <= _CLOSE * size.height)
+
+
+def reach_of(record: Mapping[str, Any], names: Sequence[str] = (), corners: bool = False) -> Reached | None:
+    """Return the largest x and y of an annotation's box, labelled joints and polygons, pixels; None without any.
+
+    `names` are those of its joints; `corners` says that boxes are x1, y1, x2, y2.
+    """
+    points: list[tuple[float, float]] = []
+    box = real_numbers(record.get("bbox")) or []
+    if len(box) == 4:
+        points.append((box[2], box[3]) if corners else (box[0] + box[2], box[1] + box[3]))
+    points += labelled_points(record.get("keypoints"), names)
+    for polygon in record["segmentation"] if isinstance(record.get("segmentation"), list) else ():
+        numbers = real_numbers(polygon) or []
+        points += zip(numbers[::2], numbers[1::2], strict=False)
+    return (max(x for x, _ in points), max(y for _, y in points)) if points else None
+
+
+def ignored_polygons(record: Mapping[str, Any]) -> list[list[float]]:
+    """Return the polygons of an image's `ignore_regions_x` and `ignore_regions_y` (PoseTrack 2018)."""
+    polygons = []
+    both = [record.get(f"ignore_regions_{axis}") for axis in "xy"]
+    for across, down in zip(*(one if isinstance(one, list) else [] for one in both), strict=False):
+        if isinstance(across, list) and isinstance(down, list):
+            numbers = real_numbers([one for point in zip(across, down, strict=False) for one in point])
+            if numbers is not None and len(numbers) >= 6:
+                polygons.append(numbers)
+    return polygons

@@ -1,0 +1,263 @@
+"""Pictures of every kind that cameras, scanners and editors write, read to the pixels that a person sees."""
+
+import io
+import struct
+import zlib
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from figura.base import pictures
+from figura.base.errors import UserError
+from figura.base.pictures import decode_picture, decode_raw, picture_facts, read_picture, store_picture, upright_pixels
+
+ROW = np.array([[[10, 20, 30], [40, 50, 60], [70, 80, 90]], [[1, 2, 3], [4, 5, 6], [7, 8, 9]]], np.uint8)
+"""Two rows of three pixels."""
+RED = np.arange(10, 250, 40, dtype=np.uint8).reshape(2, 3)  # 10 50 90 / 130 170 210
+UPRIGHT = {  # what is shown of RED, by orientation: the sides that its first row and its first column are on
+    1: [[10, 50, 90], [130, 170, 210]],  # top, left
+    2: [[90, 50, 10], [210, 170, 130]],  # top, right
+    3: [[210, 170, 130], [90, 50, 10]],  # bottom, right
+    4: [[130, 170, 210], [10, 50, 90]],  # bottom, left
+    5: [[10, 130], [50, 170], [90, 210]],  # left, top
+    6: [[130, 10], [170, 50], [210, 90]],  # right, top
+    7: [[210, 90], [170, 50], [130, 10]],  # right, bottom
+    8: [[90, 210], [50, 170], [10, 130]],  # left, bottom
+}
+HERE = Path("here.png")
+
+
+def encoded(image, form="PNG", **options):
+    file = io.BytesIO()
+    image.save(file, form, **options)
+    return file.getvalue()
+
+
+def png(rows, bits, colours, *chunks):
+    """Return a PNG of rows of bytes, with chunks before its pixels."""
+    height, width = rows.shape[:2]
+    data = zlib.compress(b"".join(b"\0" + row.tobytes() for row in rows))
+    header = struct.pack(">IIBBBBB", width, height, bits, colours, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+        for name, content in ((b"IHDR", header), *chunks, (b"IDAT", data), (b"IEND", b""))
+    )
+
+
+def turned(orientation, form, size=1):
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    pixels = np.repeat(np.repeat(np.dstack([RED] * 3), size, axis=0), size, axis=1)
+    options = {"JPEG": {"quality": 100}, "WEBP": {"lossless": True}, "AVIF": {"quality": 100}}.get(form, {})
+    return encoded(Image.fromarray(pixels), form, exif=exif, **options)
+
+
+@pytest.mark.parametrize("orientation", UPRIGHT)
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "TIFF", "AVIF"])
+def test_orientation(orientation, form, tmp_path):
+    content = turned(orientation, form, 16)  # blocks of JPEG have 8 pixels
+    path = tmp_path / "a"
+    path.write_bytes(content)
+    facts = picture_facts(path)
+    assert (facts.orientation, facts.stored) == (orientation, (48, 32))
+    assert facts.upright == ((48, 32) if orientation < 5 else (32, 48))
+    for asked, shown in (("upright", UPRIGHT[orientation]), ("stored", UPRIGHT[1])):
+        reading = decode_raw(content, HERE, asked)
+        middles = reading.pixels[8::16, 8::16].astype(int)
+        assert np.abs(middles - np.array(shown)[..., None]).max() <= 2
+        kind = pictures.TURNED if asked == "upright" else pictures.NOT_TURNED
+        assert (kind in reading.done) == (orientation > 1)
+        assert reading.plain == (orientation == 1 and form not in ("TIFF", "AVIF"))
+    with Image.open(path) as image:
+        assert np.array_equal(upright_pixels(image), read_picture(path))
+
+
+def test_orientations_that_mean_nothing():
+    for orientation in (0, 9):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        reading = decode_raw(encoded(Image.fromarray(ROW), exif=exif), HERE)
+        assert (reading.pixels.tolist(), reading.done, reading.plain) == (ROW.tolist(), (), True)
+    exif[0x0112] = 3
+    whole = encoded(Image.fromarray(ROW), exif=exif)
+    start = whole.index(b"eXIf") - 4
+    end = start + 12 + int.from_bytes(whole[start : start + 4], "big")
+    late = whole[:start] + whole[end:-12] + whole[start:end] + whole[-12:]  # behind the pixels, as PNG allows
+    assert decode_raw(late, HERE).pixels.tolist() == ROW[::-1, ::-1].tolist()
+    damaged = (b"eXIf", b"MM\0*\xff\xff\xff\xff\0\0")
+    assert decode_raw(png(ROW, 8, 2, damaged), HERE).pixels.tolist() == ROW.tolist()
+
+
+def transparent(mode):
+    """Return a picture of four pixels: black with alpha 0, 128 and 255, and grey 200 with alpha 51."""
+    grey, alpha = np.array([[0, 0, 0, 200]], np.uint8), np.array([[0, 128, 255, 51]], np.uint8)
+    return Image.merge(mode, [*[Image.fromarray(grey)] * (len(mode) - 1), Image.fromarray(alpha)])
+
+
+# 0 * a + 255 * (1 - a) for black, and 200 * 0.2 + 255 * 0.8 = 244
+COMPOSED = [255, 127, 0, 244]
+
+
+@pytest.mark.parametrize(
+    ("mode", "form"), [("RGBA", "PNG"), ("LA", "PNG"), ("RGBA", "WEBP"), ("RGBA", "TIFF"), ("LA", "TIFF")]
+)
+def test_transparency_is_composed_on_white(mode, form):
+    content = encoded(transparent(mode), form, **({"lossless": True, "exact": True} if form == "WEBP" else {}))
+    reading = decode_raw(content, HERE)
+    assert reading.pixels.tolist() == [[[value] * 3 for value in COMPOSED]]
+    assert pictures.ON_WHITE in reading.done
+    assert not reading.plain
+    assert upright_pixels(Image.open(io.BytesIO(content))).tolist() == reading.pixels.tolist()
+
+
+def test_transparent_colours_and_palettes():
+    palette = Image.new("P", (3, 1))
+    palette.putdata([0, 1, 2])
+    palette.putpalette([0, 0, 0, 0, 0, 0, 9, 8, 7])
+    for form, alphas, shown in (("PNG", bytes([0, 128, 255]), [[255] * 3, [127] * 3, [9, 8, 7]]),
+                                ("GIF", 0, [[255] * 3, [0] * 3, [9, 8, 7]])):  # fmt: skip
+        content = encoded(palette, form, transparency=alphas, **({"optimize": False} if form == "GIF" else {}))
+        assert decode_raw(content, HERE).pixels.tolist() == [shown]
+    assert decode_raw(encoded(palette, transparency=b"\xff"), HERE).plain  # no pixel is transparent
+    grey = encoded(Image.fromarray(np.array([[5, 6]], np.uint8)), transparency=5)
+    assert decode_raw(grey, HERE).pixels.tolist() == [[[255] * 3, [6] * 3]]
+    colour = encoded(Image.fromarray(ROW[:1]), transparency=(40, 50, 60))
+    assert decode_raw(colour, HERE).pixels.tolist() == [[[10, 20, 30], [255] * 3, [70, 80, 90]]]
+
+
+def test_what_is_opaque_is_plain():
+    for mode in ("RGBA", "LA"):
+        image = Image.fromarray(ROW).convert(mode)
+        reading = decode_raw(encoded(image), HERE)
+        assert np.array_equal(reading.pixels, np.asarray(image.convert("RGB")))
+        assert (reading.done, reading.plain) == ((), True)
+
+
+DEEP = np.array([[0, 255, 256, 40000, 65535]], np.uint16)  # upper bytes 0 0 1 156 255
+UPPER = [0, 0, 1, 156, 255]
+
+
+@pytest.mark.parametrize("colours", [0, 2, 4, 6], ids=["grey", "RGB", "grey and alpha", "RGBA"])
+def test_sixteen_bits(colours):
+    channels = {0: 1, 2: 3, 4: 1, 6: 3}[colours]
+    pixels = np.dstack([DEEP] * channels + [np.full_like(DEEP, 65535)] * (colours > 2))
+    reading = decode_raw(png(pixels.astype(">u2"), 16, colours), HERE)
+    assert reading.pixels.tolist() == [[[value] * 3 for value in UPPER]]
+    assert (reading.done, reading.doubts, reading.plain) == ((pictures.DEEP,), (), False)
+    if colours < 4:  # OpenCV writes TIFF of grey and of colours
+        content = cv2.imencode(".tif", pixels)[1].tobytes()
+        assert decode_raw(content, HERE).pixels.tolist() == reading.pixels.tolist()
+
+
+def test_transparent_sixteen_bits():
+    pixels = np.array([[[0, 0, 0, 65535], [0, 0, 0, 0], [0, 0, 0, 0x8000]]], ">u2")
+    assert decode_raw(png(pixels, 16, 6), HERE).pixels[0, :, 0].tolist() == [0, 255, 127]
+    grey = np.array([[256, 257, 512]], ">u2")  # of one upper byte, one of the two is transparent
+    assert decode_raw(png(grey, 16, 0, (b"tRNS", b"\1\1")), HERE).pixels[0, :, 0].tolist() == [1, 255, 2]
+    colour = np.dstack([grey] * 3).astype(">u2")
+    assert decode_raw(png(colour, 16, 2, (b"tRNS", b"\1\1" * 3)), HERE).pixels[0, :, 0].tolist() == [1, 255, 2]
+
+
+@pytest.mark.parametrize(("last", "doubts"), [(1000, 1), (8191, 1), (8192, 0), (65535, 0)])
+def test_sixteen_bits_of_low_values_are_doubted(last, doubts):
+    for content in (encoded(Image.fromarray(np.array([[0, last]], np.uint16))),
+                    cv2.imencode(".tif", np.array([[[0] * 3, [last] * 3]], np.uint16))[1].tobytes()):  # fmt: skip
+        assert decode_raw(content, HERE).doubts == (pictures.DARK,) * doubts
+
+
+def test_few_bits():
+    bits = decode_raw(encoded(Image.fromarray(np.array([[True, False]]))), HERE)
+    assert (bits.pixels.tolist(), bits.plain) == ([[[255] * 3, [0] * 3]], True)
+    content = png_of_width(png(np.array([[0b00011011]], np.uint8), 2, 0), 4)
+    assert decode_raw(content, HERE).pixels[0, :, 0].tolist() == [0, 85, 170, 255]
+
+
+def png_of_width(content, width):
+    """Return a PNG whose header says another width."""
+    header = b"IHDR" + struct.pack(">I", width) + content[20:29]
+    return content[:12] + header + struct.pack(">I", zlib.crc32(header)) + content[33:]
+
+
+def test_cmyk():
+    # no ink, all black, cyan: 255 (1 - ink) (1 - black)
+    inks = np.array([[[0, 0, 0, 0], [0, 0, 0, 255], [255, 0, 0, 0]]], np.uint8)
+    image = Image.fromarray(np.repeat(inks, 16, axis=1).repeat(16, axis=0), "CMYK")
+    for form, options in (("JPEG", {"quality": 100, "subsampling": 0}), ("TIFF", {})):
+        reading = decode_raw(encoded(image, form, **options), HERE)
+        found = reading.pixels[8, 8::16].astype(int)
+        assert np.abs(found - [[255] * 3, [0] * 3, [0, 255, 255]]).max() <= 4
+        assert pictures.CONVERTED in reading.done
+        assert not reading.plain
+
+
+def test_of_several_frames_the_first_counts():
+    frames = [Image.new("RGB", (4, 3), colour) for colour in ((255, 0, 0), (0, 0, 255))]
+    for form in ("GIF", "PNG", "WEBP", "TIFF", "MPO"):
+        options = {"lossless": True} if form == "WEBP" else {}
+        reading = decode_raw(encoded(frames[0], form, save_all=True, append_images=frames[1:], **options), HERE)
+        assert np.abs(reading.pixels.astype(int) - [255, 0, 0]).max() <= 2
+        assert (pictures.FIRST in reading.done, reading.plain) == (form != "MPO", form == "MPO")
+        assert reading.doubts == ((pictures.CONSTANT,) if form != "MPO" else reading.doubts)
+
+
+@pytest.mark.parametrize("form", ["JPEG", "PNG", "WEBP", "BMP"])
+def test_plain_pictures_are_read_as_opencv_does(form):
+    content = encoded(Image.fromarray(np.random.default_rng(0).integers(0, 256, (40, 60, 3), np.uint8)), form)
+    reading = decode_raw(content, HERE)
+    assert np.array_equal(reading.pixels, decode_picture(content, HERE))
+    assert (reading.done, reading.doubts, reading.plain) == ((), (), True)
+    assert reading.stored(content) is content
+
+
+@pytest.mark.parametrize("orientation", ["upright", "stored"])
+def test_what_is_stored_is_read_alike_by_everybody(orientation, tmp_path):
+    content = {
+        "plain.jpg": encoded(Image.fromarray(np.repeat(ROW, 9, axis=1)), "JPEG"),
+        "turned.jpg": turned(6, "JPEG"), "turned.png": turned(5, "PNG"), "turned.tif": turned(8, "TIFF"),
+        "clear.png": encoded(transparent("RGBA")), "deep.png": encoded(Image.fromarray(DEEP)),
+        "ink.jpg": encoded(Image.new("CMYK", (8, 8), (9, 50, 99, 0)), "JPEG"),
+    }  # fmt: skip
+    for name, file in content.items():
+        (tmp_path / name).write_bytes(file)
+        place = tmp_path / "stored" / name
+        reading = store_picture(tmp_path / name, place, orientation)
+        assert (place.read_bytes() == file) == (name == "plain.jpg")
+        for flags in (cv2.IMREAD_COLOR, cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION):
+            assert np.array_equal(cv2.imread(str(place), flags)[..., ::-1], reading.pixels)
+        with Image.open(place) as image:
+            assert np.abs(np.asarray(image.convert("RGB")).astype(int) - reading.pixels).max() <= 1
+        again = decode_raw(place.read_bytes(), place)
+        assert (again.done, again.plain) == ((), True)
+
+
+def test_large_pictures_by_one_limit(tmp_path):
+    large = Image.new("1", (14_000, 13_000))  # 182 megapixels: more than Pillow reads unless told
+    (tmp_path / "large.png").write_bytes(encoded(large))
+    assert picture_facts(tmp_path / "large.png").upright == (14_000, 13_000)
+    for width in (20_000, 60_000):
+        content = png_of_width(encoded(Image.new("1", (8, 14_000))), width)
+        with pytest.raises(
+            UserError, match=r"here\.png: no readable picture: it has more than 268 megapixels: make it smaller"
+        ):
+            decode_raw(content, HERE)
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (encoded(Image.new("F", (2, 2)), "TIFF"), "numbers of 32 bits without a range"),
+        (encoded(Image.new("I", (2, 2)), "TIFF"), "numbers of 32 bits without a range"),
+        (b"", "it is empty, damaged or of another kind"),
+        (b"%!PS-Adobe-3.0 EPSF-3.0", "of another kind"),
+        (encoded(Image.fromarray(ROW).convert("RGBA"))[:-30], "damaged PNG"),
+        (encoded(Image.fromarray(ROW), "TIFF")[:-3], "damaged|of another kind"),
+        (encoded(Image.fromarray(ROW), "JPEG")[:-3], "damaged"),
+    ],
+    ids=["float", "32 bits", "empty", "PostScript", "cut PNG", "cut TIFF", "cut JPEG"],
+)
+def test_what_cannot_be_read_is_one_line(content, reason):
+    with pytest.raises(UserError, match=rf"^here\.png: no readable picture: .*({reason}).*; mend it$"):
+        decode_raw(content, HERE, advice="mend it")

@@ -1,0 +1,932 @@
+"""What the field's tools write: each file is read as it was meant, or refused in one line that says what to do."""
+
+import io
+import json
+import os
+import re
+import unicodedata
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+from prepared_files import content, rows, write_entry
+
+from figura.base.exit_status import run
+from figura.data.formats.coco import KEYPOINTS, SKELETON
+from figura.data.formats.skeletons import COCO
+from stages.prepare import main
+
+pytestmark = pytest.mark.usefixtures("project")
+
+COUNT = 12
+WIDTH, HEIGHT = 160, 130
+PREPARED = Path("data/prepared/people")
+
+
+def write_params(max_rejected=0.0, **section):
+    section = {"images": "images", "annotations": "annotations.json", "shares": {"validation": 0.4}} | section
+    write_entry("people", {"kind": "coco", "source": "raw", "seed": 3, "max_rejected": max_rejected, "coco": section})
+
+
+@cache
+def jpeg(number):
+    pixels = np.add.outer(np.arange(HEIGHT), np.arange(WIDTH))[..., None] * [1, 2, 3] + 7 * number
+    file = io.BytesIO()
+    Image.fromarray((pixels % 256).astype(np.uint8)).save(file, "JPEG", quality=50)
+    return file.getvalue()
+
+
+def person(number):
+    """A standing person in a box 5 pixels around the joints."""
+    scale, left, top = 7 + number % 3, 12 + 8 * number, 15 + number
+    places = (COCO.standing_pose - (-1.75, 9.7)) * (scale, -scale) + (left, top)
+    joints = [value for x, y in places.round(1).tolist() for value in (x, y, 2)]
+    (x, y), (right, bottom) = places.min(0) - 5, places.max(0) + 5
+    box = [round(float(one), 1) for one in (x, y, right - x, bottom - y)]
+    return {
+        "id": number, "image_id": number, "category_id": 1, "bbox": box, "keypoints": joints, "num_keypoints": 17,
+        "iscrowd": 0, "area": round(box[2] * box[3] * 0.6, 1),
+    }  # fmt: skip
+
+
+def document():
+    return {
+        "images": [
+            {"id": n, "file_name": f"{n:03}.jpg", "width": WIDTH, "height": HEIGHT} for n in range(1, COUNT + 1)
+        ],
+        "annotations": [person(number) for number in range(1, COUNT + 1)],
+        "categories": [
+            {"id": 1, "name": "person", "keypoints": list(KEYPOINTS), "skeleton": [list(pair) for pair in SKELETON]}
+        ],
+    }
+
+
+@pytest.fixture
+def prepare(capsys):
+    """A function that prepares a changed document; it returns what came of it."""
+
+    def prepare(change=None, max_rejected=0.0, pictures=None, **section):
+        Path("raw/images").mkdir(parents=True)
+        for number in range(1, COUNT + 1):
+            Path(f"raw/images/{number:03}.jpg").write_bytes(jpeg(number))
+        raw = document()
+        if pictures:
+            pictures(Path("raw/images"))
+        if change:
+            raw = change(raw) or raw
+        Path("raw/annotations.json").write_text(raw if isinstance(raw, str) else json.dumps(raw))
+        before = content(Path("raw"))
+        write_params(max_rejected, **section)
+        code = run(main, ["people"])
+        assert content(Path("raw")) == before
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        errors = [line for line in printed.err.splitlines() if line.startswith("error: ")]
+        assert len(errors) == code
+        if code:
+            return SimpleNamespace(error=errors[0], lines=printed.out.splitlines())
+        splits = [json.loads((PREPARED / f"{split}.json").read_text()) for split in ("train", "validation")]
+        statistics = json.loads((PREPARED / "statistics.json").read_text()).values()
+        repaired = Counter()
+        for one in statistics:
+            repaired.update({kind: each["count"] for kind, each in one["repaired"].items()})
+        listed = rows(PREPARED / "repaired.csv") if (PREPARED / "repaired.csv").exists() else []
+        assert Counter(row["kind"] for row in listed) == repaired
+        return SimpleNamespace(
+            error=None,
+            images=sorted((one for split in splits for one in split["images"]), key=lambda one: one["id"]),
+            people=sorted((one for split in splits for one in split["annotations"]), key=lambda one: one["id"]),
+            category=splits[0]["categories"][0],
+            repaired=dict(repaired),
+            rejected=[(row["kind"], row["id"], row["reason"]) for row in rows(PREPARED / "rejected.csv")],
+            lines=[line for line in printed.out.splitlines() if "sha256" not in line],
+            persons=sum(one["persons"] for one in statistics),
+            with_joints=sum(one["persons_with_keypoints"] for one in statistics),
+            crowds=sum(one["crowds"] for one in statistics),
+        )
+
+    return prepare
+
+
+def each(change):
+    """Return a change of a document: `change(annotation)` of each."""
+
+    def changed(raw):
+        for one in raw["annotations"]:
+            change(one)
+
+    return changed
+
+
+def put(**values):
+    return each(lambda one: one.update(values))
+
+
+def without(*keys):
+    return each(lambda one: [one.pop(key, None) for key in keys])
+
+
+def joints(change):
+    """Return a change of x, y and flag of each joint, at its place."""
+
+    def changed(one):
+        flat = one["keypoints"]
+        one["keypoints"] = [value for n in range(17) for value in change(n, *flat[3 * n : 3 * n + 3])]
+
+    return each(changed)
+
+
+def box(change):
+    return each(lambda one: one.update(bbox=change(*one["bbox"])))
+
+
+def images(change):
+    def changed(raw):
+        for one in raw["images"]:
+            change(one)
+
+    return changed
+
+
+def both(*changes):
+    def changed(raw):
+        for change in changes:
+            change(raw)
+
+    return changed
+
+
+TRIPLES = both(each(lambda one: one.update(keypoints=np.reshape(one["keypoints"], (17, 3)).tolist())))
+COUNTS = "num_keypoints that disagree with the joints"
+TEXTS = "numbers written as text, or whole numbers as 1.0"
+FROM_JOINTS = "boxes that are missing or empty, taken from the joints"
+FORM = "keypoints in another form"
+BOXES = "boxes in another form"
+POLYGONS = "polygons of masks dropped: fewer than three points, without area, or far outside of the image"
+AREAS = "areas in another unit, or wrong"
+CROWD = "objects whose iscrowd is neither 0 nor 1, treated as crowd regions"
+NAMES = "file names in another form"
+SIZES = "sizes of images taken from the file"
+
+
+def test_a_right_file_stays_as_it_is(prepare):
+    found = prepare()
+    assert found.people == document()["annotations"]
+    assert found.repaired == {}
+    assert [line.split(":")[0] for line in found.lines] == ["train", "validation"]
+
+
+# Changes that say the same in another way: people come out as they are in the right file.
+SAME = {
+    "count": (put(num_keypoints=16), {COUNTS: COUNT}),
+    "count null": (put(num_keypoints=None), {}),
+    "count 17.0": (put(num_keypoints=17.0), {TEXTS: COUNT}),
+    "no iscrowd": (put(iscrowd=None), {}),
+    "iscrowd false": (put(iscrowd=False), {}),
+    "iscrowd as text": (put(iscrowd="0"), {}),
+    "iscrowd 0.0, ignore 0": (put(iscrowd=0.0, ignore=0), {}),
+    "person_id null": (put(person_id=None), {}),
+    "person_id empty": (put(person_id=""), {"person_id that is no whole number": COUNT}),
+    "category 1.0": (put(category_id=1.0), {TEXTS: COUNT}),
+    "no category": (without("category_id"), {"annotations without category_id, of the only category": COUNT}),
+    "texts": (
+        each(lambda one: one.update(id=str(one["id"]), image_id=f"{one['image_id']:05}", area=str(one["area"]))),
+        {TEXTS: COUNT},
+    ),
+    "joints as texts": (joints(lambda n, x, y, flag: (str(x), f" {y} ", str(flag))), {TEXTS: COUNT}),
+    "flags true": (joints(lambda n, x, y, flag: (x, y, True)), {TEXTS: COUNT}),
+    "visibility 3": (joints(lambda n, x, y, flag: (x, y, 3)), {"visibility beyond 0, 1 and 2": COUNT}),
+    "nested": (TRIPLES, {FORM: COUNT}),
+    "pairs": (
+        joints(lambda n, x, y, flag: (x, y)),
+        {"joints without visibility, visible unless at 0, 0": COUNT},
+    ),
+    "nested pairs": (joints(lambda n, x, y, flag: [[x, y]]), {FORM: COUNT}),
+    "objects": (joints(lambda n, x, y, flag: [{"x": x, "y": y, "v": flag}]), {FORM: COUNT}),
+    "by name": (
+        each(lambda one: one.update(keypoints={
+            name: one["keypoints"][3 * n : 3 * n + 3] for n, name in enumerate(KEYPOINTS)
+        })),
+        {FORM: COUNT},
+    ),
+    "confidences": (joints(lambda n, x, y, flag: (x, y, 0.31 + n / 50)), {"confidences read as flags": COUNT}),
+    "box as text": (box(lambda *sides: [*map(str, sides)]), {TEXTS: COUNT}),
+    "box by name": (box(lambda x, y, w, h: {"x": x, "y": y, "width": w, "height": h}), {BOXES: COUNT}),
+    "box turned": (
+        box(lambda x, y, w, h: [x + w, y + h, -w, -h]),
+        {"boxes of negative width or height": COUNT},
+    ),
+    "area as text": (each(lambda one: one.update(area=str(one["area"]))), {}),
+    "mask null": (put(segmentation=None), {}),
+    "mask empty": (put(segmentation=[]), {}),
+    "mask a text": (put(segmentation="no"), {"masks dropped: neither polygons nor run lengths": COUNT}),
+    "mask of no polygon": (put(segmentation=[[]]), {POLYGONS: COUNT}),
+    "mask of a point": (put(segmentation=[[5, 5]]), {POLYGONS: COUNT}),
+    "mask of corners": (put(segmentation=[[5, 5, 50, 50]]), {POLYGONS: COUNT}),
+    "mask odd": (put(segmentation=[[5, 5, 50, 50, 5, 50, 7]]), {POLYGONS: COUNT}),
+    "mask a line": (put(segmentation=[[5, 5, 50, 50, 5, 5]]), {POLYGONS: COUNT}),
+    "mask far": (put(segmentation=[[5, 5, 50, 50, 5, 9000]]), {POLYGONS: COUNT}),
+    "runs of the turned size": (
+        put(segmentation={"size": [WIDTH, HEIGHT], "counts": [0, WIDTH * HEIGHT]}),
+        {"masks dropped: run lengths of another image size": COUNT},
+    ),
+    "runs too short": (
+        put(segmentation={"size": [HEIGHT, WIDTH], "counts": [0, 9]}),
+        {"masks dropped: run lengths do not fill the image": COUNT},
+    ),
+    "runs empty": (
+        put(segmentation={"size": [HEIGHT, WIDTH], "counts": [WIDTH * HEIGHT]}),
+        {"masks dropped: run lengths without a pixel": COUNT},
+    ),
+    "ids repeat": (put(id=4), {"annotation ids that are missing or repeat": COUNT - 1}),
+    "ids missing": (without("id"), {"annotation ids that are missing or repeat": COUNT}),
+    "ids at the end": (
+        each(lambda one: one.update(id=2**63 - 1 if one["id"] < 3 else 2**63)),
+        {"annotation ids that are missing or repeat": COUNT - 1},
+    ),
+    "sizes missing": (images(lambda one: one.update(width=None, height=None)), {SIZES: COUNT}),
+    "sizes 0": (images(lambda one: one.update(width=0, height=0)), {SIZES: COUNT}),
+    "sizes as text": (images(lambda one: one.update(width=str(WIDTH), height=float(HEIGHT))), {SIZES: COUNT}),
+    "sizes swapped": (images(lambda one: one.update(width=HEIGHT, height=WIDTH)), {SIZES: COUNT}),
+    "sizes rounded": (images(lambda one: one.update(width=WIDTH + 1)), {SIZES: COUNT}),
+    "images as text": (
+        images(lambda one: one.update(id=str(one["id"]))),
+        {"image ids that are no whole numbers": COUNT},
+    ),
+    "names ./": (images(lambda one: one.update(file_name=f"./{one['file_name']}")), {}),
+    "names \\": (images(lambda one: one.update(file_name=f"images\\{one['file_name']}")), {NAMES: COUNT}),
+    "names of Linux": (images(lambda one: one.update(file_name=f"/home/me/{one['file_name']}")), {NAMES: COUNT}),
+    "names of Windows": (images(lambda one: one.update(file_name=f"C:\\data\\{one['file_name']}")), {NAMES: COUNT}),
+    "names upper": (images(lambda one: one.update(file_name=one["file_name"].upper())), {NAMES: COUNT}),
+    "names %": (images(lambda one: one.update(file_name=one["file_name"].replace("0", "%30"))), {NAMES: COUNT}),
+    "names blank": (images(lambda one: one.update(file_name=f"{one['file_name']} ")), {NAMES: COUNT}),
+    "names ../": (images(lambda one: one.update(file_name=f"../{one['file_name']}")), {NAMES: COUNT}),
+    "category as text": (lambda raw: raw["categories"][0].update(id="1"), {}),
+    "annotations first": (lambda raw: dict(sorted(raw.items())), {}),
+    "infinity elsewhere": (put(note=float("inf")), {"keys whose value JSON does not have": COUNT}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", SAME)
+def test_what_means_the_same_is_read_as_the_same(prepare, change):
+    change, repaired = SAME[change]
+    found = prepare(change)
+    assert found.error is None
+    assert (found.repaired, found.rejected) == (repaired, [])
+    kept = ("bbox", "area", "keypoints", "num_keypoints")
+    by_image = sorted(found.people, key=lambda one: one["image_id"])
+    assert [[one[key] for key in kept] for one in by_image] == [
+        [one[key] for key in kept] for one in document()["annotations"]
+    ]
+    assert [one["image_id"] for one in by_image] == list(range(1, COUNT + 1))
+    assert all(type(one[key]) is int for one in found.people for key in ("id", "image_id", "category_id"))
+    assert len({one["id"] for one in found.people}) == COUNT
+    assert [(one["width"], one["height"]) for one in found.images] == [(WIDTH, HEIGHT)] * COUNT
+    assert sorted(Path(one["file_name"]).name for one in found.images) == [f"{n:03}.jpg" for n in range(1, COUNT + 1)]
+    assert (found.persons, found.with_joints, found.crowds) == (COUNT, COUNT, 0)
+
+
+def first(key, value):
+    return lambda raw: raw["annotations"][0].update({key: value})
+
+
+def first_joint(*point):
+    return lambda raw: raw["annotations"][0]["keypoints"].__setitem__(slice(0, 3), list(point))
+
+
+ORIGIN = "joints at 0, 0, away from the person"
+
+
+@pytest.mark.parametrize(
+    ("change", "repaired"),
+    [
+        (first_joint(WIDTH + 1, 40, 2), "joints outside of the image"),
+        (first_joint(50, -0.5, 1), "joints outside of the image"),
+        (first_joint(-1, -1, 2), "joints outside of the image"),
+        (first_joint(0, 0, 2), ORIGIN),
+        (first_joint(float("nan"), 4, 2), "joints that are no numbers, unlabelled"),
+        (first_joint("", "", 2), "joints that are no numbers, unlabelled"),
+        (first_joint(30, 30, -1), "visibility beyond 0, 1 and 2"),
+    ],
+)
+def test_a_bad_joint_costs_itself(prepare, change, repaired):
+    found = prepare(change)
+    kinds = {repaired: 1} | ({} if repaired == "COUNT" else {COUNTS: 1} if COUNTS in found.repaired else {})
+    assert found.repaired == kinds
+    assert found.people[0]["keypoints"][2] == 0
+    assert found.people[0]["num_keypoints"] == 16
+    assert found.people[0]["keypoints"][3:] == document()["annotations"][0]["keypoints"][3:]
+    assert (found.persons, found.with_joints) == (COUNT, COUNT)
+
+
+def around(one):
+    """Return the box of a standing person's joints with a tenth of the height on each side, by hand."""
+    x, y = one["keypoints"][::3], one["keypoints"][1::3]
+    height = float(np.hypot(max(x) - min(x), max(y) - min(y)) * 9.7 / np.hypot(3.5, 9.7))
+    margin = height / 10
+    left, top = max(min(x) - margin, 0), max(min(y) - margin, 0)
+    right, bottom = min(max(x) + margin, WIDTH), min(max(y) + margin, HEIGHT)
+    return [left, top, right - left, bottom - top]
+
+
+@pytest.mark.parametrize(
+    ("change", "repaired"),
+    [
+        (without("bbox", "area"), {}),
+        (both(without("area"), put(bbox=None)), {}),
+        (both(without("area"), put(bbox=[])), {FROM_JOINTS: COUNT}),
+        (both(without("area"), put(bbox=[0, 0, 0, 0])), {FROM_JOINTS: COUNT}),
+        (both(without("area"), put(bbox=[1, 2, 3])), {FROM_JOINTS: COUNT}),
+        (both(without("area"), put(bbox="none")), {FROM_JOINTS: COUNT}),
+        (both(without("area"), box(lambda x, y, w, h: [x, y, w, 0])), {FROM_JOINTS: COUNT}),
+    ],
+)
+def test_boxes_of_joints(prepare, change, repaired):
+    found = prepare(change)
+    assert found.repaired == (repaired or {FROM_JOINTS: COUNT})
+    for one, before in zip(found.people, document()["annotations"], strict=True):
+        assert np.allclose(one["bbox"], around(before), atol=0.02)
+        assert np.isclose(one["area"], one["bbox"][2] * one["bbox"][3])
+    assert found.persons == COUNT
+
+
+def test_boxes_that_are_tight_are_widened(prepare):
+    def tight(one):
+        x, y = one["keypoints"][::3], one["keypoints"][1::3]
+        one["bbox"] = [min(x), min(y), max(x) - min(x), max(y) - min(y)]
+
+    found = prepare(both(each(tight), without("area")))
+    assert found.repaired == {"boxes tight around their joints, widened": COUNT}
+    for one, before in zip(found.people, document()["annotations"], strict=True):
+        assert np.allclose(one["bbox"], around(before), atol=0.02)
+
+
+@pytest.mark.parametrize("area", [1, 0, -5, WIDTH * HEIGHT, True, "large"])
+def test_areas_in_another_unit(prepare, area):
+    found = prepare(put(area=area))
+    assert found.repaired == {AREAS: COUNT}
+    assert [one["area"] for one in found.people] == [one["bbox"][2] * one["bbox"][3] for one in found.people]
+
+
+TRIANGLE = [50, 40, 90, 40, 90, 90]
+
+
+@pytest.mark.parametrize(
+    "mask",
+    [
+        TRIANGLE,
+        [TRIANGLE, [1, 1]],
+        [[[50, 40], [90, 40], [90, 90]]],
+        [[50, 40], [90, 40], [90, 90]],
+        [[*map(str, TRIANGLE)]],
+    ],
+)
+def test_masks_in_other_forms(prepare, mask):
+    found = prepare(both(put(segmentation=mask), without("bbox")))
+    assert {tuple(one["segmentation"][0]) for one in found.people} == {tuple(TRIANGLE)}
+    assert {len(one["segmentation"]) for one in found.people} == {1}
+    assert {tuple(one["bbox"]) for one in found.people} == {(50, 40, 40, 50)}
+    assert {one["area"] for one in found.people} == {40 * 50 / 2}
+
+
+@pytest.mark.parametrize(
+    ("values", "repaired"),
+    [
+        ({"iscrowd": 1}, {}),
+        ({"iscrowd": True}, {}),
+        ({"iscrowd": 1, "ignore": 0}, {}),
+        ({"iscrowd": "1"}, {}),
+        ({"iscrowd": 2}, {CROWD: 1}),
+        ({"isCrowd": 1}, {}),
+        ({"ignore": 1}, {"ignored objects, treated as crowd regions": 1}),
+        ({"ignore": True, "iscrowd": 0}, {"ignored objects, treated as crowd regions": 1}),
+    ],
+)
+def test_crowds_under_other_names(prepare, values, repaired):
+    found = prepare(lambda raw: raw["annotations"][2].update(values))
+    assert (found.persons, found.crowds) == (COUNT - 1, 1)
+    assert found.people[2]["iscrowd"] == 1
+    assert found.repaired == repaired
+
+
+@pytest.mark.parametrize("keypoints", [None, [], [0] * 51, "absent"])
+def test_people_without_joints_stay(prepare, keypoints):
+    def change(raw):
+        for one in raw["annotations"][:3]:
+            del one["num_keypoints"]
+            one["keypoints"] = keypoints
+            if keypoints == "absent":
+                del one["keypoints"]
+
+    found = prepare(change)
+    assert found.repaired == {}
+    assert (found.persons, found.with_joints) == (COUNT, COUNT - 3)
+
+
+REGION = "regions ignored in training and evaluation"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (first_joint(9000, 40, 2), "keypoint far outside of the image"),
+        (first("category_id", 9), "category unknown"),
+        (first("category_id", "person"), "category unknown"),
+    ],
+)
+def test_people_who_cannot_be_used_become_crowd_regions(prepare, change, reason):
+    found = prepare(change, max_rejected=0.1)
+    assert found.rejected == [("annotation", "1", reason)]
+    assert found.repaired == {REGION: 1}
+    assert (found.persons, found.crowds) == (COUNT - 1, 1)
+    region = next(one for one in found.people if one.get("iscrowd"))
+    assert region["bbox"] == document()["annotations"][0]["bbox"]
+    assert (region["image_id"], region["category_id"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (first("image_id", 99), "annotation without image"),
+        (first("image_id", None), "annotation without image"),
+        (first("image_id", True), "annotation without image"),
+        (first("image_id", "\ud800"), "annotation without image"),
+        (lambda raw: raw["annotations"].__setitem__(0, 5), "not an object"),
+        (lambda raw: raw["annotations"][0].update(bbox=[5, 5, 0, 0], keypoints=None), "box without extent"),
+        (lambda raw: raw["annotations"][0].update(bbox=None, keypoints=[0] * 51), "box is not four numbers"),
+        (lambda raw: raw["annotations"][0].update(bbox=[900, 5, 9, 9], keypoints=None), "box outside of the image"),
+    ],
+)
+def test_what_cannot_be_known_is_rejected(prepare, change, reason):
+    found = prepare(change, max_rejected=0.1)
+    assert [one[2] for one in found.rejected] == [reason]
+    assert (found.persons, found.crowds) == (COUNT - 1, 0)
+
+
+# --- images ---
+
+
+def test_ids_that_are_names(prepare):
+    def change(raw):
+        for one, image in zip(raw["annotations"], raw["images"], strict=True):
+            one["image_id"] = image["id"] = image["file_name"]
+
+    found = prepare(change)
+    assert found.repaired == {"image ids that are no whole numbers": COUNT, TEXTS: COUNT}
+    names = {one["id"]: Path(one["file_name"]).name for one in found.images}
+    assert {one["id"]: names[one["image_id"]] for one in found.people} == {n: f"{n:03}.jpg" for n in names}
+
+
+def test_ids_that_only_look_like_numbers_stay_apart(prepare):
+    def change(raw):
+        names = ["12_3", "1_23", "1e5", "100000", "2" * 30]
+        for name, one, image in zip(names, raw["annotations"], raw["images"], strict=False):
+            one["image_id"] = image["id"] = name
+
+    found = prepare(change)
+    assert (found.persons, found.rejected) == (COUNT, [])
+    names = {one["id"]: Path(one["file_name"]).name for one in found.images}
+    assert {one["id"]: names[one["image_id"]] for one in found.people} == {
+        n: f"{n:03}.jpg" for n in range(1, COUNT + 1)
+    }
+
+
+def test_an_id_of_two_images_costs_both(prepare):
+    found = prepare(lambda raw: raw["images"][1].update(id=1), max_rejected=0.2)
+    assert found.rejected == [
+        ("image", "1", "images of the same id"),
+        ("image", "1", "images of the same id"),
+        ("annotation", "2", "annotation without image"),
+    ]
+    assert found.persons == COUNT - 2
+
+
+def test_an_image_listed_for_each_object_is_one(prepare):
+    def change(raw):
+        raw["images"] += [{**image, "id": image["id"] + 100} for image in raw["images"]]
+        raw["annotations"] += [
+            {**one, "id": one["id"] + 50, "image_id": one["image_id"] + 100, "bbox": [1, 1, 50, 50]}
+            for one in raw["annotations"]
+        ]
+
+    found = prepare(change)
+    assert found.repaired == {"images listed twice": COUNT}
+    assert len(found.images) == COUNT
+    assert Counter(one["image_id"] for one in found.people) == dict.fromkeys(range(1, COUNT + 1), 2)
+
+
+def test_names_with_accents_written_apart(prepare):
+    def rename(folder):
+        (folder / "001.jpg").rename(folder / unicodedata.normalize("NFC", "é1.jpg"))
+
+    change = lambda raw: raw["images"][0].update(file_name=unicodedata.normalize("NFD", "é1.jpg"))
+    found = prepare(change, pictures=rename)
+    assert (found.repaired, len(found.images)) == ({NAMES: 1}, COUNT)
+
+
+@pytest.mark.parametrize("below", [False, True])
+def test_absolute_names_of_this_machine(prepare, below):
+    """A name that joins to the raw file itself must not become the place to write to."""
+
+    def change(raw):
+        folder = Path("raw/images").resolve() if below else Path("raw").resolve()
+        raw["images"][0]["file_name"] = str(folder / "001.jpg")
+
+    found = prepare(change)
+    assert found.images[0]["file_name"].split("/", 1)[1] == "001.jpg"
+    assert len(list((PREPARED / "images").rglob("*.jpg"))) == COUNT
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("none.jpg", "image file missing"),
+        ("a" * 5000, "file name that no file can have"),
+        ("a\0b.jpg", "file name that no file can have"),
+        ("\ud800.jpg", "file name that no file can have"),
+        ("../../etc/passwd", "path leaves the data root"),
+        ("/etc/passwd", "path leaves the data root"),
+        ("", "file name missing"),
+        (5, "file name missing"),
+    ],
+)
+def test_names_without_a_file(prepare, name, reason):
+    found = prepare(lambda raw: raw["images"][0].update(file_name=name), max_rejected=0.1)
+    assert found.rejected == [("image", "1", reason)]
+    assert found.persons == COUNT - 1
+
+
+def test_a_name_of_two_files_means_neither(prepare):
+    def twice(folder):
+        for name in ("a", "b"):
+            (folder / name).mkdir()
+            (folder / name / "x.jpg").write_bytes(jpeg(1))
+
+    found = prepare(lambda raw: raw["images"][0].update(file_name="c/x.jpg"), max_rejected=0.1, pictures=twice)
+    assert found.rejected == [("image", "1", "image file missing")]
+
+
+@pytest.mark.parametrize(("factor", "fits"), [(2, False), (0.5, True)])
+def test_sizes_of_another_picture(prepare, factor, fits):
+    """Twice the size may be that of the annotations, too; half of it cannot."""
+    found = prepare(images(lambda one: one.update(width=int(WIDTH * factor), height=int(HEIGHT * factor))))
+    if fits:
+        assert (found.repaired, found.persons) == ({SIZES: COUNT}, COUNT)
+    else:
+        assert "image size disagrees" in found.error
+
+
+# --- pictures that EXIF turns ---
+
+
+def turned(orientation):
+    def change(folder):
+        for path in folder.iterdir():
+            exif = Image.Exif()
+            exif[0x0112] = orientation
+            with Image.open(path) as picture:
+                picture.load()
+                picture.save(path, exif=exif, quality=50)
+
+    return change
+
+
+def lying(raw):
+    """Let people fit the upright picture alone: 130 wide, 160 high."""
+    for one in raw["annotations"]:
+        one["keypoints"] = [v if n % 3 != 1 else v + 45 for n, v in enumerate(one["keypoints"])]
+        one["keypoints"] = [v if n % 3 else v * 0.5 for n, v in enumerate(one["keypoints"])]
+        x, y, width, height = one["bbox"]
+        one |= {"bbox": [x / 2, y + 45, width / 2, height], "area": one["area"] / 2}
+
+
+@pytest.mark.parametrize("stated", [None, (WIDTH, HEIGHT), (HEIGHT, WIDTH)])
+def test_annotations_of_the_upright_picture(prepare, stated):
+    def change(raw):
+        lying(raw)
+        for one in raw["images"]:
+            one |= dict(zip(("width", "height"), stated or (None, None), strict=True))
+
+    found = prepare(change, pictures=turned(6))
+    assert [(one["width"], one["height"]) for one in found.images] == [(HEIGHT, WIDTH)] * COUNT
+    assert found.persons == COUNT
+    with Image.open(PREPARED / "images" / found.images[0]["file_name"]) as picture:
+        assert picture.size == (HEIGHT, WIDTH)
+        assert picture.getexif().get(0x0112, 1) == 1
+
+
+def test_annotations_of_the_stored_picture(prepare):
+    found = prepare(pictures=turned(6))
+    assert [(one["width"], one["height"]) for one in found.images] == [(WIDTH, HEIGHT)] * COUNT
+    with Image.open(PREPARED / "images" / found.images[0]["file_name"]) as picture:
+        assert picture.size == (WIDTH, HEIGHT)
+        assert picture.getexif().get(0x0112, 1) == 1
+
+
+@pytest.mark.parametrize(("section", "told"), [({}, True), ({"orientation": "stored"}, False)])
+def test_half_a_turn_is_asked_about(prepare, section, told):
+    found = prepare(pictures=turned(3), **section)
+    assert any("fit both ways" in line and "`orientation`" in line for line in found.lines) == told
+    assert found.persons == COUNT
+
+
+# --- files as a whole ---
+
+
+def relative(unit, beyond=1.0):
+    def change(one):
+        one["bbox"] = [v * unit * beyond / (WIDTH, HEIGHT)[n % 2] for n, v in enumerate(one["bbox"])]
+        sides = (WIDTH, HEIGHT, unit * beyond)
+        one["keypoints"] = [v * unit * beyond / sides[n % 3] for n, v in enumerate(one["keypoints"])]
+        one["area"] = None
+
+    return each(change)
+
+
+def corners(one):
+    x, y, width, height = one["bbox"]
+    one["bbox"] = [x, y, x + width, y + height]
+
+
+def few(count, change):
+    def changed(raw):
+        raw["annotations"] = raw["annotations"][-count:]
+        change(raw)
+
+    return changed
+
+
+def kept(key):
+    return [one[key] for one in document()["annotations"]]
+
+
+@pytest.mark.parametrize(
+    ("change", "section"),
+    [
+        (relative(1), {"coordinates": "relative"}),
+        (relative(100), {"coordinates": "percent"}),
+        (each(corners), {"boxes": "corners"}),
+        (box(lambda x, y, w, h: [[x, y], [x + w, y + h]]), {}),
+        (box(lambda x, y, w, h: {"xmin": x, "ymin": y, "xmax": x + w, "ymax": y + h}), {}),
+    ],
+)
+def test_numbers_that_settings_explain(prepare, change, section):
+    found = prepare(change, **section)
+    assert np.allclose([one["bbox"] for one in found.people], kept("bbox"))
+    assert np.allclose([one["keypoints"] for one in found.people], kept("keypoints"))
+    assert set(found.repaired) <= {BOXES}
+
+
+def test_relative_pairs_of_coordinates(prepare):
+    change = both(relative(1), joints(lambda n, x, y, flag: (x, y)))
+    found = prepare(change, coordinates="relative")
+    assert np.allclose([one["keypoints"] for one in found.people], kept("keypoints"))
+
+
+def test_boxes_around_the_joints_whatever_the_file_says(prepare):
+    found = prepare(both(each(corners), without("area")), boxes="joints")
+    for one, before in zip(found.people, document()["annotations"], strict=True):
+        assert np.allclose(one["bbox"], around(before), atol=0.02)
+
+
+NO_NAMES = lambda raw: raw.update(categories=[{"id": 1, "name": "face"}])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (relative(1), "12 boxes and 12 poses are about 1 or less, as shares.*`coordinates: relative` to .*people.coco"),
+        (relative(1, 1.2), "`coordinates: relative`"),
+        (both(relative(1), without("bbox")), "0 boxes and 12 poses are about 1 or less"),
+        (both(relative(1), TRIPLES), "`coordinates: relative`"),
+        (relative(100), "no coordinate of 12 boxes and 12 poses is above 100.*`coordinates: percent`"),
+        (each(corners), "fit x1, y1, x2, y2 better.*`boxes: corners` to .*people.coco, `boxes: joints`"),
+        (both(each(corners), without("keypoints", "num_keypoints")), "fit x1, y1, x2, y2 better.*`boxes: corners`"),
+        (box(lambda x, y, w, h: [x + 70 if x < 60 else x - 55, y, w, h]), "12 of 12 people most joints are outside"),
+        (NO_NAMES, "12 of 12 annotations have 51 numbers, 17 joints, and no category names them; write `keypoints: co"),
+        (
+            each(lambda one: one.update(keypoints=one["keypoints"] * 8)),
+            "408 numbers, 136 joints, and the category",
+        ),
+        (lambda raw: raw.update(annotations=[]), "list of annotations is empty; the split train needs them"),
+        (lambda raw: raw.pop("annotations") and None, "annotations is missing, as in COCO's image-info files"),
+        (
+            lambda raw: raw.update(
+                annotations=[], categories=[{"id": n, "name": name} for n, name in enumerate(KEYPOINTS)]
+            ),
+            "no annotation, and 17 of 17 categories are named as joints: export a skeleton",
+        ),
+        (lambda raw: json.dumps(raw)[:-5], "not valid JSON"),
+        (lambda raw: raw.update(categories=[]), "categories: the list is empty"),
+        (lambda raw: raw["categories"].append({"id": 1, "name": "x"}), "each needs a whole number of its own"),
+    ],
+)
+def test_files_that_contradict_themselves(prepare, change, message):
+    assert re.search(message, prepare(change).error)
+
+
+@pytest.mark.parametrize(
+    ("change", "warned"),
+    [
+        (few(3, each(corners)), "3 boxes fit x1, y1, x2, y2 better"),
+        (few(3, both()), None),
+        (few(1, both()), None),
+        (lambda raw: raw["annotations"].append({**raw["annotations"][3], "id": 99}), "1 annotations say the same as"),
+        (box(lambda x, y, w, h: [x, y, 1.8 * w, h]), "12 of 12 people the joints lie in the left part of the box"),
+    ],
+)
+def test_files_that_look_wrong_are_warned_of(prepare, change, warned):
+    lines = [line for line in prepare(change).lines if line.startswith("warning:")]
+    assert len(lines) == (warned is not None)
+    assert warned is None or warned in lines[0]
+
+
+def test_regions_to_ignore_of_posetrack(prepare):
+    square = {"ignore_regions_x": [[5, 45, 45, 5]], "ignore_regions_y": [[5, 5, 45, 45]]}
+    found = prepare(lambda raw: raw["images"][0].update(square))
+    region = next(one for one in found.people if one.get("iscrowd"))
+    assert (region["bbox"], region["area"]) == ([5, 5, 40, 40], 1600)
+    assert (found.repaired, found.persons, found.crowds) == ({REGION: 1}, COUNT, 1)
+
+
+# --- categories and skeletons ---
+
+FIVE = ["root", "a_left", "a_right", "b_left", "b_right"]
+
+
+def thing(names=FIVE, skeleton=([1, 2], [1, 3], [2, 4], [3, 5]), **more):
+    """Let the category have these five joints, which are COCO's shoulders and elbows, and the nose."""
+
+    def change(raw):
+        for one in raw["annotations"]:
+            one["keypoints"] = one["keypoints"][:3] + one["keypoints"][15:27]
+            one["num_keypoints"] = 5
+        category = {"id": 1, "name": "thing", "keypoints": names, "skeleton": skeleton}
+        raw["categories"] = [{key: value for key, value in (category | more).items() if value is not None}]
+
+    return change
+
+
+def facts():
+    return json.loads((PREPARED / "facts.json").read_text())["skeleton"]
+
+
+SIDES = {"a_left": "a_right", "b_left": "b_right"}
+FROM_1 = [[1, 2], [1, 3], [2, 4], [3, 5]]
+
+
+@pytest.mark.parametrize(
+    ("change", "flip"),
+    [
+        (thing(), SIDES),
+        (thing(skeleton=[[0, 1], [0, 2], [1, 3], [2, 4]], flip_pairs=[[1, 2], [3, 4]]), SIDES),
+        (thing(flip_pairs=[[2, 3], [4, 5]]), SIDES),
+        (thing(skeleton=[["root", "a_left"], ["root", "a_right"], ["a_left", "b_left"], ["a_right", "b_right"]],
+               flip_pairs=[["a_left", "a_right "], ["b_left", "b_right"]]), SIDES),
+        (thing(skeleton=[[1.0, "2"], [1, 3], [2, 4], [3, 5]]), SIDES),
+        (thing(names=["root", "a_left ", " a_right", "b_left", "b_right"]), SIDES),
+        (thing(names=["root", "Left a", "right a", "left b", "Right b"]), {"Left a": "right a", "left b": "Right b"}),
+        (thing(names=["root", "lknee", "rknee", "lhip", "rhip"]), {"lknee": "rknee", "lhip": "rhip"}),
+        (thing(names=["root", "linke Hand", "rechte Hand", "左膝", "右膝"]),
+         {"linke Hand": "rechte Hand", "左膝": "右膝"}),
+        (thing(names=["root", "NearEye", "OffEye", "lft_1", "rgt_1"]), {"NearEye": "OffEye", "lft_1": "rgt_1"}),
+    ],
+)  # fmt: skip
+def test_sides_and_pairs_of_a_skeleton(prepare, change, flip):
+    found = prepare(change)
+    assert found.category["skeleton"] == FROM_1
+    assert facts()["flip"] == flip
+    assert not any("flip" in line and line.startswith("warning") for line in found.lines)
+
+
+def test_cocos_names_with_pairs_from_0(prepare):
+    found = prepare(lambda raw: raw["categories"][0].update(skeleton=[[a - 1, b - 1] for a, b in SKELETON if b > 1]))
+    assert found.category["skeleton"] == [list(pair) for pair in SKELETON]
+    assert any("count joints from 0" in line for line in found.lines)
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (thing(names=[f"k{n}" for n in range(5)]), "warning: .*flip: no name tells left from right"),
+        (thing(skeleton=[[1, 2], [2, 4], [3, 5]]), "warning: .*they form 2 parts.*root, a_left, b_left; a_right, b_ri"),
+        (thing(skeleton=[[1, 2], [1, 3]]), "warning: .*none reaches b_left, b_right"),
+        (thing(skeleton=[[1, 2], [2, 3], [3, 4]], names=[f"k{n}" for n in range(5)]), "from 0 or from 1; read from 1"),
+        (thing(flip_pairs=[["root", "a_left"]]), "warning: .*exchanges joints that are not left and right by name"),
+    ],
+)
+def test_skeletons_that_look_wrong(prepare, change, line):
+    assert any(re.search(line, one) for one in prepare(change).lines)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"skeleton": [[0, 5]]}, {"skeleton": [[1, 1]]}, {"skeleton": 5}, {"skeleton": "ab"}, {"skeleton": [[1, [2]]]},
+        {"skeleton": [[1, 10**400]]}, {"flip_pairs": 7}, {"flip_pairs": [["root", "nose"]]},
+        {"keypoints": ["a", "a ", "b", "c", "d"]}, {"keypoints": ["a", "", "b", "c", "d"]}, {"keypoints": 5},
+    ],
+)  # fmt: skip
+def test_categories_that_cannot_be_read(prepare, more):
+    assert "thing" in prepare(thing(**more)).error
+
+
+@pytest.mark.parametrize(
+    ("category", "name"),
+    [
+        ({"name": "Person"}, "person"),
+        ({"name": " person "}, "person"),
+        ({"name": "PERSON", "supercategory": "none"}, "person"),
+        ({"name": "person", "keypoints": None, "skeleton": None}, "person"),
+        ({"name": "person", "keypoints": []}, "person"),
+    ],
+)
+def test_people_under_another_name(prepare, category, name):
+    def change(raw):
+        raw["categories"] = [{"id": 3, "name": "bicycle"}, {"id": 1, "skeleton": [], **category}]
+
+    found = prepare(change)
+    assert json.loads((PREPARED / "facts.json").read_text())["people"] == name
+    assert (found.persons, found.with_joints) == (COUNT, COUNT)
+
+
+def test_several_categories_of_people_become_one(prepare):
+    def change(raw):
+        names = {"keypoints": list(KEYPOINTS), "supercategory": "human"}
+        raw["categories"] = [{"id": 1, "name": "player", **names}, {"id": 2, "name": "referee", **names}]
+        for one in raw["annotations"][::2]:
+            one["category_id"] = "2"
+
+    found = prepare(change)
+    assert found.persons == COUNT
+    assert {one["category_id"] for one in found.people} == {1}
+    assert Counter(one["source_category"] for one in found.people) == {"player": 6, "referee": 6}
+
+
+# --- equal pictures ---
+
+
+def test_equal_pictures_in_two_splits(prepare):
+    def same(folder):
+        for number in range(1, COUNT + 1):
+            (folder / f"{number:03}.jpg").write_bytes(jpeg(1 + number % 2))
+
+    found = prepare(pictures=same)
+    (line,) = [line for line in found.lines if "the bytes of one in train" in line]
+    splits = {split: len(list((PREPARED / "images" / split).iterdir())) for split in ("train", "validation")}
+    assert f"warning: {splits['validation']} of {splits['validation']} pictures of validation" in line
+
+
+def copies(folder):
+    for number in range(1, COUNT + 1):
+        os.rename(folder / f"{number:03}.jpg", folder / f"p{number // 4}_jpg.rf.{number:032x}.jpg")
+
+
+def name_copies(raw):
+    for one in raw["images"]:
+        one["file_name"] = f"p{one['id'] // 4}_jpg.rf.{one['id']:032x}.jpg"
+
+
+@pytest.mark.parametrize(
+    ("change", "pictures", "section"),
+    [
+        (name_copies, copies, {}),
+        (images(lambda one: one.update(video={"id": one["id"] // 4})), None, {"group_by": "video.id"}),
+        (name_copies, copies, {"group_by": r"^(p\d+)_"}),
+    ],
+)
+def test_copies_and_frames_stay_together(prepare, change, pictures, section):
+    found = prepare(change, pictures=pictures, shares={"validation": 0.5}, **section)
+    split_of = {one["id"]: one["file_name"].split("/")[0] for one in found.images}
+    for group in range(COUNT // 4 + 1):
+        assert len({split_of[number] for number in split_of if number // 4 == group}) == 1
+    assert any("12 images in 4 groups, at most 4 in one" in line for line in found.lines)
+
+
+@pytest.mark.parametrize(
+    ("group_by", "message"),
+    [
+        ("video_id", "coco.group_by: no image of .* has 'video_id'"),
+        ("(frame", "coco.group_by: found '\\(frame'; no regular expression"),
+        ("\\(x", "coco.group_by: .*it has no group in round brackets"),
+    ],
+)
+def test_groups_that_are_none(prepare, group_by, message):
+    assert re.search(message, prepare(group_by=group_by).error)
+
+
+# --- determinism ---
+
+
+def test_a_repaired_file_prepares_to_the_same_bytes(prepare):
+    change = both(
+        without("bbox"), put(id=4, iscrowd=None), images(lambda one: one.update(width=None)), first_joint(0, 0, 2)
+    )
+    prepare(change)
+    before = content(PREPARED)
+    assert run(main, ["people"]) == 0
+    assert content(PREPARED) == before
