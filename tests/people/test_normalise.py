@@ -324,6 +324,15 @@ def test_masks_and_parts_in_relative_coordinates():
     assert fixed["bbox"] == [12, 16, 12, 16]
 
 
+def test_nesting_without_end_is_no_mask():
+    deep = [5]
+    for _ in range(900):
+        deep = [deep]
+    fixed, kinds = read(None, Conventions(coordinates="relative"), bbox=[0.1, 0.1, 0.5, 0.5], segmentation=deep)
+    assert fixed["segmentation"] is None
+    assert len(kinds) == 1
+
+
 # --- records of prepared datasets ---
 
 
