@@ -328,9 +328,9 @@ def test_nesting_without_end_is_no_mask():
     deep = [5]
     for _ in range(900):
         deep = [deep]
-    fixed, kinds = read(None, Conventions(coordinates="relative"), bbox=[0.1, 0.1, 0.5, 0.5], segmentation=deep)
-    assert fixed["segmentation"] is None
-    assert len(kinds) == 1
+    record = {"bbox": [0.1, 0.1, 0.5, 0.5], "segmentation": deep}
+    fixed, repairs = normalise(record, PICTURE, None, Conventions(coordinates="relative"))
+    assert (fixed["segmentation"], len(repairs)) == (None, 1)
 
 
 # --- records of prepared datasets ---
