@@ -282,7 +282,7 @@ def triples(raw: Any, names: Sequence[str]) -> list[Any] | None:
         raw = [raw.get(name) for name in names] if raw.keys() & {*names} else None
     if not isinstance(raw, list):
         return None
-    if any(isinstance(one, list | dict) for one in raw):
+    if {*map(type, raw)} & {list, dict}:
         raw = [value for one in raw for value in _triple(one)] if len(raw) == len(names) else []
     if len(raw) == 2 * len(names):
         raw = [value for pair in zip(raw[::2], raw[1::2], strict=True) for value in _triple(pair)]
@@ -292,6 +292,9 @@ def triples(raw: Any, names: Sequence[str]) -> list[Any] | None:
 def labelled_points(raw: Any, names: Sequence[str]) -> list[tuple[float, float]]:
     """Return x and y of the labelled joints, as they are written, of keypoints in any form."""
     values = triples(raw, names) if raw and names else None
+    if values and is_finite(values):
+        points = zip(values[::3], values[1::3], values[2::3], strict=True)
+        return [(x, y) for x, y, flag in points if flag]
     points = zip(*(map(real_number, (values or [])[axis::3]) for axis in (0, 1, 2)), strict=True)
     return [(x, y) for x, y, flag in points if x is not None and y is not None and flag]
 
@@ -460,7 +463,8 @@ def _numbers(values: list[Any]) -> list[Any]:
 def _is_polygon(polygon: Any, picture: Size) -> bool:
     if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2 or not is_finite(polygon):
         return False
-    far = any(_far(x, y, picture) for x, y in zip(polygon[::2], polygon[1::2], strict=True))
+    across, down = polygon[::2], polygon[1::2]
+    far = _far(min(across), min(down), picture) or _far(max(across), max(down), picture)
     return not far and _polygon_area(polygon) > 0
 
 
@@ -662,7 +666,8 @@ def _mask_area(mask: Any) -> float | None:
 
 def _polygon_area(polygon: Sequence[float]) -> float:
     x, y = polygon[::2], polygon[1::2]
-    return abs(sum(x[place - 1] * y[place] - x[place] * y[place - 1] for place in range(len(x)))) / 2
+    before = zip([x[-1], *x], [y[-1], *y], x, y, strict=False)
+    return abs(sum([x0 * y1 - x1 * y0 for x0, y0, x1, y1 in before])) / 2
 
 
 def drop_unwritable(record: dict[str, Any]) -> list[str]:

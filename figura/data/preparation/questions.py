@@ -39,7 +39,8 @@ class JointCounts:
         """Count an annotation; keypoints of zeros alone do not count."""
         keypoints = record.get("keypoints")
         if isinstance(keypoints, list) and any(keypoints):
-            count = sum(_numbers_of(one) for one in keypoints)
+            nested = {*map(type, keypoints)} & {list, dict}
+            count = sum(map(_numbers_of, keypoints)) if nested else len(keypoints)
             category = whole_number(record.get("category_id"))
             self.numbers.setdefault(category, Counter())[count] += 1
 

@@ -2,14 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
-from figura.data.formats.coco import read_head, read_records
+from figura.data.formats.coco import read_head
 from figura.data.formats.exports import Export, json_files, open_export
 from figura.data.formats.pair_files import LAYOUTS, sides, split_folders
 from figura.data.formats.records import Conventions, UnusableError, whole_number
@@ -139,27 +139,26 @@ def _groups(annotations: Path, group_by: str | None, key: str) -> dict[Any, Any]
         UserError: `group_by`, at the dotted key of the settings, is no regular expression, or no image has it.
     """
     by_name = _name_rule(group_by, key)
-    said = False
+    members: list[tuple[Any, Any]] = []
 
-    def members() -> Iterator[tuple[Any, Any]]:
-        nonlocal said
-        for record in read_records(annotations, "images"):
-            if isinstance(record, dict) and (number := record_key(record.get("id"))) is not None:
-                found = by_name.search(str(record.get("file_name")))
-                value = found[1] if found else _value(record, group_by)
-                if value is not None:
-                    said = True
-                    yield number, f"{value}"
-        if read_head(annotations)[1].get("annotations"):
-            for record in read_records(annotations, "annotations"):
-                person = whole_number(record.get("person_id")) if isinstance(record, dict) else None
-                if person is not None and (number := record_key(record.get("image_id"))) is not None:
-                    yield number, person
+    def look(section: str, record: Any) -> None:
+        image: Any
+        shows: Any
+        if not isinstance(record, dict):
+            return
+        if section == "annotations":
+            image, shows = record.get("image_id"), whole_number(record.get("person_id"))
+        else:
+            found = by_name.search(str(record.get("file_name")))
+            value = found[1] if found else _value(record, group_by)
+            image, shows = record.get("id"), None if value is None else f"{value}"
+        if shows is not None and (number := record_key(image)) is not None:
+            members.append((number, shows))
 
-    groups = joined_groups(members())
-    if group_by and not said:
+    read_head(annotations, look=look)
+    if group_by and not any(isinstance(shows, str) for _, shows in members):
         raise UserError(f"{key}.group_by: no image of {annotations} has {group_by!r}")
-    return groups
+    return joined_groups(members)
 
 
 def _name_rule(group_by: str | None, key: str) -> re.Pattern[str]:
