@@ -49,6 +49,10 @@ def annotation(number, keypoints, image=1, category=18, **more):
     }  # fmt: skip
 
 
+def boxed(category):
+    return {"id": 1, "image_id": 1, "category_id": category, "bbox": [5, 20, 70, 55]}
+
+
 def write_raw(folder, categories, annotations, images=2, name="a.json"):
     (folder / "images").mkdir(parents=True, exist_ok=True)
     records = []
@@ -98,7 +102,8 @@ def test_a_dog_with_five_joints(tmp_path):
     records = [annotation(1, flat(PLACES)), annotation(2, flat(PLACES, [2, 0, 1, 2, 2]), image=2), thing]
     preparation, content = prepared(tmp_path, [ball, DOG], records)
     assert content["categories"] == [ball, DOG]
-    assert content["annotations"] == records
+    assert content["annotations"] == [*records[:2], thing | {"area": 81}]
+    assert not preparation.repairs().counts
     facts = read_facts(tmp_path / "prepared")
     assert facts["people"] == "dog"
     assert facts["categories"] == [{"id": 3, "name": "ball"}, {"id": 18, "name": "dog"}]
@@ -234,7 +239,7 @@ def test_settings_name_joints_that_the_category_does_not(tmp_path):
         ({}, {"sigmas": [0.1]}, r"coco\.keypoints: sigmas of shape \(1,\): \(5,\) is needed"),
         ({}, {"keypoints": ["a", "b"]}, r"keypoints\.keypoints: found 2 names; .* has 5 keypoints: nose"),
         ({}, {"set": "ap10k"}, r"coco\.keypoints: the set 'ap10k' has 17 joints, left_eye.*a\.json has 5, nose, left"),
-        ({"skeleton": [[0, 1]]}, {}, r"dog: skeleton: found \[0, 1\]; expected joints from 1 to 5"),
+        ({"skeleton": [[0, 5]]}, {}, r"dog: skeleton: found \[0, 5\]; expected joints from 1 to 5"),
         ({"skeleton": [[1, 1]]}, {}, r"expected pairs of two joints"),
         (
             {"sigmas": 0.1},
@@ -270,7 +275,7 @@ def test_settings_win_over_faults_of_the_category(tmp_path, told, settings):
 def test_a_set_in_another_order_is_refused(tmp_path):
     person = PERSON | {"keypoints": list(KEYPOINTS)[::-1]}
     with pytest.raises(UserError, match=r"coco\.keypoints: the set 'coco' .*nose, left_eye.*right_ankle, left_ankle"):
-        prepared(tmp_path, [person], [], keypoints=KeypointSettings(set="coco"))
+        prepared(tmp_path, [person], [boxed(1)], keypoints=KeypointSettings(set="coco"))
 
 
 @pytest.mark.parametrize(
@@ -286,20 +291,26 @@ def test_faulty_settings(value, message):
     assert KeypointSettings.model_validate("ap10k") == KeypointSettings(set="ap10k")
 
 
-def test_wrong_lengths_are_rejected(tmp_path):
-    records = [annotation(1, flat(PLACES)), annotation(2, [0] * 51), annotation(3, [0] * 14)]
+def test_wrong_lengths_cost_the_joints(tmp_path):
+    records = [annotation(number, flat(PLACES)) for number in (1, 4, 5)]
+    records += [annotation(2, [5, 25, 2] * 17), annotation(3, [5] * 14)]
     preparation, content = prepared(tmp_path, [DOG], records)
-    assert [one["id"] for one in content["annotations"]] == [1]
-    assert [(one.id, one.reason, one.detail) for one in preparation.rejected] == [
-        ("2", "keypoints are not 5 x 3 numbers", "51 numbers"),
-        ("3", "keypoints are not 5 x 3 numbers", "14 numbers"),
-    ]
+    assert [(one["id"], "keypoints" in one, one["num_keypoints"]) for one in content["annotations"]] == [
+        (1, True, 5), (2, False, 0), (3, False, 0), (4, True, 5), (5, True, 5),
+    ]  # fmt: skip
+    assert not preparation.rejected
+    assert dict(preparation.repairs().counts) == {"keypoints that are not 5 joints": 2}
 
 
-def test_joints_without_names_are_told(tmp_path):
-    category = {"id": 18, "name": "dog"}
-    preparation, _ = prepared(tmp_path, [category], [annotation(1, flat(PLACES))], category="dog")
-    assert [one.reason for one in preparation.rejected] == ["keypoints without names; write these to coco.keypoints"]
+@pytest.mark.parametrize("keypoints", [flat(PLACES), PLACES.tolist()])
+def test_joints_without_names_are_asked_for(tmp_path, keypoints):
+    numbers = 15 if len(keypoints) == 15 else 10
+    record = annotation(1, flat(PLACES)) | {"keypoints": keypoints}
+    message = rf"1 of 1 annotations have {numbers} numbers, 5 joints, and no category names them; write .* to coco$"
+    with pytest.raises(UserError, match=message):
+        prepared(tmp_path, [{"id": 18, "name": "dog"}], [record], category="dog")
+    _, content = prepared(tmp_path / "none", [{"id": 18, "name": "dog"}], [annotation(1, [0] * 15)], category="dog")
+    assert "keypoints" not in content["annotations"][0]
 
 
 # --- the category ---
@@ -327,13 +338,13 @@ HAND = {"id": 7, "name": "hand", "keypoints": ["wrist", "tip"], "skeleton": [[1,
 def test_the_category_of_people(tmp_path, categories, wanted, people):
     if isinstance(people, str) and " " in people:
         with pytest.raises(UserError, match=people):
-            prepared(tmp_path, categories, [], category=wanted)
+            prepared(tmp_path, categories, [boxed(1)], category=wanted)
         return
-    preparation, content = prepared(tmp_path, categories, [], category=wanted)
+    preparation, content = prepared(tmp_path, categories, [boxed(categories[0]["id"])], category=wanted)
     assert read_facts(tmp_path / "prepared")["people"] == people
     with_joints = [one["name"] for one in content["categories"] if "keypoints" in one]
     assert with_joints in ([], [people])
-    assert (people is None) == any("boxes alone" in line for line in preparation.lines())
+    assert (people is None) == any("only boxes" in line for line in preparation.lines())
 
 
 @pytest.mark.parametrize("joints", [["tip"], 3])
@@ -341,12 +352,12 @@ def test_joints_of_categories_that_are_not_chosen_do_not_matter(tmp_path, joints
     odd = {"id": 2, "name": "ball", "keypoints": joints}
     _, content = prepared(tmp_path, [odd, DOG], [annotation(1, flat(PLACES))], category="dog")
     assert [one["name"] for one in content["categories"] if "keypoints" in one] == ["dog"]
-    _, content = prepared(tmp_path / "people", [odd, PERSON], [])
+    _, content = prepared(tmp_path / "people", [odd, PERSON], [boxed(1)])
     assert [one["name"] for one in content["categories"] if "keypoints" in one] == ["person"]
     with pytest.raises(UserError, match=r"has no category 'dig' .*; there are ball \([01] keypoints\), dog \(5 keypoi"):
-        prepared(tmp_path / "wrong", [odd, DOG], [], category="dig")
+        prepared(tmp_path / "wrong", [odd, DOG], [boxed(2)], category="dig")
     with pytest.raises(UserError, match=r"categories: ball: keypoints: found .*expected two or more names, each once"):
-        prepared(tmp_path / "ball", [odd, DOG], [], category="ball")
+        prepared(tmp_path / "ball", [odd, DOG], [boxed(2)], category="ball")
 
 
 def test_animals_of_several_species_become_one_category(tmp_path):
@@ -446,19 +457,20 @@ def test_a_body_alone_has_the_other_joints_unlabelled(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "reason"),
+    ("changes", "lost"),
     [
-        ({"face_kpts": [0] * 200}, "face_kpts are not 68 x 3 numbers"),
-        ({"foot_kpts": None}, "foot_kpts are not 6 x 3 numbers"),
-        ({"keypoints": [0] * 399}, "keypoints are not 17 x 3 numbers"),
-        ({"righthand_kpts": [math.nan] * 63}, "keypoint not finite"),
-        ({"image_id": []}, "annotation without image"),
+        ({"face_kpts": [0] * 200}, range(23, 91)),
+        ({"foot_kpts": None}, range(17, 23)),
+        ({"keypoints": [0] * 399}, range(17)),
+        ({"righthand_kpts": [math.nan] * 63}, range(112, 133)),
     ],
 )
-def test_faulty_wholebody_annotations(tmp_path, changes, reason):
+def test_a_faulty_part_of_wholebody_costs_itself(tmp_path, changes, lost):
     preparation, content = prepared(tmp_path, [PERSON], [wholebody_record(**changes)], keypoints=WHOLE)
-    assert [one.reason for one in preparation.rejected] == [reason]
-    assert not content["annotations"]
+    (written,) = content["annotations"]
+    assert not preparation.rejected
+    assert [joint for joint, flag in enumerate(written["keypoints"][2::3]) if not flag] == [*lost]
+    assert written["num_keypoints"] == 133 - len(lost)
 
 
 # --- further splits ---
@@ -550,7 +562,10 @@ def test_further_categories_with_the_same_joints_stay_apart(tmp_path):
     ("train", "message"),
     [
         ([PUPPY | {"id": 7, "name": "fox"}], r"validation\.json: .*cat, dog have joints; .* 'fox' .*in coco\.category"),
-        ([{"id": 18, "name": "dog"}], r"dog has keypoints, but not in the file of train; write .* to coco\.keypoints$"),
+        (
+            [{"id": 18, "name": "dog"}],
+            r"train\.json: .* have 15 numbers, 5 joints, and no category names them; write .* to",
+        ),
     ],
 )
 def test_joints_of_validation_that_train_does_not_have(tmp_path, train, message):

@@ -294,6 +294,7 @@ def test_drawn_people():
     assert [statistics[split]["images"] for split in ("train", "validation")] == [5, 2]
     assert statistics["train"]["persons"] >= 5
     assert not rows(PREPARED / "rejected.csv")
+    assert not (PREPARED / "repaired.csv").exists()
     assert len(list((PREPARED / "images/train").glob("*.jpg"))) == 5
 
 
@@ -393,6 +394,7 @@ def test_counts_on_real_data():
     persons = reference.loadAnns(reference.getAnnIds(catIds=reference.getCatIds(["person"]), iscrowd=False))
     statistics = json.loads((PREPARED / "statistics.json").read_text()).values()
     assert not rows(PREPARED / "rejected.csv")
+    assert not (PREPARED / "repaired.csv").exists()
     for key, expected in {
         "images": len(reference.getImgIds()),
         "persons": len(persons),

@@ -119,7 +119,7 @@ def test_other_names_are_rejected_and_listed(capsys):
     write_portrait("raw/bounding_box_train/photo.jpg", 0)
     write_params("market1501", shares={"validation": 0.5})
     assert run(main, ["mine"]) == 1
-    assert "1 name of another form. All are listed in " in capsys.readouterr().err
+    assert "1 name of another form; the first: " in capsys.readouterr().err
     (listed,) = rows(Path("data/prepared/mine.rejected.csv"))
     assert (listed["file"], listed["id"], listed["reason"]) == (
         "bounding_box_train",
@@ -288,7 +288,9 @@ def test_annotated_poses_of_own_joints(named, capsys):
     path = Path("raw/poses.json")
     document = json.loads(path.read_text())
     names = [f"joint {number}" for number in range(17)]
-    document["categories"] = [{"id": 3, "name": "doll"} | ({"keypoints": names, "skeleton": [[0, 1]]} if named else {})]
+    document["categories"] = [
+        {"id": 3, "name": "doll"} | ({"keypoints": names, "skeleton": [[0, 17]]} if named else {})
+    ]
     path.write_text(json.dumps(document))
     section = {"poses": "poses.json", "statuses": {"train": ["train"], "validation": ["query", "gallery"]}}
     write_params("deepfashion", **section)

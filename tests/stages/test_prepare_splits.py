@@ -16,7 +16,7 @@ from figura.base.exit_status import run
 from figura.base.yaml12 import parse_yaml
 from figura.data.formats.prepared import splits_of, without_split
 from figura.data.preparation.datasets import Dataset
-from figura.data.preparation.splits import drawn_split, identity_groups
+from figura.data.preparation.splits import drawn_split, joined_groups
 from models.images.pairs import ImagePairs
 from models.people.persons import Persons
 from models.super_resolution.patches import Patches
@@ -116,10 +116,9 @@ def test_images_that_share_a_person_belong_to_one_split(capsys):
 
 
 def test_groups_of_identities():
-    shown = [(1, 5), (1, 9), (2, 9), (2, 3), (7, 8), (4, 8), (6, 1), (5, None)]
-    records = [{"image_id": image} | ({} if person is None else {"person_id": person}) for image, person in shown]
-    broken = [None, "text", {"image_id": "1", "person_id": 5}, {"image_id": 3, "person_id": 1.5}]
-    assert identity_groups([*records, *broken]) == {1: 3, 2: 3, 7: 8, 4: 8, 6: 1}
+    shown = [(1, 5), (1, 9), (2, 9), (2, 3), (7, 8), (4, 8), (6, 1)]
+    assert joined_groups(shown) == {1: 3, 2: 3, 7: 8, 4: 8, 6: 1}
+    assert joined_groups([("b", 7), ("a", "x"), ("a", 7)]) == {"a": 7, "b": 7}  # numbers before texts
 
 
 def test_a_further_share_leaves_validation_as_it_is():

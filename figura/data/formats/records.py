@@ -223,12 +223,12 @@ def _sides(picture: Size, conventions: Conventions) -> tuple[float, float] | Non
     return picture.width / unit, picture.height / unit
 
 
-def _scaled(values: Any, sides: tuple[float, float]) -> Any:
+def _scaled(values: Any, sides: tuple[float, float], nested: int = 2) -> Any:
     """Return x, y, x, y, ... multiplied by the sides, also in nested lists; what is no number stays."""
     if not isinstance(values, list):
         return values
-    if any(isinstance(one, list) for one in values):
-        return [_scaled(one, sides) for one in values]
+    if nested and any(isinstance(one, list) for one in values):
+        return [_scaled(one, sides, nested - 1) for one in values]
     numbers = map(real_number, values)
     return [
         value if number is None else number * sides[place % 2]

@@ -113,7 +113,8 @@ class Plausibility:
 
     def _add_content(self, record: Mapping[str, Any]) -> None:
         """Count an annotation that says nothing else than an earlier one of its picture."""
-        content = repr([record.get(key) for key in ("image_id", "category_id", "bbox", "keypoints", "segmentation")])
+        what = "bbox" if record.get("bbox") else "segmentation"
+        content = repr([record.get(key) for key in ("image_id", "category_id", "keypoints", what)])
         digest = hashlib.blake2b(content.encode(errors="surrogatepass"), digest_size=12).digest()
         self.twice += digest in self.seen
         self.seen.add(digest)
