@@ -13,7 +13,7 @@ from figura.code.manifests import refresh
 def main(arguments: list[str]) -> None:
     """Write the manifests that changed, and print their paths."""
     if "exps" in Path.cwd().parts:
-        from figura.data.raw_changes import refuse_changed_raw_data
+        from figura.data.preparation.raw_changes import refuse_changed_raw_data
 
         refuse_changed_raw_data(Path.cwd())
     for path in refresh():

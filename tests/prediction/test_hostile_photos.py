@@ -211,10 +211,10 @@ WRONG = {
     "text score": (person(score="a"), "score is not a finite number: 'a'"),
     "no category": ({"bbox": [1, 1, 2, 2]}, "category_id is not a whole number: None"),
     "no record": ([], "not an object"),
-    "text mask": (person(segmentation="a"), "mask is neither polygons nor run lengths"),
+    "text mask": (person(segmentation="a"), "neither polygons nor run lengths"),
     "open runs": (person(segmentation={"size": [48, 64], "counts": "~~~~"}), "run lengths do not fill the image"),
     "large mask": (person(segmentation={"size": [10**6, 10**6], "counts": "a"}), "run lengths of another image size"),
-    "half size": (person(segmentation={"size": [48.0, 64], "counts": "a"}), "run lengths of another image size"),
+    "half size": (person(segmentation={"size": [48.5, 64], "counts": "a"}), "run lengths of another image size"),
 }
 
 

@@ -249,7 +249,8 @@ def nothing() -> None:
     """Leave the folder empty."""
 
 
-LONELY = {"images": [{"id": 1, "file_name": "a.jpg", "width": 4, "height": 4}], "annotations": []}
+LONELY = {"images": [{"id": 1, "file_name": "a.jpg", "width": 4, "height": 4}]}
+LONELY["annotations"] = [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 1, 2, 2]}]
 LONELY["categories"] = [{"id": 1, "name": "person"}]
 FILES: list[tuple[str, Callable[[], Any], tuple[Any, ...], str]] = [
     ("no recipe", nothing, (train.main, "r.yaml", "runs/x"), "r.yaml: no such file"),
@@ -271,7 +272,7 @@ FILES: list[tuple[str, Callable[[], Any], tuple[Any, ...], str]] = [
         "no image",
         dataset({}, json.dumps(LONELY)),
         (prepare.main, "mine"),
-        "1 image file missing. All are listed in data/prepared/",
+        "1 image file missing; the first: a.jpg. All are listed in data/prepared/",
     ),
     (
         "a misspelt dataset",

@@ -740,7 +740,7 @@ def check_result(record: Any, size: Size, joints: int) -> None:
     repairs: list[Repair] = []
     _mask(record.get("segmentation"), size, "masks", repairs)
     if repairs:
-        raise UnusableError(repairs[0].kind, repairs[0].before)
+        raise UnusableError(repairs[0].kind.removeprefix("masks dropped: "), repairs[0].before)
 
 
 def _check_found_joints(keypoints: Any, size: Size, joints: int) -> None:
