@@ -116,6 +116,7 @@ class ImageRecords:
         several: ids that records of different files have.
         first: the smallest number for images whose ids are texts.
         repair: counts a repair: id or name, kind, before, after.
+        doubt: counts what looks wrong: kind, file.
     """
 
     def __init__(
@@ -125,8 +126,9 @@ class ImageRecords:
         several: frozenset[Any],
         first: int,
         repair: Callable[[str, str, str, str], None],
+        doubt: Callable[[str, str], None],
     ) -> None:
-        self.folder, self.root, self.several, self.repair = folder, root, several, repair
+        self.folder, self.root, self.several, self.repair, self.doubt = folder, root, several, repair, doubt
         self.names, self._next = FileNames(folder, root), first
         self.ids: dict[Any, int] = {}
         """Key in the file -> id, where they differ."""
@@ -220,7 +222,7 @@ class ImageRecords:
         )
         for image in open_:
             if wanted is None and image.id in reach:
-                self.repair(f"image {image.file}", kind, "", "")
+                self.doubt(kind, image.file)
             yield image, self._sized(image, usual)
 
     def _contradicted(self, image: ImageRecord, reach: tuple[float, float] | None) -> Orientation | UnusableError:

@@ -329,7 +329,9 @@ class _File:
         self.names = {one["id"]: str(one.get("name")) for one in categories}
         self.joints = Joints(people.keypoints, standing_pose_of(people, preparation.settings)) if people else Joints()
         self.poses, self.questions = Poses(len(self.joints.names)), Plausibility(self.joints.names)
-        self.images = ImageRecords(raw.images, raw.root, frozenset(scan.several), scan.largest_image + 1, self._repair)
+        self.images = ImageRecords(
+            raw.images, raw.root, frozenset(scan.several), scan.largest_image + 1, self._repair, self._doubt
+        )
         self.sizes: dict[Any, Size | None] = {}
         """Image id -> its size; None if the image was rejected, then also by its key in the file."""
         self.splits: dict[int, str] = {}
@@ -341,6 +343,9 @@ class _File:
     def _repair(self, record: str, kind: str, before: str, after: str) -> None:
         repairs = self.preparation.statistics[self.split].repairs
         repairs.add_row(Repaired(self.raw.title, record, kind, before, after))
+
+    def _doubt(self, kind: str, image: str) -> None:
+        self.preparation.doubts.add(kind, f"{self.raw.title} image {image}")
 
     # --- images ---
 
@@ -393,7 +398,7 @@ class _File:
             for kind in outcome.done:
                 self._repair(f"image {image.file}", kind, "", "")
             for kind in outcome.doubts:
-                self.preparation.doubts.add(kind, f"{self.raw.title} image {image.file}")
+                self._doubt(kind, image.file)
             record = image.record
             record |= {"id": image.id, "file_name": image.file if self.raw.in_place else f"{self.split}/{image.file}"}
             self.sizes[image.id] = Size(record["width"], record["height"])
