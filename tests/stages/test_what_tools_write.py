@@ -961,3 +961,31 @@ def test_a_repaired_file_prepares_to_the_same_bytes(prepare):
     before = content(PREPARED)
     assert run(main, ["people"]) == 0
     assert content(PREPARED) == before
+
+
+# --- settings that do not fit the file, and joints that say nothing ---
+
+
+def test_boxes_that_cannot_be_the_corners_that_a_setting_says(prepare):
+    assert re.search("boxes cannot be x1, y1, x2, y2, as `boxes: corners`", prepare(boxes="corners").error)
+
+
+@pytest.mark.parametrize("flag", ["visible", 0])
+def test_joints_none_of_which_is_labelled(prepare, flag):
+    def change(raw):
+        for one in raw["annotations"]:
+            one["keypoints"][2::3] = [flag] * 17
+
+    found = prepare(change)
+    assert any(
+        re.search(f"warning: .*: {COUNT} annotations have joints, none of which counts", one) for one in found.lines
+    )
+
+
+def test_some_people_apart_from_their_boxes_are_counted(prepare):
+    def change(raw):
+        for one in raw["annotations"][:4]:
+            one["bbox"] = [0.1, 0.1, 0.2, 0.3]
+
+    found = prepare(change)
+    assert any(f"in 4 of {COUNT} people most joints are outside" in one for one in found.lines)

@@ -191,6 +191,9 @@ class Preparation:
             if "annotations" in counts:
                 file.read_annotations()
             self.notes += file.questions.check(raw.source, raw.conventions, self.key)
+            if people:
+                labelled = sum(self.statistics[split].with_keypoints for split in raw.splits)
+                self.notes += scan.joints.unlabelled(raw.source, people.members, labelled)
             self._decide_skeleton(raw, people, file.poses)
             head["categories"] = written_categories(head["categories"], people, self.skeleton)
             self.written = self.written or head["categories"]

@@ -112,7 +112,7 @@ def _annotations(
 
 
 def size_of(path: Path, orientation: Orientation = "upright") -> Size:
-    """Return the size of a picture turned upright by EXIF, as most tools read it, or as stored; 1 x 1 for no picture."""
+    """Return the size of a picture upright by EXIF, as most tools read it, or as stored; 1 x 1 if it is none."""
     try:
         facts = picture_facts(path)
     except UserError:
