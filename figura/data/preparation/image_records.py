@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from figura.base.errors import UserError
 from figura.base.pictures import Orientation, picture_facts
 from figura.data.formats.records import Size, UnusableError, labelled_points, real_numbers, whole_number
+from figura.data.preparation.matching import equal_end
 from figura.data.preparation.validation import identity, inside
 
 Reached = tuple[float, float]
@@ -74,7 +75,7 @@ class FileNames:
         except UnusableError as error:
             outside = error
         wanted = _folded(unquote(name.replace("\\", "/")).strip()).split("/")
-        fitting = [(_common(_folded(file).split("/"), wanted), file) for file in self._named(wanted[-1])]
+        fitting = [(equal_end(_folded(file).split("/"), wanted), file) for file in self._named(wanted[-1])]
         most = max((count for count, _ in fitting), default=0)
         best = [file for count, file in fitting if count == most]
         if len(best) == 1:
@@ -95,16 +96,6 @@ class FileNames:
 
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
-
-
-def _common(parts: list[str], others: list[str]) -> int:
-    """Count the last parts that two paths have in common."""
-    count = 0
-    for one, other in zip(reversed(parts), reversed(others), strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
 
 
 class ImageRecords:
