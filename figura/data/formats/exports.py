@@ -279,7 +279,7 @@ def _of_other_files(folder: Path) -> str:
 
 def _result(element: Any, number: str) -> Entry:
     """Read a COCO result; AlphaPose calls the box `box`."""
-    image = element.get("image_id") if isinstance(element, dict) else None
+    image: Any = element.get("image_id") if isinstance(element, dict) else None
     image = whole_number(image) if isinstance(image, float) else image
     if type(image) not in (int, str):
         return Entry("", UnusableError("result without image_id", repr(element)[:80]), number)
