@@ -221,3 +221,17 @@ def test_a_step_whose_losses_are_all_closed_does_nothing(run):
     trainer = trained(run, changes)
     (state, *_) = trainer.steps["painter"].optimizer.state_dict()["state"].values()
     assert state["step"] == 2
+
+
+def test_a_name_may_be_made_in_turns(run):
+    turns = {"early": {**FORWARD, "before": 4}, "late": {**FORWARD, "args": {"noise": 0.5}, "after": 4}}
+    trainer = trained(run / "1", {"steps.painter.injectors": turns, "train.steps": 6})
+    other = trained(run / "2", {"steps.painter.injectors": {"paint": FORWARD}, "train.steps": 6})
+    raw, plain = (t.loss_log.history("distance")["raw"].to_numpy() for t in (trainer, other))
+    assert (raw[:4] == plain[:4]).all()
+    assert raw[4] != plain[4]
+
+
+def test_what_starts_after_the_end_is_said(run, capsys):
+    trained(run, {"losses.square.after": 40, "train.steps": 3, "train.evaluate_every": 3})
+    assert "warning: losses.square starts after step 40, training ends at 3" in capsys.readouterr().out

@@ -252,6 +252,28 @@ def overflowing_painter(at=None, **changes):
     return toy.checked(BASE | {"steps.painter.injectors": injectors, **inputs} | changes)
 
 
+def test_gradients_that_no_scale_helps_end_a_training(run, with_scalers):
+    """From 65536 = 2^16, 16 updates search (the last at a scale of 2); those at 1, 1/2 and 1/4 count."""
+    with_scalers()
+    trainer = Trainer(overflowing_painter(**{"train.steps": 40}), run)
+    before = {key: value.clone() for key, value in trainer.networks.live["painter"].state_dict().items()}
+    with pytest.raises(UserError, match=r"3 updates in a row were not finite .* the last in iteration 19 "):
+        trainer.fit()
+    assert trainer.steps["painter"].scaler.get_scale() == 2.0**-3
+    for networks in (trainer.networks.live, trainer.networks.ema):
+        for key, value in networks["painter"].state_dict().items():
+            assert torch.equal(value, before[key])
+
+
+def test_history_tells_of_skipped_updates_and_leaves_their_norms_out(run, with_scalers):
+    with_scalers(init_scale=2.0**7)
+    trainer = Trainer(overflowing_painter([0, 1, 7]), run)
+    trainer.fit()
+    rows = trainer.loss_log.train
+    assert [row["painter.skipped"] for row in rows] == [2, 0, 1, 0]  # three iterations a row
+    assert all(math.isfinite(row["painter.grad_norm"]) for row in rows)
+
+
 def test_resume_goes_on_with_every_scale(run, tmp_path, with_scalers):
     with_scalers(init_scale=2.0**10, growth_interval=3)
     content = toy.gan()

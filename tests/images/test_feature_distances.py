@@ -62,6 +62,14 @@ def test_moments_of_batches_are_those_of_the_whole() -> None:
     np.testing.assert_allclose(moments.covariance(), np.cov(table, rowvar=False), atol=1e-7)
 
 
+def test_the_distance_is_that_of_the_root_of_the_product() -> None:
+    random = np.random.default_rng(1)
+    a, b = random.normal(size=(40, 6)) @ random.normal(size=(6, 6)), random.normal(1, 2, size=(30, 6))
+    covariances = [np.cov(table, rowvar=False) for table in (a, b)]
+    found = frechet_distance(a.mean(0), covariances[0], b.mean(0), covariances[1])
+    assert found == pytest.approx(by_scipy(a, b), rel=1e-9)
+
+
 def pictures(count: int, channels: int = 3, seed: int = 0, size: int = 8) -> torch.Tensor:
     return torch.rand(count, channels, size, size, generator=torch.Generator().manual_seed(seed)) * 2 - 1
 

@@ -189,6 +189,11 @@ def test_local_file(network, weights_file):
     assert all(torch.equal(loaded[name], network.weights[name]) for name in loaded)
 
 
+def test_wrong_checksum(weights_file):
+    with pytest.raises(UserError, match=f"SHA-256 {checksum(weights_file)}, expected {'0' * 64}"):
+        vgg.load(str(weights_file), sha256="0" * 64)
+
+
 def test_the_log_names_the_file_once_and_on_the_main_process_alone(weights_file, tmp_path, capsys, monkeypatch):
     for name, rank in (("first", "0"), ("second", "1")):
         monkeypatch.setenv("RANK", rank)

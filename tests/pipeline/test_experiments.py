@@ -1,8 +1,7 @@
-"""Experiments of the real DVC: one of another seed compared, a grid queued and reported, a try that leaves no trace."""
+"""Experiments of the real DVC: a grid queued and reported, a try that leaves no trace."""
 
 import json
 
-import cv2
 import pandas as pd
 import pytest
 
@@ -10,24 +9,6 @@ from pipeline.project import Project
 from pipeline.test_dag import ran
 
 pytestmark = pytest.mark.slow
-
-
-def test_an_experiment_of_another_seed_is_compared(project: Project) -> None:
-    project.run("dvc", "exp", "run", "--temp", "--name", "other", "-S", "seed=8", "metrics@vunet")
-    before = project.run("git", "status", "--short").stdout
-    done = project.run("figura", "compare", "HEAD", "other", "--recipe", "vunet")
-    assert "HEAD: seeds 7, 8 (other)" in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("other and HEAD: no difference beyond seeds")
-    out = project.folder.parent / "compared"
-    project.run(
-        "figura", "report", "HEAD", "other", "--recipe", "vunet", "--output", f"{out}.html", "--markdown", str(out)
-    )
-    assert "| `l1_person` | lower |" in (out / "report.md").read_text()
-    for name in ("effects", "changed_in_l1_person"):
-        assert cv2.imread(str(out / f"vunet--compared--{name}.webp")).shape[1] > 150
-    assert project.run("git", "status", "--short").stdout == before
-
-
 METRIC = "metrics/full/vunet.json:reconstruction.l1.value"
 
 

@@ -219,6 +219,15 @@ def plain(name):
     return network(name)
 
 
+@pytest.mark.parametrize("name", COUNTS)
+def test_parameter_counts(name):
+    built = plain(name)
+    parts = (built.base_net, built.head_nets["cif"], built.head_nets["caf"], built)
+    norms = sum(isinstance(module, nn.BatchNorm2d) for module in built.modules())
+    assert tuple(map(count, parts)) == COUNTS[name][:4]
+    assert norms == (COUNTS[name][4] or norms)
+
+
 def test_parameter_counts_of_other_settings():
     flat = {name: {**settings, "upsample": 1} for name, settings in COCO_HEADS.items()}
     assert count(network("shufflenetv2k16", flat)) == 9_135_537

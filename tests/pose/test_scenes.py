@@ -419,6 +419,12 @@ SPARSE = [
 ]
 
 
+def test_a_picture_without_annotations_is_an_example_where_asked_for(make):
+    assert len(make([], keep_empty=True, min_keypoint_annotations=0, truth=True)) == 6
+    with pytest.raises(UserError, match="need keep_empty: true and min_keypoint_annotations: 0"):
+        make([])
+
+
 def test_categories_with_gaps_between_their_ids(make):
     """COCO's 80 categories have ids up to 90: a field is a place among the categories, and the truth keeps the ids."""
     records = [

@@ -7,7 +7,6 @@ import pytest
 from figura.base.error_collector import ErrorCollector
 from figura.recipe.types import DATASET, INJECTOR, LOSS, NETWORK, PHOTOS, PICTURE, SCORE, construct
 
-CIF = {"cif": {"stride": 8}}
 FIND = {"cif": "cif", "caf": "caf", "output": "people", "stride": 8}
 BOXES = {"cifdet": "cifdet", "output": "objects", "stride": 8}
 PEOPLE = {"mode": "poses", "results": "people", "truth": "truth"}

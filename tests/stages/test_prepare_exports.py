@@ -183,6 +183,7 @@ def test_faulty_labels_are_listed(row, reason):
         (POSE.replace("  0: dog", " []"), {}, "names: the classes are needed"),
         ("names: !!python/object/apply:os.system [ls]", {}, "data.yaml: no readable YAML"),
         ("[" * 5000, {}, "data.yaml: no readable YAML"),
+        ("names: {0: &a [dog, dog], 1: [*a, *a]}", {}, "data.yaml: no readable YAML: aliases"),
         (POSE.replace("images/", "labels/"), {}, "no labels"),
         (POSE, {}, "data.yaml: the list of annotations is empty; the split train needs them"),
     ],
@@ -575,3 +576,56 @@ def test_results_that_stand_for_two_pictures(capsys):
         "two names for one picture: id_00000002/02_1_front.jpg and id_00000003/02_1_front.jpg"
         in capsys.readouterr().err
     )
+
+
+# --- pictures turned by EXIF, and files of which nothing can be used ---
+
+
+def turn(folder):
+    for path in Path("raw", folder).rglob("*.png"):
+        with Image.open(path) as picture:
+            exif = Image.Exif()
+            exif[0x0112] = 6
+            picture.save(path, exif=exif)
+
+
+@pytest.mark.parametrize(("orientation", "box"), [("stored", [8, 18, 16, 12]), ("upright", [12, 12, 24, 8])])
+def test_fractions_of_the_picture_as_it_is_read(orientation, box):
+    write_yolo()
+    turn("images")
+    write_params(annotations="data.yaml", orientation=orientation)
+    assert run(main, ["mine"]) == 0
+    assert load("train")["annotations"][0]["bbox"] == box
+
+
+@pytest.mark.parametrize(
+    "stated", [{"width": 0, "height": 0}, {"width": 31, "height": 48}, {"width": 32, "height": 48}]
+)
+def test_sizes_that_a_folder_of_coco_files_states(stated):
+    write_pictures("a.png", "b.png")
+    for number, name in enumerate(("a", "b"), 1):
+        person = {"id": 1, "image_id": 1, "category_id": 1, "bbox": [4, 4, 20, 40], "iscrowd": 0}
+        images = [{"id": 1, "file_name": f"{name}.png", **stated}]
+        categories = [{"id": 1, "name": "person"}]
+        write(f"labels/{number}.json", {"images": images, "annotations": [person], "categories": categories})
+    write_params(annotations={"test": "labels"})
+    assert run(main, ["mine"]) == 0
+    assert {(one["width"], one["height"]) for one in load("test")["images"]} == {(32, 48)}
+
+
+def test_labels_none_of_which_can_be_used(capsys):
+    write_yolo(**{"train/a": "0 16 24 16 12 0.5 0.5 2 0.5 0.5 1 0 0 0\n" * 3})
+    write_params(annotations="data.yaml")
+    assert run(main, ["mine"]) == 1
+    error = capsys.readouterr().err
+    assert "none of 3 records can be used; the first, labels/train/a.txt: 1: label is not in fractions" in error
+
+
+def test_results_whose_boxes_are_corners(capsys):
+    write_pictures(*(f"{number}.png" for number in range(8)))
+    joints = [(20 + 10 * (place % 2), 30 + place, 0.9) for place in range(17)]
+    one = {"category_id": 1, "keypoints": [round(v, 1) for joint in joints for v in joint], "score": 0.9}
+    write("r.json", [{**one, "image_id": f"{number}.png", "bbox": [18, 28, 31, 47]} for number in range(8)])
+    write_params(annotations={"test": "r.json"})
+    assert run(main, ["mine"]) == 1
+    assert "write `boxes: corners`" in capsys.readouterr().err

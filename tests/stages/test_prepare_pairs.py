@@ -147,6 +147,16 @@ def test_broken_pairs_are_left_out_and_listed(kind):
     assert [dataset[index]["index"] for index in range(len(dataset))] == list(range(statistics[split]["pairs"]))
 
 
+def test_equal_pairs_in_two_splits(capsys):
+    write_raw()
+    for number in range(5):  # three pairs are equal, the other two in B alone
+        write(f"raw/train/a/{number}.png", pixels((100 if number < 3 else 300) + number))
+        write(f"raw/train/b/{number}.bmp", pixels(200 + number))
+    write_params()
+    assert run(main, ["pairs"]) == 0, capsys.readouterr().err
+    assert "warning: 3 of 5 pictures of validation have the bytes of one in train" in capsys.readouterr().out
+
+
 @pytest.mark.usefixtures("with_plots")
 def test_the_picture_takes_any_name():
     for number in range(10):

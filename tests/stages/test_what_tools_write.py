@@ -891,12 +891,27 @@ def name_copies(raw):
         one["file_name"] = f"p{one['id'] // 4}_jpg.rf.{one['id']:032x}.jpg"
 
 
+def each_file_alone(folder):
+    for number in range(1, COUNT + 1):
+        os.rename(folder / f"{number:03}.jpg", folder / f"z{number}_jpg.rf.{number:032x}.jpg")
+
+
+def each_copy_alone(raw):
+    for one in raw["images"]:
+        one["file_name"] = f"z{one['id']}_jpg.rf.{one['id']:032x}.jpg"
+
+
 @pytest.mark.parametrize(
     ("change", "pictures", "section"),
     [
         (name_copies, copies, {}),
         (images(lambda one: one.update(video={"id": one["id"] // 4})), None, {"group_by": "video.id"}),
         (name_copies, copies, {"group_by": r"^(p\d+)_"}),
+        (
+            both(each_copy_alone, images(lambda one: one.update(video_id=one["id"] // 4))),
+            each_file_alone,
+            {"group_by": "video_id"},
+        ),
     ],
 )
 def test_copies_and_frames_stay_together(prepare, change, pictures, section):
@@ -907,10 +922,26 @@ def test_copies_and_frames_stay_together(prepare, change, pictures, section):
     assert any("12 images in 4 groups, at most 4 in one" in line for line in found.lines)
 
 
+def test_people_of_a_picture_listed_once_for_each_object_stay_together(prepare):
+    def change(raw):
+        again = [{**one, "id": one["id"] + 100} for one in raw["images"]]
+        people = [{**one, "id": one["id"] + 100, "image_id": one["image_id"] + 100} for one in raw["annotations"]]
+        for one in (*raw["annotations"], *people):
+            one["person_id"] = one["id"] % 100 // 4  # of the picture's second record, the next one's
+        for one in people:
+            one["person_id"] = (one["id"] % 100 + 1) // 4
+        raw["images"] += again
+        raw["annotations"] += people
+
+    found = prepare(change, shares={"validation": 0.5})
+    assert any("24 images in 1 groups" in line for line in found.lines)
+
+
 @pytest.mark.parametrize(
     ("group_by", "message"),
     [
         ("video_id", "coco.group_by: no image of .* has 'video_id'"),
+        ("(x)?", "coco.group_by: no image of .* has '\\(x\\)\\?'"),
         ("(frame", "coco.group_by: found '\\(frame'; no regular expression"),
         ("\\(x", "coco.group_by: .*it has no group in round brackets"),
     ],
@@ -930,3 +961,31 @@ def test_a_repaired_file_prepares_to_the_same_bytes(prepare):
     before = content(PREPARED)
     assert run(main, ["people"]) == 0
     assert content(PREPARED) == before
+
+
+# --- settings that do not fit the file, and joints that say nothing ---
+
+
+def test_boxes_that_cannot_be_the_corners_that_a_setting_says(prepare):
+    assert re.search("boxes cannot be x1, y1, x2, y2, as `boxes: corners`", prepare(boxes="corners").error)
+
+
+@pytest.mark.parametrize("flag", ["visible", 0])
+def test_joints_none_of_which_is_labelled(prepare, flag):
+    def change(raw):
+        for one in raw["annotations"]:
+            one["keypoints"][2::3] = [flag] * 17
+
+    found = prepare(change)
+    assert any(
+        re.search(f"warning: .*: {COUNT} annotations have joints, none of which counts", one) for one in found.lines
+    )
+
+
+def test_some_people_apart_from_their_boxes_are_counted(prepare):
+    def change(raw):
+        for one in raw["annotations"][:4]:
+            one["bbox"] = [0.1, 0.1, 0.2, 0.3]
+
+    found = prepare(change)
+    assert any(f"in 4 of {COUNT} people most joints are outside" in one for one in found.lines)

@@ -155,3 +155,12 @@ def test_chances_and_shares():
 def test_bad_settings(entries, said):
     with pytest.raises(ValidationError, match=said):
         settings(**entries)
+
+
+@pytest.mark.parametrize("kernel", ["area", "bilinear", "bicubic", "lanczos"])
+def test_a_linear_slope_stays_where_it_is(kernel):
+    """No kernel but nearest moves the picture."""
+    slope = np.tile((np.arange(40) * 4 + 20).astype(np.uint8)[None, :, None], (6, 1, 1))
+    half = resample(slope, (3, 20), kernel).astype(float)
+    expected = (np.arange(20) * 2 + 0.5) * 4 + 20
+    np.testing.assert_allclose(half[1, 4:-4, 0], expected[4:-4], atol=0.51)

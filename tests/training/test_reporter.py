@@ -1,5 +1,6 @@
 """What a training tells while it goes on: where its settings stand, what it starts from, and to which trackers."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from accelerate.tracking import GeneralTracker
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from figura.base.errors import UserError
+from figura.base.yaml12 import read_yaml
 from figura.live import listeners
 from figura.recipe.resolved import settings
 from figura.training import reporter
@@ -26,6 +28,19 @@ def test_the_settings_of_a_recipe_are_plain_values_by_dotted_key():
     assert plain["train.evaluate_limit"] == "None"
     assert not [key for key in plain if key.startswith(("runtime", "evaluate", "metrics"))]
     assert {type(value) for value in plain.values()} <= {bool, int, float, str}
+
+
+def test_a_training_says_where_all_its_settings_stand_and_what_it_starts_from(run, tmp_path, capsys):
+    recipe = toy.checked().read_from(Path("params.yaml"))
+    Trainer(recipe, run).fit()
+    said = capsys.readouterr().out
+    assert f"params.yaml: {recipe.train.steps} steps of {recipe.data.batch_size} examples" in said
+    assert f"with all defaults: {run}/live/recipe.yaml" in said
+    assert read_yaml(run / "live/recipe.yaml") == read_yaml(run / "model/recipe.yaml")
+    start = run / "model/painter.safetensors"
+    Trainer(toy.checked({"networks.painter.weights": str(start)}), tmp_path / "again")
+    digest = hashlib.sha256(start.read_bytes()).hexdigest()[:8]
+    assert capsys.readouterr().out == f"network 'painter' starts from {start}, sha256 {digest}\n"
 
 
 def test_trackers_that_are_not_installed_are_refused_with_the_command_that_installs_them(run, monkeypatch):

@@ -107,6 +107,19 @@ def test_files_of_code_that_made_a_state_otherwise_are_named(tmp_path):
     assert now.latest().differs == ("code (a.py, gone.py, new.py)",)
 
 
+def test_a_second_refusal_of_the_same_iteration_overwrites_nothing(tmp_path):
+    places = []
+    for text in ("first", "second", "third"):
+        points = saved(tmp_path / "resume", state={"text": text})
+        places.append(points.set_aside(points.latest().folder))
+        assert points.latest() is None
+    assert [place.name for place in places] == ["0000000005", "0000000005-2", "0000000005-3"]
+    refused = ResumePoints(tmp_path / "resume-refused", {})
+    assert [refused._read(place).state() for place in places] == [
+        {"text": text} for text in ("first", "second", "third")
+    ]
+
+
 def test_the_furthest_state_of_all_is_taken_where_any_is_welcome(tmp_path):
     points = saved(tmp_path / "resume", 9, code="old")
     points.set_aside(points.latest().folder)

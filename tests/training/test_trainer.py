@@ -16,7 +16,7 @@ from figura.base.errors import UserError
 from figura.base.seeding import generator, seed_here
 from figura.engine.data import Loaders, TrainBatches
 from figura.engine.weights import load_weights, save_weights
-from figura.interfaces import Callback, Listener
+from figura.interfaces import Callback, Listener, Loss
 from figura.training.trainer import Trainer
 
 
@@ -26,6 +26,11 @@ class Recording(Trainer):
     def train_step(self, batch, index):
         self.snapshots = [*getattr(self, "snapshots", []), weights(self)]
         return super().train_step(batch, index)
+
+
+class Explosive(Loss):
+    def forward(self, *, image):
+        raise AssertionError("computed")
 
 
 def weights(trainer, networks="live"):
@@ -200,6 +205,25 @@ def test_too_many_skips_in_a_row_end_the_training(run, limit):
     assert f"iteration {limit} with losses {{'distance': nan, 'square': nan}} and learning rate 0.01" in said
     assert "steps.painter.clip" in said
     assert not (run / "model").exists()
+
+
+def test_skips_that_are_not_in_a_row_are_forgiven(run):
+    _, hit = broken(run, 19, **{"train.max_nonfinite": 12})
+    row = longest = 0
+    for step in range(12):
+        row = row + 1 if step in hit else 0
+        longest = max(longest, row)
+    assert len(hit) > longest  # otherwise this shows nothing
+    broken(run, 19, **{"train.max_nonfinite": longest + 1})[0].fit()
+    with pytest.raises(UserError):
+        broken(run, 19, **{"train.max_nonfinite": longest})[0].fit()
+
+
+def test_a_loss_of_weight_0_is_never_computed(run):
+    never = {"type": "test_trainer.Explosive", "inputs": {"image": "image"}, "weight": 0.0}
+    trainer = trained(run / "1", {"losses.never": never})
+    assert_same(weights(trainer), weights(trained(run / "2")), **EXACT)
+    assert "never.raw" not in history(run / "1")[0]
 
 
 @pytest.fixture(scope="module")

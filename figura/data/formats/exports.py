@@ -25,7 +25,7 @@ from figura.base.errors import UserError
 from figura.base.files import open_regular, read_json
 from figura.data.formats.coco import KEYPOINTS, read_elements, read_head, read_pairs, read_records
 from figura.data.formats.keypoint_sets import SETS
-from figura.data.formats.records import Size, UnusableError, is_finite
+from figura.data.formats.records import Size, UnusableError, is_finite, whole_number
 
 LARGEST = 1 << 28
 """Maximum bytes of a file that is read at once: one of a folder with a file per picture."""
@@ -279,14 +279,16 @@ def _of_other_files(folder: Path) -> str:
 
 def _result(element: Any, number: str) -> Entry:
     """Read a COCO result; AlphaPose calls the box `box`."""
-    if not isinstance(element, dict) or type(element.get("image_id")) not in (int, str):
+    image: Any = element.get("image_id") if isinstance(element, dict) else None
+    image = whole_number(image) if isinstance(image, float) else image
+    if type(image) not in (int, str):
         return Entry("", UnusableError("result without image_id", repr(element)[:80]), number)
     keys = ("keypoints", "score", "segmentation")
     record = {key: element[key] for key in keys if element.get(key) is not None}
     box = element.get("bbox", element.get("box"))
     record |= {"category_id": element.get("category_id", 1)} | ({} if box is None else {"bbox": box})
     size = _size(element)
-    return Entry(element["image_id"], record, number, size)
+    return Entry(image, record, number, size)
 
 
 def _size(record: Mapping[str, Any]) -> Size | None:
@@ -346,7 +348,8 @@ def _coco_predictions(path: Path) -> Export:
         for one in read_records(path, "images"):
             if isinstance(one, dict) and type(one.get("id")) is int and isinstance(one.get("file_name"), str):
                 images[one["id"]] = one["file_name"], _size(one)
-                yield Entry(one["file_name"], None, size=_size(one))
+                own = {key: value for key, value in one.items() if key not in ("id", "file_name", "width", "height")}
+                yield Entry(one["file_name"], None, size=_size(one), image=own)
         for number, one in enumerate(read_records(path, "annotations")):
             name = _image_of(one, images)
             if name is None:

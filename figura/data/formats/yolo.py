@@ -58,7 +58,10 @@ def open_yolo(path: Path, root: Path) -> dict[str, Export]:
 
 def _content(path: Path) -> dict[str, Any]:
     try:
-        content = yaml.safe_load(read_text(path, most=_LARGEST))
+        text = read_text(path, most=_LARGEST)
+        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, yaml.SafeLoader)):
+            raise ValueError("aliases (*name) are not read, as a few of them can stand for any amount of memory")
+        content = yaml.safe_load(text)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: no readable YAML: {' '.join(str(error).split())[:200]}") from None
     if not isinstance(content, dict):

@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
+from figura.base.pictures import Orientation
 from figura.data.formats.coco import Spool, write_coco
 from figura.data.formats.exports import Entry, Export
 from figura.data.formats.records import Size, UnusableError
 from figura.data.preparation.matching import Confidences, Joints, PictureNames, check_size
-from figura.data.preparation.pictures import picture_files, upright_size
+from figura.data.preparation.pictures import picture_files, size_of
 from figura.data.preparation.validation import Rejected
 
 
@@ -29,7 +30,14 @@ class Converted:
 
 
 def write_export(
-    path: Path, export: Export, images: Path, stated: Sequence[str], least: float, key: str, first: int = 1
+    path: Path,
+    export: Export,
+    images: Path,
+    stated: Sequence[str],
+    least: float,
+    key: str,
+    first: int = 1,
+    orientation: Orientation = "upright",
 ) -> Converted:
     """Write an export as a COCO file of pictures below `images`; memory holds names and sizes of the pictures.
 
@@ -43,6 +51,7 @@ def write_export(
         least: the confidence from which a joint counts; 0 for an export without.
         key: the dotted key of the settings.
         first: the first number of pictures and annotations.
+        orientation: which way up the records take the pictures.
 
     Raises:
         UserError: nothing belongs to any picture, or to pictures of this size; names of joints are missing.
@@ -58,10 +67,12 @@ def write_export(
                     raise entry.record
                 file = names.find(entry.picture)
                 if file not in numbers:
-                    numbers[file], sizes[file] = first + len(numbers), upright_size(images / file)
-                    own = {"id": numbers[file], "file_name": file, **sizes[file]._asdict()}
+                    numbers[file], sizes[file] = first + len(numbers), size_of(images / file, orientation)
+                    stated_size = None if export.confident else entry.size  # preparation decides about it
+                    own = {"id": numbers[file], "file_name": file, **(stated_size or sizes[file])._asdict()}
                     pictures.add({**entry.image, **own})
-                check_size(entry, sizes[file], export.path, file)
+                if export.confident:
+                    check_size(entry, sizes[file], export.path, file)
                 if entry.record is not None:
                     record = _annotation(entry.record, export, joints, confidences, sizes[file])
                     annotations.add({**record, "id": first + people, "image_id": numbers[file]})
@@ -70,8 +81,7 @@ def write_export(
                 done.reject(export, entry, fault)
             except (ValueError, RecursionError) as error:
                 done.reject(export, entry, UnusableError("number not finite", error))
-        if not numbers and done.faults:
-            raise _nothing_found(export, images, files, done.faults[0], key)
+        _check_usable(export, images, files, len(numbers), people, done.faults, key)
         confidences.check(export.path)
         write_coco(path, {"categories": _categories(export, joints)}, pictures.lines(), annotations.lines())
     done.files = {number: file for file, number in numbers.items()}
@@ -83,11 +93,22 @@ def write_export(
     return done
 
 
-def _nothing_found(export: Export, images: Path, files: Sequence[str], fault: Rejected, key: str) -> UserError:
+def _check_usable(
+    export: Export, images: Path, files: Sequence[str], pictures: int, people: int, faults: Sequence[Rejected], key: str
+) -> None:
+    """Raise UserError if no picture was found, or no record can be used though there are as many as pictures."""
+    if people or not faults or len(faults) < pictures:
+        return
+    where, first = f"{key}.annotations: {export.path}", faults[0]
+    if pictures:
+        raise UserError(
+            f"{where}: {export.format}: none of {len(faults)} records can be used; the first, {first.id}: "
+            f"{first.reason}: {first.detail}"
+        )
     have = f"{len(files)} pictures, such as {files[0]}" if files else "no picture"
-    return UserError(
-        f"{key}.annotations: {export.path}: nothing of these {export.format} belongs to a picture below {images}: "
-        f"{fault.reason}: {fault.detail}; there is {have}"
+    raise UserError(
+        f"{where}: nothing of these {export.format} belongs to a picture below {images}: {first.reason}: "
+        f"{first.detail}; there is {have}"
     )
 
 

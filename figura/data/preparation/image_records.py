@@ -12,6 +12,7 @@ from urllib.parse import unquote
 from figura.base.errors import UserError
 from figura.base.pictures import Orientation, picture_facts
 from figura.data.formats.records import Size, UnusableError, labelled_points, real_numbers, whole_number
+from figura.data.preparation.matching import equal_end
 from figura.data.preparation.validation import identity, inside
 
 Reached = tuple[float, float]
@@ -74,7 +75,7 @@ class FileNames:
         except UnusableError as error:
             outside = error
         wanted = _folded(unquote(name.replace("\\", "/")).strip()).split("/")
-        fitting = [(_common(_folded(file).split("/"), wanted), file) for file in self._named(wanted[-1])]
+        fitting = [(equal_end(_folded(file).split("/"), wanted), file) for file in self._named(wanted[-1])]
         most = max((count for count, _ in fitting), default=0)
         best = [file for count, file in fitting if count == most]
         if len(best) == 1:
@@ -97,16 +98,6 @@ def _folded(name: str) -> str:
     return unicodedata.normalize("NFC", name).casefold()
 
 
-def _common(parts: list[str], others: list[str]) -> int:
-    """Count the last parts that two paths have in common."""
-    count = 0
-    for one, other in zip(reversed(parts), reversed(others), strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
-
-
 class ImageRecords:
     """The image records of a file.
 
@@ -116,6 +107,7 @@ class ImageRecords:
         several: ids that records of different files have.
         first: the smallest number for images whose ids are texts.
         repair: counts a repair: id or name, kind, before, after.
+        doubt: counts what looks wrong: kind, file.
     """
 
     def __init__(
@@ -125,8 +117,9 @@ class ImageRecords:
         several: frozenset[Any],
         first: int,
         repair: Callable[[str, str, str, str], None],
+        doubt: Callable[[str, str], None],
     ) -> None:
-        self.folder, self.root, self.several, self.repair = folder, root, several, repair
+        self.folder, self.root, self.several, self.repair, self.doubt = folder, root, several, repair, doubt
         self.names, self._next = FileNames(folder, root), first
         self.ids: dict[Any, int] = {}
         """Key in the file -> id, where they differ."""
@@ -220,7 +213,7 @@ class ImageRecords:
         )
         for image in open_:
             if wanted is None and image.id in reach:
-                self.repair(f"image {image.file}", kind, "", "")
+                self.doubt(kind, image.file)
             yield image, self._sized(image, usual)
 
     def _contradicted(self, image: ImageRecord, reach: tuple[float, float] | None) -> Orientation | UnusableError:

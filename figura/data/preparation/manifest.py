@@ -40,13 +40,14 @@ def write_manifest(folder: Path) -> list[str]:
 
 def _in_two_splits(hashes: Mapping[str, str]) -> list[str]:
     """Return a warning for every two splits with equal pictures; pairs in folders a and b are equal if both are."""
-    pictures: dict[str, dict[str, str]] = {}  # split -> name without a/ or b/ -> hashes
+    pictures: dict[str, dict[str, str]] = {}  # split -> name, of pairs without a/ or b/ and suffix -> hashes
     for name, one in hashes.items():
         parts = Path(name).parts[1:] if name.startswith("images/") else Path(name).parts
         if len(parts) > 1:
-            rest = parts[2:] if len(parts) > 2 and parts[1] in "ab" else parts[1:]
+            of_pair = len(parts) > 2 and parts[1] in "ab" and not name.startswith("images/")
+            rest = str(Path(*parts[2:]).with_suffix("")) if of_pair else "/".join(parts[1:])
             of_split = pictures.setdefault(parts[0], {})
-            of_split["/".join(rest)] = of_split.get("/".join(rest), "") + one
+            of_split[rest] = of_split.get(rest, "") + one
     lines = []
     for one, other in combinations(pictures, 2):
         before = set(pictures[one].values())

@@ -120,6 +120,7 @@ class PairPreparation:
         self.rejected: list[Rejected] = []
         self.repairs, self.doubts = Repairs(), Repairs()
         self.left_out = Counter[str]()
+        self.notes: list[str] = []
         self.records = 0
 
     @property
@@ -187,12 +188,13 @@ class PairPreparation:
         write_sheet(self.statistics, self.folder / "plots" / "pairs.png")
         self.list_rejected(self.folder / REJECTED)
         self.repairs.write(self.folder / REPAIRED)
-        write_manifest(self.folder)
+        self.notes = write_manifest(self.folder)
 
     def lines(self) -> Iterator[str]:
         """Yield repairs and doubts, one line a kind, and a summary of each split."""
         yield from self.repairs.lines()
         yield from self.doubts.lines("warning")
+        yield from self.notes
         if self.left_out:
             yield left_out_line(self.left_out)
         for split, one in self.statistics.items():

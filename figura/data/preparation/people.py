@@ -191,6 +191,9 @@ class Preparation:
             if "annotations" in counts:
                 file.read_annotations()
             self.notes += file.questions.check(raw.source, raw.conventions, self.key)
+            if people:
+                labelled = sum(self.statistics[split].with_keypoints for split in raw.splits)
+                self.notes += scan.joints.unlabelled(raw.source, people.members, labelled)
             self._decide_skeleton(raw, people, file.poses)
             head["categories"] = written_categories(head["categories"], people, self.skeleton)
             self.written = self.written or head["categories"]
@@ -329,7 +332,9 @@ class _File:
         self.names = {one["id"]: str(one.get("name")) for one in categories}
         self.joints = Joints(people.keypoints, standing_pose_of(people, preparation.settings)) if people else Joints()
         self.poses, self.questions = Poses(len(self.joints.names)), Plausibility(self.joints.names)
-        self.images = ImageRecords(raw.images, raw.root, frozenset(scan.several), scan.largest_image + 1, self._repair)
+        self.images = ImageRecords(
+            raw.images, raw.root, frozenset(scan.several), scan.largest_image + 1, self._repair, self._doubt
+        )
         self.sizes: dict[Any, Size | None] = {}
         """Image id -> its size; None if the image was rejected, then also by its key in the file."""
         self.splits: dict[int, str] = {}
@@ -341,6 +346,9 @@ class _File:
     def _repair(self, record: str, kind: str, before: str, after: str) -> None:
         repairs = self.preparation.statistics[self.split].repairs
         repairs.add_row(Repaired(self.raw.title, record, kind, before, after))
+
+    def _doubt(self, kind: str, image: str) -> None:
+        self.preparation.doubts.add(kind, f"{self.raw.title} image {image}")
 
     # --- images ---
 
@@ -393,7 +401,7 @@ class _File:
             for kind in outcome.done:
                 self._repair(f"image {image.file}", kind, "", "")
             for kind in outcome.doubts:
-                self.preparation.doubts.add(kind, f"{self.raw.title} image {image.file}")
+                self._doubt(kind, image.file)
             record = image.record
             record |= {"id": image.id, "file_name": image.file if self.raw.in_place else f"{self.split}/{image.file}"}
             self.sizes[image.id] = Size(record["width"], record["height"])

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from figura.base.errors import UserError
 from figura.base.files import write_text
-from figura.base.pictures import SUFFIXES, picture_facts
+from figura.base.pictures import SUFFIXES, Orientation, picture_facts
 from figura.data.formats.coco import PERSON, to_json
 from figura.data.formats.records import Size
 from figura.data.preparation.poses import PoseSource
@@ -79,7 +79,7 @@ def write_records(
     `image_info_*.json`. Files that are not images get the size 1 x 1: `Preparation` reads each file completely and
     rejects them.
     """
-    sizes = [upright_size(images / one.file) for one in tqdm(pictures, f"{path.stem[1:]}: sizes", disable=not progress)]
+    sizes = [size_of(images / one.file) for one in tqdm(pictures, f"{path.stem[1:]}: sizes", disable=not progress)]
     numbered = list(enumerate(zip(pictures, sizes, strict=True), first))
     content: dict[str, Any] = {"images": list(_images(numbered))}
     if any(one.person for one in pictures):
@@ -111,9 +111,10 @@ def _annotations(
             }
 
 
-def upright_size(path: Path) -> Size:
-    """Return the size of a picture turned upright by EXIF, as other tools read it; 1 x 1 if it is none."""
+def size_of(path: Path, orientation: Orientation = "upright") -> Size:
+    """Return the size of a picture upright by EXIF, as most tools read it, or as stored; 1 x 1 if it is none."""
     try:
-        return Size(*picture_facts(path).upright)
+        facts = picture_facts(path)
     except UserError:
         return Size(1, 1)
+    return Size(*(facts.upright if orientation == "upright" else facts.stored))

@@ -49,10 +49,7 @@ class JointCounts:
 
         `members` are the categories of people; None if there are none, then all categories count.
         """
-        counts: Counter[int] = Counter()
-        for category, numbers in self.numbers.items():
-            if members is None or category is None or category in members:
-                counts += numbers
+        counts = self._of(members)
         usual = {2 * joints, 3 * joints} | ({3 * len(KEYPOINTS)} if joints in _IN_OTHER_KEYS else set())
         wrong = {count: many for count, many in counts.items() if count not in usual}
         if sum(wrong.values()) * 2 <= counts.total() or not wrong:
@@ -66,6 +63,24 @@ class JointCounts:
             f"{path}: {wrong[most]} of {counts.total()} annotations have {most} numbers, {found} joints, and {named}; "
             f"write {cure}the names in their order, `keypoints: {{keypoints: [nose, ...]}}`, to {key}"
         )
+
+    def _of(self, members: Mapping[int, Any] | None) -> Counter[int]:
+        counts: Counter[int] = Counter()
+        for category, numbers in self.numbers.items():
+            if members is None or category is None or category in members:
+                counts += numbers
+        return counts
+
+    def unlabelled(self, path: Path, members: Mapping[int, Any], labelled: int) -> list[str]:
+        """Return a warning if annotations have joints, and none of them is labelled; `labelled` people have some."""
+        count = self._of(members).total()
+        if labelled or count < _LEAST:
+            return []
+        line = (
+            f"warning: {path}: {count} annotations have joints, none of which counts: visibilities must be 1 or 2, or "
+            "confidences of at least `min_confidence`"
+        )
+        return [line]
 
 
 def _numbers_of(joint: Any) -> int:
@@ -150,6 +165,11 @@ class Plausibility:
                 f"{_PER_CENT} pixels: they look like percent; write `coordinates: percent` to {key}, or "
                 "`coordinates: pixels` if they are pixels"
             )
+        if conventions.boxes == "corners" and self.boxes >= _LEAST and 2 * self.corners < self.boxes:
+            raise UserError(
+                f"{path}: {self.boxes - self.corners} of {self.boxes} boxes cannot be x1, y1, x2, y2, as `boxes: "
+                f"corners` in {key} says: the second corner is left of or above the first, or outside of the picture"
+            )
         lines = []
         if self.twice:
             lines.append(
@@ -190,6 +210,12 @@ class Plausibility:
                 f"joints are of different pictures or people; correct one of them, or write `boxes: joints` to {key} "
                 "for boxes around the joints"
             )
+        if self.apart > _SOME * self.persons:
+            line = (
+                f"warning: {path}: in {self.apart} of {self.persons} people most joints are outside of the box; "
+                f"correct them, or write `boxes: joints` to {key} for boxes around the joints"
+            )
+            return [line]
         if self.persons >= 2 * _LEAST and max(self.left, self.right) > 0.9 * self.persons:
             side = "left" if self.left > self.right else "right"
             line = (

@@ -80,15 +80,17 @@ def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[st
         if export is not None:
             records = preparation.folder / f".{split}.json"
             names = stated_names(coco.keypoints or KeypointSettings())
-            done = write_export(records, export, images, names, coco.min_confidence, source.key, count)
+            done = write_export(
+                records, export, images, names, coco.min_confidence, source.key, count, coco.orientation or "upright"
+            )
             count += len(done.files)
             lines += [note for note in done.notes if note not in lines]
             if own and (twice := seen & set(done.files.values())):
                 lines.append(f"warning: {annotations.name}: {len(twice)} pictures of {split} are in another split, too")
             seen |= set(done.files.values())
             raw = replace(raw, annotations=records, name=raw.title, origin=annotations)
-            if export.confident or own:  # not typed by hand: boxes and coordinates are known
-                raw = replace(raw, conventions=Conventions(coco.boxes or "xywh", "pixels"))
+            if export.confident or own:  # coordinates are checked and made pixels above
+                raw = replace(raw, conventions=Conventions(coco.boxes or ("xywh" if own else None), "pixels"))
         if shares:
             groups = _groups(raw.annotations, coco.group_by, source.key)
             raw = replace(raw, split_of=partial(grouped_split, source.seed, shares, groups, done.files))
@@ -133,38 +135,48 @@ _COPIES = re.compile(r"(.+)\.rf\.[0-9a-zA-Z]+\.\w+$")
 
 
 def _groups(annotations: Path, group_by: str | None, key: str) -> dict[Any, Any]:
-    """Return image key -> group: of images that share a `person_id`, what `group_by` says, or an original picture.
+    """Return image key -> group: of images that share a `person_id`, what `group_by` says, a file, or its original.
 
     Raises:
         UserError: `group_by`, at the dotted key of the settings, is no regular expression, or no image has it.
     """
     by_name = _name_rule(group_by, key)
     members: list[tuple[Any, Any]] = []
+    files: dict[str, Any] = {}
+    grouped = 0
 
     def look(section: str, record: Any) -> None:
-        image: Any
-        shows: Any
-        if not isinstance(record, dict):
+        nonlocal grouped
+        known = record if isinstance(record, dict) else {}
+        image = record_key(known.get("image_id" if section == "annotations" else "id"))
+        if image is None:
             return
         if section == "annotations":
-            image, shows = record.get("image_id"), whole_number(record.get("person_id"))
+            shows: list[Any] = [whole_number(known.get("person_id"))]
         else:
-            found = by_name.search(str(record.get("file_name")))
-            value = found[1] if found else _value(record, group_by)
-            image, shows = record.get("id"), None if value is None else f"{value}"
-        if shows is not None and (number := record_key(image)) is not None:
-            members.append((number, shows))
+            name = str(known.get("file_name"))
+            value = _first_group(by_name, name) if by_name else _value(known, group_by)
+            grouped += value not in (None, "")
+            shows = [None if value in (None, "") else f"{value}", _first_group(_COPIES, name)]
+            if (first := files.setdefault(name, image)) != image:  # listed twice, as once for each object
+                members.extend([(first, (name,)), (image, (name,))])
+        members.extend((image, one) for one in shows if one is not None)
 
     read_head(annotations, look=look)
-    if group_by and not any(isinstance(shows, str) for _, shows in members):
+    if group_by and not grouped:
         raise UserError(f"{key}.group_by: no image of {annotations} has {group_by!r}")
     return joined_groups(members)
 
 
-def _name_rule(group_by: str | None, key: str) -> re.Pattern[str]:
-    """Return the regular expression that finds the group of a file name: `group_by`, or that of copies."""
+def _first_group(rule: re.Pattern[str], name: str) -> str | None:
+    found = rule.search(name)
+    return found[1] if found else None
+
+
+def _name_rule(group_by: str | None, key: str) -> re.Pattern[str] | None:
+    """Return `group_by` as a regular expression of file names; None if it is a key of image records."""
     if group_by is None or not {*"(\\^$*"} & {*group_by}:
-        return _COPIES
+        return None
     try:
         by_name = re.compile(group_by)
         if not by_name.groups:
