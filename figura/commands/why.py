@@ -31,7 +31,8 @@ def main(arguments: list[str]) -> None:
     asked = parser.parse_args(arguments).stages
     if not PIPELINE.is_file():
         raise UserError(f"{PIPELINE.absolute()}: no such file; go to the root of a project")
-    known = list(instances(read_yaml(PIPELINE)))
+    written = list(instances(read_yaml(PIPELINE)))
+    known = sorted(written, key=lambda one: -len(set(followers(one, written))))  # what is first is followed by most
     chosen = [one for one in known if not asked or one.name in asked or one.name.partition("@")[0] in asked]
     for name in asked:
         if not any(name in (one.name, one.name.partition("@")[0]) for one in known):
@@ -55,7 +56,7 @@ def status(targets: Sequence[str]) -> dict[str, list[Any]]:
     return stages
 
 
-def lines(instance: Instance, said: list[Any], lock: Mapping[str, Any], known: Collection[Instance]) -> list[str]:
+def lines(instance: Instance, said: list[Any], lock: Mapping[str, Any], known: Sequence[Instance]) -> list[str]:
     """Return the lines of a stage; `said` is what DVC says of it."""
     found = [line for line in causes(instance, lock) if not line.startswith("no setting or code differs")]
     kinds = {kind: paths for one in said if isinstance(one, dict) for kind, paths in one.items()}
@@ -63,17 +64,17 @@ def lines(instance: Instance, said: list[Any], lock: Mapping[str, Any], known: C
     for kind, what in (("changed deps", "data"), ("changed outs", "output")):
         paths = kinds.get(kind) or {}
         found += [f"{what}: {path} ({how})" for path, how in paths.items() if path not in told and path[:5] != "code/"]
-    after = list(dict.fromkeys(followers(instance, known)))
-    follow = [f"  then perhaps {', '.join(after)}"] if after else []
+    after = sorted(set(followers(instance, known)), key=known.index)
+    follow = [f"  then perhaps {', '.join(one.name for one in after)}"] if after else []
     return [f"{instance.name} would run:", *(f"  {line}" for line in found), *follow]
 
 
-def followers(instance: Instance, known: Collection[Instance]) -> Iterator[str]:
+def followers(instance: Instance, known: Collection[Instance]) -> Iterator[Instance]:
     """Yield the stages that read what a stage writes, and those that read what these write."""
     for other in known:
         pairs = [(f"{dep}/", f"{out}/") for dep in other.deps for out in instance.outs]
         if any(dep.startswith(out) or out.startswith(dep) for dep, out in pairs):
-            yield other.name
+            yield other
             yield from followers(other, known)
 
 

@@ -1,6 +1,7 @@
 """What a killed training goes on from, and what it refuses; tests/reliability kills it at any moment."""
 
 import os
+import re
 import signal
 import subprocess
 import time
@@ -37,9 +38,7 @@ def forget(project: Project) -> None:
     """Make it as before the training: remove what it wrote, and what the cache and the lock know of it."""
     project.run("rm", "-rf", *TRAINED, "runs/vunet/finished", ".dvc/cache")
     path = project.folder / "dvc.lock"
-    content = path.read_text()
-    start = content.index("  train@vunet:\n")
-    path.write_text(content[:start] + content[content.index("\n  train@", start) + 1 :])
+    path.write_text(re.sub(r"(?m)^  train@vunet:\n(    .*\n)*", "", path.read_text()))
     assert "train@vunet" not in project.lock()
 
 
