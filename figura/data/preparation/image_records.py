@@ -1,18 +1,16 @@
 """The images of a raw COCO file: which file each record means, its true size, and which way up it is read."""
 
 import os
-import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import unquote
 
 from figura.base.errors import UserError
 from figura.base.pictures import Orientation, picture_facts
 from figura.data.formats.records import Size, UnusableError, labelled_points, real_numbers, whole_number
-from figura.data.preparation.matching import equal_end
+from figura.data.preparation.matching import equal_end, path_parts
 from figura.data.preparation.validation import identity, inside
 
 Reached = tuple[float, float]
@@ -74,8 +72,8 @@ class FileNames:
                 return str(plain)
         except UnusableError as error:
             outside = error
-        wanted = _folded(unquote(name.replace("\\", "/")).strip()).split("/")
-        fitting = [(equal_end(_folded(file).split("/"), wanted), file) for file in self._named(wanted[-1])]
+        wanted = path_parts(name)
+        fitting = [(equal_end(path_parts(file), wanted), file) for file in self._named(wanted[-1] if wanted else "")]
         most = max((count for count, _ in fitting), default=0)
         best = [file for count, file in fitting if count == most]
         if len(best) == 1:
@@ -90,12 +88,8 @@ class FileNames:
             for parent, _, files in os.walk(self.folder):
                 for file in files:
                     below = Path(parent, file).relative_to(self.folder).as_posix()
-                    self._files.setdefault(_folded(file), []).append(below)
+                    self._files.setdefault(path_parts(file)[-1], []).append(below)
         return self._files.get(name, [])
-
-
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFC", name).casefold()
 
 
 class ImageRecords:

@@ -29,7 +29,7 @@ class PictureNames:
         self._by_number: dict[int, list[str]] = defaultdict(list)
         self._names: dict[str, str | int] = {}  # of pictures that were found
         for file in files:
-            parts = _parts(file)
+            parts = path_parts(file)
             self._by_stem[_stem(parts[-1])].append((parts, file))
             if (stem := _stem(parts[-1])).isascii() and stem.isdecimal() and len(stem) < 19:
                 self._by_number[int(stem)].append(file)
@@ -45,7 +45,7 @@ class PictureNames:
         elif name in self._files:
             found = [name]
         else:
-            parts = _parts(name)
+            parts = path_parts(name)
             among = (self._by_stem.get(_stem(parts[-1])) or self._by_stem.get(parts[-1], [])) if parts else []
             among = [pair for pair in among if _fits(pair[0], parts)]
             same = [pair for pair in among if pair[0][-1] == parts[-1]] or among
@@ -60,8 +60,9 @@ class PictureNames:
         return found[0]
 
 
-def _parts(name: str) -> tuple[str, ...]:
-    plain = unicodedata.normalize("NFC", unquote(name)).lower().replace("\\", "/")
+def path_parts(name: str) -> tuple[str, ...]:
+    r"""Return the folders and the name of a path without case, URL-encoding, Unicode's decomposition, `\` and dots."""
+    plain = unicodedata.normalize("NFC", unquote(name.strip())).lower().replace("\\", "/")
     return tuple(part for part in PurePosixPath(plain).parts if part not in ("/", ".", ".."))
 
 
