@@ -881,24 +881,27 @@ def test_equal_pictures_in_two_splits(prepare):
     assert f"warning: {splits['validation']} of {splits['validation']} pictures of validation" in line
 
 
-def copies(folder):
-    for number in range(1, COUNT + 1):
-        os.rename(folder / f"{number:03}.jpg", folder / f"p{number // 4}_jpg.rf.{number:032x}.jpg")
+def copy_name(number, letter, size):
+    """Return a name as Roboflow gives it; pictures are copies of one in groups of this size."""
+    return f"{letter}{number // size}_jpg.rf.{number:032x}.jpg"
 
 
-def name_copies(raw):
-    for one in raw["images"]:
-        one["file_name"] = f"p{one['id'] // 4}_jpg.rf.{one['id']:032x}.jpg"
+def renamed(letter, size):
+    """Return what renames the pictures, and what renames them in the records."""
+
+    def files(folder):
+        for number in range(1, COUNT + 1):
+            os.rename(folder / f"{number:03}.jpg", folder / copy_name(number, letter, size))
+
+    def records(raw):
+        for one in raw["images"]:
+            one["file_name"] = copy_name(one["id"], letter, size)
+
+    return files, records
 
 
-def each_file_alone(folder):
-    for number in range(1, COUNT + 1):
-        os.rename(folder / f"{number:03}.jpg", folder / f"z{number}_jpg.rf.{number:032x}.jpg")
-
-
-def each_copy_alone(raw):
-    for one in raw["images"]:
-        one["file_name"] = f"z{one['id']}_jpg.rf.{one['id']:032x}.jpg"
+copies, name_copies = renamed("p", 4)
+each_file_alone, each_copy_alone = renamed("z", 1)
 
 
 @pytest.mark.parametrize(
