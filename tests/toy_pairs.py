@@ -14,9 +14,9 @@ PIX2PIX = Path(__file__).parents[1] / "recipes/pix2pix.yaml"
 
 
 class Blobs(ExampleDataset):
-    """`x` a smooth random picture (3, 32, 32), `y` its channels rotated and inverted."""
+    """`x` a smooth random picture (3, 32, 32), `y` its channels rotated and inverted, and baselines of it."""
 
-    names: ClassVar[tuple[str, ...]] = ("x", "y", "index", "name")
+    names: ClassVar[tuple[str, ...]] = ("x", "y", "palette", "other", "index", "name")
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -27,13 +27,15 @@ class Blobs(ExampleDataset):
     def example(self, index: int, random: np.random.Generator) -> Example:
         coarse = np.random.default_rng(index).uniform(-1, 1, (3, 4, 4)).astype(np.float32)
         x = coarse.repeat(8, axis=1).repeat(8, axis=2)
-        return {"x": x, "y": -np.roll(x, 1, axis=0), "index": index, "name": f"blob{index}"}
+        y = -np.roll(x, 1, axis=0)
+        return {"x": x, "y": y, "palette": -x, "other": y[:, ::-1].copy(), "index": index, "name": f"blob{index}"}
 
 
 TINY: dict[str, Any] = {
     "data.common": ...,
     "data.train": {"pairs": {"type": "toy_pairs.Blobs", "length": 16}},
     "data.validation": {"pairs": {"type": "toy_pairs.Blobs", "length": 6}},
+    "evaluate.data": {"pairs": {"type": "toy_pairs.Blobs", "length": 6}},
     "data.batch_size": 4,
     "networks.generator.image_size": 32,
     "networks.generator.features": 4,
