@@ -1,4 +1,4 @@
-"""The pix2pix recipe on pairs that are made on the spot, with networks small enough for a test."""
+"""The pix2pix recipe on pairs that are made on the spot, without baselines, with networks small enough for a test."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,9 +14,9 @@ PIX2PIX = Path(__file__).parents[1] / "recipes/pix2pix.yaml"
 
 
 class Blobs(ExampleDataset):
-    """`x` a smooth random picture (3, 32, 32), `y` its channels rotated and inverted, and baselines of it."""
+    """`x` a smooth random picture (3, 32, 32), `y` its channels rotated and inverted."""
 
-    names: ClassVar[tuple[str, ...]] = ("x", "y", "palette", "other", "index", "name")
+    names: ClassVar[tuple[str, ...]] = ("x", "y", "index", "name")
 
     def __init__(self, length: int) -> None:
         self.length = length
@@ -27,16 +27,16 @@ class Blobs(ExampleDataset):
     def example(self, index: int, random: np.random.Generator) -> Example:
         coarse = np.random.default_rng(index).uniform(-1, 1, (3, 4, 4)).astype(np.float32)
         x = coarse.repeat(8, axis=1).repeat(8, axis=2)
-        y = -np.roll(x, 1, axis=0)
-        return {"x": x, "y": y, "palette": -x, "other": y[:, ::-1].copy(), "index": index, "name": f"blob{index}"}
+        return {"x": x, "y": -np.roll(x, 1, axis=0), "index": index, "name": f"blob{index}"}
 
 
 TINY: dict[str, Any] = {
     "data.common": ...,
     "data.train": {"pairs": {"type": "toy_pairs.Blobs", "length": 16}},
     "data.validation": {"pairs": {"type": "toy_pairs.Blobs", "length": 6}},
-    "evaluate.data": {"pairs": {"type": "toy_pairs.Blobs", "length": 6}},
     "data.batch_size": 4,
+    "evaluate.data": ...,
+    "evaluate.inputs": {"x": "image", "y": "image"},
     "networks.generator.image_size": 32,
     "networks.generator.features": 4,
     "networks.discriminator.features": 4,
@@ -49,6 +49,12 @@ TINY: dict[str, Any] = {
     "train.evaluate_every": 4,
     "train.record_every": 2,
     "evaluate.averages.mean_target.examples": 8,
+    "metrics.scores.palette": ...,
+    "metrics.scores.frechet_palette": ...,
+    "metrics.scores.frechet_real": ...,
+    "metrics.summary.psnr.beside": "mean_image.psnr",
+    "metrics.summary.frechet.beside": "frechet_mean_image.value",
+    "metrics.pictures.triptychs.columns": ["x", "fake", "y"],
     "runtime.log_every": 3,
     "runtime.resume_every": 3,
     "runtime.progress": False,
