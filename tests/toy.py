@@ -38,6 +38,17 @@ class Ramps(ExampleDataset):
         return {"x": x, "y": 0.5 * base - 0.1, "index": index}
 
 
+class Split(Ramps):
+    """Ramps that are others in each split."""
+
+    def __init__(self, length: int, split: str, jitter: float = 0.0) -> None:
+        super().__init__(length, jitter)
+        self.first = 1000 * ("train", "validation", "test").index(split)
+
+    def example(self, index: int, random: np.random.Generator) -> Example:
+        return super().example(self.first + index, random) | {"index": index}
+
+
 class Painter(nn.Module):
     """One convolution, dropout, and noise of a given scale."""
 

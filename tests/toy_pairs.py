@@ -1,4 +1,4 @@
-"""The pix2pix recipe on pairs that are made on the spot, with networks small enough for a test."""
+"""The pix2pix recipe on pairs that are made on the spot, without baselines, with networks small enough for a test."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -35,6 +35,8 @@ TINY: dict[str, Any] = {
     "data.train": {"pairs": {"type": "toy_pairs.Blobs", "length": 16}},
     "data.validation": {"pairs": {"type": "toy_pairs.Blobs", "length": 6}},
     "data.batch_size": 4,
+    "evaluate.data": ...,
+    "evaluate.inputs": {"x": "image", "y": "image"},
     "networks.generator.image_size": 32,
     "networks.generator.features": 4,
     "networks.discriminator.features": 4,
@@ -47,6 +49,12 @@ TINY: dict[str, Any] = {
     "train.evaluate_every": 4,
     "train.record_every": 2,
     "evaluate.averages.mean_target.examples": 8,
+    "metrics.scores.palette": ...,
+    "metrics.scores.frechet_palette": ...,
+    "metrics.scores.frechet_real": ...,
+    "metrics.summary.psnr.beside": "mean_image.psnr",
+    "metrics.summary.frechet.beside": "frechet_mean_image.value",
+    "metrics.pictures.triptychs.columns": ["x", "fake", "y"],
     "runtime.log_every": 3,
     "runtime.resume_every": 3,
     "runtime.progress": False,

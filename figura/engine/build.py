@@ -61,6 +61,13 @@ def build_datasets(recipe: Recipe, split: Split) -> dict[str, ExampleDataset]:
     return {n: build(entry, DATASET, f"{key}.{n}", recipe.path) for n, entry in entries.items()}
 
 
+def on_split_of(judged: DatasetEntry | None, other: DatasetEntry | None) -> DatasetEntry | None:
+    """Return a dataset of `evaluate.data` with the argument `split` of another one; None unless both have it."""
+    if judged is None or other is None or not {"split"} <= judged.arguments.keys() & other.arguments.keys():
+        return None
+    return judged.model_copy(update={"split": other.arguments["split"]})
+
+
 def build_networks(recipe: Recipe) -> dict[str, nn.Module]:
     """Construct and initialise the networks, by name. Each has its own seed: adding one does not change the others."""
     networks = {}

@@ -21,7 +21,7 @@ from figura.base.modes import evaluating
 from figura.base.sampling import evenly_spaced
 from figura.base.seeding import generator, seed_here
 from figura.dump import EXAMPLES, GRIDS, SUFFIX, write_value
-from figura.engine.build import build_datasets, build_losses
+from figura.engine.build import build_datasets, build_losses, on_split_of
 from figura.engine.data import Key, Mixture, ValidationBatches, collated, load_batches
 from figura.engine.inference import named_injectors, run_injectors
 from figura.engine.step import WeightedLoss
@@ -29,6 +29,7 @@ from figura.engine.weights import to_device
 from figura.evaluation.dump_writer import Entry, FileWriter, Output, Turn, checksums
 from figura.interfaces import ExampleDataset, Injector, Networks, Records, State, batch_size
 from figura.recipe.schema import Format, Grid, Mode, Recipe
+from figura.recipe.types import DATASET, build
 
 KEYS = ("mode", "index", "draw", "dataset")  # key columns; same-named values of the example are dropped
 
@@ -242,12 +243,20 @@ class Evaluation:
     def _averages(self, output: Output) -> None:
         missing = [name for name in list(self.recipe.evaluate.averages)[self.shard] if name not in self._averaged]
         if missing:
-            data = next(iter(build_datasets(self.recipe, "train").values()))
+            data = self._training_data()
             self._averaged = {name: self._average(data, name) for name in missing}
         places = {name: place for place, name in enumerate(self.recipe.evaluate.averages)}
         for name, checksum in self._averaged.items():
             turn = 1 + len(self.recipe.evaluate.grids), places[name]
             output.add(turn, [(SUMS, {f"averages/{name}.npy": checksum})])
+
+    def _training_data(self) -> ExampleDataset:
+        """Open the first training dataset, as `evaluate.data` has it: without the augmentation of `data.train`."""
+        (name, entry), *_ = self.recipe.data.train.items()
+        plain = on_split_of(self.recipe.evaluate.data.get(name), entry)
+        key = f"data.train.{name}" if plain is None else f"evaluate.data.{name}"
+        data: ExampleDataset = build(plain or entry, DATASET, key, self.recipe.path)
+        return data
 
     def _average(self, data: ExampleDataset, name: str) -> str:
         """Write an average over training examples; return its SHA-256."""

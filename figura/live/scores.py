@@ -1,10 +1,12 @@
 """Online scores: metrics of the networks during training, computed by the code of the stages eval-dump and metrics.
 
-The modes of `evaluate` that the chosen `metrics.scores` read run over a part of `evaluate.data`, with averaged weights
-if there are any, into a temporary dump; the scores are then computed from it. DVC's train stage does not depend on the
-sections `evaluate`, `metrics` and `runtime.scores`, so its outputs must not depend on online scores: they change
-neither the weights, nor the history, nor the state of any random number generator. For the same reason, metrics go to
-`live/`, and a failing score is a warning and does not end the training.
+The modes of `evaluate` that the chosen `metrics.scores` read run, with averaged weights if there are any, into a
+temporary dump; the scores are then computed from it. They run over a part of `evaluate.data`, but with the `split` of
+the dataset of the same name in `data.validation`: settings are chosen by what a training shows, and not by test data.
+
+DVC's train stage does not depend on the sections `evaluate`, `metrics` and `runtime.scores`, so its outputs must not
+depend on online scores: they change neither the weights, nor the history, nor the state of any random number generator.
+For the same reason, metrics go to `live/`, and a failing score is a warning and does not end the training.
 """
 
 import csv
@@ -19,6 +21,7 @@ from figura.base.distributed import raise_on_all_ranks
 from figura.base.errors import UserError
 from figura.base.files import read_rows, write_text
 from figura.dump import Dump
+from figura.engine.build import on_split_of
 from figura.evaluation.evaluate import Evaluation
 from figura.interfaces import Listener
 from figura.recipe.dotted_keys import texts
@@ -47,7 +50,13 @@ class OnlineScores(Listener):
         quiet = recipe.runtime.model_copy(update={"progress": False, "workers": 0})
         declared = [recipe.metrics.scores[name] for name in settings.names]
         read = part_read(recipe.evaluate, self.scores.values(), declared)
-        self.recipe = recipe.model_copy(update={"evaluate": read, "runtime": quiet})
+        watched = {
+            name: on_split_of(entry, recipe.data.validation.get(name)) or entry
+            for name, entry in recipe.evaluate.data.items()
+        }
+        self.recipe = recipe.model_copy(
+            update={"evaluate": read.model_copy(update={"data": watched}), "runtime": quiet}
+        )
         self.evaluation: Evaluation | None = None  # built on first use
         self.said: set[str] = set()
 

@@ -172,7 +172,8 @@ class Train(Section):
 
     `accumulation` cuts a batch into that many parts and adds up their gradients. `find_batch_size` doubles it, for all
     steps, whenever memory runs out, and training goes back to its last resume point. Results then differ by rounding,
-    by noise (drawn for each part) and by batch norm (computed over a part). Without `sync_batch_norm` each rank
+    by noise (drawn for each part), by batch norm and the means of relativistic losses (computed over a part), and by
+    spectral norm (a power iteration for each part). Without `sync_batch_norm` each rank
     normalises its own shard of a batch. `try` runs a few steps of everything, to see whether it runs (`trial.py`).
     `compile` trains with compiled networks (`torch.compile`), whose results differ by rounding.
     """
@@ -218,7 +219,11 @@ class Grid(Section):
 
 
 class Average(Section):
-    """The mean of a name over at most `examples` evenly spaced examples of the training split."""
+    """The mean of a name over at most `examples` evenly spaced examples of the training split, without augmentation.
+
+    Of the first training dataset. Its `split` is read as the dataset of the same name in `evaluate.data` reads its own;
+    datasets without an argument `split` are read as in training.
+    """
 
     of: Name
     examples: Count
@@ -299,9 +304,10 @@ class Samples(Section):
 
 
 class Scores(Section):
-    """Scores during training: these `metrics.scores`, on at most `limit` evenly spaced examples of `evaluate.data`.
+    """Scores during training: these `metrics.scores`, on at most `limit` evenly spaced examples.
 
-    Computed every `every` iterations (default: at each evaluation); see `figura/live/scores.py`.
+    Examples are those of `evaluate.data`, but of the splits in `data.validation`. Computed every `every` iterations
+    (default: at each evaluation); see `figura/live/scores.py`.
     """
 
     names: Annotated[list[Name], Field(min_length=1)]

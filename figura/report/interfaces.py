@@ -58,6 +58,11 @@ class Bootstrap:
         low, high = intervals.ratio(above, below, self.draws(len(above)), self.confidence)
         return {"value": float(above.sum() / below.sum()), "low": low, "high": high}
 
+    def share(self, above: Values, below: Values) -> Estimate:
+        """Return the estimate of a share: as `ratio`, but of hits and trials of each group (`intervals.share`)."""
+        low, high = intervals.share(above, below, self.confidence)
+        return {"value": float(above.sum() / below.sum()), "low": low, "high": high}
+
     def from_draws(self, value: float, compute: Callable[[Values], Values], groups: int) -> Estimate:
         """Return the estimate of any statistic of `groups` groups.
 

@@ -2,7 +2,8 @@
 
 A group is one example, or all examples of one person. `draws` (samples, groups) is the number of times each resample
 draws each group. Intervals of means and ratios are studentised, and those of other statistics are BCa: plain
-percentiles are too narrow for few groups (measured by `python -m bench.interval_coverage`).
+percentiles are too narrow for few groups (measured by `python -m bench.interval_coverage`). Those of shares, of values
+0 and 1, have a formula: where all values are equal, so are all resamples.
 """
 
 from statistics import NormalDist
@@ -50,6 +51,24 @@ def ratio(above: Floats, below: Floats, draws: Floats, confidence: float) -> tup
         return value + float(low), value + float(high)
     low, high = np.quantile(shifts[~flat] / errors[~flat], [tail, 1 - tail])
     return float(value - high * error), float(value - low * error)
+
+
+def share(above: Floats, below: Floats, confidence: float) -> tuple[float, float]:
+    """Return the interval of a share, sum(above) / sum(below), given hits and trials of each group.
+
+    It is the score interval (Wilson 1927), which does not shrink to a point where all or none are hits. Trials of a
+    group may agree more than those of different groups; the number of trials is then that of independent ones with the
+    same variance (Korn and Graubard 1998, "Confidence intervals for proportions with small expected number of positive
+    counts estimated from survey data"), or that of groups where no variance is seen.
+    """
+    trials = float(below.sum())
+    value = float(above.sum()) / trials
+    squares = float(np.square(above - value * below).sum())
+    count = min(value * (1 - value) * trials**2 / squares, trials) if squares > 0 else float((below > 0).sum())
+    z = NORMAL.inv_cdf((1 + confidence) / 2)
+    centre, shrink = value + z**2 / (2 * count), 1 + z**2 / count
+    half = z * float(np.sqrt(value * (1 - value) / count + z**2 / (4 * count**2)))
+    return max(0.0, (centre - half) / shrink), min(1.0, (centre + half) / shrink)
 
 
 def _shifts(away: Floats, below: Floats, draws: Floats) -> tuple[Floats, Floats]:

@@ -1,7 +1,9 @@
 """Image pairs of drawn people: a label map and the photo of the same person.
 
-Every item of clothing has its own label colour and always looks the same. The label map thus determines the photo, and
-a network has to learn the catalogue.
+Every item of clothing has its own label colour and always has the same fabric. A person stands in a room that a lamp
+lights: what a pixel shows also follows from where it is on the garment, how far it is from the lamp and from the edge
+of the floor, and whether the person's shadow falls on it. The label map shows all of these, but only by its shapes. It
+thus determines the photo, though no colour of it determines a colour of the photo.
 """
 
 from functools import partial
@@ -13,7 +15,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tqdm import tqdm
 
-from figura.synthetic.canvas import Canvas
+from figura.synthetic.canvas import Canvas, Piece, disc
 from figura.synthetic.figure import Figure, build
 from figura.synthetic.identity import Colour, draw_body
 from figura.synthetic.pose import draw_pose, draw_turn
@@ -21,10 +23,19 @@ from figura.synthetic.processes import CHUNK, processes
 from figura.synthetic.randomness import SPLITS, Split, Stream, generator, pick
 from figura.synthetic.scene import OVERSAMPLING
 from figura.synthetic.settings import Counts, PoseName, Shares, ViewName
-from figura.synthetic.wardrobe import BLACK, Items, draw_wardrobe
+from figura.synthetic.wardrobe import BLACK, FLOOR, LAMP, Items, draw_wardrobe
 
-BACKDROP: Colour = (212, 219, 222)
-LIGHT = 0.35  # the side of the light in all photos
+WALL: Colour = (190, 203, 208)
+BOARDS: tuple[Colour, Colour] = ((92, 126, 160), (138, 168, 196))
+BOARD = 0.12  # of the side: height of a board of the floor, of either colour
+EDGES = (0.6, 0.8)  # of the side: upper edge of the floor
+BULB: Colour = (170, 225, 255)
+BULB_RADIUS = 0.045  # of the side
+LAMPS = ((0.16, 0.34), (0.16, 0.3))  # of the side: from the nearer border, and from the top
+REACH = 0.4  # of the side: there, the lamp lights half as much as at the lamp itself
+AMBIENT, DIRECT = 0.4, 0.85  # light far from the lamp, and what the lamp adds to it at most
+SHADOW = 0.55  # light in a shadow, as a fraction
+SHADOW_SIZE = 1.15  # of a shadow on the wall, times the person; it grows away from the lamp
 MARGIN = 0.02  # of the side, free around a figure
 SHIFT = 0.04  # of the side: maximum distance of a person from the centre
 BEARDS = 0.3
@@ -85,20 +96,28 @@ def draw_pair(settings: CatalogueSettings, *, seed: int, split: Split, index: in
     The label map has sharp edges: each pixel has one label's colour exactly. The photo's edges are smooth.
     """
     random = generator(seed, Stream.PAIR, split, index)
-    wardrobe = draw_wardrobe(settings.items, seed=seed, backdrop=BACKDROP)
+    wardrobe = draw_wardrobe(settings.items, seed=seed, backdrop=WALL)
     outfit = Items(*(int(random.integers(count)) for count in settings.items))
     body = draw_body(random, limb_thickness=settings.limb_thickness, head_size=settings.head_size)
     person = wardrobe.dress(outfit, body, beard=bool(random.random() < BEARDS))
     pose, turn = draw_pose(random, pick(random, settings.poses)), draw_turn(random, pick(random, settings.views))
-    photo = build(person, pose, turn=turn, light=LIGHT)
+    on_left = bool(random.random() < 0.5)
+    photo = build(person, pose, turn=turn, light=-1.0 if on_left else 1.0)
     labels = build(wardrobe.labelled(person, outfit), pose, turn=turn, light=None)
     side = settings.image_size * OVERSAMPLING
     scale, offset = _place(random, photo, side, settings.height_range)
-    photo_canvas, label_canvas = (
-        _paint(figure, side, tone, scale, offset) for figure, tone in ((photo, BACKDROP), (labels, BLACK))
-    )
+    aside, down = (float(random.uniform(*limits)) * side for limits in LAMPS)
+    lamp = np.array([aside if on_left else side - aside, down])
+    edge = int(random.uniform(*EDGES) * side)
+    label_canvas = _paint(np.full((side, side, 3), BLACK, dtype=np.uint8), labels, scale, offset)
+    silhouette = label_canvas.max(axis=2) > 0
+    label_canvas[edge:][~silhouette[edge:]] = FLOOR
+    photo_canvas = _paint(_room(silhouette, edge, lamp), photo, scale, offset)
+    for canvas, colour in ((label_canvas, LAMP), (photo_canvas, BULB)):
+        bulb = Piece((disc(lamp, BULB_RADIUS * side),), 0.0, np.array([[colour]], dtype=np.uint8))
+        Canvas(canvas).paint([bulb], 1)
     reduced = cv2.resize(photo_canvas, (settings.image_size,) * 2, interpolation=cv2.INTER_AREA)
-    return label_canvas[1::OVERSAMPLING, 1::OVERSAMPLING], reduced
+    return label_canvas[1::OVERSAMPLING, 1::OVERSAMPLING], _lit(reduced, lamp / OVERSAMPLING)
 
 
 def _place(
@@ -115,8 +134,30 @@ def _place(
     return scale, 0.5 * side + shift - 0.5 * scale * (low + high)
 
 
-def _paint(figure: Figure, side: int, background: Colour, scale: float, offset: np.ndarray) -> np.ndarray:
-    canvas = Canvas(np.full((side, side, 3), background, dtype=np.uint8))
+def _room(silhouette: np.ndarray, edge: int, lamp: np.ndarray) -> np.ndarray:
+    """Draw the room, uint8 (side, side, 3): a wall, from row `edge` on a floor of boards, and a shadow on both.
+
+    A `silhouette` (side, side) casts the shadow from the lamp at (x, y).
+    """
+    rows = np.arange(len(silhouette))
+    photo = np.full((*silhouette.shape, 3), WALL, dtype=np.float32)
+    number = np.floor((rows[edge:] - edge) / (BOARD * len(rows))).astype(int)
+    photo[edge:] = np.array(BOARDS, dtype=np.float32)[number % 2][:, None]
+    x, y = (np.floor(place + (rows - place) / SHADOW_SIZE).astype(int) for place in lamp)
+    photo[silhouette[y][:, x]] *= SHADOW
+    return photo.astype(np.uint8)
+
+
+def _lit(photo: np.ndarray, lamp: np.ndarray) -> np.ndarray:
+    """Light a photo, uint8 (side, side, 3), by a lamp at (x, y)."""
+    places = np.arange(len(photo)) + 0.5
+    squares = (places - lamp[0]) ** 2 + ((places - lamp[1]) ** 2)[:, None]
+    level = AMBIENT + DIRECT / (1.0 + squares / (REACH * len(photo)) ** 2)
+    return np.clip(np.rint(photo * level[..., None]), 0.0, 255.0).astype(np.uint8)
+
+
+def _paint(picture: np.ndarray, figure: Figure, scale: float, offset: np.ndarray) -> np.ndarray:
+    canvas = Canvas(picture)
     canvas.paint((piece.moved(scale, offset) for piece in figure.pieces), 1)
     return canvas.picture
 

@@ -2,13 +2,13 @@
 
 from collections.abc import Hashable
 from enum import IntEnum
-from typing import Literal, TypeVar
+from typing import Literal, TypeVar, get_args
 
 import numpy as np
 
-Split = Literal["train", "validation"]
+Split = Literal["train", "validation", "test"]
 Key = TypeVar("Key", bound=Hashable)
-SPLITS: tuple[Split, ...] = ("train", "validation")
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 
 class Stream(IntEnum):

@@ -4,6 +4,8 @@ from typing import Annotated, Literal, Self, TypeVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from figura.synthetic.randomness import SPLITS
+
 PoseName = Literal["standing", "walking", "waving", "sitting", "crouching", "arms_up"]
 ViewName = Literal["front", "back", "side"]
 Key = TypeVar("Key")
@@ -26,6 +28,7 @@ class Counts(BaseModel):
 
     train: int = Field(ge=1)
     validation: int = Field(ge=1)
+    test: int = Field(ge=1)
 
 
 class SyntheticSettings(BaseModel):
@@ -36,7 +39,7 @@ class SyntheticSettings(BaseModel):
     image_size: int = Field(ge=64, le=1024, description="side of the square images, pixels")
     jpeg_quality: int = Field(ge=1, le=100)
     scenes: Counts
-    identities: Counts = Field(description="different people to draw from; no identity is in both splits")
+    identities: Counts = Field(description="different people to draw from; no identity is in two splits")
     people_per_scene: Shares[Annotated[int, Field(ge=0, le=6)]]
     objects_per_scene: Shares[Annotated[int, Field(ge=0, le=8)]]
     height_range: tuple[float, float] = Field(description="a standing person's height, of the side")
@@ -54,7 +57,7 @@ class SyntheticSettings(BaseModel):
         low, high = self.height_range
         if not 0.1 <= low <= high <= 1.5:
             raise ValueError(f"height_range: found [{low:g}, {high:g}], allowed is 0.1 <= lowest <= highest <= 1.5")
-        for split in ("train", "validation"):
+        for split in SPLITS:
             people, most = getattr(self.identities, split), max(self.people_per_scene)
             if people < most:
                 raise ValueError(f"identities.{split}: {people} are too few for scenes of {most} different people")

@@ -106,7 +106,7 @@ def _person(
     )
     pose, view = pick(random, settings.poses), pick(random, settings.views)
     figure = build(identity, draw_pose(random, pose), turn=draw_turn(random, view), light=stage.light)
-    number = index + 1 + (settings.identities.train if split != SPLITS[0] else 0)
+    number = index + 1 + sum(getattr(settings.identities, other) for other in SPLITS[: SPLITS.index(split)])
     cut = random.random() < settings.cut_share
     for _ in range(PLACEMENTS):
         height = float(random.uniform(*settings.height_range)) * stage.side

@@ -28,13 +28,15 @@ from figura.synthetic.randomness import SPLITS, Stream, generator, pick
 
 Item = TypeVar("Item")
 
-BLACK: Colour = (0, 0, 0)
+BLACK: Colour = (0, 0, 0)  # the wall
+FLOOR: Colour = (102, 102, 102)
+LAMP: Colour = (255, 255, 255)
 LIPS: Colour = (70, 70, 210)
-# Other content of a label map than the catalogue's items: background, furniture, lips, and the whites and pupils of
-# eyes.
-RESERVED: tuple[Colour, ...] = (BLACK, WOOD, LIPS, *((grey, grey, grey) for _, grey in EYE_RINGS))
+# Other content of a label map than the catalogue's items: the room, furniture, lips, and the whites and pupils of eyes.
+RESERVED: tuple[Colour, ...] = (BLACK, FLOOR, LAMP, WOOD, LIPS, *((grey, grey, grey) for _, grey in EYE_RINGS))
 CANDIDATES = 40  # per item; the one most different from earlier items is used
 SKIRT_SHARE = 0.34
+PERIODS = (0.13, 0.2)  # of the standing height; of patterns, coarse enough for small photos
 
 
 class Items(NamedTuple):
@@ -152,13 +154,17 @@ def label_colours(count: int) -> tuple[Colour, ...]:
 
 
 def _top(random: np.random.Generator) -> Top:
-    return Top(draw_garment(random, cover=pick(random, SLEEVES)), tuck=float(random.uniform(0.78, 1.08)))
+    return Top(_garment(random, pick(random, SLEEVES)), tuck=float(random.uniform(0.78, 1.08)))
 
 
 def _bottom(random: np.random.Generator) -> Bottom:
     skirt = bool(random.random() < SKIRT_SHARE)
     cover = float(random.uniform(0.42, 0.75)) if skirt else pick(random, TROUSERS)
-    return Bottom(draw_garment(random, cover=cover), skirt)
+    return Bottom(_garment(random, cover), skirt)
+
+
+def _garment(random: np.random.Generator, cover: float) -> Garment:
+    return replace(draw_garment(random, cover=cover), period=float(random.uniform(*PERIODS)))
 
 
 def _hairs(random: np.random.Generator, count: int, backdrop: Colour) -> tuple[Hair, ...]:

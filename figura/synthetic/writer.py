@@ -34,7 +34,7 @@ class Drawn(NamedTuple):
 def write_synthetic(
     settings: SyntheticSettings, seed: int, folder: Path, progress: bool, *, workers: int | None = None
 ) -> None:
-    """Write `folder/images/<split>/*.jpg` and, last, `folder/<split>.json` (COCO) for both splits.
+    """Write `folder/images/<split>/*.jpg` and, last, `folder/<split>.json` (COCO) for each split.
 
     The same settings and seed give the same bytes, for any number of `workers` (processes; by default one per usable
     core). Raises `FileExistsError` if the folder has pictures of an earlier run.

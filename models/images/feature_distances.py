@@ -18,6 +18,9 @@ set, which would shift the interval upwards.
 - `KernelDistance` is the unbiased estimate of the squared maximum mean discrepancy under the kernel (x . y / d + 1)^3
 in d dimensions (Binkowski et al. 2018, sections 2 and 4; Gretton et al. 2012, lemma 6). With Inception's features it is
 the KID. Its expectation does not depend on the number of images, so it is suited to small sets.
+
+Real images are not at distance 0 from other real ones: with `image: other` of `images.ImagePairs` (`baselines`), or an
+input of your own dataset, a second score gives the distance that no network can be expected to come below.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -10,11 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
+from figura.base.sampling import evenly_spaced
 from figura.data.formats.pair_files import LAYOUTS, Fault, find_pairs, load_pair, with_channels
 from figura.data.formats.prepared import Manifest, without_split
 from figura.interfaces import Example, ExampleDataset
 from models.images.augmentation import PairAugmentation, augment
 
+LEVELS = 16  # of each channel of an input, in a palette
+PALETTE_PAIRS = 1000  # that a palette is made of, at most
 _SHOWN = 10  # faults listed in a message
 
 Side = Literal["x", "y"]
@@ -31,14 +35,24 @@ class ImagePairs(ExampleDataset):
     that they do not bleed into each other.
 
     An example has `x` and `y`, float32 `(channels, height, width)` in [-1, 1] (v / 127.5 - 1), RGB or grey; `index`, an
-    integer; `name`, the file's name without suffix. `facts` are `image_size` (`crop_size`), `direction`, `x_channels`,
-    `y_channels` and `label_maps`, if given.
+    integer; `name`, the file's name without suffix. With `baselines`, the name of a split, an example also has two
+    pictures of y's shape, to compare a network with: `palette`, where each pixel has the mean colour that targets of
+    this split have where the input has the colour of x, rounded to 16 levels a channel (the mean of all pixels, if it
+    has no such colour; of at most 1000 pairs); and `other`, the target of an unrelated pair of this split. Pairs of the
+    split are resized to `crop_size`, without augmentation.
+
+    `facts` are `image_size` (`crop_size`), `direction`, `x_channels`, `y_channels` and `label_maps`, if given.
 
     Raises ValueError for sizes out of range, and UserError, listing all faults, for a folder that is missing, empty, or
     has files without a partner. An unreadable file raises UserError when it is read, unless found by `prepare`.
     """
 
     names: ClassVar[tuple[str, ...]] = ("x", "y", "index", "name")
+
+    @classmethod
+    def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """Return the names in an example, with those of `baselines` if the arguments have them."""
+        return (*cls.names, *(("palette", "other") if arguments.get("baselines") is not None else ()))
 
     def __init__(
         self,
@@ -52,6 +66,7 @@ class ImagePairs(ExampleDataset):
         y_channels: Literal[1, 3] = 3,
         label_maps: tuple[Side, ...] = (),
         augmentation: PairAugmentation | None = None,
+        baselines: str | None = None,
     ) -> None:
         self.direction = _one_of("direction", direction, ("a_to_b", "b_to_a"))
         self.crop_size = _sides("crop_size", crop_size)
@@ -77,6 +92,17 @@ class ImagePairs(ExampleDataset):
         if not self.pairs:
             raise UserError(f"{self.folder}: has no image pairs; it may hold {LAYOUTS}")
         self.manifest.check_count(self.folder, sum(len(pair.files) for pair in self.pairs))
+        self.unrelated: ImagePairs | None = None
+        if baselines is not None:
+            self.unrelated = ImagePairs(
+                root=root,
+                split=baselines,
+                direction=direction,
+                crop_size=crop_size,
+                x_channels=x_channels,
+                y_channels=y_channels,
+                label_maps=label_maps,
+            )
 
     @classmethod
     def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,7 +128,32 @@ class ImagePairs(ExampleDataset):
         x, y = (loaded.a, loaded.b) if self.direction == "a_to_b" else (loaded.b, loaded.a)
         x, y = self._prepared(x, "x"), self._prepared(y, "y")
         x, y = augment(x, y, self.augmentation, self.crop_size, random, self.label_maps)
-        return {"x": normalised(x), "y": normalised(y), "index": index, "name": self.pairs[index].name}
+        example: Example = {
+            "x": normalised(x), "y": normalised(y), "index": index, "name": self.pairs[index].name
+        }  # fmt: skip
+        return example | self._baselines(example["x"], index, random)
+
+    def _baselines(self, x: NDArray[np.float32], index: int, random: np.random.Generator) -> Example:
+        if self.unrelated is None:
+            return {}
+        count = len(self.unrelated)
+        other = (index * count // len(self) + count // 2) % count  # in the same split, not the pair itself
+        palette = np.ascontiguousarray(self._palette[_colours(x)].transpose(2, 0, 1))
+        return {"palette": palette, "other": self.unrelated.example(other, random)["y"]}
+
+    @cached_property
+    def _palette(self) -> NDArray[np.float32]:
+        """The mean colour of targets for each colour of inputs, (colours, channels of targets)."""
+        assert self.unrelated is not None
+        colours = LEVELS ** self.channels["x"]
+        sums, counts = np.zeros((self.channels["y"], colours)), np.zeros(colours)
+        for index in evenly_spaced(len(self.unrelated), PALETTE_PAIRS):
+            pair = self.unrelated.example(index, np.random.default_rng(0))  # draws nothing
+            places = _colours(pair["x"]).ravel()
+            counts += np.bincount(places, minlength=colours)
+            sums += [np.bincount(places, channel.ravel(), colours) for channel in pair["y"]]
+        means = np.where(counts > 0, sums / np.maximum(counts, 1), sums.sum(axis=1, keepdims=True) / counts.sum())
+        return means.T.astype(np.float32)
 
     def _prepared(self, image: NDArray[np.uint8], side: Side) -> NDArray[np.uint8]:
         return resized(with_channels(image, self.channels[side]), self.load_size, nearest=side in self.label_maps)
@@ -132,6 +183,12 @@ def normalised(image: NDArray[np.uint8]) -> NDArray[np.float32]:
     values /= 127.5
     values -= 1
     return values
+
+
+def _colours(image: NDArray[np.float32]) -> NDArray[np.intp]:
+    """Return the number (height, width) of each pixel's colour; an image (channels, height, width) in [-1, 1]."""
+    levels = np.minimum((image + 1) * (LEVELS / 2), LEVELS - 1).astype(np.intp)
+    return np.asarray(np.ravel_multi_index(tuple(levels), (LEVELS,) * len(levels)))
 
 
 def _sides(name: str, size: int | tuple[int, int]) -> tuple[int, int]:

@@ -1,7 +1,8 @@
 """Scores of generated images against their targets, and of losses in a dump.
 
-- `l1`: mean absolute difference, in units of [-1, 1]; `l1_person` over the person's mask.
+- `l1`: mean absolute difference of images in [-1, 1]: 2 is black against white, and 1 / 127.5 a level of 255.
 - `psnr`: in dB, of images in [-1, 1].
+- `l1_person`, `psnr_person`: the same over the pixels of a mask, as a constant background flatters the whole picture.
 - `ssim` (Wang et al. 2004): Gaussian window of sigma 1.5 and 11 px, population covariance, data range 2; the mean over
   colour channels and over positions where the window is inside the image. This is scikit-image's protocol, except for
   the range [-1, 1]: there, black is 0, which changes the luminance term.
@@ -26,7 +27,7 @@ from figura.report.interfaces import Bootstrap, Estimate, Score, Values, groups_
 
 MS_SSIM_EXPONENTS = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)
 SCALES = "ms_ssim_scales"
-MASKED = "l1_person"
+MASKED = ("l1_person", "psnr_person")
 WINDOW = 11
 BATCH = 64  # images in memory at a time
 LUMA = (65.481, 128.553, 24.966)  # of R, G, B in [0, 1]; with the offset, black is 16 and white 235 of 255
@@ -38,14 +39,19 @@ def l1(image: Tensor, target: Tensor) -> Tensor:
     return (image - target).abs().mean(dim=(1, 2, 3))
 
 
-def l1_masked(image: Tensor, target: Tensor, mask: Tensor) -> Tensor:
-    """Mean absolute difference weighted by a mask (N, 1, H, W) in [0, 1] -> (N,); NaN where the mask is empty."""
-    return ((image - target).abs().mean(dim=1, keepdim=True) * mask).sum(dim=(1, 2, 3)) / mask.sum(dim=(1, 2, 3))
-
-
 def psnr(image: Tensor, target: Tensor) -> Tensor:
     """Peak signal-to-noise ratio in dB, peak to peak 2; (N, C, H, W) in [-1, 1] -> (N,)."""
-    return 10 * torch.log10(4 / (image - target).square().mean(dim=(1, 2, 3)).clamp_min(1e-12))
+    return decibels((image - target).square().mean(dim=(1, 2, 3)))
+
+
+def decibels(squares: Tensor) -> Tensor:
+    """The PSNR of mean squared differences of images in [-1, 1]."""
+    return 10 * torch.log10(4 / squares.clamp_min(1e-12))
+
+
+def masked(differences: Tensor, mask: Tensor) -> Tensor:
+    """Mean of (N, C, H, W) weighted by a mask (N, 1, H, W) in [0, 1] -> (N,); NaN where the mask is empty."""
+    return (differences.mean(dim=1, keepdim=True) * mask).sum(dim=(1, 2, 3)) / mask.sum(dim=(1, 2, 3))
 
 
 def ssim(image: Tensor, target: Tensor) -> Tensor:
@@ -233,7 +239,8 @@ class Fidelity(PictureScore):
         scores |= {"ssim": ssim(image, target), "ms_ssim": ms_ssim(image, target)}
         scores[SCALES] = torch.full((len(image),), scales_of(min(image.shape[-2:])))
         for mask in cropped:
-            scores[MASKED] = l1_masked(image, target, mask)
+            scores["l1_person"] = masked((image - target).abs(), mask)
+            scores["psnr_person"] = decibels(masked((image - target).square(), mask))
         suffix = "" if self.channel == "rgb" else f"_{self.channel}"
         return {f"{name}{suffix}": value.double().numpy() for name, value in scores.items()}
 

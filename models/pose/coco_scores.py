@@ -81,14 +81,14 @@ class OfPeople:
 
 @dataclass(eq=False)
 class KeypointAP(OfPeople, Score):
-    """COCO's ten metrics for people, then `AP_` and `AR_` by height and by the fraction of hidden joints.
+    """COCO's ten metrics for people, then `AP_` and `AR_` by height, and `AR_` by the fraction of hidden joints.
 
     Heights are those of boxes as a fraction of the image height: the thirds `height_low`, `_middle` and `_high` of the
     annotated people, with the bounds `height_middle_from` and `height_high_from`. People out of range are ignored, and
     so are unmatched results out of range.
-    `hidden_none`, `_some` and `_much` are ranges of the fraction of labelled joints that are hidden. It is undefined
-    for unmatched results, so they are false in all three ranges. These AP therefore depend on the number of people in
-    each range; AR does not. `persons` counts the annotated people, also by range.
+    `hidden_none`, `_some` and `_much` are ranges of the fraction of labelled joints that are hidden. A result has no
+    such fraction unless it matches a person: which range a false result belongs to is unknown, and so is the precision
+    in each. `persons` counts the annotated people, also by range.
 
     The first arguments, and `skeleton`, are those of `OfPeople`.
 
@@ -116,7 +116,8 @@ class KeypointAP(OfPeople, Score):
             (height_ranges(bounds), heights, shares),
             (occlusion_ranges(self.occlusion), hidden, [np.nan] * len(whole.results)),
         ):
-            metrics |= estimates(whole.ranged(ranges, truth, results), bootstrap)
+            known = estimates(whole.ranged(ranges, truth, results), bootstrap)
+            metrics |= {name: one for name, one in known.items() if not name.startswith("AP_hidden")}
             these = np.array(truth, dtype=np.float64)[judged]
             metrics |= {f"persons_{n}": int(((low <= these) & (these <= up)).sum()) for n, (low, up) in ranges.items()}
         return metrics
@@ -230,7 +231,8 @@ class KeypointErrors(OfPeople, Score):
         metrics: dict[str, Estimate | float | int] = {}
         for name, (above, below) in ratios.items():
             if below.any():
-                metrics[name] = bootstrap.ratio(above.sum(axis=1), below.sum(axis=1))
+                estimate = bootstrap.ratio if name == "distance" else bootstrap.share
+                metrics[name] = estimate(above.sum(axis=1), below.sum(axis=1))
         metrics |= {"persons": int(persons.sum()), "found": int(matched.sum())}
         for joint, keypoint in enumerate(self.body.keypoints):
             own = {name: (a[:, joint].sum(), b[:, joint].sum()) for name, (a, b) in ratios.items() if name != "recall"}

@@ -33,6 +33,19 @@ def means(*columns, groups=None, samples=2000, confidence=0.95):
     return bootstrap, [bootstrap.estimate(column, groups=groups) for column in columns]
 
 
+def test_shares_of_two_revisions_are_compared_by_their_images():
+    """Each share has Wilson's interval, and their difference that of the differences of images."""
+    first, second = np.tile([1.0, 1.0, 1.0, 0.0], 50), np.tile([1.0, 1.0, 0.0, 0.0], 50)
+    bootstrap = PairedBootstrap(2000, 0.95, 5)
+    one, other = (bootstrap.share(column, np.ones(200)) for column in (first, second))
+    wilson = stats.binomtest(150, 200).proportion_ci(0.95, method="wilson")
+    assert (one["low"], one["high"]) == pytest.approx((wilson.low, wilson.high), abs=1e-9)
+    effect = effect_of([one], [other], "higher", NO_SEEDS, bootstrap)
+    away = second - first
+    half = 1.97 * np.std(away) / np.sqrt(200)
+    assert (effect.low, effect.high) == pytest.approx((-0.25 - half, -0.25 + half), abs=0.2 * half)
+
+
 def test_the_interval_of_a_paired_difference_is_that_of_the_differences():
     first = RANDOM.normal(5, 3, 300)
     second = first + RANDOM.normal(0.1, 0.4, 300)

@@ -16,7 +16,8 @@ from models.pose.overfit import main
 from models.pose.overfitting import distance, few_images
 
 SETTINGS = SyntheticSettings(
-    image_size=96, jpeg_quality=90, scenes={"train": 3, "validation": 1}, identities={"train": 3, "validation": 3},
+    image_size=96, jpeg_quality=90, scenes={"train": 3, "validation": 1, "test": 1},
+    identities={"train": 3, "validation": 3, "test": 3},
     people_per_scene={1: 1.0}, objects_per_scene={0: 1.0}, height_range=(0.7, 0.9), views={"front": 1.0},
     poses={"standing": 1.0}, max_overlap=0.0, cut_share=0.0, crowd_share=0.0, limb_thickness=1.2, head_size=1.2,
     clutter=0,

@@ -127,6 +127,22 @@ def test_averages_are_means_over_training_examples(made):
     np.testing.assert_allclose(made[0].average("mean_all"), np.mean(everything, axis=0), atol=1e-6)
 
 
+def test_averages_are_of_plain_pictures_where_the_data_has_splits(tmp_path):
+    """Training's jitter is left out: the training split is opened as `evaluate.data` opens its own."""
+    kind = {"type": "toy.Split", "length": 9}
+    changes = {
+        "data.train": {"ramps": {**kind, "split": "train", "jitter": 0.3}},
+        "data.validation": {"ramps": {**kind, "split": "validation"}},
+        "evaluate.data": {"ramps": {"split": "test"}},
+        "evaluate.averages": {"mean_x": {"of": "x", "examples": 9}},
+    }
+    dump, _ = dump_of(tmp_path, changes)
+    plain = [toy.Split(9, "train").example(i, np.random.default_rng(0))["x"] for i in range(9)]
+    np.testing.assert_allclose(dump.average("mean_x"), np.mean(plain, axis=0), atol=1e-6)
+    judged = toy.Split(9, "test").example(4, np.random.default_rng(0))["x"]
+    assert np.abs(dump[4]["x"] - judged).max() <= 1 / 255 + 1e-6
+
+
 def test_modes_of_the_networks_come_back(tmp_path):
     recipe = toy.checked()
     networks = build_networks(recipe)

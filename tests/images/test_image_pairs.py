@@ -68,6 +68,37 @@ def test_an_example(layout, direction, tmp_path):
         np.testing.assert_allclose(one[key], image.transpose(2, 0, 1) / 127.5 - 1, atol=1e-7)
 
 
+def test_baselines_by_hand(tmp_path):
+    """Mean colours by label of two training pairs; a label that is not there has the mean of all; targets in turn."""
+    red, blue, green = (200, 0, 0), (0, 0, 200), (0, 200, 0)
+    targets = {"1": [[10, 20], [30, 40]], "2": [[50, 60], [70, 80]]}
+    for name, grey in targets.items():
+        label = np.array([[red, red], [red, blue]], np.uint8)
+        target = np.repeat(np.array(grey, np.uint8)[..., None], 3, axis=2)
+        write(tmp_path / f"train/{name}.png", np.hstack([label, target]))
+    for name in ("1", "2"):
+        label = np.array([[red, blue], [green, (203, 0, 0)]], np.uint8)  # 203 and 200 are one level of 16
+        write(tmp_path / f"test/{name}.png", np.hstack([label, noise(2, 2)]))
+    arguments = {"load_size": 2, "crop_size": 2, "baselines": "train"}
+    dataset = pairs(tmp_path, "test", **arguments)
+    first, second = (example(dataset, index) for index in (0, 1))
+    assert tuple(first) == ImagePairs.provides(arguments) == ("x", "y", "index", "name", "palette", "other")
+    palette = [[40, 60], [45, 40]]  # (10 + 20 + 30 + 50 + 60 + 70) / 6, (40 + 80) / 2, and (240 + 120) / 8
+    for one in (first, second):
+        np.testing.assert_allclose(one["palette"], np.repeat([np.array(palette) / 127.5 - 1], 3, axis=0), atol=1e-6)
+        assert one["palette"].dtype == np.float32
+    assert [bytes_of(one["other"])[..., 0].tolist() for one in (first, second)] == [targets["2"], targets["1"]]
+
+
+def test_in_the_same_split_no_pair_is_its_own_baseline(tmp_path):
+    for number in range(3):
+        write(tmp_path / f"train/{number}.png", noise(2, 4, number))
+    dataset = pairs(tmp_path, load_size=2, crop_size=2, baselines="train")
+    shown = [example(dataset, index) for index in range(3)]
+    assert not any(np.array_equal(one["y"], one["other"]) for one in shown)
+    assert sorted(one["other"].tobytes() for one in shown) == sorted(one["y"].tobytes() for one in shown)
+
+
 def test_rows_name_the_files(tmp_path):
     write(tmp_path / "one/train/first.png", noise(6, 12))
     assert pairs(tmp_path / "one").row(0) == {"name": "first", "file": "first.png"}

@@ -16,7 +16,7 @@ from torch import Tensor
 from figura.base.errors import UserError
 from figura.dump import Dump, write_value
 from figura.report.interfaces import Bootstrap, NotApplicableError
-from models.images.scores import Fidelity, MeanLosses, l1, l1_masked, luma, ms_ssim, psnr, scales_of, ssim
+from models.images.scores import Fidelity, MeanLosses, decibels, l1, luma, masked, ms_ssim, psnr, scales_of, ssim
 from models.images.sheets import Draws, Extremes, Sheet, error_map, row_label
 
 
@@ -37,16 +37,17 @@ def test_l1_and_psnr_by_hand() -> None:
     )
 
 
-def test_masked_l1_counts_the_mask_alone() -> None:
+def test_masked_figures_count_the_mask_alone() -> None:
     image, target = pair()
     mask = torch.zeros(3, 1, 64, 64, dtype=torch.float64)
     mask[:, :, 10:20, 5:50] = 1
     mask[:, :, 20] = 0.5
-    difference = np.abs(image.numpy() - target.numpy()).mean(1)
+    differences = np.abs(image.numpy() - target.numpy())
     weights = mask.numpy()[:, 0]
-    np.testing.assert_allclose(
-        l1_masked(image, target, mask), (difference * weights).sum((1, 2)) / weights.sum((1, 2)), atol=1e-12
-    )
+    for power, found in ((1, masked((image - target).abs(), mask)), (2, masked((image - target).square(), mask))):
+        expected = ((differences**power).mean(1) * weights).sum((1, 2)) / weights.sum((1, 2))
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+    np.testing.assert_allclose(decibels(torch.tensor([4.0, 0.04])), [0, 20], atol=1e-5)  # of a peak to peak of 2
 
 
 def test_ssim_is_that_of_scikit_image() -> None:
@@ -108,7 +109,8 @@ def test_fidelity_averages_over_the_dump_and_knows_its_baseline(tmp_path: Path) 
     assert found["images"] == 3
     assert found["l1"]["value"] == pytest.approx(np.abs(image.numpy() - target.numpy()).mean(), abs=1e-6)
     assert found["l1"]["low"] <= found["l1"]["value"] <= found["l1"]["high"]
-    assert found["l1_person"]["value"] == pytest.approx(found["l1"]["value"], abs=1e-6)
+    for name in ("l1", "psnr"):
+        assert found[f"{name}_person"]["value"] == pytest.approx(found[name]["value"], abs=1e-5)
     baseline = Fidelity(mode="m", average="mean", target="target")(dump, bootstrap)
     assert baseline["l1"]["value"] == pytest.approx(np.abs(target.numpy() - target.numpy().mean(0)).mean(), abs=1e-6)
 
@@ -123,7 +125,8 @@ def test_fidelity_as_super_resolution_papers_have_it(tmp_path: Path) -> None:
     dump.table["file.bicubic"] = dump.table["file.image"]
     settings = {"mode": "m", "image": "bicubic", "target": "target", "mask": "mask", "crop_border": 4}
     found = Fidelity(**settings, channel="y")(dump, Bootstrap(20, 0.9, 0))  # type: ignore[arg-type]
-    assert found.keys() == {"l1_y", "psnr_y", "ssim_y", "ms_ssim_y", "ms_ssim_scales_y", "l1_person_y", "images"}
+    names = {"l1_y", "psnr_y", "ssim_y", "ms_ssim_y", "ms_ssim_scales_y", "l1_person_y", "psnr_person_y", "images"}
+    assert found.keys() == names
     levels = [
         [rgb2ycbcr((a.double().numpy() + 1) / 2, channel_axis=0)[0][4:-4, 4:-4] for a in x] for x in (image, target)
     ]

@@ -9,14 +9,14 @@ from pydantic import ValidationError
 from skimage.color import rgb2lab
 
 from figura.synthetic import fabric
-from figura.synthetic.catalogue import BACKDROP, CatalogueSettings, draw_pair, write_catalogue
+from figura.synthetic.catalogue import BOARDS, WALL, CatalogueSettings, draw_pair, write_catalogue
 from figura.synthetic.identity import Garment
-from figura.synthetic.wardrobe import RESERVED, Items, Wardrobe, draw_wardrobe, label_colours
+from figura.synthetic.wardrobe import BLACK, FLOOR, LAMP, RESERVED, Items, Wardrobe, draw_wardrobe, label_colours
 
 SIDE = 64
 VALUES = {
     "image_size": SIDE,
-    "pairs": {"train": 11, "validation": 9},
+    "pairs": {"train": 11, "validation": 9, "test": 2},
     "tops": 8,
     "bottoms": 6,
     "skins": 6,
@@ -39,7 +39,12 @@ def pairs() -> list[tuple[np.ndarray, np.ndarray]]:
 
 @pytest.fixture(scope="module")
 def wardrobe() -> Wardrobe:
-    return draw_wardrobe(SETTINGS.items, seed=SEED, backdrop=BACKDROP)
+    return draw_wardrobe(SETTINGS.items, seed=SEED, backdrop=WALL)
+
+
+def is_person(labels: np.ndarray) -> np.ndarray:
+    """Pixels of a person, or of a stool."""
+    return ~np.any([(labels == colour).all(axis=2) for colour in (BLACK, FLOOR, LAMP)], axis=0)
 
 
 def inside(labels: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
@@ -49,7 +54,11 @@ def inside(labels: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
 
 def test_processes_write_the_pairs_that_are_drawn_here(tmp_path, pairs):
     write_catalogue(SETTINGS, SEED, tmp_path, False, workers=2)
-    assert len(list(tmp_path.rglob("*.png"))) == len([path for path in tmp_path.rglob("*") if path.is_file()]) == 11 + 9
+    assert (
+        len(list(tmp_path.rglob("*.png")))
+        == len([path for path in tmp_path.rglob("*") if path.is_file()])
+        == 11 + 9 + 2
+    )
     for index in range(11):
         picture = cv2.imread(str(tmp_path / f"train/{index + 1:06}.png"))
         np.testing.assert_array_equal(picture, np.hstack(pairs[index]))
@@ -69,7 +78,7 @@ def test_splits_and_seeds_show_other_people():
     shown = [
         draw_pair(SETTINGS, seed=seed, split=split, index=index)[1].tobytes()
         for seed in (SEED, SEED + 1)
-        for split in ("train", "validation")
+        for split in ("train", "validation", "test")
         for index in range(4)
     ]
     assert len(set(shown)) == len(shown)
@@ -92,17 +101,31 @@ def test_everybody_wears_one_item_of_each_kind(pairs, wardrobe):
         assert kinds[2] & seen
 
 
-def test_label_map_and_photo_have_one_silhouette(pairs):
+def test_the_room_is_lit_by_the_lamp_and_dark_where_the_person_is_in_between(pairs):
+    """Light by hand: 0.4, and 0.85 more at the lamp, half of that at 0.4 of the side; in a shadow 0.55 of it."""
+    seen = np.zeros(3)
     for labels, photo in pairs:
-        person, drawn = labels.any(axis=2), (photo != BACKDROP).any(axis=2)
-        assert person.sum() > 0.03 * SIDE**2
-        assert (drawn & ~cv2.dilate(person.astype(np.uint8), np.ones((3, 3))).astype(bool)).sum() <= 2
-        assert (person & ~drawn).sum() <= 2
+        lamp = np.argwhere((labels == LAMP).all(axis=2)).mean(axis=0)
+        places = np.indices((SIDE, SIDE)).transpose(1, 2, 0)
+        level = 0.4 + 0.85 / (1 + ((places - lamp) ** 2).sum(axis=2) / (0.4 * SIDE) ** 2)
+        # The shadow on the wall is the person, enlarged by 1.15 away from the lamp.
+        cast = np.rint(lamp + (places - lamp) / 1.15).astype(int)
+        person = is_person(labels)
+        shadow = person[cast[..., 0], cast[..., 1]]
+        for colour, shades in ((BLACK, [WALL]), (FLOOR, BOARDS)):
+            pixels = inside(labels, colour)
+            expected = np.array(shades)[:, None, None] * (level * np.where(shadow, 0.55, 1.0))[..., None]
+            off = np.abs(photo - np.minimum(expected, 255)).max(axis=3).min(axis=0)[pixels]
+            assert np.quantile(off, 0.85) < 6  # the rest is at the edges of shadow and boards
+            seen += pixels.sum(), shadow[pixels].sum(), (off < 6).sum()
+        assert 0.03 * SIDE**2 < person.sum() < 0.4 * SIDE**2
+    assert seen[1] > 0.05 * seen[0]
+    assert seen[2] > 0.93 * seen[0]
 
 
 def test_everybody_is_whole_and_near_the_middle(pairs):
     for labels, _ in pairs:
-        person = labels.any(axis=2)
+        person = is_person(labels)
         assert not person[[0, -1]].any()
         assert not person[:, [0, -1]].any()
         for axis in (0, 1):
@@ -118,7 +141,7 @@ def test_an_item_of_one_colour_has_that_colour_in_every_photo(pairs, wardrobe):
         *(hair.colour for hair in wardrobe.hairs),
         *wardrobe.shoes,
     ]
-    brightness = np.linspace(0.6, 1.2, 121)[:, None]  # shading: darker at the edges, brighter on the lit side
+    brightness = np.linspace(0.2, 1.6, 281)[:, None]  # darker at the edges, brighter near the lamp
     off: dict[tuple[int, int, int], list[float]] = {}
     for labels, photo in pairs:
         for label, colour in zip(wardrobe.labels, colours, strict=True):
@@ -146,7 +169,7 @@ def test_items_of_one_kind_differ_clearly(wardrobe):
 
 
 def test_a_larger_wardrobe_begins_with_the_smaller_one(wardrobe):
-    more = draw_wardrobe(Items(12, 9, 6, 9, 5), seed=SEED, backdrop=BACKDROP)
+    more = draw_wardrobe(Items(12, 9, 6, 9, 5), seed=SEED, backdrop=WALL)
     assert more.tops[:8] == wardrobe.tops
     assert more.bottoms[:6] == wardrobe.bottoms
     assert more.hairs[:6] == wardrobe.hairs

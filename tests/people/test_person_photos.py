@@ -12,7 +12,8 @@ from models.people.pairs import PersonPairs
 from models.people.photos import PersonPhotos
 
 SETTINGS = SyntheticSettings(
-    image_size=96, jpeg_quality=90, scenes={"train": 2, "validation": 2}, identities={"train": 3, "validation": 3},
+    image_size=96, jpeg_quality=90, scenes={"train": 2, "validation": 2, "test": 1},
+    identities={"train": 3, "validation": 3, "test": 3},
     people_per_scene={2: 1.0}, objects_per_scene={1: 1.0}, height_range=(0.6, 0.9), views={"front": 1.0},
     poses={"standing": 1.0}, max_overlap=0.2, cut_share=0.0, crowd_share=0.0, limb_thickness=1.2, head_size=1.2,
     clutter=0,

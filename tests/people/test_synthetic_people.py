@@ -43,8 +43,8 @@ def settings(**changes):
     keys = {
         "image_size": 128,
         "jpeg_quality": 90,
-        "scenes": {"train": 10, "validation": 4},
-        "identities": {"train": 30, "validation": 10},
+        "scenes": {"train": 10, "validation": 4, "test": 4},
+        "identities": {"train": 30, "validation": 10, "test": 10},
         "people_per_scene": {1: 0.4, 2: 0.4, 3: 0.2},
         "objects_per_scene": {0: 0.2, 1: 0.4, 2: 0.4},
         "height_range": (0.5, 0.9),
@@ -195,7 +195,7 @@ def test_overlap_by_hand():
 
 def test_seeds_and_indices_give_other_scenes():
     first = draw_scene(settings(), seed=1, split="train", index=0).picture
-    for other in ({"seed": 2}, {"index": 1}, {"split": "validation"}):
+    for other in ({"seed": 2}, {"index": 1}, {"split": "validation"}, {"split": "test"}):
         changed = draw_scene(settings(), **({"seed": 1, "split": "train", "index": 0} | other)).picture
         assert np.mean(first != changed) > 0.5
     np.testing.assert_array_equal(first, draw_scene(settings(), seed=1, split="train", index=0).picture)
@@ -208,7 +208,7 @@ def test_seeds_and_indices_give_other_scenes():
         ({"height_range": (0.9, 0.5)}, "height_range"),
         ({"poses": {"flying": 1.0}}, "flying|standing"),
         (
-            {"people_per_scene": {4: 1.0}, "identities": {"train": 3, "validation": 5}},
+            {"people_per_scene": {4: 1.0}, "identities": {"train": 3, "validation": 5, "test": 5}},
             "identities.train: 3 are too few",
         ),
     ],
@@ -236,12 +236,12 @@ LOOK = {"views": settings().views, "limb_thickness": 1.2, "head_size": 1.2} | {
     "poses": {"standing": 0.25, "walking": 0.25, "waving": 0.2, "sitting": 0.1, "crouching": 0.1, "arms_up": 0.1}
 }
 PEOPLE = settings(
-    **LOOK, image_size=192, jpeg_quality=92, scenes={"train": 1, "validation": 1},
-    identities={"train": 600, "validation": 60}, people_per_scene={2: 0.5, 3: 0.5}, objects_per_scene={1: 1.0},
-    max_overlap=0.3, cut_share=0.06, crowd_share=0.02, clutter=12,
+    **LOOK, image_size=192, jpeg_quality=92, scenes={"train": 1, "validation": 1, "test": 1},
+    identities={"train": 600, "validation": 60, "test": 60}, people_per_scene={2: 0.5, 3: 0.5},
+    objects_per_scene={1: 1.0}, max_overlap=0.3, cut_share=0.06, crowd_share=0.02, clutter=12,
 )  # fmt: skip
 CATALOGUE = CatalogueSettings(
-    **LOOK, image_size=80, pairs={"train": 1, "validation": 1}, tops=8, bottoms=6, skins=6, hairs=6, shoes=3,
+    **LOOK, image_size=80, pairs={"train": 1, "validation": 1, "test": 1}, tops=8, bottoms=6, skins=6, hairs=6, shoes=3,
     height_range=(0.8, 0.95),
 )  # fmt: skip
 HASHES = f"""
@@ -318,13 +318,13 @@ def test_sampling_is_what_opencv_does_but_for_rounding(height):
 # --- the dataset on disk ---
 
 DATASET = settings(
-    scenes={"train": 24, "validation": 9},
-    identities={"train": 12, "validation": 5},
+    scenes={"train": 24, "validation": 9, "test": 8},
+    identities={"train": 12, "validation": 5, "test": 4},
     people_per_scene={1: 0.3, 2: 0.4, 3: 0.3},
     objects_per_scene={1: 0.5, 2: 0.5},
     cut_share=0.4,
 )
-SPLITS = ("train", "validation")
+SPLITS = ("train", "validation", "test")
 
 
 @pytest.fixture(scope="module")
@@ -345,9 +345,11 @@ def labelled_people(coco: COCO) -> list[dict]:
 
 def test_the_same_seed_gives_the_same_bytes_for_any_number_of_workers(folder, tmp_path):
     """One process draws fewer scenes, and those alike."""
-    few = DATASET.model_copy(update={"scenes": DATASET.scenes.model_copy(update={"train": 6, "validation": 2})})
+    few = DATASET.model_copy(
+        update={"scenes": DATASET.scenes.model_copy(update={"train": 6, "validation": 2, "test": 1})}
+    )
     write_synthetic(few, 7, tmp_path, False, workers=1)
-    for split, count in (("train", 6), ("validation", 2)):
+    for split, count in (("train", 6), ("validation", 2), ("test", 1)):
         assert len(list((folder / "images" / split).iterdir())) == getattr(DATASET.scenes, split)
         names = [f"images/{split}/{number:06}.jpg" for number in range(1, count + 1)]
         assert [(tmp_path / name).read_bytes() for name in names] == [(folder / name).read_bytes() for name in names]
@@ -417,14 +419,15 @@ def test_crowds_are_regions_without_keypoints(folder):
         assert isinstance(one["segmentation"]["counts"], str | bytes)
 
 
-def test_no_validation_identity_is_in_training(folder):
-    train, validation = (
+def test_no_identity_is_in_two_splits(folder):
+    train, validation, test = (
         {one["person_id"] for one in labelled_people(COCO(folder / f"{split}.json"))} for split in SPLITS
     )
     assert train <= set(range(1, 13))
     assert validation <= set(range(13, 18))
+    assert test <= set(range(18, 22))
     assert len(train) >= 10
-    assert len(validation) >= 4
+    assert min(len(validation), len(test)) >= 4
 
 
 def test_an_identity_keeps_its_clothes(folder):

@@ -17,7 +17,7 @@ from pipeline.project import Project
 pytestmark = pytest.mark.slow
 SAID_BY = {
     "vunet": ({"reconstruction", "transfer"}, {"reconstructions", "transfer_grid", "samples", "worst", "best"}),
-    "pix2pix": ({"translation", "frechet", "frechet_identity"}, {"triptychs", "draws", "worst", "best"}),
+    "pix2pix": ({"translation", "frechet", "frechet_palette", "frechet_real"}, {"triptychs", "draws", "worst", "best"}),
     "pose": ({"joints", "boxes"}, {"fields", "worst", "precision_recall", "similarity"}),
     "super_resolution": ({"upscaling", "bicubic", "lanczos"}, {"enlarged", "worst"}),
 }  # metrics and pictures to look for

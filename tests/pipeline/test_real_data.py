@@ -52,7 +52,7 @@ def test_real_people_by_paths(project: Project) -> None:
     assert len((prepared / "rejected.csv").read_text().splitlines()) == 1  # the head: nothing was rejected
     rows = (project.folder / "runs/vunet/dump/examples.csv").read_text().splitlines()
     reconstructions = sum(row.startswith("reconstruction,") for row in rows)
-    assert reconstructions == used_by_hand(prepared / "validation.json", keypoints=10, height=60)
+    assert reconstructions == used_by_hand(prepared / "test.json", keypoints=10, height=60)
     metrics = json.loads((project.folder / "metrics/full/vunet.json").read_text())
     assert metrics["reconstruction"]["images"] == reconstructions
     pictures = project.folder / "plots/vunet/pictures"
@@ -68,7 +68,7 @@ def test_real_people_by_paths(project: Project) -> None:
 @pytest.mark.skipif(not FACADES.is_dir(), reason=f"no sample of real pairs at {FACADES}")
 def test_real_pairs_by_paths(project: Project) -> None:
     changes = [f"{PAIRS}.kind=paired", f"{PAIRS}.source={FACADES}"]
-    changes += [f"{RECIPE}:data.common.direction=b_to_a"]
+    changes += [f"{RECIPE}:data.common.direction=b_to_a", f"{RECIPE}:evaluate.data.pairs.split=validation"]
     changes += [f"{RECIPE}:train.steps=40", f"{RECIPE}:train.evaluate_every=20"]
     changes += [f"{RECIPE}:steps.{step}.lr_schedule.{k}" for step in "DG" for k in ("start=30", "end=40")]
     project.run("dvc", "exp", "run", *(word for change in changes for word in ("-S", change)), "metrics@pix2pix")

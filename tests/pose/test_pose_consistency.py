@@ -76,10 +76,11 @@ def test_figures_are_those_of_a_calculation_by_hand(tmp_path: Path) -> None:
     people = [read(1), read(2), read(3, (4, 0)), read(3, (30, 0), 0.2)]
     dump = dump_of(tmp_path, ["real", "drawn"], people, [asked(number) for number in (1, 2, 3, 4)])
     real = PoseConsistency("poses", "real", "people", truth="truth")(dump, BOOTSTRAP)
+    assert real["found"]["low"] == pytest.approx(0.342380, abs=1e-6)  # Wilson's for 2 of 2: 2 / (2 + 1.96^2)
     drawn = PoseConsistency("poses", "drawn", "people", truth="truth", within=(0.05, 0.1))(dump, BOOTSTRAP)
     assert real["oks"]["value"] == real["AP"]["value"] == real["found"]["value"] == 1
     assert drawn["oks"]["value"] == pytest.approx(oks_by_hand((4, 0)) / 2, abs=1e-9)
-    assert (drawn["found"]["value"], drawn["pictures"]) == (0.5, 2)
+    assert (drawn["found"]["value"], drawn["pictures"]) == (0.5, 2)  # a score of 0.2 is as in noise
     # 4 px are .073 of 55: beyond .05, within .1, in one of two pictures
     assert (drawn["PCK_5"]["value"], drawn["PCK_10"]["value"]) == (0, 0.5)
     assert drawn["left_wrist"] == {"PCK_5": 0, "PCK_10": 0.5}

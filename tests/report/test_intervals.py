@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from figura.report.interfaces import Bootstrap
-from figura.report.intervals import bca, draw_groups, leave_out, ratio
+from figura.report.intervals import bca, draw_groups, leave_out, ratio, share
 
 
 @pytest.fixture
@@ -99,3 +99,22 @@ def test_nearly_equal_values_have_a_finite_interval():
 
 def test_bca_without_spread_is_the_value():
     assert bca(2.0, np.full(10, 2.0), np.full(3, 2.0), 0.9) == (2.0, 2.0)
+
+
+@pytest.mark.parametrize(("hits", "trials"), [(321, 321), (0, 12), (7, 31), (1, 1)])
+def test_the_interval_of_a_share_is_scipys(hits, trials):
+    values = np.arange(trials) < hits
+    low, high = share(values.astype(float), np.ones(trials), 0.95)
+    expected = stats.binomtest(hits, trials).proportion_ci(0.95, method="wilson")
+    assert (low, high) == pytest.approx((expected.low, expected.high), abs=1e-12)
+
+
+def test_trials_of_a_group_that_agree_count_once():
+    """Four images of 10 people, all or none of them found: as wide as 2 of 4; if no variance is seen, 4."""
+    above, below = np.array([10.0, 10.0, 0.0, 0.0]), np.full(4, 10.0)
+    assert share(above, below, 0.95) == pytest.approx(share(above / 10, below / 10, 0.95), abs=1e-12)
+    low, high = share(below, below, 0.95)
+    assert (low, high) == pytest.approx((4 / (4 + 1.959964**2), 1), abs=1e-6)  # n / (n + z^2)
+    spread = share(np.array([5.0, 5.0, 5.0, 5.0]), below, 0.95)  # no variance is seen: 4 groups
+    half = 1.959964 * np.sqrt(0.25 / 4 + 1.959964**2 / 64) / (1 + 1.959964**2 / 4)
+    assert spread == pytest.approx((0.5 - half, 0.5 + half), abs=1e-6)

@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("project")
 PREPARED = Path("data/prepared/people")
 COCO_SECTION = {"images": "images", "annotations": "annotations.json", "shares": {"validation": 0.3}}
 SYNTHETIC_SECTION = {
-    "image_size": 64, "jpeg_quality": 90, "scenes": {"train": 5, "validation": 2},
-    "identities": {"train": 6, "validation": 3}, "people_per_scene": {"1": 0.5, "2": 0.5},
+    "image_size": 64, "jpeg_quality": 90, "scenes": {"train": 5, "validation": 2, "test": 1},
+    "identities": {"train": 6, "validation": 3, "test": 2}, "people_per_scene": {"1": 0.5, "2": 0.5},
     "objects_per_scene": {"1": 1.0}, "height_range": [0.5, 0.9],
     "views": {"front": 0.5, "back": 0.2, "side": 0.3}, "poses": {"standing": 1.0},
     "max_overlap": 0.3, "cut_share": 0.1, "crowd_share": 0.2, "limb_thickness": 1.2, "head_size": 1.2, "clutter": 5,

@@ -23,8 +23,9 @@ pytestmark = pytest.mark.usefixtures("project")
 PREPARED = Path("data/prepared/pairs")
 PAIRED = {"train": "train", "validation": "val"}
 CATALOGUE = {
-    "image_size": 32, "pairs": {"train": 5, "validation": 2}, "tops": 2, "bottoms": 2, "skins": 2, "hairs": 2,
-    "shoes": 1, "height_range": [0.8, 0.9], "views": {"front": 1.0}, "poses": {"standing": 1.0},
+    "image_size": 32, "pairs": {"train": 5, "validation": 2, "test": 2},
+    "tops": 2, "bottoms": 2, "skins": 2, "hairs": 2, "shoes": 1,
+    "height_range": [0.8, 0.9], "views": {"front": 1.0}, "poses": {"standing": 1.0},
     "limb_thickness": 1.2, "head_size": 1.2,
 }  # fmt: skip
 
@@ -173,7 +174,8 @@ def test_drawn_pairs():
     write_params(kind="catalogue", source="figura/synthetic", catalogue=CATALOGUE)
     assert run(main, ["pairs"]) == 0
     statistics = json.loads((PREPARED / "statistics.json").read_text())
-    assert [(one["pairs"], one["sizes"]) for one in statistics.values()] == [(5, {"32x32": 5}), (2, {"32x32": 2})]
+    sizes = [(one["pairs"], one["sizes"]) for one in statistics.values()]
+    assert sizes == [(5, {"32x32": 5}), (2, {"32x32": 2}), (2, {"32x32": 2})]
     assert rows(PREPARED / "rejected.csv") == []
     assert len(list((PREPARED / "train").glob("*.png"))) == 5
     dataset = ImagePairs(root=str(PREPARED), split="validation", direction="a_to_b", load_size=32, crop_size=32)

@@ -52,7 +52,7 @@ def prepared(root, owners):
         })  # fmt: skip
     categories = [{"id": 1, "name": "person", "keypoints": list(KEYPOINTS)}]
     content = json.dumps({"categories": categories, "images": images, "annotations": annotations})
-    for split in ("train", "validation"):
+    for split in ("train", "validation", "test"):
         (root / f"{split}.json").write_text(content)
     (root / "manifest.json").write_text('{"sha256": "0"}')
     return root

@@ -78,6 +78,11 @@ class PairedBootstrap(Bootstrap):
             )
         return PairedEstimate(super().ratio(above, below), groups, samples, left_out, (above, below))
 
+    def share(self, above: Values, below: Values) -> PairedEstimate:
+        estimate = self.ratio(above, below)
+        estimate.update(super().share(above, below))
+        return estimate
+
     def bca(self, value: float, samples: Values, left_out: Values) -> PairedEstimate:
         return PairedEstimate(super().bca(value, samples, left_out), self._groups, samples, left_out)
 

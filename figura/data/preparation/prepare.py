@@ -9,7 +9,7 @@ from figura.base.files import replacing_folder, tidy
 from figura.base.lock import hold
 from figura.data.preparation.datasets import PARAMS, Dataset
 from figura.data.preparation.settings import Coco, DeepFashion, Market1501, PictureFolders
-from figura.data.preparation.splits import TRAIN, VALIDATION
+from figura.synthetic.randomness import SPLITS
 
 if TYPE_CHECKING:
     from figura.data.preparation.pairs import PairPreparation
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from figura.data.preparation.sources import RawFolder
 
 PREPARED = Path("data/prepared")
-DRAWN = (TRAIN, VALIDATION)
-"""The splits of drawn datasets."""
 
 
 def prepare(entry: Dataset, name: str, root: Path, progress: bool = False) -> Path:
@@ -57,7 +55,7 @@ def _drawn_people(entry: Dataset, folder: Path, progress: bool) -> "Preparation"
     assert entry.synthetic is not None  # `Dataset` holds it
     preparation = Preparation(folder, progress)
     write_synthetic(entry.synthetic, entry.seed, folder, progress)
-    for split in DRAWN:
+    for split in SPLITS:
         preparation.add(
             Raw(
                 annotations=folder / f"{split}.json",
@@ -79,7 +77,7 @@ def _drawn_pairs(entry: Dataset, folder: Path, progress: bool) -> "PairPreparati
     assert entry.catalogue is not None  # `Dataset` holds it
     preparation = PairPreparation(folder, progress)
     write_catalogue(entry.catalogue, entry.seed, folder, progress)
-    for split in DRAWN:
+    for split in SPLITS:
         preparation.add((split,), folder / split, folder, always(split))
     return preparation
 
