@@ -23,6 +23,7 @@ WORKERS := 2
 
 run: $(VENV)/.ready
 	dvc repro
+	@python -m figura.commands.results
 
 help:
 	@sed -n 's/^#: /make /p' $(firstword $(MAKEFILE_LIST))
@@ -48,7 +49,7 @@ pictures: $(VENV)/.ready
 environment: $(VENV)/.ready-dev
 
 # Every file is checked against the hash in the lock; `--no-deps`: the locks are complete, tests hold that.
-LOCKED := pip install --quiet --no-deps --require-hashes --requirement
+LOCKED := pip install --no-deps --require-hashes --requirement
 
 # PyTorch's build for CUDA (PyPI's for Linux) asks for NVIDIA's libraries, that for CPUs does not. Another build of the
 # same version, installed into $(VENV) with what it needs before, stays.
@@ -56,7 +57,7 @@ $(VENV)/.ready: locks/requirements.lock locks/requirements-cuda.lock pyproject.t
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/$(LOCKED) locks/requirements.lock
 	! $(BIN)/pip check | grep '^torch .* not installed' > /dev/null || $(BIN)/$(LOCKED) locks/requirements-cuda.lock
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation --editable .
+	$(BIN)/pip install --no-deps --no-build-isolation --editable .
 	touch $@
 
 $(VENV)/.ready-dev: $(VENV)/.ready locks/requirements-dev.lock

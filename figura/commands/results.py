@@ -1,0 +1,32 @@
+"""Print the headline figures in metrics/, a line a file, and where to look next: `python -m figura.commands.results`."""
+
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from figura.base.exit_status import run
+from figura.base.files import read_json
+
+NEXT = """pictures: plots/*/pictures/*.png
+next: source .venv/bin/activate, then `figura report` (one page of everything) or `dvc exp run -S losses.KL.weight=2`"""
+
+
+def main(_: list[str]) -> None:
+    """Print the lines."""
+    for path in sorted(Path("metrics").glob("*.json")):
+        print(f"{path.stem + ':':<27}{', '.join(figures(read_json(path)))}")
+    print(NEXT)
+
+
+def figures(metrics: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each figure with its interval and baseline, if it has them: `AP 0.736 [0.704, 0.761]`."""
+    for name, one in metrics.items():
+        if "value" in one:  # else of a try
+            interval = f" [{one['low']:.3g}, {one['high']:.3g}]" if "low" in one else ""
+            baseline = f" (baseline {one['baseline']:.3g})" if "baseline" in one else ""
+            yield f"{name} {one['value']:.3g}{interval}{baseline}"
+
+
+if __name__ == "__main__":
+    sys.exit(run(main))
