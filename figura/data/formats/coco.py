@@ -239,6 +239,8 @@ def read_head(
     for key, value in _walk(path, in_lines=not whole):
         if value is _OPEN and not whole:
             return head, counts
+        if key in counts and value is _OPEN:
+            raise UserError(f"{path}: {key}: stands twice; one list may hold all records")
         if key in RECORDS and (value is _OPEN or key in counts):
             counts[key] = 0 if value is _OPEN else counts[key] + 1
             if look is not None and value is not _OPEN:
@@ -256,9 +258,9 @@ def read_head(
 
 
 def read_records(path: Path, section: str, whole: bool = True) -> Iterator[Any]:
-    """Yield the elements of `images` or `annotations` one by one; raises UserError like `read_head`.
+    """Yield the elements of `images` or `annotations` one by one; the file is only read up to their end.
 
-    Without `whole`, the file must be written by `write_coco`, and is only read up to them.
+    Without `whole`, the file must be written by `write_coco`. Raises UserError like `read_head`.
     """
     opened = False
     for key, value in _walk(path, in_lines=not whole):
@@ -266,7 +268,7 @@ def read_records(path: Path, section: str, whole: bool = True) -> Iterator[Any]:
             opened = True
         elif key == section and opened:
             yield value
-        elif opened and not whole:
+        elif opened:
             return
     if not opened:
         raise UserError(f"{path}: {section}: must be a list of records")

@@ -27,6 +27,7 @@ _COUNT = "num_keypoints that disagree with the joints"
 _CROWD_KEYS = ("iscrowd", "isCrowd", "is_crowd", "ignore")
 _NO_CROWD = ("", "no", "false", "none", "null")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_NUMBERS = {int, float}
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}(\.0*)?")
 _CORNERS = (("x1", "y1", "x2", "y2"), ("xmin", "ymin", "xmax", "ymax"))
 _SIDES = (("x", "y", "width", "height"), ("x", "y", "w", "h"), ("left", "top", "width", "height"))
@@ -118,12 +119,12 @@ def is_finite(numbers: Iterable[Any], farthest: float = math.inf) -> bool:
 
     Strings, booleans and integers too large for a float are not numbers.
     """
-    numbers = list(numbers)
+    numbers = numbers if isinstance(numbers, list) else list(numbers)
     try:
-        finite = {*map(type, numbers)} <= {int, float} and all(map(math.isfinite, numbers))
+        finite = {*map(type, numbers)} <= _NUMBERS and all(map(math.isfinite, numbers))
     except OverflowError:
         return False
-    return finite and max(map(abs, numbers), default=0) <= farthest
+    return finite and (farthest == math.inf or max(map(abs, numbers), default=0) <= farthest)
 
 
 def shown(value: Any) -> str:

@@ -30,7 +30,7 @@ def inside(folder: Path, name: str, root: Path) -> Path:
         path.exists()
     except (ValueError, OSError) as error:  # a NUL, an invalid surrogate, or too long
         raise UnusableError("file name that no file can have", repr(name)) from error
-    if path.is_relative_to(root.resolve()) and ".." not in Path(name).parts:
+    if ".." not in Path(name).parts and (path.is_relative_to(root) or path.is_relative_to(root.resolve())):
         return path
     files = None if ".." in Path(name).parts else _dvc_cache(root.resolve())
     if files is None or not path.is_relative_to(files):
