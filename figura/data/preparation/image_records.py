@@ -161,17 +161,20 @@ class ImageRecords:
         self.ids[key] = number
         return number
 
-    def look(self, image: ImageRecord) -> None:
-        """Read the file and set its sizes; raises UnusableError if it cannot be used."""
-        if not image.path.is_relative_to(self.root):
-            inside(self.folder, image.file, self.root)
-        if not image.path.is_file():
-            raise UnusableError("image file missing", image.file)
+    def look(self, image: ImageRecord) -> UnusableError | None:
+        """Read the file and set its sizes; return why it cannot be used."""
         try:
+            if not image.path.is_relative_to(self.root):
+                inside(self.folder, image.file, self.root)
+            if not image.path.is_file():
+                return UnusableError("image file missing", image.file)
             facts = picture_facts(image.path)
+        except UnusableError as fault:
+            return fault
         except UserError as error:
-            raise UnusableError("image file broken", str(error).replace(str(image.path), image.file)) from error
+            return UnusableError("image file broken", str(error).replace(str(image.path), image.file))
         image.stored, image.upright, image.turned = Size(*facts.stored), Size(*facts.upright), facts.orientation > 1
+        return None
 
     def settle(self, image: ImageRecord, wanted: Orientation | None) -> Orientation | None:
         """Return the orientation if record and file decide it: the stated size, or the setting. Repairs the size.

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tqdm import tqdm
 
@@ -89,13 +89,6 @@ class Raw:
     def source(self) -> Path:
         """The file that defines categories and joints."""
         return self.origin or self.annotations
-
-
-class Found(NamedTuple):
-    """The kinds of changes that reading a picture took, and of what looks wrong in it."""
-
-    done: tuple[str, ...]
-    doubts: tuple[str, ...]
 
 
 @dataclass
@@ -359,7 +352,7 @@ class _File:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             while batch := list(islice(records, _AT_ONCE)):
                 declared = [image for record in batch if (image := self._declared(record))]
-                faults = list(pool.map(_caught(self.images.look), declared))
+                faults = list(pool.map(self.images.look, declared))
                 ready: list[tuple[ImageRecord, Orientation]] = []
                 for image, fault in zip(declared, faults, strict=True):
                     if fault:
@@ -398,9 +391,10 @@ class _File:
                 self._reject_image(image.record, image.id, outcome)
                 continue
             self.split = self.splits[image.id]
-            for kind in outcome.done:
+            done, doubts = outcome
+            for kind in done:
                 self._repair(f"image {image.file}", kind, "", "")
-            for kind in outcome.doubts:
+            for kind in doubts:
                 self._doubt(kind, image.file)
             record = image.record
             record |= {"id": image.id, "file_name": image.file if self.raw.in_place else f"{self.split}/{image.file}"}
@@ -411,14 +405,14 @@ class _File:
             self.preparation.statistics[self.split].add_image(record)
             self.preparation.examples[self.split].add_image(record)
 
-    def _stored(self, image: ImageRecord, way: Orientation) -> Found | UnusableError:
-        """Write an image at its final path; return what that took, without its pixels."""
+    def _stored(self, image: ImageRecord, way: Orientation) -> tuple[Sequence[str], Sequence[str]] | UnusableError:
+        """Write an image at its final path; return the kinds of changes that took, and of what looks wrong in it."""
         path, place = self.raw.images / image.file, self.preparation.folder / "images" / self.splits[image.id]
         try:
             reading = store_picture(path, None if self.raw.in_place else place / image.file, way)
         except UserError as error:
             return UnusableError("image file broken", str(error).replace(str(path), image.file))
-        return Found(reading.done, reading.doubts)
+        return reading.done, reading.doubts
 
     def _reach(self, images: set[int]) -> dict[int, tuple[float, float]]:
         """Return how far the annotations of these images reach."""
@@ -554,19 +548,6 @@ class _File:
         number = str(record.get("id", ""))[:80] if isinstance(record, dict) else ""
         self.preparation.statistics[self.split].rejected[fault.reason] += 1
         self.preparation.rejected.append(Rejected(self.raw.title, kind, number, fault.reason, fault.detail))
-
-
-def _caught(look: Callable[[ImageRecord], None]) -> Callable[[ImageRecord], UnusableError | None]:
-    """Return a function that returns the error instead of raising it."""
-
-    def caught(image: ImageRecord) -> UnusableError | None:
-        try:
-            look(image)
-        except UnusableError as fault:
-            return fault
-        return None
-
-    return caught
 
 
 def _agreeing(people: People, first: People, path: Path, key: str) -> People:

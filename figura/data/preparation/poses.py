@@ -140,13 +140,13 @@ class _NamedPoses(PoseSource):
     def __init__(self, path: Path, entries: Iterable[Entry], rank: Callable[[Mapping[str, Any]], float]) -> None:
         self.path, self.faults = path, []
         self._people: dict[str, Entry] = {}
+        best: dict[str, float] = {}
         for entry in entries:
-            name = str(entry.picture)
-            before = self._people.get(name)
-            if isinstance(entry.record, UnusableError):
-                self._reject(entry, entry.record)
-            elif before is None or before.record is None or (entry.record and rank(entry.record) > rank(before.record)):
-                self._people[name] = entry
+            name, record = str(entry.picture), entry.record
+            if isinstance(record, UnusableError):
+                self._reject(entry, record)
+            elif (one := rank(record) if record else -1.0) > best.get(name, -2.0):
+                self._people[name], best[name] = entry, one
         self._names = PictureNames(list(self._people))
 
     def of(self, file: str, size: Size) -> dict[str, Any] | None:

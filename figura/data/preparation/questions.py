@@ -154,11 +154,11 @@ class Plausibility:
         self.right += middle[0] > x + 0.6 * a
         near = x - a / 4, x + 1.25 * a, y - b / 4, y + 1.25 * b
         if not (near[0] <= left and right <= near[1] and near[2] <= top and bottom <= near[3]):
-            inside = sum(
+            within = sum(
                 near[0] <= one <= near[1] and near[2] <= other <= near[3]
                 for one, other in zip(across, down, strict=True)
             )
-            self.apart += 2 * (len(across) - inside) > len(across)
+            self.apart += 2 * (len(across) - within) > len(across)
 
     def check(self, path: Path, conventions: Conventions, key: str) -> list[str]:
         """Return warnings; raise UserError for a contradiction. `key` is the dotted key of the settings."""
