@@ -360,7 +360,7 @@ class _Annotation:
         if box is None or len(box) != 4:
             fault = "box is not four numbers"
         else:
-            if not is_finite(raw):
+            if not is_finite(raw or ()):
                 self.note(AS_TEXT, raw, box)
             if self.conventions.boxes == "corners":
                 box[2:] = box[2] - box[0], box[3] - box[1]

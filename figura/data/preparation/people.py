@@ -62,9 +62,10 @@ class Raw:
     """One annotation file and its images.
 
     No image path may leave the folder `root`. `splits` are the splits that the file contributes to; `split_of` maps an
-    image id to one of them. With `in_place`, the images are already at their final paths and keep their names. `name`
-    replaces the annotation file in `rejected.csv` and progress bars; default: its path below `root`. Errors about
-    categories and joints refer to `origin` instead. With `plain`, the split train may have no annotations.
+    image id to one of them, after `look` got each record and its section. With `in_place`, the images are already at
+    their final paths and keep their names. `name` replaces the annotation file in `rejected.csv` and progress bars;
+    default: its path below `root`. Errors about categories and joints refer to `origin` instead. With `plain`, the
+    split train may have no annotations.
     `conventions` and `orientation` say how its numbers and pictures are read.
     """
 
@@ -73,6 +74,7 @@ class Raw:
     root: Path
     splits: tuple[str, ...]
     split_of: Callable[[object], str]
+    look: Callable[[str, Any], None] | None = None
     in_place: bool = False
     name: str = ""
     origin: Path | None = None
@@ -95,6 +97,7 @@ class Raw:
 class _Scan:
     """What is known of the records of a file before they are read one by one."""
 
+    further: Callable[[str, Any], None] | None
     joints: JointCounts = field(default_factory=JointCounts)
     files: dict[Any, Any] = field(default_factory=dict)
     several: set[Any] = field(default_factory=set)
@@ -103,6 +106,8 @@ class _Scan:
     """Below `_FREE`: ids that preparation makes up follow, and must have 64 bits."""
 
     def look(self, section: str, record: Any) -> None:
+        if self.further is not None:
+            self.further(section, record)
         if not isinstance(record, dict):
             return
         number = record_key(record.get("id"))
@@ -158,7 +163,7 @@ class Preparation:
 
     def add(self, raw: Raw) -> None:
         """Make every record of a raw file right, write its splits; raises UserError if the file is invalid."""
-        scan = _Scan()
+        scan = _Scan(raw.look)
         head, counts = read_head(raw.annotations, look=scan.look)
         _number_categories(head.get("categories"))
         try:
