@@ -483,8 +483,10 @@ def _ochuman_person(one: Any, places: list[int | None]) -> dict[str, Any]:
             x, y, flag = [0, 0, 0] if place is None else numbers[3 * place : 3 * place + 3]
             keypoints += [x, y, _OCHUMAN_FLAGS.get(flag, flag) if type(flag) is int else flag]
         record["keypoints"] = keypoints
-    if isinstance(mask, dict) and isinstance(mask.get("outer"), list) and not mask.get("inner"):
-        record["segmentation"] = mask["outer"]  # a mask with holes is left out: COCO's polygons have none
+    if isinstance(mask, dict) and isinstance(mask.get("outer"), list):
+        record["segmentation"] = (
+            "a mask with holes" if mask.get("inner") else mask["outer"]
+        )  # COCO's polygons have none
     return record
 
 

@@ -196,7 +196,6 @@ class ExportedPoses(_NamedPoses):
     def __init__(self, export: Export, min_confidence: float, names: Sequence[str], key: str) -> None:
         super().__init__(export.path, export.entries(), _score)
         self._joints, self._confidences = Joints(export, names, key), Confidences(min_confidence)
-        self.notes = self._joints.notes
         self.category = {"id": 1, "name": PERSON, "keypoints": list(self._joints.names)}
 
     def _keys(self, record: dict[str, Any], size: Size) -> dict[str, Any]:
@@ -204,6 +203,7 @@ class ExportedPoses(_NamedPoses):
 
     def check(self) -> None:
         """Raise UserError if too many joints lie outside of their pictures, or all are fractions."""
+        self.notes = self._joints.notes
         self._confidences.check(self.path)
 
 
