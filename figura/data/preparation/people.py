@@ -16,6 +16,7 @@ from figura.base.errors import UserError
 from figura.base.files import write_text
 from figura.base.pictures import store_picture
 from figura.data.formats.coco import KEYPOINTS, RECORDS, Spool, read_head, read_records, to_json, write_coco
+from figura.data.formats.facts import FACTS
 from figura.data.formats.prepared import REJECTED
 from figura.data.formats.records import (
     AS_COCO,
@@ -33,7 +34,6 @@ from figura.data.formats.records import (
 )
 from figura.data.formats.skeletons import Skeleton
 from figura.data.preparation.categories import People, choose_people, standing_pose_of, written_categories
-from figura.data.preparation.facts import write_facts
 from figura.data.preparation.image_records import (
     ImageRecord,
     ImageRecords,
@@ -246,13 +246,14 @@ class Preparation:
 
     def finish(self) -> None:
         """Write `facts.json`, `statistics.json`, `plots/`, lists of records and `manifest.json` beside the splits."""
-        write_facts(
-            self.folder,
-            skeleton=self.skeleton,
-            categories=self.categories,
-            people=self.people.name if self.people else None,
-            annotated={split: one.facts() for split, one in self.statistics.items()},
-        )
+        facts = {
+            "skeleton": None if self.skeleton is None else self.skeleton.settings(),
+            "categories": [{"id": number, "name": name} for number, name in sorted(self.categories.items())],
+            "people": self.people.name if self.people else None,
+            "annotated": {split: one.facts() for split, one in self.statistics.items()},
+        }
+        lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in facts.items())
+        write_text(self.folder / FACTS, f"{{\n{lines}\n}}\n")
         summaries = {split: one.summary() for split, one in self.statistics.items()}
         write_text(self.folder / "statistics.json", json.dumps(summaries, indent=2) + "\n")
         write_plots(self.statistics, self.folder / "plots")

@@ -42,7 +42,8 @@ class RawFolder:
         try:
             return inside(self.folder, path, self.folder)
         except UnusableError as fault:
-            raise UserError(f"{self.key}.{key}: leaves the source {self.folder}: {fault.detail}") from fault
+            link = fault.detail.removeprefix(path)
+            raise UserError(f"{self.key}.{key}: {path} leaves the source {self.folder}{link}") from fault
 
     def directory(self, path: str, key: str) -> Path:
         """Return a folder below the folder; raises UserError if there is none."""
