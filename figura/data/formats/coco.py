@@ -333,9 +333,12 @@ class Spool:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the records as JSON, sorted by id. Add no records afterwards."""
-        for place in np.argsort(np.asarray(self.ids, dtype=np.int64), kind="stable"):
-            self.file.seek(self.starts[place])
+        at = -1
+        for place in np.argsort(np.asarray(self.ids, dtype=np.int64), kind="stable").tolist():
+            if at != self.starts[place]:  # a seek would drop what is buffered
+                self.file.seek(self.starts[place])
             yield self.file.read(self.lengths[place])
+            at = self.starts[place] + self.lengths[place]
 
 
 def write_coco(path: Path, head: dict[str, Any], images: Iterable[bytes], annotations: Iterable[bytes]) -> None:

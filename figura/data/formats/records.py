@@ -110,6 +110,8 @@ def real_numbers(values: Any) -> list[float] | None:
     """Return a list of finite numbers, also of texts; None for anything else."""
     if not isinstance(values, list):
         return None
+    if is_finite(values):
+        return list(values)
     numbers = [number for one in values if (number := real_number(one)) is not None]
     return numbers if len(numbers) == len(values) else None
 
