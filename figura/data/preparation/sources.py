@@ -25,7 +25,7 @@ from figura.data.preparation.people import Preparation, Raw
 from figura.data.preparation.pictures import Picture, Reading, left_out_line, picture_files, write_records
 from figura.data.preparation.poses import AnnotatedPoses, ExportedPoses, PoseSource, PredictedPoses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
-from figura.data.preparation.splits import TRAIN, drawn_split, grouped_split, in_order, joined_groups
+from figura.data.preparation.splits import TRAIN, drawn_split, in_order, joined_groups
 from figura.data.preparation.validation import inside
 
 
@@ -176,8 +176,11 @@ class _Groups:
         return joined_groups(self.members)
 
     def split_of(self, image: Any) -> str:
-        """Return the split of an image's key."""
-        return grouped_split(self.source.seed, self.coco.shares, self.of, self.files, image)
+        """Return an image's split by the key of its group, its file if one is known, or itself; train for no image."""
+        if image is None:
+            return TRAIN
+        key = f"person {self.of[image]}" if image in self.of else self.files.get(image, image)
+        return drawn_split(self.source.seed, self.coco.shares, key)
 
     def lines(self) -> list[str]:
         """Return a line on the groups, if there are any."""
