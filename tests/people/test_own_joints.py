@@ -272,9 +272,18 @@ def test_settings_win_over_faults_of_the_category(tmp_path, told, settings):
     assert skeleton_of(tmp_path / "told").settings() == skeleton_of(tmp_path / "alone").settings()
 
 
-def test_a_set_in_another_order_is_refused(tmp_path):
-    person = PERSON | {"keypoints": list(KEYPOINTS)[::-1]}
-    with pytest.raises(UserError, match=r"coco\.keypoints: the set 'coco' .*nose, left_eye.*right_ankle, left_ankle"):
+def test_a_set_in_another_order_has_the_order_of_the_file(tmp_path):
+    person = PERSON | {"keypoints": [name.replace("_", " ") for name in KEYPOINTS[::-1]]}
+    prepared(tmp_path, [person], [boxed(1)], keypoints=KeypointSettings(set="coco"))
+    skeleton = skeleton_of(tmp_path)
+    assert skeleton.keypoints[:2] == ("right ankle", "left ankle")
+    np.testing.assert_array_equal(skeleton.sigmas, COCO.sigmas[::-1])
+    assert [(16 - a, 16 - b) for a, b in skeleton.connections] == list(COCO.connections)
+
+
+def test_a_set_of_other_joints_is_refused(tmp_path):
+    person = PERSON | {"keypoints": ["snout", *KEYPOINTS[1:]]}
+    with pytest.raises(UserError, match=r"coco\.keypoints: the set 'coco' has 17 joints, nose, .* has 17, snout, "):
         prepared(tmp_path, [person], [boxed(1)], keypoints=KeypointSettings(set="coco"))
 
 

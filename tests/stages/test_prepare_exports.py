@@ -141,6 +141,14 @@ def test_a_picture_in_two_splits_of_yolo_is_told(capsys):
     assert "warning: data.yaml: 2 pictures of validation are in another split, too" in capsys.readouterr().out
 
 
+def test_labels_of_yolo_without_a_picture_are_rejected():
+    write_yolo(**{"train/gone": "0 0.5 0.5 0.5 0.25 0.25 0.5 2 0.5 0.5 1 0 0 0\n", "train/classes": "dog\n"})
+    write_params(annotations="data.yaml", max_rejected=0.5)
+    assert run(main, ["mine"]) == 0
+    (row,) = rows(PREPARED / "rejected.csv")
+    assert (row["id"], row["reason"]) == ("labels/train/gone.txt", "label without a picture")
+
+
 def test_joints_of_yolo_without_flags():
     write_yolo(POSE.replace("[3, 3]", "[3, 2]"), **{"train/a": "0 0.5 0.5 0.5 0.25 0.25 0.5 0 0.5 -1 -1\n"})
     write_params(annotations="data.yaml")
@@ -376,6 +384,26 @@ def test_ochuman_as_published():
     assert one["keypoints"][:9] == [20, 5, 0, 19, 5, 1, 18, 5, 2]
     assert one["segmentation"] == [[3, 4, 23, 4, 23, 34]]
     assert "keypoints" not in other
+
+
+def test_a_mask_with_holes_of_ochuman_is_left_out_and_counted(capsys):
+    write_pictures("a.png")
+    person = {"bbox": [3, 4, 23, 34], "segms": {"outer": [[3, 4, 23, 4, 23, 34]], "inner": [[9, 6, 20, 6, 20, 20]]}}
+    image = {"image_id": 3, "file_name": "a.png", "width": 32, "height": 48, "annotations": [person]}
+    write("ochuman.json", {"images": [image], "keypoint_names": list(KEYPOINTS)})
+    write_params(annotations={"test": "ochuman.json"})
+    assert run(main, ["mine"]) == 0
+    assert load("test")["annotations"][0]["segmentation"] is None
+    assert "repaired: 1 masks dropped: neither polygons nor run lengths (e.g. ochuman.json" in capsys.readouterr().out
+
+
+def test_joints_of_results_that_are_no_numbers_do_not_count():
+    write_pictures("a.png")
+    joints = [None, 5, 0.9, "6", "7", "0.9", 1e999, 5, 0.9, *flat(14)]
+    write("r.json", [{"image_id": "a.png", "category_id": 1, "keypoints": joints, "score": 1}])
+    people, _, done = converted("r.json")
+    assert people["a.png"][0]["keypoints"][:9] == [0, 0, 0, 6, 7, 2, 0, 0, 0]
+    assert "r.json: 2 joints that are no numbers do not count" in done.notes
 
 
 def test_a_folder_of_coco_files_as_posetrack_has():

@@ -98,6 +98,20 @@ def test_equal_files_count_each_even_if_a_cache_has_linked_them():
     assert prepared() == []
 
 
+def test_raw_data_on_another_disk(capsys):
+    """A folder in the source that is a link to somewhere else is refused; the source itself may be one."""
+    write_coco()
+    Path("raw/images").rename("disk")
+    Path("raw/images").symlink_to("../disk")
+    assert run(prepare.main, ["mine"]) == 1
+    assert "images leaves the source raw (a link to " in capsys.readouterr().err
+    Path("raw/images").unlink()
+    Path("disk").rename("raw/images")
+    Path("raw").rename("far")
+    Path("raw").symlink_to("far")
+    assert prepared() == []
+
+
 def records(split, section):
     return list(read_records(PREPARED / f"{split}.json", section))
 

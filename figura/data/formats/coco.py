@@ -128,13 +128,19 @@ class _Reader:
             ended = not self.more()
 
     def lines(self) -> list[Any]:
-        """Return the values of the next lines, up to `_AT_ONCE` characters; an empty list if there are none.
+        """Return the values of the next lines as `write_coco` writes them; an empty list if they are written otherwise.
 
-        The comma after the last one is not consumed. Numbers are as in `line`.
+        They are those of up to `_AT_ONCE` characters, or one longer line. The comma after the last one is not consumed.
+        Integers of more than 64 bits become floats.
         """
         end = self.text.rfind(",\n", self.at, self.at + _AT_ONCE)
         if end < 0 and len(self.text) - self.at < _AT_ONCE and self.more():
             end = self.text.rfind(",\n", 0, _AT_ONCE)
+        if end < 0:
+            end = self.text.find("\n", self.at + 1)  # the value may be in the next line
+            if end < 0 and self.more():
+                end = self.text.find("\n", 1)
+            end -= self.text[end - 1 : end] == ","
         try:
             # only complete values form a list between brackets, wherever the text was cut
             values: list[Any] = orjson.loads(f"[{self.text[self.at : end]}]") if end >= 0 else []
@@ -142,22 +148,6 @@ class _Reader:
             return []
         self.at = end if values else self.at
         return values
-
-    def line(self) -> Any:
-        """Return the only value in a line, except for a comma, as written by `write_coco`; else `_OPEN`.
-
-        Integers of more than 64 bits become floats.
-        """
-        end = self.text.find("\n", self.at + 1)  # the value may be in the next line
-        if end < 0 and self.more():
-            end = self.text.find("\n", 1)
-        last = end - (self.text[end - 1 : end] == ",")
-        try:
-            value = orjson.loads(self.text[self.at : last]) if end >= 0 else _OPEN
-        except orjson.JSONDecodeError:
-            return _OPEN
-        self.at = self.at if value is _OPEN else last
-        return value
 
     def _decoded(self) -> tuple[Any, int]:
         try:
@@ -172,7 +162,7 @@ def _walk(path: Path, in_lines: bool = False) -> Iterator[tuple[str, Any]]:
     """Yield the top-level pairs of a COCO file; for a key of `RECORDS`, `_OPEN` and then each element of the list.
 
     `in_lines`: the file was written by `write_coco`, and its records are parsed in batches; others can be read, too,
-    but see `_Reader.line`.
+    but see `_Reader.lines`.
     """
     with _Reader(path) as reader:
         if reader.peek() == "[":
@@ -200,11 +190,8 @@ def _elements(reader: _Reader, in_lines: bool) -> Iterator[Any]:
     follows = reader.take("]") if reader.peek() == "]" else ","
     while follows == ",":
         values = reader.lines() if in_lines else []
-        if not values:
-            value = reader.line() if in_lines else _OPEN
-            in_lines = value is not _OPEN
-            values = [value if in_lines else reader.value()]
-        yield from values
+        in_lines = bool(values)
+        yield from values or [reader.value()]
         follows = reader.take(",]")
 
 
@@ -239,6 +226,8 @@ def read_head(
     for key, value in _walk(path, in_lines=not whole):
         if value is _OPEN and not whole:
             return head, counts
+        if key in counts and value is _OPEN:
+            raise UserError(f"{path}: {key}: stands twice; one list may hold all records")
         if key in RECORDS and (value is _OPEN or key in counts):
             counts[key] = 0 if value is _OPEN else counts[key] + 1
             if look is not None and value is not _OPEN:
@@ -256,9 +245,9 @@ def read_head(
 
 
 def read_records(path: Path, section: str, whole: bool = True) -> Iterator[Any]:
-    """Yield the elements of `images` or `annotations` one by one; raises UserError like `read_head`.
+    """Yield the elements of `images` or `annotations` one by one; the file is only read up to their end.
 
-    Without `whole`, the file must be written by `write_coco`, and is only read up to them.
+    Without `whole`, the file must be written by `write_coco`. Raises UserError like `read_head`.
     """
     opened = False
     for key, value in _walk(path, in_lines=not whole):
@@ -266,7 +255,7 @@ def read_records(path: Path, section: str, whole: bool = True) -> Iterator[Any]:
             opened = True
         elif key == section and opened:
             yield value
-        elif opened and not whole:
+        elif opened:
             return
     if not opened:
         raise UserError(f"{path}: {section}: must be a list of records")
@@ -331,9 +320,12 @@ class Spool:
 
     def lines(self) -> Iterator[bytes]:
         """Yield the records as JSON, sorted by id. Add no records afterwards."""
-        for place in np.argsort(np.asarray(self.ids, dtype=np.int64), kind="stable"):
-            self.file.seek(self.starts[place])
+        at = -1
+        for place in np.argsort(np.asarray(self.ids, dtype=np.int64), kind="stable").tolist():
+            if at != self.starts[place]:  # a seek would drop what is buffered
+                self.file.seek(self.starts[place])
             yield self.file.read(self.lengths[place])
+            at = self.starts[place] + self.lengths[place]
 
 
 def write_coco(path: Path, head: dict[str, Any], images: Iterable[bytes], annotations: Iterable[bytes]) -> None:

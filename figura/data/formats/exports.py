@@ -127,9 +127,9 @@ def _of_object(path: Path, where: str) -> Export | None:
     if "instance_info" in head:
         return _mmpose([path], path)
     if "keypoint_names" in head:
-        return Export(path, "OCHuman", lambda: _ochuman(path), KEYPOINTS, confident=False)
+        return Export(path, "OCHuman", partial(_ochuman, path), KEYPOINTS, confident=False)
     if {"annotations", "images"} <= set(head) and _has_confidences(path):
-        return _coco_predictions(path)
+        return _coco([path], path, "predictions in COCO's format", confident=True)
     return None
 
 
@@ -190,10 +190,10 @@ def _of_list(path: Path, where: str) -> Export:
         first = first[0]
     keys = set(first) if isinstance(first, dict) else set[str]()
     if {"joints", "joints_vis", "image"} <= keys:
-        return Export(path, "MPII", lambda: _mpii(path), SETS["mpii"].skeleton.keypoints, confident=False)
+        return Export(path, "MPII", partial(_mpii, path), SETS["mpii"].skeleton.keypoints, confident=False)
     if "image_id" in keys and keys & {"keypoints", "bbox"}:
         tool = "AlphaPose's results" if isinstance(first["image_id"], str) else "COCO results"
-        return Export(path, tool, lambda: map(_result, read_elements(path), _numbers()))
+        return Export(path, tool, partial(_results, path))
     for names, advice in _OTHER_LISTS.items():
         if names <= keys:
             raise UserError(f"{where}: {advice}")
@@ -219,13 +219,6 @@ _OTHER_LISTS = {
 }
 
 
-def _numbers() -> Iterator[str]:
-    number = 0
-    while True:
-        yield str(number)
-        number += 1
-
-
 def _of_folder(folder: Path, key: str) -> Export | None:
     files = json_files(folder)
     first = next((file for file in files if not file.name.startswith(".")), None)
@@ -233,7 +226,7 @@ def _of_folder(folder: Path, key: str) -> Export | None:
         raise UserError(f"{key}: {folder}: {_of_other_files(folder)}")
     if first.name.endswith(".people.json"):
         people = [file for file in files if file.name.endswith(".people.json")]
-        return Export(folder, "figura's people", lambda: _people(people, folder))
+        return Export(folder, "figura's people", partial(_people, people, folder))
     if _first_character(first) == "[":
         return _of_lists(files, folder, key)
     head = set(dict(islice(_named(first), 20)))
@@ -277,54 +270,66 @@ def _of_other_files(folder: Path) -> str:
     return "no JSON file; it may hold COCO files, OpenPose's, MMPose's or figura's results, or YOLO's data.yaml"
 
 
-def _result(element: Any, number: str) -> Entry:
+def _entry(
+    read: Callable[[Any], dict[str, Any]], raw: Any, picture: str | int, number: str, size: Size | None = None
+) -> Entry:
+    """Read a record; an entry of its fault if that raises UnusableError."""
+    try:
+        return Entry(picture, read(raw), number, size)
+    except UnusableError as fault:
+        return Entry(picture, fault, number)
+
+
+def _results(path: Path) -> Iterator[Entry]:
+    for number, one in enumerate(read_elements(path)):
+        image: Any = one.get("image_id") if isinstance(one, dict) else None
+        image = whole_number(image) if isinstance(image, float) else image
+        if type(image) in (int, str):
+            yield _entry(_result, one, image, str(number), _size(one))
+        else:
+            yield Entry("", UnusableError("result without image_id", repr(one)[:80]), str(number))
+
+
+def _result(one: Any) -> dict[str, Any]:
     """Read a COCO result; AlphaPose calls the box `box`."""
-    image: Any = element.get("image_id") if isinstance(element, dict) else None
-    image = whole_number(image) if isinstance(image, float) else image
-    if type(image) not in (int, str):
-        return Entry("", UnusableError("result without image_id", repr(element)[:80]), number)
+    if not isinstance(one, dict):
+        raise UnusableError("not an object", repr(one)[:80])
     keys = ("keypoints", "score", "segmentation")
-    record = {key: element[key] for key in keys if element.get(key) is not None}
-    box = element.get("bbox", element.get("box"))
-    record |= {"category_id": element.get("category_id", 1)} | ({} if box is None else {"bbox": box})
-    size = _size(element)
-    return Entry(image, record, number, size)
+    box = one.get("bbox", one.get("box"))
+    record = {key: one[key] for key in keys if one.get(key) is not None} | ({} if box is None else {"bbox": box})
+    return record | {"category_id": one.get("category_id", 1)}
 
 
-def _size(record: Mapping[str, Any]) -> Size | None:
-    width, height = record.get("width"), record.get("height")
+def _size(record: Any) -> Size | None:
+    width, height = (record.get(key) if isinstance(record, dict) else None for key in ("width", "height"))
     return Size(width, height) if type(width) is int and type(height) is int else None
 
 
-def _image_of(record: Any, images: Mapping[int, tuple[str, Size | None]]) -> tuple[str, Size | None] | None:
-    """Return the file name and size of an annotation's image."""
-    number = record.get("image_id") if isinstance(record, dict) else None
-    return images.get(number) if type(number) is int else None
+def _of_pictures(
+    files: list[Path],
+    folder: Path,
+    name_of: Callable[[str], str],
+    people_of: Callable[[Any], Any],
+    read: Callable[[Any], dict[str, Any]],
+) -> Iterator[Entry]:
+    """Yield the people of files of a picture each; `name_of` makes its name of the file's, without `.json`."""
+    for file in files:
+        picture = name_of(file.relative_to(folder).as_posix().removesuffix(".json"))
+        try:
+            people = people_of(read_json(file, most=LARGEST))
+        except UserError as error:
+            yield Entry(picture, UnusableError("file cannot be read", error), picture)
+            continue
+        if not isinstance(people, list):
+            yield Entry(picture, UnusableError("file without a list of people", repr(people)[:80]), picture)
+            continue
+        yield Entry(picture, None)
+        for place, one in enumerate(people):
+            yield _entry(read, one, picture, f"{picture}: {place}", _size(one))
 
 
 def _people(files: list[Path], folder: Path) -> Iterator[Entry]:
-    for file in files:
-        picture = file.relative_to(folder).as_posix().removesuffix(".people.json")
-        yield from _of_picture(picture, _read(file, list))
-
-
-def _of_picture(picture: str, people: Any) -> Iterator[Entry]:
-    if isinstance(people, UnusableError):
-        yield Entry(picture, people, picture)
-        return
-    yield Entry(picture, None)
-    for place, one in enumerate(people):
-        named = {**one, "image_id": picture} if isinstance(one, dict) else one
-        yield _result(named, f"{picture}: {place}")
-
-
-def _read(file: Path, kind: type) -> Any:
-    """Return a file's JSON of this type, or what is wrong with it."""
-    try:
-        content = read_json(file, most=LARGEST)
-    except UserError as error:
-        return UnusableError("file cannot be read", error)
-    return content if isinstance(content, kind) else UnusableError("file of another form", repr(content)[:80])
+    return _of_pictures(files, folder, lambda name: name.removesuffix(".people"), lambda content: content, _result)
 
 
 def _has_confidences(path: Path) -> bool:
@@ -338,74 +343,39 @@ def _has_confidences(path: Path) -> bool:
     return False
 
 
-def _coco_predictions(path: Path) -> Export:
-    head = read_head(path)[0]
-    known = [one for one in head["categories"] if isinstance(one, dict) and type(one.get("id")) is int]
-    joints: list[Any] = next((one["keypoints"] for one in known if isinstance(one.get("keypoints"), list)), [])
-
-    def entries() -> Iterator[Entry]:
-        images: dict[int, tuple[str, Size | None]] = {}
-        for one in read_records(path, "images"):
-            if isinstance(one, dict) and type(one.get("id")) is int and isinstance(one.get("file_name"), str):
-                images[one["id"]] = one["file_name"], _size(one)
-                own = {key: value for key, value in one.items() if key not in ("id", "file_name", "width", "height")}
-                yield Entry(one["file_name"], None, size=_size(one), image=own)
-        for number, one in enumerate(read_records(path, "annotations")):
-            name = _image_of(one, images)
-            if name is None:
-                yield Entry("", UnusableError("annotation without image", repr(one)[:80]), str(number))
-            else:
-                entry = _result({**one, "image_id": name[0]}, str(one.get("id", number)))
-                yield entry._replace(size=name[1])
-
-    categories = {one["id"]: str(one.get("name")) for one in known}
-    return Export(path, "predictions in COCO's format", entries, tuple(map(str, joints)), categories)
-
-
 def _openpose(files: list[Path], folder: Path) -> Export:
-    joints: tuple[str, ...] = ()
-    for entry in _openpose_people(files, folder):
-        if isinstance(entry.record, dict):
-            joints = entry.record["names"]
-            break
-    return Export(folder, "OpenPose's results", lambda: _openpose_people(files, folder, joints), joints)
+    def entries(joints: tuple[str, ...] = ()) -> Iterator[Entry]:
+        return _of_pictures(
+            files,
+            folder,
+            lambda name: name.removesuffix("_keypoints"),
+            lambda content: content.get("people") if isinstance(content, dict) else content,
+            partial(_openpose_person, joints=joints),
+        )
+
+    found = (entry.record for entry in entries() if isinstance(entry.record, dict))
+    joints: tuple[str, ...] = next(found, {}).get("names", ())
+    return Export(folder, "OpenPose's results", partial(entries, joints), joints)
 
 
-def _openpose_people(files: list[Path], folder: Path, joints: tuple[str, ...] = ()) -> Iterator[Entry]:
-    """Yield the people; without `joints`, their names are in the records."""
-    for file in files:
-        picture = file.relative_to(folder).as_posix().removesuffix(".json").removesuffix("_keypoints")
-        content = _read(file, dict)
-        people = content.get("people") if isinstance(content, dict) else content
-        if not isinstance(people, list):
-            fault = people if isinstance(people, UnusableError) else UnusableError("file without people")
-            yield Entry(picture, fault, picture)
-            continue
-        yield Entry(picture, None)
-        for place, one in enumerate(people):
-            yield Entry(picture, _openpose_person(one, joints), f"{picture}: {place}")
-
-
-def _openpose_person(person: Any, joints: tuple[str, ...]) -> dict[str, Any] | UnusableError:
-    """Join the body, the face (without the pupils) and the hands of a person."""
+def _openpose_person(person: Any, joints: tuple[str, ...]) -> dict[str, Any]:
+    """Join the body, the face (without the pupils) and the hands of a person; `names` are those, without `joints`."""
     numbers: dict[str, list[Any]] = {}
     for key in ("pose", "face", "hand_left", "hand_right"):
         part = person.get(f"{key}_keypoints_2d", []) if isinstance(person, dict) else None
         if not isinstance(part, list):
-            return UnusableError("person of another form", repr(person)[:80])
+            raise UnusableError("person of another form", repr(person)[:80])
         numbers[key] = part
-    body = _BODIES.get(len(numbers["pose"]) // 3)
-    if body is None or len(numbers["pose"]) % 3:
-        return UnusableError("pose is neither 25 nor 18 joints", f"{len(numbers['pose'])} numbers")
-    names = body
-    keypoints = list(numbers["pose"])
+    keypoints, names = list(numbers["pose"]), _BODIES.get(len(numbers["pose"]) // 3)
+    if names is None or len(keypoints) % 3:
+        raise UnusableError("pose is neither 25 nor 18 joints", f"{len(keypoints)} numbers")
     face = numbers["face"][: 3 * len(_FACE)]
     for part, of_part in ((face, _FACE), (numbers["hand_left"], _HANDS[0]), (numbers["hand_right"], _HANDS[1])):
         if len(part) == 3 * len(of_part):
             names += of_part
             keypoints += part
     if joints and names != joints:
-        return UnusableError("other joints than those of the first person", f"{len(names)} instead of {len(joints)}")
+        raise UnusableError("other joints than those of the first person", f"{len(names)} instead of {len(joints)}")
     return {"keypoints": keypoints, "category_id": 1} | ({} if joints else {"names": names})
 
 
@@ -416,65 +386,70 @@ def _mmpose(files: list[Path], path: Path) -> Export:
         names = meta.get("keypoint_id2name") if isinstance(meta, dict) else None
         if isinstance(names, dict) and all(str(place) in names for place in range(len(names))):
             joints = tuple(str(names[str(place)]) for place in range(len(names)))
-    return Export(path, "MMPose's results", lambda: _mmpose_people(files, path), joints)
+    folder = path if path.is_dir() else path.parent
+    entries = partial(_of_pictures, files, folder, _mmpose_picture, _mmpose_people, _mmpose_person)
+    return Export(path, "MMPose's results", entries, joints)
 
 
-def _mmpose_people(files: list[Path], path: Path) -> Iterator[Entry]:
-    for file in files:
-        name = file.relative_to(path).as_posix() if path.is_dir() else file.name
-        parent, slash, base = name.removesuffix(".json").rpartition("/")
-        picture = f"{parent}{slash}{base.removeprefix('results_')}"
-        content = _read(file, object)
-        people = content.get("instance_info") if isinstance(content, dict) else content
-        while isinstance(people, list) and len(people) == 1 and isinstance(people[0], list):
-            people = people[0]
-        if not isinstance(people, list):
-            fault = people if isinstance(people, UnusableError) else UnusableError("file without instances")
-            yield Entry(picture, fault, picture)
-            continue
-        yield Entry(picture, None)
-        for place, one in enumerate(people):
-            yield Entry(picture, _mmpose_person(one), f"{picture}: {place}")
+def _mmpose_picture(name: str) -> str:
+    parent, slash, base = name.rpartition("/")
+    return f"{parent}{slash}{base.removeprefix('results_')}"
 
 
-def _mmpose_person(one: Any) -> dict[str, Any] | UnusableError:
-    points, scores = (one.get("keypoints"), one.get("keypoint_scores")) if isinstance(one, dict) else (None, None)
-    if not isinstance(points, list) or not isinstance(scores, list) or len(points) != len(scores):
-        return UnusableError("instance without keypoints and keypoint_scores", repr(one)[:80])
-    if not all(isinstance(point, list) and len(point) == 2 for point in points):
-        return UnusableError("keypoints are not pairs of x and y", repr(points)[:80])
-    record = {"category_id": 1, "keypoints": [number for point, score in zip(points, scores, strict=True)
-                                              for number in (*point, score)]}  # fmt: skip
-    box = one.get("bbox")
+def _mmpose_people(content: Any) -> Any:
+    people = content.get("instance_info") if isinstance(content, dict) else content
+    while isinstance(people, list) and len(people) == 1 and isinstance(people[0], list):
+        people = people[0]
+    return people
+
+
+def _mmpose_person(one: Any) -> dict[str, Any]:
+    points, scores, box = _values(one, "keypoints", "keypoint_scores", "bbox")
+    record = {"category_id": 1, "keypoints": _triples(points, scores)}
     box = box[0] if isinstance(box, list) and len(box) == 1 else box
     if isinstance(box, list) and len(box) >= 4 and is_finite(box[:4]):
-        record["bbox"] = [box[0], box[1], box[2] - box[0], box[3] - box[1]]
+        record["bbox"] = _between(box)
     return record | ({"score": one["bbox_score"]} if is_finite([one.get("bbox_score")]) else {})
+
+
+def _values(one: Any, *keys: str) -> list[Any]:
+    return [one.get(key) if isinstance(one, dict) else None for key in keys]
+
+
+def _triples(points: Any, thirds: Any) -> list[Any]:
+    """Join pairs of x and y, and a number of each."""
+    if not isinstance(points, list) or not isinstance(thirds, list) or len(points) != len(thirds):
+        raise UnusableError("joints without a number of each", repr(points)[:80])
+    if not all(isinstance(point, list) and len(point) == 2 for point in points):
+        raise UnusableError("keypoints are not pairs of x and y", repr(points)[:80])
+    return [number for point, third in zip(points, thirds, strict=True) for number in (*point, third)]
+
+
+def _between(corners: list[Any]) -> list[Any]:
+    """Return x, y, width and height of a box of two corners."""
+    return [corners[0], corners[1], corners[2] - corners[0], corners[3] - corners[1]]
 
 
 def _mpii(path: Path) -> Iterator[Entry]:
     for number, one in enumerate(read_elements(path)):
-        picture = one.get("image") if isinstance(one, dict) else None
+        (picture,) = _values(one, "image")
         if isinstance(picture, str):
-            yield Entry(picture, _mpii_person(one), str(number))
+            yield _entry(_mpii_person, one, picture, str(number))
         else:
             yield Entry("", UnusableError("record is not one of MPII's", repr(one)[:80]), str(number))
 
 
-def _mpii_person(one: Mapping[str, Any]) -> dict[str, Any] | UnusableError:
+def _mpii_person(one: Mapping[str, Any]) -> dict[str, Any]:
     """Read a person; the box is the square of 200 x `scale` pixels around `center` (MPII's definition)."""
-    points, visible, center = (one.get(key) for key in ("joints", "joints_vis", "center"))
-    scale: Any = one.get("scale")
-    if not isinstance(points, list) or not isinstance(visible, list) or len(points) != len(visible):
-        return UnusableError("record is not one of MPII's", repr(one)[:80])
-    if not isinstance(center, list) or len(center) != 2 or not is_finite(center) or not is_finite([scale]):
-        return UnusableError("record is not one of MPII's", repr(one)[:80])
-    if not all(isinstance(point, list) and len(point) == 2 for point in points):
-        return UnusableError("keypoints are not pairs of x and y", repr(points)[:80])
-    keypoints: list[Any] = []
-    for point, seen in zip(points, visible, strict=True):
-        keypoints += [*point, 2] if seen else [0, 0, 0]
-    side = 200 * scale
+    points, visible, center, scale = _values(one, "joints", "joints_vis", "center", "scale")
+    if not isinstance(center, list) or len(center) != 2 or not is_finite([*center, scale]):
+        raise UnusableError("record is not one of MPII's", repr(one)[:80])
+    triples, side = _triples(points, visible), 200 * scale
+    keypoints = [
+        number
+        for x, y, seen in zip(triples[::3], triples[1::3], triples[2::3], strict=True)
+        for number in ((x, y, 2) if seen else (0, 0, 0))
+    ]
     return {"category_id": 1, "keypoints": keypoints, "bbox": [center[0] - side / 2, center[1] - side / 2, side, side]}
 
 
@@ -486,34 +461,32 @@ def _ochuman(path: Path) -> Iterator[Entry]:
     names = next(value for name, value in read_pairs(path) if name == "keypoint_names")
     places = [names.index(name) if isinstance(names, list) and name in names else None for name in KEYPOINTS]
     for image in read_records(path, "images"):
-        known = image if isinstance(image, dict) else {}
-        picture, people = known.get("file_name"), known.get("annotations")
+        picture, people, number = _values(image, "file_name", "annotations", "image_id")
         if not isinstance(picture, str) or not isinstance(people, list):
-            yield Entry("", UnusableError("image of another form", repr(image)[:80]), repr(known.get("image_id"))[:80])
+            yield Entry("", UnusableError("image of another form", repr(image)[:80]), repr(number)[:80])
             continue
-        yield Entry(picture, None, size=_size(known))
-        for number, one in enumerate(people):
-            record = _ochuman_person(one, places)
-            yield Entry(picture, record, f"{known.get('image_id')}: {number}", _size(known))
+        yield Entry(picture, None, size=_size(image))
+        for place, one in enumerate(people):
+            yield _entry(partial(_ochuman_person, places=places), one, picture, f"{number}: {place}", _size(image))
 
 
-def _ochuman_person(one: Any, places: list[int | None]) -> dict[str, Any] | UnusableError:
-    box = one.get("bbox") if isinstance(one, dict) else None
+def _ochuman_person(one: Any, places: list[int | None]) -> dict[str, Any]:
+    box, numbers, mask = _values(one, "bbox", "keypoints", "segms")
     if not isinstance(box, list) or len(box) != 4 or not is_finite(box):
-        return UnusableError("box is not four finite numbers", repr(box)[:80])
-    record: dict[str, Any] = {"category_id": 1, "bbox": [box[0], box[1], box[2] - box[0], box[3] - box[1]]}
-    numbers = one.get("keypoints")
+        raise UnusableError("box is not four finite numbers", repr(box)[:80])
+    record: dict[str, Any] = {"category_id": 1, "bbox": _between(box)}
     if numbers is not None:
         if not isinstance(numbers, list) or len(numbers) <= 3 * max((place or 0) for place in places) + 2:
-            return UnusableError("keypoints are not those of keypoint_names", repr(numbers)[:80])
+            raise UnusableError("keypoints are not those of keypoint_names", repr(numbers)[:80])
         keypoints: list[Any] = []
         for place in places:
             x, y, flag = [0, 0, 0] if place is None else numbers[3 * place : 3 * place + 3]
             keypoints += [x, y, _OCHUMAN_FLAGS.get(flag, flag) if type(flag) is int else flag]
         record["keypoints"] = keypoints
-    mask = one.get("segms")
-    if isinstance(mask, dict) and isinstance(mask.get("outer"), list) and not mask.get("inner"):
-        record["segmentation"] = mask["outer"]  # a mask with holes is left out: COCO's polygons have none
+    if isinstance(mask, dict) and isinstance(mask.get("outer"), list):
+        record["segmentation"] = (
+            "a mask with holes" if mask.get("inner") else mask["outer"]
+        )  # COCO's polygons have none
     return record
 
 
@@ -524,15 +497,19 @@ def _coco_files(files: list[Path], folder: Path, key: str) -> Export:
             f"{key}: {folder}: its files are those of several splits ({', '.join(sorted(splits))}); write them apart, "
             "as in `annotations: {train: FILE, validation: FILE}` and `images: {train: FOLDER, validation: FOLDER}`"
         )
-    categories = read_head(files[0])[0].get("categories", [])
-    known = {one["id"]: one for one in categories if isinstance(one, dict) and type(one.get("id")) is int}
+    return _coco(files, folder, "COCO files", confident=False)
+
+
+def _coco(files: list[Path], path: Path, title: str, confident: bool) -> Export:
+    first, *others = (read_head(file)[0].get("categories", []) for file in files)
+    for file, categories in zip(files[1:], others, strict=True):
+        if categories != first:
+            raise UserError(f"{file}: categories: not those of {files[0].name}; the files of a folder have the same")
+    known = {one["id"]: one for one in first if isinstance(one, dict) and type(one.get("id")) is int}
     joints: list[Any] = next((one["keypoints"] for one in known.values() if isinstance(one.get("keypoints"), list)), [])
     names = {number: str(one.get("name")) for number, one in known.items()}
-    for file in files[1:]:
-        if read_head(file)[0].get("categories", []) != categories:
-            raise UserError(f"{file}: categories: not those of {files[0].name}; the files of a folder have the same")
-    entries = partial(_of_files, files, folder)
-    return Export(folder, "COCO files", entries, tuple(map(str, joints)), names, confident=False)
+    entries = partial(entries_of_coco, files, path if path.is_dir() else path.parent, confident)
+    return Export(path, title, entries, tuple(map(str, joints)), names, confident)
 
 
 def _split_of(file: Path) -> str | None:
@@ -543,24 +520,24 @@ def _split_of(file: Path) -> str | None:
     return None
 
 
-def _of_files(files: list[Path], folder: Path) -> Iterator[Entry]:
+def entries_of_coco(files: list[Path], folder: Path, predicted: bool = False) -> Iterator[Entry]:
+    """Yield the images and annotations of COCO files below a folder; of `predicted` ones, the keys of a result."""
     for file in files:
-        images: dict[int, tuple[str, Size | None]] = {}
+        images: dict[Any, tuple[str, Size | None]] = {}
         title = file.relative_to(folder).as_posix()
         for one in read_records(file, "images"):
-            known = one if isinstance(one, dict) else {}
-            if type(known.get("id")) is not int or not isinstance(known.get("file_name"), str):
+            number, name, labeled = _values(one, "id", "file_name", "is_labeled")
+            if type(number) is not int or not isinstance(name, str):
                 yield Entry("", UnusableError("image of another form", repr(one)[:80]), title)
-            elif known.get("is_labeled", True):  # PoseTrack labels some frames of a video; the others show people, too
-                images[known["id"]] = known["file_name"], _size(known)
-                own = {key: value for key, value in known.items() if key not in ("id", "file_name", "width", "height")}
-                yield Entry(known["file_name"], None, size=_size(known), image=own)
-        if "annotations" not in read_head(file)[1]:
-            continue
-        for one in read_records(file, "annotations"):
-            name = _image_of(one, images)
-            if name is None:
+            elif labeled is None or labeled:  # PoseTrack labels some frames of a video; the others show people, too
+                images[number] = name, _size(one)
+                own = {key: value for key, value in one.items() if key not in ("id", "file_name", "width", "height")}
+                yield Entry(name, None, size=_size(one), image=own)
+        for one in read_records(file, "annotations") if "annotations" in read_head(file)[1] else ():
+            number, of = _values(one, "id", "image_id")
+            if type(of) is not int or of not in images:
                 yield Entry("", UnusableError("annotation without image", repr(one)[:80]), title)
             else:
                 record = {key: value for key, value in one.items() if key not in ("id", "image_id")}
-                yield Entry(name[0], record, f"{title}: {repr(one.get('id'))[:40]}", name[1])
+                name, size = images[of]
+                yield Entry(name, _result(one) if predicted else record, f"{title}: {repr(number)[:40]}", size)

@@ -42,133 +42,83 @@ class KeypointSet:
     people: str
 
 
-def _flip(names: Sequence[str], pairs: dict[str, str]) -> tuple[int, ...]:
-    places = {name: place for place, name in enumerate(names)}
-    both = pairs | {other: one for one, other in pairs.items()}
-    return tuple(places[both.get(name, name)] for name in names)
+_SIDES = ("left", "right")
 
 
-def _sides(names: Sequence[str]) -> dict[str, str]:
-    return {name: name.replace("left", "right") for name in names if "left" in name}
+def _chains(*texts: str) -> list[tuple[str, str]]:
+    """Return the pairs of neighbours in each text of names; `*` stands for left, then for right."""
+    return [
+        pair
+        for text in texts
+        for side in (_SIDES if "*" in text else ("",))
+        for pair in pairwise(text.replace("*", side).split())
+    ]
 
 
-def _pose(skeleton: Skeleton) -> dict[str, tuple[float, float]]:
-    return {name: (float(x), float(y)) for name, (x, y) in zip(skeleton.keypoints, skeleton.standing_pose, strict=True)}
+def _limbs(*texts: str) -> list[tuple[str, str]]:
+    """Like `_chains`, but all texts of the left before those of the right."""
+    return [pair for side in _SIDES for text in texts for pair in _chains(text.replace("*", side))]
 
 
-def _places(names: Sequence[str], pairs: Sequence[tuple[str, str]]) -> Connections:
-    return tuple((names.index(a), names.index(b)) for a, b in pairs)
+def _joints(*texts: str) -> tuple[str, ...]:
+    """Return the names in the texts; `*` stands for left and right in turn."""
+    names = [name for text in texts for name in text.split()]
+    return tuple(name.replace("*", side) for name in names for side in (_SIDES if "*" in name else ("",)))
 
 
-_ROW = ("shoulder", "elbow", "wrist", "hip", "knee", "ankle")
-_CROWDPOSE = (*(f"{side}_{part}" for part in _ROW for side in ("left", "right")), "head", "neck")
-_BODY = [COCO.keypoints.index(name) for name in _CROWDPOSE[:12]]
+def _skeleton(
+    keypoints: Sequence[str],
+    sigmas: Sequence[float],
+    connections: Sequence[tuple[str, str]],
+    tree: Sequence[tuple[str, str]] = (),
+    pose: Sequence[tuple[float, float]] | None = None,
+) -> Skeleton:
+    """Return a skeleton; without `pose`, the joints stand where `_PLACES` has them."""
+    at = {name: place for place, name in enumerate(keypoints)}
+    mirrored = {name: name.replace("left", "right") for name in keypoints if "left" in name}
+    mirrored |= _FACE_SIDES if _FACE[0] in at else {}
+    mirrored |= {other: name for name, other in mirrored.items()}
+    return Skeleton(
+        keypoints=tuple(keypoints),
+        sigmas=np.array(sigmas),
+        flip=tuple(at[mirrored.get(name, name)] for name in keypoints),
+        connections=tuple((at[a], at[b]) for a, b in connections),
+        dense_connections=(),
+        kinematic_tree=tuple((at[a], at[b]) for a, b in tree),
+        score_weights=np.ones(len(keypoints)),
+        standing_pose=np.array([_PLACES[name] for name in keypoints] if pose is None else pose),
+    )
 
-CROWDPOSE = Skeleton(
-    keypoints=_CROWDPOSE,
-    sigmas=np.array([*COCO.sigmas[_BODY], 0.079, 0.079]),
-    flip=_flip(_CROWDPOSE, _sides(_CROWDPOSE)),
-    connections=_places(_CROWDPOSE, (
-        ("head", "neck"), ("neck", "left_shoulder"), ("neck", "right_shoulder"), ("left_shoulder", "right_shoulder"),
-        ("left_hip", "right_hip"), ("left_shoulder", "left_elbow"), ("left_elbow", "left_wrist"),
-        ("right_shoulder", "right_elbow"), ("right_elbow", "right_wrist"), ("left_shoulder", "left_hip"),
-        ("right_shoulder", "right_hip"), ("left_hip", "left_knee"), ("left_knee", "left_ankle"),
-        ("right_hip", "right_knee"), ("right_knee", "right_ankle"),
-    )),
-    dense_connections=(),
-    kinematic_tree=_places(_CROWDPOSE, (
-        ("neck", "head"), ("neck", "left_shoulder"), ("left_shoulder", "left_elbow"), ("left_elbow", "left_wrist"),
-        ("neck", "right_shoulder"), ("right_shoulder", "right_elbow"), ("right_elbow", "right_wrist"),
-        ("left_shoulder", "left_hip"), ("left_hip", "left_knee"), ("left_knee", "left_ankle"),
-        ("right_shoulder", "right_hip"), ("right_hip", "right_knee"), ("right_knee", "right_ankle"),
-    )),
-    score_weights=np.ones(14),
-    standing_pose=np.array([*COCO.standing_pose[_BODY], (0.0, 10.3), (0.0, 8.6)]),
-)  # fmt: skip
 
-_AP10K = (
-    "left_eye", "right_eye", "nose", "neck", "root_of_tail", "left_shoulder", "left_elbow", "left_front_paw",
-    "right_shoulder", "right_elbow", "right_front_paw", "left_hip", "left_knee", "left_back_paw", "right_hip",
-    "right_knee", "right_back_paw",
-)  # fmt: skip
-
-AP10K = Skeleton(
-    keypoints=_AP10K,
-    sigmas=np.array([
-        0.025, 0.025, 0.026, 0.035, 0.035, 0.079, 0.072, 0.062, 0.079, 0.072, 0.062, 0.107, 0.087, 0.089, 0.107, 0.087,
-        0.089,
-    ]),
-    flip=_flip(_AP10K, _sides(_AP10K)),
-    connections=_places(_AP10K, (
-        ("left_eye", "right_eye"), ("left_eye", "nose"), ("right_eye", "nose"), ("nose", "neck"),
-        ("neck", "root_of_tail"), ("neck", "left_shoulder"), ("left_shoulder", "left_elbow"),
-        ("left_elbow", "left_front_paw"), ("neck", "right_shoulder"), ("right_shoulder", "right_elbow"),
-        ("right_elbow", "right_front_paw"), ("root_of_tail", "left_hip"), ("left_hip", "left_knee"),
-        ("left_knee", "left_back_paw"), ("root_of_tail", "right_hip"), ("right_hip", "right_knee"),
-        ("right_knee", "right_back_paw"),
-    )),
-    dense_connections=(),
-    kinematic_tree=_places(_AP10K, (
-        ("neck", "nose"), ("nose", "left_eye"), ("nose", "right_eye"), ("neck", "root_of_tail"),
-        ("neck", "left_shoulder"), ("left_shoulder", "left_elbow"), ("left_elbow", "left_front_paw"),
-        ("neck", "right_shoulder"), ("right_shoulder", "right_elbow"), ("right_elbow", "right_front_paw"),
-        ("root_of_tail", "left_hip"), ("left_hip", "left_knee"), ("left_knee", "left_back_paw"),
-        ("root_of_tail", "right_hip"), ("right_hip", "right_knee"), ("right_knee", "right_back_paw"),
-    )),
-    score_weights=np.ones(17),
-    standing_pose=np.array([  # seen from its left, slightly from the front
-        (-5.2, 7.4), (-4.8, 7.5), (-5.8, 6.6), (-3.2, 6.6), (4.2, 6.2), (-2.6, 4.6), (-2.9, 2.6), (-2.9, 0.0),
-        (-2.0, 4.7), (-2.2, 2.8), (-2.2, 0.4), (3.2, 4.6), (3.7, 2.6), (3.5, 0.0), (3.8, 4.7), (4.4, 2.8), (4.2, 0.4),
-    ]),
-)  # fmt: skip
+# --- names of feet, face and hands, and where joints stand ---
 
 _TOES = ("big_toe", "small_toe", "heel")
 _FINGERS = ("thumb", "forefinger", "middle_finger", "ring_finger", "pinky_finger")
-_FEET = tuple(f"{side}_{part}" for side in ("left", "right") for part in _TOES)
+_FEET = tuple(f"{side}_{part}" for side in _SIDES for part in _TOES)
 _FACE = tuple(f"face-{number}" for number in range(68))
 _HANDS = tuple(
     f"{side}_{part}"
-    for side in ("left", "right")
+    for side in _SIDES
     for part in ("hand_root", *(f"{finger}{joint}" for finger in _FINGERS for joint in range(1, 5)))
 )
 _WHOLEBODY = (*COCO.keypoints, *_FEET, *_FACE, *_HANDS)
 
-# Numbers of the face's joints, 0 to 67: chains, closed rings, and the ranges reversed by mirroring.
-_CHAINS = (range(17), range(17, 22), range(22, 27), range(27, 31), range(31, 36))
-_RINGS = (range(36, 42), range(42, 48), range(48, 60), range(60, 68))
-_TURNED = ((0, 16), (17, 26), (31, 35), (48, 54), (55, 59), (60, 64), (65, 67))
-_EYES = {36: 45, 37: 44, 38: 43, 39: 42, 40: 47, 41: 46}
-_FACE_LINKS = (
+# Numbers of the face's joints, 0 to 67: chains, closed rings, single links, and the ranges reversed by mirroring.
+_FACE_CHAINS = (
+    *map(range, (0, 17, 22, 27, 31), (17, 22, 27, 31, 36)),
+    *([*range(first, end), first] for first, end in ((36, 42), (42, 48), (48, 60), (60, 68))),
     (0, 17), (16, 26), (21, 27), (22, 27), (27, 39), (27, 42), (30, 33), (33, 51), (48, 60), (54, 64),
 )  # fmt: skip
-
-
-def _face(number: int) -> str:
-    return _FACE[number]
-
-
-_COCO_PAIRS = [(COCO.keypoints[a], COCO.keypoints[b]) for a, b in COCO.connections]
-_FEET_PAIRS = [(f"{side}_ankle", f"{side}_{part}") for side in ("left", "right") for part in _TOES]
-
-
-def _face_sides() -> dict[str, str]:
-    pairs = {_face(one): _face(other) for one, other in _EYES.items()}
-    for first, last in _TURNED:
-        pairs |= {_face(first + step): _face(last - step) for step in range((last - first + 1) // 2)}
-    return pairs
-
-
-def _face_and_hand_pairs() -> list[tuple[str, str]]:
-    pairs = [("nose", _face(30)), ("right_ear", _face(0)), ("left_ear", _face(16))]
-    pairs += [(_face(a), _face(b)) for chain in _CHAINS for a, b in pairwise(chain)]
-    pairs += [(_face(a), _face(b)) for ring in _RINGS for a, b in pairwise((*ring, ring[0]))]
-    pairs += [(_face(a), _face(b)) for a, b in _FACE_LINKS]
-    for side in ("left", "right"):
-        root = f"{side}_hand_root"
-        pairs.append((f"{side}_wrist", root))
-        for finger in _FINGERS:
-            pairs += pairwise((root, *(f"{side}_{finger}{joint}" for joint in range(1, 5))))
-    return pairs
+_TURNED = ((0, 16), (17, 26), (31, 35), (48, 54), (55, 59), (60, 64), (65, 67))
+_EYES = {36: 45, 37: 44, 38: 43, 39: 42, 40: 47, 41: 46}
+_FACE_SIDES = {_FACE[one]: _FACE[other] for one, other in _EYES.items()} | {
+    _FACE[first + step]: _FACE[last - step] for first, last in _TURNED for step in range((last - first + 1) // 2)
+}
+_FACE_AND_HAND_PAIRS = [
+    *_chains("nose face-30", "right_ear face-0", "left_ear face-16"),
+    *((_FACE[a], _FACE[b]) for chain in _FACE_CHAINS for a, b in pairwise(chain)),
+    *_limbs("*_wrist *_hand_root", *(f"*_hand_root *_{f}1 *_{f}2 *_{f}3 *_{f}4" for f in _FINGERS)),
+]
 
 
 def _face_pose() -> list[tuple[float, float]]:
@@ -203,17 +153,54 @@ def _hand_pose(wrist: tuple[float, float], inwards: float) -> list[tuple[float, 
     return [(wrist[0], wrist[1] - 0.1), *(point for finger in fingers for point in finger)]
 
 
-def _wholebody_pose() -> list[tuple[float, float]]:
-    body = _pose(COCO)
-    ankles = [body[f"{side}_ankle"] for side in ("left", "right")]
-    feet = [
-        (x + outwards * across, y - down)
-        for (x, y), outwards in zip(ankles, (-1, 1), strict=True)
-        for across, down in ((-0.15, 0.5), (0.3, 0.45), (0.0, 0.2))
-    ]
-    hands = [_hand_pose(body[f"{side}_wrist"], inwards) for side, inwards in (("left", 1.0), ("right", -1.0))]
-    return [*body.values(), *feet, *_face_pose(), *hands[0], *hands[1]]
+def _standing_places() -> dict[str, tuple[float, float]]:
+    """Place the joints of COCO, feet, face and hands by name, and those in the middle of the body."""
+    places = {name: (float(x), float(y)) for name, (x, y) in zip(COCO.keypoints, COCO.standing_pose, strict=True)}
+    for side, outwards in zip(_SIDES, (-1, 1), strict=True):
+        x, y = places[f"{side}_ankle"]
+        for part, across, down in zip(_TOES, (-0.15, 0.3, 0.0), (0.5, 0.45, 0.2), strict=True):
+            places[f"{side}_{part}"] = (x + outwards * across, y - down)
+    hands = [*_hand_pose(places["left_wrist"], 1.0), *_hand_pose(places["right_wrist"], -1.0)]
+    places |= dict(zip((*_FACE, *_HANDS), (*_face_pose(), *hands), strict=True))
+    for side in _SIDES:
+        places |= {f"{side}_finger": places[f"{side}_middle_finger4"], f"{side}_toe": places[f"{side}_big_toe"]}
+    heights = {"head head_top": 10.3, "neck upper_neck head_bottom": 8.6, "thorax": 8.0, "hip pelvis": 4.0}
+    return places | {name: (0.0, height) for names, height in heights.items() for name in names.split()}
 
+
+_PLACES = _standing_places()
+
+# --- the sets ---
+
+CROWDPOSE = _skeleton(
+    _joints("*_shoulder *_elbow *_wrist *_hip *_knee *_ankle head neck"),
+    (*COCO.sigmas[5:], 0.079, 0.079),
+    _chains(
+        "head neck", "neck *_shoulder", "left_shoulder right_shoulder", "left_hip right_hip",
+        "*_shoulder *_elbow *_wrist", "*_shoulder *_hip", "*_hip *_knee *_ankle",
+    ),
+    [*_chains("neck head", "neck *_shoulder *_elbow *_wrist"), *_limbs("*_shoulder *_hip *_knee *_ankle")],
+)  # fmt: skip
+
+_AP10K_LEGS = _chains(
+    "neck root_of_tail", "neck *_shoulder *_elbow *_front_paw", "root_of_tail *_hip *_knee *_back_paw"
+)
+AP10K = _skeleton(
+    _joints(
+        "*_eye nose neck root_of_tail left_shoulder left_elbow left_front_paw right_shoulder right_elbow",
+        "right_front_paw left_hip left_knee left_back_paw right_hip right_knee right_back_paw",
+    ),
+    (
+        0.025, 0.025, 0.026, 0.035, 0.035, 0.079, 0.072, 0.062, 0.079, 0.072, 0.062, 0.107, 0.087, 0.089, 0.107, 0.087,
+        0.089,
+    ),
+    [*_chains("left_eye right_eye", "*_eye nose", "nose neck"), *_AP10K_LEGS],
+    [*_chains("neck nose", "nose *_eye"), *_AP10K_LEGS],
+    [  # seen from its left, slightly from the front
+        (-5.2, 7.4), (-4.8, 7.5), (-5.8, 6.6), (-3.2, 6.6), (4.2, 6.2), (-2.6, 4.6), (-2.9, 2.6), (-2.9, 0.0),
+        (-2.0, 4.7), (-2.2, 2.8), (-2.2, 0.4), (3.2, 4.6), (3.7, 2.6), (3.5, 0.0), (3.8, 4.7), (4.4, 2.8), (4.2, 0.4),
+    ],
+)  # fmt: skip
 
 _FACE_SIGMAS = (
     0.042, 0.043, 0.044, 0.043, 0.040, 0.035, 0.031, 0.025, 0.020, 0.023, 0.029, 0.032, 0.037, 0.038, 0.043, 0.041,
@@ -227,114 +214,59 @@ _HAND_SIGMAS = (
     0.032, 0.020, 0.019, 0.022, 0.031,
 )  # fmt: skip
 
-WHOLEBODY = Skeleton(
-    keypoints=_WHOLEBODY,
-    sigmas=np.array([
-        *COCO.sigmas, 0.068, 0.066, 0.066, 0.092, 0.094, 0.094, *_FACE_SIGMAS, *_HAND_SIGMAS, *_HAND_SIGMAS
-    ]),
-    flip=_flip(_WHOLEBODY, _sides(_WHOLEBODY) | _face_sides()),
-    connections=_places(_WHOLEBODY, [*_COCO_PAIRS, *_FEET_PAIRS, *_face_and_hand_pairs()]),
-    dense_connections=(),
-    kinematic_tree=(),
-    score_weights=np.ones(133),
-    standing_pose=np.array(_wholebody_pose()),
-)  # fmt: skip
+_COCO_PAIRS = [(COCO.keypoints[a], COCO.keypoints[b]) for a, b in COCO.connections]
+_FEET_PAIRS = [(f"{side}_ankle", f"{side}_{part}") for side in _SIDES for part in _TOES]
+_LIMBS = _limbs("*_shoulder *_elbow *_wrist", "*_hip *_knee *_ankle")
 
-_MIDDLE = {
-    "head": (0.0, 10.3),
-    "head_top": (0.0, 10.3),
-    "neck": (0.0, 8.6),
-    "upper_neck": (0.0, 8.6),
-    "head_bottom": (0.0, 8.6),
-    "thorax": (0.0, 8.0),
-    "hip": (0.0, 4.0),
-    "pelvis": (0.0, 4.0),
-}
-"""Where joints in the middle of the body are in COCO's standing pose."""
-
-
-def _person(names: Sequence[str], sigmas: Sequence[float], pairs: Sequence[tuple[str, str]]) -> Skeleton:
-    """Return a skeleton of joints whose places are known from WholeBody's standing pose, or from `_MIDDLE`."""
-    places = _pose(WHOLEBODY) | _MIDDLE
-    for side in ("left", "right"):
-        places |= {f"{side}_finger": places[f"{side}_middle_finger4"], f"{side}_toe": places[f"{side}_big_toe"]}
-    sides = _sides(names) | (_face_sides() if _face(0) in names else {})
-    return Skeleton(
-        keypoints=tuple(names),
-        sigmas=np.array(sigmas),
-        flip=_flip(names, sides),
-        connections=_places(names, pairs),
-        dense_connections=(),
-        kinematic_tree=(),
-        score_weights=np.ones(len(names)),
-        standing_pose=np.array([places[name] for name in names]),
-    )
-
-
-_LIMBS = [
-    (f"{side}_{one}", f"{side}_{other}")
-    for side in ("left", "right")
-    for one, other in (("shoulder", "elbow"), ("elbow", "wrist"), ("hip", "knee"), ("knee", "ankle"))
-]
-
-
-def _both(middle: str, part: str) -> list[tuple[str, str]]:
-    return [(middle, f"left_{part}"), (middle, f"right_{part}")]
-
-
-_HALPE26 = (*COCO.keypoints, "head", "neck", "hip", *(f"{side}_{part}" for part in _TOES for side in ("left", "right")))
-_HALPE26_SIGMAS = (*COCO.sigmas, *[0.08] * 3, *[0.089] * 6)
-_HALPE26_PAIRS = [
-    *_COCO_PAIRS[-7:], ("head", "neck"), ("neck", "hip"), *_both("neck", "shoulder"), *_both("hip", "hip"), *_LIMBS,
-    *_FEET_PAIRS,
-]  # fmt: skip
-
-HALPE26 = _person(_HALPE26, _HALPE26_SIGMAS, _HALPE26_PAIRS)
-HALPE = _person(
-    (*_HALPE26, *_FACE, *_HANDS), (*_HALPE26_SIGMAS, *[0.015] * 110), [*_HALPE26_PAIRS, *_face_and_hand_pairs()]
+WHOLEBODY = _skeleton(
+    _WHOLEBODY,
+    [*COCO.sigmas, 0.068, 0.066, 0.066, 0.092, 0.094, 0.094, *_FACE_SIGMAS, *_HAND_SIGMAS, *_HAND_SIGMAS],
+    [*_COCO_PAIRS, *_FEET_PAIRS, *_FACE_AND_HAND_PAIRS],
 )
 
-POSETRACK18 = _person(
+_HALPE26 = (*COCO.keypoints, *_joints("head neck hip", *(f"*_{part}" for part in _TOES)))
+_HALPE26_SIGMAS = (*COCO.sigmas, *[0.08] * 3, *[0.089] * 6)
+_HALPE26_PAIRS = [
+    *_COCO_PAIRS[-7:], *_chains("head neck hip", "neck *_shoulder", "hip *_hip"), *_LIMBS, *_FEET_PAIRS,
+]  # fmt: skip
+
+HALPE26 = _skeleton(_HALPE26, _HALPE26_SIGMAS, _HALPE26_PAIRS)
+HALPE = _skeleton(
+    (*_HALPE26, *_FACE, *_HANDS), (*_HALPE26_SIGMAS, *[0.015] * 110), [*_HALPE26_PAIRS, *_FACE_AND_HAND_PAIRS]
+)
+
+POSETRACK18 = _skeleton(
     ("nose", "head_bottom", "head_top", *COCO.keypoints[3:]),
     (0.026, 0.025, 0.025, *COCO.sigmas[3:]),
     [
-        ("nose", "head_bottom"), ("nose", "head_top"), *_both("head_bottom", "shoulder"), *_LIMBS,
-        ("left_shoulder", "right_shoulder"), ("left_shoulder", "left_hip"), ("right_shoulder", "right_hip"),
-        ("left_hip", "right_hip"), ("nose", "left_ear"), ("nose", "right_ear"),
+        *_chains("nose head_bottom", "nose head_top", "head_bottom *_shoulder"), *_LIMBS,
+        *_chains("left_shoulder right_shoulder", "*_shoulder *_hip", "left_hip right_hip", "nose *_ear"),
     ],
 )  # fmt: skip
 
-MPII = _person(
-    (
-        "right_ankle", "right_knee", "right_hip", "left_hip", "left_knee", "left_ankle", "pelvis", "thorax",
-        "upper_neck", "head_top", "right_wrist", "right_elbow", "right_shoulder", "left_shoulder", "left_elbow",
-        "left_wrist",
+MPII = _skeleton(
+    _joints(
+        "right_ankle right_knee right_hip left_hip left_knee left_ankle pelvis thorax upper_neck head_top right_wrist",
+        "right_elbow right_shoulder left_shoulder left_elbow left_wrist",
     ),
     (
         0.089, 0.083, 0.107, 0.107, 0.083, 0.089, 0.026, 0.026, 0.026, 0.026, 0.062, 0.072, 0.179, 0.179, 0.072, 0.062,
     ),
-    [
-        *_both("pelvis", "hip"), ("pelvis", "thorax"), ("thorax", "upper_neck"), ("upper_neck", "head_top"),
-        *_both("upper_neck", "shoulder"), *_LIMBS,
-    ],
+    [*_chains("pelvis *_hip", "pelvis thorax upper_neck head_top", "upper_neck *_shoulder"), *_LIMBS],
 )  # fmt: skip
 
-HUMANART21 = _person(
-    (*COCO.keypoints, "left_finger", "right_finger", "left_toe", "right_toe"),
+HUMANART21 = _skeleton(
+    (*COCO.keypoints, *_joints("*_finger *_toe")),
     (*COCO.sigmas, *[0.089] * 4),
-    [
-        *_COCO_PAIRS, *((f"{side}_{one}", f"{side}_{other}") for side in ("left", "right")
-        for one, other in (("ankle", "toe"), ("wrist", "finger"))),
-    ],
-)  # fmt: skip
+    [*_COCO_PAIRS, *_limbs("*_ankle *_toe", "*_wrist *_finger")],
+)
 
-_BODY_25 = (
-    "nose", "neck", *(f"{side}_{part}" for side in ("right", "left") for part in ("shoulder", "elbow", "wrist")),
-    "hip", *(f"{side}_{part}" for side in ("right", "left") for part in ("hip", "knee", "ankle")),
-    *(f"{side}_{part}" for part in ("eye", "ear") for side in ("right", "left")),
-    *(f"{side}_{part}" for side in ("left", "right") for part in _TOES),
-)  # fmt: skip
-BODY_25 = _person(
+_BODY_25 = _joints(
+    "nose neck right_shoulder right_elbow right_wrist left_shoulder left_elbow left_wrist hip right_hip right_knee",
+    "right_ankle left_hip left_knee left_ankle right_eye left_eye right_ear left_ear",
+    *_FEET,
+)
+BODY_25 = _skeleton(
     _BODY_25,
     [_HALPE26_SIGMAS[_HALPE26.index(name)] for name in _BODY_25],
     [pair for pair in [("nose", "neck"), *_HALPE26_PAIRS] if "head" not in pair],
@@ -357,14 +289,13 @@ SETS = {
 """The sets by the name that a dataset's `keypoints` may have."""
 
 _WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
-_SIDE = {"l": "left", "r": "right"}
 
 
 def plain_name(name: str) -> str:
     """Return a joint's name in one spelling: `LEye`, `left eye`, `Eye_Left` and `left-eye` are `left_eye`."""
     words = [word.lower() for word in _WORD.findall(name)]
-    words = [_SIDE.get(word, word) for word in words]
-    return "_".join(sorted(words, key=lambda word: word not in ("left", "right")))
+    words = [{"l": "left", "r": "right"}.get(word, word) for word in words]
+    return "_".join(sorted(words, key=lambda word: word not in _SIDES))
 
 
 def set_of(keypoints: Sequence[str]) -> KeypointSet | None:

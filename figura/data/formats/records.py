@@ -27,6 +27,7 @@ _COUNT = "num_keypoints that disagree with the joints"
 _CROWD_KEYS = ("iscrowd", "isCrowd", "is_crowd", "ignore")
 _NO_CROWD = ("", "no", "false", "none", "null")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_NUMBERS = {int, float}
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}(\.0*)?")
 _CORNERS = (("x1", "y1", "x2", "y2"), ("xmin", "ymin", "xmax", "ymax"))
 _SIDES = (("x", "y", "width", "height"), ("x", "y", "w", "h"), ("left", "top", "width", "height"))
@@ -109,6 +110,8 @@ def real_numbers(values: Any) -> list[float] | None:
     """Return a list of finite numbers, also of texts; None for anything else."""
     if not isinstance(values, list):
         return None
+    if is_finite(values):
+        return list(values)
     numbers = [number for one in values if (number := real_number(one)) is not None]
     return numbers if len(numbers) == len(values) else None
 
@@ -118,12 +121,12 @@ def is_finite(numbers: Iterable[Any], farthest: float = math.inf) -> bool:
 
     Strings, booleans and integers too large for a float are not numbers.
     """
-    numbers = list(numbers)
+    numbers = numbers if isinstance(numbers, list) else list(numbers)
     try:
-        finite = {*map(type, numbers)} <= {int, float} and all(map(math.isfinite, numbers))
+        finite = {*map(type, numbers)} <= _NUMBERS and all(map(math.isfinite, numbers))
     except OverflowError:
         return False
-    return finite and max(map(abs, numbers), default=0) <= farthest
+    return finite and (farthest == math.inf or max(map(abs, numbers), default=0) <= farthest)
 
 
 def shown(value: Any) -> str:
@@ -166,53 +169,249 @@ def normalise(
         UnusableError: neither box, mask nor joints say where it is, or a joint is farther outside than the picture is
             large.
     """
-    repairs: list[Repair] = []
-    fixed = dict(record)
-    fixed["iscrowd"] = _crowd(fixed, repairs)
-    _set_box_form(fixed, repairs)
-    if sides := _sides(picture, conventions):
-        fixed |= {key: _scaled(fixed[key], sides) for key in ("bbox", "segmentation") if key in fixed}
-        if isinstance(parts := fixed.get("parts"), dict):
-            fixed["parts"] = {name: _scaled(mask, sides) for name, mask in parts.items()}
-    if joints is not None:
-        _set_keypoints(fixed, picture, joints, conventions, repairs)
-    _set_masks(fixed, picture, repairs)
-    fixed["bbox"] = _box(fixed, picture, joints, conventions, repairs)
-    if joints is not None:
-        _drop_origin(fixed, joints, repairs)
-    _set_area(fixed, repairs)
-    person = fixed.get("person_id", 0)
-    if type(person) is not int or abs(person) > LARGEST_ID:
-        _set(fixed, "person_id", whole_number(person), "person_id that is no whole number", repairs)
-    if "iscrowd" not in record and not fixed["iscrowd"]:
-        del fixed["iscrowd"]
-    return fixed, repairs
+    one = _Annotation(dict(record), picture, joints, conventions)
+    one.make_right()
+    if "iscrowd" not in record and not one.record["iscrowd"]:
+        del one.record["iscrowd"]
+    return one.record, one.repairs
 
 
-def _set(record: dict[str, Any], key: str, value: Any, kind: str, repairs: list[Repair]) -> None:
-    """Replace a value, or delete it if it is None; null that becomes missing is not worth counting."""
-    before = record.get(key)
-    if value is not None:
-        record[key] = value
-    else:
-        record.pop(key, None)
-    if before is not None:
-        repairs.append(Repair(kind, shown(before), shown("dropped" if value is None else value)))
+class _Annotation:
+    """An annotation that is made right, in `record`; `repairs` says what that changed."""
 
+    def __init__(self, record: dict[str, Any], picture: Size, joints: Joints | None, conventions: Conventions) -> None:
+        self.record, self.picture, self.joints, self.conventions = record, picture, joints, conventions
+        self.names = joints.names if joints is not None else ()
+        self.sides = _sides(picture, conventions)
+        self.repairs: list[Repair] = []
+        self.mask_area: float | None = None
 
-def _crowd(record: Mapping[str, Any], repairs: list[Repair]) -> int:
-    for key in _CROWD_KEYS:
-        value = record.get(key)
-        number = int(value) if type(value) is bool else real_number(value)
-        if number == 0 or not value or (isinstance(value, str) and value.strip().lower() in _NO_CROWD):
-            continue
-        if key == "ignore":
-            repairs.append(Repair("ignored objects, treated as crowd regions", f"{key}: {shown(value)}", "iscrowd: 1"))
-        elif number != 1:
-            kind = "objects whose iscrowd is neither 0 nor 1, treated as crowd regions"
-            repairs.append(Repair(kind, f"{key}: {shown(value)}", "iscrowd: 1"))
-        return 1
-    return 0
+    def note(self, kind: str, before: Any, after: Any) -> None:
+        self.repairs.append(Repair(kind, shown(before), shown(after)))
+
+    def set(self, key: str, value: Any, kind: str) -> None:
+        """Replace a value, or delete it if it is None; null that becomes missing is not worth counting."""
+        before = self.record.get(key)
+        if value is not None:
+            self.record[key] = value
+        else:
+            self.record.pop(key, None)
+        if before is not None:
+            self.note(kind, before, "dropped" if value is None else value)
+
+    def make_right(self) -> None:
+        record = self.record
+        record["iscrowd"] = self.crowd()
+        if isinstance(raw := record.get("bbox"), dict) or (isinstance(raw, list) and len(raw) == 2):
+            self.set_box_form(raw)
+        if self.sides:
+            record |= {key: _scaled(record[key], self.sides) for key in ("bbox", "segmentation") if key in record}
+            if isinstance(parts := record.get("parts"), dict):
+                record["parts"] = {name: _scaled(mask, self.sides) for name, mask in parts.items()}
+        if self.joints is not None:
+            self.set_keypoints(self.joints)
+        if "segmentation" in record:
+            record["segmentation"], self.mask_area = self.mask(record["segmentation"], "masks")
+        if "parts" in record:
+            self.set_parts(record["parts"])
+        record["bbox"] = self.box()
+        if record.get("keypoints") and self.names and max(record["bbox"][:2]) > 1:
+            # A joint at 0, 0 though the box begins elsewhere: tools write 0, 0 for a missing joint
+            record["keypoints"] = list(record["keypoints"])
+            self.unlabel_origin(least=1)
+        self.set_area()
+        person = record.get("person_id", 0)
+        if type(person) is not int or abs(person) > LARGEST_ID:
+            self.set("person_id", whole_number(person), "person_id that is no whole number")
+
+    def crowd(self) -> int:
+        for key in _CROWD_KEYS:
+            value = self.record.get(key)
+            if not value or (isinstance(value, str) and value.strip().lower() in _NO_CROWD):
+                continue
+            number = int(value) if type(value) is bool else real_number(value)
+            if number == 0:
+                continue
+            if key == "ignore":
+                self.note("ignored objects, treated as crowd regions", f"{key}: {shown(value)}", "iscrowd: 1")
+            elif number != 1:
+                kind = "objects whose iscrowd is neither 0 nor 1, treated as crowd regions"
+                self.note(kind, f"{key}: {shown(value)}", "iscrowd: 1")
+            return 1
+        return 0
+
+    # --- joints ---
+
+    def set_keypoints(self, joints: Joints) -> None:
+        """Replace `keypoints` by K triples with flags 0, 1 or 2 in the picture; count `num_keypoints`."""
+        record, raw = self.record, self.record.get("keypoints")
+        values = triples(raw, joints.names) if raw and joints.names else None
+        if values is None:
+            if raw and (not isinstance(raw, list) or any(raw)):
+                named = (
+                    f"keypoints that are not {len(joints.names)} joints" if joints.names else "keypoints without names"
+                )
+                self.note(named, f"{len(raw)} numbers" if isinstance(raw, list) else raw, "no joints")
+                if record.pop("num_keypoints", None):
+                    record["num_keypoints"] = 0
+            record.pop("keypoints", None)
+            if whole_number(record.get("num_keypoints", 0)) != 0:
+                self.set("num_keypoints", 0, _COUNT)
+            return
+        if self.sides is not None:
+            for axis in (0, 1):
+                values[axis::3] = [_scaled([0, one], (1, self.sides[axis]))[1] for one in values[axis::3]]
+        keypoints = values if is_finite(values) and {*values[2::3]} <= {0, 1, 2} else self.flagged(values)
+        if not isinstance(raw, list) or len(raw) != len(keypoints):
+            of_pairs = isinstance(raw, list) and len(raw) == 2 * len(joints.names)
+            form = "joints without visibility, visible unless at 0, 0" if of_pairs else "keypoints in another form"
+            self.note(form, raw, keypoints)
+        stated, count = record.get("num_keypoints"), _count(keypoints)
+        if stated is not None and (type(stated) is not int or stated != count):
+            self.note(_COUNT if whole_number(stated) != count else AS_TEXT, stated, count)
+        record |= {"keypoints": keypoints, "num_keypoints": count}
+        self.drop_outside(keypoints)
+
+    def flagged(self, values: list[Any]) -> list[float]:
+        """Return finite numbers with flags 0, 1 or 2: of texts, missing values, confidences."""
+        flags = [real_number(flag if type(flag) is not bool else 2 * flag) for flag in values[2::3]]
+        confidences = any(flag is not None and not float(flag).is_integer() for flag in flags)
+        keypoints: list[float] = []
+        lost: list[str] = []
+        for name, x, y, flag in zip(self.names, values[::3], values[1::3], flags, strict=True):
+            across, down = real_number(x), real_number(y)
+            if across is None or down is None or flag is None:
+                keypoints += (0, 0, 0)
+                lost += [name] if x is not None or y is not None else []
+            elif confidences:
+                keypoints += (across, down, 2) if flag > 0 and flag >= self.conventions.min_confidence else (0, 0, 0)
+            else:
+                keypoints += (across, down, int(min(max(flag, 0), 2)))
+        if lost:
+            self.repairs.append(Repair("joints that are no numbers, unlabelled", ", ".join(lost), "unlabelled"))
+        if confidences:
+            self.note("confidences read as flags", values[2::3], f"{_count(keypoints)} of {len(flags)} labelled")
+        elif not {flag for flag in flags if flag is not None} <= {0, 1, 2}:
+            self.note("visibility beyond 0, 1 and 2", values[2::3], keypoints[2::3])
+        elif not lost:
+            self.note(AS_TEXT, values, keypoints)
+        return keypoints
+
+    def drop_outside(self, keypoints: list[float]) -> None:
+        """Make joints outside of the picture unlabelled, and those at 0, 0 if there are several."""
+        (width, height), across, down = self.picture, keypoints[::3], keypoints[1::3]
+        if not (min(across) >= 0 <= min(down) and max(across) <= width and max(down) <= height):
+            for place, (x, y, flag) in enumerate(zip(across, down, keypoints[2::3], strict=True)):
+                if flag and _far(x, y, self.picture):
+                    detail = f"{self.names[place]}: {x}, {y} in {width} x {height}"
+                    raise UnusableError("keypoint far outside of the image", detail)
+                if flag and not (0 <= x <= width and 0 <= y <= height):
+                    self.unlabel(place, "joints outside of the image", f"{self.names[place]}: {x:g}, {y:g}")
+        self.unlabel_origin(least=2)
+
+    def unlabel_origin(self, least: int) -> None:
+        """Make joints at 0, 0 unlabelled if there are at least as many."""
+        keypoints = self.record["keypoints"]
+        points = zip(keypoints[::3], keypoints[1::3], keypoints[2::3], strict=True)
+        origin = [place for place, (x, y, flag) in enumerate(points) if flag and x == 0 == y]
+        for place in origin if len(origin) >= least else ():
+            self.unlabel(place, "joints at 0, 0, away from the person", f"{self.names[place]}: 0, 0")
+
+    def unlabel(self, place: int, kind: str, before: str) -> None:
+        self.repairs.append(Repair(kind, before, "unlabelled"))
+        self.record["keypoints"][3 * place : 3 * place + 3] = (0, 0, 0)
+        self.record["num_keypoints"] -= 1
+
+    # --- masks ---
+
+    def set_parts(self, parts: Any) -> None:
+        if not isinstance(parts, dict):
+            self.set("parts", None, "parts that are no masks by name")
+        elif parts:
+            masks = {name: self.mask(mask, f"masks of {name}")[0] for name, mask in parts.items()}
+            self.record["parts"] = {name: mask for name, mask in masks.items() if mask is not None}
+
+    def mask(self, mask: Any, what: str) -> tuple[Any, float | None]:
+        right, area, fault = _mask(mask, self.picture, what)
+        self.repairs += [fault] if fault else []
+        return right, area
+
+    # --- box and area ---
+
+    def set_box_form(self, raw: Any) -> None:
+        """Replace a box by name, or of two points, by x, y, width and height."""
+        corners: list[Any] | None = None
+        sides: list[Any] | None = None
+        if isinstance(raw, dict):
+            corners = next(([raw[key] for key in keys] for keys in _CORNERS if raw.keys() >= {*keys}), None)
+            sides = next(([raw[key] for key in keys] for keys in _SIDES if raw.keys() >= {*keys}), None)
+        elif _is_points(raw):
+            corners = [*raw[0], *raw[1]]
+        if numbers := real_numbers(corners):
+            sides = [*numbers[:2], numbers[2] - numbers[0], numbers[3] - numbers[1]]
+        if sides is not None:
+            self.set("bbox", sides, "boxes in another form")
+
+    def box(self) -> list[float]:
+        """Return x, y, width, height, partly in the picture: the record's, else the mask's, else the joints'."""
+        keypoints, (width, height) = self.record.get("keypoints"), self.picture
+        if self.conventions.boxes == "joints" and (around := _around(keypoints, self.joints, self.picture)):
+            return around
+        raw = self.record.get("bbox")
+        box = real_numbers(raw)
+        if box is None or len(box) != 4:
+            fault = "box is not four numbers"
+        else:
+            if not is_finite(raw or ()):
+                self.note(AS_TEXT, raw, box)
+            if self.conventions.boxes == "corners":
+                box[2:] = box[2] - box[0], box[3] - box[1]
+            if min(box[2:]) < 0:
+                x, y, a, b = box
+                turned = [min(x, x + a), min(y, y + b), abs(a), abs(b)]
+                self.note("boxes of negative width or height", box, turned)
+                box = turned
+            if min(box[2:]) > 0:
+                if box[0] < width and box[1] < height and box[0] + box[2] > 0 and box[1] + box[3] > 0:
+                    return self.reasonable(box)
+                fault = "box outside of the image"
+            else:
+                fault = "box without extent"
+        source, derived = "mask", _bounds(self.record.get("segmentation"), self.picture)
+        if derived is None:
+            source, derived = "joints", _around(keypoints, self.joints, self.picture)
+        if derived is None:
+            raise UnusableError(fault, f"{shown(raw)} in {width} x {height}, and no mask, no joint")
+        self.note(f"boxes that are missing or empty, taken from the {source}", raw, derived)
+        return derived
+
+    def reasonable(self, box: list[float]) -> list[float]:
+        """Return a box cut to the picture if it ends far outside, widened if it is that of the joints alone."""
+        x, y, width, height = box
+        keypoints = self.record.get("keypoints")
+        if _far(x, y, self.picture) or _far(x + width, y + height, self.picture):
+            kind, better = "boxes far outside, cut to the image", _cut(box, self.picture)
+        elif self.joints is not None and not self.record.get("segmentation") and _is_tight(box, keypoints):
+            kind = "boxes tight around their joints, widened"
+            better = _around(keypoints, self.joints, self.picture) or box
+        else:
+            return box
+        if better != box:
+            self.note(kind, box, better)
+        return better
+
+    def set_area(self) -> None:
+        """Replace an area that cannot be that of the mask, or without a mask that of an object in the box."""
+        stated, box = real_number(self.record.get("area")), self.record["bbox"][2] * self.record["bbox"][3]
+        derived = self.mask_area
+        if derived is None:
+            low, high, derived = _LEAST_AREA * box, _MOST_AREA * box, box
+        else:
+            low, high = (1 - _AREA_ERROR) * derived - 4, (1 + _AREA_ERROR) * derived + 4
+        if stated is None or stated <= 0 or not low <= stated <= high:
+            self.set("area", derived, "areas in another unit, or wrong")
+        elif type(self.record["area"]) is str:
+            self.record["area"] = stated
 
 
 def _sides(picture: Size, conventions: Conventions) -> tuple[float, float] | None:
@@ -239,37 +438,9 @@ def _scaled(values: Any, sides: tuple[float, float], nested: int = 2) -> Any:
 # --- joints ---
 
 
-def _set_keypoints(
-    record: dict[str, Any], picture: Size, joints: Joints, conventions: Conventions, repairs: list[Repair]
-) -> None:
-    """Replace `keypoints` by K triples with flags 0, 1 or 2 in the picture; count `num_keypoints`."""
-    raw = record.get("keypoints")
-    values = triples(raw, joints.names) if raw and joints.names else None
-    if values is None:
-        if raw and (not isinstance(raw, list) or any(raw)):
-            kind = f"keypoints that are not {len(joints.names)} joints" if joints.names else "keypoints without names"
-            count = f"{len(raw)} numbers" if isinstance(raw, list) else shown(raw)
-            repairs.append(Repair(kind, count, "no joints"))
-            _set(record, "num_keypoints", 0 if record.get("num_keypoints") else None, "", [])
-        record.pop("keypoints", None)
-        if whole_number(record.get("num_keypoints", 0)) != 0:
-            _set(record, "num_keypoints", 0, _COUNT, repairs)
-        return
-    sides = _sides(picture, conventions)
-    if sides is not None:
-        for axis in (0, 1):
-            values[axis::3] = [_scaled([0, one], (1, sides[axis]))[1] for one in values[axis::3]]
-    right = is_finite(values) and {*values[2::3]} <= {0, 1, 2}
-    keypoints = values if right else _flagged(values, joints, conventions, repairs)
-    if not isinstance(raw, list) or len(raw) != len(keypoints):
-        of_pairs = isinstance(raw, list) and len(raw) == 2 * len(joints.names)
-        form = "joints without visibility, visible unless at 0, 0" if of_pairs else "keypoints in another form"
-        repairs.append(Repair(form, shown(raw), shown(keypoints)))
-    stated, before = record.get("num_keypoints"), sum(flag > 0 for flag in keypoints[2::3])
-    if stated is not None and (type(stated) is not int or stated != before):
-        repairs.append(Repair(_COUNT if whole_number(stated) != before else AS_TEXT, shown(stated), str(before)))
-    _drop_outside(keypoints, picture, joints, repairs)
-    record |= {"keypoints": keypoints, "num_keypoints": sum(flag > 0 for flag in keypoints[2::3])}
+def _count(keypoints: Sequence[float]) -> int:
+    """Return the number of joints with a flag above 0."""
+    return len(keypoints) // 3 - keypoints[2::3].count(0)
 
 
 def triples(raw: Any, names: Sequence[str]) -> list[Any] | None:
@@ -312,75 +483,6 @@ def _triple(point: Any) -> list[Any]:
     return values if len(values) == 3 else [*values, 2 if any(values) else 0]
 
 
-def _flagged(values: list[Any], joints: Joints, conventions: Conventions, repairs: list[Repair]) -> list[float]:
-    """Return finite numbers with flags 0, 1 or 2: of texts, missing values, confidences."""
-    flags = [real_number(flag if type(flag) is not bool else 2 * flag) for flag in values[2::3]]
-    confidences = any(flag is not None and not float(flag).is_integer() for flag in flags)
-    keypoints: list[float] = []
-    lost: list[str] = []
-    for name, x, y, flag in zip(joints.names, values[::3], values[1::3], flags, strict=True):
-        across, down = real_number(x), real_number(y)
-        if across is None or down is None or flag is None:
-            keypoints += (0, 0, 0)
-            lost += [name] if x is not None or y is not None else []
-        elif confidences:
-            keypoints += (across, down, 2) if flag > 0 and flag >= conventions.min_confidence else (0, 0, 0)
-        else:
-            keypoints += (across, down, int(min(max(flag, 0), 2)))
-    if lost:
-        repairs.append(Repair("joints that are no numbers, unlabelled", ", ".join(lost), "unlabelled"))
-    if confidences:
-        kept = sum(flag > 0 for flag in keypoints[2::3])
-        repairs.append(Repair("confidences read as flags", shown(values[2::3]), f"{kept} of {len(flags)} labelled"))
-    elif not {flag for flag in flags if flag is not None} <= {0, 1, 2}:
-        repairs.append(Repair("visibility beyond 0, 1 and 2", shown(values[2::3]), shown(keypoints[2::3])))
-    elif not lost:
-        repairs.append(Repair(AS_TEXT, shown(values), shown(keypoints)))
-    return keypoints
-
-
-def _drop_outside(keypoints: list[float], picture: Size, joints: Joints, repairs: list[Repair]) -> None:
-    """Make joints outside of the picture unlabelled, and those at 0, 0 if there are several."""
-    across, down, flags = keypoints[::3], keypoints[1::3], keypoints[2::3]
-    inside = min(across) >= 0 <= min(down) and max(across) <= picture.width and max(down) <= picture.height
-    origin = _at_origin(keypoints)
-    if inside and len(origin) < 2:
-        return
-    for place, (x, y, flag) in enumerate(zip(across, down, flags, strict=True)):
-        if not flag:
-            continue
-        name = joints.names[place]
-        if _far(x, y, picture):
-            raise UnusableError(
-                "keypoint far outside of the image", f"{name}: {x}, {y} in {picture.width} x {picture.height}"
-            )
-        if not (0 <= x <= picture.width and 0 <= y <= picture.height):
-            repairs.append(Repair("joints outside of the image", f"{name}: {x:g}, {y:g}", "unlabelled"))
-            keypoints[3 * place : 3 * place + 3] = (0, 0, 0)
-    if len(origin) > 1:
-        _unlabel(keypoints, origin, joints, repairs)
-
-
-def _drop_origin(record: dict[str, Any], joints: Joints, repairs: list[Repair]) -> None:
-    """Make a joint at 0, 0 unlabelled if the box begins elsewhere: tools write 0, 0 for a missing joint."""
-    keypoints = record.get("keypoints")
-    if keypoints and joints.names and max(record["bbox"][:2]) > 1 and (origin := _at_origin(keypoints)):
-        record["keypoints"] = keypoints = list(keypoints)
-        _unlabel(keypoints, origin, joints, repairs)
-        record["num_keypoints"] = sum(flag > 0 for flag in keypoints[2::3])
-
-
-def _at_origin(keypoints: Sequence[float]) -> list[int]:
-    points = zip(keypoints[::3], keypoints[1::3], keypoints[2::3], strict=True)
-    return [place for place, (x, y, flag) in enumerate(points) if flag and x == 0 == y]
-
-
-def _unlabel(keypoints: list[float], places: Iterable[int], joints: Joints, repairs: list[Repair]) -> None:
-    for place in places:
-        repairs.append(Repair("joints at 0, 0, away from the person", f"{joints.names[place]}: 0, 0", "unlabelled"))
-        keypoints[3 * place : 3 * place + 3] = (0, 0, 0)
-
-
 def _far(x: float, y: float, size: Size) -> bool:
     """Return whether a point is farther from the image than its size; such numbers are errors, and cost memory."""
     return not (-size.width <= x <= 2 * size.width and -size.height <= y <= 2 * size.height)
@@ -389,53 +491,52 @@ def _far(x: float, y: float, size: Size) -> bool:
 # --- masks ---
 
 
-def _set_masks(record: dict[str, Any], picture: Size, repairs: list[Repair]) -> None:
-    if "segmentation" in record:
-        record["segmentation"] = _mask(record["segmentation"], picture, "masks", repairs)
-    parts = record.get("parts", {})
-    if not isinstance(parts, dict):
-        _set(record, "parts", None, "parts that are no masks by name", repairs)
-    elif parts:
-        masks = {name: _mask(mask, picture, f"masks of {name}", repairs) for name, mask in parts.items()}
-        record["parts"] = {name: mask for name, mask in masks.items() if mask is not None}
+def _mask(mask: Any, picture: Size, what: str) -> tuple[Any, float | None, Repair | None]:
+    """Return polygons or run lengths of the picture's size that pycocotools reads, their area, and what was changed.
 
-
-def _mask(mask: Any, picture: Size, what: str, repairs: list[Repair]) -> Any:
-    """Return polygons or run lengths of the picture's size that pycocotools reads; None if there are none."""
+    Mask and area are None if there are none; the area of polygons is that of the shoelace formula.
+    """
     if not mask:
-        return [] if isinstance(mask, list) else None
+        return [] if isinstance(mask, list) else None, None, None
     if isinstance(mask, dict):
-        return _run_lengths(mask, picture, what, repairs)
+        return _run_lengths(mask, picture, what)
     if not isinstance(mask, list):
-        repairs.append(Repair(f"{what} dropped: neither polygons nor run lengths", shown(mask), "none"))
-        return None
-    polygons = _polygons(mask)
-    usable = [polygon for polygon in polygons if _is_polygon(polygon, picture)]
+        return None, None, Repair(f"{what} dropped: neither polygons nor run lengths", shown(mask), "none")
+    polygons, repair = _polygons(mask), None
+    areas = [_usable_area(polygon, picture) for polygon in polygons]
+    usable = [polygon for polygon, area in zip(polygons, areas, strict=True) if area]
     if len(usable) < len(polygons):
         kind = f"polygons of {what} dropped: fewer than three points, without area, or far outside of the image"
-        repairs.append(Repair(kind, shown(mask), f"{len(usable)} of {len(polygons)}"))
+        repair = Repair(kind, shown(mask), f"{len(usable)} of {len(polygons)}")
     elif usable != mask:
-        repairs.append(Repair(f"polygons of {what} in another form", shown(mask), shown(usable)))
-    return usable or None
+        repair = Repair(f"polygons of {what} in another form", shown(mask), shown(usable))
+    return (usable, float(sum(areas)), repair) if usable else (None, None, repair)
 
 
-def _run_lengths(mask: dict[str, Any], picture: Size, what: str, repairs: list[Repair]) -> dict[str, Any] | None:
+def _run_lengths(mask: dict[str, Any], picture: Size, what: str) -> tuple[Any, float | None, Repair | None]:
     numbers = {
         key: list(map(whole_number, mask[key])) if isinstance(mask.get(key), list) else mask.get(key)
         for key in ("size", "counts")
     }
-    fault = _fault_of_runs(numbers, picture)
-    if fault is not None:
-        repairs.append(Repair(f"{what} dropped: {fault}", shown(mask), "none"))
-        return None
-    if all(
-        is_finite(mask[key]) and {*map(type, mask[key])} <= {int}
-        for key in numbers
-        if key == "size" or isinstance(mask[key], list)
-    ):
-        return mask
-    repairs.append(Repair(AS_TEXT, shown(mask), shown(numbers)))
-    return mask | numbers
+    runs = _runs(numbers, picture)
+    if isinstance(runs, str):
+        return None, None, Repair(f"{what} dropped: {runs}", shown(mask), "none")
+    area = float(sum(runs[1::2]))
+    if all({*map(type, mask[key])} <= {int} for key in numbers if isinstance(mask[key], list)):
+        return mask, area, None
+    return mask | numbers, area, Repair(AS_TEXT, shown(mask), shown(numbers))
+
+
+def _runs(mask: dict[str, Any], picture: Size) -> list[int] | str:
+    """Return the run lengths, or why they are not those of a mask in the picture."""
+    pixels, counts = picture.width * picture.height, mask["counts"]
+    if mask["size"] != [picture.height, picture.width]:
+        return "run lengths of another image size"
+    if isinstance(counts, str):
+        counts = decode_runs(counts) if len(counts) <= 8 * (pixels + 1) else None  # more than one run per pixel
+    if not isinstance(counts, list) or None in counts or min(counts, default=0) < 0 or sum(counts) != pixels:
+        return "run lengths do not fill the image"
+    return counts if any(counts[1::2]) else "run lengths without a pixel"
 
 
 def _polygons(mask: list[Any]) -> list[Any]:
@@ -460,26 +561,15 @@ def _numbers(values: list[Any]) -> list[Any]:
     return values if is_finite(values) else [real_number(one) for one in values]
 
 
-def _is_polygon(polygon: Any, picture: Size) -> bool:
-    if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2 or not is_finite(polygon):
-        return False
-    across, down = polygon[::2], polygon[1::2]
-    far = _far(min(across), min(down), picture) or _far(max(across), max(down), picture)
-    return not far and _polygon_area(polygon) > 0
-
-
-def _fault_of_runs(mask: dict[str, Any], picture: Size) -> str | None:
-    declared, pixels = mask.get("size"), picture.width * picture.height
-    if declared != [picture.height, picture.width] or {*map(type, declared)} != {int}:
-        return "run lengths of another image size"
-    counts = mask.get("counts")
-    if isinstance(counts, str) and len(counts) > 8 * (pixels + 1):  # more than one run per pixel
-        return "run lengths do not fill the image"
-    runs = decode_runs(counts) if isinstance(counts, str) else counts
-    whole = isinstance(runs, list) and {*map(type, runs)} <= {int} and min(runs, default=0) >= 0
-    if runs is None or not whole or sum(runs) != pixels:
-        return "run lengths do not fill the image"
-    return None if any(runs[1::2]) else "run lengths without a pixel"
+def _usable_area(polygon: Any, picture: Size) -> float:
+    """Return a polygon's area (the shoelace formula); 0 for one that cannot be used."""
+    if not isinstance(polygon, list) or len(polygon) < 6 or len(polygon) % 2 or None in polygon:
+        return 0.0
+    x, y = polygon[::2], polygon[1::2]
+    if _far(min(x), min(y), picture) or _far(max(x), max(y), picture):
+        return 0.0
+    before = zip([x[-1], *x], [y[-1], *y], x, y, strict=False)
+    return abs(sum([x0 * y1 - x1 * y0 for x0, y0, x1, y1 in before])) / 2
 
 
 def decode_runs(text: str) -> list[int] | None:
@@ -503,79 +593,7 @@ def decode_runs(text: str) -> list[int] | None:
     return runs if shift == 0 else None
 
 
-# --- boxes and areas ---
-
-
-def _set_box_form(record: dict[str, Any], repairs: list[Repair]) -> None:
-    """Replace a box by name, or of two points, by x, y, width and height."""
-    raw = record.get("bbox")
-    corners: list[Any] | None = None
-    sides: list[Any] | None = None
-    if isinstance(raw, dict):
-        corners = next(([raw[key] for key in keys] for keys in _CORNERS if raw.keys() >= {*keys}), None)
-        sides = next(([raw[key] for key in keys] for keys in _SIDES if raw.keys() >= {*keys}), None)
-    elif isinstance(raw, list) and len(raw) == 2 and _is_points(raw):
-        corners = [*raw[0], *raw[1]]
-    if numbers := real_numbers(corners):
-        sides = [*numbers[:2], numbers[2] - numbers[0], numbers[3] - numbers[1]]
-    if sides is not None:
-        _set(record, "bbox", sides, "boxes in another form", repairs)
-
-
-def _box(
-    record: dict[str, Any], picture: Size, joints: Joints | None, conventions: Conventions, repairs: list[Repair]
-) -> list[float]:
-    """Return x, y, width, height, partly in the picture: those of the record, else of its mask, else of its joints."""
-    if conventions.boxes == "joints" and (around := _around(record.get("keypoints"), joints, picture)):
-        return around
-    raw = record.get("bbox")
-    box = real_numbers(raw)
-    box = box if box is not None and len(box) == 4 else None
-    if box is not None:
-        if not is_finite(raw or ()):
-            repairs.append(Repair(AS_TEXT, shown(raw), shown(box)))
-        if conventions.boxes == "corners":
-            box[2:] = box[2] - box[0], box[3] - box[1]
-        box = _turned(box, repairs)
-        x, y, width, height = box
-        overlaps = x < picture.width and y < picture.height and x + width > 0 and y + height > 0
-        if width > 0 and height > 0 and overlaps:
-            return _reasonable(box, record, picture, joints, repairs)
-    source, derived = "mask", _bounds(record.get("segmentation"), picture)
-    if derived is None:
-        source, derived = "joints", _around(record.get("keypoints"), joints, picture)
-    if derived is None:
-        kind = "box outside of the image" if box is not None and min(box[2:]) > 0 else "box without extent"
-        if box is None:
-            kind = "box is not four numbers"
-        raise UnusableError(kind, f"{shown(raw)} in {picture.width} x {picture.height}, and no mask, no joint")
-    repairs.append(Repair(f"boxes that are missing or empty, taken from the {source}", shown(raw), shown(derived)))
-    return derived
-
-
-def _reasonable(
-    box: list[float], record: Mapping[str, Any], picture: Size, joints: Joints | None, repairs: list[Repair]
-) -> list[float]:
-    """Return a box cut to the picture if it ends far outside, widened if it is that of the joints without a margin."""
-    x, y, width, height = box
-    if _far(x, y, picture) or _far(x + width, y + height, picture):
-        kind, better = "boxes far outside, cut to the image", _cut(box, picture)
-    elif joints is not None and not record.get("segmentation") and _is_tight(box, record.get("keypoints")):
-        kind, better = "boxes tight around their joints, widened", _around(record["keypoints"], joints, picture) or box
-    else:
-        return box
-    if better != box:
-        repairs.append(Repair(kind, shown(box), shown(better)))
-    return better
-
-
-def _turned(box: list[float], repairs: list[Repair]) -> list[float]:
-    x, y, width, height = box
-    if width >= 0 and height >= 0:
-        return box
-    turned = [min(x, x + width), min(y, y + height), abs(width), abs(height)]
-    repairs.append(Repair("boxes of negative width or height", shown(box), shown(turned)))
-    return turned
+# --- boxes ---
 
 
 def _cut(box: Sequence[float], picture: Size) -> list[float]:
@@ -638,36 +656,6 @@ def _is_tight(box: Sequence[float], keypoints: Sequence[float] | None) -> bool:
     across, down = [one for _, one, _ in points], [one for _, _, one in points]
     edges = (min(across) - x, x + width - max(across), min(down) - y, y + height - max(down))
     return max(map(abs, edges)) <= _TIGHT
-
-
-def _set_area(record: dict[str, Any], repairs: list[Repair]) -> None:
-    """Replace an area that cannot be that of the mask, or without a mask that of an object in the box."""
-    stated, box = real_number(record.get("area")), record["bbox"][2] * record["bbox"][3]
-    derived = _mask_area(record.get("segmentation"))
-    if derived is None:
-        low, high, derived = _LEAST_AREA * box, _MOST_AREA * box, box
-    else:
-        low, high = (1 - _AREA_ERROR) * derived - 4, (1 + _AREA_ERROR) * derived + 4
-    if stated is None or stated <= 0 or not low <= stated <= high:
-        _set(record, "area", derived, "areas in another unit, or wrong", repairs)
-    elif type(record["area"]) is str:
-        record["area"] = stated
-
-
-def _mask_area(mask: Any) -> float | None:
-    """Return the area of run lengths, or of polygons (the shoelace formula)."""
-    if not mask:
-        return None
-    if isinstance(mask, dict):
-        runs = decode_runs(mask["counts"]) if isinstance(mask["counts"], str) else mask["counts"]
-        return float(sum((runs or [])[1::2]))
-    return float(sum(map(_polygon_area, mask)))
-
-
-def _polygon_area(polygon: Sequence[float]) -> float:
-    x, y = polygon[::2], polygon[1::2]
-    before = zip([x[-1], *x], [y[-1], *y], x, y, strict=False)
-    return abs(sum([x0 * y1 - x1 * y0 for x0, y0, x1, y1 in before])) / 2
 
 
 def drop_unwritable(record: dict[str, Any]) -> list[str]:
@@ -737,10 +725,8 @@ def check_result(record: Any, size: Size, joints: int) -> None:
     _check_found_joints(record.get("keypoints"), size, joints)
     if not is_finite([record.get("score", 1)]):
         raise UnusableError("score is not a finite number", repr(record["score"])[:80])
-    repairs: list[Repair] = []
-    _mask(record.get("segmentation"), size, "masks", repairs)
-    if repairs:
-        raise UnusableError(repairs[0].kind.removeprefix("masks dropped: "), repairs[0].before)
+    if fault := _mask(record.get("segmentation"), size, "masks")[2]:
+        raise UnusableError(fault.kind.removeprefix("masks dropped: "), fault.before)
 
 
 def _check_found_joints(keypoints: Any, size: Size, joints: int) -> None:

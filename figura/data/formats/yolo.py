@@ -46,11 +46,13 @@ def open_yolo(path: Path, root: Path) -> dict[str, Export]:
     names = _names(path, content.get("names"), content.get("nc"))
     joints, dims, flip = _joints(path, content, names)
     count = content["kpt_shape"][0] if dims else 0
-    splits: dict[str, Export] = {}
+    splits, seen = dict[str, Export](), set[str]()
     for key, split in SPLITS.items():
         if content.get(key) and split not in splits:
             pictures = list(_pictures(path, root.resolve(), content, key))
-            splits[split] = _export(path, root.resolve(), pictures, names, joints, (count, dims), flip)
+            folders = {str(PurePosixPath(picture).parent) for picture in pictures} - seen
+            splits[split] = _export(path, root.resolve(), pictures, sorted(folders), names, joints, (count, dims), flip)
+            seen |= folders
     if not splits:
         raise UserError(f"{path}: no split; it needs `train` and `val`, folders of pictures")
     return splits
@@ -158,6 +160,7 @@ def _export(
     path: Path,
     root: Path,
     pictures: list[str],
+    folders: list[str],
     names: dict[int, str],
     joints: tuple[str, ...],
     shape: tuple[int, int],
@@ -174,6 +177,12 @@ def _export(
                 yield Entry(picture, UnusableError("path leaves the data root", label.name), label_of(picture))
             elif label.is_file():
                 yield from _rows(label, picture, names, *shape)
+        for folder in folders:
+            have = {"classes", *(file.stem for file in (root / folder).iterdir())}  # classes.txt is labelImg's
+            for label in sorted((root / label_of(f"{folder}/x")).parent.glob("*.txt")):
+                if label.stem not in have:
+                    place = label.relative_to(root).as_posix()
+                    yield Entry("", UnusableError("label without a picture", place), place)
 
     categories = {number + 1: name for number, name in names.items()}
     return Export(path, "YOLO's labels", entries, joints, categories, confident=False, relative=True, flip=flip)

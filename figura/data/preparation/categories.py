@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from figura.base.errors import UserError, nearest
 from figura.data.formats.coco import KEYPOINTS, PERSON, categories_by_id, check_keypoints
-from figura.data.formats.keypoint_sets import HUMANART21, SETS, WHOLEBODY, set_of
+from figura.data.formats.keypoint_sets import HUMANART21, SETS, WHOLEBODY, plain_name, set_of
 from figura.data.formats.skeletons import Skeleton
 from figura.data.preparation.keypoint_settings import KeypointSettings
 
@@ -73,7 +73,7 @@ def choose_people(
     in_file = tuple(name.strip() for name in next(iter(members.values())).get("keypoints") or ())
     if in_file:
         _check_names(path, in_file, settings, key)
-    keypoints = stated_names(settings) or in_file
+    keypoints = in_file if _same_joints(in_file, settings) else stated_names(settings) or in_file
     if not keypoints and any(map(_is_person, members.values())):
         keypoints = KEYPOINTS
     return People(min(members), _name(members, keypoints), members, tuple(keypoints))
@@ -82,8 +82,8 @@ def choose_people(
 def _check_names(path: Path, in_file: tuple[str, ...], settings: KeypointSettings, key: str) -> None:
     """Raise UserError if the settings' names cannot be those of the file's joints.
 
-    A set must have the file's names, in the same order, except that WholeBody's and Human-Art's files only name those
-    of the body, which are COCO's. Other names are arbitrary: one per joint of the file.
+    A set must have the file's names, in any order and spelling, except that WholeBody's and Human-Art's files only name
+    those of the body, which are COCO's. Other names are arbitrary: one per joint of the file.
     """
     stated = stated_names(settings)
     if settings.keypoints and len(stated) != len(in_file):
@@ -92,12 +92,19 @@ def _check_names(path: Path, in_file: tuple[str, ...], settings: KeypointSetting
             f"{', '.join(in_file)}"
         )
     whole = stated in (WHOLEBODY.keypoints, HUMANART21.keypoints) and in_file == KEYPOINTS
-    if settings.set and stated != in_file and not whole:
+    if settings.set and not whole and not _same_joints(in_file, settings):
         raise UserError(
             f"{key}.keypoints: the set {settings.set!r} has {len(stated)} joints, {_listed_names(stated)}; {path} has "
             f"{len(in_file)}, {_listed_names(in_file)}; leave out the set, or write names in the file's order to "
             f"{key}.keypoints.keypoints"
         )
+
+
+def _same_joints(in_file: Sequence[str], settings: KeypointSettings) -> bool:
+    """Return whether the settings name a set, and the file has its joints, in any order and spelling."""
+    return settings.set is not None and sorted(map(plain_name, in_file)) == sorted(
+        map(plain_name, stated_names(settings))
+    )
 
 
 def _listed_names(names: Sequence[str]) -> str:

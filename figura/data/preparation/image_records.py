@@ -11,7 +11,7 @@ from figura.base.errors import UserError
 from figura.base.pictures import Orientation, picture_facts
 from figura.data.formats.records import Size, UnusableError, labelled_points, real_numbers, whole_number
 from figura.data.preparation.matching import equal_end, path_parts
-from figura.data.preparation.validation import identity, inside
+from figura.data.preparation.validation import inside
 
 Reached = tuple[float, float]
 Reach = Mapping[int, Reached]
@@ -29,11 +29,15 @@ def record_key(value: Any) -> Any:
 
 @dataclass
 class ImageRecord:
-    """A usable image record with its id, the file that it means, and the file's size as stored and upright."""
+    """A usable image record with its id, the file that it means, and the file's size as stored and upright.
+
+    `path` is the file's real path, equal for all its symbolic links.
+    """
 
     record: dict[str, Any]
     id: int
     file: str
+    path: Path
     stored: Size = field(default_factory=lambda: Size(0, 0))
     upright: Size = field(default_factory=lambda: Size(0, 0))
     turned: bool = False
@@ -53,8 +57,8 @@ class FileNames:
         self.folder, self.root = folder, root
         self._files: dict[str, list[str]] | None = None
 
-    def find(self, name: str) -> str:
-        """Return the name of the file below the folder, for a path of another machine by its last parts.
+    def find(self, name: str) -> tuple[str, Path]:
+        """Return the file's name below the folder, for a path of another machine by its last parts, and its real path.
 
         It is `name` itself if no other file fits, or several do.
 
@@ -68,8 +72,9 @@ class FileNames:
                 if not plain.is_relative_to(self.folder):
                     raise UnusableError("path leaves the data root", name)
                 plain = plain.relative_to(self.folder)
-            if inside(self.folder, str(plain), self.root).is_file():
-                return str(plain)
+            path = inside(self.folder, str(plain), self.root)
+            if path.is_file():
+                return str(plain), path
         except UnusableError as error:
             outside = error
         wanted = path_parts(name)
@@ -77,10 +82,10 @@ class FileNames:
         most = max((count for count, _ in fitting), default=0)
         best = [file for count, file in fitting if count == most]
         if len(best) == 1:
-            return best[0]
+            return best[0], Path(os.path.realpath(self.folder / best[0]))
         if outside:
             raise outside
-        return name
+        return name, path
 
     def _named(self, name: str) -> list[str]:
         if self._files is None:
@@ -140,16 +145,15 @@ class ImageRecords:
         if type(record["id"]) is not int:
             number = self._numbered(key)
             self.repair(f"image {name}", "image ids that are no whole numbers", repr(record["id"])[:60], str(number))
-        file = self.names.find(name)
+        file, path = self.names.find(name)
         if file != str(PurePosixPath(name)):
             self.repair(f"image {number}", "file names in another form", name, file)
-        same = identity(self.folder / file) or file
-        if (earlier := self._of_file.setdefault(same, number)) != number or key in self._keys:
+        if (earlier := self._of_file.setdefault(str(path), number)) != number or key in self._keys:
             self.ids[key] = earlier
             self.repair(f"image {number}", "images listed twice", file, f"image {earlier}")
             return None
         self._keys.add(key)
-        return ImageRecord(record, number, file)
+        return ImageRecord(record, number, file, path)
 
     def _numbered(self, key: Any) -> int:
         number = key if isinstance(key, int) else self._next
@@ -157,16 +161,20 @@ class ImageRecords:
         self.ids[key] = number
         return number
 
-    def look(self, image: ImageRecord) -> None:
-        """Read the file and set its sizes; raises UnusableError if it cannot be used."""
-        path = inside(self.folder, image.file, self.root)
-        if not path.is_file():
-            raise UnusableError("image file missing", image.file)
+    def look(self, image: ImageRecord) -> UnusableError | None:
+        """Read the file and set its sizes; return why it cannot be used."""
         try:
-            facts = picture_facts(path)
+            if not image.path.is_relative_to(self.root):
+                inside(self.folder, image.file, self.root)
+            if not image.path.is_file():
+                return UnusableError("image file missing", image.file)
+            facts = picture_facts(image.path)
+        except UnusableError as fault:
+            return fault
         except UserError as error:
-            raise UnusableError("image file broken", str(error).replace(str(path), image.file)) from error
+            return UnusableError("image file broken", str(error).replace(str(image.path), image.file))
         image.stored, image.upright, image.turned = Size(*facts.stored), Size(*facts.upright), facts.orientation > 1
+        return None
 
     def settle(self, image: ImageRecord, wanted: Orientation | None) -> Orientation | None:
         """Return the orientation if record and file decide it: the stated size, or the setting. Repairs the size.

@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from figura.base.errors import UserError
 from figura.data.formats.exports import OF_COUNT, Entry, Export
 from figura.data.formats.keypoint_sets import SETS, plain_name, set_of
-from figura.data.formats.records import Size, UnusableError, is_finite
+from figura.data.formats.records import Size, UnusableError, is_finite, real_number
 
 _NEAR, _SHARE_OUTSIDE = 0.1, 0.2
 """More joints than this share are farther outside than this part of the picture: it had another size."""
@@ -93,14 +93,14 @@ class Joints:
 
     Attributes:
         names: the dataset's joints; empty if nothing has joints.
-        notes: lines on what was assumed.
 
     Raises:
         UserError: the joints have no names, or none of those in the settings.
     """
 
     def __init__(self, export: Export, stated: Sequence[str], key: str) -> None:
-        self.notes: list[str] = []
+        self._assumed: list[str] = []
+        self._lost, self._title = 0, export.path.name
         count = len(export.joints) or next(_counts(export), 0)
         own = export.joints or (tuple(stated) if count == len(stated) else OF_COUNT.get(count, ()))
         if count and not own:
@@ -114,7 +114,7 @@ class Joints:
         elif unnamed or (count and not export.joints and own != tuple(stated)):
             named = next((name for name, one in SETS.items() if one.skeleton.keypoints == own), "OpenPose's 18")
             assumed = "have no names" if unnamed else f"are taken for those of {named}"
-            self.notes.append(
+            self._assumed.append(
                 f"{key}.keypoints: the {count} joints of {export.path.name} {assumed}; other names can stand there"
             )
         self.names = tuple(stated) or (OF_COUNT[17] if count == 18 and own == OF_COUNT[18] else own)
@@ -131,9 +131,15 @@ class Joints:
                 )
             left = sorted({plain_name(name) for name in own} - {plain_name(name) for name in self.names})
             if missing:
-                self.notes.append(f"{export.path.name}: has no {_some(missing)}: not labelled")
+                self._assumed.append(f"{export.path.name}: has no {_some(missing)}: not labelled")
             if left:
-                self.notes.append(f"{export.path.name}: {_some(left)} left out: not among the joints of the dataset")
+                self._assumed.append(f"{export.path.name}: {_some(left)} left out: not among the joints of the dataset")
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines on what was assumed, and on joints that were no numbers so far."""
+        lost = [f"{self._title}: {self._lost} joints that are no numbers do not count"] if self._lost else []
+        return self._assumed + lost
 
     @property
     def moved(self) -> bool:
@@ -141,10 +147,19 @@ class Joints:
         return self._places is not None
 
     def ordered(self, keypoints: Any) -> list[float]:
-        """Return the numbers in the dataset's order; raises UnusableError unless they are x, y, number of each."""
-        if not isinstance(keypoints, list) or len(keypoints) != 3 * self.count or not is_finite(keypoints):
+        """Return x, y and the number of each joint, in the dataset's order; zeros for a joint that is no numbers.
+
+        Raises:
+            UnusableError: they are not three values a joint.
+        """
+        if not isinstance(keypoints, list) or len(keypoints) != 3 * self.count:
             length = f"{len(keypoints)} numbers" if isinstance(keypoints, list) else repr(keypoints)[:80]
             raise UnusableError(f"keypoints are not {self.count} x 3 numbers", length)
+        if not is_finite(keypoints):
+            values = [*map(real_number, keypoints)]
+            joints = [values[place : place + 3] for place in range(0, len(values), 3)]
+            self._lost += sum(None in joint for joint in joints)
+            keypoints = [number for joint in joints for number in ((0, 0, 0) if None in joint else joint)]
         if self._places is None:
             return keypoints
         return [

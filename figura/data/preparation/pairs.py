@@ -25,7 +25,6 @@ from figura.data.formats.prepared import REJECTED
 from figura.data.preparation.manifest import write_manifest, write_rejected
 from figura.data.preparation.pictures import left_out_line, other_files
 from figura.data.preparation.repairs import REPAIRED, Repaired, Repairs
-from figura.data.preparation.validation import identity
 
 _AT_ONCE = 64
 _SHOWN = 8  # pairs per split in the picture
@@ -212,12 +211,15 @@ class PairPreparation:
 
 
 def _once(source: Path, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Fault]]:
-    """Return the pairs without files of earlier pairs, and faults of the others, which are links to them."""
-    seen: dict[tuple[str | None, ...], str] = {}
+    """Return the pairs without files of earlier pairs, and faults of the others, which are links to them.
+
+    Hard links are separate files: DVC's cache may create them for any equal files, only on one machine.
+    """
+    seen: dict[tuple[str, ...], str] = {}
     once, twice = [], []
     for pair in pairs:
-        files = tuple(identity(source / file) for file in pair.files)
-        before = pair.name if None in files else seen.setdefault(files, pair.name)
+        files = tuple(os.path.realpath(source / file) for file in pair.files)
+        before = seen.setdefault(files, pair.name)
         if before == pair.name:
             once.append(pair)
         else:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from tqdm import tqdm
 
@@ -16,6 +16,7 @@ from figura.base.errors import UserError
 from figura.base.files import write_text
 from figura.base.pictures import store_picture
 from figura.data.formats.coco import KEYPOINTS, RECORDS, Spool, read_head, read_records, to_json, write_coco
+from figura.data.formats.facts import FACTS
 from figura.data.formats.prepared import REJECTED
 from figura.data.formats.records import (
     AS_COCO,
@@ -33,7 +34,6 @@ from figura.data.formats.records import (
 )
 from figura.data.formats.skeletons import Skeleton
 from figura.data.preparation.categories import People, choose_people, standing_pose_of, written_categories
-from figura.data.preparation.facts import write_facts
 from figura.data.preparation.image_records import (
     ImageRecord,
     ImageRecords,
@@ -62,9 +62,10 @@ class Raw:
     """One annotation file and its images.
 
     No image path may leave the folder `root`. `splits` are the splits that the file contributes to; `split_of` maps an
-    image id to one of them. With `in_place`, the images are already at their final paths and keep their names. `name`
-    replaces the annotation file in `rejected.csv` and progress bars; default: its path below `root`. Errors about
-    categories and joints refer to `origin` instead. With `plain`, the split train may have no annotations.
+    image id to one of them, after `look` got each record and its section. With `in_place`, the images are already at
+    their final paths and keep their names. `name` replaces the annotation file in `rejected.csv` and progress bars;
+    default: its path below `root`. Errors about categories and joints refer to `origin` instead. With `plain`, the
+    split train may have no annotations.
     `conventions` and `orientation` say how its numbers and pictures are read.
     """
 
@@ -73,6 +74,7 @@ class Raw:
     root: Path
     splits: tuple[str, ...]
     split_of: Callable[[object], str]
+    look: Callable[[str, Any], None] | None = None
     in_place: bool = False
     name: str = ""
     origin: Path | None = None
@@ -91,17 +93,11 @@ class Raw:
         return self.origin or self.annotations
 
 
-class Found(NamedTuple):
-    """The kinds of changes that reading a picture took, and of what looks wrong in it."""
-
-    done: tuple[str, ...]
-    doubts: tuple[str, ...]
-
-
 @dataclass
 class _Scan:
     """What is known of the records of a file before they are read one by one."""
 
+    further: Callable[[str, Any], None] | None
     joints: JointCounts = field(default_factory=JointCounts)
     files: dict[Any, Any] = field(default_factory=dict)
     several: set[Any] = field(default_factory=set)
@@ -110,6 +106,8 @@ class _Scan:
     """Below `_FREE`: ids that preparation makes up follow, and must have 64 bits."""
 
     def look(self, section: str, record: Any) -> None:
+        if self.further is not None:
+            self.further(section, record)
         if not isinstance(record, dict):
             return
         number = record_key(record.get("id"))
@@ -165,7 +163,7 @@ class Preparation:
 
     def add(self, raw: Raw) -> None:
         """Make every record of a raw file right, write its splits; raises UserError if the file is invalid."""
-        scan = _Scan()
+        scan = _Scan(raw.look)
         head, counts = read_head(raw.annotations, look=scan.look)
         _number_categories(head.get("categories"))
         try:
@@ -248,13 +246,14 @@ class Preparation:
 
     def finish(self) -> None:
         """Write `facts.json`, `statistics.json`, `plots/`, lists of records and `manifest.json` beside the splits."""
-        write_facts(
-            self.folder,
-            skeleton=self.skeleton,
-            categories=self.categories,
-            people=self.people.name if self.people else None,
-            annotated={split: one.facts() for split, one in self.statistics.items()},
-        )
+        facts = {
+            "skeleton": None if self.skeleton is None else self.skeleton.settings(),
+            "categories": [{"id": number, "name": name} for number, name in sorted(self.categories.items())],
+            "people": self.people.name if self.people else None,
+            "annotated": {split: one.facts() for split, one in self.statistics.items()},
+        }
+        lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in facts.items())
+        write_text(self.folder / FACTS, f"{{\n{lines}\n}}\n")
         summaries = {split: one.summary() for split, one in self.statistics.items()}
         write_text(self.folder / "statistics.json", json.dumps(summaries, indent=2) + "\n")
         write_plots(self.statistics, self.folder / "plots")
@@ -359,7 +358,7 @@ class _File:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             while batch := list(islice(records, _AT_ONCE)):
                 declared = [image for record in batch if (image := self._declared(record))]
-                faults = list(pool.map(_caught(self.images.look), declared))
+                faults = list(pool.map(self.images.look, declared))
                 ready: list[tuple[ImageRecord, Orientation]] = []
                 for image, fault in zip(declared, faults, strict=True):
                     if fault:
@@ -398,9 +397,10 @@ class _File:
                 self._reject_image(image.record, image.id, outcome)
                 continue
             self.split = self.splits[image.id]
-            for kind in outcome.done:
+            done, doubts = outcome
+            for kind in done:
                 self._repair(f"image {image.file}", kind, "", "")
-            for kind in outcome.doubts:
+            for kind in doubts:
                 self._doubt(kind, image.file)
             record = image.record
             record |= {"id": image.id, "file_name": image.file if self.raw.in_place else f"{self.split}/{image.file}"}
@@ -411,14 +411,14 @@ class _File:
             self.preparation.statistics[self.split].add_image(record)
             self.preparation.examples[self.split].add_image(record)
 
-    def _stored(self, image: ImageRecord, way: Orientation) -> Found | UnusableError:
-        """Write an image at its final path; return what that took, without its pixels."""
+    def _stored(self, image: ImageRecord, way: Orientation) -> tuple[Sequence[str], Sequence[str]] | UnusableError:
+        """Write an image at its final path; return the kinds of changes that took, and of what looks wrong in it."""
         path, place = self.raw.images / image.file, self.preparation.folder / "images" / self.splits[image.id]
         try:
             reading = store_picture(path, None if self.raw.in_place else place / image.file, way)
         except UserError as error:
             return UnusableError("image file broken", str(error).replace(str(path), image.file))
-        return Found(reading.done, reading.doubts)
+        return reading.done, reading.doubts
 
     def _reach(self, images: set[int]) -> dict[int, tuple[float, float]]:
         """Return how far the annotations of these images reach."""
@@ -554,19 +554,6 @@ class _File:
         number = str(record.get("id", ""))[:80] if isinstance(record, dict) else ""
         self.preparation.statistics[self.split].rejected[fault.reason] += 1
         self.preparation.rejected.append(Rejected(self.raw.title, kind, number, fault.reason, fault.detail))
-
-
-def _caught(look: Callable[[ImageRecord], None]) -> Callable[[ImageRecord], UnusableError | None]:
-    """Return a function that returns the error instead of raising it."""
-
-    def caught(image: ImageRecord) -> UnusableError | None:
-        try:
-            look(image)
-        except UnusableError as fault:
-            return fault
-        return None
-
-    return caught
 
 
 def _agreeing(people: People, first: People, path: Path, key: str) -> People:

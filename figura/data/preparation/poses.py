@@ -1,6 +1,6 @@
 """Joints for pictures of one person: a COCO file, `<name>.people.json` of `figura predict`, or another export."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, Protocol
 
@@ -13,10 +13,9 @@ from figura.data.formats.coco import (
     categories_by_id,
     check_keypoints,
     read_head,
-    read_records,
 )
-from figura.data.formats.exports import Entry, Export
-from figura.data.formats.records import Size, UnusableError, check_result, is_finite
+from figura.data.formats.exports import Entry, Export, entries_of_coco
+from figura.data.formats.records import Size, UnusableError, check_result, is_finite, real_numbers
 from figura.data.preparation.matching import Confidences, Joints, PictureNames, check_size
 from figura.data.preparation.validation import Rejected
 
@@ -135,39 +134,26 @@ class PredictedPoses(PoseSource):
         self.faults.append(Rejected(name, "pose", number, fault.reason, fault.detail))
 
 
-class ExportedPoses(PoseSource):
-    """The people of another tool's results, by file name; of several in a picture, the one with the highest score.
+class _NamedPoses(PoseSource):
+    """The people of one file or folder by file name; one in a picture, the first of the highest `rank`."""
 
-    Args:
-        export: the results.
-        min_confidence: as of `PredictedPoses`.
-        names: the joints in the settings; empty for those of the export.
-        key: the dotted key of the settings in messages.
-
-    Raises:
-        UserError: the joints have no names, or none of those in the settings.
-    """
-
-    def __init__(self, export: Export, min_confidence: float, names: Sequence[str], key: str) -> None:
-        self.path, self.faults = export.path, []
-        self._joints, self._confidences = Joints(export, names, key), Confidences(min_confidence)
-        self.notes = self._joints.notes
-        self.category = {"id": 1, "name": PERSON, "keypoints": list(self._joints.names)}
+    def __init__(self, path: Path, entries: Iterable[Entry], rank: Callable[[Mapping[str, Any]], float]) -> None:
+        self.path, self.faults = path, []
         self._people: dict[str, Entry] = {}
-        for entry in export.entries():
-            name = str(entry.picture)
-            if isinstance(entry.record, UnusableError):
-                fault = entry.record
-                self.faults.append(Rejected(self.path.name, "pose", entry.number[:80], fault.reason, fault.detail))
-            elif name not in self._people or _score(entry) > _score(self._people[name]):
-                self._people[name] = entry
+        best: dict[str, float] = {}
+        for entry in entries:
+            name, record = str(entry.picture), entry.record
+            if isinstance(record, UnusableError):
+                self._reject(entry, record)
+            elif (one := rank(record) if record else -1.0) > best.get(name, -2.0):
+                self._people[name], best[name] = entry, one
         self._names = PictureNames(list(self._people))
 
     def of(self, file: str, size: Size) -> dict[str, Any] | None:
-        """Return `keypoints` and `num_keypoints` of the person with the highest score; None without one.
+        """Return the keys of the chosen person; None without one.
 
         Raises:
-            UserError: the pictures cannot be told apart by name, or the results are of pictures of another size.
+            UserError: the pictures cannot be told apart by name, or the poses are of pictures of another size.
         """
         try:
             name = self._names.find(file)
@@ -181,21 +167,49 @@ class ExportedPoses(PoseSource):
         if not isinstance(entry.record, dict) or not entry.record.get("keypoints") or size == Size(1, 1):
             return None
         try:
-            return _labelled(self._confidences.flagged(self._joints.ordered(entry.record["keypoints"]), size))
+            return self._keys(entry.record, size)
         except UnusableError as fault:
-            self.faults.append(Rejected(self.path.name, "pose", entry.number[:80], fault.reason, fault.detail))
+            self._reject(entry, fault)
             return None
+
+    def _keys(self, record: dict[str, Any], size: Size) -> dict[str, Any]:
+        """Return `keypoints` and other keys of an annotation; raises UnusableError if they cannot be used."""
+        raise NotImplementedError
+
+    def _reject(self, entry: Entry, fault: UnusableError) -> None:
+        self.faults.append(Rejected(self.path.name, "pose", entry.number[:80], fault.reason, fault.detail))
+
+
+class ExportedPoses(_NamedPoses):
+    """The people of another tool's results, by file name; of several in a picture, the one with the highest score.
+
+    Args:
+        export: the results.
+        min_confidence: as of `PredictedPoses`.
+        names: the joints in the settings; empty for those of the export.
+        key: the dotted key of the settings in messages.
+
+    Raises:
+        UserError: the joints have no names, or none of those in the settings.
+    """
+
+    def __init__(self, export: Export, min_confidence: float, names: Sequence[str], key: str) -> None:
+        super().__init__(export.path, export.entries(), _score)
+        self._joints, self._confidences = Joints(export, names, key), Confidences(min_confidence)
+        self.category = {"id": 1, "name": PERSON, "keypoints": list(self._joints.names)}
+
+    def _keys(self, record: dict[str, Any], size: Size) -> dict[str, Any]:
+        return _labelled(self._confidences.flagged(self._joints.ordered(record["keypoints"]), size))
 
     def check(self) -> None:
         """Raise UserError if too many joints lie outside of their pictures, or all are fractions."""
+        self.notes = self._joints.notes
         self._confidences.check(self.path)
 
 
-def _score(entry: Entry) -> float:
-    """Return the score, or the mean confidence of the joints if there is none; -1 without a person."""
-    if not isinstance(entry.record, dict):
-        return -1.0
-    score, keypoints = entry.record.get("score"), entry.record.get("keypoints")
+def _score(record: Mapping[str, Any]) -> float:
+    """Return the score, or the mean confidence of the joints if there is none."""
+    score, keypoints = record.get("score"), record.get("keypoints")
     if score is not None and is_finite([score]):
         return float(score)
     sure = keypoints[2::3] if isinstance(keypoints, list) else []
@@ -206,15 +220,14 @@ def _labelled(keypoints: list[float]) -> dict[str, Any]:
     return {"keypoints": keypoints, "num_keypoints": sum(flag > 0 for flag in keypoints[2::3])}
 
 
-class AnnotatedPoses(PoseSource):
-    """The persons of a COCO file. A picture matches an image if `file_name` is a suffix of its path or vice versa.
+class AnnotatedPoses(_NamedPoses):
+    """The persons of a COCO file, by file name; of several in a picture, the one with the largest box.
 
-    Of several persons, the one with the largest box is used. `names` are the joint names if the file has none; `key` is
-    the dotted key of the settings in messages. Raises UserError for a file without keypoints.
+    `names` are the joint names if the file has none; `key` is the dotted key of the settings in messages. Raises
+    UserError for a file without keypoints.
     """
 
     def __init__(self, path: Path, names: Sequence[str], key: str) -> None:
-        self.path = path
         categories = categories_by_id(path, read_head(path)[0].get("categories", []))
         with_joints = [one for one in categories.values() if one.get("keypoints")]
         if names and not with_joints:
@@ -227,57 +240,20 @@ class AnnotatedPoses(PoseSource):
         chosen = next((one for one in with_joints if one.get("name") == PERSON), with_joints[0])
         check_keypoints(path, chosen)
         self.category = {**chosen, "id": 1, "name": PERSON}
-        self._images: dict[str, list[dict[str, Any]]] = {}  # by base name of the file
-        self.faults = []
-        for image in self._records("images", {"id": int, "file_name": str, "width": int, "height": int}):
-            self._images.setdefault(PurePosixPath(image["file_name"]).name, []).append(image)
-        self._persons: dict[int, dict[str, Any]] = {}  # by image
-        for record in self._records("annotations", {"image_id": int, "category_id": int, "bbox": list}):
-            if record["category_id"] == chosen["id"] and not record.get("iscrowd") and record.get("keypoints"):
-                before = self._persons.setdefault(record["image_id"], record)
-                if _area(record) > _area(before):
-                    self._persons[record["image_id"]] = record
 
-    def of(self, file: str, size: Size) -> dict[str, Any] | None:
-        """Return `keypoints`, `num_keypoints` and `segmentation`; raises UserError if the image size differs."""
-        image = self._image(PurePosixPath(file))
-        if image is None:
-            return None
-        self.pictures += 1
-        declared = Size(image["width"], image["height"])
-        if declared != size and size != Size(1, 1):
-            raise UserError(
-                f"{self.path}: {image['file_name']} is {declared.width} x {declared.height} pixels there, but {file} "
-                f"is {size.width} x {size.height}; poses are in pixels of the pictures"
-            )
-        person = self._persons.get(image["id"], {})
-        keys = ("keypoints", "num_keypoints", "segmentation")
-        return {key: person[key] for key in keys if key in person} or None
+        def is_posed(record: Any) -> bool:
+            posed = record.get("category_id") == chosen["id"] and not record.get("iscrowd") and record.get("keypoints")
+            return bool(posed)
 
-    def _image(self, file: PurePosixPath) -> dict[str, Any] | None:
-        def fits(image: dict[str, Any]) -> bool:
-            one, other = file.parts, PurePosixPath(image["file_name"]).parts
-            common = min(len(one), len(other))
-            return one[-common:] == other[-common:]
+        entries = entries_of_coco([path], path.parent)
+        super().__init__(
+            path, (one for one in entries if not isinstance(one.record, dict) or is_posed(one.record)), _area
+        )
 
-        images = [image for image in self._images.get(file.name, ()) if fits(image)]
-        if len(images) > 1:
-            names = ", ".join(str(image["file_name"]) for image in images[:3])
-            raise UserError(f"{self.path}: {len(images)} images have a file_name that fits {file}: {names}")
-        return images[0] if images else None
-
-    def _records(self, section: str, needed: Mapping[str, type]) -> Iterator[dict[str, Any]]:
-        """Yield the records of a section that have the needed keys, with values of these types."""
-        for record in read_records(self.path, section):
-            known = record if isinstance(record, dict) else {}
-            if all(type(known.get(key)) is kind for key, kind in needed.items()):
-                yield record
-            else:
-                detail = f"found {str(record)[:80]!r}; each needs {', '.join(needed)}"
-                kind, number = f"pose {section[:-1]}", str(known.get("id", ""))[:80]
-                self.faults.append(Rejected(self.path.name, kind, number, "record of another form", detail))
+    def _keys(self, record: dict[str, Any], size: Size) -> dict[str, Any]:
+        return {key: record[key] for key in ("keypoints", "num_keypoints", "segmentation") if key in record}
 
 
-def _area(record: dict[str, Any]) -> float:
-    box = record["bbox"]
-    return float(box[2] * box[3]) if len(box) == 4 and is_finite(box) else 0.0
+def _area(record: Mapping[str, Any]) -> float:
+    box = real_numbers(record.get("bbox")) or []
+    return box[2] * box[3] if len(box) == 4 else 0.0

@@ -6,6 +6,7 @@ setting that says what the numbers are.
 """
 
 import hashlib
+import marshal
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -96,60 +97,68 @@ class Plausibility:
         self.names = names
         self.boxes = self.beyond = self.corners = self.corner_areas = 0
         self.persons = self.in_corners = self.nearer = self.apart = self.left = self.right = 0
-        self.posed = 0
+        self.posed = self.twice = 0
         self.seen: set[bytes] = set()
-        self.twice = 0
-        self.least, self.largest = [math.inf, math.inf], [0.0, 0.0]
-        self.sides = [math.inf, math.inf]
+        self.least, self.largest = (math.inf, math.inf), (0.0, 0.0)
+        self.sides = (math.inf, math.inf)
 
     def add(self, record: Mapping[str, Any], size: Size) -> None:
         """Count an annotation in a picture of this size."""
         box = real_numbers(record.get("bbox")) or []
         points = labelled_points(record.get("keypoints"), self.names)
-        self.posed += bool(points)
         self._add_content(record)
-        self.sides = [min(known, side) for known, side in zip(self.sides, size, strict=True)]
-        for point in points:
-            self.least = [min(pair) for pair in zip(self.least, point, strict=True)]
-            self.largest = [max(pair) for pair in zip(self.largest, point, strict=True)]
+        width, height = size
+        self.sides = min(self.sides[0], width), min(self.sides[1], height)
+        across, down = [x for x, _ in points], [y for _, y in points]
+        if points:
+            self.posed += 1
+            self._extend(across, down)
         if len(box) != 4:
             return
         x, y, a, b = box
         self.boxes += 1
-        self.least = [min(pair) for pair in zip(self.least, (x, y), strict=True)]
-        self.largest = [max(three) for three in zip(self.largest, (x, y), (a, b), strict=True)]
-        self.beyond += x + a > _BEYOND * size.width or y + b > _BEYOND * size.height
-        self.corners += x < a <= _BEYOND * size.width and y < b <= _BEYOND * size.height
+        self._extend((x,), (y,))
+        self.largest = max(self.largest[0], a), max(self.largest[1], b)
+        self.beyond += x + a > _BEYOND * width or y + b > _BEYOND * height
+        self.corners += x < a <= _BEYOND * width and y < b <= _BEYOND * height
         area = real_number(record.get("area"))
-        areas = [area is not None and math.isclose(area, one, rel_tol=0.01) for one in ((a - x) * (b - y), a * b)]
-        self.corner_areas += areas == [True, False]  # a box from 0, 0 has both
+        if area is not None and math.isclose(area, (a - x) * (b - y), rel_tol=0.01):
+            self.corner_areas += not math.isclose(area, a * b, rel_tol=0.01)  # a box from 0, 0 has both
         if len(points) >= 3 and a > 0 and b > 0:
-            self._add_person(points, x, y, a, b)
+            self._add_person(across, down, box)
+
+    def _extend(self, across: Sequence[float], down: Sequence[float]) -> None:
+        self.least = min(self.least[0], *across), min(self.least[1], *down)
+        self.largest = max(self.largest[0], *across), max(self.largest[1], *down)
 
     def _add_content(self, record: Mapping[str, Any]) -> None:
         """Count an annotation that says nothing else than an earlier one of its picture."""
         what = "bbox" if record.get("bbox") else "segmentation"
-        content = repr([record.get(key) for key in ("image_id", "category_id", "keypoints", what)])
-        digest = hashlib.blake2b(content.encode(errors="surrogatepass"), digest_size=12).digest()
+        content = [record.get(key) for key in ("image_id", "category_id", "keypoints", what)]
+        digest = hashlib.blake2b(marshal.dumps(content, 2), digest_size=12).digest()  # 2: equal values, equal bytes
         self.twice += digest in self.seen
         self.seen.add(digest)
 
-    def _add_person(self, points: list[tuple[float, float]], x: float, y: float, a: float, b: float) -> None:
+    def _add_person(self, across: list[float], down: list[float], box: Sequence[float]) -> None:
+        x, y, a, b = box
         self.persons += 1
-        across, down = (sum(one[axis] for one in points) / len(points) for axis in (0, 1))
-        inside = all(x - 1 <= one <= a + 1 and y - 1 <= other <= b + 1 for one, other in points)
-        extent = [max(one) - min(one) for one in zip(*points, strict=True)]
-        self.in_corners += inside and extent[0] > _FILLED * (a - x) and extent[1] > _FILLED * (b - y)
+        left, right, top, bottom = min(across), max(across), min(down), max(down)
+        inside = x - 1 <= left and right <= a + 1 and y - 1 <= top and bottom <= b + 1
+        self.in_corners += inside and right - left > _FILLED * (a - x) and bottom - top > _FILLED * (b - y)
         # From the middle of the joints to the middle of the box, read either way
-        as_corners = math.hypot(across - (x + a) / 2, down - (y + b) / 2)
-        as_sides = math.hypot(across - x - a / 2, down - y - b / 2)
+        middle = sum(across) / len(across), sum(down) / len(down)
+        as_corners = math.hypot(middle[0] - (x + a) / 2, middle[1] - (y + b) / 2)
+        as_sides = math.hypot(middle[0] - x - a / 2, middle[1] - y - b / 2)
         self.nearer += 2 * as_corners < as_sides and as_sides > math.hypot(a, b) / 10
-        self.left += across < x + 0.4 * a
-        self.right += across > x + 0.6 * a
-        outside = sum(
-            not (x - a / 4 <= one <= x + 1.25 * a and y - b / 4 <= other <= y + 1.25 * b) for one, other in points
-        )
-        self.apart += 2 * outside > len(points)
+        self.left += middle[0] < x + 0.4 * a
+        self.right += middle[0] > x + 0.6 * a
+        near = x - a / 4, x + 1.25 * a, y - b / 4, y + 1.25 * b
+        if not (near[0] <= left and right <= near[1] and near[2] <= top and bottom <= near[3]):
+            within = sum(
+                near[0] <= one <= near[1] and near[2] <= other <= near[3]
+                for one, other in zip(across, down, strict=True)
+            )
+            self.apart += 2 * (len(across) - within) > len(across)
 
     def check(self, path: Path, conventions: Conventions, key: str) -> list[str]:
         """Return warnings; raise UserError for a contradiction. `key` is the dotted key of the settings."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from figura.base.errors import UserError
-from figura.data.formats.keypoint_sets import SETS, KeypointSet, set_of
+from figura.data.formats.keypoint_sets import KeypointSet, set_of
 from figura.data.formats.records import whole_number
 from figura.data.formats.skeletons import Skeleton, mirrored_names, side_of, skeleton_from
 from figura.data.preparation.keypoint_settings import KeypointSettings
@@ -156,7 +156,7 @@ def build_skeleton(source: Source, settings: KeypointSettings) -> tuple[Skeleton
         UserError: the message has the file or key, the value and what is allowed.
     """
     keypoints = list(source.keypoints)
-    published = SETS[settings.set] if settings.set else set_of(keypoints)
+    published = set_of(keypoints)
     notes: list[str] = []
     stated = settings.model_dump(exclude_none=True, exclude={"set", "keypoints"})
     if isinstance(stated.get("sigmas"), float):

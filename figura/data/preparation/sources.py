@@ -4,12 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
-from figura.data.formats.coco import read_head
 from figura.data.formats.exports import Export, json_files, open_export
 from figura.data.formats.pair_files import LAYOUTS, sides, split_folders
 from figura.data.formats.records import Conventions, UnusableError, whole_number
@@ -26,7 +25,7 @@ from figura.data.preparation.people import Preparation, Raw
 from figura.data.preparation.pictures import Picture, Reading, left_out_line, picture_files, write_records
 from figura.data.preparation.poses import AnnotatedPoses, ExportedPoses, PoseSource, PredictedPoses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
-from figura.data.preparation.splits import TRAIN, drawn_split, grouped_split, in_order, joined_groups
+from figura.data.preparation.splits import TRAIN, drawn_split, in_order, joined_groups
 from figura.data.preparation.validation import inside
 
 
@@ -43,7 +42,8 @@ class RawFolder:
         try:
             return inside(self.folder, path, self.folder)
         except UnusableError as fault:
-            raise UserError(f"{self.key}.{key}: {path} leaves the source {self.folder}") from fault
+            link = fault.detail.removeprefix(path)
+            raise UserError(f"{self.key}.{key}: {path} leaves the source {self.folder}{link}") from fault
 
     def directory(self, path: str, key: str) -> Path:
         """Return a folder below the folder; raises UserError if there is none."""
@@ -60,7 +60,7 @@ def always(split: str) -> Callable[[object], str]:
 
 def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[str]:
     """Add annotation files, COCO's or other exports, with their images; return lines to print."""
-    lines, groups, seen, count = list[str](), dict[Any, Any](), set[str](), 1
+    lines, grouped, seen, count = list[str](), list[str](), set[str](), 1
     exports = _exports(coco, source)
     root = source.folder.resolve()
     for split, (annotations, export) in exports.items():
@@ -91,19 +91,16 @@ def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[st
             raw = replace(raw, annotations=records, name=raw.title, origin=annotations)
             if export.confident or own:  # coordinates are checked and made pixels above
                 raw = replace(raw, conventions=Conventions(coco.boxes or ("xywh" if own else None), "pixels"))
-        if shares:
-            groups = _groups(raw.annotations, coco.group_by, source.key)
-            raw = replace(raw, split_of=partial(grouped_split, source.seed, shares, groups, done.files))
+        groups = _Groups(source, coco, done.files) if shares else None
+        if groups is not None:
+            raw = replace(raw, split_of=groups.split_of, look=groups.look)
         preparation.add(raw)
+        grouped += groups.lines() if groups is not None else []
         if export is not None:
             raw.annotations.unlink()
         for fault in done.faults:
             preparation.add_rejected(split, fault)
-    if groups:
-        sizes = Counter(groups.values())
-        line = f"{len(groups)} images in {len(sizes)} groups, at most {max(sizes.values())} in one"
-        lines.append(f"shares: images of one person, video or original go together: {line}")
-    return lines
+    return lines + grouped
 
 
 def _exports(coco: Coco, source: RawFolder) -> dict[str, tuple[Path, Export | None]]:
@@ -134,19 +131,26 @@ _COPIES = re.compile(r"(.+)\.rf\.[0-9a-zA-Z]+\.\w+$")
 """Names of Roboflow's copies of one picture."""
 
 
-def _groups(annotations: Path, group_by: str | None, key: str) -> dict[Any, Any]:
-    """Return image key -> group: of images that share a `person_id`, what `group_by` says, a file, or its original.
+class _Groups:
+    """Assigns images to the splits of `shares`, the same to those that share a person, what `group_by` says, or a file.
 
-    Raises:
-        UserError: `group_by`, at the dotted key of the settings, is no regular expression, or no image has it.
+    Copies by Roboflow go with each other, too. All records are to be looked at before the first split is asked for.
+
+    Args:
+        source: the raw folder, with the seed.
+        coco: the settings.
+        files: image id -> file, which then decides about an image without a group instead of its id.
     """
-    by_name = _name_rule(group_by, key)
-    members: list[tuple[Any, Any]] = []
-    files: dict[str, Any] = {}
-    grouped = 0
 
-    def look(section: str, record: Any) -> None:
-        nonlocal grouped
+    def __init__(self, source: RawFolder, coco: Coco, files: Mapping[int, str]) -> None:
+        self.source, self.coco, self.files = source, coco, files
+        self.by_name = _name_rule(coco.group_by, source.key)
+        self.members: list[tuple[Any, Any]] = []
+        self.first: dict[str, Any] = {}
+        self.grouped = 0
+
+    def look(self, section: str, record: Any) -> None:
+        """Read what an image, or the image of an annotation, shares with others."""
         known = record if isinstance(record, dict) else {}
         image = record_key(known.get("image_id" if section == "annotations" else "id"))
         if image is None:
@@ -155,17 +159,34 @@ def _groups(annotations: Path, group_by: str | None, key: str) -> dict[Any, Any]
             shows: list[Any] = [whole_number(known.get("person_id"))]
         else:
             name = str(known.get("file_name"))
-            value = _first_group(by_name, name) if by_name else _value(known, group_by)
-            grouped += value not in (None, "")
+            value = _first_group(self.by_name, name) if self.by_name else _value(known, self.coco.group_by)
+            self.grouped += value not in (None, "")
             shows = [None if value in (None, "") else f"{value}", _first_group(_COPIES, name)]
-            if (first := files.setdefault(name, image)) != image:  # listed twice, as once for each object
-                members.extend([(first, (name,)), (image, (name,))])
-        members.extend((image, one) for one in shows if one is not None)
+            if (first := self.first.setdefault(name, image)) != image:  # listed twice, as once for each object
+                self.members += [(first, (name,)), (image, (name,))]
+        self.members += [(image, one) for one in shows if one is not None]
 
-    read_head(annotations, look=look)
-    if group_by and not grouped:
-        raise UserError(f"{key}.group_by: no image of {annotations} has {group_by!r}")
-    return joined_groups(members)
+    @cached_property
+    def of(self) -> dict[Any, Any]:
+        """Image key -> group; raises UserError if no image has what `group_by` says."""
+        if self.coco.group_by and not self.grouped:
+            raise UserError(
+                f"{self.source.key}.group_by: no image of {self.coco.annotations[TRAIN]} has {self.coco.group_by!r}"
+            )
+        return joined_groups(self.members)
+
+    def split_of(self, image: Any) -> str:
+        """Return an image's split by the key of its group, its file if one is known, or itself; train for no image."""
+        if image is None:
+            return TRAIN
+        key = f"person {self.of[image]}" if image in self.of else self.files.get(image, image)
+        return drawn_split(self.source.seed, self.coco.shares, key)
+
+    def lines(self) -> list[str]:
+        """Return a line on the groups, if there are any."""
+        sizes = Counter(self.of.values())
+        line = f"{len(self.of)} images in {len(sizes)} groups, at most {max(sizes.values(), default=0)} in one"
+        return [f"shares: images of one person, video or original go together: {line}"] if sizes else []
 
 
 def _first_group(rule: re.Pattern[str], name: str) -> str | None:

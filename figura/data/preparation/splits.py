@@ -49,14 +49,3 @@ def joined_groups(members: Iterable[tuple[Any, Any]]) -> dict[Any, Any]:
         low, high = sorted((root(member), root(shown.setdefault(image, member))), key=lambda one: (str(type(one)), one))
         parents[high] = low
     return {image: root(member) for image, member in shown.items()}
-
-
-def grouped_split(
-    seed: int, shares: Mapping[str, float], groups: Mapping[Any, Any], files: Mapping[int, str], image: Any
-) -> str:
-    """Return the split of an image's key: that of its group, its file, if one is known, or itself; train for none."""
-    if image is None:
-        return TRAIN
-    if image in groups:
-        return drawn_split(seed, shares, f"person {groups[image]}")
-    return drawn_split(seed, shares, files.get(image, image))

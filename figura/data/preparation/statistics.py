@@ -37,7 +37,7 @@ class Statistics:
         self.people, self.joints, self.annotated = people, tuple(joints), annotated
         self.persons_of: dict[int, int] = {}
         self.widths, self.image_heights, self.heights = array("d"), array("d"), array("d")
-        self.visibility = np.zeros((len(self.joints), len(VISIBILITY)), dtype=np.int64)
+        self.visibility = [[0] * len(VISIBILITY) for _ in self.joints]
         self.crowds = self.others = self.with_keypoints = 0
         self.identities: Counter[int] = Counter()
         self.categories: Counter[str] = Counter()
@@ -66,10 +66,11 @@ class Statistics:
         self.heights.append(record["bbox"][3])
         if "person_id" in record:
             self.identities[record["person_id"]] += 1
-        flags = np.array(record.get("keypoints", ())[2::3], dtype=np.int64)
-        if flags.any():
+        flags = record.get("keypoints", ())[2::3]
+        if any(flags):
             self.with_keypoints += 1
-            self.visibility[np.arange(len(self.joints)), flags] += 1
+            for counts, flag in zip(self.visibility, flags, strict=True):
+                counts[int(flag)] += 1
 
     @property
     def seen_twice(self) -> list[int]:
@@ -111,7 +112,7 @@ class Statistics:
             "person_height_quantiles": _quantiles(self.heights),
             "keypoint_visibility": {
                 joint: dict(zip(VISIBILITY, row, strict=True))
-                for joint, row in zip(self.joints, self.visibility.tolist(), strict=True)
+                for joint, row in zip(self.joints, self.visibility, strict=True)
             },
         }
 
@@ -207,7 +208,7 @@ def _keypoint_visibility(splits: Mapping[str, Statistics]) -> Figure:
     every = figure.subplots(1, len(splits), sharey=True, squeeze=False)[0]
     for axes, (split, statistics) in zip(every, splits.items(), strict=True):
         names = [one_line(name) for name in statistics.joints]
-        shares = statistics.visibility / max(statistics.with_keypoints, 1)
+        shares = np.array(statistics.visibility) / max(statistics.with_keypoints, 1)
         start = np.zeros(len(statistics.joints))
         for name, share, colour in zip(
             VISIBILITY[::-1], shares.T[::-1], ("tab:green", "tab:orange", "0.8"), strict=True

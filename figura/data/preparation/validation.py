@@ -30,11 +30,12 @@ def inside(folder: Path, name: str, root: Path) -> Path:
         path.exists()
     except (ValueError, OSError) as error:  # a NUL, an invalid surrogate, or too long
         raise UnusableError("file name that no file can have", repr(name)) from error
-    if path.is_relative_to(root.resolve()) and ".." not in Path(name).parts:
+    if ".." not in Path(name).parts and (path.is_relative_to(root) or path.is_relative_to(root.resolve())):
         return path
     files = None if ".." in Path(name).parts else _dvc_cache(root.resolve())
     if files is None or not path.is_relative_to(files):
-        link = f" (a link to {path}; copy it, or let the source itself be the link)" if ".." not in name else ""
+        is_link = ".." not in name and not Path(name).is_absolute()
+        link = f" (a link to {path}; copy it, or let the source itself be the link)" if is_link else ""
         raise UnusableError("path leaves the data root", f"{name}{link}")
     return path
 
@@ -49,14 +50,3 @@ def _dvc_cache(root: Path) -> Path | None:
             named = config.get("cache", "dir", fallback="cache")
             return (folder / ".dvc" / named / "files/md5").resolve()
     return None
-
-
-def identity(path: Path) -> str | None:
-    """Return the resolved path of a file, equal for all its symbolic links, or None.
-
-    Hard links are separate files: DVC's cache may create them for any equal files, only on one machine.
-    """
-    try:
-        return os.path.realpath(path)
-    except (OSError, ValueError):  # a NUL, or an invalid surrogate
-        return None
