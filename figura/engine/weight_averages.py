@@ -1,7 +1,7 @@
 """Moving averages of a network's weights (`train.ema`)."""
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from figura.recipe.schema import Ema
@@ -20,7 +20,8 @@ class WeightAverages(AveragedModel):
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
         """Add a network's current weights; the first update copies them."""
-        averages, weights = list(self.module.parameters()), list(model.parameters())
+        averages: list[Tensor] = [*self.module.parameters()]
+        weights: list[Tensor] = [*model.parameters()]
         if (count := int(self.n_averaged)) == 0:
             torch._foreach_copy_(averages, weights)
         else:
