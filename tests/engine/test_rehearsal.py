@@ -122,8 +122,9 @@ def test_half_precision_waits_for_nothing_else(name, precision, gpu, tmp_path):
     content = read_yaml(file)
     Trainer(check_recipe(overridden(content, changes, list(content)), file), tmp_path).fit()
     found = waits(gpu)
-    overflows = found.pop("adapt", 0)  # only when a gradient overflowed
+    overflows = found.pop("adapt", 0) / 2  # the scale before and after, and then whether losses were finite
     assert overflows == 0 or precision == "fp16"
+    found[JUDGED] -= overflows
     assert found == Counter({n: STEPS * c for n, c in ITERATION[name].items()}) + Counter(RARER.get(name, {}))
 
 
