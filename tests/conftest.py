@@ -1,7 +1,8 @@
 import os
 
 # Tests compare bits, and start more processes than a machine may have GPUs; before PyTorch looks for them.
-os.environ["CUDA_VISIBLE_DEVICES"] = ""
+if "FIGURA_TEST_GPU" not in os.environ:  # set for `-m gpu` alone
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 from collections import Counter
 from collections.abc import Iterator

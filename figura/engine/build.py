@@ -11,7 +11,6 @@ import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.utils import InitProcessGroupKwargs, broadcast
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
@@ -27,9 +26,10 @@ from figura.engine.precision import (
     precision_handlers,
 )
 from figura.engine.step import GatedInjector, Step, WeightedLoss
+from figura.engine.weight_averages import WeightAverages
 from figura.engine.weights import load_start
 from figura.interfaces import Callback, ExampleDataset, Injector, Networks, Schedule
-from figura.recipe.schema import DatasetEntry, Declaration, Ema, Group, Recipe
+from figura.recipe.schema import DatasetEntry, Declaration, Group, Recipe
 from figura.recipe.types import (
     CALLBACK,
     DATASET,
@@ -201,7 +201,7 @@ def build_loaders(recipe: Recipe, accelerator: Accelerator) -> Loaders:
     )  # fmt: skip
 
 
-def start_networks(recipe: Recipe, accelerator: Accelerator) -> tuple[Networks, dict[str, AveragedModel]]:
+def start_networks(recipe: Recipe, accelerator: Accelerator) -> tuple[Networks, dict[str, WeightAverages]]:
     """Return the prepared networks at the start of a training, and the moving averages (none without `train.ema`)."""
     networks = build_networks(recipe)
     for name, source in load_start(networks, recipe).items():
@@ -220,7 +220,9 @@ def start_networks(recipe: Recipe, accelerator: Accelerator) -> tuple[Networks, 
     if accelerator.num_processes > 1:  # in case libraries or machines differ
         broadcast_(value for network in networks.values() for value in network.state_dict().values())
     averages = (
-        {name: _average(network, recipe.train.ema) for name, network in networks.items()} if recipe.train.ema else {}
+        {name: WeightAverages(network, recipe.train.ema) for name, network in networks.items()}
+        if recipe.train.ema
+        else {}
     )
     evaluated = {name: averages[name].module if name in averages else networks[name] for name in networks}
     return Networks(live, evaluated), averages
@@ -231,11 +233,3 @@ def broadcast_(values: Iterable[Tensor]) -> None:
     """Broadcast the values of rank 0 to all ranks, in place."""
     for value in values:
         value.copy_(broadcast(value.clone(), from_process=0))
-
-
-def _average(network: nn.Module, ema: Ema) -> AveragedModel:
-    def update(averages: Any, weights: Any, count: Tensor) -> None:
-        get_ema_multi_avg_fn(ema.decay_at(int(count)))(averages, weights, count)
-
-    update_all: Any = update if ema.warmup else get_ema_multi_avg_fn(ema.decay)  # `int(count)` waits for the GPU
-    return AveragedModel(network, multi_avg_fn=update_all, use_buffers=False)

@@ -16,7 +16,7 @@ from figura.interfaces import Loss
 from figura.recipe.schema import NetworkEntry
 from figura.recipe.types import checked_call
 from models.images.example_means import at_least_float32
-from models.images.vgg import MEAN, STD, as_rgb
+from models.images.vgg import MEAN, STD, as_rgb, of_channels
 from models.pose.argument_types import Deviations, NonNegative, Side, skeleton_of
 from models.pose.heads import CompositeHead
 from models.pose.pose_network import PoseNetwork
@@ -69,7 +69,7 @@ class AskedPose(Loss):
                 f"{self.folder}: finds {len(reader.joints)} joints ({', '.join(reader.joints)}); found joints of shape "
                 f"{tuple(joints.shape)}; name a network of the same joints"
             )
-        mean, std = (image.new_tensor(one).view(3, 1, 1) for one in (self.mean, self.std))
+        mean, std = (of_channels(one, image) for one in (self.mean, self.std))
         normalised = ((as_rgb(at_least_float32(image)) + 1) / 2 - mean) / std
         logits, vectors = reader.fields(enlarged(normalised, reader.side, reader.stride))
         # 0 is the centre of the first pixel, before and after resizing

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pretended_gpu import pretended_gpu
 
-from bench.precision import recipe as sized
+from bench.gpu import sized
 from bench.trainings import PUBLISHED
 from figura.base.error_collector import ErrorCollector
 from figura.base.yaml12 import parse_yaml, read_yaml
@@ -165,13 +166,13 @@ def test_rates_of_openpifpaf_by_epochs(name):
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_benchmarks_measure_the_published_networks_and_optimizers(name):
     case = PUBLISHED[name]
-    published, measured = recipe(case.file, offline=False), sized(case, "no", 10, small=False)
+    published, measured = recipe(case.file, offline=False), sized(case, "no", small=False)
     assert measured.networks == published.networks
     assert measured.steps == published.steps
     assert {n: loss.weight for n, loss in measured.losses.items()} == {
         n: loss.weight for n, loss in published.losses.items()
     }
-    assert sized(case, "no", 10, small=True).networks != published.networks
+    assert sized(case, "no", small=True).networks != published.networks
 
 
 @pytest.mark.parametrize("name", ["esrgan_x4_psnr", "esrgan_x4_gan"])
@@ -190,6 +191,19 @@ def test_takes_a_step_when_it_is_small(file, variant, prepared, tmp_path, monkey
     short = ["train.steps=1", "train.evaluate_limit=2", "data.batch_size=2", "runtime.workers=0", "runtime.trackers=[]"]
     asked = recipe(file, *SMALL[system(file)], *short, "runtime.progress=false", variant=variant)
     Trainer(asked, tmp_path / "run").fit()
+    assert (tmp_path / "run/model/recipe.yaml").is_file()
+
+
+@pytest.mark.slow
+@needs_data
+@pytest.mark.parametrize("precision", ["no", "fp16"])
+@every_file
+def test_takes_a_step_on_a_pretended_gpu(file, precision, prepared, tmp_path, monkeypatch):
+    monkeypatch.chdir(prepared)
+    short = [f'train.precision="{precision}"', "train.steps=1", "train.evaluate_limit=2", "data.batch_size=2"]
+    quiet = ["runtime.workers=0", "runtime.trackers=[]", "runtime.progress=false"]
+    with pretended_gpu():
+        Trainer(recipe(file, *SMALL[system(file)], *short, *quiet), tmp_path / "run").fit()
     assert (tmp_path / "run/model/recipe.yaml").is_file()
 
 

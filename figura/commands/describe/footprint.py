@@ -16,7 +16,7 @@ from figura.recipe.schema import Declaration, Recipe
 from figura.recipe.types import OPTIMIZER, construct
 
 OVERHEAD = 1.4
-"""A step holds more for a moment: measured peaks are 0.96 to 1.39 of the count (`python -m bench.precision`)."""
+"""A step holds more for a moment: measured peaks are 0.96 to 1.39 of the count (`7a83103:bench/precision.py`)."""
 CONTEXT = 2**30
 """Bytes that the driver and the libraries of a GPU take, about."""
 

@@ -1,0 +1,334 @@
+"""What a borrowed GPU tells in 25 minutes: tests, steps, two ranks, equality with the CPU, resuming, and facades.
+
+`python -m bench.gpu [--parts steps facades] [--minutes 25] [--output gpu]`, after `dvc repro prepare@people
+prepare@pairs`, with pairs of facades in `train` and `val` of `--facades`. The parts run one after another, each in a
+process that is killed when its time is over, the last for the rest of the time. Each result is written at once, as a
+line of OUTPUT/results.jsonl; a table of all ends the run. `--small` has tiny networks: without a GPU, it shows that the
+bench works.
+
+| part | what it does |
+| --- | --- |
+| tests | the tests that need a GPU (`pytest -m gpu`) |
+| steps | an iteration of the published recipes in fp32, TF32, bf16 and fp16; then compiled, then with checkpointing |
+| ranks | an iteration of two ranks on one GPU, by NCCL if that lets them, else by gloo |
+| equality | the losses of `recipes/pose.yaml`, which draws no noise, on the GPU beside those on the CPU |
+| resume | weights of a training that was killed, beside those of one that was not |
+| facades | pix2pix at 256 px: Frechet distance of random features, and sheets in OUTPUT/facades/plots |
+
+`loss` is the weighted total after `--steps` iterations on one batch, relative to fp32; `skipped` are updates in search
+of fp16's scale. `MiB` is the peak above that before the networks were built: of the allocator on a GPU, resident on a
+CPU. `estimated` is what `figura describe` prints for the batch in fp32. `of peak` is the rate of multiply-adds over
+that of a large matrix product in the same precision. Perceptual losses have random weights, which cost the same.
+"""
+
+import argparse
+import gc
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import pandas as pd
+import torch
+from accelerate.state import AcceleratorState
+from accelerate.utils import InitProcessGroupKwargs
+from safetensors.torch import load_file
+
+from bench.scaling import run_cell
+from bench.table import most_resident, seconds, show
+from bench.trainings import PUBLISHED, QUIET, SECTIONS, Case, pix2pix, start
+from figura.base.errors import UserError
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands.describe.dry_run import meta_networks, run_training
+from figura.commands.describe.footprint import footprint
+from figura.engine.checkpointing import checkpoint_modules
+from figura.recipe.overrides import overridden
+from figura.recipe.schema import Recipe
+
+ROOT = Path(__file__).absolute().parents[1]
+KINDS = {"fp32": ("no", False), "TF32": ("no", True), "bf16": ("bf16", True), "fp16": ("fp16", True)}
+"""`train.precision`, and whether float32 is computed in TF32."""
+ON_CPU = ("fp32", "bf16")
+Row = dict[str, Any]
+
+
+def sized(case: Case, precision: str, *more: str, small: bool) -> Recipe:
+    """Return the recipe of a case in a precision, at the paper's size or tiny."""
+    return case.recipe(*(case.small if small else ()), f'train.precision="{precision}"', *more)
+
+
+def checkpointed(recipe: Recipe) -> list[str]:
+    """Return the keys that checkpoint every network that can be."""
+    keys = []
+    for name, network in meta_networks(recipe).items():
+        with suppress(UserError):
+            checkpoint_modules(network, True, name)
+            keys.append(f"networks.{name}.checkpointing=true")
+    return keys
+
+
+def finished(call: Callable[[], object]) -> Callable[[], None]:
+    """Return a call that waits until the GPU has done its work."""
+
+    def waiting() -> None:
+        call()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+
+    return waiting
+
+
+def peak(kind: str, small: bool) -> float:
+    """Return the multiply-adds a second of a large matrix product."""
+    size, types = 512 if small else 8192, {"bf16": torch.bfloat16, "fp16": torch.float16}
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    matrix = torch.rand(size, size, device=device, dtype=types.get(kind, torch.float32))
+    return float(size**3 / seconds(finished(lambda: matrix @ matrix), budget=0.5, at_least=3))
+
+
+def measure(recipe: Recipe, args: argparse.Namespace) -> Row:
+    """Train on one batch, then time an iteration."""
+    networks = meta_networks(recipe)
+    costs = run_training(recipe, networks)
+    estimated = (footprint(recipe, networks).total + costs.peak) / 2**20
+    flops = sum(costs.forward.values()) + sum(costs.backward.values())
+    cuda = torch.cuda.is_available()
+    if cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated() / 2**20 if cuda else most_resident()
+    with tempfile.TemporaryDirectory() as folder:
+        training = start(recipe, Path(folder))
+        for _ in range(args.steps):
+            training.step()
+        rows = pd.DataFrame(training.trainer.loss_log.state_dict()["window"])
+        loss = float(rows.filter(regex=r"^[^.]+\.weighted$").iloc[-1].sum())
+        skipped = int(rows.filter(regex=r"\.skipped$").sum().sum())
+        time = seconds(finished(training.step), budget=0.0 if args.small else 3.0, at_least=5)
+    most = torch.cuda.max_memory_allocated() / 2**20 if cuda else most_resident()
+    return {
+        "batch": recipe.data.batch_size, "ms": time * 1e3, "MiB": most - before, "estimated": estimated,
+        "rate": flops / 2 / time, "loss": loss, "skipped": skipped,
+    }  # fmt: skip
+
+
+def steps(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield a row for each recipe, precision and way to run it."""
+    kinds = [kind for kind in KINDS if torch.cuda.is_available() or kind in ON_CPU]
+    peaks = {}
+    for kind in kinds:
+        set_tf32(KINDS[kind][1])
+        peaks[kind] = peak(kind, args.small)
+        yield {"kind": kind, "peak, 1/s": peaks[kind]}
+    base: dict[str, float] = {}
+    for way in args.ways:
+        for kind in kinds if way == "plain" else kinds[::-1]:  # compiling is slow, and begins with what it is for
+            for name in args.cases:
+                row: Row = {"case": name, "kind": kind, "way": way}
+                precision, tf32 = KINDS[kind]
+                set_tf32(tf32)
+                try:
+                    keys = [f"train.record_every={10**6}", f"train.compile={str(way == 'compiled').lower()}"]
+                    if way == "checkpointed":
+                        keys += checkpointed(sized(PUBLISHED[name], precision, small=args.small))
+                    row |= measure(sized(PUBLISHED[name], precision, *keys, small=args.small), args)
+                    row["of peak"] = row.pop("rate") / peaks[kind]
+                    row["loss"] /= base.setdefault(name, row["loss"])
+                except (UserError, RuntimeError) as error:  # memory, or what cannot be compiled
+                    row["failed"] = str(error).strip().partition("\n")[0][:200]
+                AcceleratorState._reset_state(reset_partial_state=True)
+                gc.collect()
+                yield row
+
+
+def set_tf32(allowed: bool) -> None:
+    """Compute products and convolutions of float32 in TF32, or do not."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = allowed
+
+
+def tests(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield the last line of the tests that need a GPU."""
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "tests/engine"]
+    done = subprocess.run(
+        command, env=os.environ | {"FIGURA_TEST_GPU": "1"}, stdout=subprocess.PIPE, text=True, check=False
+    )
+    print(done.stdout)
+    yield {"exit status": done.returncode, "said": done.stdout.strip().rpartition("\n")[2]}
+
+
+def ranks(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield the times of one rank, and of two with half of the batch each."""
+    run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node"]
+    backends = ("nccl", "gloo") if torch.cuda.is_available() else ("gloo",)
+    for count, backend in ((1, backends[0]), *((2, backend) for backend in backends)):
+        command = [*run, f"{count}", "-m", "bench.gpu", "--rank", backend, "--steps", f"{args.steps}"]
+        try:
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+            found = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        except subprocess.TimeoutExpired:
+            found = []
+        row = {"ranks": count, "backend": backend}
+        yield row | ({"case": "pose", **found[0]["pose"]} if found else {"failed": "see the log"})
+        if found and count == 2:
+            return
+
+
+def rank(args: argparse.Namespace) -> None:
+    """Be a rank of `ranks`, on the first GPU."""
+    with patch("figura.engine.build.InitProcessGroupKwargs", partial(InitProcessGroupKwargs, backend=args.rank)):
+        run_cell(["pose"], args.steps)
+
+
+def train(folder: Path, run: str, keys: list[str], kill: bool = False, **variables: str) -> Path:
+    """Train `recipes/pose.yaml` by the product's command; `kill` it after its first resume point. Return the run."""
+    recipe = folder / "pose.yaml"
+    recipe.write_text(to_yaml(overridden(read_yaml(ROOT / "recipes/pose.yaml"), [*QUIET, *keys], SECTIONS)))
+    command = [sys.executable, "-m", "figura.launch", "train", str(recipe), str(folder / run)]
+    with subprocess.Popen(command, env=os.environ | variables, start_new_session=True) as process:
+        while kill and process.poll() is None and not list((folder / run / "resume").glob("[0-9]*/SHA256SUMS")):
+            time.sleep(0.02)
+        if kill:
+            os.killpg(process.pid, signal.SIGKILL)
+        elif process.wait():
+            raise RuntimeError(f"the training {run} ended with {process.returncode}")
+    return folder / run
+
+
+def short(args: argparse.Namespace, steps: int) -> list[str]:
+    """Return the keys of a training of a few steps, the same on all devices."""
+    small = ["data.common.side=65", "networks.network.backbone.widths=[4,4,8,8]"] if args.small else []
+    return [f"train.{key}={steps}" for key in ("steps", "evaluate_every")] + ["train.record_every=1", *small]
+
+
+def equality(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield how far losses of the GPU are from those of the CPU, in the first and the last iteration."""
+    keys = short(args, 5 if args.small else 20)
+    with tempfile.TemporaryDirectory() as folder:
+        runs = [
+            train(Path(folder), "cpu", keys, CUDA_VISIBLE_DEVICES=""),
+            train(Path(folder), "gpu", keys, NVIDIA_TF32_OVERRIDE="0"),
+        ]
+        histories = [pd.read_csv(run / "history/train.csv").filter(regex=r"^[^.]+\.weighted$") for run in runs]
+    far = ((histories[1] - histories[0]).abs().sum(axis=1) / histories[0].abs().sum(axis=1)).tolist()
+    yield {"first": far[0], "last": far[-1], "equal": far[0] < 1e-4 and far[-1] < 1e-2}
+
+
+def resume(args: argparse.Namespace) -> Iterator[Row]:
+    """Yield whether a killed training ends in the same weights, and otherwise how far they are."""
+    count = 12 if args.small else 60
+    keys = [*short(args, count), f"runtime.resume_every={count // 6}"]
+    with tempfile.TemporaryDirectory() as folder:
+        files = [train(Path(folder), run, keys) / "model/network.safetensors" for run in ("whole", "again")]
+        train(Path(folder), "killed", keys, kill=True)
+        files.append(train(Path(folder), "killed", keys) / "model/network.safetensors")
+        whole, *others = map(load_file, files)
+        digests = [hashlib.sha256(file.read_bytes()).hexdigest() for file in files]
+    for name, digest, other in zip(("run again", "killed"), digests[1:], others, strict=True):
+        far = max(float((whole[key].float() - other[key].float()).abs().max()) for key in whole)
+        yield {"training": name, "same bytes": digest == digests[0], "largest difference": far}
+
+
+def facades(args: argparse.Namespace) -> Iterator[Row]:
+    """Train for some 60 % of the time, evaluate; yield figures, of which `of x` is the input's Frechet distance."""
+    folder, pairs = args.output.absolute() / "facades", args.facades.absolute()
+    if not pairs.is_dir():
+        yield {"failed": f"{pairs}: no facades"}
+        return
+    case = pix2pix(1)
+    small = case.small if args.small else ()
+    time = measure(case.recipe(*small), args)["ms"] / 1e3
+    count = 50 if args.small else max(50, int(0.6 * args.seconds / time))
+    rates = ["evaluate.data.pairs.split=validation"]  # the sample has no test
+    rates += [f"steps.{step}.lr_schedule.{end}={share}" for step in ("G", "D") for end, share in
+        (("start", count // 2), ("end", count))]  # fmt: skip
+    keys = [*case.keys, *QUIET, *small, *rates, f"train.steps={count}", f"train.evaluate_every={count}",
+        f"runtime.resume_every={count}", f"runtime.workers={0 if args.small else 4}"]  # fmt: skip
+    (folder / "data").mkdir(parents=True, exist_ok=True)
+    (folder / "facades.yaml").write_text(to_yaml(overridden(read_yaml(ROOT / case.file), keys, SECTIONS)))
+    data = {"kind": "paired", "source": str(pairs), "seed": 7, "max_rejected": 0.0}
+    data["paired"] = {"train": "train", "validation": "val"}
+    (folder / "data/params.yaml").write_text(to_yaml({"datasets": {"pairs": data}}))
+    run = ["facades.yaml", "run"]
+    for stage in (
+        ["prepare", "pairs"],
+        ["train", *run],
+        ["eval_dump", *run],
+        ["metrics", *run, "metrics.json", "plots"],
+    ):
+        command = [sys.executable, "-m", "figura.launch", *stage]
+        subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
+    figures = json.loads((folder / "full/metrics.json").read_text())
+    psnr, frechet, of_x = figures["translation"]["psnr"], figures["frechet"], figures["frechet_identity"]
+    yield {"steps": count, "ms": time * 1e3, "psnr": psnr["value"], "frechet": frechet["value"], "of x": of_x["value"]}
+
+
+PARTS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[Row]], float]] = {
+    "tests": (tests, 180), "steps": (steps, 540), "ranks": (ranks, 150), "equality": (equality, 90),
+    "resume": (resume, 120), "facades": (facades, 1e9),
+}  # fmt: skip
+"""What yields the rows of each part, and the seconds that it may take."""
+
+
+def main() -> None:
+    """Run the parts, or one of them in this process, or a rank."""
+    parser = argparse.ArgumentParser(prog="python -m bench.gpu")
+    parser.add_argument("--parts", nargs="+", default=list(PARTS), choices=list(PARTS))
+    parser.add_argument("--minutes", type=float, default=25)
+    parser.add_argument("--output", type=Path, default=Path("gpu"), metavar="FOLDER")
+    parser.add_argument("--facades", type=Path, default=ROOT.parent / "shared/data/facades_real", metavar="FOLDER")
+    parser.add_argument("--cases", nargs="+", default=list(PUBLISHED), choices=list(PUBLISHED))
+    parser.add_argument(
+        "--ways", nargs="+", default=["plain", "compiled"], choices=["plain", "compiled", "checkpointed"]
+    )
+    parser.add_argument("--steps", type=int, default=20, help="before an iteration is timed")
+    parser.add_argument("--small", action="store_true", help="tiny networks: to see that it works")
+    parser.add_argument("--seconds", type=float, help=argparse.SUPPRESS)  # of the only part, which runs here
+    parser.add_argument("--rank", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    results = args.output / "results.jsonl"
+    if args.rank:
+        rank(args)
+    elif args.seconds:
+        for row in PARTS[args.parts[0]][0](args):
+            with results.open("a") as file:
+                file.write(json.dumps({"part": args.parts[0], **row}) + "\n")
+    else:
+        args.output.mkdir(parents=True, exist_ok=True)
+        results.unlink(missing_ok=True)
+        run_parts(args, results)
+
+
+def run_parts(args: argparse.Namespace, results: Path) -> None:
+    """Run each part in a process; print the table."""
+    end = time.monotonic() + 60 * args.minutes
+    for part in args.parts:
+        limit = max(1.0, min(PARTS[part][1], end - time.monotonic()))
+        command = [sys.executable, "-m", "bench.gpu", *sys.argv[1:], "--parts", part, "--seconds", f"{limit}"]
+        with (args.output / f"{part}.log").open("w") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+            try:
+                why = process.wait(limit) and f"exit status {process.returncode}, see {log.name}"
+            except subprocess.TimeoutExpired:
+                why = f"killed after {limit:.0f} s"
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if why:
+            with results.open("a") as file:
+                file.write(json.dumps({"part": part, "failed": why}) + "\n")
+        rows = [json.loads(line) for line in results.read_text().splitlines() if json.loads(line)["part"] == part]
+        columns = list(dict.fromkeys(column for row in rows for column in row))
+        show([columns, *([row.get(column, "") for column in columns] for row in rows)])
+
+
+if __name__ == "__main__":
+    main()

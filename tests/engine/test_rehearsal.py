@@ -1,0 +1,145 @@
+"""Every recipe on a pretended GPU: no tensor is on the wrong device, and an iteration waits only where it is listed."""
+
+import json
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import toy
+from accelerate.state import AcceleratorState
+from pipeline.dag import ROOT
+from pipeline.tiny_settings import STEPS, tiny
+from pretended_gpu import PretendedGPU, pretended_gpu
+from real_people import leave_out_plots
+
+from figura.base.yaml12 import read_yaml, to_yaml
+from figura.commands import predict
+from figura.recipe.load import check_recipe
+from figura.recipe.overrides import overridden
+from figura.training.trainer import Trainer
+from models.pose.asked_pose import AskedPose
+from stages import eval_dump, prepare, train
+
+FILES = {"vunet": "params.yaml"} | {
+    name: f"recipes/{name}.yaml" for name in ("pix2pix", "super_resolution", "pose", "detection")
+}
+ONLY_WHEN_DUE = {  # what an iteration calls every `log_every`, `evaluate_every`, `resume_every` or `record_every` steps
+    "Trainer._log", "Trainer._evaluate", "Trainer._save", "LossLog.add", "SampleSheets.on_iteration",
+    "OnlineScores.on_iteration",
+}  # fmt: skip
+JUDGED = "Step._step"
+"""One wait for each update: an update that is not finite must not happen, and optimizers cannot leave it out alone."""
+CELLS = {"FieldLoss.forward": 5, "FieldLoss._vector": 3, "Composite.confidence": 3}
+"""Waits of cif, caf and cifdet in an iteration: how many cells count is the size of tensors; cifdet has no scales."""
+ITERATION = {
+    "vunet": {JUDGED: 1},
+    "pix2pix": {JUDGED: 2},
+    "super_resolution": {JUDGED: 1},
+    "pose": {JUDGED: 1} | CELLS,
+    "detection": {JUDGED: 1} | {name: 1 for name in CELLS},
+}
+RARER = {"super_resolution": {JUDGED: 4, "VGG._convolve": 28}}
+"""In all: updates of the discriminator, whose gate opens late; 28 weights that are moved to the GPU once."""
+
+
+def slow(name: str) -> Any:
+    return pytest.param(name, marks=pytest.mark.slow)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    """Tiny recipes and their prepared data, drawn; people stand beside the pictures as if found in them."""
+    folder = tmp_path_factory.mktemp("rehearsal")
+    changes = tiny() | {FILES["detection"]: tiny()[FILES["pose"]]}
+    for file in ("data/params.yaml", *FILES.values()):
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).write_text(to_yaml(toy.changed(changes[file], read_yaml(ROOT / file))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        leave_out_plots(patch)
+        for name in ("people", "pairs"):
+            prepare.main([name])
+    people = folder / "data/prepared/people"
+    content = json.loads((people / "validation.json").read_text())
+    for image in content["images"]:
+        records = [one for one in content["annotations"] if one["category_id"] == 1 and not one["iscrowd"]]
+        found = [one | {"score": 1.0} for one in records if one["image_id"] == image["id"]]
+        (people / "images" / image["file_name"]).with_suffix(".people.json").write_text(json.dumps(found))
+    return folder
+
+
+@pytest.fixture
+def gpu(project, monkeypatch):
+    monkeypatch.chdir(project)
+    with pretended_gpu() as gpu:
+        yield gpu
+
+
+def waits(gpu: PretendedGPU) -> Counter[str]:
+    """The waits of iterations, by the innermost function of ours."""
+    found: Counter[str] = Counter()
+    for names, count in gpu.waits.items():
+        if "Trainer._loop" in names and not ONLY_WHEN_DUE & set(names):
+            found[names[0]] += count
+    return found
+
+
+@pytest.mark.parametrize("name", [one if one == "pix2pix" else slow(one) for one in FILES])
+def test_waits_of_a_training_are_listed(name, gpu):
+    train.main([FILES[name], f"runs/{name}"])
+    expected = Counter({place: STEPS * count for place, count in ITERATION[name].items()})
+    assert waits(gpu) == expected + Counter(RARER.get(name, {}))
+    AcceleratorState._reset_state(reset_partial_state=True)
+    eval_dump.main([FILES[name], f"runs/{name}"])
+    pairs = ["--set", "predict.data.layout=pairs"] if name == "pix2pix" else []
+    photos = "data/prepared/pairs/validation" if pairs else "data/prepared/people/images/validation"
+    gpu.waits.clear()
+    predict.main([FILES[name], f"runs/{name}", photos, "--output", f"predicted/{name}", *pairs])
+    assert gpu.waits  # the networks ran on the GPU
+
+
+@pytest.mark.slow
+def test_a_pose_network_that_judges_pictures_waits_at_first_alone(gpu):
+    train.main([FILES["pose"], "runs/judge"])
+    loss, image = AskedPose(network="runs/judge/model"), torch.rand(2, 3, 64, 64, device="cuda", requires_grad=True)
+    joints = torch.full((2, 17, 3), 2.0, device="cuda")
+    loss(image=image, joints=joints)
+    gpu.waits.clear()
+    loss(image=image, joints=joints).sum().backward()
+    assert image.grad.device.type == "cuda"
+    assert not gpu.waits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("precision", ["bf16", "fp16"])
+def test_half_precision_waits_for_nothing_else(name, precision, gpu, tmp_path):
+    file = Path(FILES[name])
+    changes = [f"train.precision={precision}", "runtime.samples=null", "runtime.scores=null"]
+    content = read_yaml(file)
+    Trainer(check_recipe(overridden(content, changes, list(content)), file), tmp_path).fit()
+    found = waits(gpu)
+    overflows = found.pop("adapt", 0) / 2  # the scale before and after, and then whether losses were finite
+    assert overflows == 0 or precision == "fp16"
+    found[JUDGED] -= overflows
+    assert found == Counter({n: STEPS * c for n, c in ITERATION[name].items()}) + Counter(RARER.get(name, {}))
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU, or not FIGURA_TEST_GPU=1")
+@pytest.mark.parametrize("name", FILES)
+def test_a_real_gpu_waits_where_the_pretended_one_does(name, project, monkeypatch):
+    monkeypatch.chdir(project)
+    told = PretendedGPU()  # for its list alone
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        monkeypatch.setattr(warnings, "showwarning", lambda message, *_: "synchroniz" in str(message) and told.wait())
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            train.main([FILES[name], f"runs/real_{name}"])
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert waits(told).keys() == ITERATION[name].keys() | RARER.get(name, {}).keys()
