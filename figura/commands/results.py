@@ -1,4 +1,4 @@
-"""Print the headline figures in metrics/, a line a file, and where to look next: `python -m figura.commands.results`."""
+"""Print the headline figures in metrics/ and where to look next: `python -m figura.commands.results`."""
 
 import sys
 from collections.abc import Iterator, Mapping
