@@ -27,7 +27,7 @@ def asked(environment: Mapping[str, str], name: str, most: int, what: str) -> in
     """Return the number in an environment variable; 0 if it is not set or empty.
 
     Raises:
-        UserError: it is not an integer from 1 to `most`, the number of `what`.
+        UserError: it is not an integer from 1 to `most`, which is `what`.
     """
     text = environment.get(name, "")
     if text and not (text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= most):
