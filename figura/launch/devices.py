@@ -31,7 +31,7 @@ def asked(environment: Mapping[str, str], name: str, most: int, what: str) -> in
     """
     text = environment.get(name, "")
     if text and not (text.isdecimal() and len(text) <= 9 and 1 <= int(text) <= most):
-        raise UserError(f"{name}: found {text!r}; expected an integer of at least 1 and at most {most}, {what}")
+        raise UserError(f"{name}: found {text!r}; expected an integer from 1 to {most}, {what}")
     return int(text or 0)
 
 
