@@ -68,10 +68,10 @@ def run(main: Callable[[list[str]], None], argv: list[str] | None = None) -> int
         _report(str(error))
         status = 1
     except (Interrupted, KeyboardInterrupt) as error:
-        status = _interrupted(error)
+        status = interrupted(error)
     except Exception as error:
         if signals.received and after_signal(error):  # perhaps during an import
-            status = _interrupted(signals.exception())
+            status = interrupted(signals.exception())
         elif (message := refusal(error)) is not None:
             _report(message, lost=lost_rank(error))
             status = 1
@@ -145,7 +145,7 @@ def note_interruption(environment: Mapping[str, str]) -> None:
         Path(marker).touch()
 
 
-def _interrupted(error: BaseException) -> int:
+def interrupted(error: BaseException) -> int:
     """Report, once for all ranks, that a signal ended this process; return the exit status."""
     first = os.environ.get("RANK", "0") == "0"
     if not isinstance(error, Interrupted):

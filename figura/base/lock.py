@@ -23,6 +23,10 @@ HELD = (errno.EACCES, errno.EAGAIN)
 _held: set[tuple[int, Path]] = set()
 
 
+class LockedError(UserError):
+    """Another process holds the lock."""
+
+
 @contextmanager
 def hold(folder: Path, file: Path | None = None) -> Iterator[None]:
     """Hold the lock of a folder inside the block; the file identifies the holder, and is removed at the end.
@@ -31,7 +35,8 @@ def hold(folder: Path, file: Path | None = None) -> Iterator[None]:
     a warning is printed.
 
     Raises:
-        UserError: another process holds it, or the folder cannot be written.
+        LockedError: another process holds it.
+        UserError: the folder cannot be written.
     """
     own, path = (os.getpid(), folder.resolve()), file or folder / NAME
     if own in _held:
@@ -65,11 +70,12 @@ def _locked(folder: Path, path: Path) -> int:
         except OSError as error:
             if error.errno in HELD:
                 os.close(descriptor)
-                raise UserError(f"{folder}: {_holder(path)} is at work there; wait for it, or stop it") from None
+                raise LockedError(f"{folder}: {_holder(path)} is at work there; wait for it, or stop it") from None
             print(f"warning: {path}: this file system has no locks ({error.strerror}); start nothing else in {folder}")
             return descriptor
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):
+                os.set_inheritable(descriptor, True)  # the lock stays if this process becomes another by `exec`
                 return descriptor
         os.close(descriptor)  # just removed by the previous holder
 
@@ -77,6 +83,8 @@ def _locked(folder: Path, path: Path) -> int:
 def _description() -> bytes:
     since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
     command = " ".join(["python", *sys.orig_argv[1:]])
+    if experiment := os.environ.get("DVC_EXP_NAME"):
+        command += f", experiment {experiment}"
     holder = {"pid": os.getpid(), "host": platform.node(), "since": since, "command": command}
     return f"{json.dumps(holder)}\n".encode()
 

@@ -6,6 +6,8 @@ The command is the same everywhere, so a change of hardware changes nothing that
   fewer where the batch does not divide evenly. `FIGURA_PROCESSES` sets the number of processes on each machine, also on
   CPUs. PyTorch's own launcher starts several processes (figura/launch/processes.py). One process is this one: a second
   start of Python would cost as much as the first.
+- With `FIGURA_DEVICES` or `FIGURA_CORES`, it takes as many GPUs or cores that no other run has
+  (figura/launch/devices.py).
 - Inside a Slurm allocation, one launcher runs on each machine (figura/launch/slurm.py).
 - A training step frees and allocates the same tensors thousands of times. glibc returns large blocks to the system at
   each free and page-faults them in again at the next use. Larger thresholds keep the blocks; tcmalloc is faster still
@@ -29,11 +31,13 @@ import shutil
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 
 from figura.base import exit_status as command
 from figura.base.errors import Interrupted, UserError
 from figura.launch import slurm
+from figura.launch.devices import CORES, DEVICES, asked, take, visible
 from figura.launch.load import available_cores, waiting
 
 STAGES = "stages"
@@ -60,24 +64,41 @@ def main(arguments: list[str]) -> int:
         step, environment, message = slurm.step(os.environ, arguments)
         _say(message)
         return slurm.run_step(step, environment)
+    try:
+        with ExitStack() as held:
+            return start_here(arguments, held)
+    except (Interrupted, KeyboardInterrupt) as error:  # before the stage began
+        return command.interrupted(error)
+
+
+def start_here(arguments: list[str], held: ExitStack) -> int:
+    """Run the stage on this machine, with the locks of its GPUs and cores in `held`; return the exit status."""
     stage, *rest = arguments
     meeting = os.environ.get("FIGURA_RENDEZVOUS")
+    cores = take_cores(held)
     wait, load = waiting(os.environ)
     os.environ |= wait  # before PyTorch is imported, in `gpus` at the earliest
     available = gpus(os.environ)
+    wanted = asked(os.environ, DEVICES, available, "the number of visible GPUs")
+    devices = take("gpu", visible(os.environ, available), wanted, held)
+    if devices:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(devices)
+        available = len(devices)
     count = process_count(os.environ, available)
     why = ""
     if stage == "train" and rest and count > 1 and not os.environ.get(PROCESSES):
         machines = 1 if meeting is None else slurm.place(os.environ)[1]
         count, why = fitting_count(count, machines, Path(rest[0]))
-    chosen = allocator() | threads(count) | (CUBLAS if available else {})
+    chosen = allocator() | threads(count, cores) | (CUBLAS if available else {})
     chosen = {name: value for name, value in chosen.items() if name not in os.environ}
     several = [f"{count} processes{why}"] if count > 1 or why else []
+    several += [f"GPU {device}" for device in devices]
     if several or chosen or wait:
         _say(" ".join([*several, *(f"{name}={value}" for name, value in (chosen | wait).items())]) + load)
     python = [sys.executable, "-m", f"{STAGES}.{stage}", *rest]
     if count == 1 and meeting is None:
-        if "LD_PRELOAD" in chosen or not set_allocator(chosen):
+        # CUDA, if `gpus` has started it, keeps the GPUs that were visible then
+        if devices or "LD_PRELOAD" in chosen or not set_allocator(chosen):
             os.execve(sys.executable, python, os.environ | chosen)
         os.environ |= chosen
         return run_here(stage, rest)
@@ -116,17 +137,13 @@ def process_count(environment: Mapping[str, str], available: int) -> int:
     Raises:
         UserError: `FIGURA_PROCESSES` is not an integer from 1 to `MOST`, or exceeds the number of GPUs.
     """
-    asked = environment.get(PROCESSES, "")
-    if not asked:
-        return max(1, available)
-    if not asked.isdecimal() or len(asked) > 9 or not 1 <= int(asked) <= MOST:
-        raise UserError(f"{PROCESSES}: found {asked!r}; expected a number of processes a machine, from 1 to {MOST}")
-    if 0 < available < int(asked):
+    count = asked(environment, PROCESSES, MOST, "processes a machine")
+    if 0 < available < count:
         raise UserError(
-            f"{PROCESSES}: found {asked}; expected at most {available}, one for each GPU; CUDA_VISIBLE_DEVICES= "
+            f"{PROCESSES}: found {count}; expected at most {available}, one for each GPU; CUDA_VISIBLE_DEVICES= "
             "(empty) takes the CPU instead"
         )
-    return int(asked)
+    return count or max(1, available)
 
 
 def fitting_count(most: int, machines: int, recipe: Path) -> tuple[int, str]:
@@ -159,9 +176,21 @@ def set_allocator(variables: Mapping[str, str]) -> bool:
     return mallopt is not None and all(mallopt(*one) == 1 for one in thresholds)
 
 
-def threads(count: int) -> dict[str, str]:
-    """Divide this machine's cores among `count` processes; for a single process, PyTorch decides."""
-    return {} if count == 1 else {"OMP_NUM_THREADS": str(max(1, len(available_cores()) // count))}
+def take_cores(held: ExitStack) -> int:
+    """Keep this process and its children on cores of their own; return how many, 0 if none were asked for."""
+    free = available_cores()
+    count = asked(os.environ, CORES, len(free), "the number of cores")
+    cores = take("core", [str(core) for core in sorted(free)], count, held)
+    if cores and hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, map(int, cores))
+    return len(cores)
+
+
+def threads(count: int, cores: int) -> dict[str, str]:
+    """Divide `cores`, or else this machine's, among `count` processes; for one with all of them, PyTorch decides."""
+    if count == 1 and not cores:
+        return {}
+    return {"OMP_NUM_THREADS": str(max(1, (cores or len(available_cores())) // count))}
 
 
 def _say(text: str) -> None:

@@ -347,7 +347,10 @@ class Trainer:
             with random_kept():
                 listener.on_start(self)
         process = process_record()
-        sizes = {"processes": self.accelerator.num_processes, "batches_per_epoch": self.batches_per_epoch}
+        sizes = {
+            "processes": self.accelerator.num_processes, "threads": torch.get_num_threads(),
+            "batches_per_epoch": self.batches_per_epoch,
+        }  # fmt: skip
         trial = {KEY: mark(self.recipe)} if self.recipe.train.try_ else {}
         self.reporter.record({**trial, "process": process, "code": self.provenance["code"], **sizes})
         for warning in [*warnings(self.recipe, self.steps, self.last), *dirty(process)]:

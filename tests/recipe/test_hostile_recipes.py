@@ -214,7 +214,7 @@ def test_values_of_the_command_line():
 
 @pytest.mark.parametrize("asked", ["9" * 5000, "257", "0", "-1", "²", "x" * 10**6])
 def test_numbers_of_processes(asked):
-    with pytest.raises(UserError, match="expected a number of processes a machine, from 1 to 256"):
+    with pytest.raises(UserError, match="expected an integer from 1 to 256, processes a machine"):
         process_count({"FIGURA_PROCESSES": asked}, 0)
 
 

@@ -325,6 +325,7 @@ def test_the_live_log(run):
     trained(run, {"runtime.timing": True, "runtime.log_every": 5})
     first, *lines = [json.loads(line) for line in (run / "live" / "log.jsonl").read_text().splitlines()]
     assert set(first["process"]) == {"command", "host", "packages", "environment", "commit", "changed_files"}
+    assert (first["processes"], first["threads"]) == (1, torch.get_num_threads())
     assert first["process"]["packages"]["torch"] == version("torch")  # not always torch.__version__, which names CUDA
     assert [line["step"] for line in lines] == [5, 10, 12]
     expected = {"train.distance", "train.total", "weight.square", "lr.painter", "validation.square", "validation.total"}
