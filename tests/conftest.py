@@ -2,6 +2,7 @@ import os
 
 # Tests compare bits, and start more processes than a machine may have GPUs; before PyTorch looks for them.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["FIGURA_STATES"] = "off"  # two runs that are compared must both train
 
 from collections import Counter
 from collections.abc import Iterator

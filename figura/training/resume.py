@@ -53,11 +53,13 @@ class TrainState:
             "accumulation_factor": self.accumulation_factor, "resumed": self.resumed,
         }  # fmt: skip
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+    def load_state_dict(self, state: Mapping[str, Any], prefix: Mapping[str, Any] | None = None) -> None:
+        """Restore what `state_dict` returned; with a `prefix` (recipe/prefix.py), only what has run in it."""
         for key, part in self._parts().items():
+            section = "networks" if key in ("networks", "averages") else "steps"
             for name, one in part.items():
-                one.load_state_dict(state[key][name])
+                if prefix is None or name in prefix[section]:
+                    one.load_state_dict(state[key][name])
         self.loss_log.load_state_dict(state["loss_log"])
         for name, callback in self.callbacks.items():
             callback.load_state_dict(state["callbacks"][name])
@@ -176,6 +178,10 @@ class ResumePoints:
         for other in self._states(self.folder):
             if other not in (final, *before):
                 self._remove(other)
+
+    def latest_folder(self) -> Path:
+        """Return the folder of the latest state, unread."""
+        return self._states(self.folder)[-1]
 
     def latest(self) -> ResumePoint | None:
         """Return the latest intact state."""

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
+from accelerate.utils import gather_object
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor
 
 from figura.base.distributed import sharded
 from figura.base.error_collector import ErrorCollector
-from figura.base.errors import Interrupted, UserError, nearest
+from figura.base.errors import Interrupted, UserError, nearest, one_line
 from figura.base.lock import hold
 from figura.base.modes import evaluating
 from figura.base.seeding import derive, random_kept, seed_here
@@ -38,9 +39,10 @@ from figura.recipe.types import batch_names
 from figura.training.loss_log import LossLog, live_scalars, mean_losses, weights_line
 from figura.training.provenance import dirty, process_record, provenance
 from figura.training.reporter import Reporter, check_trackers
-from figura.training.resume import TrainState, copied
+from figura.training.resume import ResumePoint, TrainState, copied
 from figura.training.run_folder import RunFolder
 from figura.training.sanity_check import sanity_check
+from figura.training.states import STATE, SharedState, Sharing, StateStore, states_folder
 from figura.training.validation import Validation
 from figura.training.warnings import warnings
 
@@ -102,6 +104,7 @@ class Trainer:
         self.validation = Validation(recipe, self.loaders, self.accelerator.device)
         self.batches_per_epoch = self.loaders.batches_per_epoch
         self.last = recipe.train.steps or (recipe.train.epochs or 0) * self.batches_per_epoch
+        self.evaluate_every = recipe.train.evaluate_every or self.batches_per_epoch
         tags = {loss: name for name, step in self.steps.items() for loss in step.losses}
         log_file = self.scratch / "live" / "losses.csv" if self.accelerator.is_main_process else None
         self.loss_log = LossLog(log_file, tags, recipe.train.record_every)
@@ -114,6 +117,8 @@ class Trainer:
             loss_log=self.loss_log, callbacks=self.callbacks,
         )  # fmt: skip
         self.folder = RunFolder(run, recipe, self.accelerator, self.networks, self.state, self.provenance)
+        plain_loop = type(self) is Trainer and not any(hooks.values()) and not callbacks and not resume_anyway
+        self.sharing = self._sharing() if plain_loop else None
         self.stopwatch, self.stop_request = Stopwatch(recipe.runtime.timing), StopRequest()
         self.iteration = 0
         self.batch: dict[str, Any] = {}  # of the last iteration, this rank's shard
@@ -187,11 +192,12 @@ class Trainer:
             self.accelerator.end_training()
             return
         self.iteration = self.folder.resume(self.resume_anyway)
-        # without a resume point, training goes back to here if memory runs out
-        self._start = (self.iteration, copied(self.state.state_dict()) if self.recipe.train.find_batch_size else {})
         if self.iteration == 0:
             self._sanity_check()
-        self._start_reporting()
+        shared = self._begin_with_shared_state()
+        # without a resume point, training goes back to here if memory runs out
+        self._start = (self.iteration, copied(self.state.state_dict()) if self.recipe.train.find_batch_size else {})
+        self._start_reporting(shared)
         agreed = self.accelerator.num_processes == 1
         try:
             while self.iteration < self.last:
@@ -205,6 +211,9 @@ class Trainer:
                     out_of_memory = error.with_traceback(None)
                 clear_device_cache(garbage_collection=True)
                 self._accumulate_more(out_of_memory)
+            if self.iteration > self._start[0]:
+                self._share()
+            self.loss_log.end_window()
             self.folder.write_outputs(self.iteration)
             agreed = True
         except Interrupted:
@@ -241,11 +250,11 @@ class Trainer:
         self.iteration += 1
         self.update_averages(reports)
         _count_nonfinite(self.state.nonfinite, reports, self.iteration, self.recipe.train.max_nonfinite)
-        self.loss_log.add(self.iteration, reports, self.iteration == self.last)
+        self.loss_log.add(self.iteration, reports)
         self.reporter.advance()
         if self._due(self.recipe.runtime.log_every):
             self._log()
-        evaluated = self._due(self.recipe.train.evaluate_every or self.batches_per_epoch)
+        evaluated = self._due(self.evaluate_every)
         if evaluated:
             self._evaluate()
         for listener in self.listeners:
@@ -264,7 +273,7 @@ class Trainer:
         if ranks == 1:
             yield
             return
-        counts = {self._parts(name) for name in self.steps}
+        counts = {self._parts(name) for name, step in self.steps.items() if step.gate.open(self.iteration)} or {1}
         sizes = {stop - start for count in counts for start, stop in cuts(batch_size(batch), count)}
         torch.manual_seed(derive(seed, *words, rank))  # for draws that are not rank-invariant
         with sharded(rank, ranks), rank_invariant_noise(derive(seed, *words), sizes):
@@ -340,8 +349,9 @@ class Trainer:
 
     # logging and validation
 
-    def _start_reporting(self) -> None:
-        self.loss_log.start(self.iteration)
+    def _start_reporting(self, shared: SharedState | None) -> None:
+        if shared is None:
+            self.loss_log.start(self.iteration)
         self.reporter = Reporter(self.accelerator, self.recipe, self.run, first=self.iteration, last=self.last)
         for listener in self.listeners:
             with random_kept():
@@ -349,9 +359,24 @@ class Trainer:
         process = process_record()
         sizes = {"processes": self.accelerator.num_processes, "batches_per_epoch": self.batches_per_epoch}
         trial = {KEY: mark(self.recipe)} if self.recipe.train.try_ else {}
-        self.reporter.record({**trial, "process": process, "code": self.provenance["code"], **sizes})
+        begun = {} if shared is None else {"shared_state": shared.folder.name, "maker": shared.maker}
+        self.reporter.record({**trial, **begun, "process": process, "code": self.provenance["code"], **sizes})
         for warning in [*warnings(self.recipe, self.steps, self.last), *dirty(process)]:
             self.reporter.say(f"warning: {warning}")
+        if shared is not None:
+            self._take_over(shared)
+
+    def _take_over(self, shared: SharedState) -> None:
+        """Say whose iterations are used, and write their logs; evaluate, as another recipe may evaluate otherwise."""
+        differs = self.sharing.differing(shared) if self.sharing else ""
+        self.reporter.say(
+            f"{shared.iteration:,} of {self.last:,} iterations are those of {shared.maker} (state "
+            f"{shared.digest[:8]}){f'; its recipe differs only later, in {differs}' if differs else ''}"
+        )
+        self.loss_log.begin_with(shared.iteration)
+        self.reporter.replay(self.loss_log.train, self.loss_log.validation)
+        if self._due(self.evaluate_every):
+            self._evaluate()
 
     def _log(self) -> None:
         self.loss_log.flush()
@@ -417,8 +442,49 @@ class Trainer:
         runtime = self.recipe.runtime
         if runtime.checkpoint_every and self._due(runtime.checkpoint_every):
             self.folder.write_checkpoint(self.iteration)  # first, since a resumed run does not revisit this iteration
-        if self._due(runtime.resume_every) and self.iteration < self.last:
+        if self.iteration == self.last:
+            return
+        if self.iteration % runtime.resume_every == 0 or (self.sharing and self.sharing.is_due(self.iteration)):
             self.folder.write_resume_point(self.iteration)
+            self._share()
+
+    # states that trainings share
+
+    def _sharing(self) -> Sharing | None:
+        folder = states_folder() if self.recipe.runtime.states and not self.recipe.train.try_ else None
+        if folder is None:
+            return None
+        return Sharing(
+            StateStore(folder), self.recipe, self.callbacks, evaluate_every=self.evaluate_every, last=self.last,
+            accelerator=self.accelerator, module=__name__, run=self.run.name,
+        )  # fmt: skip
+
+    def _begin_with_shared_state(self) -> SharedState | None:
+        """Load the furthest state of a training that was equal so far, if any is further than the resume point."""
+        if self.sharing is None:
+            return None
+        own = self.sharing.furthest(self.iteration) if self.accelerator.is_main_process else None
+        found: tuple[SharedState, dict[str, Any]] | None = gather_object([own])[0]
+        if found is None:
+            return None
+        shared, prefix = found
+        self.state.load_state_dict(ResumePoint(shared.folder / STATE, shared.iteration, ()).state(), prefix)
+        self.iteration = shared.iteration
+        return shared
+
+    def _share(self) -> None:
+        """Give the current state to other trainings, unless it depends on more than recipe, data and code."""
+        if self.sharing is None or self.state.resumed or self.state.accumulation_factor > 1:
+            return
+        try:
+            if self.folder.resumable != self.iteration:
+                self.folder.write_resume_point(self.iteration)
+            if self.accelerator.is_main_process:
+                self.sharing.offer(self.iteration, self.folder.points.latest_folder())
+        except (OSError, UserError) as error:  # no result needs it; a UserError is one of all ranks
+            if isinstance(error, UserError):
+                self.sharing = None
+            self.reporter.say(f"warning: other trainings get no more states of this one: {one_line(str(error))}")
 
     def _stop(self) -> NoReturn:
         """Stop on request, with a resume point after the last iteration."""
