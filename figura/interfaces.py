@@ -317,8 +317,9 @@ class Callback:
     def depends_on(self, iterations: int) -> Any:
         """Return what its effect on the first `iterations` iterations depends on, besides its code, as plain values.
 
-        Trainings for which this is equal, and everything else, share states (recipe/prefix.py). The default, None,
-        says the whole recipe.
+        Two trainings share the state after that many iterations if this, and all else that it depends on, is equal. The
+        default, None, stands for the whole recipe. With anything else, the callback may change only networks and
+        optimizers that ran so far.
         """
         return None
 

@@ -6,6 +6,7 @@ and machine are equal for two recipes after s iterations, so are their states: r
 iteration alone.
 """
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -133,7 +134,11 @@ class Prefixes:
         kind = find_type(entry.type, INJECTOR, key, errors)
         assert kind is not None  # the recipe is checked
         schedules: list[Schedule] = []
-        arguments = _without_schedules(check_arguments(kind, entry.arguments, key, errors), schedules)
+        built = check_arguments(kind, entry.arguments, key, errors)
+        arguments = {
+            argument: _without_schedules(value, built.get(argument, built.get(f"{argument}_")), schedules)
+            for argument, value in entry.arguments.items()
+        }
         when = (self.recipe.steps[step].gate, entry.gate)
         passes = [Pass(when, schedules)] if entry.only != "evaluation" else []
         passes += [Pass(when, schedules, self.every)] if entry.only != "training" else []
@@ -161,34 +166,31 @@ class Prefixes:
                 yield from group.values()
 
     def at(self, done: int) -> dict[str, Any]:
-        """Return what the first `done` iterations depend on, as plain values; `done` never falls from call to call."""
+        """Return what the first `done` iterations depend on, as plain values; `done` never falls from call to call.
+
+        The order of the entries of a map counts. `recipe`, if it is there, is all of it, for a callback that may read
+        and change anything.
+        """
         for start in range(self.done, done, CHUNK):
             for entry in self._entries():
                 for one in entry.passes:
                     one.advance(start, min(start + CHUNK, done))
         self.done = done
-        steps = {name: entry for name, entry in self.steps.items() if entry.ran}
         content: dict[str, Any] = {
             "seed": self.recipe.seed, "facts": self.recipe.facts, "data": self._data(), "train": self._train(),
             "steps": {
-                name: entry.so_far() | {
-                    "injectors": _ordered(self.injectors[name]), "losses": _ordered(self.losses[name]),
-                }
-                for name, entry in steps.items()
+                name: entry.so_far()
+                | {"injectors": _that_ran(self.injectors[name]), "losses": _that_ran(self.losses[name])}
+                for name, entry in self.steps.items()
+                if entry.ran
             },
-            "order": list(steps),
         }  # fmt: skip
         content["networks"] = self._used_networks(content["steps"])
-        if self.callbacks:
-            content["callbacks"] = self._callbacks(done)
-        return content
+        return content | self._callbacks(done)
 
     def _data(self) -> dict[str, Any]:
         data = self.recipe.model_dump(include={"data"}, by_alias=True)["data"]
-        content = {"batch_size": data["batch_size"], "train": data["train"], "order": list(data["train"])}
-        if self.done > self.every:
-            content |= {"validation": data["validation"], "order of validation": list(data["validation"])}
-        return content
+        return {key: value for key, value in data.items() if key != "validation" or self.done > self.every}
 
     def _train(self) -> dict[str, Any]:
         train = self.recipe.train
@@ -203,7 +205,7 @@ class Prefixes:
         """Return the networks that the steps train or call; `frozen` are those that no step trains at any time."""
         used = {network for step in steps.values() for network in step["trains"]}
         for step in steps.values():
-            for injector in step["injectors"]["entries"].values():
+            for injector in step["injectors"].values():
                 used |= set(self.recipe.networks if injector["networks"] is None else injector["networks"])
         trained = {network for entry in self.recipe.steps.values() for network in entry.trains}
         return {
@@ -214,14 +216,20 @@ class Prefixes:
 
     def _callbacks(self, done: int) -> dict[str, Any]:
         says = {name: callback.depends_on(done) for name, callback in self.callbacks.items()}
-        whole = self.recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True) if None in says.values() else None
-        types = {name: {"type": entry.type} | entry.arguments for name, entry in self.recipe.callbacks.items()}
-        return {"entries": types, "order": list(types), "depend on": says, "recipe": whole}
+        whole = self.recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)
+        return {
+            "callbacks": {name: {"type": self.recipe.callbacks[name].type, "depends on": says[name]} for name in says},
+            **({"recipe": whole} if None in says.values() else {}),
+        }
 
 
-def _ordered(entries: Mapping[str, Entry]) -> dict[str, Any]:
-    ran = {name: entry.so_far() for name, entry in entries.items() if entry.ran}
-    return {"entries": ran, "order": list(ran)}
+def digest(content: Mapping[str, Any]) -> str:
+    """Return a digest of plain values; the order of the entries of maps counts."""
+    return sha256(json.dumps(content).encode()).hexdigest()[:32]
+
+
+def _that_ran(entries: Mapping[str, Entry]) -> dict[str, Any]:
+    return {name: entry.so_far() for name, entry in entries.items() if entry.ran}
 
 
 def _schedule(entry: Any, key: str) -> Schedule:
@@ -229,15 +237,13 @@ def _schedule(entry: Any, key: str) -> Schedule:
     return schedule
 
 
-def _without_schedules(value: Any, schedules: list[Schedule]) -> Any:
-    """Return arguments with a number in place of each schedule, which is added to `schedules`."""
-    if isinstance(value, Schedule):
-        schedules.append(value)
-        return {"schedule": len(schedules)}
-    if isinstance(value, Mapping):
-        return {str(key): _without_schedules(part, schedules) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_without_schedules(part, schedules) for part in value]
+def _without_schedules(value: Any, built: Any, schedules: list[Schedule]) -> Any:
+    """Return a recipe's value with a number in place of each schedule that was built, which goes to `schedules`."""
+    if isinstance(built, Schedule):
+        schedules.append(built)
+        return {"schedule": len(schedules), "gives": type(built(0)).__name__}
+    if isinstance(value, Mapping) and isinstance(built, Mapping):
+        return {key: _without_schedules(part, built.get(key), schedules) for key, part in value.items()}
     return value
 
 

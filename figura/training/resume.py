@@ -23,6 +23,7 @@ from figura.interfaces import Callback
 from figura.training.loss_log import LossLog
 
 TREE, TENSORS = "state.json", "state.safetensors"
+SEVERAL = "several machines"
 
 
 @dataclass
@@ -31,7 +32,7 @@ class TrainState:
 
     `nonfinite` counts the last updates in a row that were not finite, by step. `accumulation_factor` multiplies the
     number of parts of every batch (`train.find_batch_size`). `resumed` says which resume point with other provenance
-    this training goes on from.
+    this training goes on from. `machine` is where it runs, or `SEVERAL` if it was continued elsewhere.
     """
 
     networks: Mapping[str, nn.Module]
@@ -43,6 +44,7 @@ class TrainState:
     nonfinite: dict[str, int] = field(default_factory=dict)
     accumulation_factor: int = 1
     resumed: str | None = None
+    machine: str = ""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all parts."""
@@ -51,6 +53,7 @@ class TrainState:
         return {
             **states, "loss_log": self.loss_log.state_dict(), "callbacks": callbacks, "nonfinite": self.nonfinite,
             "accumulation_factor": self.accumulation_factor, "resumed": self.resumed,
+            "machine": self.machine,
         }  # fmt: skip
 
     def load_state_dict(self, state: Mapping[str, Any], prefix: Mapping[str, Any] | None = None) -> None:
@@ -67,6 +70,7 @@ class TrainState:
         own = state.get("rollback", state)  # where earlier versions had both
         self.accumulation_factor = max(self.accumulation_factor, own["accumulation_factor"])
         self.resumed = own["resumed"]
+        self.machine = self.machine if state.get("machine") == self.machine else SEVERAL
 
     def _parts(self) -> dict[str, Mapping[str, Any]]:
         return {

@@ -8,27 +8,31 @@ import configparser
 import json
 import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from accelerate.utils import gather_object
+from safetensors import SafetensorError
 
 from figura.base.checksums import damage
 from figura.base.errors import UserError
 from figura.base.files import read_json, write_text
-from figura.code.closure import declared_types
+from figura.base.manifest import MANIFEST
+from figura.code.closure import code_of, declared_types
 from figura.interfaces import Callback
 from figura.recipe.dotted_keys import texts
-from figura.recipe.prefix import Prefixes
-from figura.recipe.resolved import settings
+from figura.recipe.prefix import Prefixes, digest
+from figura.recipe.resolved import RESULT_SECTIONS, named_files, settings
 from figura.recipe.schema import Recipe
-from figura.training import provenance
+from figura.training.provenance import data_version, file_versions
+from figura.training.resume import ResumePoint
 
 SWITCH = "FIGURA_STATES"
 """Environment variable: `off`, or another folder."""
@@ -37,6 +41,8 @@ LARGEST, SHARE = 20e9, 0.1
 """Bytes of all states: at most the first, and this share of what they and the free disk have together."""
 KEPT = 4
 """States of a training that are kept at multiples of `runtime.resume_every`."""
+KNOTS = 16
+"""States of a training at iterations where something begins, ends or changes its formula."""
 NAMED = 3  # settings in a message
 
 
@@ -62,27 +68,30 @@ def _cache(dvc: Path) -> Path:
 
 @dataclass(frozen=True)
 class SharedState:
-    """A state in the store. `about` says who made it: `run`, `experiment`, `recipe`, `settings`."""
+    """A state in the store. `about` says who made it: `run`, `experiment`, `recipe`, `settings`.
+
+    `size` is in bytes; `used` is when a training last wrote it or began with it, in seconds since 1970.
+    """
 
     folder: Path
     iteration: int
     digest: str
     about: Mapping[str, Any]
+    size: int
+    used: float
 
     @property
     def maker(self) -> str:
         """The run that made it, and its experiment."""
-        return f"{self.about['run']}{' of ' + self.about['experiment'] if self.about['experiment'] else ''}"
+        of = f" of {self.about['experiment']}" if self.about.get("experiment") else ""
+        return f"{self.about.get('run', 'a run')}{of}"
 
-    @property
-    def size(self) -> int:
-        """Its size in bytes."""
-        return sum(path.stat().st_size for path in (self.folder / STATE).iterdir())
-
-    @property
-    def used(self) -> float:
-        """When a training last began with it, or wrote it, in seconds since 1970."""
-        return (self.folder / ABOUT).stat().st_mtime
+    def read(self) -> dict[str, Any] | None:
+        """Return the state, or None if another process has removed it."""
+        try:
+            return ResumePoint(self.folder / STATE, self.iteration, ()).state()
+        except (OSError, UserError, SafetensorError):
+            return None
 
 
 class StateStore:
@@ -97,19 +106,11 @@ class StateStore:
 
     def _read(self) -> Iterator[SharedState]:
         for folder in self.folder.glob("[0-9]*-*"):
-            iteration, _, digest = folder.name.partition("-")
-            with suppress(OSError, UserError, ValueError):  # removed meanwhile, or damaged
-                yield SharedState(folder, int(iteration), digest, read_json(folder / ABOUT))
-
-    def find(self, iteration: int, digest: str) -> SharedState | None:
-        """Return an intact state; a damaged one is removed."""
-        for state in self.states():
-            if (state.iteration, state.digest) == (iteration, digest):
-                if damage(state.folder / STATE) is None:
-                    os.utime(state.folder / ABOUT)
-                    return state
-                self.remove(state)
-        return None
+            iteration, _, name = folder.name.partition("-")
+            with suppress(OSError):
+                size = sum(path.stat().st_size for path in (folder / STATE).iterdir())
+                used = (folder / ABOUT).stat().st_mtime
+                yield SharedState(folder, int(iteration), name, _about(folder / ABOUT), size, used)
 
     def add(self, iteration: int, digest: str, source: Path, about: Mapping[str, Any]) -> Path | None:
         """Add a state, as hard links to the files of a resume point; return its folder, or None if it is there already.
@@ -120,7 +121,7 @@ class StateStore:
         final = self.folder / f"{iteration:010d}-{digest}"
         if final.is_dir():
             return None
-        writing = self.folder / f"{WRITING}-{os.getpid()}-{time.monotonic_ns()}"
+        writing = self._temporary()
         try:
             (writing / STATE).mkdir(parents=True)
             for path in source.iterdir():
@@ -136,32 +137,42 @@ class StateStore:
         self.prune()
         return final
 
-    def remove(self, state: SharedState) -> None:
-        """Remove a state at once for all other processes."""
-        removing = state.folder.with_name(f"{WRITING}-{os.getpid()}-{time.monotonic_ns()}")
-        try:
-            state.folder.rename(removing)
-        except OSError:  # another process removes it
-            return
-        shutil.rmtree(removing, ignore_errors=True)
+    def remove(self, folder: Path) -> None:
+        """Remove a state at once for all other processes, if none of them does."""
+        removing = self._temporary()
+        with suppress(OSError):
+            folder.rename(removing)
+            shutil.rmtree(removing, ignore_errors=True)
 
-    def limit(self) -> float:
-        """Return the bytes that all states may have together."""
-        return min(LARGEST, SHARE * (shutil.disk_usage(self.folder).free + sum(one.size for one in self.states())))
+    def _temporary(self) -> Path:
+        return self.folder / f"{WRITING}-{os.getpid()}-{time.monotonic_ns()}"
+
+    def limit(self, states: list[SharedState]) -> float:
+        """Return the bytes that all states, which are these, may have together."""
+        return min(LARGEST, SHARE * (shutil.disk_usage(self.folder).free + sum(one.size for one in states)))
 
     def prune(self, largest: float | None = None) -> list[SharedState]:
         """Remove the states that were not used for the longest, until all fit the limit; return them."""
-        states = sorted(self.states(), key=lambda state: -state.used)
-        left, removed = self.limit() if largest is None else largest, []
-        for state in states:
+        states, removed = self.states(), []
+        left = self.limit(states) if largest is None else largest
+        for state in sorted(states, key=lambda state: -state.used):
             left -= state.size
             if left < 0:
-                self.remove(state)
+                self.remove(state.folder)
                 removed.append(state)
         for folder in self.folder.glob(f"{WRITING}-*"):  # of killed processes
-            if time.time() - folder.stat().st_mtime > 24 * 3600:
-                shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):
+                if time.time() - folder.stat().st_mtime > 24 * 3600:
+                    shutil.rmtree(folder, ignore_errors=True)
         return removed
+
+
+def _about(path: Path) -> dict[str, Any]:
+    try:
+        about = read_json(path)
+    except UserError:  # nothing but messages depend on it
+        return {}
+    return about if isinstance(about, dict) else {}
 
 
 def _link(source: Path, target: Path) -> None:
@@ -180,89 +191,110 @@ class Sharing:
         callbacks: the recipe's, built.
         evaluate_every: iterations between evaluations.
         last: the number of iterations of this training.
-        accelerator: of this training.
+        provenance: of this training, as it began.
+        machine: what rounding depends on besides code and packages (`machine`).
         module: the trainer's module.
         run: name of the run.
     """
 
     def __init__(
         self, store: StateStore, recipe: Recipe, callbacks: Mapping[str, Callback], *, evaluate_every: int, last: int,
-        accelerator: Accelerator, module: str, run: str,
+        provenance: Mapping[str, str], machine: str, module: str, run: str,
     ) -> None:  # fmt: skip
-        self.store, self.recipe, self.last, self.module, self.run = store, recipe, last, module, run
+        self.store, self.recipe, self.every, self.last, self.module, self.run = (
+            store, recipe, evaluate_every, last, module, run,
+        )  # fmt: skip
         self._arguments = (recipe, evaluate_every, callbacks)
-        # a state lacks its evaluation, which is done again by who takes it; a callback would see it twice
-        self._unusable = evaluate_every if callbacks else last + 1
-        self._machine = machine(accelerator)
-        self._code: dict[frozenset[str], str] = {}  # of the code that this process has loaded, so read at its start
-        prefixes = self._fresh()
-        self.knots = {knot for knot in prefixes.knots() if knot < last}
-        for iterations in sorted({*self.knots, last}):
-            self._code_of(prefixes.at(iterations))
+        # a state lacks its last evaluation, which who takes it does again: a callback would see it twice
+        self._evaluated = any(type(one).on_evaluation is not Callback.on_evaluation for one in callbacks.values())
+        found = [knot for knot in self._fresh().knots() if knot < last]
+        self.knots = set(found[:: -(-len(found) // KNOTS) or 1])
         self._prefixes = self._fresh()
+        content = recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)
+        self._data: dict[str, str] = json.loads(provenance["data"])
+        self._files: dict[str, str] = json.loads(provenance["start"])
+        self._files |= json.loads(file_versions({text for _, text in texts(content)} - self._files.keys()))
+        self._around = {
+            "environment": provenance["environment"], "machine": machine, "python": sys.version,
+            "packages": sorted({one.name for path in map(Path, sys.path) for one in path.glob("*.dist-info")}),
+        }  # fmt: skip
+        self._whole = code_of([module], [name for _, name in declared_types(content)])
+        self._read_at = self._status()
+        self._code: dict[frozenset[str], dict[str, Any]] = {}
         self._periodic: list[tuple[int, Path]] = []
         self.gives = True
 
     def _fresh(self) -> Prefixes:
         return Prefixes(*self._arguments)
 
-    def _code_of(self, content: Mapping[str, Any]) -> str:
+    def _status(self) -> list[tuple[int, int]]:
+        """Return what shows that a file of code was changed."""
+        return [(status.st_mtime_ns, status.st_size) for status in map(Path.stat, self._whole.sources.values())]
+
+    def _code_of(self, content: Mapping[str, Any]) -> dict[str, Any]:
         types = frozenset(name for _, name in declared_types(content))
         if types not in self._code:
-            self._code[types] = provenance.code_version([self.module], types)
+            code = code_of([self.module], types)
+            if not code.files.items() <= self._whole.files.items():
+                raise UserError("code has changed since this training began")
+            self._code[types] = {"files": sorted(code.files.items()), "packages": sorted(code.packages.items())}
         return self._code[types]
 
     def _digest(self, content: Mapping[str, Any]) -> str:
-        """Return the digest of everything that the state after a prefix depends on."""
-        data = [content["data"]["train"], content["data"].get("validation", {})]
-        roots = [entry["root"] for entries in data for entry in entries.values() if "root" in entry]
+        """Return the digest of all that the state after a prefix depends on. Raises UserError if code has changed."""
         start = self.recipe.starts_from()
-        files = {path for _, path in texts(content) if Path(path).is_file()}
-        everything = {
-            "content": content, "code": self._code_of(content), "packages": provenance.package_versions(),
-            "data": provenance.data_version(roots), "environment": provenance.arithmetic_variables(),
-            "files": provenance.file_versions({*files, *(start[one] for one in content["networks"] if one in start)}),
-            "machine": self._machine,
-        }  # fmt: skip
-        return sha256(json.dumps(everything, sort_keys=True, default=repr).encode()).hexdigest()[:32]
+        named = {text for _, text in texts(content)} | {start[one] for one in content["networks"] if one in start}
+        versions = [[path, version] for path, version in sorted((self._files | self._data).items()) if path in named]
+        return digest({"content": content, "code": self._code_of(content), "named": versions, **self._around})
 
     def furthest(self, after: int) -> tuple[SharedState, dict[str, Any]] | None:
-        """Return the furthest state of this recipe's prefixes beyond `after` iterations, with its prefix."""
-        known: dict[int, set[str]] = {}
+        """Return the furthest intact state of this recipe's prefixes beyond `after` iterations, with its prefix.
+
+        No checkpoint (`runtime.checkpoint_every`) may be due in between: nobody would write it.
+        """
+        every = self.recipe.runtime.checkpoint_every
+        until = self.last if every is None else min(self.last - 1, after // every * every + every - 1)
+        known: dict[int, list[SharedState]] = {}
         for state in self.store.states():
-            if after < state.iteration <= self.last:
-                known.setdefault(state.iteration, set()).add(state.digest)
-        prefixes = self._fresh()
-        found: tuple[SharedState, dict[str, Any]] | None = None
-        for iteration, digests in known.items():
-            content = prefixes.at(iteration)
-            digest = self._digest(content)
-            if digest in digests and (intact := self.store.find(iteration, digest)) is not None:
-                found = (intact, content)
-        return found
+            if after < state.iteration <= until:
+                known.setdefault(state.iteration, []).append(state)
+        prefixes, own = self._fresh(), list[tuple[SharedState, dict[str, Any]]]()
+        with suppress(UserError):  # code has changed meanwhile
+            for iteration, states in known.items():
+                content = prefixes.at(iteration)
+                name = self._digest(content)
+                own += [(state, content) for state in states if state.digest == name]
+        for state, content in reversed(own):
+            if damage(state.folder / STATE) is None:
+                with suppress(OSError):  # of another user, or removed meanwhile
+                    os.utime(state.folder / ABOUT)
+                return state, content
+            self.store.remove(state.folder)
+        return None
 
     def is_due(self, iteration: int) -> bool:
-        """Whether a state is worth keeping here besides those at resume points."""
-        return iteration in self.knots or iteration == self.last
+        """Whether a state is worth keeping here besides those at resume points and the last one."""
+        return iteration in self.knots
 
     def offer(self, iteration: int, source: Path) -> None:
         """Add the state of a resume point to the store; of those at no knot, a few evenly spaced ones stay.
 
         Raises:
             OSError: the disk is full or not writable; nothing more is offered.
+            UserError: code or data have changed since this training began; nothing more is offered.
         """
-        if not self.gives or iteration % self._unusable == 0:
+        if not self.gives or (self._evaluated and (iteration % self.every == 0 or iteration == self.last)):
             return
         self.gives = False
-        content = self._prefixes.at(iteration)
-        if frozenset(name for _, name in declared_types(content)) in self._code:  # else it may have changed since
-            about = {
-                "run": self.run, "experiment": os.environ.get("DVC_EXP_NAME", ""), "recipe": str(self.recipe.path),
-                "settings": settings(self.recipe),
-            }  # fmt: skip
-            folder = self.store.add(iteration, self._digest(content), source, about)
-            if folder is not None and not self.is_due(iteration):
-                self._thin_out(iteration, folder)
+        if self._status() != self._read_at or json.loads(data_version(self._data)) != self._data:
+            raise UserError("code or data have changed since this training began")
+        about = {
+            "run": self.run, "experiment": os.environ.get("DVC_EXP_NAME", ""), "recipe": str(self.recipe.path),
+            "settings": settings(self.recipe),
+        }  # fmt: skip
+        folder = self.store.add(iteration, self._digest(self._prefixes.at(iteration)), source, about)
+        if folder is not None and not self.is_due(iteration) and iteration != self.last:
+            self._thin_out(iteration, folder)
         self.gives = True
 
     def _thin_out(self, iteration: int, folder: Path) -> None:
@@ -274,24 +306,40 @@ class Sharing:
             kept.append(self._periodic[-1])
             for one in self._periodic:
                 if one not in kept:
-                    shutil.rmtree(one[1], ignore_errors=True)
+                    self.store.remove(one[1])
             self._periodic = kept
 
     def differing(self, state: SharedState) -> str:
         """Return the settings in which the maker of a state differs, as text."""
-        mine, theirs = settings(self.recipe), dict(state.about["settings"])
+        mine, theirs = settings(self.recipe), dict(state.about.get("settings", {}))
         keys = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
         return ", ".join(keys[:NAMED]) + (", ..." if len(keys) > NAMED else "")
 
 
-def machine(accelerator: Accelerator) -> dict[str, Any]:
-    """Return what rounding depends on besides code and packages: device, processor, threads, processes."""
+def unusable(recipe: Recipe) -> str | None:
+    """Return why the states of a recipe depend on more than is known here, or None."""
+    if recipe.train.compile:
+        return "train.compile uses a compiler whose version is not known"
+    if recipe.train.find_batch_size:
+        return "with train.find_batch_size a result depends on the free memory"
+    entries = [*recipe.data.train.values(), *recipe.data.validation.values()]
+    folders = {entry.arguments["root"] for entry in entries if "root" in entry.arguments}
+    folders |= {path for _, path in named_files(recipe, RESULT_SECTIONS) if os.path.isdir(path)}
+    for folder in sorted(folders):
+        if not Path(folder, MANIFEST).is_file():
+            return f"{folder} has no {MANIFEST}, so changes in it would not be noticed"
+    return None
+
+
+def machine(accelerator: Accelerator) -> str:
+    """Return what rounding depends on besides code and packages, as text: device, processor, threads, of each process.
+
+    Collective.
+    """
     device = accelerator.device
-    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
-    return {
-        "device": device.type, "name": name, "instructions": torch.backends.cpu.get_cpu_capability(),
-        "threads": torch.get_num_threads(), "processes": accelerator.num_processes,
-    }  # fmt: skip
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    own = (device.type, name, _processor(), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())
+    return json.dumps(gather_object([own]))
 
 
 def _processor() -> str:

@@ -39,10 +39,10 @@ from figura.recipe.types import batch_names
 from figura.training.loss_log import LossLog, live_scalars, mean_losses, weights_line
 from figura.training.provenance import dirty, process_record, provenance
 from figura.training.reporter import Reporter, check_trackers
-from figura.training.resume import ResumePoint, TrainState, copied
+from figura.training.resume import SEVERAL, TrainState, copied
 from figura.training.run_folder import RunFolder
 from figura.training.sanity_check import sanity_check
-from figura.training.states import STATE, SharedState, Sharing, StateStore, states_folder
+from figura.training.states import SharedState, Sharing, StateStore, machine, states_folder, unusable
 from figura.training.validation import Validation
 from figura.training.warnings import warnings
 
@@ -114,11 +114,11 @@ class Trainer:
             networks=plain, averages=self.averages,
             optimizers={name: step.optimizer for name, step in self.steps.items()},
             scalers={name: step.scaler for name, step in self.steps.items() if step.scaler is not None},
-            loss_log=self.loss_log, callbacks=self.callbacks,
+            loss_log=self.loss_log, callbacks=self.callbacks, machine=machine(self.accelerator),
         )  # fmt: skip
         self.folder = RunFolder(run, recipe, self.accelerator, self.networks, self.state, self.provenance)
-        plain_loop = type(self) is Trainer and not any(hooks.values()) and not callbacks and not resume_anyway
-        self.sharing = self._sharing() if plain_loop else None
+        plain = type(self) is Trainer and not any(hooks.values()) and not callbacks and not resume_anyway
+        self.sharing = self._sharing(plain)
         self.stopwatch, self.stop_request = Stopwatch(recipe.runtime.timing), StopRequest()
         self.iteration = 0
         self.batch: dict[str, Any] = {}  # of the last iteration, this rank's shard
@@ -450,13 +450,19 @@ class Trainer:
 
     # states that trainings share
 
-    def _sharing(self) -> Sharing | None:
+    def _sharing(self, plain: bool) -> Sharing | None:
+        """Return what this training shares; None on all ranks if anything stands against it."""
         folder = states_folder() if self.recipe.runtime.states and not self.recipe.train.try_ else None
-        if folder is None:
+        own = "it runs code of its own, or was resumed anyway"
+        why = None if folder is None else unusable(self.recipe) if plain else own
+        if why is not None and self.accelerator.is_main_process:
+            print(f"this training shares no states with others: {why}", flush=True)
+        everywhere = gather_object([folder is not None and why is None])
+        if folder is None or not all(everywhere):
             return None
         return Sharing(
-            StateStore(folder), self.recipe, self.callbacks, evaluate_every=self.evaluate_every, last=self.last,
-            accelerator=self.accelerator, module=__name__, run=self.run.name,
+            StateStore(folder), self.recipe, self.callbacks, evaluate_every=self.evaluate_every,
+            last=self.last, provenance=self.provenance, machine=self.state.machine, module=__name__, run=self.run.name,
         )  # fmt: skip
 
     def _begin_with_shared_state(self) -> SharedState | None:
@@ -468,22 +474,24 @@ class Trainer:
         if found is None:
             return None
         shared, prefix = found
-        self.state.load_state_dict(ResumePoint(shared.folder / STATE, shared.iteration, ()).state(), prefix)
+        state = shared.read()
+        everywhere = gather_object([state is not None])
+        if state is None or not all(everywhere):
+            return None
+        self.state.load_state_dict(state, None if "recipe" in prefix else prefix)
         self.iteration = shared.iteration
         return shared
 
     def _share(self) -> None:
         """Give the current state to other trainings, unless it depends on more than recipe, data and code."""
-        if self.sharing is None or self.state.resumed or self.state.accumulation_factor > 1:
+        if self.sharing is None or self.state.resumed or self.state.machine == SEVERAL:
             return
         try:
             if self.folder.resumable != self.iteration:
-                self.folder.write_resume_point(self.iteration)
+                self.folder.write_resume_point(self.iteration)  # a UserError is one of all ranks
             if self.accelerator.is_main_process:
                 self.sharing.offer(self.iteration, self.folder.points.latest_folder())
-        except (OSError, UserError) as error:  # no result needs it; a UserError is one of all ranks
-            if isinstance(error, UserError):
-                self.sharing = None
+        except (OSError, UserError) as error:  # no result needs it
             self.reporter.say(f"warning: other trainings get no more states of this one: {one_line(str(error))}")
 
     def _stop(self) -> NoReturn:
