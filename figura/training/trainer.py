@@ -117,8 +117,8 @@ class Trainer:
             loss_log=self.loss_log, callbacks=self.callbacks, machine=machine(self.accelerator),
         )  # fmt: skip
         self.folder = RunFolder(run, recipe, self.accelerator, self.networks, self.state, self.provenance)
-        plain = type(self) is Trainer and not any(hooks.values()) and not callbacks and not resume_anyway
-        self.sharing = self._sharing(plain)
+        own_code = type(self) is not Trainer or any(hooks.values()) or bool(callbacks)
+        self.sharing = self._sharing(own_code or resume_anyway)
         self.stopwatch, self.stop_request = Stopwatch(recipe.runtime.timing), StopRequest()
         self.iteration = 0
         self.batch: dict[str, Any] = {}  # of the last iteration, this rank's shard
@@ -450,12 +450,11 @@ class Trainer:
 
     # states that trainings share
 
-    def _sharing(self, plain: bool) -> Sharing | None:
+    def _sharing(self, own: bool) -> Sharing | None:
         """Return what this training shares; None on all ranks if anything stands against it."""
         folder = states_folder() if self.recipe.runtime.states and not self.recipe.train.try_ else None
-        own = "it runs code of its own, or was resumed anyway"
-        why = None if folder is None else unusable(self.recipe) if plain else own
-        if why is not None and self.accelerator.is_main_process:
+        why = "it runs code of its own, or was resumed anyway" if own else unusable(self.recipe)
+        if folder is not None and why is not None and self.accelerator.is_main_process:
             print(f"this training shares no states with others: {why}", flush=True)
         everywhere = gather_object([folder is not None and why is None])
         if folder is None or not all(everywhere):
