@@ -207,8 +207,7 @@ class Sharing:
         self._arguments = (recipe, evaluate_every, callbacks)
         # a state lacks its last evaluation, which who takes it does again: a callback would see it twice
         self._evaluated = any(type(one).on_evaluation is not Callback.on_evaluation for one in callbacks.values())
-        found = [knot for knot in self._fresh().knots() if knot < last]
-        self.knots = set(found[:: -(-len(found) // KNOTS) or 1])
+        self.knots = kept_knots(self._fresh(), last)
         self._prefixes = self._fresh()
         content = recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)
         self._data: dict[str, str] = json.loads(provenance["data"])
@@ -221,7 +220,7 @@ class Sharing:
         self._whole = code_of([module], [name for _, name in declared_types(content)])
         self._read_at = self._status()
         self._code: dict[frozenset[str], dict[str, Any]] = {}
-        self._periodic: list[tuple[int, Path]] = []
+        self._between: dict[int, Path] = {}  # at no knot
         self.gives = True
 
     def _fresh(self) -> Prefixes:
@@ -294,26 +293,30 @@ class Sharing:
         }  # fmt: skip
         folder = self.store.add(iteration, self._digest(self._prefixes.at(iteration)), source, about)
         if folder is not None and not self.is_due(iteration) and iteration != self.last:
-            self._thin_out(iteration, folder)
+            self._between[iteration] = folder
+            for other in self._between.keys() - thinned(list(self._between)):
+                self.store.remove(self._between.pop(other))
         self.gives = True
-
-    def _thin_out(self, iteration: int, folder: Path) -> None:
-        """Keep a few evenly spaced ones of the states at multiples of `runtime.resume_every`, and the last."""
-        self._periodic.append((iteration, folder))
-        while len(self._periodic) > KEPT:
-            first, second = self._periodic[0][0], self._periodic[1][0]
-            kept = [one for one in self._periodic[:-1] if (one[0] - first) % (2 * (second - first)) == 0]
-            kept.append(self._periodic[-1])
-            for one in self._periodic:
-                if one not in kept:
-                    self.store.remove(one[1])
-            self._periodic = kept
 
     def differing(self, state: SharedState) -> str:
         """Return the settings in which the maker of a state differs, as text."""
         mine, theirs = settings(self.recipe), dict(state.about.get("settings", {}))
         keys = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
         return ", ".join(keys[:NAMED]) + (", ..." if len(keys) > NAMED else "")
+
+
+def kept_knots(prefixes: Prefixes, last: int) -> set[int]:
+    """Return the iterations before `last` at which a training keeps a state because recipes tend to part there."""
+    found = [knot for knot in prefixes.knots() if knot < last]
+    return set(found[:: -(-len(found) // KNOTS) or 1])
+
+
+def thinned(iterations: list[int]) -> list[int]:
+    """Return a few evenly spaced ones of rising iterations, and the last."""
+    while len(iterations) > KEPT:
+        first, second, *_, last = iterations
+        iterations = [one for one in iterations[:-1] if (one - first) % (2 * (second - first)) == 0] + [last]
+    return iterations
 
 
 def unusable(recipe: Recipe) -> str | None:
