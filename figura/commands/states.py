@@ -20,7 +20,7 @@ from figura.engine.data import Loaders
 from figura.recipe.load import check_recipe
 from figura.recipe.prefix import Prefixes, digest
 from figura.recipe.schema import Recipe
-from figura.training.states import SWITCH, SharedState, StateStore, kept_knots, states_folder, thinned
+from figura.training.states import SWITCH, SharedState, StateStore, kept_knots, thinned
 
 
 def main(arguments: list[str]) -> None:
@@ -35,11 +35,11 @@ def main(arguments: list[str]) -> None:
     if args.queue:
         print(as_text([("experiment", "iterations", "to train"), *planned(queued())]))
         return
-    folder = states_folder()
-    if folder is None or not folder.is_dir():
-        print(f"no states in {folder}" if folder else f"no states: this is no DVC repository, or {SWITCH} is off")
+    store = StateStore.beside_dvc()
+    if store is None or not store.folder.is_dir():
+        why = f"no DVC repository, or {SWITCH} is off" if store is None else f"no {store.folder}"
+        print(f"no states: {why}")
         return
-    store = StateStore(folder)
     if args.prune is not None:
         removed = store.prune(args.prune * 1e9)
         print(f"removed {len(removed)} states of {sum(one.size for one in removed) / 1e6:,.1f} MB")

@@ -10,7 +10,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +22,7 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 
 from figura.base.checksums import damage
-from figura.base.errors import UserError
+from figura.base.errors import UserError, one_line
 from figura.base.files import read_json, write_text
 from figura.base.manifest import MANIFEST
 from figura.code.closure import code_of, declared_types
@@ -32,10 +32,12 @@ from figura.recipe.prefix import Prefixes, digest
 from figura.recipe.resolved import RESULT_SECTIONS, named_files, settings
 from figura.recipe.schema import Recipe
 from figura.training.provenance import data_version, file_versions
-from figura.training.resume import ResumePoint
+from figura.training.resume import SEVERAL, ResumePoint
+from figura.training.run_folder import RunFolder
 
 SWITCH = "FIGURA_STATES"
 """Environment variable: `off`, or another folder."""
+TRAINER = "figura.training.trainer"
 ABOUT, STATE, WRITING = "about.json", "state", "writing"
 LARGEST, SHARE = 20e9, 0.1
 """Bytes of all states: at most the first, and this share of what they and the free disk have together."""
@@ -44,16 +46,6 @@ KEPT = 4
 KNOTS = 16
 """States of a training at iterations where something begins, ends or changes its formula."""
 NAMED = 3  # settings in a message
-
-
-def states_folder() -> Path | None:
-    """Return the folder of shared states, or None if there is no DVC repository or `FIGURA_STATES` is `off`."""
-    asked = os.environ.get(SWITCH, "")
-    if asked:
-        return None if asked.lower() in ("off", "0", "false", "no") else Path(asked)
-    root = Path(os.environ.get("DVC_ROOT") or Path.cwd())  # in an experiment's copy, the repository it comes from
-    dvc = next((folder / ".dvc" for folder in (root, *root.parents) if (folder / ".dvc").is_dir()), None)
-    return None if dvc is None else _cache(dvc) / "figura-states"
 
 
 def _cache(dvc: Path) -> Path:
@@ -86,6 +78,14 @@ class SharedState:
         of = f" of {self.about['experiment']}" if self.about.get("experiment") else ""
         return f"{self.about.get('run', 'a run')}{of}"
 
+    def described(self, recipe: Recipe) -> str:
+        """Return whose it is, and the settings in which the maker's recipe differs from this one, as text."""
+        mine, theirs = settings(recipe), dict(self.about.get("settings", {}))
+        keys = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
+        named = ", ".join(keys[:NAMED]) + (", ..." if len(keys) > NAMED else "")
+        differs = f"; its recipe differs only later, in {named}" if keys else ""
+        return f"are those of {self.maker} (state {self.digest[:8]}){differs}"
+
     def read(self) -> dict[str, Any] | None:
         """Return the state, or None if another process has removed it."""
         try:
@@ -99,6 +99,16 @@ class StateStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+
+    @classmethod
+    def beside_dvc(cls) -> "StateStore | None":
+        """Return the store in DVC's cache; None if there is no DVC repository or `FIGURA_STATES` is `off`."""
+        asked = os.environ.get(SWITCH, "")
+        if asked:
+            return None if asked.lower() in ("off", "0", "false", "no") else cls(Path(asked))
+        root = Path(os.environ.get("DVC_ROOT") or Path.cwd())  # in an experiment's copy, the repository it comes from
+        dvc = next((folder / ".dvc" for folder in (root, *root.parents) if (folder / ".dvc").is_dir()), None)
+        return None if dvc is None else cls(_cache(dvc) / "figura-states")
 
     def states(self) -> list[SharedState]:
         """Return all states, by iteration; those that another process removes meanwhile are left out."""
@@ -182,42 +192,50 @@ def _link(source: Path, target: Path) -> None:
         shutil.copyfile(source, target)
 
 
+def share_states(
+    folder: RunFolder, callbacks: Mapping[str, Callback], store: StateStore | None, *, evaluate_every: int, last: int,
+    own_code: bool,
+) -> "Sharing | None":  # fmt: skip
+    """Return what a training shares, or None, on all ranks, if anything stands against it. Collective."""
+    train, runtime = folder.recipe.train, folder.recipe.runtime
+    if train.try_ or not runtime.states:
+        return None
+    why = "it runs code of its own, or was resumed anyway" if own_code else unusable(folder.recipe)
+    if store is not None and why is not None and folder.accelerator.is_main_process:
+        print(f"this training shares no states with others: {why}", flush=True)
+    everywhere = gather_object([store is not None and why is None])
+    return Sharing(store, folder, callbacks, evaluate_every, last) if store is not None and all(everywhere) else None
+
+
 class Sharing:
     """What one training takes from the store, and gives to it.
 
     Args:
         store: where states are.
-        recipe: a checked recipe.
+        folder: the run's, with its recipe, state, and provenance as it began.
         callbacks: the recipe's, built.
         evaluate_every: iterations between evaluations.
         last: the number of iterations of this training.
-        provenance: of this training, as it began.
-        machine: what rounding depends on besides code and packages (`machine`).
-        module: the trainer's module.
-        run: name of the run.
     """
 
     def __init__(
-        self, store: StateStore, recipe: Recipe, callbacks: Mapping[str, Callback], *, evaluate_every: int, last: int,
-        provenance: Mapping[str, str], machine: str, module: str, run: str,
-    ) -> None:  # fmt: skip
-        self.store, self.recipe, self.every, self.last, self.module, self.run = (
-            store, recipe, evaluate_every, last, module, run,
-        )  # fmt: skip
-        self._arguments = (recipe, evaluate_every, callbacks)
+        self, store: StateStore, folder: RunFolder, callbacks: Mapping[str, Callback], evaluate_every: int, last: int
+    ) -> None:
+        self.store, self.folder, self.recipe, self.every, self.last = store, folder, folder.recipe, evaluate_every, last
+        self._arguments = (self.recipe, evaluate_every, callbacks)
         # a state lacks its last evaluation, which who takes it does again: a callback would see it twice
         self._evaluated = any(type(one).on_evaluation is not Callback.on_evaluation for one in callbacks.values())
         self.knots = kept_knots(self._fresh(), last)
         self._prefixes = self._fresh()
-        content = recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True)
-        self._data: dict[str, str] = json.loads(provenance["data"])
-        self._files: dict[str, str] = json.loads(provenance["start"])
+        content, known = self.recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True), folder.provenance
+        self._data: dict[str, str] = json.loads(known["data"])
+        self._files: dict[str, str] = json.loads(known["start"])
         self._files |= json.loads(file_versions({text for _, text in texts(content)} - self._files.keys()))
         self._around = {
-            "environment": provenance["environment"], "machine": machine, "python": sys.version,
+            "environment": known["environment"], "machine": folder.state.machine, "python": sys.version,
             "packages": sorted({one.name for path in map(Path, sys.path) for one in path.glob("*.dist-info")}),
         }  # fmt: skip
-        self._whole = code_of([module], [name for _, name in declared_types(content)])
+        self._whole = code_of([TRAINER], [name for _, name in declared_types(content)])
         self._read_at = self._status()
         self._code: dict[frozenset[str], dict[str, Any]] = {}
         self._between: dict[int, Path] = {}  # at no knot
@@ -233,7 +251,7 @@ class Sharing:
     def _code_of(self, content: Mapping[str, Any]) -> dict[str, Any]:
         types = frozenset(name for _, name in declared_types(content))
         if types not in self._code:
-            code = code_of([self.module], types)
+            code = code_of([TRAINER], types)
             if not code.files.items() <= self._whole.files.items():
                 raise UserError("code has changed since this training began")
             self._code[types] = {"files": sorted(code.files.items()), "packages": sorted(code.packages.items())}
@@ -271,38 +289,59 @@ class Sharing:
             self.store.remove(state.folder)
         return None
 
+    def begin(self, after: int) -> SharedState | None:
+        """Load the furthest state of a training that was equal so far, if any is beyond `after` iterations.
+
+        Collective.
+        """
+        own = self.furthest(after) if self.folder.accelerator.is_main_process else None
+        found: tuple[SharedState, dict[str, Any]] | None = gather_object([own])[0]
+        if found is None:
+            return None
+        shared, prefix = found
+        state = shared.read()
+        everywhere = gather_object([state is not None])
+        if state is None or not all(everywhere):
+            return None
+        self.folder.state.load_state_dict(state, None if "recipe" in prefix else prefix)
+        return shared
+
     def is_due(self, iteration: int) -> bool:
         """Whether a state is worth keeping here besides those at resume points and the last one."""
         return iteration in self.knots
 
-    def offer(self, iteration: int, source: Path) -> None:
-        """Add the state of a resume point to the store; of those at no knot, a few evenly spaced ones stay.
+    def give(self, iteration: int, say: Callable[[str], object]) -> None:
+        """Give the current state to other trainings, unless it depends on more than recipe, data and code.
 
-        Raises:
-            OSError: the disk is full or not writable; nothing more is offered.
-            UserError: code or data have changed since this training began; nothing more is offered.
+        Collective. Whatever stands against it is said, and nothing more is given.
         """
-        if not self.gives or (self._evaluated and (iteration % self.every == 0 or iteration == self.last)):
+        if self.folder.state.resumed or self.folder.state.machine == SEVERAL:
             return
-        self.gives = False
+        try:
+            if self.folder.resumable != iteration:
+                self.folder.write_resume_point(iteration)  # a UserError is one of all ranks
+            if self.folder.accelerator.is_main_process and self.gives:
+                self._add(iteration)
+        except (OSError, UserError) as error:  # no result needs it
+            self.gives = False
+            say(f"warning: other trainings get no more states of this one: {one_line(str(error))}")
+
+    def _add(self, iteration: int) -> None:
+        """Add the state of the latest resume point; of those at no knot, a few evenly spaced ones stay."""
+        if self._evaluated and (iteration % self.every == 0 or iteration == self.last):
+            return
         if self._status() != self._read_at or json.loads(data_version(self._data)) != self._data:
             raise UserError("code or data have changed since this training began")
         about = {
-            "run": self.run, "experiment": os.environ.get("DVC_EXP_NAME", ""), "recipe": str(self.recipe.path),
-            "settings": settings(self.recipe),
+            "run": self.folder.run.name, "experiment": os.environ.get("DVC_EXP_NAME", ""),
+            "recipe": str(self.recipe.path), "settings": settings(self.recipe),
         }  # fmt: skip
-        folder = self.store.add(iteration, self._digest(self._prefixes.at(iteration)), source, about)
-        if folder is not None and not self.is_due(iteration) and iteration != self.last:
-            self._between[iteration] = folder
+        name = self._digest(self._prefixes.at(iteration))
+        kept = self.store.add(iteration, name, self.folder.points.latest_folder(), about)
+        if kept is not None and not self.is_due(iteration) and iteration != self.last:
+            self._between[iteration] = kept
             for other in self._between.keys() - thinned(list(self._between)):
                 self.store.remove(self._between.pop(other))
-        self.gives = True
-
-    def differing(self, state: SharedState) -> str:
-        """Return the settings in which the maker of a state differs, as text."""
-        mine, theirs = settings(self.recipe), dict(state.about.get("settings", {}))
-        keys = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
-        return ", ".join(keys[:NAMED]) + (", ..." if len(keys) > NAMED else "")
 
 
 def kept_knots(prefixes: Prefixes, last: int) -> set[int]:

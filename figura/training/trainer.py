@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import torch
-from accelerate.utils import gather_object
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from torch import Tensor
 
 from figura.base.distributed import sharded
 from figura.base.error_collector import ErrorCollector
-from figura.base.errors import Interrupted, UserError, nearest, one_line
+from figura.base.errors import Interrupted, UserError, nearest
 from figura.base.lock import hold
 from figura.base.modes import evaluating
 from figura.base.seeding import derive, random_kept, seed_here
@@ -39,10 +38,10 @@ from figura.recipe.types import batch_names
 from figura.training.loss_log import LossLog, live_scalars, mean_losses, weights_line
 from figura.training.provenance import dirty, process_record, provenance
 from figura.training.reporter import Reporter, check_trackers
-from figura.training.resume import SEVERAL, TrainState, copied
+from figura.training.resume import TrainState, copied
 from figura.training.run_folder import RunFolder
 from figura.training.sanity_check import sanity_check
-from figura.training.states import SharedState, Sharing, StateStore, machine, states_folder, unusable
+from figura.training.states import SharedState, StateStore, machine, share_states
 from figura.training.validation import Validation
 from figura.training.warnings import warnings
 
@@ -118,7 +117,10 @@ class Trainer:
         )  # fmt: skip
         self.folder = RunFolder(run, recipe, self.accelerator, self.networks, self.state, self.provenance)
         own_code = type(self) is not Trainer or any(hooks.values()) or bool(callbacks)
-        self.sharing = self._sharing(own_code or resume_anyway)
+        self.sharing = share_states(
+            self.folder, self.callbacks, StateStore.beside_dvc(), evaluate_every=self.evaluate_every, last=self.last,
+            own_code=own_code or resume_anyway,
+        )  # fmt: skip
         self.stopwatch, self.stop_request = Stopwatch(recipe.runtime.timing), StopRequest()
         self.iteration = 0
         self.batch: dict[str, Any] = {}  # of the last iteration, this rank's shard
@@ -194,7 +196,8 @@ class Trainer:
         self.iteration = self.folder.resume(self.resume_anyway)
         if self.iteration == 0:
             self._sanity_check()
-        shared = self._begin_with_shared_state()
+        shared = self.sharing.begin(self.iteration) if self.sharing else None
+        self.iteration = self.iteration if shared is None else shared.iteration
         # without a resume point, training goes back to here if memory runs out
         self._start = (self.iteration, copied(self.state.state_dict()) if self.recipe.train.find_batch_size else {})
         self._start_reporting(shared)
@@ -211,8 +214,8 @@ class Trainer:
                     out_of_memory = error.with_traceback(None)
                 clear_device_cache(garbage_collection=True)
                 self._accumulate_more(out_of_memory)
-            if self.iteration > self._start[0]:
-                self._share()
+            if self.sharing and self.iteration > self._start[0]:
+                self.sharing.give(self.iteration, self.reporter.say)
             self.loss_log.end_window()
             self.folder.write_outputs(self.iteration)
             agreed = True
@@ -368,11 +371,7 @@ class Trainer:
 
     def _take_over(self, shared: SharedState) -> None:
         """Say whose iterations are used, and write their logs; evaluate, as another recipe may evaluate otherwise."""
-        differs = self.sharing.differing(shared) if self.sharing else ""
-        self.reporter.say(
-            f"{shared.iteration:,} of {self.last:,} iterations are those of {shared.maker} (state "
-            f"{shared.digest[:8]}){f'; its recipe differs only later, in {differs}' if differs else ''}"
-        )
+        self.reporter.say(f"{shared.iteration:,} of {self.last:,} iterations {shared.described(self.recipe)}")
         self.loss_log.begin_with(shared.iteration)
         self.reporter.replay(self.loss_log.train, self.loss_log.validation)
         if self._due(self.evaluate_every):
@@ -446,52 +445,8 @@ class Trainer:
             return
         if self.iteration % runtime.resume_every == 0 or (self.sharing and self.sharing.is_due(self.iteration)):
             self.folder.write_resume_point(self.iteration)
-            self._share()
-
-    # states that trainings share
-
-    def _sharing(self, own: bool) -> Sharing | None:
-        """Return what this training shares; None on all ranks if anything stands against it."""
-        folder = states_folder() if self.recipe.runtime.states and not self.recipe.train.try_ else None
-        why = "it runs code of its own, or was resumed anyway" if own else unusable(self.recipe)
-        if folder is not None and why is not None and self.accelerator.is_main_process:
-            print(f"this training shares no states with others: {why}", flush=True)
-        everywhere = gather_object([folder is not None and why is None])
-        if folder is None or not all(everywhere):
-            return None
-        return Sharing(
-            StateStore(folder), self.recipe, self.callbacks, evaluate_every=self.evaluate_every,
-            last=self.last, provenance=self.provenance, machine=self.state.machine, module=__name__, run=self.run.name,
-        )  # fmt: skip
-
-    def _begin_with_shared_state(self) -> SharedState | None:
-        """Load the furthest state of a training that was equal so far, if any is further than the resume point."""
-        if self.sharing is None:
-            return None
-        own = self.sharing.furthest(self.iteration) if self.accelerator.is_main_process else None
-        found: tuple[SharedState, dict[str, Any]] | None = gather_object([own])[0]
-        if found is None:
-            return None
-        shared, prefix = found
-        state = shared.read()
-        everywhere = gather_object([state is not None])
-        if state is None or not all(everywhere):
-            return None
-        self.state.load_state_dict(state, None if "recipe" in prefix else prefix)
-        self.iteration = shared.iteration
-        return shared
-
-    def _share(self) -> None:
-        """Give the current state to other trainings, unless it depends on more than recipe, data and code."""
-        if self.sharing is None or self.state.resumed or self.state.machine == SEVERAL:
-            return
-        try:
-            if self.folder.resumable != self.iteration:
-                self.folder.write_resume_point(self.iteration)  # a UserError is one of all ranks
-            if self.accelerator.is_main_process:
-                self.sharing.offer(self.iteration, self.folder.points.latest_folder())
-        except (OSError, UserError) as error:  # no result needs it
-            self.reporter.say(f"warning: other trainings get no more states of this one: {one_line(str(error))}")
+            if self.sharing:
+                self.sharing.give(self.iteration, self.reporter.say)
 
     def _stop(self) -> NoReturn:
         """Stop on request, with a resume point after the last iteration."""

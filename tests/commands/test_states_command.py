@@ -21,7 +21,7 @@ def store(tmp_path, monkeypatch):
 
 def test_the_table_and_pruning(store, tmp_path, capsys):
     states.main([])
-    assert capsys.readouterr().out == f"no states in {store.folder}\n"
+    assert capsys.readouterr().out == f"no states: no {store.folder}\n"
     source = tmp_path / "source"
     source.mkdir()
     (source / "state.json").write_bytes(b"x" * 400_000)
@@ -44,7 +44,7 @@ def test_the_table_and_pruning(store, tmp_path, capsys):
 def test_no_store(monkeypatch, capsys):
     monkeypatch.setenv("FIGURA_STATES", "off")
     states.main([])
-    assert capsys.readouterr().out == "no states: this is no DVC repository, or FIGURA_STATES is off\n"
+    assert capsys.readouterr().out == "no states: no DVC repository, or FIGURA_STATES is off\n"
 
 
 def test_a_plan_comes_true(store, tmp_path, capsys):
