@@ -83,7 +83,8 @@ def train(case: Case, run: Path, switch: str) -> int:
 
 def draw(folder: Path, picture: Path) -> None:
     """Draw the trainings of `TREE` as lines, each from the iteration and the training with which it began."""
-    axes = Figure(figsize=(8, 3.2), layout="constrained").subplots()
+    figure = Figure(figsize=(8, 3.2), layout="constrained")
+    axes = figure.subplots()
     states = StateStore(folder / "states").states()
     for place, name in enumerate(TREE):
         first, *_, last = map(json.loads, (folder / name / "live/log.jsonl").read_text().splitlines())
@@ -100,7 +101,7 @@ def draw(folder: Path, picture: Path) -> None:
     axes.margins(x=0.14)
     axes.set_xlabel("iteration")
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.figure.savefig(picture)
+    figure.savefig(picture)
 
 
 def cost(case: Case, folder: Path, name: str) -> tuple[object, ...]:
