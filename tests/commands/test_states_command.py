@@ -8,7 +8,7 @@ import toy
 from trainings import QUIET
 
 from figura.base.errors import UserError
-from figura.commands import states
+from figura.commands import state_tables, states
 from figura.training.states import StateStore
 from figura.training.trainer import Trainer
 
@@ -57,7 +57,7 @@ def test_a_plan_comes_true(store, tmp_path, capsys):
         for steps in (9, 14)
     }
     recipes["other"] = toy.checked(QUIET | {"seed": 8, "train.steps": 5})
-    *rows, total = states.planned(recipes)
+    *rows, total = state_tables.planned(recipes)
     assert rows == [
         ("1.0-9", "9", "9"), ("1.0-14", "14", "5"), ("2.0-9", "9", "3"), ("2.0-14", "14", "5"), ("other", "5", "5"),
     ]  # fmt: skip
@@ -78,8 +78,8 @@ def test_the_queue_is_read_from_what_dvc_shows(monkeypatch, capsys):
 
     commit = {"rev": "a" * 40, "name": "main", "data": {"params": {}}, "error": None}
     shown = [commit | {"experiments": [experiment(steps) for steps in (12, 10, 20)]}]
-    monkeypatch.setattr(states, "exp_show", lambda rev: shown)
-    monkeypatch.setattr(states, "committed", lambda rev, path: contents[int(rev)])
+    monkeypatch.setattr(state_tables, "exp_show", lambda rev: shown)
+    monkeypatch.setattr(state_tables, "committed", lambda rev, path: contents[int(rev)])
     states.main(["--queue"])
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1:] == [["e10", "params.yaml", "10", "10"], ["e12", "params.yaml", "12", "2"], ["all", "22", "12"]]
