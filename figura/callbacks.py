@@ -1,6 +1,7 @@
 """A callback for any recipe, and an example of the extension point: `{type: figura.callbacks.Freeze, ...}`."""
 
 import math
+from typing import Any
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -51,6 +52,10 @@ class Freeze(Callback):
             parameter.requires_grad_(trainer.iteration >= self.until)
         for norm, start in self.norms.items():
             norm.training = start <= trainer.iteration < self.norms_end
+
+    def depends_on(self, iterations: int) -> Any:
+        frozen, trained = min(self.until, iterations), min(self.norms_end, iterations)
+        return [self.network, self.modules, frozen, trained]
 
     def _find(self, trainer: Training) -> None:
         trained = {name: network for step in trainer.steps.values() for name, network in step.trains.items()}

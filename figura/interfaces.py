@@ -100,16 +100,25 @@ class Loss(nn.Module):
 
 
 class Schedule:
-    """A function of the step. A recipe writes arguments such as `from_` without the trailing underscore."""
+    """A function of the step. A recipe writes arguments such as `from_` without the trailing underscore.
+
+    Call it with the current step only: a training may begin with the state of another whose schedules had the same
+    values so far (recipe/prefix.py).
+    """
 
     def __call__(self, step: int) -> float:
         """Return the value at `step` >= 0."""
         raise TypeError(f"{type(self).__name__} gives no value")
 
     @property
+    def knots(self) -> tuple[int, ...]:
+        """The steps between which one formula holds, rising; a state is kept there for trainings that part there."""
+        return ()
+
+    @property
     def last(self) -> int:
-        """The step from which the value no longer changes, or only repeats itself."""
-        return 0
+        """The step from which the value no longer changes, or only repeats itself: the last of `knots`."""
+        return max(self.knots, default=0)
 
 
 def number(value: Schedule | float, step: int) -> float:
@@ -304,6 +313,15 @@ class Callback:
 
     def after_update(self, trainer: Training, step: str, report: StepReport) -> None:
         """After the optimizer; `report.skipped` if there was no update because something was not finite."""
+
+    def depends_on(self, iterations: int) -> Any:
+        """Return what its effect on the first `iterations` iterations depends on, besides its code, as plain values.
+
+        Two trainings share the state after that many iterations if this, and all else that it depends on, is equal. The
+        default, None, stands for the whole recipe. With anything else, the callback may change only networks and
+        optimizers that ran so far.
+        """
+        return None
 
     def on_evaluation(self, trainer: Training, row: Row) -> Mapping[str, float] | None:
         """After a validation pass; `row` is its row of the history.

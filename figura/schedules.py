@@ -41,8 +41,8 @@ class _Between(Schedule):
         raise TypeError(f"{type(self).__name__} gives no value")
 
     @property
-    def last(self) -> int:
-        return self.end
+    def knots(self) -> tuple[int, ...]:
+        return (self.start, self.end)
 
 
 class Linear(_Between):
@@ -103,8 +103,8 @@ class CosineRestarts(Schedule):
         return Cosine(start, end, self.weights[place] * self.from_, self.to)(step)
 
     @property
-    def last(self) -> int:
-        return self.starts[-1]
+    def knots(self) -> tuple[int, ...]:
+        return tuple(self.starts)
 
 
 class Sine(Schedule):
@@ -130,8 +130,8 @@ class Sine(Schedule):
         return (self.high + self.low) / 2 + (self.high - self.low) / 2 * math.cos(2 * math.pi * share)
 
     @property
-    def last(self) -> int:
-        return self.start
+    def knots(self) -> tuple[int, ...]:
+        return (self.start,)
 
 
 class Step(Schedule):
@@ -146,8 +146,8 @@ class Step(Schedule):
         return self.values[sum(step >= start for start in self.at)]
 
     @property
-    def last(self) -> int:
-        return self.at[-1] if self.at else 0
+    def knots(self) -> tuple[int, ...]:
+        return tuple(self.at)
 
 
 class Decay(Schedule):
@@ -169,8 +169,8 @@ class Decay(Schedule):
         return self.factor ** sum(shares)
 
     @property
-    def last(self) -> int:
-        return self.at[-1] + self.over if self.at else 0
+    def knots(self) -> tuple[int, ...]:
+        return tuple(sorted({edge for start in self.at for edge in (start, start + self.over)}))
 
 
 class WarmUp(Schedule):
@@ -201,8 +201,8 @@ class WarmUp(Schedule):
         return factor * self.then(step)
 
     @property
-    def last(self) -> int:
-        return max(self.steps, self.then.last)
+    def knots(self) -> tuple[int, ...]:
+        return tuple(sorted({self.steps, *self.then.knots}))
 
 
 class Product(Schedule):
@@ -217,5 +217,5 @@ class Product(Schedule):
         return math.prod(schedule(step) for schedule in self.of.values())
 
     @property
-    def last(self) -> int:
-        return max(schedule.last for schedule in self.of.values())
+    def knots(self) -> tuple[int, ...]:
+        return tuple(sorted({knot for schedule in self.of.values() for knot in schedule.knots}))

@@ -3,6 +3,7 @@ import os
 # Tests compare bits, and start more processes than a machine may have GPUs; before PyTorch looks for them.
 if "FIGURA_TEST_GPU" not in os.environ:  # set for `-m gpu` alone
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+os.environ["FIGURA_STATES"] = "off"  # two runs that are compared must both train
 
 from collections import Counter
 from collections.abc import Iterator

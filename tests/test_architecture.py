@@ -23,7 +23,7 @@ BELOW = {
     "injectors": {"base", "interfaces"},
     "callbacks": {"base", "interfaces"},
     "optimizers": set(),
-    "recipe": {"base", "interfaces", "injectors", "systems"},
+    "recipe": {"base", "interfaces", "injectors", "schedules", "systems"},
     "code": {"base", "recipe", "systems"},
     "dump": {"base", "recipe"},
     "engine": {"base", "interfaces", "recipe", "schedules"},

@@ -409,7 +409,7 @@ def test_classes_and_modules_exist():
 def test_environment_variables_and_make_targets_exist():
     code = [
         path
-        for folder in ("figura/base", "figura/launch", "stages", "machines/slurm")
+        for folder in ("figura/base", "figura/launch", "figura/training", "stages", "machines/slurm")
         for path in (ROOT / folder).rglob("*")
         if path.suffix in (".py", ".sbatch")
     ]

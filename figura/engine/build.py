@@ -79,19 +79,19 @@ def build_networks(recipe: Recipe) -> dict[str, nn.Module]:
 
 def build_losses(recipe: Recipe, step: str, device: torch.device) -> dict[str, WeightedLoss]:
     """Construct the losses that belong to a step, by name."""
-    partial = partial_names(recipe)
-    return {
-        name: WeightedLoss(
-            loss=build(entry, LOSS, f"losses.{name}", recipe.path).to(device),
-            inputs=entry.inputs,
-            weight=entry.weight,
-            schedule=_schedule(entry.schedule, f"losses.{name}.schedule"),
-            partial=frozenset(entry.inputs.values()) & partial,
-            gate=entry.gate,
-        )
-        for name, entry in recipe.losses.items()
-        if recipe.loss_step(name) == step
-    }
+    partial, losses = partial_names(recipe), {}
+    for name, entry in recipe.losses.items():
+        if recipe.loss_step(name) == step:
+            seed_here(recipe.seed, "loss", name)  # as for networks
+            losses[name] = WeightedLoss(
+                loss=build(entry, LOSS, f"losses.{name}", recipe.path).to(device),
+                inputs=entry.inputs,
+                weight=entry.weight,
+                schedule=_schedule(entry.schedule, f"losses.{name}.schedule"),
+                partial=frozenset(entry.inputs.values()) & partial,
+                gate=entry.gate,
+            )
+    return losses
 
 
 def _schedule(entry: Declaration | None, key: str) -> Schedule:
@@ -135,12 +135,7 @@ def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Acc
         )  # fmt: skip
         steps[name] = Step(
             trains=trains,
-            injectors=[
-                GatedInjector(injector, gated.gate, gated.only)
-                for injector, gated in zip(
-                    build_injectors(entry.injectors, f"steps.{name}.injectors"), entry.injectors.values(), strict=True
-                )
-            ],
+            injectors=[_gated(recipe, name, key) for key in entry.injectors],
             losses=build_losses(recipe, name, accelerator.device),
             optimizer=optimizer,
             lr_schedule=_schedule(entry.lr_schedule, f"steps.{name}.lr_schedule"),
@@ -155,6 +150,13 @@ def build_steps(recipe: Recipe, networks: dict[str, nn.Module], accelerator: Acc
         if ranks is not None:  # gradients of compiled networks are complete when `drop_zeros` is done
             steps[name].average = GradientAverage(steps[name].parameters, ranks, early=not recipe.train.compile)
     return steps
+
+
+def _gated(recipe: Recipe, step: str, name: str) -> GatedInjector:
+    entry = recipe.steps[step].injectors[name]
+    seed_here(recipe.seed, "injector", step, name)  # as for networks
+    (injector,) = build_injectors({name: entry}, f"steps.{step}.injectors")
+    return GatedInjector(injector, entry.gate, entry.only)
 
 
 def build_callbacks(recipe: Recipe, further: Mapping[str, Callback]) -> dict[str, Callback]:

@@ -44,7 +44,7 @@ def covers_every_iteration(reader: When, makers: Sequence[When]) -> bool:
     a reader's iterations, they miss one of its first 2^n (Crittenden and Vanden Eynden, 1970), so gates with
     `every: 999999937` take no longer. With more than 16 makers, 2^16 iterations are checked.
     """
-    read, made = _iterations(reader), [_iterations(maker) for maker in makers]
+    read, made = iterations(reader), [iterations(maker) for maker in makers]
     bounds = {bound for maker in made for bound in (maker.start, maker.stop) if bound > read.start}
     most = 2 ** min(len(made), 16)
     return all(
@@ -56,7 +56,7 @@ def covers_every_iteration(reader: When, makers: Sequence[When]) -> bool:
 
 def can_run(when: When) -> bool:
     """Whether all gates are active in some common iteration."""
-    return bool(_iterations(when))
+    return bool(iterations(when))
 
 
 def describe(when: When) -> str:
@@ -64,7 +64,7 @@ def describe(when: When) -> str:
     return ", ".join(dict.fromkeys(str(gate) for gate in when if gate != ALWAYS)) or "always"
 
 
-def _iterations(when: When) -> range:
+def iterations(when: When) -> range:
     """Return the iterations in which all gates are active."""
     first, period = 0, 1  # by the Chinese remainder theorem: first + period * k, and gate.after + gate.every * l
     for gate in when:

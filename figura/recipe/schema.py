@@ -319,7 +319,8 @@ class Runtime(Section):
     """Settings that do not change results; no stage tracks them.
 
     Every `resume_every` iterations a resume point replaces the last one. Every `checkpoint_every` iterations, and at
-    the end, the weights to evaluate are written as a model folder `<run>/checkpoints/step-000500`, which stays.
+    the end, the weights to evaluate are written as a model folder `<run>/checkpoints/step-000500`, which stays. With
+    `states`, a training begins with the state of another one that was equal so far (docs/states.md).
     """
 
     renamed = {"keep_every": "checkpoint_every", "checkpoint_every": "resume_every"}
@@ -327,6 +328,7 @@ class Runtime(Section):
     log_every: Count
     resume_every: Count
     checkpoint_every: Count | None = None
+    states: bool = True
     progress: bool
     timing: bool
     trackers: list[Literal["dvclive", "tensorboard", "wandb"]]

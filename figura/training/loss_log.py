@@ -53,16 +53,29 @@ class LossLog:
             except OSError as error:
                 self._give_up(error)
 
-    def add(self, iteration: int, reports: Mapping[str, StepReport], last: bool = False) -> Row | None:
-        """Add the reports of an iteration (the first is 1); return a row of the history when a window ends."""
+    def begin_with(self, iteration: int) -> None:
+        """Continue from another training's state: of its iterations, the file gets the rows of the history.
+
+        Its validation after the last of them is left out.
+        """
+        if self.validation and self.validation[-1]["step"] == iteration:
+            self.validation.pop()
+        self.start(0)
+        self._unwritten = [*self.train, *self._window]
+        self.flush()
+
+    def add(self, iteration: int, reports: Mapping[str, StepReport]) -> None:
+        """Add the reports of an iteration (the first is 1), and a row to the history when a window ends."""
         self._reports.append((iteration, reports))
-        if iteration % self.every and not last:
-            return None
+        if iteration % self.every == 0:
+            self.end_window()
+
+    def end_window(self) -> None:
+        """Add the row of the iterations since the last one to the history, if there are any."""
         self.fetch()
-        row = window_means(self._window, self.tags)
-        self._window = []
-        self.train.append(row)
-        return row
+        if self._window:
+            self.train.append(window_means(self._window, self.tags))
+            self._window = []
 
     def fetch(self) -> None:
         """Convert pending reports into rows, with one transfer from the device."""

@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from figura.interfaces import Row
 from figura.recipe.resolved import resolved, settings
 from figura.recipe.schema import Recipe
 from figura.recipe.trial import KEY, scratch
+from figura.training.loss_log import live_scalars
 
 
 def check_trackers(recipe: Recipe) -> None:
@@ -36,6 +38,10 @@ def losses_text(scalars: Mapping[str, float], losses: Sequence[str]) -> str:
     """Return the progress bar's text: the weighted total, then the raw value of each computed loss."""
     each = [f"{name} {scalars[key]:.3g}" for name in losses if (key := f"train.{name}") in scalars]
     return f"total {scalars.get('train.total', float('nan')):.4g}" + (f" ({', '.join(each)})" if each else "")
+
+
+def _log_row(tracker: GeneralTracker, row: Row) -> None:
+    tracker.log(live_scalars(row), step=int(row["step"]))
 
 
 def _keep_from_studio(trackers: Sequence[GeneralTracker]) -> None:
@@ -144,6 +150,14 @@ class Reporter:
         """Pass a row of the history to the trackers."""
         values = {f"{prefix}.{name}": value for name, value in row.items() if name != "step"}
         self.tell(lambda tracker: tracker.log(values, step=iteration))
+
+    def replay(self, train: Sequence[Row], validation: Sequence[Row]) -> None:
+        """Write the rows of a history whose iterations another training did."""
+        for row in train:
+            self.record({"step": row["step"], **live_scalars(row)})
+            self.tell(partial(_log_row, row=row))
+        for row in validation:
+            self.track(int(row["step"]), row, "validation")
 
     def say(self, message: str) -> None:
         """Print a line above the progress bar, on the main rank only."""

@@ -23,6 +23,7 @@ from figura.interfaces import Callback
 from figura.training.loss_log import LossLog
 
 TREE, TENSORS = "state.json", "state.safetensors"
+SEVERAL = "several machines"
 
 
 @dataclass
@@ -31,7 +32,7 @@ class TrainState:
 
     `nonfinite` counts the last updates in a row that were not finite, by step. `accumulation_factor` multiplies the
     number of parts of every batch (`train.find_batch_size`). `resumed` says which resume point with other provenance
-    this training goes on from.
+    this training goes on from. `machine` is where it runs, or `SEVERAL` if it was continued elsewhere.
     """
 
     networks: Mapping[str, nn.Module]
@@ -43,6 +44,7 @@ class TrainState:
     nonfinite: dict[str, int] = field(default_factory=dict)
     accumulation_factor: int = 1
     resumed: str | None = None
+    machine: str = ""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the states of all parts."""
@@ -51,13 +53,16 @@ class TrainState:
         return {
             **states, "loss_log": self.loss_log.state_dict(), "callbacks": callbacks, "nonfinite": self.nonfinite,
             "accumulation_factor": self.accumulation_factor, "resumed": self.resumed,
+            "machine": self.machine,
         }  # fmt: skip
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` returned."""
+    def load_state_dict(self, state: Mapping[str, Any], prefix: Mapping[str, Any] | None = None) -> None:
+        """Restore what `state_dict` returned; with a `prefix` (recipe/prefix.py), only what has run in it."""
         for key, part in self._parts().items():
+            section = "networks" if key in ("networks", "averages") else "steps"
             for name, one in part.items():
-                one.load_state_dict(state[key][name])
+                if prefix is None or name in prefix[section]:
+                    one.load_state_dict(state[key][name])
         self.loss_log.load_state_dict(state["loss_log"])
         for name, callback in self.callbacks.items():
             callback.load_state_dict(state["callbacks"][name])
@@ -65,6 +70,7 @@ class TrainState:
         own = state.get("rollback", state)  # where earlier versions had both
         self.accumulation_factor = max(self.accumulation_factor, own["accumulation_factor"])
         self.resumed = own["resumed"]
+        self.machine = self.machine if state.get("machine") == self.machine else SEVERAL
 
     def _parts(self) -> dict[str, Mapping[str, Any]]:
         return {
@@ -176,6 +182,10 @@ class ResumePoints:
         for other in self._states(self.folder):
             if other not in (final, *before):
                 self._remove(other)
+
+    def latest_folder(self) -> Path:
+        """Return the folder of the latest state, unread."""
+        return self._states(self.folder)[-1]
 
     def latest(self) -> ResumePoint | None:
         """Return the latest intact state."""

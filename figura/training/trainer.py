@@ -41,6 +41,7 @@ from figura.training.reporter import Reporter, check_trackers
 from figura.training.resume import TrainState, copied
 from figura.training.run_folder import RunFolder
 from figura.training.sanity_check import sanity_check
+from figura.training.states import SharedState, StateStore, machine, share_states
 from figura.training.validation import Validation
 from figura.training.warnings import warnings
 
@@ -102,6 +103,7 @@ class Trainer:
         self.validation = Validation(recipe, self.loaders, self.accelerator.device)
         self.batches_per_epoch = self.loaders.batches_per_epoch
         self.last = recipe.train.steps or (recipe.train.epochs or 0) * self.batches_per_epoch
+        self.evaluate_every = recipe.train.evaluate_every or self.batches_per_epoch
         tags = {loss: name for name, step in self.steps.items() for loss in step.losses}
         log_file = self.scratch / "live" / "losses.csv" if self.accelerator.is_main_process else None
         self.loss_log = LossLog(log_file, tags, recipe.train.record_every)
@@ -111,9 +113,14 @@ class Trainer:
             networks=plain, averages=self.averages,
             optimizers={name: step.optimizer for name, step in self.steps.items()},
             scalers={name: step.scaler for name, step in self.steps.items() if step.scaler is not None},
-            loss_log=self.loss_log, callbacks=self.callbacks,
+            loss_log=self.loss_log, callbacks=self.callbacks, machine=machine(self.accelerator),
         )  # fmt: skip
         self.folder = RunFolder(run, recipe, self.accelerator, self.networks, self.state, self.provenance)
+        own_code = type(self) is not Trainer or any(hooks.values()) or bool(callbacks)
+        self.sharing = share_states(
+            self.folder, self.callbacks, StateStore.beside_dvc(), evaluate_every=self.evaluate_every, last=self.last,
+            own_code=own_code or resume_anyway,
+        )  # fmt: skip
         self.stopwatch, self.stop_request = Stopwatch(recipe.runtime.timing), StopRequest()
         self.iteration = 0
         self.batch: dict[str, Any] = {}  # of the last iteration, this rank's shard
@@ -187,11 +194,13 @@ class Trainer:
             self.accelerator.end_training()
             return
         self.iteration = self.folder.resume(self.resume_anyway)
-        # without a resume point, training goes back to here if memory runs out
-        self._start = (self.iteration, copied(self.state.state_dict()) if self.recipe.train.find_batch_size else {})
         if self.iteration == 0:
             self._sanity_check()
-        self._start_reporting()
+        shared = self.sharing.begin(self.iteration) if self.sharing else None
+        self.iteration = self.iteration if shared is None else shared.iteration
+        # without a resume point, training goes back to here if memory runs out
+        self._start = (self.iteration, copied(self.state.state_dict()) if self.recipe.train.find_batch_size else {})
+        self._start_reporting(shared)
         agreed = self.accelerator.num_processes == 1
         try:
             while self.iteration < self.last:
@@ -205,6 +214,9 @@ class Trainer:
                     out_of_memory = error.with_traceback(None)
                 clear_device_cache(garbage_collection=True)
                 self._accumulate_more(out_of_memory)
+            if self.sharing and self.iteration > self._start[0]:
+                self.sharing.give(self.iteration, self.reporter.say)
+            self.loss_log.end_window()
             self.folder.write_outputs(self.iteration)
             agreed = True
         except Interrupted:
@@ -241,11 +253,11 @@ class Trainer:
         self.iteration += 1
         self.update_averages(reports)
         _count_nonfinite(self.state.nonfinite, reports, self.iteration, self.recipe.train.max_nonfinite)
-        self.loss_log.add(self.iteration, reports, self.iteration == self.last)
+        self.loss_log.add(self.iteration, reports)
         self.reporter.advance()
         if self._due(self.recipe.runtime.log_every):
             self._log()
-        evaluated = self._due(self.recipe.train.evaluate_every or self.batches_per_epoch)
+        evaluated = self._due(self.evaluate_every)
         if evaluated:
             self._evaluate()
         for listener in self.listeners:
@@ -264,7 +276,7 @@ class Trainer:
         if ranks == 1:
             yield
             return
-        counts = {self._parts(name) for name in self.steps}
+        counts = {self._parts(name) for name, step in self.steps.items() if step.gate.open(self.iteration)} or {1}
         sizes = {stop - start for count in counts for start, stop in cuts(batch_size(batch), count)}
         torch.manual_seed(derive(seed, *words, rank))  # for draws that are not rank-invariant
         with sharded(rank, ranks), rank_invariant_noise(derive(seed, *words), sizes):
@@ -340,8 +352,9 @@ class Trainer:
 
     # logging and validation
 
-    def _start_reporting(self) -> None:
-        self.loss_log.start(self.iteration)
+    def _start_reporting(self, shared: SharedState | None) -> None:
+        if shared is None:
+            self.loss_log.start(self.iteration)
         self.reporter = Reporter(self.accelerator, self.recipe, self.run, first=self.iteration, last=self.last)
         for listener in self.listeners:
             with random_kept():
@@ -352,9 +365,20 @@ class Trainer:
             "batches_per_epoch": self.batches_per_epoch,
         }  # fmt: skip
         trial = {KEY: mark(self.recipe)} if self.recipe.train.try_ else {}
-        self.reporter.record({**trial, "process": process, "code": self.provenance["code"], **sizes})
+        begun = {} if shared is None else {"shared_state": shared.folder.name, "maker": shared.maker}
+        self.reporter.record({**trial, **begun, "process": process, "code": self.provenance["code"], **sizes})
         for warning in [*warnings(self.recipe, self.steps, self.last), *dirty(process)]:
             self.reporter.say(f"warning: {warning}")
+        if shared is not None:
+            self._take_over(shared)
+
+    def _take_over(self, shared: SharedState) -> None:
+        """Say whose iterations are used, and write their logs; evaluate, as another recipe may evaluate otherwise."""
+        self.reporter.say(f"{shared.iteration:,} of {self.last:,} iterations {shared.described(self.recipe)}")
+        self.loss_log.begin_with(shared.iteration)
+        self.reporter.replay(self.loss_log.train, self.loss_log.validation)
+        if self._due(self.evaluate_every):
+            self._evaluate()
 
     def _log(self) -> None:
         self.loss_log.flush()
@@ -420,8 +444,12 @@ class Trainer:
         runtime = self.recipe.runtime
         if runtime.checkpoint_every and self._due(runtime.checkpoint_every):
             self.folder.write_checkpoint(self.iteration)  # first, since a resumed run does not revisit this iteration
-        if self._due(runtime.resume_every) and self.iteration < self.last:
+        if self.iteration == self.last:
+            return
+        if self.iteration % runtime.resume_every == 0 or (self.sharing and self.sharing.is_due(self.iteration)):
             self.folder.write_resume_point(self.iteration)
+            if self.sharing:
+                self.sharing.give(self.iteration, self.reporter.say)
 
     def _stop(self) -> NoReturn:
         """Stop on request, with a resume point after the last iteration."""

@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 
+from pipeline.dag import recipes
 from pipeline.project import Project
 from pipeline.test_dag import ran
 
@@ -55,3 +56,22 @@ def test_a_try_is_never_beside_a_result_and_goes_without_a_trace(project: Projec
     assert project.outputs() == results
     project.run("git", "restore", "params.yaml")  # `-S` breaks long lines
     assert project.run("git", "status", "--short").stdout == before
+
+
+def test_every_recipe_goes_on_from_a_shorter_training(project: Project) -> None:
+    results, names = project.outputs(), recipes(project.folder)
+    share = {"FIGURA_STATES": ""}  # beside DVC's cache
+    for entry in names.values():
+        project.set(entry["params"], {"train.steps": 8})
+    trains = [f"train@{name}" for name in names]
+    project.run("dvc", "repro", *trains, **share)
+    project.commit("shorter")
+    copy = project.run("dvc", "exp", "run", "--temp", "-S", "train.steps=9", "train@vunet", **share).stdout
+    assert "8 of 9 iterations are those of vunet" in copy
+    for entry in names.values():
+        project.set(entry["params"], {"train.steps": 12})
+    done = project.run("dvc", "repro", "--force", *trains, **share).stdout
+    assert done.count("8 of 12 iterations are those of") == len(names) - 1
+    assert "9 of 12 iterations are those of vunet of " in done
+    project.run("dvc", "repro", "--force", "--downstream", *trains, FIGURA_STATES="")
+    assert project.outputs() == results

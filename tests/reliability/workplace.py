@@ -121,6 +121,7 @@ class Workplace:
         """Start a stage or another command in a session of its own; `log` gets what it prints."""
         environment = {key: value for key, value in ENVIRONMENT.items() if not key.startswith(("SLURM_", "FIGURA_"))}
         settings = {"TMPDIR": str(self.temporary), "FIGURA_PROCESSES": str(processes), "CUDA_VISIBLE_DEVICES": ""}
+        settings["FIGURA_STATES"] = "off"
         command = self.command(stage) if isinstance(stage, str) else stage
         with (log or self.log).open("wb") as out, hearing_ctrl_c():
             return subprocess.Popen(

@@ -43,9 +43,13 @@ def report(step, skipped=False):
 
 
 def windowed(every, count=10, skip=()):
-    """Return a log without a file, and what it said after each iteration."""
-    log = LossLog(None, {"a": "g", "b": "d"}, every)
-    return log, [log.add(step, report(step, step in skip), last=step == count) for step in range(1, count + 1)]
+    """Return a log without a file, which has ended, and the number of its rows after each iteration."""
+    log, rows = LossLog(None, {"a": "g", "b": "d"}, every), []
+    for step in range(1, count + 1):
+        log.add(step, report(step, step in skip))
+        rows.append(len(log.train))
+    log.end_window()
+    return log, rows
 
 
 def test_history_holds_every_value(tmp_path):
@@ -130,8 +134,7 @@ def test_the_log_agrees_with_the_tracked_history(run):
 
 def test_rows_are_means_over_windows():
     log, rows = windowed(4)
-    assert [row is not None for row in rows] == [False] * 3 + [True] + [False] * 3 + [True, False, True]
-    assert [row for row in rows if row is not None] == log.train
+    assert rows == [0, 0, 0, 1, 1, 1, 1, 2, 2, 2]
     steps = np.arange(1, 11)
     for row, window in zip(log.train, (slice(0, 4), slice(4, 8), slice(8, 10)), strict=True):
         raw, weight = RAW[window].astype(np.float64), steps[window] / 10
@@ -181,7 +184,8 @@ def test_state_goes_on_in_the_middle_of_a_window():
     other, _ = windowed(4, count=0)
     other.load_state_dict(log.state_dict())
     for step in range(7, 11):
-        other.add(step, report(step), last=step == 10)
+        other.add(step, report(step))
+    other.end_window()
     assert other.train == whole.train
 
 

@@ -1,0 +1,73 @@
+"""The tables of `figura states`: what the store has, and what queued experiments will train."""
+
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from figura.base.errors import UserError
+from figura.base.tables import as_text
+from figura.base.yaml12 import parse_yaml
+from figura.commands.sweep_report import committed, exp_show
+from figura.commands.sweeps import MAIN, read_sweep
+from figura.engine.build import build_callbacks, build_datasets
+from figura.engine.data import Loaders
+from figura.recipe.load import check_recipe
+from figura.recipe.prefix import Prefixes, digest
+from figura.recipe.schema import Recipe
+from figura.training.states import SharedState, StateStore, kept_knots, thinned
+
+
+def listed(store: StateStore) -> Iterator[str]:
+    """Yield the lines of the table, the states used last first, and the total."""
+    states = sorted(store.states(), key=lambda one: -one.used)
+    if states:
+        head = ("run", "experiment", "recipe", "iteration", "MB", "used", "state")
+        yield as_text([head, *map(_row, states)])
+    size, limit = sum(one.size for one in states), store.limit(states)
+    yield f"{len(states)} states of {size / 1e6:,.1f} MB, at most {limit / 1e9:,.1f} GB, in {store.folder}"
+
+
+def _row(state: SharedState) -> tuple[str, ...]:
+    names = [str(state.about.get(key, "")) for key in ("run", "experiment", "recipe")]
+    used = time.strftime("%Y-%m-%d %H:%M", time.localtime(state.used))
+    return (*names, f"{state.iteration:,}", f"{state.size / 1e6:,.1f}", used, state.digest[:8])
+
+
+def queued() -> dict[str, Recipe]:
+    """Return the recipes of the queued experiments, by name, in their order. Raises UserError if there are none."""
+    sweep = read_sweep(exp_show("HEAD"))
+    waiting = [one for one in sweep.experiments if one.state == "queued"]
+    files = dict.fromkeys(key.partition(":")[0] if ":" in key else MAIN for key in sweep.varied)
+    recipes = {}
+    for one in waiting:
+        for file in files:
+            content = parse_yaml(committed(one.rev, file) or "", file)
+            if isinstance(content, dict) and "train" in content:  # not data/params.yaml
+                recipes[f"{one.name} {file}"] = check_recipe(content, Path(file))
+    if not recipes:
+        raise UserError("no experiment is queued: `dvc exp run --queue`")
+    return recipes
+
+
+def planned(recipes: Mapping[str, Recipe]) -> Iterator[tuple[str, str, str]]:
+    """Yield the iterations of each recipe, and those that it trains after the recipes before it; then the sums."""
+    known: dict[int, set[str]] = {}
+    total = left = 0
+    for name, recipe in recipes.items():
+        batches = Loaders(recipe, build_datasets(recipe, "train"), {}, rank=0, ranks=1, pin=False).batches_per_epoch
+        arguments = (recipe, recipe.train.evaluate_every or batches, build_callbacks(recipe, {}))
+        last = recipe.train.steps or (recipe.train.epochs or 0) * batches
+        between: list[int] = []
+        for iteration in range(recipe.runtime.resume_every, last, recipe.runtime.resume_every):
+            between = thinned([*between, iteration])
+        gives = {*kept_knots(Prefixes(*arguments), last), *between, last}
+        prefixes, begin = Prefixes(*arguments), 0
+        for iteration in sorted(gives | {one for one in known if one <= last}):
+            prefix = digest(prefixes.at(iteration))
+            if prefix in known.get(iteration, ()):
+                begin = iteration
+            if iteration in gives:
+                known.setdefault(iteration, set()).add(prefix)
+        total, left = total + last, left + last - begin
+        yield name, f"{last:,}", f"{last - begin:,}"
+    yield "all", f"{total:,}", f"{left:,}"

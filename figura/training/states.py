@@ -1,0 +1,392 @@
+"""States that trainings share: one whose recipe has been another's so far goes on from the state that the other left.
+
+They lie beside DVC's cache, so all workspaces, experiments and branches of a repository have the same; no result needs
+them. recipe/prefix.py says what a state depends on.
+"""
+
+import configparser
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from safetensors import SafetensorError
+
+from figura.base.checksums import damage
+from figura.base.errors import UserError, one_line
+from figura.base.files import read_json, write_text
+from figura.base.manifest import MANIFEST
+from figura.code.closure import code_of, declared_types
+from figura.interfaces import Callback
+from figura.recipe.dotted_keys import texts
+from figura.recipe.prefix import Prefixes, digest
+from figura.recipe.resolved import RESULT_SECTIONS, named_files, settings
+from figura.recipe.schema import Recipe
+from figura.training.provenance import data_version, file_versions
+from figura.training.resume import SEVERAL, ResumePoint
+from figura.training.run_folder import RunFolder
+
+SWITCH = "FIGURA_STATES"
+"""Environment variable: `off`, or another folder."""
+TRAINER = "figura.training.trainer"
+ABOUT, STATE, WRITING = "about.json", "state", "writing"
+LARGEST, SHARE = 20e9, 0.1
+"""Bytes of all states: at most the first, and this share of what they and the free disk have together."""
+KEPT = 4
+"""States of a training that are kept at multiples of `runtime.resume_every`."""
+KNOTS = 16
+"""States of a training at iterations where something begins, ends or changes its formula."""
+NAMED = 3  # settings in a message
+
+
+def _cache(dvc: Path) -> Path:
+    """Return the cache's folder that the configuration of a repository names; relative to the file that names it."""
+    config = configparser.ConfigParser(interpolation=None, strict=False)
+    try:
+        config.read([dvc / "config", dvc / "config.local"], encoding="utf-8")
+    except (configparser.Error, ValueError):  # DVC itself will say so
+        return dvc / "cache"
+    return dvc / config.get("cache", "dir", fallback="cache").strip("'\"")
+
+
+@dataclass(frozen=True)
+class SharedState:
+    """A state in the store. `about` says who made it: `run`, `experiment`, `recipe`, `settings`.
+
+    `size` is in bytes; `used` is when a training last wrote it or began with it, in seconds since 1970.
+    """
+
+    folder: Path
+    iteration: int
+    digest: str
+    about: Mapping[str, Any]
+    size: int
+    used: float
+
+    @property
+    def maker(self) -> str:
+        """The run that made it, and its experiment."""
+        of = f" of {self.about['experiment']}" if self.about.get("experiment") else ""
+        return f"{self.about.get('run', 'a run')}{of}"
+
+    def described(self, recipe: Recipe) -> str:
+        """Return whose it is, and the settings in which the maker's recipe differs from this one, as text."""
+        mine, theirs = settings(recipe), dict(self.about.get("settings", {}))
+        keys = sorted(key for key in mine.keys() | theirs.keys() if mine.get(key) != theirs.get(key))
+        named = ", ".join(keys[:NAMED]) + (", ..." if len(keys) > NAMED else "")
+        differs = f"; its recipe differs only later, in {named}" if keys else ""
+        return f"are those of {self.maker} (state {self.digest[:8]}){differs}"
+
+    def read(self) -> dict[str, Any] | None:
+        """Return the state, or None if another process has removed it."""
+        try:
+            return ResumePoint(self.folder / STATE, self.iteration, ()).state()
+        except (OSError, UserError, SafetensorError):
+            return None
+
+
+class StateStore:
+    """A folder of states `<iteration>-<digest>/`, each complete: written under another name, then renamed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @classmethod
+    def beside_dvc(cls) -> "StateStore | None":
+        """Return the store in DVC's cache; None if there is no DVC repository or `FIGURA_STATES` is `off`."""
+        asked = os.environ.get(SWITCH, "")
+        if asked:
+            return None if asked.lower() in ("off", "0", "false", "no") else cls(Path(asked))
+        root = Path(os.environ.get("DVC_ROOT") or Path.cwd())  # in an experiment's copy, the repository it comes from
+        dvc = next((folder / ".dvc" for folder in (root, *root.parents) if (folder / ".dvc").is_dir()), None)
+        return None if dvc is None else cls(_cache(dvc) / "figura-states")
+
+    def states(self) -> list[SharedState]:
+        """Return all states, by iteration; those that another process removes meanwhile are left out."""
+        return sorted(self._read(), key=lambda state: state.iteration)
+
+    def _read(self) -> Iterator[SharedState]:
+        for folder in self.folder.glob("[0-9]*-*"):
+            iteration, _, name = folder.name.partition("-")
+            with suppress(OSError):
+                size = sum(path.stat().st_size for path in (folder / STATE).iterdir())
+                used = (folder / ABOUT).stat().st_mtime
+                yield SharedState(folder, int(iteration), name, _about(folder / ABOUT), size, used)
+
+    def add(self, iteration: int, digest: str, source: Path, about: Mapping[str, Any]) -> Path | None:
+        """Add a state, as hard links to the files of a resume point; return its folder, or None if it is there already.
+
+        Raises:
+            OSError: the disk is full or not writable; nothing remains.
+        """
+        final = self.folder / f"{iteration:010d}-{digest}"
+        if final.is_dir():
+            return None
+        writing = self._temporary()
+        try:
+            (writing / STATE).mkdir(parents=True)
+            for path in source.iterdir():
+                _link(path, writing / STATE / path.name)
+            write_text(writing / ABOUT, json.dumps(dict(about)))
+            try:
+                writing.rename(final)
+            except OSError:
+                if not final.is_dir():  # else another process has just written it
+                    raise
+        finally:
+            shutil.rmtree(writing, ignore_errors=True)
+        self.prune()
+        return final
+
+    def remove(self, folder: Path) -> None:
+        """Remove a state at once for all other processes, if none of them does."""
+        removing = self._temporary()
+        with suppress(OSError):
+            folder.rename(removing)
+            shutil.rmtree(removing, ignore_errors=True)
+
+    def _temporary(self) -> Path:
+        return self.folder / f"{WRITING}-{os.getpid()}-{time.monotonic_ns()}"
+
+    def limit(self, states: list[SharedState]) -> float:
+        """Return the bytes that all states, which are these, may have together."""
+        return min(LARGEST, SHARE * (shutil.disk_usage(self.folder).free + sum(one.size for one in states)))
+
+    def prune(self, largest: float | None = None) -> list[SharedState]:
+        """Remove the states that were not used for the longest, until all fit the limit; return them."""
+        states, removed = self.states(), []
+        left = self.limit(states) if largest is None else largest
+        for state in sorted(states, key=lambda state: -state.used):
+            left -= state.size
+            if left < 0:
+                self.remove(state.folder)
+                removed.append(state)
+        for folder in self.folder.glob(f"{WRITING}-*"):  # of killed processes
+            with suppress(OSError):
+                if time.time() - folder.stat().st_mtime > 24 * 3600:
+                    shutil.rmtree(folder, ignore_errors=True)
+        return removed
+
+
+def _about(path: Path) -> dict[str, Any]:
+    try:
+        about = read_json(path)
+    except UserError:  # nothing but messages depend on it
+        return {}
+    return about if isinstance(about, dict) else {}
+
+
+def _link(source: Path, target: Path) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another disk, or no hard links
+        shutil.copyfile(source, target)
+
+
+def share_states(
+    folder: RunFolder, callbacks: Mapping[str, Callback], store: StateStore | None, *, evaluate_every: int, last: int,
+    own_code: bool,
+) -> "Sharing | None":  # fmt: skip
+    """Return what a training shares, or None, on all ranks, if anything stands against it. Collective."""
+    train, runtime = folder.recipe.train, folder.recipe.runtime
+    if train.try_ or not runtime.states:
+        return None
+    why = "it runs code of its own, or was resumed anyway" if own_code else unusable(folder.recipe)
+    if store is not None and why is not None and folder.accelerator.is_main_process:
+        print(f"this training shares no states with others: {why}", flush=True)
+    everywhere = gather_object([store is not None and why is None])
+    return Sharing(store, folder, callbacks, evaluate_every, last) if store is not None and all(everywhere) else None
+
+
+class Sharing:
+    """What one training takes from the store, and gives to it.
+
+    Args:
+        store: where states are.
+        folder: the run's, with its recipe, state, and provenance as it began.
+        callbacks: the recipe's, built.
+        evaluate_every: iterations between evaluations.
+        last: the number of iterations of this training.
+    """
+
+    def __init__(
+        self, store: StateStore, folder: RunFolder, callbacks: Mapping[str, Callback], evaluate_every: int, last: int
+    ) -> None:
+        self.store, self.folder, self.recipe, self.every, self.last = store, folder, folder.recipe, evaluate_every, last
+        self._arguments = (self.recipe, evaluate_every, callbacks)
+        # a state lacks its last evaluation, which who takes it does again: a callback would see it twice
+        self._evaluated = any(type(one).on_evaluation is not Callback.on_evaluation for one in callbacks.values())
+        self.knots = kept_knots(self._fresh(), last)
+        self._prefixes = self._fresh()
+        content, known = self.recipe.model_dump(include=set(RESULT_SECTIONS), by_alias=True), folder.provenance
+        self._data: dict[str, str] = json.loads(known["data"])
+        self._files: dict[str, str] = json.loads(known["start"])
+        self._files |= json.loads(file_versions({text for _, text in texts(content)} - self._files.keys()))
+        self._around = {
+            "environment": known["environment"], "machine": folder.state.machine, "python": sys.version,
+            "packages": sorted({one.name for path in map(Path, sys.path) for one in path.glob("*.dist-info")}),
+        }  # fmt: skip
+        self._whole = code_of([TRAINER], [name for _, name in declared_types(content)])
+        self._read_at = self._status()
+        self._code: dict[frozenset[str], dict[str, Any]] = {}
+        self._between: dict[int, Path] = {}  # at no knot
+        self.gives = True
+
+    def _fresh(self) -> Prefixes:
+        return Prefixes(*self._arguments)
+
+    def _status(self) -> list[tuple[int, int]]:
+        """Return what shows that a file of code was changed."""
+        return [(status.st_mtime_ns, status.st_size) for status in map(Path.stat, self._whole.sources.values())]
+
+    def _code_of(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        types = frozenset(name for _, name in declared_types(content))
+        if types not in self._code:
+            code = code_of([TRAINER], types)
+            if not code.files.items() <= self._whole.files.items():
+                raise UserError("code has changed since this training began")
+            self._code[types] = {"files": sorted(code.files.items()), "packages": sorted(code.packages.items())}
+        return self._code[types]
+
+    def _digest(self, content: Mapping[str, Any]) -> str:
+        """Return the digest of all that the state after a prefix depends on. Raises UserError if code has changed."""
+        start = self.recipe.starts_from()
+        named = {text for _, text in texts(content)} | {start[one] for one in content["networks"] if one in start}
+        versions = [[path, version] for path, version in sorted((self._files | self._data).items()) if path in named]
+        return digest({"content": content, "code": self._code_of(content), "named": versions, **self._around})
+
+    def furthest(self, after: int) -> tuple[SharedState, dict[str, Any]] | None:
+        """Return the furthest intact state of this recipe's prefixes beyond `after` iterations, with its prefix.
+
+        No checkpoint (`runtime.checkpoint_every`) may be due in between: nobody would write it.
+        """
+        every = self.recipe.runtime.checkpoint_every
+        until = self.last if every is None else min(self.last - 1, after // every * every + every - 1)
+        known: dict[int, list[SharedState]] = {}
+        for state in self.store.states():
+            if after < state.iteration <= until:
+                known.setdefault(state.iteration, []).append(state)
+        prefixes, own = self._fresh(), list[tuple[SharedState, dict[str, Any]]]()
+        with suppress(UserError):  # code has changed meanwhile
+            for iteration, states in known.items():
+                content = prefixes.at(iteration)
+                name = self._digest(content)
+                own += [(state, content) for state in states if state.digest == name]
+        for state, content in reversed(own):
+            if damage(state.folder / STATE) is None:
+                with suppress(OSError):  # of another user, or removed meanwhile
+                    os.utime(state.folder / ABOUT)
+                return state, content
+            self.store.remove(state.folder)
+        return None
+
+    def begin(self, after: int) -> SharedState | None:
+        """Load the furthest state of a training that was equal so far, if any is beyond `after` iterations.
+
+        Collective.
+        """
+        own = self.furthest(after) if self.folder.accelerator.is_main_process else None
+        found: tuple[SharedState, dict[str, Any]] | None = gather_object([own])[0]
+        if found is None:
+            return None
+        shared, prefix = found
+        state = shared.read()
+        everywhere = gather_object([state is not None])
+        if state is None or not all(everywhere):
+            return None
+        self.folder.state.load_state_dict(state, None if "recipe" in prefix else prefix)
+        return shared
+
+    def is_due(self, iteration: int) -> bool:
+        """Whether a state is worth keeping here besides those at resume points and the last one."""
+        return iteration in self.knots
+
+    def give(self, iteration: int, say: Callable[[str], object]) -> None:
+        """Give the current state to other trainings, unless it depends on more than recipe, data and code.
+
+        Collective. Whatever stands against it is said, and nothing more is given.
+        """
+        if self.folder.state.resumed or self.folder.state.machine == SEVERAL:
+            return
+        try:
+            if self.folder.resumable != iteration:
+                self.folder.write_resume_point(iteration)  # a UserError is one of all ranks
+            if self.folder.accelerator.is_main_process and self.gives:
+                self._add(iteration)
+        except (OSError, UserError) as error:  # no result needs it
+            self.gives = False
+            say(f"warning: other trainings get no more states of this one: {one_line(str(error))}")
+
+    def _add(self, iteration: int) -> None:
+        """Add the state of the latest resume point; of those at no knot, a few evenly spaced ones stay."""
+        if self._evaluated and (iteration % self.every == 0 or iteration == self.last):
+            return
+        if self._status() != self._read_at or json.loads(data_version(self._data)) != self._data:
+            raise UserError("code or data have changed since this training began")
+        about = {
+            "run": self.folder.run.name, "experiment": os.environ.get("DVC_EXP_NAME", ""),
+            "recipe": str(self.recipe.path), "settings": settings(self.recipe),
+        }  # fmt: skip
+        name = self._digest(self._prefixes.at(iteration))
+        kept = self.store.add(iteration, name, self.folder.points.latest_folder(), about)
+        if kept is not None and not self.is_due(iteration) and iteration != self.last:
+            self._between[iteration] = kept
+            for other in self._between.keys() - thinned(list(self._between)):
+                self.store.remove(self._between.pop(other))
+
+
+def kept_knots(prefixes: Prefixes, last: int) -> set[int]:
+    """Return the iterations before `last` at which a training keeps a state because recipes tend to part there."""
+    found = [knot for knot in prefixes.knots() if knot < last]
+    return set(found[:: -(-len(found) // KNOTS) or 1])
+
+
+def thinned(iterations: list[int]) -> list[int]:
+    """Return a few evenly spaced ones of rising iterations, and the last."""
+    while len(iterations) > KEPT:
+        first, second, *_, last = iterations
+        iterations = [one for one in iterations[:-1] if (one - first) % (2 * (second - first)) == 0] + [last]
+    return iterations
+
+
+def unusable(recipe: Recipe) -> str | None:
+    """Return why the states of a recipe depend on more than is known here, or None."""
+    if recipe.train.compile:
+        return "train.compile uses a compiler whose version is not known"
+    if recipe.train.find_batch_size:
+        return "with train.find_batch_size a result depends on the free memory"
+    entries = [*recipe.data.train.values(), *recipe.data.validation.values()]
+    folders = {entry.arguments["root"] for entry in entries if "root" in entry.arguments}
+    folders |= {path for _, path in named_files(recipe, RESULT_SECTIONS) if os.path.isdir(path)}
+    for folder in sorted(folders):
+        if not Path(folder, MANIFEST).is_file():
+            return f"{folder} has no {MANIFEST}, so changes in it would not be noticed"
+    return None
+
+
+def machine(accelerator: Accelerator) -> str:
+    """Return what rounding depends on besides code and packages, as text: device, processor, threads, of each process.
+
+    Collective.
+    """
+    device = accelerator.device
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
+    own = (device.type, name, _processor(), torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())
+    return json.dumps(gather_object([own]))
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")

@@ -1,0 +1,668 @@
+"""Trainings that share states end in the bytes of whole ones, and nothing that differs is ever shared."""
+
+import errno
+import json
+import os
+import random
+import shutil
+import threading
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import toy
+import toy_pairs
+from accelerate.state import AcceleratorState
+from trainings import QUIET, Killed, Stopping, contents, fit
+from two_processes import run_in_two
+
+from figura.callbacks import Freeze
+from figura.interfaces import Callback
+from figura.training import states
+from figura.training.states import StateStore
+from figura.training.trainer import Trainer
+
+EACH = QUIET | {"runtime.resume_every": 1}
+STEPS = 12
+
+
+@pytest.fixture(autouse=True)
+def store(tmp_path, monkeypatch):
+    """A store of this test, which keeps all states."""
+    monkeypatch.setenv("FIGURA_STATES", str(tmp_path / "states"))
+    monkeypatch.setattr(states, "KEPT", 1000)
+    monkeypatch.setattr(states, "KNOTS", 1000)
+    return StateStore(tmp_path / "states")
+
+
+def train(run, changes=None, content=None, gives=True):
+    """Train; return the iterations that this training did."""
+    trainer, done = Trainer(toy.checked(EACH | (changes or {}), content), run), []
+    step = trainer.iterate
+    trainer.iterate = lambda batch, index: (done.append(trainer.iteration), step(batch, index))
+    if trainer.sharing is not None:
+        trainer.sharing.gives = gives
+    trainer.fit()
+    return done
+
+
+def whole(run, changes=None, content=None):
+    """Train without shared states."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIGURA_STATES", "off")
+        return train(run, {"runtime.resume_every": 100, "runtime.log_every": 100} | (changes or {}), content)
+
+
+def begins_at(changes=None, content=None, run=Path("nowhere")):
+    """Return the iteration that a training would begin with."""
+    sharing = Trainer(toy.checked(EACH | (changes or {}), content), run).sharing
+    found = None if sharing is None else sharing.furthest(0)
+    return 0 if found is None else found[0].iteration
+
+
+def assert_same(run, other):
+    for folder in ("model", "history"):
+        assert contents(run / folder) == contents(other / folder), folder
+
+
+# pairs of recipes that part at a random iteration
+
+FORWARD = {"type": "Forward", "network": "critic", "inputs": {"image": "image"}}
+CRITIC = {
+    "trains": ["critic"],
+    "optimizer": {"type": "torch.optim.Adam", "lr": 0.01},
+    "injectors": {"judge": FORWARD | {"outputs": {"score": "score"}}},
+}
+
+
+def step_at(at, draw, first=1.0):
+    return {"type": "Step", "at": [at], "values": [first, draw.uniform(0.2, 3)]}
+
+
+def new_network(content, at):
+    """A network, its step and its loss, which run from iteration `at` on."""
+    last = list(content["steps"])[-1]
+    content["networks"]["judge"] = {"type": "toy.Critic"}
+    content["steps"]["judge"] = json.loads(json.dumps(CRITIC).replace('"critic"', '"judge"')) | {"after": at}
+    content["losses"]["late"] = {
+        "type": "toy.Aim", "at": 0.0, "inputs": {"score": "score"}, "weight": 1.0, "step": "judge",
+    }  # fmt: skip
+    for name, loss in content["losses"].items():
+        if name != "late":
+            loss.setdefault("step", last)
+
+
+def part(content, at, draw):
+    """Change a recipe so that it differs from iteration `at` on; return the iteration from which it really does."""
+    names, steps = list(content["losses"]), content["steps"]
+    plain = [one for one in content["losses"].values() if one["weight"] and "schedule" not in one]
+    loss = draw.choice(plain)
+    step = steps[draw.choice(list(steps))]
+    injectors = _painting(step)
+    kind = draw.choice(
+        ["weight", "ends", "begins", "rate", "longer", "shorter", "network", "evaluation", *["args"] * 2]
+    )
+    if kind == "args" and not injectors:
+        kind = "weight"
+    if kind == "weight":
+        loss["schedule"] = step_at(at, draw)
+    elif kind == "ends" and len(names) > 1:
+        loss["before"] = at
+    elif kind == "rate":
+        step["lr_schedule"] = {"type": "Linear", "start": at, "end": at + draw.randrange(1, 9), "from": 1.0, "to": 0.1}
+        return at + 1  # at its start a ramp has its first value
+    elif kind == "longer":
+        content["train"]["steps"] = STEPS + draw.randrange(1, 6)
+        return STEPS
+    elif kind == "shorter":
+        content["train"]["steps"] = at
+    elif kind == "network" and "painter" in content["networks"] and "judge" not in content["networks"]:
+        new_network(content, at)
+    elif kind == "args":
+        injectors[0]["args"] = {"noise": step_at(at, draw, 0.05)}
+    elif kind == "evaluation":
+        content["data"]["validation"] = {"other": next(iter(content["data"]["validation"].values())) | {"length": 5}}
+        return content["train"]["evaluate_every"]  # it is not seen earlier
+    else:  # a loss like another one, later
+        content["losses"]["begins"] = loss | {"after": at}
+    return at
+
+
+def _painting(step):
+    return [one for one in step["injectors"].values() if one.get("network") == "painter"]
+
+
+def pairs():
+    return toy.changed({"train.steps": STEPS}, toy_pairs.content())
+
+
+@pytest.mark.parametrize(
+    ("seed", "made", "count"),
+    [(1, toy.recipe, 18), (2, toy.gan, 18), (3, pairs, 6)],
+    ids=["toy", "adversarial", "pix2pix"],
+)
+def test_recipes_that_part_later_share_what_is_before(seed, made, count, tmp_path):
+    base, draw = made(), random.Random(seed)
+    for step in base["steps"].values():
+        for injector in _painting(step):
+            injector["args"] = {"noise": {"type": "Constant", "value": 0.05}}
+    assert train(tmp_path / "first", content=base) == list(range(STEPS))
+    for number in range(count):
+        content = toy.changed({}, base)
+        parts = [part(content, draw.randrange(1, STEPS), draw) for _ in range(draw.randrange(1, 3))]
+        end = content["train"]["steps"]
+        done = train(tmp_path / f"{number}", content=content, gives=False)
+        assert whole(tmp_path / f"{number}-whole", content=content) == list(range(end))
+        assert done == list(range(min(*parts, STEPS, end), end)), (parts, content)
+        assert_same(tmp_path / f"{number}", tmp_path / f"{number}-whole")
+
+
+def test_a_state_goes_from_training_to_training(tmp_path, capsys):
+    train(tmp_path / "a", {"train.steps": 5})
+    assert train(tmp_path / "b", {"train.steps": 9}) == [5, 6, 7, 8]
+    assert train(tmp_path / "c", {"train.steps": 11}) == [9, 10]
+    assert "9 of 11 iterations are those of b (state " in capsys.readouterr().out
+    assert train(tmp_path / "d", {"train.steps": 9}) == []
+    whole(tmp_path / "e", {"train.steps": 11})
+    assert_same(tmp_path / "c", tmp_path / "e")
+    assert json.loads((tmp_path / "c/live/log.jsonl").read_text().splitlines()[0])["maker"] == "b"
+
+
+def test_logs_are_those_of_a_whole_training(tmp_path):
+    train(tmp_path / "a", {"train.steps": 7})
+    train(tmp_path / "b")
+    steps = [int(row.split(",")[0]) for row in (tmp_path / "b/live/losses.csv").read_text().splitlines()[1:]]
+    assert sorted(set(steps)) == [3, 6, 7, 8, 9, 10, 11, 12]  # windows of the history, then iterations
+    logged = [json.loads(line) for line in (tmp_path / "b/live/log.jsonl").read_text().splitlines()]
+    assert [one["step"] for one in logged if "train.total" in one] == [3, 6, 8, 12]
+
+
+# nothing else is shared
+
+PAINT = "steps.painter.injectors.paint"
+DIFFERENT = {
+    "seed": {"seed": 4},
+    "batch size": {"data.batch_size": 2},
+    "data": {"data.train.ramps.length": 21},
+    "augmentation": {"data.train.ramps.jitter": 0.2},
+    "dataset's weight": {"data.train.more.weight": 2.0},
+    "dataset's name": {"data.train.more": ..., "data.train.other": {"type": "toy.Ramps", "length": 8}},
+    "fewer data": {"data.train.more": ...},
+    "order of data": {"data.train.ramps": ..., "data.train.again": {"type": "toy.Ramps", "length": 22}},
+    "validation data": {"data.validation.ramps.length": 5},
+    "network": {"networks.painter.width": 3},
+    "dropout": {"networks.painter.dropout": 0.2},
+    "loss": {"losses.square.power": 3.0},
+    "weight": {"losses.distance.weight": 2.5},
+    "schedule": {"losses.distance.schedule": {"type": "Linear", "start": 0, "end": 100, "from": 1.0, "to": 0.0}},
+    "less losses": {"losses.square": ...},
+    "more losses": {"losses.third": {"type": "toy.Distance", "inputs": {"image": "image", "target": "y"}, "weight": 1}},
+    "inputs": {"losses.square.inputs.target": "x"},
+    "gate of a loss": {"losses.square.every": 2},
+    "end of a loss": {"losses.square.before": 3},
+    "start of a loss": {"losses.square.after": 1},
+    "rate": {"steps.painter.optimizer.lr": 0.02},
+    "betas": {"steps.painter.optimizer.betas": [0.6, 0.9]},
+    "optimizer": {"steps.painter.optimizer": {"type": "torch.optim.SGD", "lr": 0.01}},
+    "rate's schedule": {"steps.painter.lr_schedule": {"type": "WarmUp", "steps": 3}},
+    "groups": {"steps.painter.groups": {"bias": {"pattern": "bias", "lr": 0.1}}},
+    "clip": {"steps.painter.clip": 2.0},
+    "clip_value": {"steps.painter.clip_value": 0.1},
+    "detach": {"steps.painter.detach": ["y"]},
+    "accumulation": {"train.accumulation": 2},
+    "accumulation of a step": {"steps.painter.accumulation": 4},
+    "gate of a step": {"steps.painter.after": 1},
+    "noise": {f"{PAINT}.args.noise": 0.06},
+    "noise, scheduled": {f"{PAINT}.args.noise": {"type": "Step", "at": [3], "values": [0.05, 0.06]}},
+    "another injector": {"steps.painter.injectors.more": {"type": "Forward", "network": "painter",
+        "inputs": {"x": "x"}, "outputs": {"image": "second"}}},
+    "only": {f"{PAINT}.only": "training", "steps.painter.injectors.judge": {"type": "Forward", "network": "painter",
+        "inputs": {"x": "x"}, "outputs": {"image": "image"}, "only": "evaluation"}},
+    "averages": {f"{PAINT}.weights": "ema", "steps.painter.injectors.judge": {"type": "Forward", "network": "painter",
+        "inputs": {"x": "x"}, "outputs": {"image": "live"}}},
+    "precision": {"train.precision": "bf16"},
+    "ema": {"train.ema.decay": 0.8},
+    "ema's warm-up": {"train.ema.warmup": True},
+    "no ema": {"train.ema": None},
+    "batch norm": {"train.sync_batch_norm": False},
+    "evaluation": {"train.evaluate_every": 4},
+    "part of the evaluation": {"train.evaluate_limit": 3},
+    "record": {"train.record_every": 4},
+    "nonfinite": {"train.max_nonfinite": 4},
+    "callback": {"callbacks": {"freeze": {"type": "figura.callbacks.Freeze", "network": "painter",
+        "modules": ["last"], "until": 3}}},
+}  # fmt: skip
+LATE = QUIET | {"runtime.resume_every": 6, "data.train.more": {"type": "toy.Ramps", "length": 8}}
+
+
+def late_content():
+    content = toy.changed(LATE)
+    del content["losses"]["square"]["schedule"]
+    return content
+
+
+@pytest.fixture(scope="module")
+def trained_once(tmp_path_factory):
+    """The states of `late_content` after 6 and 12 iterations."""
+    folder = tmp_path_factory.mktemp("once")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIGURA_STATES", str(folder / "states"))
+        Trainer(toy.checked({}, late_content()), folder / "run").fit()
+    assert [one.iteration for one in StateStore(folder / "states").states()] == [6, 12]
+    return folder / "states"
+
+
+def late_begin(changes=None, content=None):
+    recipe = toy.checked(changes, content or late_content())
+    AcceleratorState._reset_state(reset_partial_state=True)  # of another precision
+    sharing = Trainer(recipe, Path("nowhere")).sharing
+    found = sharing and sharing.furthest(0)
+    return found[0].iteration if found else 0
+
+
+@pytest.mark.parametrize("changes", DIFFERENT.values(), ids=DIFFERENT.keys())
+def test_what_differs_from_the_start_is_not_shared(changes, trained_once, monkeypatch):
+    monkeypatch.setenv("FIGURA_STATES", str(trained_once))
+    assert late_begin(changes) == 0
+    assert late_begin({"runtime.workers": 1, "runtime.log_every": 3, "train.steps": 8, "metrics.bootstrap": 9}) == 6
+
+
+@pytest.mark.parametrize("section", ["losses", "data.train", "losses.distance.inputs"])
+def test_order_counts(section, trained_once, monkeypatch):
+    monkeypatch.setenv("FIGURA_STATES", str(trained_once))
+    content = late_content()
+    assert late_begin(content=content) == 12
+    assert late_begin(content=_reversed(section)) == 0
+
+
+def _reversed(section):
+    content = late_content()
+    inner = content
+    *above, last = section.split(".")
+    for name in above:
+        inner = inner[name]
+    inner[last] = dict(reversed(inner[last].items()))
+    return content
+
+
+def set_version(monkeypatch, tmp_path):
+    (tmp_path / "other/kornia-9.dist-info").mkdir(parents=True)
+    monkeypatch.syspath_prepend(str(tmp_path / "other"))
+
+
+SURROUNDINGS = {
+    "package": set_version,
+    "python": lambda monkeypatch, _: monkeypatch.setattr("sys.version", "4.0"),
+    "environment": lambda monkeypatch, _: monkeypatch.setenv("MKL_CBWR", "COMPATIBLE"),
+    "threads": lambda monkeypatch, _: torch.set_num_threads(2),
+    "processor": lambda monkeypatch, _: monkeypatch.setattr(states, "_processor", lambda: "another"),
+    "instructions": lambda monkeypatch, _: monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "NO"),
+}
+
+
+@pytest.mark.parametrize("change", SURROUNDINGS.values(), ids=SURROUNDINGS.keys())
+def test_other_surroundings_share_nothing(change, trained_once, monkeypatch, tmp_path):
+    monkeypatch.setenv("FIGURA_STATES", str(trained_once))
+    assert late_begin() == 12
+    change(monkeypatch, tmp_path)
+    assert late_begin() == 0
+
+
+OWN = """from figura.interfaces import Loss
+
+class Own(Loss):
+    def forward(self, *, image, target):
+        return (image - target).abs().mean(dim=(1, 2, 3)) * FACTOR
+"""
+
+
+def test_code_counts_from_where_it_runs(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_states.py").write_text(OWN.replace("FACTOR", "1.0"))
+    late = {"type": "own_states.Own", "inputs": {"image": "image", "target": "y"}, "weight": 1.0, "after": 7}
+    train(tmp_path / "a", {"losses.own": late})
+    assert begins_at({"losses.own": late}) == STEPS
+    (tmp_path / "own_states.py").write_text(OWN.replace("FACTOR", "2.00"))
+    assert begins_at({"losses.own": late}) == 7
+    assert begins_at() == 7
+
+
+def test_code_that_changes_meanwhile_is_given_to_nobody(tmp_path, monkeypatch, capsys, store):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_meanwhile.py").write_text(OWN.replace("FACTOR", "1.0"))
+    own = {"type": "own_meanwhile.Own", "inputs": {"image": "image", "target": "y"}, "weight": 1.0}
+    trainer = Trainer(toy.checked(EACH | {"losses.own": own}), tmp_path / "a")
+    step = trainer.iterate
+
+    def iterate(batch, index):
+        if trainer.iteration == 3:
+            (tmp_path / "own_meanwhile.py").write_text(OWN.replace("FACTOR", "2.00"))
+        step(batch, index)
+
+    trainer.iterate = iterate
+    trainer.fit()
+    assert [one.iteration for one in store.states()] == [1, 2, 3]
+    assert "no more states of this one: code or data have changed" in capsys.readouterr().out
+
+
+def test_data_count_by_their_manifest(tmp_path, store):
+    root = tmp_path / "prepared"
+    root.mkdir()
+    stored = {"data.train.ramps": {"type": "toy.Stored", "length": 22, "root": str(root)}}
+    assert Trainer(toy.checked(EACH | stored), tmp_path / "a").sharing is None  # changes of it would not be noticed
+    (root / "manifest.json").write_text(json.dumps({"sha256": "0"}))
+    train(tmp_path / "a", stored)
+    assert begins_at(stored) == STEPS
+    (root / "manifest.json").write_text(json.dumps({"sha256": "1"}))
+    assert begins_at(stored) == 0
+
+
+def test_weights_count_by_their_content(tmp_path):
+    whole(tmp_path / "one", {"train.steps": 2})
+    whole(tmp_path / "two", {"train.steps": 3})
+    file = tmp_path / "start.safetensors"
+    shutil.copy(tmp_path / "one/model/painter.safetensors", file)
+    train(tmp_path / "a", {"networks.painter.weights": str(file)})
+    assert begins_at({"networks.painter.weights": str(file)}) == STEPS
+    assert begins_at() == 0
+    shutil.copy(tmp_path / "two/model/painter.safetensors", file)
+    assert begins_at({"networks.painter.weights": str(file)}) == 0
+    start = {"train.init_from": {"run": str(tmp_path / "one")}}
+    train(tmp_path / "b", start)
+    assert begins_at(start) == STEPS
+    shutil.copytree(tmp_path / "two/model", tmp_path / "one/model", dirs_exist_ok=True)
+    assert begins_at(start) == 0
+
+
+@pytest.mark.parametrize("key", ["train.find_batch_size", "train.compile", "runtime.states"])
+def test_these_share_nothing(key, tmp_path, monkeypatch):
+    monkeypatch.setattr("figura.training.trainer.compile_networks", lambda *_: None)
+    assert Trainer(toy.checked(EACH | {key: key != "runtime.states"}), tmp_path / "a").sharing is None
+
+
+def test_own_trainers_share_nothing(tmp_path, store, capsys):
+    fit(tmp_path / "a", EACH)
+    Trainer(toy.checked(EACH), tmp_path / "b", callbacks={"own": Callback()}).fit()
+    Trainer(toy.checked(EACH), tmp_path / "c", on_epoch_start=lambda trainer, epoch: None).fit()
+    assert store.states() == []
+    assert capsys.readouterr().out.count("shares no states with others: it runs code of its own") == 3
+
+
+def test_a_training_continued_elsewhere_gives_nothing(tmp_path, store):
+    recipe = toy.checked(EACH)
+
+    def stopped(trainer, at):
+        step = trainer.iterate
+
+        def iterate(batch, index):
+            if trainer.iteration == at:
+                raise Killed
+            step(batch, index)
+
+        trainer.iterate = iterate
+        with pytest.raises(Killed):
+            trainer.fit()
+
+    stopped(Trainer(recipe, tmp_path / "a"), 3)
+    torch.set_num_threads(2)
+    stopped(Trainer(recipe, tmp_path / "a"), 6)
+    torch.set_num_threads(1)
+    Trainer(recipe, tmp_path / "a").fit()  # on the first machine again, but with iterations of the second
+    assert [one.iteration for one in store.states()] == [1, 2, 3]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIGURA_STATES", "off")
+        with pytest.raises(Killed):
+            fit(tmp_path / "b", EACH, stop=4)
+    Trainer(toy.checked(EACH | {"seed": 9}), tmp_path / "b", resume_anyway=True).fit()
+    assert len(store.states()) == 3
+
+
+def test_checkpoints_are_all_written(tmp_path):
+    train(tmp_path / "a")
+    assert train(tmp_path / "b", {"runtime.checkpoint_every": 5}) == list(range(4, STEPS))
+    assert sorted(path.name for path in (tmp_path / "b/checkpoints").glob("step-*")) == [
+        "step-000005", "step-000010", "step-000012",
+    ]  # fmt: skip
+
+
+# callbacks, ranks, updates that are skipped
+
+
+class Counts(Callback):
+    """Changes weights by what it counted, evaluations among it."""
+
+    def __init__(self, says: bool = False, sees: bool = False) -> None:
+        self.says, self.count = says, 0
+
+    def before_iteration(self, trainer):
+        self.count += 1
+        with torch.no_grad():
+            trainer.networks.live["painter"].last.bias += self.count * 1e-3
+
+    def depends_on(self, iterations):
+        return [] if self.says else None
+
+    def state_dict(self):
+        return {"count": self.count}
+
+    def load_state_dict(self, state):
+        self.count = state["count"]
+
+
+class CountsEvaluations(Counts):
+    def on_evaluation(self, trainer, row):
+        self.count += 10
+        return {"count": self.count}
+
+
+@pytest.mark.parametrize(
+    ("kind", "says", "begins"), [("Counts", False, 0), ("Counts", True, 10), ("CountsEvaluations", True, 9)]
+)
+def test_callbacks_share_if_they_say_what_they_depend_on(kind, says, begins, tmp_path):
+    callback = {"callbacks": {"count": {"type": f"{__name__}.{kind}", "says": says}}}
+    train(tmp_path / "a", {"train.steps": 10} | callback)
+    assert train(tmp_path / "b", callback) == list(range(begins, STEPS))
+    whole(tmp_path / "c", callback)
+    assert_same(tmp_path / "b", tmp_path / "c")
+
+
+def test_what_is_frozen_is_shared_until_it_trains(tmp_path):
+    freeze = {"type": "figura.callbacks.Freeze", "network": "painter", "modules": ["last"]}
+    train(tmp_path / "a", {"callbacks": {"freeze": freeze | {"until": 8}}})
+    later = {"callbacks": {"freeze": freeze | {"until": 10}}}
+    assert train(tmp_path / "b", later) == list(range(8, STEPS))
+    whole(tmp_path / "c", later)
+    assert_same(tmp_path / "b", tmp_path / "c")
+    assert Freeze("painter", until=8).depends_on(7) == Freeze("painter", until=9).depends_on(7)
+    assert Freeze("painter", until=8).depends_on(9) != Freeze("painter", until=9).depends_on(9)
+
+
+def test_skipped_updates_are_shared(tmp_path):
+    broken = {"data.train.ramps.broken_from": 19, "train.max_nonfinite": 100}
+    train(tmp_path / "a", broken | {"train.steps": 8})
+    assert train(tmp_path / "b", broken) == list(range(8, STEPS))
+    whole(tmp_path / "c", broken)
+    assert_same(tmp_path / "b", tmp_path / "c")
+    assert b",1.0" in (tmp_path / "b/history/train.csv").read_bytes()
+
+
+def test_two_ranks_share_with_two(tmp_path):
+    gan = toy.gan()
+
+    def two(name, steps, expected):
+        def job():
+            torch.set_num_threads(1)
+            trainer = Trainer(toy.checked(EACH | {"train.steps": steps}, gan), tmp_path / name)
+            trainer.fit()
+            assert trainer._start[0] == expected
+
+        run_in_two(job)
+
+    two("a", 7, 0)
+    two("b", STEPS, 7)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FIGURA_STATES", "off")
+        two("c", STEPS, 0)
+    assert_same(tmp_path / "b", tmp_path / "c")
+    assert begins_at(content=gan) == 0  # one process adds in another order
+
+
+# faults of the store
+
+
+def resume_point(folder):
+    """A folder like that of a resume point."""
+    folder.mkdir(parents=True)
+    for name in ("state.json", "state.safetensors", "SHA256SUMS"):
+        (folder / name).write_text(name * 100)
+    return folder
+
+
+@pytest.mark.parametrize("point", range(1, 6))
+def test_killed_while_a_state_is_written(point, tmp_path, store):
+    source = resume_point(tmp_path / "source")
+    child = os.fork()
+    if not child:
+        watched = toy.killed_at(point)
+        os.link, Path.rename, states.write_text = map(watched, (os.link, Path.rename, states.write_text))
+        store.add(3, "a" * 32, source, {})
+        os._exit(1)
+    assert os.waitpid(child, 0)[1] == 9
+    assert store.states() == []
+    assert store.add(3, "a" * 32, source, {}) is not None
+    (left,) = store.folder.glob("writing-*")
+    os.utime(left, (0, 0))
+    store.prune()
+    assert [path.name for path in store.folder.iterdir()] == [f"0000000003-{'a' * 32}"]
+
+
+def test_two_write_and_remove_the_same_states_at_once(tmp_path, store):
+    source, faults = resume_point(tmp_path / "source"), []
+    barrier = threading.Barrier(4)
+
+    def work():
+        try:
+            for number in range(30):
+                barrier.wait()
+                folder = store.add(number, "a" * 32, source, {"run": "r"})
+                if folder is not None and number % 3 == 0:
+                    store.remove(folder)
+                store.states()
+        except BaseException as error:  # noqa: BLE001
+            faults.append(error)
+            barrier.abort()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert faults == []
+    assert {one.iteration for one in store.states()} >= {number for number in range(30) if number % 3}
+    assert all(len(list((one.folder / "state").iterdir())) == 3 for one in store.states())
+    assert not list(store.folder.glob("writing-*"))
+
+
+def test_a_full_disk_costs_the_states_only(tmp_path, store, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", full)
+    monkeypatch.setattr(shutil, "copyfile", full)
+    train(tmp_path / "a")
+    assert list(store.folder.iterdir()) == []
+    assert "no more states of this one: [Errno 28] No space left" in capsys.readouterr().out
+    whole(tmp_path / "b")
+    assert_same(tmp_path / "a", tmp_path / "b")
+
+
+def test_the_last_state_may_find_no_room(tmp_path, monkeypatch):
+    trainer = Trainer(toy.checked(QUIET | {"runtime.resume_every": 100}), tmp_path / "a")
+    monkeypatch.setattr(
+        "figura.training.resume.save_tensors", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "full"))
+    )
+    trainer.sharing.knots = set()
+    trainer.fit()
+    whole(tmp_path / "b", {"runtime.resume_every": 100})
+    assert_same(tmp_path / "a", tmp_path / "b")
+
+
+def test_damaged_states_are_removed(tmp_path, store):
+    train(tmp_path / "a", {"train.steps": 8})
+    *_, fifth, sixth, seventh, eighth = store.states()
+    content = bytearray((eighth.folder / "state/state.safetensors").read_bytes())
+    content[-5] ^= 4
+    (eighth.folder / "state/state.safetensors").write_bytes(content)
+    (seventh.folder / "state/SHA256SUMS").unlink()
+    tree = (sixth.folder / "state/state.json").read_text()
+    (sixth.folder / "state/state.json").write_text(tree.replace('"iteration"', '"steps"'))  # of another version
+    (fifth.folder / "about.json").write_text('{"run')  # only for messages
+    assert train(tmp_path / "b", gives=False) == list(range(5, STEPS))
+    assert [one.iteration for one in store.states()] == [1, 2, 3, 4, 5]
+    whole(tmp_path / "c")
+    assert_same(tmp_path / "b", tmp_path / "c")
+
+
+def test_a_state_that_is_removed_before_it_is_read(tmp_path, store, monkeypatch):
+    train(tmp_path / "a")
+    monkeypatch.setattr(os, "utime", lambda path: shutil.rmtree(store.folder))
+    assert train(tmp_path / "b") == list(range(STEPS))
+
+
+def test_the_least_recently_used_go_first(tmp_path, store, monkeypatch):
+    source = resume_point(tmp_path / "source")
+    for number in range(4):
+        store.add(number, "a" * 32, source, {"run": "r"})
+        os.utime(store.states()[number].folder / "about.json", (number, number))
+    os.utime(store.states()[0].folder / "about.json")
+    size = store.states()[0].size
+    assert [one.iteration for one in store.prune(2.5 * size)] == [2, 1]
+    assert [one.iteration for one in store.states()] == [0, 3]
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=8 * size))
+    store.add(7, "a" * 32, source, {})
+    assert [one.iteration for one in store.states()] == [7]  # a tenth of what is there
+    assert time.time() - store.states()[0].used < 60
+
+
+def test_states_between_are_thinned(tmp_path, store, monkeypatch):
+    monkeypatch.setattr(states, "KEPT", 4)
+    train(tmp_path / "a", {"train.steps": 23, "losses.distance.before": 9})
+    kept = [one.iteration for one in store.states()]
+    assert kept[-1] == 23
+    assert {2, 6, 9} <= set(kept)  # knots
+    assert len(kept) <= 3 + 1 + 4
+
+
+def test_knots_are_limited(tmp_path, monkeypatch):
+    monkeypatch.setattr(states, "KNOTS", 4)
+    many = {"type": "Step", "at": list(range(1, 11)), "values": [1.0 + k for k in range(11)]}
+    knots = Trainer(toy.checked(QUIET | {"losses.distance.schedule": many}), tmp_path / "a").sharing.knots
+    assert 2 <= len(knots) <= 4
+
+
+# where the store is
+
+
+def test_the_store_lies_beside_the_cache_of_dvc(tmp_path, monkeypatch):
+    monkeypatch.delenv("FIGURA_STATES")
+    monkeypatch.delenv("DVC_ROOT", raising=False)
+    repository = tmp_path / "repository"
+    (repository / ".dvc/tmp/exps/copy/.dvc").mkdir(parents=True)
+    (repository / "inside").mkdir()
+    monkeypatch.chdir(repository / "inside")
+    assert StateStore.beside_dvc().folder == repository / ".dvc/cache/figura-states"
+    (repository / ".dvc/config").write_text(
+        "[core]\n    remote = x\n    autostage = true\n[cache]\n    dir = ../../team\n"
+    )
+    assert StateStore.beside_dvc().folder.resolve() == (tmp_path / "team/figura-states").resolve()
+    monkeypatch.chdir(repository / ".dvc/tmp/exps/copy")
+    monkeypatch.setenv("DVC_ROOT", str(repository))
+    assert StateStore.beside_dvc().folder.resolve() == (tmp_path / "team/figura-states").resolve()
+    monkeypatch.setenv("FIGURA_STATES", "off")
+    assert StateStore.beside_dvc() is None
+
+
+def test_a_trainer_of_ones_own_sees_every_iteration(tmp_path):
+    train(tmp_path / "a")
+    assert fit(tmp_path / "b", EACH).done == list(range(STEPS))
+    assert issubclass(Stopping, Trainer)
