@@ -32,7 +32,6 @@ LONGEST = (
     "reliability/test_disks.py",
     "reliability/test_hostile.py",
     "pipeline/test_tracked.py",
-    "pipeline/test_reproduction.py",
     "recipe/test_published.py",
     "reliability/test_kills.py",
     "pipeline/test_experiments.py",

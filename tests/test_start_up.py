@@ -14,7 +14,7 @@ from dvc.env import DVC_STAGE
 
 from figura.base.yaml12 import to_yaml
 from figura.code.manifests import KEPT
-from figura.live.causes import MOST, causes, print_causes, read_lock, told
+from figura.live.causes import causes, print_causes, read_lock, told
 from figura.recipe.pipeline import Instance
 
 ROOT = Path(__file__).parents[1]
@@ -210,16 +210,6 @@ def test_settings_are_named_with_both_values(project):
         f"  {gone}",
         f"  {new}",
     ]
-
-
-def test_few_of_many_settings_and_files_are_listed(project):
-    other = toy.changed({f"losses.more{number}": {"weight": 1.0} for number in range(MOST + 3)})
-    Path("toy.yaml").write_text(to_yaml(other))
-    write_manifest({"files": CODE["files"] | {f"models/{n}.py": "1" for n in range(MOST + 2)}, "packages": {}})
-    lines = causes(TRAIN, read_lock())
-    assert len(lines) == 2 * (MOST + 1) + 1
-    assert lines[MOST] == "toy.yaml: 3 more settings"
-    assert lines[-2:] == ["code: 2 more files", 'package: timm  "1.0.0" -> absent']
 
 
 def lose() -> None:

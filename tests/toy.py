@@ -139,6 +139,9 @@ class Mean(Score):
         return {"mean": bootstrap.estimate(dump.table[self.column].to_numpy())}
 
 
+PAINT: dict[str, Any] = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
+
+
 def changed(changes: Mapping[str, Any], content: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return a recipe's content with values at dotted keys replaced; `...` removes a key."""
     content = json.loads(json.dumps(content or recipe()))  # nothing shared between two places
@@ -171,12 +174,7 @@ def gan() -> dict[str, Any]:
                     "trains": ["critic"],
                     "optimizer": {**adam, "betas": [0.5, 0.9]},
                     "injectors": {
-                        "paint": {
-                            "type": "Forward",
-                            "network": "painter",
-                            "inputs": {"x": "x"},
-                            "outputs": {"image": "image"},
-                        },
+                        "paint": PAINT,
                         "real": {**judge, "inputs": {"image": "y"}, "outputs": {"score": "real"}},
                         "fake": {**judge, "inputs": {"image": "image"}, "outputs": {"score": "fake"}},
                     },
@@ -205,7 +203,6 @@ def gan() -> dict[str, Any]:
 
 def recipe() -> dict[str, Any]:
     """Return the content of a recipe that trains `Painter` in a fraction of a second."""
-    paint = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
     return {
         "seed": 3,
         "data": {
@@ -228,7 +225,7 @@ def recipe() -> dict[str, Any]:
             "painter": {
                 "trains": ["painter"],
                 "optimizer": {"type": "torch.optim.Adam", "lr": 0.01, "betas": [0.5, 0.9]},
-                "injectors": {"paint": {**paint, "args": {"noise": 0.05}}},
+                "injectors": {"paint": {**PAINT, "args": {"noise": 0.05}}},
                 "clip": 1.0,
             }
         },
@@ -243,7 +240,7 @@ def recipe() -> dict[str, Any]:
         "evaluate": {
             "batch_size": 4,
             "inputs": {"x": "image", "y": "array"},
-            "modes": {"plain": {"injectors": {"paint": paint}, "save": {"image": "array"}}},
+            "modes": {"plain": {"injectors": {"paint": PAINT}, "save": {"image": "array"}}},
         },
         "metrics": {
             "bootstrap": 20,

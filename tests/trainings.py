@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+import torch
 import toy
 
 from figura.interfaces import StepReport
@@ -48,6 +50,13 @@ def fit(
     return trainer
 
 
+def killed(run: Path, changes: Mapping[str, Any], content: dict[str, Any] | None = None, stop: int = 9,
+           **keywords: Any) -> None:  # fmt: skip
+    """Train as `fit` does, until something kills it before iteration `stop`."""
+    with pytest.raises(Killed):
+        fit(run, changes, content, stop, **keywords)
+
+
 def trained(
     run: Path, changes: Mapping[str, Any] | None = None, content: dict[str, Any] | None = None,
     kind: type[Trainer] = Trainer, **keywords: Any,
@@ -56,6 +65,19 @@ def trained(
     trainer = kind(toy.checked(QUIET | (changes or {}), content), run, **keywords)
     trainer.fit()
     return trainer
+
+
+def weights(trainer: Trainer, kind: str = "live") -> dict[str, torch.Tensor]:
+    """Return copies of all tensors of a trainer's networks, or of their averages (`ema`), by network and name."""
+    networks = getattr(trainer.networks, kind)
+    return {f"{n}.{key}": value.clone() for n, net in networks.items() for key, value in net.state_dict().items()}
+
+
+def assert_same(left: Mapping[str, torch.Tensor], right: Mapping[str, torch.Tensor], atol: float = 0.0) -> None:
+    """Compare tensors by name, exactly unless `atol` is given."""
+    assert left.keys() == right.keys()
+    for name, value in left.items():
+        torch.testing.assert_close(value, right[name], rtol=0, atol=atol, msg=lambda text, n=name: f"{n}: {text}")
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -17,22 +17,12 @@ from figura.base.files import (
     read_bytes,
     read_json,
     read_rows,
-    read_text,
     replacing,
     replacing_folder,
     tidy,
     write_bytes,
-    write_text,
 )
 from figura.base.lock import hold
-
-
-def test_the_new_file_takes_the_place(tmp_path):
-    path = tmp_path / "folder" / "a.txt"
-    write_text(path, "old")
-    write_text(path, "näw\n")
-    assert path.read_bytes() == "näw\n".encode()
-    assert os.listdir(path.parent) == ["a.txt"]
 
 
 @pytest.mark.parametrize(("mask", "mode"), [("022", "644"), ("077", "600"), ("002", "664")])
@@ -111,13 +101,6 @@ def test_what_cannot_be_read_is_an_error_with_advice(tmp_path, kind, reason):
     assert reason in str(raised.value)
     assert str(path).split("\0")[0] in str(raised.value)
     assert str(raised.value).endswith("; run it again")
-
-
-def test_regular_files_are_read_through_links(tmp_path):
-    (tmp_path / "a.json").write_text('{"ä": [1, null]}', encoding="utf-8")
-    (tmp_path / "b").symlink_to("a.json")
-    assert read_json(tmp_path / "b") == {"ä": [1, None]}
-    assert read_text(tmp_path / "b") == read_bytes(tmp_path / "b").decode() == '{"ä": [1, null]}'
 
 
 def fail_while_writing(path):

@@ -154,15 +154,6 @@ def test_a_structure_is_what_dvc_reads(text):
     assert same(read(text), read_by_dvc(text))
 
 
-def test_an_address_inside_brackets_needs_quotes_for_dvc_which_says_where():
-    refused = read_by_dvc("a: [http://x:80/y]\n")  # by its parser in C; the one in Python reads it
-    assert "found unexpected ':'" in str(refused)
-    assert "line 1, column 5" in str(refused)
-    assert same(
-        read("a: ['http://x:80/y']\nb: http://x:80/y\n"), read_by_dvc("a: ['http://x:80/y']\nb: http://x:80/y\n")
-    )
-
-
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -270,17 +261,6 @@ def test_whatever_is_written_reads_back():
 
     for _ in range(500):
         check_written({rng.choice(["a", "b", word() or "c"]): value(0) for _ in range(3)})
-
-
-def test_the_form_of_what_is_written():
-    content = {
-        "rate": 1e-05, "scale": 0.0003, "large": 1e16, "all": math.inf, "precision": "no", "text": "3e-4", "none": None,
-        "sizes": [1, 2], "empty": [], "names": {"z": "é", "a": ""}, "date": "2020-01-01", "lines": "a\nb", "on": True,
-    }  # fmt: skip
-    assert to_yaml(content) == (
-        "rate: 1e-05\nscale: 0.0003\nlarge: 1e+16\nall: .inf\nprecision: no\ntext: '3e-4'\nnone: null\n"
-        "sizes:\n- 1\n- 2\nempty: []\nnames:\n  z: é\n  a: ''\ndate: '2020-01-01'\nlines: \"a\\nb\"\non: true\n"
-    )
 
 
 @pytest.mark.parametrize("key", ["1", "-1", "0", "true", "1.5", "~", "''"])

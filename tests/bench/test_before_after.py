@@ -51,19 +51,6 @@ def test_other_code_than_that_of_the_checkout_is_refused(package, earlier):
         pass
 
 
-def test_a_case_whose_recipe_is_refused_is_left_out_with_the_reason(earlier, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["before_after", str(earlier), "--cases", "step, vunet"])
-    before_after.main()
-    assert capsys.readouterr().out.splitlines()[-1].startswith(f"left out: step, vunet: {earlier}/params.yaml: no such")
-
-
-def test_a_folder_without_the_packages_is_no_checkout(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(sys, "argv", ["before_after", str(tmp_path)])
-    with pytest.raises(SystemExit):
-        before_after.main()
-    assert f"{tmp_path}: expected a checkout of this repository" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize("case", [name for name, one in CASES.items() if isinstance(one, Step | Loading | Forward)])
 def test_every_case_is_a_valid_recipe(case, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # without data

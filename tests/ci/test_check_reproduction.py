@@ -356,12 +356,6 @@ def test_bounds_that_are_no_numbers_are_no_scale(capsys):
     assert "toy.drawing.ssim has no interval" in capsys.readouterr().err
 
 
-def test_outside_a_repository(tmp_path_factory, monkeypatch):
-    monkeypatch.chdir(tmp_path_factory.mktemp("bare"))
-    with pytest.raises(UserError, match="is not a git repository"):
-        main([])
-
-
 def test_the_projects_own_file_fits_its_metrics():
     files = {str(path): path.read_text() for path in sorted((ROOT / "metrics/full").glob("*.json"))}
     results = read_results(files, (ROOT / "dvc.lock").read_text(), "")

@@ -55,10 +55,6 @@ def test_nothing_is_imported(own: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert not {"mine", "mine.losses"} & sys.modules.keys()
 
 
-def test_a_module_of_one_file(own: Path) -> None:
-    assert code_of(["alone"]).files.keys() == {"alone.py", "mine/__init__.py", "mine/other.py"}
-
-
 def test_what_a_package_imports_on_request_counts_for_those_who_ask(own: Path) -> None:
     assert code_of(["asks"]).files.keys() == {"asks.py", "lazy/__init__.py", "lazy/heavy.py"}
     assert code_of(["light"]).files.keys() == {"light.py", "lazy/__init__.py"}
@@ -161,11 +157,6 @@ def test_everything_else_counts(edit: tuple[str, str]) -> None:
     assert digest(changed) != digest(CODE)
 
 
-def test_code_that_is_no_python_counts_by_its_bytes() -> None:
-    assert digest("def (") != digest("def  (")
-    assert read_source(b"def (", "").imports == ()
-
-
 def test_imports_are_found_wherever_they_stand() -> None:
     text = (
         CODE
@@ -178,12 +169,6 @@ def test_imports_are_found_wherever_they_stand() -> None:
         "a.b", "by.name",
     }  # fmt: skip
     assert source.unknown == (text[: text.index("importlib.import_module(name)")].count("\n") + 1,)
-
-
-def test_what_a_module_imports_on_request_is_told_apart() -> None:
-    source = read_source(b"from a import b\ndef __getattr__(name):\n    from c import d\n    return d\n", "package")
-    assert set(source.imports) == {"a", "a.b"}
-    assert set(source.on_request) == {"c", "c.d"}
 
 
 @pytest.mark.parametrize("version", ["3.12", "3.13", "3.14"])

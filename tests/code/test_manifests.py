@@ -81,11 +81,6 @@ def test_a_manifest_names_exactly_what_the_stage_loads(instance: Instance, monke
     assert {path for path in loaded if not path.startswith("figura/live/")} == named
 
 
-def test_every_stage_of_a_recipe_has_a_manifest_of_its_own() -> None:
-    assert len(WITH_CODE) == len(INSTANCES) - 1  # `code` itself
-    assert len({one.manifest for one in WITH_CODE}) == len(WITH_CODE)
-
-
 def test_manifests_in_git_are_those_of_the_code() -> None:
     """`dvc repro` writes them; this says which are not committed."""
     stale = []

@@ -23,7 +23,7 @@ def _names_for_commits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_all_recipes_of_the_pipeline_can_begin_a_project() -> None:
-    assert tuple(recipe_names()) == RECIPES
+    assert sorted(recipe_names()) == sorted(RECIPES)
 
 
 @pytest.mark.parametrize("names", [RECIPES[:1], RECIPES[1:3], ("vunet", "pose"), RECIPES])
@@ -87,15 +87,6 @@ def test_an_empty_folder_becomes_a_repository(tmp_path: Path) -> None:
     assert {path for path in written if not path.startswith(".dvc")} <= {line[3:] for line in listed.splitlines()}
 
 
-def test_what_to_do_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A commit first: experiments and DVCLive need one."""
-    monkeypatch.chdir(tmp_path)
-    commit = "next: git add these files, and git commit: experiments start from a commit"
-    repro = "next: dvc repro (draws data and trains on them: minutes)"
-    assert write_project(Path("a new one"), ["pix2pix"])[-3:] == ["next: cd 'a new one'", commit, repro]
-    assert [line for line in write_project(Path(), ["vunet"]) if line.startswith("next")] == [commit, repro]
-
-
 def test_what_a_repository_has_stays(tmp_path: Path) -> None:
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True)
     for name in (".gitignore", "models/__init__.py", "models/networks.py", "stages/mine.py"):
@@ -139,18 +130,6 @@ def test_what_stops_the_pipeline_is_told(tmp_path: Path) -> None:
     lines = write_project(tmp_path, ["vunet"])
     assert "next: .gitignore hides dvc.yaml, data/params.yaml, params.yaml from git and DVC; allow them" in lines
     assert any(line.startswith("next: add the lines of ") for line in lines)
-
-
-def test_the_reason_why_dvc_refuses(tmp_path: Path) -> None:
-    (tmp_path / ".dvc").write_text("")
-    with pytest.raises(UserError, match=r"\.dvc is there already"):
-        write_project(tmp_path, ["vunet"])
-
-
-def test_an_unknown_recipe_names_those_that_there_are(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"--recipe 'vunett': figura has no such recipe.*vunet, pix2pix, pose"):
-        write_project(tmp_path / "new", ["vunett"])
-    assert not (tmp_path / "new").exists()
 
 
 def test_a_module_that_a_package_would_hide_is_in_the_way(tmp_path: Path) -> None:

@@ -14,8 +14,6 @@ import pytest
 from pipeline.project import ENVIRONMENT, Project, source_tree
 from pipeline.tiny_settings import tiny
 
-ROOT = Path(__file__).parents[2]
-
 pytestmark = pytest.mark.slow
 
 
@@ -68,12 +66,6 @@ def project(folder: Path, python: Path) -> Project:
     return made
 
 
-def make_tiny(made: Project) -> None:
-    """Give the recipes and datasets of a project tiny settings."""
-    for file, values in tiny(made.folder).items():
-        made.set(file, values)
-
-
 def test_it_has_one_package_whose_files_are_those_of_the_repository(wheel: Path, source: Path) -> None:
     with zipfile.ZipFile(wheel) as opened:
         texts = {name: opened.read(name) for name in opened.namelist()}
@@ -104,35 +96,7 @@ def test_the_command_answers_without_any_other_package(python: Path) -> None:
     assert "usage: figura COMMAND" in done.stdout
 
 
-def test_an_empty_folder_becomes_a_project(complete: Path, tmp_path: Path) -> None:
-    made = project(tmp_path / "project", complete)
-    assert "git init\ndvc init\nwrote .dvc, .dvcignore, " in made.run("figura", "init", "--recipe", "pix2pix").stdout
-    assert "no faults" in made.run("figura", "check").stdout
-    make_tiny(made)
-    made.run("python", "-m", "dvc", "repro")
-    assert {"code", "prepare@pairs", "train@pix2pix", "eval-dump@pix2pix", "metrics@pix2pix"} == set(made.lock())
-    manifest = json.loads((made.folder / "code/train-pix2pix.json").read_text())
-    assert manifest["packages"]["figura"] == metadata.version("figura")
-    assert {path.partition("/")[0] for path in manifest["files"]} == {"models", "stages"}
-    assert made.run("figura", "why").stdout == "nothing would run\n"
-    loss = made.folder / "models/images/pixel_losses.py"
-    loss.write_text("# a comment\n" + loss.read_text())
-    assert made.run("figura", "why").stdout == "nothing would run\n"
-    loss.write_text(loss.read_text() + "\nSIDE = 1\n")
-    told = made.run("figura", "why").stdout
-    assert "train@pix2pix would run:\n  code: models/images/pixel_losses.py\n" in told
-    assert "prepare@pairs" not in told
-    # a picture, outside of any project: the systems that ship are used
-    model = shutil.copytree(made.folder / "runs/pix2pix", tmp_path / "elsewhere/pix2pix")
-    shutil.copy(made.folder / "recipes/pix2pix.yaml", model)
-    picture = next((made.folder / "data/prepared/pairs/validation").glob("*.png"))
-    outside = project(tmp_path / "elsewhere", complete)
-    words = ["pix2pix/pix2pix.yaml", "pix2pix", str(picture), "--output", "out", "--set", "predict.data.layout=pairs"]
-    outside.run("figura", "predict", *words)
-    assert (tmp_path / "elsewhere/out" / f"{picture.stem}.fake.png").is_file()
-
-
-def test_a_repository_with_models_of_its_own(complete: Path, tmp_path: Path) -> None:
+def test_a_repository_with_models_of_its_own_becomes_a_project(complete: Path, tmp_path: Path) -> None:
     made = project(tmp_path / "theirs", complete)
     made.run("git", "init", "-q")
     own = {"models/__init__.py": "", "models/sizes.py": "SIZE = 7\n", "README.md": "# Theirs\n"}
@@ -147,12 +111,35 @@ def test_a_repository_with_models_of_its_own(complete: Path, tmp_path: Path) -> 
     )
     made.set("recipes/pix2pix.yaml", {"losses.G_L1.type": "mine.Flat"})
     assert "no faults" in made.run("figura", "check").stdout
-    make_tiny(made)
-    made.run("python", "-m", "dvc", "repro", "train@pix2pix")
+    for file, values in tiny(made.folder).items():
+        made.set(file, values)
+    made.run("python", "-m", "dvc", "repro")
+    assert {"code", "prepare@pairs", "train@pix2pix", "eval-dump@pix2pix", "metrics@pix2pix"} == set(made.lock())
     history = (made.folder / "runs/pix2pix/history/train.csv").read_text().splitlines()
     column = history[0].split(",").index("G_L1.raw")
     assert {float(line.split(",")[column]) for line in history[1:]} == {7.0}
-    assert "models/sizes.py" in json.loads((made.folder / "code/train-pix2pix.json").read_text())["files"]
+    manifest = json.loads((made.folder / "code/train-pix2pix.json").read_text())
+    assert manifest["packages"]["figura"] == metadata.version("figura")
+    assert "models/sizes.py" in manifest["files"]
+    assert {path.partition("/")[0] for path in manifest["files"]} == {"models", "stages"}
+
+    loss = made.folder / "models/images/adversarial_losses.py"
+    loss.write_text("# a comment\n" + loss.read_text())
+    assert made.run("figura", "why").stdout == "nothing would run\n"
+    loss.write_text(loss.read_text() + "\nSIDE = 1\n")
+    told = made.run("figura", "why").stdout
+    assert "train@pix2pix would run:\n  code: models/images/adversarial_losses.py\n" in told
+    assert "prepare@pairs" not in told
+
+    # a picture, outside of any project: the systems that ship are used
+    model = shutil.copytree(made.folder / "runs/pix2pix", tmp_path / "elsewhere/pix2pix")
+    shutil.copy(made.folder / "recipes/pix2pix.yaml", model)
+    picture = next((made.folder / "data/prepared/pairs/validation").glob("*.png"))
+    outside = project(tmp_path / "elsewhere", complete)
+    words = ["pix2pix/pix2pix.yaml", "pix2pix", str(picture), "--output", "out", "--set", "predict.data.layout=pairs"]
+    outside.run("figura", "predict", *words)
+    assert (tmp_path / "elsewhere/out" / f"{picture.stem}.fake.png").is_file()
+
     # a type that the project has not is the one that ships
     made.run("python", "-c", "from figura.systems import find_systems; find_systems(); import models.vunet.networks")
     # strangers' types are figura's own, also where the current folder is on the path
@@ -163,12 +150,3 @@ def test_a_repository_with_models_of_its_own(complete: Path, tmp_path: Path) -> 
     assert not (made.folder / "ran").exists()
     made.run("figura", "describe", "recipes/pix2pix.yaml", "--output", "flow.svg")
     assert (made.folder / "ran").exists()
-
-
-def test_a_clash_is_told_before_anything_is_written(complete: Path, tmp_path: Path) -> None:
-    made = project(tmp_path / "theirs", complete)
-    (made.folder / "models/pix2pix").mkdir(parents=True)
-    (made.folder / "models/pix2pix/generator.py").write_text("# theirs\n")
-    refused = made.run("figura", "init", "--recipe", "pix2pix", code=1).stderr
-    assert refused.startswith("error: .: models/pix2pix/generator.py is there already, and nothing was written")
-    assert [path.name for path in made.folder.iterdir()] == ["models"]

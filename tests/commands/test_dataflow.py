@@ -7,11 +7,8 @@ from torch import Tensor, nn
 
 from figura.base.errors import UserError
 from figura.commands.describe.dataflow import mode_flow, training_flow
-from figura.commands.describe.diagram import _Drawing, lanes
 from figura.commands.describe.dry_run import meta_networks, run_mode, run_training
 from figura.commands.describe.footprint import footprint, size_of
-from figura.commands.describe.meta_tensors import resized, shape_lines
-from figura.commands.describe.phrases import worded
 from figura.interfaces import Loss
 
 PAINTER = 2 * 9 + 2 + 2 + 1  # parameters: a 3 x 3 convolution to two channels, a 1 x 1 convolution back
@@ -89,23 +86,6 @@ def test_a_loss_shows_its_weight_and_those_of_weight_zero_are_left_out():
     assert (square.weight, square.lines[1]) == (0.5, "× Linear 0 → 1, 2–6")
 
 
-@pytest.mark.parametrize(
-    ("entry", "words"),
-    [
-        ({"type": "Linear", "start": 2, "end": 6, "from": 0.0, "to": 1.0}, "Linear 0 → 1, 2–6"),
-        ({"type": "torch.optim.Adam", "lr": 1e-4, "betas": [0.5, 0.9]}, "Adam lr 0.0001, betas [0.5, 0.9]"),
-        (
-            {"type": "WarmUp", "steps": 3, "then": {"type": "Cosine", "start": 0, "end": 9, "from": 1, "to": 0}},
-            "WarmUp steps 3, then Cosine 1 → 0, 0–9",
-        ),
-        ({"type": "Constant"}, "Constant"),
-        ({"type": "A", "fused": True, "other": None}, "A fused true, other null"),
-    ],
-)
-def test_declarations_as_words(entry, words):
-    assert worded(entry) == words
-
-
 def test_modes_end_in_what_they_save_and_unknown_ones_are_refused():
     flow = mode_flow(toy.checked(), "plain")
     assert [(box.kind, box.title, box.lines) for box in flow.panels[1].boxes] == [
@@ -167,16 +147,6 @@ def test_what_cannot_be_carried_out_is_said_and_the_rest_goes_on(monkeypatch):
     assert costs.backward == {}
 
 
-def test_without_data_there_are_sizes_and_a_reason(monkeypatch):
-    def missing(self, index, random):
-        raise UserError("nothing there")
-
-    monkeypatch.setattr(toy.Ramps, "example", missing)
-    costs = costs_of(toy.checked())
-    assert costs.shapes == {}
-    assert costs.notes == ["no shapes and no costs, as no example could be read: nothing there"]
-
-
 def test_networks_whose_constructor_needs_values_are_built_on_the_cpu_first(monkeypatch):
     monkeypatch.setattr(toy, "Seen", Seen, raising=False)
     recipe = toy.checked(
@@ -222,40 +192,3 @@ def test_buffers_are_weights_but_no_parameters():
     size = size_of(meta_networks(recipe)["critic"])
     assert size.parameters == (2 * 9 + 2) + (2 + 2) + (2 + 1)
     assert size.buffer_bytes == 2 * 2 * 4 + 8  # running mean and variance, an int64 count
-
-
-def test_values_for_another_number_of_examples():
-    value = {
-        "a": torch.ones(4, 3, requires_grad=True),
-        "b": ["x", "y", "z", "w"],
-        "c": torch.ones(5),
-        "d": torch.ones(()),
-    }
-    found = resized(value, 4, 2, torch.device("cpu"))
-    assert (found["a"].shape, found["a"].requires_grad) == ((2, 3), True)
-    assert (found["b"], found["c"].shape, found["d"].shape) == (["x", "y"], (5,), ())
-    nested = {"s7": torch.ones(2, 3), "s6": [torch.ones(1), torch.ones(2)]}
-    assert list(shape_lines(nested)) == ["s7: 2×3", "s6: 0: 1", "s6: 1: 2"]
-
-
-def test_lanes_that_overlap_are_beside_each_other():
-    spans = {
-        ("long", "a"): (0.0, 9.0),
-        ("first", "a"): (1.0, 3.0),
-        ("second", "b"): (4.0, 5.0),
-        ("touching", "b"): (3.0, 6.0),
-    }
-    assert lanes(spans) == {("second", "b"): 0, ("first", "a"): 0, ("touching", "b"): 1, ("long", "a"): 2}
-
-
-def test_every_reader_is_connected_to_the_box_that_adds_the_name():
-    flow = training_flow(toy.checked(content=toy.gan()))
-    drawing = _Drawing(flow, {})
-    for panel in flow.panels:
-        drawing.panel(panel, "")
-    critic, painter = "steps.critic.injectors", "steps.painter.injectors"
-    assert {wire: len(heights) for wire, heights in drawing.read.items()} == {
-        ("x", "data"): 1, ("y", "data"): 2, ("image", f"{critic}.paint"): 3,
-        ("real", f"{critic}.real"): 1, ("fake", f"{critic}.fake"): 1, ("judged", f"{painter}.judge"): 1,
-    }  # fmt: skip
-    assert all(height > drawing.added[wire] for wire, heights in drawing.read.items() for height in heights)

@@ -6,11 +6,13 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+import torch
+from torch.nn import functional as F
 
 from figura.base.exit_status import run
-from figura.base.tables import aligned
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.describe.__main__ import main
+from figura.commands.describe.flops import flop_counter
 from figura.commands.describe.footprint import largest_batch
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +98,6 @@ def test_without_data_names_stand_without_shapes(pix2pix, capsys):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--batch-size", "0"], "--batch-size 0: expected 1 or more"),
         (["--output", "picture.jpeg"], "picture.jpeg: expected a file that ends in .svg or .png"),
         (["--mode", "translaton"], "no mode 'translaton' (did you mean 'translation'?)"),
     ],
@@ -106,5 +107,37 @@ def test_bad_options_are_one_message(pix2pix, capsys, options, message):
     assert message in capsys.readouterr().err
 
 
-def test_columns_stand_under_each_other():
-    assert aligned([("a", "bb", "c"), ("dd", "e")]) == ["a   bb  c", "dd  e"]
+@pytest.mark.parametrize(
+    ("channels", "groups", "forward"),
+    [
+        # outputs x channels x kernel x input channels of a group x 2
+        ((8, 16), 1, 2 * (3 * 16 * 5 * 5) * 8 * 9),
+        ((8, 16), 4, 2 * (3 * 16 * 5 * 5) * 2 * 9),
+        ((64, 64), 64, 2 * (3 * 64 * 5 * 5) * 1 * 9),
+    ],
+)
+def test_each_gradient_of_a_convolution_costs_its_forward(channels, groups, forward):
+    image = torch.randn(3, channels[0], 10, 10, requires_grad=True)
+    weight = torch.randn(channels[1], channels[0] // groups, 3, 3, requires_grad=True)
+    with flop_counter() as counter:
+        out = F.conv2d(image, weight, stride=2, padding=1, groups=groups)
+        assert counter.get_total_flops() == forward
+        out.sum().backward()
+    assert counter.get_total_flops() == 3 * forward
+
+
+@pytest.mark.parametrize("groups", [1, 4])
+def test_transposed_convolutions(groups):
+    image = torch.randn(2, 8, 6, 7, requires_grad=True)
+    weight = torch.randn(8, 12 // groups, 4, 4, requires_grad=True)
+    forward = 2 * (2 * 8 * 6 * 7) * (12 // groups) * 16  # every input reaches 16 places of each output channel
+    with flop_counter() as counter:
+        F.conv_transpose2d(image, weight, stride=2, padding=1, groups=groups).sum().backward()
+    assert counter.get_total_flops() == 3 * forward
+
+
+def test_a_gradient_that_nobody_needs_costs_nothing():
+    weight = torch.randn(6, 1, 3, 3, requires_grad=True)
+    with flop_counter() as counter:
+        F.conv2d(torch.randn(1, 6, 8, 8), weight, groups=6).sum().backward()
+    assert counter.get_total_flops() == 2 * 2 * (6 * 6 * 6) * 9

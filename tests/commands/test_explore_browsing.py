@@ -1,8 +1,6 @@
 """Browsing data without the page: datasets of a recipe, their rows and examples."""
 
 import json
-import os
-import time
 from pathlib import Path
 
 import cv2
@@ -11,10 +9,8 @@ import pytest
 import toy
 import toy_pairs
 
-from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml, to_yaml
 from figura.commands.explore.browsing import (
-    caption,
     numeric,
     open_dataset,
     rows_of,
@@ -49,13 +45,6 @@ def params(tmp_path, monkeypatch):
         "data.validation": {"pairs": {"split": "validation"}},
     }
     return write_recipe(tmp_path / "recipe.yaml", {}, toy_pairs.content(changes))
-
-
-def toy_recipe(tmp_path, length=5):
-    changes = {
-        "data.train": {"ramps": {"type": "toy.Ramps", "length": length}, "named": {"type": "toy.Named", "length": 8}}
-    }
-    return write_recipe(tmp_path / "toy.yaml", changes)
 
 
 def test_an_example_is_that_of_the_training(params):
@@ -102,28 +91,3 @@ def test_a_dataset_stays_open_until_recipe_or_data_change(params):
     write_pairs(root, 7)
     (root / "manifest.json").write_text(json.dumps({"sha256": "prepared again"}))
     assert len(open_dataset(params, "train", "pairs").rows) == 7
-
-
-def test_data_that_are_not_prepared(params):
-    os.rename("data/prepared/pairs", "data/prepared/other")
-    with pytest.raises(UserError, match="dvc repro prepare@pairs"):
-        open_dataset(params, "train", "pairs")
-
-
-def test_a_dataset_that_the_recipe_does_not_have(tmp_path):
-    with pytest.raises(UserError, match="'ramp'; there are ramps"):
-        open_dataset(toy_recipe(tmp_path), "validation", "ramp")
-
-
-def test_ten_thousand_rows_take_no_time(tmp_path):
-    dataset = open_dataset(toy_recipe(tmp_path, 10_000), "train", "ramps")
-    start = time.perf_counter()
-    rows = rows_of(dataset.source.data)
-    assert time.perf_counter() - start < 1
-    assert (len(rows), rows[777]) == (10_000, {"index": 777})
-
-
-def test_captions():
-    example = {"x": np.array([[[-1.0, 0.25]]], np.float32)}
-    assert caption("x vectors", example) == "float32 (1, 1, 2), -1 to 0.25"
-    assert caption("annotated", example) == ""

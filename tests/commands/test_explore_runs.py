@@ -143,15 +143,6 @@ def test_damaged_files_are_left_out_of_the_list(tmp_path):
         curves_of(one)
 
 
-def test_a_hundred_runs_are_listed_fast(tmp_path):
-    folder = write_run(tmp_path, "run")
-    for number in range(99):
-        shutil.copytree(folder, tmp_path / "runs" / f"run-{number:03d}")
-    start = time.perf_counter()
-    assert len(runs.list_runs(tmp_path)) == 100
-    assert time.perf_counter() - start < 1
-
-
 def test_who_trains(tmp_path):
     folder = write_run(tmp_path, "toy")
     assert run_locks.lock_holder(folder) is None

@@ -8,7 +8,6 @@ import cv2
 import numpy as np
 import pytest
 from explore_pages import NEEDS_BROWSER, SIZES, barriers, choose, opened, served
-from test_explore_trying import bomb
 from trials_by_hand import write_project
 
 from figura.base.pictures import encode_png
@@ -94,22 +93,6 @@ def test_an_appearance_is_sent_and_a_person_downloaded(page: Any) -> None:
     assert cv2.imread(download.value.path()).shape == (32, 32, 3)
 
 
-def test_what_is_no_picture_is_told(page: Any) -> None:
-    person = source(page, "Generated person")
-    for name, content, message in (
-        ("broken.png", encode_png(PIXELS)[:200], "broken.png: no readable picture"),
-        (
-            "huge.png",
-            bomb(10_000, 10_000),
-            "huge.png: no readable picture: it has more than 64 megapixels: make it smaller",
-        ),
-        ("text.txt", b"hello", "text.txt: no picture by its name; images end in"),
-    ):
-        send(page, "Upload an appearance", name, content)
-        page.get_by_text(message).first.wait_for()
-    assert source(page, "Generated person") == person
-
-
 def test_a_painted_label_map_is_translated(page: Any) -> None:
     page.get_by_role("tab", name="Label maps").click()
     before = source(page, "Picture made of it")
@@ -138,15 +121,6 @@ def test_a_photo_goes_through_one_recipe_and_then_another(page: Any) -> None:
     with page.expect_download() as download:
         page.get_by_role("button", name="Download photo.people.json").click()
     assert Path(download.value.path()).read_bytes().startswith(b"[")
-
-
-def test_what_is_not_trained_says_the_command(tmp_path: Path) -> None:
-    with served(made(tmp_path, trained=("painter",))) as address, opened(address, "Try") as page:
-        page.get_by_text("drawer is not trained yet: run dvc repro train@drawer").wait_for()
-        page.get_by_role("tab", name="Photos").click()
-        choose(page, "Recipe", "larger")
-        page.get_by_text("larger is not trained yet: run dvc repro train@larger").wait_for()
-        assert page.get_by_role("button", name="Run").locator("visible=true").count() == 0
 
 
 @pytest.mark.parametrize("size", SIZES)

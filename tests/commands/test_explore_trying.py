@@ -25,7 +25,6 @@ from figura.commands.explore.trying_people import (
     best_person,
     nearest_joint,
     people_trial,
-    ring_svg,
     said,
     with_joint,
     without_joint,
@@ -116,13 +115,6 @@ def test_a_dragged_joint_alone_changes_the_picture(project: Project, recipes: di
     assert not np.array_equal(drawer.picture(with_joint(joints, 10, 2, 2, drawer.size), look), first)
     with pytest.raises(UserError, match="example 3: allowed are 0 to 2"):
         drawer.example(PEOPLE)
-
-
-def test_the_chosen_joint_has_a_ring() -> None:
-    joints = trials_by_hand.joints_of(0)
-    x, y = joints[3, :2] + 0.5
-    assert f'cx="{x:.2f}" cy="{y:.2f}"' in ring_svg(joints, 3, 96)
-    assert ring_svg(without_joint(joints, 3), 3, 96) == ""
 
 
 def test_joints_are_taken_moved_and_left_out() -> None:

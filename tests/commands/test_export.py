@@ -85,17 +85,13 @@ class Branch(nn.Module):
         return {"image": 2 * x if x.shape[self.axis] > self.limit else x}
 
 
-class Asks(nn.Module):
-    """Doubles pictures that a test is true of, as tests in Python that PyTorch's exporter does not tell of."""
+class Even(nn.Module):
+    """Doubles pictures of an even height, by a test in Python that PyTorch's exporter does not tell of."""
 
     outputs = ("image",)
 
-    def __init__(self, what: str) -> None:
-        super().__init__()
-        self.test = {"even": lambda x: x.shape[2] % 2 == 0, "upright": lambda x: x.shape[2] > x.shape[3]}[what]
-
     def forward(self, x: Tensor) -> dict[str, Tensor]:
-        return {"image": 2 * x if self.test(x) else x}
+        return {"image": 2 * x if x.shape[2] % 2 == 0 else x}
 
 
 class SingularValues(nn.Module):
@@ -256,7 +252,6 @@ def with_painter(folder, network, **entry):
     ("network", "said"),
     [
         ({"type": "Branch", "axis": 0, "limit": 6}, "what it computes depends on the number of examples"),
-        ({"type": "Branch", "axis": 0, "limit": 2}, "what it computes depends on the number of examples"),
         ({"type": "SingularValues"}, "torch.onnx: No ONNX function found for <OpOverload(op='aten._linalg_svd'"),
         ({"type": "NotANumber"}, "PyTorch gives NaN in image for examples of evaluate.data"),
     ],
@@ -284,18 +279,13 @@ def test_a_branch_on_the_size_of_pictures(tmp_path, capsys):
     assert json.loads(session(file).get_modelmeta().custom_metadata_map["sizes"]) == {"least": {"width": 3}}
 
 
-@pytest.mark.parametrize(
-    ("network", "times"),
-    [({"type": "Asks", "what": "even"}, 2), ({"type": "Asks", "what": "upright"}, 1)],
-    ids=["even", "upright"],
-)
-def test_a_network_that_computes_something_else_for_another_size_keeps_the_size(network, times, tmp_path, capsys):
-    assert export(*with_painter(tmp_path, network)) == 0
+def test_a_network_that_computes_something_else_for_another_size_keeps_the_size(tmp_path, capsys):
+    assert export(*with_painter(tmp_path, {"type": "Even"})) == 0
     assert "must have the size of the examples: " in capsys.readouterr().out
     file = session(tmp_path / "run/export/painter.onnx")
     assert file.get_inputs()[0].shape == ["batch", 1, 4, 4]
     x = np.ones((2, 1, 4, 4), np.float32)
-    np.testing.assert_array_equal(file.run(None, {"x": x})[0], times * x)
+    np.testing.assert_array_equal(file.run(None, {"x": x})[0], 2 * x)
 
 
 def test_an_argument_of_none_is_passed_on(tmp_path):
@@ -337,30 +327,6 @@ def test_noise_that_cannot_become_an_input_is_told(tmp_path, capsys):
     changes = {"networks.painter": {"type": "test_export.Poisson"}, "steps.painter.injectors.paint.args": {}}
     assert export(*write_run(tmp_path, changes)) == 1
     assert "as mode plain calls it, is not exported: it draws random numbers" in capsys.readouterr().err
-
-
-def test_what_is_missing_is_told_in_a_line(exact, tmp_path, capsys, monkeypatch):
-    run_folder, *recipe = exact
-    assert export(run_folder) == 1
-    assert "no recipe of dvc.yaml is called 'run' (it has vunet, " in capsys.readouterr().err
-    (tmp_path / "step-5").symlink_to(tmp_path / "run/model")
-    assert export(tmp_path / "step-5", *recipe) == 1
-    assert "name the folder to write: --output" in capsys.readouterr().err
-    assert export(tmp_path / "nothing", *recipe) == 1
-    assert "no such folder" in capsys.readouterr().err
-    monkeypatch.setattr(
-        "figura.commands.export.__main__.find_spec", lambda name: None if name == "onnxruntime" else name
-    )
-    assert export(run_folder, *recipe) == 1
-    said = capsys.readouterr().err
-    assert said.startswith(
-        "error: --format onnx: onnxruntime: not installed; `pip install onnx onnxruntime onnxscript`"
-    )
-    assert len(said.splitlines()) == 1
-    for tolerance in ("-1", "1", "nan", "much"):
-        with pytest.raises(SystemExit) as end:
-            export(run_folder, "--tolerance", tolerance)
-        assert end.value.code == 2
 
 
 def call_of(network: nn.Module, arguments=None, **shapes) -> Call:

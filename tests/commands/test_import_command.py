@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 import torch
 import toy
 from import_by_hand import drawn, largest, pictures, refused
@@ -108,20 +107,6 @@ def test_channels_of_a_condition(tmp_path, capsys):
     path = recipe_with(tmp_path, discriminator=entry)
     assert imports(drawn(Patches(4, 4, 3, "batch")).state_dict(), tmp_path, "--recipe", path) == 0
     capsys.readouterr()
-
-
-def test_bad_input(tmp_path, capsys):
-    state = UNet(3, 3, 5, 4, "batch").state_dict()
-    assert "the folder of a run needs --recipe" in refused("junyanz", state, tmp_path, capsys, output="run")
-    assert "networks of junyanz have no heads" in refused("junyanz", state, tmp_path, capsys, "--heads", "cif")
-    assert "chooses a network of --recipe" in refused("junyanz", state, tmp_path, capsys, "--network", "generator")
-    assert "openpifpaf: --recipe is needed" in refused("openpifpaf", state, tmp_path, capsys)
-    assert "holds no state dictionary" in refused("esrgan", {"params": {"a": 3}}, tmp_path, capsys)
-    assert run(main, ["junyanz", str(tmp_path / "no.pth"), "--output", str(tmp_path / "a.safetensors")]) == 1
-    assert "no.pth: no such file" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["cyclegan", "a.pth", "--output", "b.safetensors"])
-    assert "'openpifpaf'" in capsys.readouterr().err
 
 
 def test_a_model_is_not_replaced(tmp_path, capsys):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from import_by_hand import drawn, imported, largest, pictures, refused
+from import_by_hand import drawn, imported, largest, pictures
 from torch import nn
 
 
@@ -128,18 +128,3 @@ def test_parameters_of_the_published_sizes():
     with torch.device("meta"):
         counts = [sum(p.numel() for p in network.parameters()) for network in (UNet(3, 64), VGG(128, 3, 64))]
     assert counts == [4_376_897, 14_499_401]
-
-
-def test_what_does_not_fit(tmp_path, capsys):
-    state = settled(UNet(3, 4)).state_dict()
-    plain = {name.replace("_orig", ""): value for name, value in state.items() if not name.endswith(("_u", "_v"))}
-    said = refused("esrgan", plain, tmp_path, capsys)
-    assert "missing conv1.weight_orig, of shape (8, 4, 4, 4), for downs.0.parametrizations.weight.original" in said
-    assert "left over conv8.weight, of shape (4, 4, 3, 3)" in said
-    state = drawn(VGG(32, 3, 4)).state_dict()
-    state["linear1.weight"] = torch.zeros(100, 16 * 3 * 3)  # of pictures of 24 pixels
-    said = refused("esrgan", state, tmp_path, capsys)
-    assert "linear1.weight has shape (100, 144), hidden.weight of the network (100, 256)" in said
-    assert len(said.splitlines()) == 1
-    gap = {name: value for name, value in state.items() if not name.startswith("conv1_")}
-    assert "there is conv2, but no conv1: the file is damaged" in refused("esrgan", gap, tmp_path, capsys)

@@ -3,10 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from import_by_hand import drawn, imported, largest, pictures, refused
+from import_by_hand import drawn, imported, largest, pictures
 from torch import nn
-
-from models.super_resolution.rrdb import RRDBGenerator
 
 
 class Dense(nn.Module):
@@ -118,14 +116,3 @@ def test_released_and_old_names(doublings, tmp_path, capsys):
 def test_old_names_are_those_of_the_published_file():
     names = old_names({f"{name}.weight": 0 for name in ("conv_first", "upconv1", "upconv2", "HRconv", "conv_last")}, 2)
     assert list(names) == [f"model.{place}.weight" for place in (0, 3, 6, 8, 10)]
-
-
-def test_what_does_not_fit(tmp_path, capsys):
-    state = basicsr().state_dict()
-    del state["body.1.rdb2.conv3.bias"]
-    assert "missing body.1.rdb2.conv3.bias, of shape (4,), for trunk.1.blocks.1.convolutions.2.bias" in refused(
-        "esrgan", state, tmp_path, capsys
-    )
-    assert "no RRDBNet" in refused("esrgan", {"conv.weight": torch.zeros(8, 3, 3, 3)}, tmp_path, capsys)
-    with pytest.raises(ValueError, match="unshuffle 2: 1, 2 or 4 is needed, and at most 4 times that with scale 4"):
-        RRDBGenerator(unshuffle=2)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from import_by_hand import drawn, imported, largest, pictures, refused
+from import_by_hand import drawn, imported, largest, pictures
 from torch import nn
 
 
@@ -164,16 +164,3 @@ def test_parameters_of_the_published_sizes():
         counts = [sum(p.numel() for p in Port(conv, 7, 64, True).parameters()) for conv in (nn.Conv2d, Normalised)]
     extra = 64, 5 * 64  # here a pose has 4 channels, one more: 64 weights of the first convolution
     assert [counts[0] - extra[0], counts[1] - extra[0]] == [15_259_971, 15_302_220]
-
-
-def test_what_does_not_fit(tmp_path, capsys):
-    state = port(False).state_dict()
-    del state["bottleneck.auto_blocks.3.pre.bias"]
-    state["zc.blocks.3.pre.bias"] = torch.zeros(8)
-    lines = refused("vunet_pytorch", {"model": state}, tmp_path, capsys).splitlines()
-    assert [line.strip() for line in lines[1:]] == [
-        "missing bottleneck.auto_blocks.3.pre.bias, of shape (8,), for bottleneck.auto.2.skip.bias",
-        "left over zc.blocks.3.pre.bias, of shape (8,)",
-    ]
-    said = refused("vunet_pytorch", {"model": {"a": torch.zeros(1)}}, tmp_path, capsys)
-    assert "there is no tensor e_theta.in_op.weight" in said

@@ -9,7 +9,6 @@ import pytest
 from figura.base.exit_status import run
 from figura.commands.log_plots import read_log, total_loss
 from figura.commands.plot_logs import main
-from figura.report.curves import panels
 
 TRAIN = pd.DataFrame(
     {
@@ -55,18 +54,6 @@ def drawn(path, colour):
     return int((cv2.imread(str(path))[..., ::-1] == colour).all(axis=2).sum())
 
 
-def test_a_row_for_each_head_and_the_rest_in_rows_as_long():
-    names = ["cif", "cif.confidence", "cif.scale", "L1", "det", "det.confidence", "det.vector", "GAN", "KL", "L2", "TV"]
-    assert panels(names) == [
-        ["cif", "cif.confidence", "cif.scale", ""],
-        ["det", "det.confidence", "", "det.vector"],
-        ["L1", "GAN", "KL", "L2"],
-        ["TV"],
-    ]
-    assert panels("abcd") == [["a", "b"], ["c", "d"]]
-    assert panels("abcde") == [["a", "b", "c"], ["d", "e"]]
-
-
 def test_total_weighs_validation_as_training_was_weighted_at_that_step():
     train, validation = total_loss(TRAIN, VALIDATION)
     assert train.tolist() == [0.0, 12.0, 32.0]
@@ -104,25 +91,12 @@ def test_runs_with_different_losses_share_figures_and_say_what_made_them(tmp_pat
     assert heights["alone"] == heights["plots"] > cv2.imread(str(tmp_path / "untimed/training.png")).shape[0]
 
 
-def test_labels_are_the_folders_or_their_paths_where_these_are_the_same(tmp_path, capsys):
-    runs = [str(write_run(tmp_path / parent / "pose")) for parent in ("a", "b")]
-    assert run(main, [*runs, "--output", str(tmp_path / "plots")]) == 0
-    assert f"{runs[0]} ({runs[0]})" in capsys.readouterr().out
-    assert run(main, [runs[0], runs[0], "--output", str(tmp_path / "plots")]) == 1
-    assert "name each run once" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
         ("history/train.csv", None, "no such file; training writes it when it ends; run train again"),
-        ("history/validation.csv", "", "no table of numbers"),
         ("history/train.csv", "step,caf.raw\n10,much\n", "column 'caf.raw' holds texts"),
-        ("history/train.csv", "epoch,caf.raw\n1,2\n", "no column 'step'"),
-        ("history/train.csv", "step,G.lr\n1,2\n", "no loss in it"),
         ("live/log.jsonl", '{"step": 1}\n{"step": ', ":2: no record of a training"),
-        ("live/log.jsonl", '{"step": 1}\n7\n', ":2: no record of a training"),
-        ("live/log.jsonl", '{"process": {"command": []}}\n', ":1: no record of a training: KeyError('commit', 'host')"),
     ],
 )
 def test_broken_files_are_told_in_one_message(tmp_path, capsys, file, content, message):

@@ -133,16 +133,6 @@ def test_results_of_an_earlier_run_are_no_input(toys, tmp_path, capsys):
     assert "no images" in capsys.readouterr().err
 
 
-def test_inputs_that_name_nothing_are_told_at_once(toys, tmp_path, capsys):
-    (tmp_path / "empty").mkdir()
-    assert predict(toys, tmp_path, tmp_path / "no.png", tmp_path / "empty", str(tmp_path / "*.webp")) == 1
-    said = capsys.readouterr().err
-    assert f"{tmp_path / 'no.png'}: no such file" in said
-    assert f"{tmp_path / 'empty'}: no images (.avif" in said
-    assert f"{tmp_path / '*.webp'}: no such file or folder, and no file matches it" in said
-    assert not (tmp_path / "out").exists()
-
-
 def test_only_what_is_saved_is_computed(tmp_path, capsys):
     mode = {"paint": PAINT, "broken": {"type": "toy_photos.Broken"}}
     given = toy_photos.write_run(tmp_path, {"evaluate.modes.plain.injectors": mode})
@@ -305,20 +295,6 @@ def test_a_prediction_that_stops_midway_has_whole_rows_of_what_it_wrote(toys, tm
         main([*toys, str(tmp_path / "in"), "--batch-size", "1", "--output", str(tmp_path / "out")])
     assert earlier == ["earlier"] * 3  # it is replaced whole
     assert pd.read_csv(tmp_path / "out/predictions.csv")["name"].tolist() == [0, 1]
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"predict.compare.fake.target": "z"}, "predict.compare.fake: unknown name: nobody provides 'z'"),
-        ({"predict.compare.fake.type": "images.Fidelity"}, "'images.Fidelity' is no comparison"),
-        ({"predict.compare": {"x": {"type": "images.PictureComparison", "target": "y"}}}, "image of predict.save 'x'"),
-    ],
-)
-def test_wrong_comparisons(changes, message, translator, tmp_path, capsys):
-    Path(translator[0]).write_text(to_yaml(toy.changed(changes, read_yaml(Path(translator[0])))))
-    assert predict(translator, tmp_path, tmp_path) == 1
-    assert message in capsys.readouterr().err
 
 
 def test_a_model_of_a_run_is_taken_and_other_folders_are_told(toys, tmp_path, capsys):

@@ -2,10 +2,8 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
 
 import pytest
-from pydantic import Field
 
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
@@ -60,18 +58,3 @@ def test_every_link_has_its_section():
     linked = set(re.findall(r"\(#(.*?)\)", page))
     assert {"lossesname", "trainema"} <= linked
     assert linked <= sections
-
-
-@pytest.mark.parametrize(
-    ("annotation", "said"),
-    [
-        (int, "whole number"),
-        (Annotated[float, Field(gt=0, le=1)], "number > 0, ≤ 1"),
-        (Annotated[list[str], Field(min_length=2)] | None, "list of 2 or more texts"),
-        (bool | list[str], "`true` or `false`, or list of texts"),
-        (Literal["no", "fp16"], '`"no"` or `fp16`'),
-        (dict[str, float], "names, each with a number"),
-    ],
-)
-def test_values_in_words(annotation, said):
-    assert reference.value(annotation) == said

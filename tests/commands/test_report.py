@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from figura.base.errors import UserError
 from figura.base.pictures import write_png
 from figura.commands.report.__main__ import main
 
@@ -116,16 +115,3 @@ def test_a_try_is_marked(project: Path) -> None:
     text = text_of((project / "report.html").read_text())
     assert "A try: its figures are no result." in text
     assert "21.12" in text
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--recipe", "tyo"], "--recipe tyo: dvc.yaml has no such recipe; there are toy, judged"),
-        (["--output", "report.pdf"], "expected a file that ends in .html"),
-    ],
-)
-def test_what_cannot_be_is_refused(project: Path, arguments: list[str], said: str) -> None:
-    with pytest.raises(UserError, match=re.escape(said)):
-        main(arguments)
-    assert not list(project.glob("report.*"))

@@ -14,13 +14,12 @@ import test_compare
 import toy
 from cached_dumps import Repository
 
-from figura.base.errors import UserError
 from figura.base.pictures import write_png
 from figura.commands.compare.revisions import WORKSPACE, Files
 from figura.commands.report.__main__ import main
 from figura.commands.report.contents import Entry
 from figura.commands.report.differences import recipe_differences
-from figura.commands.report.page import Fold, shortened
+from figura.commands.report.page import Fold
 
 ENTRY = Entry("toy", Path("params.yaml"), "ramps")
 HISTORY = {"distance.raw": 3.0, "distance.weight": 1.0, "distance.weighted": 3.0, "painter.lr": 0.1}
@@ -171,18 +170,3 @@ def test_a_try_is_marked(project: Path) -> None:
     main(["before", "--markdown", "md"])
     section = Path("md/report.md").read_text().partition("## toy")[2]
     assert "**A try: its figures are no result.**" in section.partition("<details>")[0]
-
-
-def test_an_unknown_revision_is_refused(project: Path) -> None:
-    with pytest.raises(UserError, match="nowhere: not readable as a revision or experiment"):
-        main(["nowhere"])
-
-
-def test_a_long_page_is_cut_at_a_line_with_its_fold_closed() -> None:
-    table = "<details>\n" + "\n".join(f"| {row:04d} |" for row in range(100)) + "\n</details>"
-    text = shortened(table, 200)
-    assert text.startswith("<details>\n| 0000 |")
-    assert text.count("<details>") == text.count("</details>") == 1
-    kept = text.count("| 0")
-    assert text.endswith(f"... and {102 - 1 - kept} more lines.")
-    assert shortened(table, 10_000) == table

@@ -11,8 +11,7 @@ from figura.base.yaml12 import to_yaml
 from figura.commands.show import main
 from figura.engine.build import build_datasets
 from figura.engine.data import Loaders
-from figura.report.sheets import BAR
-from figura.show.examples import DrawnDataset, DrawnExample, drawn_examples
+from figura.show.examples import drawn_examples
 from figura.show.sheet import draw_sheet
 
 SIZE = 16
@@ -125,11 +124,6 @@ def rows_with(sheet, picture, column):
     ]
 
 
-def test_a_dataset_without_pictures_has_its_values():
-    drawn = {"plain": DrawnDataset("", [DrawnExample(0, 0, {"index": 7}, {})])}
-    assert draw_sheet(drawn, "train").shape == (BAR + 1 + 12, 480, 3)
-
-
 def test_the_command_prints_a_table_and_writes_the_sheet(recipe, tmp_path, capsys):
     assert run(main, ["recipe.yaml", "--count", "3", "--output", "out/sheet.png"]) == 0
     said = capsys.readouterr().out
@@ -156,21 +150,9 @@ def test_a_value_that_is_set_reaches_the_examples(recipe, capsys):
     [
         (["--dataset", "pair"], "data.train: no dataset 'pair' (did you mean 'pairs'?); there are pairs"),
         (["--indices", "0", "6"], "data.train.pairs: no example 6; it has 6, from 0 to 5"),
-        (["--start", "6"], "data.train.pairs: nothing from position 6 on; it has 6 examples"),
-        (["--split", "validation", "--epoch", "1"], "--epoch 1: only training has epochs"),
-        (["--output", "sheet.jpg"], "--output sheet.jpg: expected a file that ends in .png"),
-        (["--indices", "0", "--count", "1"], "--count 1: --indices name the examples; leave one of them out"),
         (["--set", "data.common.root=nothing"], "nothing/train: no such folder"),
     ],
 )
 def test_wrong_words(words, message, recipe, capsys):
     assert run(main, ["recipe.yaml", *words]) == 1
     assert message in capsys.readouterr().err
-
-
-def test_a_picture_that_cannot_be_written(recipe, capsys):
-    assert run(main, ["recipe.yaml", "--count", "1", "--output", "recipe.yaml/show.png"]) == 1
-    told = capsys.readouterr().err
-    assert told.startswith("error: ")
-    assert "recipe.yaml" in told
-    assert len(told.splitlines()) == 1

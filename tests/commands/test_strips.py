@@ -62,13 +62,6 @@ def test_pictures_of_two_shapes_keep_them(tmp_path: Path) -> None:
     assert left.any(axis=1).sum() == pytest.approx(width / 4 - 42, abs=1)
 
 
-def test_what_is_no_sheet_is_told(project: Path) -> None:
-    with pytest.raises(UserError, match=r"toy\.yaml: metrics\.pictures has no sheet 'worst'; of images\.Sheet: pairs"):
-        main(["docs", "toy/worst"])
-    with pytest.raises(UserError, match="has no such recipe"):
-        main(["docs", "toi/pairs"])
-
-
 def test_a_strip_that_a_readme_should_not_load_is_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noise = np.random.default_rng(0).integers(0, 255, (600, WIDTH, 3), dtype=np.uint8)
     monkeypatch.setattr("figura.commands.strips.strip_of", lambda *_: noise)

@@ -117,18 +117,6 @@ def pixels(tmp_path):
     return cv2.imread(str(tmp_path / "out/sweep.png"))
 
 
-def coloured(image, blue: int, green: int, red: int) -> bool:
-    """Whether a picture has a good number of pixels of (nearly) a colour."""
-    return (abs(image.astype(int) - (blue, green, red)).max(axis=2) < 12).sum() > 60
-
-
-def test_of_two_parameters_the_other_one_has_a_line_for_each_value(report, tmp_path):
-    report(GRID, "--metric", L1)
-    image = pixels(tmp_path)
-    assert coloured(image, 180, 119, 31)  # C0 and C1 of matplotlib
-    assert coloured(image, 14, 127, 255)
-
-
 def test_parameters_that_change_together_are_one_axis():
     kinds = [
         experiment(k, data({"losses": {n: {"kind": k} for n in ("D_real", "D_fake", "G_GAN")}}, 0.1)) for k in "ab"
@@ -170,22 +158,6 @@ def test_a_sweep_that_has_not_begun_has_a_table_and_no_picture(report, tmp_path,
     assert list(table["state"]) == ["baseline", "queued"]
     assert not (tmp_path / "out/sweep.png").exists()
     assert "no picture" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (
-            ["--metric", "metrics/vunet.json:reconstruction.ll.value"],
-            f"did you mean '{L1}'?); there are\n  {L1}\n  metrics/vunet.json:reconstruction.images",
-        ),
-        (["--metric", L1, "--only", "kl-*"], "no experiment 'kl-*' started from main; there are late, early"),
-    ],
-)  # fmt: skip
-def test_bad_wishes(report, arguments, said):
-    with pytest.raises(UserError) as caught:
-        report(GRID, *arguments)
-    assert said in str(caught.value)
 
 
 @pytest.mark.parametrize(

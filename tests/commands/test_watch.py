@@ -14,7 +14,7 @@ import toy
 from figura.base.errors import UserError
 from figura.base.exit_status import run as run_stage
 from figura.base.lock import hold
-from figura.base.yaml12 import read_yaml, to_yaml
+from figura.base.yaml12 import to_yaml
 from figura.commands.checkpoint_watch import append_row, draw_evaluations, read_evaluations
 from figura.commands.watch import main as watch_main
 from figura.training.trainer import Trainer
@@ -31,15 +31,6 @@ class SplitRamps(toy.Ramps):
         if split not in ("validation", "test"):
             raise UserError(f"no split {split!r}; there are validation, test")
         super().__init__({"validation": 6, "test": 3}[split])
-
-
-class FewRamps(toy.Ramps):
-    """Ramps, one at least."""
-
-    def __init__(self, length: int) -> None:
-        if length < 1:
-            raise ValueError(f"length {length}: at least one is needed")
-        super().__init__(length)
 
 
 def trained(folder, changes):
@@ -195,22 +186,12 @@ def test_another_split(split_project, tmp_path, capsys):
     assert "no split 'train'; there are validation, test" in capsys.readouterr().err
 
 
-def test_a_dataset_without_splits(project, tmp_path, capsys):
-    assert evaluate(project, "--split", "test", "--output", tmp_path / "out") == 1
-    message = capsys.readouterr().err
-    assert "evaluate.data.ramps.split" in message
-    assert "Ramps" in message
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--split", "test"), "--output: missing"),
         (("--output", "run/dump"), "this folder is DVC's"),
         (("--output", "run"), "something else than a dump"),
         (("--checkpoint", "run/model", "--output", "run/model/out"), "lies in the model folder run/model; choose one"),
-        (("--checkpoint", "run/checkpoints", "--output", "out"), "run/checkpoints/recipe.yaml: no such file"),
     ],
 )
 def test_options_that_do_not_go_together(project, monkeypatch, capsys, options, message):
@@ -258,24 +239,6 @@ def test_a_model_folder_gets_no_dump(project, monkeypatch, capsys, tmp_path, mod
     assert (tmp_path / "out/examples.csv").is_file()
 
 
-def test_faults_of_the_data_name_the_recipe_that_has_them(project, capsys, tmp_path):
-    """The recipe beside the weights has no section `evaluate`."""
-    few = "evaluate.data={ramps: {type: test_watch.FewRamps, length: 0}}"
-    assert evaluate(project, "--set", few, "--output", tmp_path / "out") == 1
-    said = f"error: {project / 'recipe.yaml'}: evaluate.data.ramps: test_watch.FewRamps: length 0: at least one is need"
-    assert capsys.readouterr().err.startswith(said)
-
-
-@pytest.mark.parametrize(("rank", "times"), [("0", 1), ("1", 0)])
-def test_settings_that_do_not_count_are_told_once(project, capsys, tmp_path, monkeypatch, rank, times):
-    (tmp_path / "other.yaml").write_text(to_yaml(toy.changed({"train.steps": 13}, read_yaml(project / "recipe.yaml"))))
-    monkeypatch.setattr("figura.evaluation.trained.write_dump", lambda *_: None)
-    monkeypatch.setenv("RANK", rank)
-    words = [tmp_path / "other.yaml", project / "run", "--output", tmp_path / "out"]
-    assert run_stage(eval_dump.main, list(map(str, words))) == 0
-    assert capsys.readouterr().out.count("train.steps is 13 in the recipe; the model was trained with 12") == times
-
-
 def test_a_table_grows_and_keeps_what_it_has(tmp_path):
     path = tmp_path / "table.csv"
     append_row(path, {"checkpoint": "step-000002", "step": 2, "a.AP": 0.1})
@@ -301,10 +264,7 @@ def test_a_table_grows_and_keeps_what_it_has(tmp_path):
     ("words", "message"),
     [
         (("run/checkpoints", "run/checkpoints/out"), "lies in the folder of the checkpoints"),
-        (("run/checkpoints", "recipe.yaml"), "is a file"),
-        (("run/checkpoints", "out", "--every", "0"), "--every 0: expected"),
         (("run/model", "out"), "is a model folder"),
-        (("run/none", "out"), "neither a model folder"),
     ],
 )
 def test_what_cannot_be_watched(project, monkeypatch, capsys, words, message):

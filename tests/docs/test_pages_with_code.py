@@ -1,5 +1,5 @@
 """docs/idea.md: the training by hand and the recipe beside it are the same. docs/your_own_code.md: it trains, and
-computes what it says.
+computes what it says. docs/api.md: all its examples run, in their order, as in a notebook.
 """
 
 import copy
@@ -9,6 +9,7 @@ import runpy
 import sys
 from pathlib import Path
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -18,6 +19,7 @@ from torch.utils.data import default_collate
 
 from figura.base.yaml12 import parse_yaml, to_yaml
 from figura.dump import Dump
+from figura.prediction.predictor import Predictor
 from figura.recipe.load import check_recipe
 from figura.training.trainer import Trainer
 from stages import eval_dump
@@ -184,3 +186,38 @@ def test_a_step_by_hand_reaches_the_losses_of_the_recipe(tmp_path, monkeypatch):
     by_hand.fit()
     for row, expected in zip(by_hand.loss_log.train, declared.loss_log.train, strict=True):
         assert row == pytest.approx(expected, rel=1e-3)
+
+
+ROOT = Path(__file__).parents[2]
+API = (ROOT / "docs/api.md").read_text()
+EXAMPLES = re.findall(r"^```python\n(.*?)^```", API, re.MULTILINE | re.DOTALL)
+PHOTOS = sorted((ROOT / "data/prepared/people/images/validation").glob("*"))[:3]
+NEEDED = ("pose", "pix2pix", "super_resolution", "vunet")
+MISSING = [name for name in NEEDED if not (ROOT / f"runs/{name}/model").is_dir()]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(MISSING or not PHOTOS), reason=f"needs trained runs (`dvc repro`), here none of {MISSING}")
+def test_examples_run(tmp_path, monkeypatch, capsys):
+    for name in ("runs", "recipes", "dvc.yaml", "params.yaml"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "photos").mkdir()
+    for number, file in enumerate(PHOTOS):
+        cv2.imwrite(str(tmp_path / f"photos/{number}.jpg"), cv2.imread(str(file)))
+    writer = cv2.VideoWriter(str(tmp_path / "clip.mp4"), cv2.VideoWriter.fourcc(*"mp4v"), 10, (160, 120))
+    for _ in range(4):
+        writer.write(cv2.resize(cv2.imread(str(PHOTOS[0])), (160, 120)))
+    writer.release()
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for block in EXAMPLES:
+        exec(compile(block, "docs/api.md", "exec"), names)  # noqa: S102  # the page's own examples
+    assert len(EXAMPLES) >= 9
+    assert isinstance(names["poses"], Predictor)
+    overlay = cv2.imread("overlay.png")
+    assert np.array_equal(overlay[..., ::-1], names["results"][0].draw())
+    assert Path("drawn.mp4").stat().st_size > 0
+    assert len(names["frames"].images) == 2
+    assert names["enlarged"].shape == (96, 128, 3)
+    assert "transfer.image" in names["dressed"].sheets
+    assert "{'people': 'records'" in capsys.readouterr().out

@@ -15,8 +15,7 @@ import toy
 from figura.base.errors import UserError
 from figura.base.exit_status import refusal
 from figura.base.sampling import evenly_spaced
-from figura.engine.data import Mixture, TrainBatches, ValidationBatches, collated, load_batches
-from figura.interfaces import Records
+from figura.engine.data import Mixture, TrainBatches, ValidationBatches, load_batches
 
 
 def sampler(lengths, weights=None, size=4, seed=1, **rest):
@@ -27,6 +26,7 @@ def test_an_epoch_is_a_permutation_and_each_epoch_another():
     batches = sampler({"a": 24})
     assert batches.batches_per_epoch == 6
     epochs = [[key for batch in islice(batches, 6 * n, 6 * n + 6) for key in batch] for n in range(3)]
+    assert epochs[0] != [key for batch in islice(sampler({"a": 24}, seed=2), 6) for key in batch]
     for number, epoch in enumerate(epochs):
         assert sorted(epoch) == [("a", number, index) for index in range(24)]
     orders = [[index for _, _, index in epoch] for epoch in epochs]
@@ -34,12 +34,7 @@ def test_an_epoch_is_a_permutation_and_each_epoch_another():
     assert orders[0] != list(range(24))
 
 
-def test_order_depends_on_the_seed_alone():
-    first, again, other = (list(islice(sampler({"a": 24}, seed=seed), 9)) for seed in (1, 1, 2))
-    assert first == again != other
-
-
-@pytest.mark.parametrize("start", [0, 1, 4, 5, 6, 11, 23])
+@pytest.mark.parametrize("start", [0, 1, 5, 6, 23])
 def test_starting_later_gives_the_tail(start):
     lengths, weights = {"a": 22, "b": 9}, {"a": 2.0, "b": 1.0}
     whole = list(islice(sampler(lengths, weights), 30))
@@ -99,13 +94,6 @@ def test_a_validation_batch_has_one_group():
     assert [[index for *_, index in batch] for batch in batches] == [[0, 2], [1, 4], [3, 6], [5], [7]]
 
 
-def test_records_stay_with_their_example():
-    records = [Records([{"id": 1}, {"id": 2}]), Records()]
-    batch = collated([{"x": np.float32(n), "truth": one} for n, one in enumerate(records)])
-    assert batch["truth"] == [[{"id": 1}, {"id": 2}], []]
-    assert batch["x"].tolist() == [0, 1]
-
-
 def first_batches(workers, count=7):
     mixture = Mixture({"a": toy.Ramps(14, jitter=0.5), "b": toy.Ramps(9, jitter=0.1)}, seed=11)
     loader = load_batches(mixture, sampler({"a": 14, "b": 9}, {"a": 2.0, "b": 1.0}), workers)
@@ -158,7 +146,7 @@ def test_a_full_shared_memory_says_what_to_do():
         first_of(full)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGBUS])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGKILL, marks=pytest.mark.slow), signal.SIGBUS])  # polled
 def test_a_worker_that_is_killed_is_one_line(number):
     with pytest.raises(RuntimeError) as caught:
         first_of(number)

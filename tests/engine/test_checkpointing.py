@@ -55,9 +55,7 @@ class Tower(nn.Module):
 HERE = "test_checkpointing.Tower"
 CHANGES = BASE | {
     "networks": {"painter": {"type": HERE}},
-    "steps.painter.injectors.paint": {
-        "type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}
-    },
+    "steps.painter.injectors.paint": toy.PAINT,
     "train.accumulation": 2,
 }  # fmt: skip
 
@@ -115,7 +113,7 @@ def test_blocks_are_the_outermost_entries_of_lists_that_have_parts():
     assert "base_net.stage3.7" in shuffle
 
 
-@pytest.mark.parametrize("chosen", [True, ["units.1"], ["units.*", "last"]])
+@pytest.mark.parametrize("chosen", [True, ["units.*", "last"]])
 def test_a_training_ends_in_the_same_bytes(tmp_path, chosen):
     Unit.calls = 0
     fit(tmp_path / "plain", CHANGES)

@@ -11,7 +11,7 @@ import toy
 from safetensors.torch import load_file
 from torch._inductor import compile_fx
 from torch._inductor import config as inductor
-from trainings import BASE, Killed, fit, outputs
+from trainings import BASE, fit, killed, outputs
 from two_processes import run_in_two
 
 from figura.base.errors import UserError
@@ -61,8 +61,7 @@ def test_compiled_and_eager_agree_and_a_killed_training_goes_on_to_the_same_byte
     assert compiled.keys() == expected.keys()
     torch.testing.assert_close(compiled, expected, rtol=0, atol=1e-5)
     assert graphs
-    with pytest.raises(Killed):
-        fit(run / "killed", changes | COMPILED, content, stop=7)
+    killed(run / "killed", changes | COMPILED, content, stop=7)
     torch.compiler.reset()
     assert fit(run / "killed", changes | COMPILED, content).done[0] == 4
     assert outputs(run / "killed") == outputs(run / "compiled")
@@ -83,29 +82,25 @@ def test_a_machine_without_a_compiler_says_so(run, monkeypatch):
     monkeypatch.setattr("torch._inductor.config.force_disable_caches", True)
     with pytest.raises(UserError) as caught:
         Trainer(toy.checked(COMPILED), run)
-    said = str(caught.value)
-    assert said.startswith("toy.yaml: train.compile: nothing can be compiled for cpu here: ")
-    assert said.endswith(
-        "; install a C++ compiler (g++, or the one that CXX names) and Python.h, or leave train.compile out"
-    )
-    assert "\n" not in said
+    assert str(caught.value).startswith("toy.yaml: train.compile: nothing can be compiled for cpu here: ")
+    assert "\n" not in str(caught.value)
 
 
-def test_checkpointing_is_refused(run):
-    with pytest.raises(UserError) as caught:
-        Trainer(toy.checked(COMPILED | {"networks.painter.checkpointing": ["layer"]}), run)
-    assert str(caught.value).startswith(
-        "toy.yaml: networks.painter.checkpointing: not with train.compile, whose compiler"
-    )
+PENALTY = {
+    "type": "images.GradientPenalty",
+    "inputs": {"points": "y", "logits": "real"},
+    "weight": 1.0,
+    "step": "critic",
+}
 
 
-def test_a_loss_that_differentiates_twice_is_refused(run):
-    penalty = {
-        "type": "images.GradientPenalty", "inputs": {"points": "y", "logits": "real"}, "weight": 1.0, "step": "critic",
-    }  # fmt: skip
-    with pytest.raises(UserError) as caught:
-        Trainer(toy.checked(COMPILED | {"losses.penalty": penalty}, toy.gan()), run)
-    assert str(caught.value) == (
-        "toy.yaml: train.compile: losses.penalty differentiates networks twice, and compiled ones can be "
-        "differentiated once; leave train.compile out"
-    )
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"networks.painter.checkpointing": ["layer"]}, "networks.painter.checkpointing: not with train.compile"),
+        ({"losses.penalty": PENALTY}, "train.compile: losses.penalty differentiates networks twice"),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused(run, changes, said):
+    with pytest.raises(UserError, match=f"^toy.yaml: {said}"):
+        Trainer(toy.checked(COMPILED | changes, toy.gan()), run)

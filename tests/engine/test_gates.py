@@ -17,7 +17,7 @@ from figura.recipe.gates import Gate, can_run, covers_every_iteration
 from figura.training.trainer import Trainer
 
 PAINT = "steps.painter.injectors.paint"
-FORWARD = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
+FORWARD = toy.PAINT
 
 
 class Counted(Loss):
@@ -230,8 +230,3 @@ def test_a_name_may_be_made_in_turns(run):
     raw, plain = (t.loss_log.history("distance")["raw"].to_numpy() for t in (trainer, other))
     assert (raw[:4] == plain[:4]).all()
     assert raw[4] != plain[4]
-
-
-def test_what_starts_after_the_end_is_said(run, capsys):
-    trained(run, {"losses.square.after": 40, "train.steps": 3, "train.evaluate_every": 3})
-    assert "warning: losses.square starts after step 40, training ends at 3" in capsys.readouterr().out

@@ -8,7 +8,7 @@ import torch
 import toy
 from accelerate import Accelerator
 from torch import nn
-from trainings import BASE, Killed, fit, outputs
+from trainings import BASE, fit, killed, outputs
 
 from figura.base.errors import UserError
 from figura.engine.build import build_networks, build_steps
@@ -32,78 +32,28 @@ def test_singular_values_come_near_one_and_directions_stay(shape: tuple[int, ...
 
 
 def test_one_step_against_numpy() -> None:
+    """Two weights of one shape do not mix, a tall one steps sqrt(64 / 36) as far, a thin one and biases go to Adam."""
     torch.manual_seed(1)
-    layer = nn.Conv2d(4, 32, 3).double()  # as a matrix 32 x 36
-    weight, bias = layer.weight.detach().numpy().copy(), layer.bias.detach().numpy().copy()
-    optimizer = Muon(layer.parameters(), lr=0.1, rest_lr=0.01, momentum=0.9)
-    layer.weight.grad = torch.randn_like(layer.weight)
-    layer.bias.grad = torch.randn_like(layer.bias)
-    gradient = layer.weight.grad.numpy().reshape(32, 36)
+    shapes = [(32, 4, 3, 3), (32, 4, 3, 3), (64, 36), (3, 64), (32,), (16, 16)]
+    parameters = [nn.Parameter(torch.randn(shape, dtype=torch.float64)) for shape in shapes]
+    before = [parameter.detach().numpy().copy() for parameter in parameters]
+    optimizer = Muon(parameters, lr=0.1, rest_lr=0.01, momentum=0.9)
+    for parameter in parameters[:-1]:  # the last one has no gradient
+        parameter.grad = torch.randn_like(parameter)
     optimizer.step()
-    nesterov = gradient + 0.9 * (0.1 * gradient - gradient)
-    x = nesterov / np.linalg.norm(nesterov)
-    for _ in range(5):
-        s = x @ x.T
-        x = 3.4445 * x + (-4.7750 * s + 2.0315 * s @ s) @ x
-    np.testing.assert_allclose(
-        layer.weight.detach().numpy().reshape(32, 36), weight.reshape(32, 36) - 0.1 * x, rtol=0, atol=1e-6
-    )
-    step = 0.01 * np.sign(layer.bias.grad.numpy())  # Adam's first step is the rate, whatever the gradient
-    np.testing.assert_allclose(layer.bias.detach().numpy(), bias - step, atol=1e-6)
-
-
-def test_tall_matrices_take_longer_steps_and_thin_ones_go_to_adam() -> None:
-    torch.manual_seed(2)
-    tall, thin = nn.Parameter(torch.zeros(64, 16)), nn.Parameter(torch.zeros(3, 64))
-    optimizer = Muon([tall, thin], lr=0.1, rest_lr=0.01)
-    tall.grad, thin.grad = torch.randn(64, 16), torch.randn(3, 64)
-    optimizer.step()
-    singular = np.linalg.svd(tall.detach().numpy(), compute_uv=False)
-    assert ((singular > 0.1 * 2 * 0.5) & (singular < 0.1 * 2 * 1.3)).all()  # sqrt(64 / 16) = 2
-    np.testing.assert_allclose(thin.detach().abs().numpy(), 0.01, rtol=1e-4)
-
-
-def test_weights_of_one_shape_do_not_mix_and_a_missing_gradient_is_left_alone() -> None:
-    torch.manual_seed(3)
-    start = [torch.randn(16, 16) for _ in range(3)]
-    gradients = [torch.randn(16, 16) for _ in range(3)]
-
-    def after(chosen: list[int]) -> list[torch.Tensor]:
-        parameters = [nn.Parameter(tensor.clone()) for tensor in start]
-        optimizer = Muon(parameters, lr=0.1, rest_lr=0.1)
-        for place in chosen:
-            parameters[place].grad = gradients[place].clone()
-        optimizer.step()
-        return [parameter.detach() for parameter in parameters]
-
-    everything, two = after([0, 1, 2]), after([0, 2])
-    torch.testing.assert_close(everything[0], two[0])
-    torch.testing.assert_close(everything[2], two[2])
-    assert torch.equal(two[1], start[1])
-
-
-def test_its_state_goes_on_exactly() -> None:
-    def run(reload_at: int | None) -> list[torch.Tensor]:
-        torch.manual_seed(4)
-        network = nn.Sequential(nn.Conv2d(8, 16, 3), nn.Conv2d(16, 16, 3), nn.Conv2d(16, 3, 1))
-        optimizer = Muon(network.parameters(), lr=0.01, rest_lr=0.01)
-        for step in range(6):
-            if step == reload_at:
-                state = optimizer.state_dict()
-                optimizer = Muon(network.parameters(), lr=0.01, rest_lr=0.01)
-                optimizer.load_state_dict(state)
-            optimizer.zero_grad()
-            network(torch.randn(2, 8, 9, 9)).square().mean().backward()
-            optimizer.step()
-        return [p.detach() for p in network.parameters()]
-
-    for a, b in zip(run(None), run(3), strict=True):
-        assert torch.equal(a, b)
-
-
-def test_settings_out_of_range_are_refused() -> None:
-    with pytest.raises(ValueError, match="rates > 0"):
-        Muon([nn.Parameter(torch.zeros(8, 8))], lr=0.0, rest_lr=0.1)
+    for parameter, start, length in zip(parameters[:3], before, (1, 1, 4 / 3), strict=False):
+        gradient = parameter.grad.numpy().reshape(len(start), 36)
+        nesterov = gradient + 0.9 * (0.1 * gradient - gradient)
+        x = nesterov / np.linalg.norm(nesterov)
+        for _ in range(5):
+            s = x @ x.T
+            x = 3.4445 * x + (-4.7750 * s + 2.0315 * s @ s) @ x
+        found = parameter.detach().numpy().reshape(len(start), 36)
+        np.testing.assert_allclose(found, start.reshape(len(start), 36) - 0.1 * length * x, rtol=0, atol=1e-6)
+    for parameter, start in zip(parameters[3:5], before[3:5], strict=True):
+        step = 0.01 * np.sign(parameter.grad.numpy())  # Adam's first step is the rate, whatever the gradient
+        np.testing.assert_allclose(parameter.detach().numpy(), start - step, atol=1e-6)
+    assert (parameters[5].detach().numpy() == before[5]).all()
 
 
 UNUSABLE = {"LBFGS", "SparseAdam"}
@@ -137,7 +87,7 @@ def moved(before, after):
     return all(not torch.equal(before[name], p) and p.isfinite().all() for name, p in after.items())
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if n not in UNUSABLE | {"Muon"}])
+@pytest.mark.parametrize("name", ["Adafactor", "ASGD", "Rprop"])  # one with tensors of its own, two without momentum
 def test_an_optimizer_of_torch_is_declared_by_its_name(name):
     assert moved(*updated({"type": f"torch.optim.{name}", "lr": 0.01}))
 
@@ -171,12 +121,15 @@ def test_those_of_the_extra_train_and_a_group_has_its_own_options(declared):
     assert objection(type(optimizer)) is None
 
 
-@needs_extra
-@pytest.mark.parametrize("declared", [LAMB, LARS])
-def test_a_training_with_one_goes_on_where_it_was_killed(declared, run):
-    changes = BASE | {OPTIMIZER: declared, "steps.painter.groups": BIASES}
-    fit(run / "whole", changes)
-    with pytest.raises(Killed):
-        fit(run / "killed", changes, stop=9)
-    assert fit(run / "killed", changes).done == [8, 9, 10, 11]
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"networks.painter.width": 8, OPTIMIZER: {"type": "Muon", "lr": 0.01, "rest_lr": 0.01}},  # a matrix of 8 x 9
+        pytest.param({OPTIMIZER: LAMB, "steps.painter.groups": BIASES}, marks=needs_extra),
+    ],
+)
+def test_a_training_goes_on_where_it_was_killed(changes, run):
+    fit(run / "whole", BASE | changes)
+    killed(run / "killed", BASE | changes, stop=9)
+    assert fit(run / "killed", BASE | changes).done == [8, 9, 10, 11]
     assert outputs(run / "killed") == outputs(run / "whole")

@@ -6,7 +6,8 @@ float16 runs on the CPU with `torch.amp.GradScaler("cpu")` given to the steps: r
 import json
 import math
 import os
-from typing import ClassVar, NamedTuple
+from collections import namedtuple
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -187,9 +188,6 @@ def test_without_a_gradient_there_is_nothing_to_scale():
     assert one.scaler.get_scale() == 2.0
 
 
-# what counts as not finite
-
-
 def watched(reports, limit=2):
     """The iteration in which training ends, None where it goes on."""
     counts = {}
@@ -367,22 +365,6 @@ def test_losses_compute_in_float32_wherever_they_run(run, tmp_path):
         assert (autocast, found, inside) == (False, expected, torch.float32)
 
 
-class Pair(NamedTuple):
-    mean: torch.Tensor
-    place: int
-
-
-def test_what_is_float32_already_is_not_touched():
-    whole, text = torch.zeros(2), object()
-    assert in_float32(whole) is whole
-    assert in_float32(text) is text
-    found = in_float32({"a": [whole, text], "b": torch.zeros(1, dtype=torch.float8_e4m3fn)})
-    assert found["a"][0] is whole
-    assert found["b"].dtype == torch.float32
-    pair = in_float32(Pair(torch.zeros(1).half(), 3))
-    assert (type(pair), pair.mean.dtype, pair.place) == (Pair, torch.float32, 3)
-
-
 def test_losses_written_by_hand_are_averaged_in_float32():
     network = test_steps.Line()
     one = test_steps.step({"a": network}, {"l": test_steps.loss()})
@@ -392,9 +374,6 @@ def test_losses_written_by_hand_are_averaged_in_float32():
     assert report.raw["l"].item() == pytest.approx(1 + 2 / 3 / 128, abs=1e-7)  # no bfloat16
     third = 171 / 512  # 1/3 in 8 binary digits, which came back through the losses' own type three times
     np.testing.assert_allclose(network.slope.detach(), START - 0.1 * 3 * third, atol=1e-6)
-
-
-# a penalty of slopes
 
 
 class Judge(nn.Module):
@@ -458,9 +437,6 @@ def test_a_gradient_penalty_goes_through_the_scale(dtype):
 def test_a_gradient_penalty_needs_no_scale_in_bfloat16():
     (expected, _), (found, _) = penalised(None, None), penalised(torch.bfloat16, None)
     assert torch.linalg.vector_norm(found - expected) < 0.1 * torch.linalg.vector_norm(expected)
-
-
-# what is kept
 
 
 class Kinds(Callback):
@@ -603,3 +579,9 @@ def test_all_ranks_agree_on_an_overflow(tmp_path):
     scales = [64.0, 64.0, 32.0, 32.0, 32.0, 32.0, 64.0, 64.0]  # halved by the third update, doubled by four good ones
     assert seen == others == [[*(bad if place == 2 else good), scale] for place, scale in enumerate(scales)]
     assert weights == theirs
+
+
+def test_a_named_tuple_keeps_its_type():
+    pair = namedtuple("Pair", "mean place")
+    found = in_float32(pair(torch.zeros(1).half(), 3))
+    assert (type(found), found.mean.dtype, found.place) == (pair, torch.float32, 3)

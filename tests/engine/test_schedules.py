@@ -5,8 +5,6 @@ import pytest
 import toy
 
 from figura.base.error_collector import ErrorCollector
-from figura.engine.build import _schedule
-from figura.recipe.schema import Declaration
 from figura.recipe.types import build_schedule
 from figura.schedules import (
     Constant,
@@ -152,18 +150,6 @@ def test_a_ramp_of_no_width_jumps_at_its_end(kind):
 def test_bad_arguments_are_refused(make):
     with pytest.raises(ValueError, match=r"needed|must be positive"):
         make()
-
-
-def test_recipe_names_schedules_and_nests_them():
-    errors = ErrorCollector(toy.Path("p.yaml"))
-    entry = Declaration.model_validate(
-        {"type": "WarmUp", "steps": 10, "then": {"type": "Cosine", "start": 20, "end": 40, "from": 1.0, "to": 0.0}}
-    )
-    schedule = build_schedule(entry, "steps.g.lr_schedule", errors)
-    assert not errors.lines
-    assert [schedule(step) for step in (0, 9, 20, 40)] == [0.1, 1.0, 1.0, 0.0]
-    assert schedule(30) == pytest.approx(0.5)
-    assert _schedule(None, "x")(123) == 1.0
 
 
 def test_schedules_that_outlast_training_are_named():

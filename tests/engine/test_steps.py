@@ -11,7 +11,7 @@ from torch import nn
 from figura.base.modes import evaluating
 from figura.engine.build import parameter_groups
 from figura.engine.step import GatedInjector, Step, Stopwatch, WeightedLoss
-from figura.interfaces import Injector, Loss, Networks, State, batch_size, detach, split_batch
+from figura.interfaces import Injector, Loss, Networks, State, batch_size, split_batch
 from figura.recipe.gates import Gate
 from figura.recipe.schema import Group
 from figura.schedules import Constant, Linear
@@ -237,9 +237,6 @@ def test_values_are_clipped_before_the_norm(clip):
     assert report.grad_norm.item() == pytest.approx(np.linalg.norm(3 * gradient([0.5, -1.0])))  # before any clipping
 
 
-# the state that a step's injectors and losses share
-
-
 def test_a_name_is_written_once():
     state = State({"x": torch.zeros(2)})
     state.add("y", torch.ones(2))
@@ -269,15 +266,6 @@ def test_detached_is_a_view_of_its_own():
     assert "new" not in state
     with pytest.raises(KeyError):
         view.add("a", source)
-
-
-def test_detach_keeps_structure_and_plain_values():
-    tree = {"a": (torch.ones(1, requires_grad=True), "text"), "n": 3}
-    found = detach(tree)
-    assert isinstance(found["a"], tuple)
-    assert found["a"][1:] == ("text",)
-    assert found["n"] == 3
-    assert not found["a"][0].requires_grad
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 4, 7, 12])

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 import torch
 import toy
+import trainings
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run as stage
 from figura.base.yaml12 import to_yaml
-from figura.engine.weights import load_weights, save_weights, to_device
+from figura.engine.weights import load_weights, save_weights
 from figura.training.trainer import Trainer
 from stages import eval_dump, train
 
@@ -54,14 +55,6 @@ def test_weights_that_are_not_there_or_no_weights(tmp_path):
         load_weights(network(), tmp_path / "n.safetensors")
 
 
-def test_to_device_moves_tensors_alone():
-    batch = {"x": torch.zeros(2), "word": ["a", "b"], "more": {"y": [torch.ones(1)]}, "n": 3}
-    moved = to_device(batch, torch.device("meta"))
-    assert moved["x"].device.type == moved["more"]["y"][0].device.type == "meta"
-    assert moved["word"] == ["a", "b"]
-    assert moved["n"] == 3
-
-
 # published weights that a network knows by itself: read where training starts, and never again
 
 
@@ -92,11 +85,6 @@ def content(weights, **changes):
     return toy.changed({"networks.painter": painter, "runtime.samples": None, **changes})
 
 
-def test_training_starts_from_published_weights(weights, tmp_path):
-    live = Trainer(toy.checked(content=content(weights)), tmp_path / "run").networks.live["painter"]
-    assert all((value == 0.5).all() for value in live.state_dict().values())
-
-
 def test_a_file_that_the_recipe_names_comes_first(weights, tmp_path):
     other = tmp_path / "other.safetensors"
     save_file({name: torch.full_like(w, 2.0) for name, w in toy.Painter(2).state_dict().items()}, other)
@@ -106,7 +94,9 @@ def test_a_file_that_the_recipe_names_comes_first(weights, tmp_path):
     assert all((value == 2.0).all() for value in live.state_dict().values())
 
 
-def test_evaluation_does_without_the_file(weights, tmp_path):
+def test_training_starts_from_published_weights_and_evaluation_does_without_them(weights, tmp_path):
+    live = Trainer(toy.checked(content=content(weights)), tmp_path / "start").networks.live["painter"]
+    assert all((value == 0.5).all() for value in live.state_dict().values())
     recipe, run = tmp_path / "recipe.yaml", tmp_path / "run"
     recipe.write_text(to_yaml(content(weights)))
     assert stage(train.main, [str(recipe), str(run)]) == 0
@@ -120,17 +110,12 @@ def test_evaluation_does_without_the_file(weights, tmp_path):
 QUIET = {"runtime.samples": None}
 
 
-def weights_of(trainer, kind="live"):
-    networks = getattr(trainer.networks, kind)
-    return {f"{n}.{key}": v.clone() for n, net in networks.items() for key, v in net.state_dict().items()}
-
-
 @pytest.fixture
 def earlier(tmp_path):
     """A finished run of the recipe with two networks."""
     trainer = Trainer(toy.checked(QUIET | {"train.steps": 3}, toy.gan()), tmp_path / "earlier")
     trainer.fit()
-    return tmp_path / "earlier", weights_of(trainer, "ema")
+    return tmp_path / "earlier", trainings.weights(trainer, "ema")
 
 
 def start(run, folder, networks=None, **changes):
@@ -140,14 +125,14 @@ def start(run, folder, networks=None, **changes):
 
 def test_all_networks_start_from_an_earlier_run(run, earlier):
     folder, expected = earlier
-    started = weights_of(start(run, folder))
+    started = trainings.weights(start(run, folder))
     assert all(torch.equal(started[name], expected[name]) for name in expected)
 
 
 def test_a_named_network_starts_from_it_and_no_other(run, earlier, tmp_path):
     folder, expected = earlier
-    started = weights_of(start(run, folder, ["painter"]))
-    fresh = weights_of(Trainer(toy.checked(QUIET, toy.gan()), tmp_path / "fresh"))
+    started = trainings.weights(start(run, folder, ["painter"]))
+    fresh = trainings.weights(Trainer(toy.checked(QUIET, toy.gan()), tmp_path / "fresh"))
     for name, value in started.items():
         assert torch.equal(value, (expected if name.startswith("painter.") else fresh)[name])
 
@@ -160,14 +145,7 @@ def test_the_content_of_what_it_started_from_is_recorded(run, earlier):
     assert start(run, folder).provenance["start"] != first  # a resume state made from the old weights is refused
 
 
-def test_a_run_that_is_not_there(run, tmp_path):
-    with pytest.raises(UserError, match=r"network 'painter': .*nowhere/model/painter\.safetensors: no such file"):
-        start(run, tmp_path / "nowhere")
-
-
-def test_faults_of_the_entry():
-    with pytest.raises(UserError, match=r"train\.init_from\.networks: unknown network 'piant'"):
-        toy.checked({"train.init_from": {"run": "runs/a", "networks": ["piant"]}})
+def test_only_one_place_gives_a_network_its_weights():
     both = {"train.init_from": {"run": "runs/a"}, "networks.painter.weights": "b.safetensors"}
     with pytest.raises(UserError, match=r"networks\.painter\.weights: train\.init_from gives this network its weights"):
         toy.checked(both)

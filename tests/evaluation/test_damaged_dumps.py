@@ -18,6 +18,7 @@ import torch
 import toy
 from dumps_by_hand import sealed
 from PIL import Image
+from toy import PAINT
 
 from figura.base.errors import UserError
 from figura.base.exit_status import run
@@ -29,12 +30,17 @@ from figura.evaluation.trained import write_dump
 from models.pose.dump_evaluation import evaluate
 from stages import metrics
 
-PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
 CHANGES = {
     "evaluate.inputs": {"y": "array"},
     "evaluate.modes": {"plain": {"injectors": {"paint": PAINT}, "save": {"image": "image"}}},
     "evaluate.grids": {
-        "pairs": {"rows": ["x"], "columns": ["y"], "size": 2, "injectors": {"paint": PAINT}, "save": {"image": "image"}}
+        "pairs": {
+            "rows": ["x"],
+            "columns": ["y"],
+            "size": 2,
+            "injectors": {"paint": PAINT},
+            "save": {"image": "image"},
+        }
     },
     "evaluate.averages": {"mean": {"of": "y", "examples": 2}},
     "metrics.scores": {

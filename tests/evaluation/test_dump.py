@@ -124,20 +124,6 @@ def test_a_dump_reads_like_a_dataset(folder):
     assert dump.average("mean").tolist() == [[[1.0, 1.0], [1.0, 1.0]]]
 
 
-def test_files_are_read_when_they_are_asked_for(folder, monkeypatch):
-    from figura import dump as module
-
-    read = []
-    monkeypatch.setattr(module, "decode_value", lambda content, path: read.append(path.name))
-    dump = Dump(sealed(folder)).mode("plain")
-    assert len(dump.table) == 2
-    assert not read
-    dump.value(0, "image")
-    assert read == ["000000.image.npy"]
-    next(iter(dump))
-    assert len(read) == 3  # both files of one row
-
-
 @pytest.mark.parametrize(
     ("use", "said"),
     [
@@ -152,12 +138,6 @@ def test_what_is_not_there(folder, use, said):
     with pytest.raises(UserError) as caught:
         use(Dump(sealed(folder)))
     assert said in str(caught.value)
-
-
-def test_a_dump_without_grids(folder):
-    (folder / "grids.csv").unlink()
-    with pytest.raises(UserError, match="no grid 'grid'; there are none"):
-        Dump(sealed(folder)).grid("grid")
 
 
 def test_a_table_takes_columns_that_come_later(tmp_path):

@@ -3,6 +3,7 @@ import pytest
 import torch
 import toy
 from accelerate import Accelerator
+from toy import PAINT
 
 from figura.base.seeding import generator
 from figura.dump import Dump
@@ -10,7 +11,6 @@ from figura.engine.build import build_networks
 from figura.evaluation.evaluate import Evaluation
 from figura.interfaces import Injector, Records
 
-PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
 MODES = {
     "plain": {"injectors": {"paint": PAINT}, "save": {"image": "array"}},
     "noisy": {"injectors": {"paint": {**PAINT, "args": {"noise": 0.5}}}, "save": {"image": "array"}, "repeat": 3},
@@ -165,7 +165,10 @@ class Even(Injector):
 
 def test_what_is_none_is_not_saved(made, tmp_path, monkeypatch):
     monkeypatch.setattr(toy, "Even", Even, raising=False)
-    mode = {"injectors": {"paint": PAINT, "even": {"type": "toy.Even"}}, "save": {"even": "array", "image": "array"}}
+    mode = {
+        "injectors": {"paint": PAINT, "even": {"type": "toy.Even"}},
+        "save": {"even": "array", "image": "array"},
+    }
     dump, _ = dump_of(tmp_path / "dump", CHANGES | {"evaluate.modes": {"plain": mode}})
     rows = dump.mode("plain")
     assert rows.table["file.even"].isna().tolist() == [False, True] * 3 + [False]

@@ -17,9 +17,9 @@ import pytest
 import torch
 import toy
 from accelerate import Accelerator
+from toy import PAINT
 from two_processes import run_in_two
 
-from figura.base.distributed import raise_on_all_ranks
 from figura.base.errors import UserError
 from figura.base.yaml12 import to_yaml
 from figura.commands.checkpoint_watch import CheckpointWatch
@@ -35,7 +35,6 @@ from figura.training.trainer import Trainer
 
 ROOT = Path(__file__).parents[2]
 PATHS = os.pathsep.join(map(str, (ROOT, ROOT / "tests", ROOT / "tests/evaluation")))
-PAINT = {"type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}}
 JUDGE = {"type": "Forward", "network": "critic", "inputs": {"image": "image"}, "outputs": {"score": "score"}}
 NOISY = {**PAINT, "args": {"noise": 0.5}}
 
@@ -257,6 +256,7 @@ def test_where_one_fails_all_fail_soon(kind, other, two):
     refuse_foreign(two / kind)  # a dump that failed may be replaced
 
 
+@pytest.mark.slow
 def test_a_stage_ends_with_the_message(tmp_path):
     content = toy.changed(BROKEN["UserError"] | {"evaluate.batch_size": 2})
     (tmp_path / "recipe.yaml").write_text(to_yaml(content))
@@ -270,12 +270,6 @@ def test_a_stage_ends_with_the_message(tmp_path):
     assert done.returncode == 1
     assert done.stderr == "error: example 2 is cut off\n"
     assert not (tmp_path / "run/dump/examples.csv").exists()
-
-
-def test_failing_alone_changes_nothing():
-    with pytest.raises(UserError, match="as it was") as caught, raise_on_all_ranks():
-        raise UserError("as it was")
-    assert caught.value.__cause__ is None
 
 
 def test_checkpoints_are_for_one_process(tmp_path, monkeypatch):

@@ -25,7 +25,6 @@ from figura.training.trainer import Trainer
 from stages.eval_dump import main as eval_dump
 from stages.metrics import main as metrics
 from stages.pose_consistency import judging_content, refuse_other_joints
-from stages.pose_consistency import main as pose_consistency
 
 
 class Split(toy.Ramps):
@@ -218,11 +217,6 @@ def test_the_trained_network_and_how_it_judges(tmp_path: Path, judge_of_people: 
 def test_other_sections_are_refused(tmp_path: Path, judge_of_people: Path, text: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         judging_content(written(tmp_path, text), judge_of_people, Path("drawn"))
-
-
-def test_a_model_that_is_not_there_is_said(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"pose: no such folder"):
-        pose_consistency([str(written(tmp_path, OWN)), str(tmp_path / "pose"), "drawn", "run", "metrics.json", "plots"])
 
 
 def test_a_dump_of_other_joints_is_refused_and_one_without_joints_is_not(tmp_path: Path) -> None:

@@ -219,16 +219,6 @@ def test_dropout_makes_the_stated_holes_in_both():
     assert all(rows.stop - rows.start == 5 and columns.stop - columns.start == 1 for rows, columns in holes)
 
 
-@pytest.mark.parametrize(
-    ("y", "crop", "message"),
-    [(np.zeros((8, 9, 3), np.uint8), (8, 8), "x is 8 x 8, y is 8 x 9"), (None, (8, 10), "crop 8 x 10: larger")],
-)
-def test_sizes_that_do_not_fit_are_refused(y, crop, message):
-    x = np.zeros((8, 8, 3), np.uint8)
-    with pytest.raises(ValueError, match=message):
-        augment(x, x if y is None else y, None, crop, np.random.default_rng(0), ())
-
-
 # tone
 
 

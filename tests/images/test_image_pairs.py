@@ -7,29 +7,17 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+from pictures_by_hand import bytes_of, noise, write
 from PIL import Image
 
-from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
 from figura.data.preparation.manifest import write_manifest
-from figura.recipe.types import check_arguments
 from models.images.augmentation import PairAugmentation
 from models.images.pairs import ImagePairs, resized
 
 FACADES = Path(__file__).parents[3] / "shared/data/facades_real"
 needs_facades = pytest.mark.skipif(not FACADES.is_dir(), reason=f"no sample data at {FACADES}")
-
-
-def noise(height, width, seed=0, channels=3, kind=np.uint8):
-    shape = (height, width, channels)[: 2 if channels == 1 else 3]
-    return np.random.default_rng(seed).integers(0, np.iinfo(kind).max + 1, shape, dtype=kind)
-
-
-def write(path, image):
-    """Write a grey, RGB or RGBA image."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    assert cv2.imwrite(str(path), image if image.ndim == 2 else image[..., [2, 1, 0, 3][: image.shape[2]]])
 
 
 def pairs(root, split="train", direction="a_to_b", load_size=8, crop_size=8, **arguments):
@@ -40,11 +28,6 @@ def pairs(root, split="train", direction="a_to_b", load_size=8, crop_size=8, **a
 
 def example(dataset, index=0, seed=0):
     return dataset.example(index, np.random.default_rng(seed))
-
-
-def bytes_of(image):
-    """(C, h, w) in [-1, 1] as (h, w, C) in 0..255."""
-    return np.rint((image.transpose(1, 2, 0).astype(np.float64) + 1) * 127.5).astype(int)
 
 
 @pytest.mark.parametrize("layout", ["one folder", "two folders"])
@@ -293,14 +276,6 @@ def test_what_shows_only_when_read(width, message, tmp_path):
 def test_wrong_arguments(arguments, message, tmp_path):
     with pytest.raises(ValueError, match=re.escape(message)):
         pairs(tmp_path, **arguments)
-
-
-def test_wrong_values_in_a_recipe_are_found_at_their_keys():
-    wrong = {"direction": "AtoB", "load_size": "286", "x_channels": 2, "label_maps": ["z"]}
-    errors = ErrorCollector(Path("recipe.yaml"))
-    check_arguments(ImagePairs, {"root": "r", "split": "train", "crop_size": 8} | wrong, "data.train.pairs", errors)
-    keys = [line.split(": ")[1] for line in errors.lines]
-    assert keys == [f"data.train.pairs.{key}" for key in ("direction", "load_size", "x_channels", "label_maps.0")]
 
 
 @needs_facades

@@ -1,14 +1,10 @@
 """Pixel and classification losses against NumPy and SciPy in float64."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
 from scipy.ndimage import correlate
 
-from figura.base.error_collector import ErrorCollector
-from figura.recipe.types import LOSS, construct
 from models.images.classification_losses import BinaryCrossEntropy, CrossEntropy, Distillation
 from models.images.pixel_losses import (
     L1,
@@ -113,42 +109,6 @@ def test_a_dictionary_is_added_up_by_its_weights(weights):
     row = torch.tensor([1.0, 0.0]).view(2, 1, 1, 1)
     found = L1(background=0.0)(image={"a": image["a"]}, target={"a": target["a"]}, mask=row)
     np.testing.assert_allclose(found, np.abs(MAPS["a"] - OTHERS["a"]).mean(axis=(1, 2, 3)) * [1, 0], rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("weights", "image", "target", "words"),
-    [
-        (None, {"relu1": t(IMAGE)}, {"relu2": t(IMAGE)}, "target has the names relu2, but image relu1"),
-        ({"a": 1.0, "b": 1.0}, {"a": t(IMAGE)}, {"a": t(IMAGE)}, "leaf_weights has the names a, b, but image a"),
-        (None, t(IMAGE), {"a": t(IMAGE)}, "one of image and target is a tensor"),
-        (None, t(IMAGE), t(IMAGE[:, :1]), r"shape \(3, 4, 5, 6\) against target of shape \(3, 1, 5, 6\)"),
-    ],
-)
-def test_what_does_not_match(weights, image, target, words):
-    with pytest.raises((ValueError, TypeError), match=words):
-        L1(leaf_weights=weights)(image=image, target=target)
-
-
-@pytest.mark.parametrize(
-    ("declared", "words"),
-    [
-        ({"type": "images.SmoothL1", "beta": 0.0}, "beta 0.0: a difference above 0"),
-        ({"type": "images.Charbonnier", "epsilon": -1.0}, "epsilon -1.0: a number above 0"),
-        ({"type": "images.FocalFrequency", "alpha": -1.0}, "alpha -1.0: an exponent"),
-        ({"type": "images.L1", "leaf_weights": {"a": 0.0}}, "one of them above 0"),
-        ({"type": "images.L1", "background": -1.0}, "background -1.0: a weight of 0 or more is needed"),
-        ({"type": "images.L1", "leaf_weights": {"relu1": 1, "relu2": 0.5}}, None),
-    ],
-)
-def test_declared_in_a_recipe(declared, words):
-    errors = ErrorCollector(Path("p.yaml"))
-    arguments = {name: value for name, value in declared.items() if name != "type"}
-    built = construct(declared["type"], arguments, LOSS, "losses.x", errors)
-    if words is None:
-        assert built is not None
-        assert not errors.lines
-    else:
-        assert any(words in line for line in errors.lines)
 
 
 def test_direct_is_a_mean_of_each_instance():
@@ -327,13 +287,6 @@ def test_ignored_labels_and_masks_leave_positions_out():
     np.testing.assert_allclose(both, (weights * NLL).sum(axis=(1, 2)) / np.where(total == 0, 1, total), rtol=1e-12)
 
 
-def test_labels_that_no_class_has_are_no_labels():
-    labels = LABELS.copy()
-    labels[1, 1, 1] = -100
-    with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
-        CrossEntropy()(logits=t(LOGITS), labels=t(labels))
-
-
 def test_binary_cross_entropy():
     target = RANDOM.uniform(0, 1, LOGITS.shape)
     s = 1 / (1 + np.exp(-LOGITS))
@@ -373,19 +326,30 @@ def test_the_teacher_learns_nothing_and_equals_are_no_apart():
     assert logits.grad is None
 
 
-def test_what_does_not_fit():
-    logits = t(LOGITS)
-    with pytest.raises(ValueError, match="labels of shape"):
-        CrossEntropy()(logits=logits, labels=t(LABELS[:, :1]))
-    with pytest.raises(ValueError, match="are probabilities"):
-        CrossEntropy()(logits=logits, labels=t(SHOWN))
-    with pytest.raises(ValueError, match="use a mask"):
-        CrossEntropy(ignored=3)(logits=logits, labels=logits)
-    with pytest.raises(ValueError, match="mask of shape"):
-        CrossEntropy()(logits=logits, labels=t(LABELS), mask=t(SHOWN[:, None]))
-    with pytest.raises(ValueError, match="against target"):
-        BinaryCrossEntropy()(logits=logits, target=t(SHOWN))
-    with pytest.raises(ValueError, match="against teacher"):
-        Distillation(temperature=1.0)(student=logits, teacher=logits[:, :3])
-    with pytest.raises(ValueError, match="temperature 0"):
-        Distillation(temperature=0.0)
+MAP, ONE = {"a": t(IMAGE)}, t(LOGITS)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: L1()(image={"relu1": t(IMAGE)}, target=MAP), "target has the names a, but image relu1"),
+        (lambda: L1(leaf_weights={"a": 1.0, "b": 1.0})(image=MAP, target=MAP), "leaf_weights has the names a, b, but"),
+        (lambda: L1()(image=t(IMAGE), target=MAP), "one of image and target is a tensor"),
+        (lambda: L1()(image=t(IMAGE), target=t(IMAGE[:, :1])), r"shape \(3, 4, 5, 6\) against target of shape \(3, 1,"),
+        (lambda: SmoothL1(beta=0.0), "beta 0.0: a difference above 0"),
+        (lambda: Charbonnier(epsilon=-1.0), "epsilon -1.0: a number above 0"),
+        (lambda: FocalFrequency(alpha=-1.0), "alpha -1.0: an exponent"),
+        (lambda: L1(leaf_weights={"a": 0.0}), "one of them above 0"),
+        (lambda: L1(background=-1.0), "background -1.0: a weight of 0 or more"),
+        (lambda: CrossEntropy()(logits=ONE, labels=t(LABELS[:, :1])), "labels of shape"),
+        (lambda: CrossEntropy()(logits=ONE, labels=t(SHOWN)), "are probabilities"),
+        (lambda: CrossEntropy(ignored=3)(logits=ONE, labels=ONE), "use a mask"),
+        (lambda: CrossEntropy()(logits=ONE, labels=t(LABELS), mask=t(SHOWN[:, None])), "mask of shape"),
+        (lambda: BinaryCrossEntropy()(logits=ONE, target=t(SHOWN)), "against target"),
+        (lambda: Distillation(temperature=1.0)(student=ONE, teacher=ONE[:, :3]), "against teacher"),
+        (lambda: Distillation(temperature=0.0), "temperature 0"),
+    ],
+)
+def test_what_does_not_fit(make, words):
+    with pytest.raises((ValueError, TypeError), match=words):
+        make()

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-import shutil
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -141,29 +140,6 @@ def test_nothing_is_loaded_before_it_is_needed():
     assert torch.allclose(loss(image=image, target=target), (image - target).abs().mean(dim=(1, 2, 3)))
 
 
-def test_stops_at_the_last_layer_that_counts(network, monkeypatch):
-    used = []
-    monkeypatch.setattr(
-        vgg.winograd, "convolve", lambda x, w, b: used.append(w.shape) or torch.nn.functional.conv2d(x, w, b, padding=1)
-    )
-    image, target = (torch.from_numpy(x) for x in pictures(size=16))
-    loss_with(network, relu2_2=1.0, relu5_2=0.0)(image=image, target=target)
-    assert [shape[0] for shape in used] == [64, 64, 128, 128] * 2
-
-
-@pytest.mark.parametrize(
-    ("layers", "message"),
-    [
-        ({"relu3_5": 1.0}, r"layers 'relu3_5' \(did you mean 'relu3_.'\?\): there are image, relu1_1, .*, relu5_2$"),
-        ({"image": 1.0, "relu1_2": -1.0}, "layers 'relu1_2' -1.0: a weight of 0 or more is needed"),
-        ({"image": 0.0, "relu1_2": 0.0}, "at least one weight above 0"),
-    ],
-)
-def test_wrong_layers(layers, message):
-    with pytest.raises(ValueError, match=message):
-        Perceptual(source="random", layers=layers)
-
-
 def test_random_weights_are_he_normal_and_fixed_by_the_seed():
     first, again, other = (vgg.load("random", seed=seed).weights for seed in (0, 0, 1))
     assert all(torch.equal(first[name], again[name]) for name in first)
@@ -192,16 +168,6 @@ def test_local_file(network, weights_file):
 def test_wrong_checksum(weights_file):
     with pytest.raises(UserError, match=f"SHA-256 {checksum(weights_file)}, expected {'0' * 64}"):
         vgg.load(str(weights_file), sha256="0" * 64)
-
-
-def test_the_log_names_the_file_once_and_on_the_main_process_alone(weights_file, tmp_path, capsys, monkeypatch):
-    for name, rank in (("first", "0"), ("second", "1")):
-        monkeypatch.setenv("RANK", rank)
-        copy = shutil.copy(weights_file, tmp_path / f"{name}.safetensors")
-        for _ in range(2):
-            vgg.load(str(copy))
-    line = f"VGG19 weights: loaded from {tmp_path}/first.safetensors, sha256 {checksum(weights_file)[:8]}\n"
-    assert capsys.readouterr().out == line
 
 
 def test_broken_files(network, tmp_path):

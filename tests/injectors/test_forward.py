@@ -61,14 +61,6 @@ def run(injector, network=None, step=0, **batch):
     return state
 
 
-def test_inputs_and_outputs_go_by_name_and_the_rest_is_dropped():
-    forward = Forward("n", {"x": "picture"}, {"sum": "twice"}, args={"shift": 1.0})
-    assert (forward.reads, forward.adds) == (("picture",), ("twice",))
-    state = run(forward, picture=torch.tensor([1.0, 2.0]))
-    assert state["twice"].tolist() == [3.0, 5.0]
-    assert list(state) == ["picture", "twice"]
-
-
 def test_outputs_of_one_tensor_and_of_a_tuple():
     assert run(Forward("n", {"input": "x"}, {"output": "y"}), nn.Identity(), x=torch.ones(2))["y"].tolist() == [1, 1]
     assert run(Forward("n", {"x": "x"}, {"1": "twice"}), Pair(), x=torch.ones(2))["twice"].tolist() == [2.0, 2.0]

@@ -20,7 +20,7 @@ from figura.engine.data import ValidationBatches
 from figura.evaluation.evaluate import Evaluation
 from figura.evaluation.trained import load_trained, write_dump
 from figura.live import listeners
-from figura.live.scores import OnlineScores, part_read
+from figura.live.scores import OnlineScores
 from figura.report.interfaces import NotApplicableError, Score
 from figura.report.metrics import build_scores, compute_metrics, flattened
 from figura.training.trainer import Trainer
@@ -181,12 +181,6 @@ def test_scores_are_of_the_data_for_evaluation(run):
     assert last["deviation.images"] == 6  # two draws of each
 
 
-def test_why_a_score_is_left_out_is_said_once(run, capsys):
-    trained(run, ["absent", "deviation"])
-    assert capsys.readouterr().out.count("metrics.scores.absent: left out: nobody is in two pictures") == 1
-    assert [row["step"] for row in rows(run)] == [5, 10, 12]
-
-
 def test_a_limit_takes_instances_evenly(run):
     trainer = trained(run, ["deviation"], limit=4)
     assert rows(run)[-1]["deviation.images"] == 8  # two draws of each
@@ -223,10 +217,8 @@ def failing(monkeypatch, kind, name, at):
 @pytest.mark.parametrize(
     ("kind", "name", "at", "ranks"),
     [
-        (Evaluation, "_examples", 0, 2),
         (Evaluation, "_examples", 1, 2),
         (OnlineScores, "_clear", 0, 2),
-        (Dump, "read", 0, 2),
         (Dump, "read", 0, 1),
     ],
 )
@@ -260,40 +252,3 @@ def test_a_damaged_table_is_kept_under_another_name(run, content, capsys):
     assert [row["step"] for row in rows(run)] == [5, 10, 12]
     assert (run / "live/scores.damaged").read_bytes() == content
     assert "; it is now scores.damaged, and the table begins anew" in capsys.readouterr().out
-
-
-class Named(Score):
-    def __init__(self, mode: str = "plain", parts: tuple[str, ...] = ()) -> None:
-        self.mode, self.parts = mode, parts
-
-
-class Nameless(Score):
-    def __init__(self, column: str) -> None:
-        self.column = column
-
-
-@pytest.mark.parametrize(
-    ("arguments", "modes", "averages", "grids"),
-    [
-        ({"mode": "noisy"}, ["noisy"], [], []),
-        ({}, ["plain"], [], []),  # the default is an argument
-        ({"mode": "noisy", "parts": ["mean_y"]}, ["noisy"], ["mean_y"], []),
-        ({"mode": "noisy", "parts": ["grid"]}, ["noisy"], [], ["grid"]),
-    ],
-)
-def test_what_a_score_names_is_run(arguments, modes, averages, grids):
-    grid = {"rows": ["x"], "columns": ["y"], "size": 2, "injectors": {"paint": PAINT}, "save": {"image": "array"}}
-    recipe = toy.checked(CHANGES | {
-        "evaluate.grids": {"grid": grid},
-        "metrics.scores": {"named": {"type": "test_online_scores.Named", **arguments},
-                           "nameless": {"type": "test_online_scores.Nameless", "column": "loss.distance"}},
-    })  # fmt: skip
-    read = part_read(recipe.evaluate, [Named(**arguments)], [recipe.metrics.scores["named"]])
-    assert (list(read.modes), list(read.averages), list(read.grids)) == (modes, averages, grids)
-    both = part_read(recipe.evaluate, [Named(**arguments), Nameless("")], list(recipe.metrics.scores.values()))
-    assert list(both.modes) == ["plain", "noisy"]
-
-
-def test_unknown_scores_are_told(tmp_path):
-    with pytest.raises(UserError, match=r"runtime\.scores\.names.*'deviaton'.*'deviation'"):
-        toy.checked(CHANGES | {"runtime.scores": {"names": ["deviaton"]}})

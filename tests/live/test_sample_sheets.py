@@ -50,10 +50,3 @@ def test_a_training_sheet_shows_the_batch_as_the_network_got_it(run):
             cells = sheet[top : top + 96, :96, 0][12::24, 12::24].astype(int)
             levels = np.rint((batch["x"][row, 0].numpy().astype(np.float64).clip(-1, 1) + 1) * 127.5)
             assert np.abs(cells - levels).max() <= 1
-
-
-def test_a_name_without_a_picture_is_told_once(run, capsys):
-    trained(run, samples={"names": ["x", "index"], "count": 2, "every": 4})
-    said = capsys.readouterr().out
-    assert said.count("warning: runtime.samples.names: 'index' has no picture, and is left out") == 1
-    assert cv2.imread(str(run / "live/samples/00000004.png")).shape[1] == 96 + 2  # x alone

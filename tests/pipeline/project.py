@@ -5,14 +5,17 @@ import os
 import shutil
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 
+from figura.code import closure
 from pipeline.dag import ROOT
 from pipeline.tiny_settings import tiny
+from stages import code as manifests
 
 ENVIRONMENT = os.environ | {
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
@@ -59,6 +62,24 @@ class Project:
             f"{command} ended with {done.returncode}\n{done.stdout}\n{done.stderr}"
         )
         return done
+
+    def write_manifests(self) -> None:
+        """Write those of the code as it is, as `dvc repro` does, in a fork of this process, for speed."""
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                os.chdir(self.folder)
+                sys.path[:] = [str(self.folder), *(one for one in sys.path if Path(one).resolve() != ROOT)]
+                closure.PROJECT = self.folder
+                manifests.main([])
+                status = 0
+            except BaseException:  # noqa: BLE001, this process ends here
+                traceback.print_exc()
+                sys.stderr.flush()
+            finally:
+                os._exit(status)
+        assert os.waitpid(child, 0)[1] == 0, "what is wrong with the code stands above"
 
     def set(self, file: str, values: dict[str, Any]) -> None:
         """Set dotted keys of a params file, comments kept; a value of `...` removes the key."""

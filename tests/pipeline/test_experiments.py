@@ -10,12 +10,16 @@ from pipeline.project import Project
 from pipeline.test_dag import ran
 
 pytestmark = pytest.mark.slow
+SCORES = "models/images/scores.py"
 METRIC = "metrics/full/vunet.json:reconstruction.l1.value"
 
 
 def test_a_grid_is_queued_run_and_reported(project: Project) -> None:
+    code = project.folder / SCORES
+    code.write_text(f"{code.read_text()}CHANGED = 1\n")
     grid = ["-S", "metrics.bootstrap=40", "-S", "metrics.confidence=0.5,0.9"]  # reruns the cheapest stage
     project.run("dvc", "exp", "run", "--queue", "--name", "grid", *grid, "metrics@vunet")
+    project.run("git", "restore", SCORES)  # the queue has the code as it was when it was asked
     project.run("dvc", "exp", "run", "--queue", "--name", "broken", "-S", "metrics.confidence=2", "metrics@vunet")
     project.run("dvc", "exp", "run", "--run-all", "--jobs", "2", code=None)  # one of them fails
     done = project.run("figura", "sweep", "--metric", METRIC, "--output", "sweep")
@@ -31,6 +35,7 @@ def test_a_grid_is_queued_run_and_reported(project: Project) -> None:
     assert (cells["reconstruction.l1.change"] == 0).all()
     assert (project.folder / "sweep/sweep.png").stat().st_size > 5000
     best = cells.index[0]
+    assert f"  code: {SCORES}\n" in project.run("dvc", "queue", "logs", best).stdout
     project.run("dvc", "exp", "apply", best)
     assert f"confidence: {cells.loc[best, 'metrics.confidence']:g}" in (project.folder / "params.yaml").read_text()
 

@@ -34,12 +34,22 @@ def kill_when(project: Project, reached: Callable[[], bool]) -> None:
         child.wait()
 
 
-def forget(project: Project) -> None:
-    """Make it as before the training: remove what it wrote, and what the cache and the lock know of it."""
+@pytest.fixture(scope="module")
+def killed(finished: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The tiny project as a kill leaves it after the second resume point of a training of which nobody knows."""
+    project = finished.copy(tmp_path_factory.mktemp("killed") / "figura")
     project.run("rm", "-rf", *TRAINED, "runs/vunet/finished", ".dvc/cache")
     path = project.folder / "dvc.lock"
     path.write_text(re.sub(r"(?m)^  train@vunet:\n(    .*\n)*", "", path.read_text()))
     assert "train@vunet" not in project.lock()
+    kill_when(project, (project.folder / RESUME / POINT).exists)
+    return project
+
+
+@pytest.fixture
+def project(killed: Project, tmp_path: Path) -> Project:
+    """A copy of it."""
+    return killed.copy(tmp_path / "figura")
 
 
 def append(path: Path, line: str) -> None:
@@ -47,15 +57,10 @@ def append(path: Path, line: str) -> None:
     path.write_text(f"{path.read_text()}\n{line}\n")
 
 
-def killed_at_its_point(project: Project) -> None:
-    """Leave a training as a kill leaves it after its second resume point."""
-    forget(project)
-    kill_when(project, (project.folder / RESUME / POINT).exists)
-
-
-def test_a_killed_training_goes_on_though_comments_and_code_of_another_system_changed(project: Project) -> None:
-    expected = project.outputs()
-    killed_at_its_point(project)
+def test_a_killed_training_goes_on_though_comments_and_code_of_another_system_changed(
+    finished: Project, project: Project
+) -> None:
+    expected = finished.outputs()
     append(project.folder / "models/pose/decode/overlays.py", "CHANGED = 1")
     append(project.folder / "models/pose/encoders.py", "CHANGED = 1")
     append(project.folder / "figura/training/trainer.py", "# nothing but a comment")
@@ -65,9 +70,10 @@ def test_a_killed_training_goes_on_though_comments_and_code_of_another_system_ch
     assert not (project.folder / REFUSED).exists()
 
 
-def test_a_state_of_other_code_is_refused_with_the_reason_and_taken_when_asked(project: Project) -> None:
-    history = project.outputs()["runs/vunet/history"]
-    killed_at_its_point(project)
+def test_a_state_of_other_code_is_refused_with_the_reason_and_taken_when_asked(
+    finished: Project, project: Project
+) -> None:
+    history = finished.outputs()["runs/vunet/history"]
     append(project.folder / "figura/training/trainer.py", "CHANGED = 1")
     reason = (
         "not resumed, training starts afresh: the state of iteration 6 was made by another code "

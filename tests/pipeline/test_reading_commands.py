@@ -58,13 +58,6 @@ def errors_in(content: Any) -> Iterator[Any]:
             yield from errors_in(part)
 
 
-def at(content: dict[str, Any], dotted: str) -> Any:
-    """Return the value at a dotted key."""
-    for key in dotted.split("."):
-        content = content[key]
-    return content
-
-
 def test_params_diff(changed: Project) -> None:
     rows = printed(changed, "dvc", "params", "diff", "--json")
     found = {(file, key): (one["old"], one["new"]) for file, of_file in rows.items() for key, one in of_file.items()}
@@ -85,26 +78,16 @@ def test_metrics_show_and_diff(changed: Project) -> None:
     )
 
 
-def test_exp_show_and_diff(changed: Project) -> None:
-    workspace, commit = printed(changed, "dvc", "exp", "show", "--json")
-    for (file, key), (old, new) in PARAMS.items():
-        assert at(workspace["data"]["params"][file]["data"], key) == new
-        assert at(commit["data"]["params"][file]["data"], key) == old
-    ((experiment,),) = [one["revs"] for one in commit["experiments"]]
-    assert at(experiment["data"]["params"]["params.yaml"]["data"], "metrics.confidence") == 0.5
+def test_exp_show(changed: Project) -> None:
     table = list(csv.DictReader(io.StringIO(said(changed, "dvc", "exp", "show", "--csv"))))
     assert [row["rev"] for row in table][:2] == ["workspace", "main"]
     assert [row["Experiment"] for row in table] == ["", "", "narrow"]
     assert [row["losses.KL.weight"] for row in table] == ["2.0", "1.0", "1.0"]
     assert [row[f"{PEOPLE}.seed"] for row in table] == ["12345", "7", "7"]
-    diff = printed(changed, "dvc", "exp", "diff", "--json")
-    assert {(file, key) for file, of_file in diff["params"].items() for key in of_file} == set(PARAMS)
-    assert set(diff["metrics"]["metrics/vunet.json"]) == set(NARROWER)
 
 
-@pytest.mark.parametrize("command", ["show", "diff"])
-def test_plots(command: str, changed: Project) -> None:
-    shown = printed(changed, "dvc", "plots", command, "--json")["data"]
+def test_plots(changed: Project) -> None:
+    shown = printed(changed, "dvc", "plots", "show", "--json")["data"]
     for name in recipes():
         kinds = {entry["type"] for path, entries in shown.items() if f"plots/{name}/" in path for entry in entries}
         assert kinds == {"vega", "image"}, name
@@ -118,19 +101,6 @@ def test_dag_and_status(changed: Project) -> None:
     assert status.keys() == {"code", "prepare@people", "train@vunet"}
     assert status["code"] == ["always changed"]
     assert PEOPLE in json.dumps(status["prepare@people"])
-
-
-API = "import dvc.api, json; print(json.dumps([dvc.api.params_show(), dvc.api.metrics_show(), dvc.api.exp_show()]))"
-
-
-def test_the_api(changed: Project) -> None:
-    params, metrics, experiments = printed(changed, "python", "-c", API)
-    for (file, key), (_, new) in PARAMS.items():
-        section, _, rest = key.partition(".")  # several files have it: DVC puts the file before it
-        assert at(params[section] if section in params else params[f"{file}:{section}"], rest) == new
-    assert metrics["l1_person"]["low"] < metrics["l1_person"]["high"]
-    assert [one["rev"] for one in experiments][:2] == ["workspace", "main"]
-    assert [one["Experiment"] for one in experiments][2:] == ["narrow"]
 
 
 def test_the_report_on_a_change_shows_the_same(changed: Project) -> None:

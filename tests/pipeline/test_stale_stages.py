@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.stale_stages import FILES, WITHOUT_EFFECT
+from bench import stale_stages
+from bench.stale_stages import WITHOUT_EFFECT
 from pipeline.dag import consistency, datasets, recipes
 from pipeline.project import Project
 from pipeline.test_dag import ran, stale
@@ -26,16 +27,10 @@ def of(names: tuple[str, ...], *stages: str) -> set[str]:
 JUDGED = {f"pose-consistency@{name}" for name in consistency()}
 EXPECTED = {
     "figura/commands/describe/diagram.py": set(),
-    "figura/commands/ci/check_reproduction.py": set(),
-    "figura/live/samples.py": set(),
     "figura/report/sheets.py": JUDGED | of(ALL, "metrics"),
     "models/images/scores.py": of(GENERATORS, "metrics"),
-    "models/pose/plots.py": {"metrics@pose"},
-    "models/pose/decode/cifcaf.py": JUDGED | {"eval-dump@pose"},
     "models/pose/shufflenet.py": JUDGED | {"train@pose", "eval-dump@pose"},
-    "models/vunet/losses.py": {"train@vunet", "eval-dump@vunet"},
     "models/images/adversarial_losses.py": of(ADVERSARIAL, "train", "eval-dump"),
-    "models/images/pixel_losses.py": of(GENERATORS, "train", "eval-dump"),
     "figura/synthetic/figure.py": {f"prepare@{name}" for name in datasets()},
     "figura/training/trainer.py": of(ALL, "train"),
     "stages/metrics.py": of(ALL, "metrics"),
@@ -44,13 +39,23 @@ SCORES = "models/images/scores.py"
 CHANGED = f"code: {SCORES}\n"
 
 
-def test_a_line_makes_stale_exactly_what_runs_its_file_and_a_comment_or_docstring_nothing(project: Project) -> None:
-    printed = project.run("python", "-m", "bench.stale_stages").stdout
+def test_a_line_makes_stale_exactly_what_runs_its_file_and_a_comment_or_docstring_nothing(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run(*command: str, folder: Path) -> None:
+        if command[1:] == ("-m", "stages.code"):
+            Project(folder).write_manifests()
+        else:
+            Project(folder).run(*command)
+
+    monkeypatch.setattr(stale_stages, "_run", run)
+    monkeypatch.chdir(project.folder)
+    stale_stages.main([*EXPECTED])
+    printed = capsys.readouterr().out
     rows = re.findall(r"^\| (a \w+) \| (\S+\.py) \| (.*) \|$", printed, re.MULTILINE)
     found = {(edit, file): set() if stages == "nothing" else set(stages.split(", ")) for edit, file, stages in rows}
-    assert EXPECTED.keys() == set(FILES)
     assert found == {("a line", file): stages for file, stages in EXPECTED.items()} | {
-        (edit, file): set() for file in WITHOUT_EFFECT for edit in ("a comment", "a docstring")
+        (edit, file): set() for file in EXPECTED.keys() & set(WITHOUT_EFFECT) for edit in ("a comment", "a docstring")
     }
 
 
@@ -60,7 +65,7 @@ def edit(path: Path, addition: str) -> None:
 
 
 def test_experiments_take_changed_code_with_them(project: Project) -> None:
-    """Those in a folder of their own, `--temp` and `--queue`, run what has changed; for a comment, nothing."""
+    """Those in a folder of their own, `--temp`, run what has changed; for a comment, nothing."""
     temporary = ("dvc", "exp", "run", "--temp", "--name")
     edit(project.folder / SCORES, "# nothing but a comment")
     assert ran(project.run(*temporary, "comment", "metrics@vunet").stdout) == set()
@@ -68,12 +73,7 @@ def test_experiments_take_changed_code_with_them(project: Project) -> None:
     done = project.run(*temporary, "line", "metrics@vunet")
     assert ran(done.stdout) == {"metrics@vunet"}
     assert f"metrics@vunet runs: {CHANGED}" in done.stdout
-    project.run("dvc", "exp", "run", "--queue", "--name", "queued", "metrics@vunet")
-    project.run("git", "restore", SCORES)  # the queue has the code as it was when it was asked
-    project.run("dvc", "exp", "run", "--run-all")
-    logs = project.run("dvc", "queue", "logs", "queued").stdout
-    assert ran(logs) == {"metrics@vunet"}
-    assert f"metrics@vunet runs: {CHANGED}" in logs
+    project.run("git", "restore", SCORES)
     assert project.run("git", "status", "--porcelain").stdout == ""
 
     project.run("dvc", "exp", "apply", "line", code=None)  # complains about the outputs of stages that nobody ran

@@ -184,19 +184,6 @@ def test_initialisation(kind, expected):
     assert bool(first.bias.any()) == (kind == "default")
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"image_size": 48}, "image_size 48: multiples of 32 are needed"),
-        ({"n_downs": 2}, "n_downs 2: at least 3"),
-        ({"dropout_layers": 5}, "0 <= dropout_layers <= 4"),
-    ],
-)
-def test_wrong_arguments_are_explained(settings, message):
-    with pytest.raises(ValueError, match=message):
-        small(**settings)
-
-
 def test_wrong_images_are_explained():
     network = small()
     with pytest.raises(UserError, match=r"found 3 channels and 32 x 40 pixels.*multiples of 32"):

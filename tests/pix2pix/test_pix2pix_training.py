@@ -11,6 +11,7 @@ import toy
 import toy_pairs
 from safetensors.torch import load_file
 from torch.utils.data import default_collate
+from trainings import assert_same, outputs, weights
 from two_processes import run_in_two
 
 from figura.base.errors import UserError
@@ -27,19 +28,6 @@ def batch(start=0):
 
 def digest(network):
     return hashlib.sha256(b"".join(p.detach().numpy().tobytes() for p in network.parameters())).hexdigest()
-
-
-def weights(trainer):
-    networks = trainer.networks.live
-    return {f"{n}.{key}": v.clone() for n, net in networks.items() for key, v in net.state_dict().items()}
-
-
-def outputs(run):
-    return {
-        str(path.relative_to(run)): path.read_bytes()
-        for folder in ("model", "history")
-        for path in sorted((run / folder).rglob("*"))
-    }
 
 
 def fit(run, changes=None, **hooks):
@@ -138,8 +126,7 @@ def test_a_step_written_by_hand_reaches_the_same_numbers(run):
     for row, other in zip(by_hand.loss_log.train, declared.loss_log.train, strict=True):
         assert row == pytest.approx(other, rel=1e-3)
     found, start = weights(by_hand), weights(Trainer(toy_pairs.recipe(changes), run / "start"))
-    for name, value in weights(declared).items():
-        torch.testing.assert_close(found[name], value, rtol=0, atol=2e-6, msg=name)
+    assert_same(found, weights(declared), atol=2e-6)
     assert max((found[name] - start[name]).abs().max() for name in start) > 1e-3
 
 

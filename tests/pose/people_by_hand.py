@@ -1,11 +1,16 @@
-"""People at known places, scenes of them, and dumps: what tests of the pose network are made from."""
+"""People at known places, scenes of them, dumps, and what pycocotools says of results."""
 
+import contextlib
+import copy
+import io
 import math
 from pathlib import Path
 
 import numpy as np
 import torch
 from dumps_by_hand import sealed
+from pycocotools import coco
+from pycocotools.cocoeval import COCOeval
 
 from figura.data.formats.skeletons import COCO
 from figura.dump import Dump, RecordsFile, Table, write_value
@@ -86,3 +91,18 @@ def scene_of(keypoints, categories=None):
         categories=np.zeros(len(keypoints), dtype=np.int64) if categories is None else np.array(categories),
         ids=np.arange(len(keypoints)),
     )
+
+
+def by_pycocotools(truth, results, kind="keypoints", sigmas=None):
+    """Return pycocotools' evaluation of results, accumulated; `stats` are its 10 or 12 figures."""
+    with contextlib.redirect_stdout(io.StringIO()):
+        index = coco.COCO()
+        index.dataset = copy.deepcopy(truth)
+        index.createIndex()
+        evaluator = COCOeval(index, index.loadRes(copy.deepcopy(results)), kind)
+        if sigmas is not None:
+            evaluator.params.kpt_oks_sigmas = np.array(sigmas)
+        evaluator.evaluate()
+        evaluator.accumulate()
+        evaluator.summarize()
+    return evaluator

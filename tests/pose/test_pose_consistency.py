@@ -119,18 +119,6 @@ def test_the_reading_of_another_picture_is_the_reference(tmp_path: Path) -> None
         PoseConsistency("poses", "drawn", "people", reference="real", least_score=0.99)(dump, BOOTSTRAP)
 
 
-def test_a_kind_that_is_not_in_the_dump_is_named(tmp_path: Path) -> None:
-    dump = dump_of(tmp_path, ["real", "drawn"], [], [asked(1)])
-    with pytest.raises(NotApplicableError, match=r"no pictures of the kind 'drown' \(did you mean 'drawn'\?\)"):
-        PoseConsistency("poses", "drown", "people", truth="truth")(dump, BOOTSTRAP)
-
-
-@pytest.mark.parametrize("wrong", [{}, {"truth": "truth", "reference": "real"}])
-def test_one_source_of_poses_is_needed(wrong: dict[str, str]) -> None:
-    with pytest.raises(ValueError, match="one of them says which poses"):
-        PoseConsistency("poses", "real", "people", **wrong)
-
-
 def test_the_sheet_shows_a_column_for_each_kind(tmp_path: Path) -> None:
     from figura.base.pictures import read_picture
 

@@ -504,9 +504,6 @@ def test_weights_of_tasks_reach_a_loss_through_the_state_and_are_trained():
     np.testing.assert_allclose(tasks.unbounded["boxes"].grad, [slope, 0], rtol=1e-5)
 
 
-# --- bad input ---
-
-
 def test_wrong_shapes():
     cif = Composite(head="cif", field_weights=[1.0, 1.0])
     with pytest.raises(ValueError, match=r"fields \(1, 2, 8, 3, 3\): Composite of cif needs \(B, F, 5, h, w\)"):

@@ -1,7 +1,5 @@
 """Whole ways, from the annotation file to the figures: real COCO pictures, and joints of one's own."""
 
-import contextlib
-import io
 import json
 from collections import Counter
 from pathlib import Path
@@ -12,9 +10,7 @@ import numpy as np
 import pytest
 import toy
 from decoder_by_hand import fields_of
-from people_by_hand import scene_of
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
+from people_by_hand import by_pycocotools, scene_of
 from real_people import REAL, leave_out_plots, needs_real
 from splits_by_hand import fraction
 
@@ -180,20 +176,6 @@ def animals(tmp_path_factory):
     return content, folder / "project/data/prepared/geckos"
 
 
-def average_precision(truth, results):
-    """COCO's AP and AP50 of all images, by pycocotools alone, with the sigmas of the animals."""
-    with contextlib.redirect_stdout(io.StringIO()):
-        coco = COCO()
-        coco.dataset = json.loads(json.dumps(truth))
-        coco.createIndex()
-        evaluator = COCOeval(coco, coco.loadRes(results), "keypoints")
-        evaluator.params.kpt_oks_sigmas = np.array(SIGMAS)
-        evaluator.evaluate()
-        evaluator.accumulate()
-        evaluator.summarize()
-    return evaluator.stats[:2].tolist()
-
-
 @pytest.mark.slow
 def test_animals_with_five_joints_are_learned_by_heart(animals, tmp_path):
     content, root = animals
@@ -205,7 +187,7 @@ def test_animals_with_five_joints_are_learned_by_heart(animals, tmp_path):
     assert {one["category_id"] for one in people} == {7}
     assert {len(one["keypoints"]) for one in people} == {15}
     # one animal may miss the strictest OKS, 0.95: how the processor rounds decides which weights 300 steps end at
-    precision, precision_50 = average_precision(content, people)
+    precision, precision_50 = by_pycocotools(content, people, sigmas=SIGMAS).stats[:2]  # of all images
     assert precision > 0.95
     assert precision_50 == pytest.approx(1.0)
     metrics = compute_metrics(trainer.recipe, dump)

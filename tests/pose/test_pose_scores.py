@@ -1,8 +1,6 @@
 """Scores of poses and boxes against pycocotools and against figures counted by hand."""
 
-import contextlib
 import copy
-import io
 import json
 import math
 import statistics
@@ -11,9 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dumps_by_hand import dump_of
-from people_by_hand import AREA, SIGMAS, SKELETON, dump, person, pose
-from pycocotools.coco import COCO
-from pycocotools.cocoeval import COCOeval
+from people_by_hand import AREA, SIGMAS, SKELETON, by_pycocotools, dump, person, pose
 
 from bench import inputs
 from figura.base.errors import UserError
@@ -79,12 +75,7 @@ def test_the_median_pose_in_true_boxes_as_pycocotools_scores_it(tmp_path):
         x, y, width, height = one["bbox"]
         flat = [value for a, b in pose for value in (x + width * a, y + height * b, 1)]
         people.append({"image_id": one["image_id"], "category_id": 1, "keypoints": flat, "score": 1.0})
-    with contextlib.redirect_stdout(io.StringIO()):
-        coco = COCO(DATA / "keypoints_gt.json")
-        evaluator = COCOeval(coco, coco.loadRes(people), "keypoints")
-        evaluator.evaluate()
-        evaluator.accumulate()
-        evaluator.summarize()
+    evaluator = by_pycocotools(truth, people)
     found = MedianPoseAP("poses", "people", "truth")(dump(tmp_path, ids, truth["annotations"], []), BOOTSTRAP)
     assert found["AP"]["low"] < found["AP"]["high"]
     assert numbers(found) == pytest.approx({"AP": evaluator.stats[0], "AP50": evaluator.stats[1]}, abs=1e-9)
@@ -276,22 +267,6 @@ def reference(kind):
     return truth, results, None if kind == "bbox" else COCO_PERSON.sigmas
 
 
-def judged_by_pycocotools(truth, results, kind):
-    with contextlib.redirect_stdout(io.StringIO()):
-        index = COCO()
-        index.dataset = copy.deepcopy(truth)
-        index.createIndex()
-        evaluator = COCOeval(index, index.loadRes(copy.deepcopy(results)), kind)
-        evaluator.evaluate()
-        evaluator.accumulate()
-        evaluator.summarize()
-    return evaluator
-
-
-def by_pycocotools(truth, results, kind):
-    return judged_by_pycocotools(truth, results, kind).stats
-
-
 def evaluated(kind):
     truth, results, sigmas = reference(kind)
     return Evaluation(truth["annotations"], results, [image["id"] for image in truth["images"]], sigmas)
@@ -301,7 +276,7 @@ def evaluated(kind):
 def test_the_twelve_box_figures_of_the_reference():
     values = list(evaluated("bbox").values().values())
     truth, results, _ = reference("bbox")
-    assert values == pytest.approx(by_pycocotools(truth, results, "bbox"), abs=1e-9, rel=0)
+    assert values == pytest.approx(by_pycocotools(truth, results, "bbox").stats, abs=1e-9, rel=0)
     block = (DATA / "val2014_fake_eval_res.txt").read_text().split("type=bbox")[1].split("type=")[0]
     published = [float(line.split("=")[-1]) for line in block.splitlines() if "Average" in line]
     assert len(published) == 12
@@ -356,7 +331,7 @@ def drawn(kind):
 @pytest.mark.parametrize(("kind", "sigmas"), [("keypoints", COCO_PERSON.sigmas), ("bbox", None)])
 def test_crowded_scenes(kind, sigmas):
     truth, results = drawn(kind)
-    theirs = judged_by_pycocotools(truth, results, kind)
+    theirs = by_pycocotools(truth, results, kind)
     ours = Evaluation(truth["annotations"], results, range(1, 10), sigmas)
     assert list(ours.values().values()) == pytest.approx(theirs.stats, abs=1e-13, rel=0)
     assert len(theirs.stats) == (10 if kind == "keypoints" else 12)
@@ -402,7 +377,7 @@ def test_weights_are_copies_of_images(kind):
         one["id"] = place + 1
     weights = np.stack([times, np.ones_like(times)]).astype(float)
     resampled = evaluation.resampled(weights)
-    expected = by_pycocotools(copies, found, kind)
+    expected = by_pycocotools(copies, found, kind).stats
     assert [one[0] for one in resampled.values()] == pytest.approx(expected, abs=1e-12, rel=0)
     once = {name: one[1] for name, one in resampled.items()}
     assert once == pytest.approx(evaluation.values(), abs=1e-12, rel=0)

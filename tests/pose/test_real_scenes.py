@@ -44,7 +44,7 @@ def scenes(real_people, raw):
     people = {number: [one for one in found if not one["iscrowd"]] for number, (_, found) in records.items()}
     labelled = {number for number, some in people.items() if any(any(one["keypoints"][2::3]) for one in some)}
     found, seen = [], []
-    for split in ("train", "validation"):
+    for split in ("train", "validation", "test"):
         dataset = Scenes(root=str(real_people), split=split, side=SIDE, heads=HEADS)
         numbers = dataset.table.image_ids[dataset.rows].tolist()
         seen += numbers
@@ -150,7 +150,7 @@ def test_people_come_back_from_their_targets(real_people):
     heads = {kind: {"kind": kind, "stride": STRIDE} for kind in ("cif", "caf")}
     find = FindPeople("cif", "caf", "people", STRIDE, decoder={"force_complete": True})
     truth, found = {}, {}
-    for split in ("train", "validation"):
+    for split in ("train", "validation", "test"):
         data = Scenes(
             root=str(real_people), split=split, side=641, heads=heads, multiple=16, truth=True, keep_empty=True,
             min_keypoint_annotations=0,

@@ -1,4 +1,4 @@
-"""Trainings on drawn scenes: earlier losses, pictures of several shapes, several datasets."""
+"""Trainings on drawn scenes: pictures of several shapes, several datasets."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,6 @@ from figura.base.errors import UserError
 from figura.evaluation.trained import write_dump
 from figura.recipe.load import check_recipe
 from figura.training.trainer import Trainer
-from models.pose.pose_network import PoseNetwork
 
 
 @pytest.fixture(scope="module")
@@ -23,8 +22,6 @@ def root(tmp_path_factory):
     drawn_scenes.write(folder)
     return folder
 
-
-# --- losses before 0.13 of OpenPifPaf: a head option, and one error where head and loss differ ---
 
 LAWS = {"Paper2019": "linear", "BceLaplace11": "exp", "BceLaplace12": "softplus"}
 
@@ -89,13 +86,6 @@ def test_a_head_and_a_loss_that_differ_are_one_error_each(root, changes, lines):
     assert len(found) == len(lines)
     for line, said in zip(found, lines, strict=True):
         assert said in line
-
-
-def test_forms_of_settings_that_are_wrong_are_left_to_the_network():
-    heads = {"cif": {"kind": ["cif"]}, "caf": None, "limbs": {"kind": "caf", "log_scales": "vector"}, "box": {}}
-    assert PoseNetwork.forms({"heads": heads}) == {"limbs": "caf, log_scales: vector, scale_law: softplus"}
-    assert PoseNetwork.forms({"heads": {"cifdet": {}}}) == {"cifdet": "cifdet, log_scales: shared"}
-    assert PoseNetwork.forms({"heads": [1]}) == {}
 
 
 # --- pictures of several shapes: only those of one shape share a batch ---

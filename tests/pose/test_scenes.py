@@ -9,6 +9,7 @@ import drawn_scenes
 import numpy as np
 import pytest
 import torch
+from pictures_by_hand import noise
 
 from figura.base.errors import UserError
 from figura.data.formats.coco import KEYPOINTS, write_coco
@@ -29,10 +30,6 @@ PERSON = {
 def photo_of(path, pixels, number=3):
     cv2.imwrite(str(path), pixels[..., ::-1])
     return Photo(path, path.stem, number)
-
-
-def noise(height, width):
-    return np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
 
 
 def test_a_photo_is_shown_as_a_scene_of_a_dataset(tmp_path):

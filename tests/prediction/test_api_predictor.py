@@ -178,14 +178,9 @@ def test_pictures_of_16_bits_are_those_of_their_files(predictor, tmp_path):
 @pytest.mark.parametrize(
     ("images", "message"),
     [
-        (Image.new("F", (4, 4)), r"images: found an array of float32 \(4, 4\); allowed are paths, uint8 RGB arrays"),
-        (Image.new("RGB", (0, 5)), r"images: found an array of uint8 \(5, 0, 3\)"),
         ([picture(0), np.zeros((4, 4), np.uint8)], r"images\[1\]: found an array of uint8 \(4, 4\)"),
-        (torch.zeros(3, 4, 4), r"images: found an array of float32 \(3, 4, 4\)"),
         ([picture(0), 7], r"images\[1\]: found int; allowed are paths"),
-        ("", "no such file or folder"),
         ("a\0b/*", "^a\0b/\\*: no such file or folder, and no file matches it as a pattern$"),
-        (["no/such.png", "nor/this.png"], r"no/such.png: no such file(.|\n)*nor/this.png: no such file"),
     ],
 )
 def test_what_is_no_image(images, message, predictor):

@@ -101,16 +101,3 @@ def test_pairs_that_cannot_be_read(tmp_path):
     (tmp_path / "val/b").mkdir()
     with pytest.raises(UserError, match=re.escape("missing partner (no image '2' in b)")):
         data.examples(alone)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"image_size": None}, "image_size: missing"),
-        ({"image_size": 0}, "image_size 0: a whole number from 1"),
-        ({"layout": "pairs", "direction": None}, "direction: a_to_b or b_to_a is needed with layout pairs"),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        photos(**arguments)

@@ -6,7 +6,7 @@ import pytest
 from figura.base.errors import UserError
 from figura.injectors.tensors import Interpolate
 from figura.prediction.runner import needed
-from figura.prediction.streaming import batch_by_shape, collated_with_photos, prefetch
+from figura.prediction.streaming import batch_by_shape, prefetch
 
 
 def of_size(size, number):
@@ -82,9 +82,3 @@ def test_only_injectors_that_lead_to_what_is_wanted():
     chosen, names = needed(chain, ["w"])
     assert list(chosen) == ["first", "second"]
     assert names == {"x", "y", "z", "name"}
-
-
-def test_numbers_become_tensors_and_texts_lists():
-    batch = collated_with_photos([{"name": "a", "n": 1}, {"name": "b", "n": 2}])
-    assert batch["name"] == ["a", "b"]
-    assert batch["n"].tolist() == [1, 2]

@@ -1,6 +1,5 @@
 """Completing a recipe: `data.common`, `evaluate.data`, and facts of the training data."""
 
-import re
 from typing import Any, ClassVar
 
 import pytest
@@ -79,12 +78,6 @@ def test_common_arguments_reach_every_dataset_and_an_entry_wins():
         "c": {"jitter": 0.5, "length": 8},
     }
     assert recipe.data.train["b"].weight == 2.0
-
-
-@pytest.mark.parametrize("value", [3, 0, [], False, ""])
-def test_common_must_be_a_map(value):
-    with pytest.raises(UserError, match=re.escape(f"toy.yaml: data.common: found {value!r}; expected a map of argum")):
-        toy.checked({"data.common": value})
 
 
 def test_evaluation_uses_the_validation_data_unless_it_names_its_own():
@@ -169,8 +162,3 @@ def test_what_datasets_take_from_the_data_is_of_the_first_and_reaches_the_others
     recipe = toy.checked({"data.train": train})
     assert recipe.facts == {"colour": "of width 5"}
     assert [recipe.data.train[name].arguments["colour"] for name in "abc"] == ["of width 5", "of width 5", "own"]
-
-
-def test_a_recipe_does_not_write_facts():
-    with pytest.raises(UserError, match=r"toy.yaml: facts: unknown key 'facts'"):
-        toy.checked({"facts": {"width": 3}})

@@ -253,8 +253,6 @@ LONELY = {"images": [{"id": 1, "file_name": "a.jpg", "width": 4, "height": 4}]}
 LONELY["annotations"] = [{"id": 1, "image_id": 1, "category_id": 1, "bbox": [1, 1, 2, 2]}]
 LONELY["categories"] = [{"id": 1, "name": "person"}]
 FILES: list[tuple[str, Callable[[], Any], tuple[Any, ...], str]] = [
-    ("no recipe", nothing, (train.main, "r.yaml", "runs/x"), "r.yaml: no such file"),
-    ("a folder", nothing, (train.main, ".", "runs/x"), ".: no regular file; a YAML file is needed"),
     (
         "a bracket",
         text("r.yaml", "data:\n  train: [1, 2\nseed: 3\n"),
@@ -267,7 +265,6 @@ FILES: list[tuple[str, Callable[[], Any], tuple[Any, ...], str]] = [
         (train.main, "r.yaml", "runs/x"),
         "r.yaml:2:1: a key stands twice: seed",
     ),
-    ("no annotations", dataset({}), (prepare.main, "mine"), "raw/a.json: no such file"),
     (
         "no image",
         dataset({}, json.dumps(LONELY)),
@@ -281,22 +278,10 @@ FILES: list[tuple[str, Callable[[], Any], tuple[Any, ...], str]] = [
         "data/params.yaml: datasets.mien: no such dataset (did you mean 'mine'?); there are mine",
     ),
     (
-        "a kind",
-        dataset({"kind": "cocoo"}),
-        (prepare.main, "mine"),
-        "data/params.yaml: datasets.mine.kind: found 'cocoo'; expected 'synthetic', 'coco', ",
-    ),
-    (
         "no run to evaluate",
         nothing,
         (eval_dump.main, "r.yaml", "runs/x"),
         "runs/x: no such folder; dvc repro, or dvc pull, makes",
-    ),
-    (
-        "no run to predict with",
-        text("r.yaml", "predict: {}"),
-        (predict.main, "r.yaml", "runs/x", "a.png", "--output", "o"),
-        "runs/x: no such folder; dvc repro, or dvc pull, makes runs/*",
     ),
     (
         "no dump",

@@ -182,9 +182,11 @@ def test_data_that_cannot_be_read_is_told_at_its_key():
     assert errors.lines == [f"{PIX}: data.train.pairs: picture.png: no readable picture"]
 
 
+DOCS = (ROOT / "docs/dl_art_school.md").read_text()
+
+
 # words of other systems: each is answered by what exists here
 
-DOCS = (ROOT / "docs/dl_art_school.md").read_text()
 HINTS = {(what, word): hint for what, words in WORDS.items() for word, hint in words.items()}
 
 

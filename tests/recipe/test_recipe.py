@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 import toy
 from loading import modules_loaded_by
-from torch import nn
 
 from figura.base.error_collector import ErrorCollector
 from figura.base.errors import UserError
 from figura.base.yaml12 import read_yaml
 from figura.recipe.load import check_recipe, load_recipe
 from figura.recipe.resolved import resolved
-from figura.recipe.types import LOSS, NETWORK, OPTIMIZER, construct, find_type
+from figura.recipe.types import LOSS, NETWORK, find_type
 
 PAINT = "steps.painter.injectors.paint"
 
@@ -24,11 +23,6 @@ def faults(changes, content=None):
     return str(caught.value).splitlines()
 
 
-def test_the_toy_recipes_are_right():
-    assert toy.checked().losses["distance"].weight == 2.0
-    assert list(toy.checked(content=toy.gan()).steps) == ["critic", "painter"]
-
-
 def test_mixed_datasets_provide_what_all_of_them_provide():
     named = {"type": "toy.Named", "length": 8}
     content = toy.changed({f"{PAINT}.inputs": {"x": "word"}})
@@ -36,13 +30,6 @@ def test_mixed_datasets_provide_what_all_of_them_provide():
     (line, *_) = faults({"data.train": both, "data.validation": {"named": named}}, content)
     assert "'word' comes from some datasets only; a step that reads it says `requires: [word]`" in line
     toy.checked({"data.train": {"named": named}, "data.validation": {"named": named}}, content)
-
-
-def test_lists_become_the_tuples_that_a_type_asks_for():
-    errors, betas = ErrorCollector(Path("p")), {"lr": 1, "betas": [0.5, 0.9]}
-    adam = construct("torch.optim.Adam", betas, OPTIMIZER, "o", errors, params=nn.Linear(1, 1).parameters())
-    assert not errors.lines
-    assert adam.defaults["betas"] == (0.5, 0.9)
 
 
 def test_resolved_is_a_recipe_again(tmp_path):
@@ -75,12 +62,6 @@ CHECK = """
 from pathlib import Path
 from figura.recipe.load import load_recipe
 load_recipe(Path({recipe!r}), [{part!r}], {facts})
-"""
-FIND = """
-from pathlib import Path
-from figura.base.error_collector import ErrorCollector
-from figura.recipe.types import LOSS, find_type
-assert find_type("images.L1", LOSS, "", ErrorCollector(Path())).__name__ == "L1"
 """
 
 
@@ -118,9 +99,3 @@ def test_for_evaluation_neither_training_nor_optimizers_nor_reports_are_loaded(r
     assert named_by(recipe, "networks", NETWORK) <= names.keys()
     assert not named_by(recipe, "losses", LOSS) & names.keys()
     assert matching(r"figura\.(training|optimizers|report|live)\b|models\.\w+\.(scores|plots|sheets)\b", names) == []
-
-
-def test_looking_a_class_up_loads_the_module_that_defines_it_alone():
-    assert matching(r"models\.images\b", modules_loaded_by(FIND)) == [
-        "models.images", "models.images.example_means", "models.images.pixel_losses",
-    ]  # fmt: skip

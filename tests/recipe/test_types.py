@@ -1,21 +1,17 @@
 import importlib
 import inspect
 import os
-import shutil
 import sys
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import toy
-from pydantic import BaseModel, ConfigDict, model_validator
 
 import models
 from figura.base.error_collector import ErrorCollector
-from figura.injectors.forward import Forward
 from figura.interfaces import Loss, Schedule
 from figura.recipe.types import (
     CALLBACK,
@@ -31,20 +27,12 @@ from figura.recipe.types import (
     construct,
     find_type,
 )
-from figura.schedules import Linear, WarmUp
 from models.images import pixel_losses as pixel
 
 
 @pytest.fixture
 def errors():
     return ErrorCollector(toy.Path("p.yaml"))
-
-
-def test_dotted_names_are_absolute_imports_and_bare_ones_the_engines_own(errors):
-    assert find_type("toy.Painter", NETWORK, "k", errors) is toy.Painter
-    assert find_type("Forward", INJECTOR, "k", errors) is Forward
-    assert find_type("Linear", SCHEDULE, "k", errors) is Linear
-    assert not errors.lines
 
 
 def test_a_package_is_enough_to_name_a_class_below_models(errors):
@@ -114,18 +102,6 @@ def test_models_come_before_other_packages(errors, monkeypatch, tmp_path):
     near = find_type("pictures.Near", LOSS, "k", errors)
     assert near is not None
     assert near.where == "models"
-
-
-def test_a_file_of_ones_own_in_another_encoding_is_searched(errors, monkeypatch, tmp_path):
-    (tmp_path / "models/odd").mkdir(parents=True)
-    (tmp_path / "models/__init__.py").touch()
-    latin = "# -*- coding: latin-1 -*-\n# f\xfcr\nfrom figura.interfaces import Loss\nclass Near(Loss): pass\n"
-    (tmp_path / "models/pictures.py").write_bytes(latin.encode("latin-1"))
-    monkeypatch.setattr(models, "__path__", [*models.__path__, str(tmp_path / "models")])
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert find_type("pictures.Near", LOSS, "k", errors) is not None
-    shutil.move(tmp_path / "models/pictures.py", tmp_path / "models/odd/pictures.py")
-    assert find_type("odd.Near", LOSS, "k", errors) is not None
 
 
 def test_files_that_are_no_modules_are_left_out(errors, monkeypatch, tmp_path):
@@ -210,24 +186,6 @@ def test_a_signal_in_the_middle_of_an_import_is_no_fault_of_the_module(errors, m
         find_type("stopped.Net", NETWORK, "k", errors)
 
 
-def test_schedules_stand_inside_arguments(errors):
-    ramp = {"type": "Linear", "start": 0, "end": 4, "from": 0.0, "to": 1.0}
-    forward = construct(
-        "Forward", {"network": "n", "inputs": {}, "outputs": {}, "args": {"noise": ramp}}, INJECTOR, "k", errors
-    )
-    assert forward.args["noise"](2) == 0.5
-    nested = construct("WarmUp", {"steps": 2, "then": ramp}, SCHEDULE, "k", errors)
-    assert isinstance(nested, WarmUp)
-    assert nested(3) == 0.75
-    assert not errors.lines
-
-
-def test_a_value_error_of_a_constructor_is_the_declarations(errors):
-    assert construct("Step", {"at": [3, 1], "values": [1.0, 2.0, 3.0]}, SCHEDULE, "k", errors) is None
-    (line,) = errors.lines
-    assert line.startswith("p.yaml: k: Step: at [3, 1]")
-
-
 @dataclass
 class Kind:
     """Settings with a value that no check knows."""
@@ -246,38 +204,3 @@ def test_what_pydantic_cannot_check_is_left_to_the_constructor(errors):
     assert construct("test_types.Cast", {"kind": kind, "size": 2}, SCHEDULE, "k", errors).kind == kind
     assert construct("test_types.Cast", {"kind": kind, "size": "2"}, SCHEDULE, "k", errors) is None
     assert errors.lines == ["p.yaml: k.size: found '2'; expected an integer"]
-
-
-class Polygon(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    sides: int
-    size: float
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_it_is(cls, value: Any) -> Any:
-        return value
-
-    @model_validator(mode="after")
-    def _is_even(self) -> "Polygon":
-        return self
-
-
-class Circle(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    radius: float
-    centre: list[float]
-    colour: str
-
-
-class Shapes(Schedule):
-    def __init__(self, shape: Polygon | Circle) -> None:
-        self.shape = shape
-
-
-def test_a_member_of_a_union_may_have_validators(errors):
-    assert construct("test_types.Shapes", {"shape": {"sides": 4, "sice": 1.0}}, SCHEDULE, "k", errors) is None
-    assert errors.lines == [
-        "p.yaml: k.shape.size: missing; it has no default; is 'sice' a misspelling?",
-        "p.yaml: k.shape.sice: unknown key 'sice' (did you mean 'size'?); allowed: sides, size",
-    ]

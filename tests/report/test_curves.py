@@ -4,7 +4,7 @@ import pytest
 
 from figura.base.checksums import write_sums
 from figura.base.errors import UserError
-from figura.report.curves import draw_curves, losses_of, read_histories, write_curves
+from figura.report.curves import draw_curves, read_histories, write_curves
 
 TRAIN = pd.DataFrame(
     {
@@ -19,10 +19,6 @@ TRAIN = pd.DataFrame(
     }
 )
 VALIDATION = pd.DataFrame({"step": [3, 6], "a.raw": [2.0, 1.0]})
-
-
-def test_losses_are_named_by_their_raw_columns():
-    assert losses_of(TRAIN) == ["a", "b"]
 
 
 def test_a_digit_that_changed_on_disk_is_refused(tmp_path):

@@ -41,11 +41,6 @@ def test_cells_stand_where_they_belong():
     assert all((titles[:, x : x + 122] < 128).any() for x in (0, 122, 244))
 
 
-def test_large_images_are_not_enlarged():
-    sheet = side_by_side([[np.zeros((100, 30, 3), np.uint8)]], ["only"])
-    assert sheet.shape == (18 + 102, 32, 3)
-
-
 def test_labels_stand_above_their_rows():
     rows = [[np.full((32, 40, 3), 50 * row + 10 * column, np.uint8) for column in range(2)] for row in range(3)]
     sheet = side_by_side(rows, ["a", "b"], gap=2, cell=96, labels=["first", "", "third"])
@@ -63,18 +58,6 @@ def test_a_row_is_as_high_as_its_images():
     assert sheet.shape == (18 + 40 + 2 + 100 + 2, 2 * 102, 3)
     assert (sheet[18:58, :100] == 0).all()
     assert (sheet[60:160, 102:162] == 0).all()
-
-
-def test_long_texts_go_on_in_the_next_line():
-    text = "color_L1 0.0925  index 310  annotation_id 19302  person_id 641"
-    assert wrapped(text, 1000) == [text]
-    lines = wrapped(text, 240)
-    assert len(lines) > 1
-    assert "  ".join(lines) == text  # broken between items, never inside one
-    assert wrapped("some words", 50) == ["some", "words"]
-    assert len(wrapped("m" * 40, 100)) > 2
-    assert "".join(wrapped("m" * 40, 100)) == "m" * 40
-    assert wrapped("", 100) == [""]
 
 
 def test_nothing_is_written_beyond_a_line(tmp_path):

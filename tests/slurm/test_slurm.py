@@ -99,23 +99,23 @@ def test_interrupted_jobs_give_the_same_hashes(cluster: Cluster, project: Projec
     ended = cluster.wait(job, 60)
     assert (ended["JobState"], ended["Restarts"]) == ("CANCELLED", "0")
 
-    # a job that is warned, by the steps, by the batch script or on its machine, goes back into the queue
+    # a job that is warned, by the batch script or on its machine, goes back into the queue
     before = printed(project)
     job = submit(cluster, project, target="train@vunet")
-    for restarts, how in enumerate((["--signal=USR1"], ["--signal=USR1", "--batch"], []), start=1):
+    for restarts, how in enumerate(("the batch script", "a machine"), start=1):
         training(project)
-        if how:
-            cluster.call("scancel", *how, job)
+        if how == "the batch script":
+            cluster.call("scancel", "--signal=USR1", "--batch", job)
         else:
             os.kill(launcher(project), signal.SIGTERM)
         again = f"start {restarts + 1}: dvc"
         until(f"it has started again ({restarts})", lambda a=again: a in printed(project), 90, cluster.story)
     ended = cluster.wait(job, 240)
-    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "3"), cluster.story()
+    assert (ended["JobState"], ended["Restarts"]) == ("COMPLETED", "2"), cluster.story()
     said = printed(project).removeprefix(before)
     assert "submit the job once more" not in said
-    assert said.count("interrupted: SIGUSR1; stopped after iteration") == 3, said
-    assert said.count("resumed after iteration") == 4, said  # once a start, not once a machine
+    assert said.count("interrupted: SIGUSR1; stopped after iteration") == 2, said
+    assert said.count("resumed after iteration") == 3, said  # once a start, not once a machine
     assert trained(project.outputs()) == trained(whole)
 
 

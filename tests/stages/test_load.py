@@ -1,6 +1,5 @@
 """How busy others keep the cores, from the kernel's counts, and what threads do then."""
 
-import os
 from pathlib import Path
 
 import pytest
@@ -55,9 +54,3 @@ def test_threads_sleep_beside_other_work(monkeypatch: pytest.MonkeyPatch, cores:
     assert chosen == wait
     assert remark == ("" if wait == load.SPIN else f" ({busy:.1f} of {cores} cores are busy with other work)")
     assert load.waiting({"GOMP_SPINCOUNT": "1"}) == load.waiting({"OMP_WAIT_POLICY": "active"}) == ({}, "")
-
-
-@pytest.mark.skipif(not Path("/proc/stat").is_file(), reason="this system has no /proc/stat")
-def test_this_machine_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    assert 0 <= load.busy_cores(load.STATISTICS, 0.02) <= len(os.sched_getaffinity(0))

@@ -58,12 +58,6 @@ def test_paths_of_the_wrong_kind(call, line, tmp_path, monkeypatch, capsys):
     assert said(calling(call), capsys) == line
 
 
-def test_a_full_disk_is_said_with_and_without_a_path():
-    what = "No space left on device; free some, and run the same command again"
-    assert refusal(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/x")) == f"runs/x: {what}"
-    assert refusal(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))) == what
-
-
 def test_a_path_that_is_no_text_is_shown_as_escapes():
     assert refusal(OSError(errno.EIO, "Input/output error", "a\n\x1b[31m\udce9")) == (
         "a\\n\\x1b[31m\\udce9: Input/output error"

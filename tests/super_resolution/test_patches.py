@@ -1,8 +1,8 @@
 from unittest.mock import Mock
 
-import cv2
 import numpy as np
 import pytest
+from pictures_by_hand import bytes_of, noise, write
 
 from figura.base.errors import UserError
 from figura.prediction.inputs import Photo
@@ -15,22 +15,8 @@ from models.super_resolution.resampling import resample
 AREA = Degradation(kernels={"area": 1.0})
 
 
-def noise(height, width, seed=0):
-    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
-
-
-def write(path, image):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    assert cv2.imwrite(str(path), image[..., ::-1])
-
-
 def patches(root, scale=2, size=8, degradation=AREA, split="train", **arguments):
     return Patches(root=str(root), split=split, scale=scale, size=size, degradation=degradation, **arguments)
-
-
-def bytes_of(image):
-    """(C, h, w) in [-1, 1] as (h, w, C) in 0..255."""
-    return np.rint((image.transpose(1, 2, 0).astype(np.float64) + 1) * 127.5).astype(np.uint8)
 
 
 def example(dataset, index=0, seed=0):
@@ -128,12 +114,6 @@ def test_no_image_is_large_enough(tmp_path):
         UserError, match="all 2 images are smaller than 16 x 16 pixels, a patch; the largest has 14 x 12"
     ):
         patches(tmp_path, size=16)
-
-
-def test_facts():
-    arguments = {"root": "nowhere", "split": "train", "scale": 4, "size": 128}
-    assert Patches.facts(arguments) == {"scale": 4, "image_size": 128}
-    assert Patches.facts(arguments | {"size": None}) == {"scale": 4}
 
 
 def test_without_degradation_it_is_the_papers_bicubic(tmp_path):

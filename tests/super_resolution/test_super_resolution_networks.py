@@ -179,19 +179,6 @@ def test_the_unet_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: VGGDiscriminator(image_size=48), "image_size 48: a power of 2"),
-        (lambda: VGGDiscriminator(image_size=4), "image_size 4: a power of 2, 8 or more"),
-        (lambda: UNetDiscriminator(features=0), "features 0"),
-    ],
-)
-def test_bad_arguments_of_judges(make, said):
-    with pytest.raises(ValueError, match=said):
-        make()
-
-
-@pytest.mark.parametrize(
     ("judge", "images", "said"),
     [
         ("unet", [(1, 3, 12, 16)], "found 12 x 16 pixels; multiples of 8"),

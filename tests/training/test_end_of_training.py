@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -43,26 +44,22 @@ class Break(Callback):
 PATIENT = {"train.max_nonfinite": 50, "runtime.resume_every": 100}
 
 
-@pytest.mark.parametrize(("changes", "last"), [({}, 12), ({"runtime.resume_every": 4}, 4)])
-def test_weights_that_are_not_finite_are_not_written(changes, last, run):
-    broken = {"break": Break("painter", "layer.weight")}
-    said = fails(run, PATIENT | changes, callbacks=broken)
-    assert said.startswith(
-        f"toy.yaml: network 'painter': layer.weight is not finite after iteration {last}, and 0 of 3 other tensors; "
-        "updates are not finite from iteration 3 on; no model was written. Lower steps.painter.optimizer.lr or clip "
-    )
+@pytest.mark.parametrize(
+    ("changes", "content", "broken", "told"),
+    [
+        ({}, None, ("painter", "layer.weight"), "network 'painter': layer.weight is not finite after iteration 12, an"),
+        ({"runtime.resume_every": 4}, None, ("painter", "layer.weight"), "network 'painter': .* after iteration 4,"),
+        ({}, toy.gan(), ("critic", "norm.running_mean"), "network 'critic': norm.running_mean is not finite after it"),
+        (
+            {"steps.painter.optimizer.lr": 1e30, "steps.painter.clip": ...}, None, None,
+            "step 'painter': the last 11 updates .* from iteration 2 on; .*validation is not finite for distance, squ",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_not_finite_is_not_written(changes, content, broken, told, run):
+    said = fails(run, PATIENT | changes, content, callbacks={"break": Break(*broken)} if broken else {})
+    assert re.match(rf"toy.yaml: {told}", said)
     assert not (run / "resume").exists()
-
-
-def test_running_statistics_that_are_not_finite_are_not_written(run):
-    said = fails(run, PATIENT, toy.gan(), callbacks={"break": Break("critic", "norm.running_mean")})
-    assert said.startswith("toy.yaml: network 'critic': norm.running_mean is not finite after iteration 12")
-
-
-def test_losses_that_exploded_at_the_end_are_not_hidden_by_finite_weights(run):
-    said = fails(run, PATIENT | {"steps.painter.optimizer.lr": 1e30, "steps.painter.clip": ...})
-    assert said.startswith("toy.yaml: step 'painter': the last 11 updates were not finite, from iteration 2 on; ")
-    assert "validation is not finite for distance, square; no model was written." in said
 
 
 def test_skipped_updates_at_the_end_are_a_warning_where_validation_is_finite(run, capsys):
@@ -130,17 +127,14 @@ def test_a_training_that_ended_before_dvc_recorded_it_is_not_repeated(in_dvc, ca
     assert outputs(in_dvc) == expected
 
 
-def test_a_lock_of_an_earlier_training_with_equal_outputs_records_nothing(in_dvc):
+@pytest.mark.parametrize("other", ["an earlier training of equal outputs", "another stage"])
+def test_a_lock_that_records_something_else_does_not_count(other, in_dvc):
     fit(in_dvc, BASE)
-    recorded(in_dvc)
-    os.utime("dvc.lock", (0, 0))
-    removed_by_dvc(in_dvc)
-    assert fit(in_dvc, BASE).done == []
-
-
-def test_a_lock_that_another_stage_wrote_records_nothing(in_dvc):
-    fit(in_dvc, BASE)
-    recorded(in_dvc, ["model"])
+    if other == "another stage":
+        recorded(in_dvc, ["model"])
+    else:
+        recorded(in_dvc)
+        os.utime("dvc.lock", (0, 0))
     removed_by_dvc(in_dvc)
     assert fit(in_dvc, BASE).done == []
 

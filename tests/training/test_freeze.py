@@ -7,7 +7,7 @@ import pytest
 import torch
 import toy
 from torch import Tensor, nn
-from trainings import BASE, Killed, Stopping, fit, outputs
+from trainings import BASE, Stopping, fit, killed, outputs
 
 from figura.base.errors import UserError
 from figura.base.yaml12 import parse_yaml, to_yaml
@@ -32,9 +32,7 @@ class Two(nn.Module):
 FREEZE = {"type": "figura.callbacks.Freeze", "network": "painter"}
 CHANGES = BASE | {
     "networks": {"painter": {"type": "test_freeze.Two"}},
-    "steps.painter.injectors.paint": {
-        "type": "Forward", "network": "painter", "inputs": {"x": "x"}, "outputs": {"image": "image"}
-    },
+    "steps.painter.injectors.paint": toy.PAINT,
     "steps.painter.optimizer": {"type": "torch.optim.AdamW", "lr": 0.01, "weight_decay": 0.1},
     "train.ema": {"decay": 0.8, "warmup": True},
     "callbacks": {"freeze": FREEZE | {"until": 5, "modules": ["base"], "batch_norms_after": 7}},
@@ -68,11 +66,10 @@ def test_what_moves_and_when(run):
         assert learned | (running - still) | ({"base.0.weight"} - still) <= names <= everything - still, iteration
 
 
-@pytest.mark.parametrize("stop", [3, 6, 9])
+@pytest.mark.parametrize("stop", [6, 9])
 def test_resumes_to_the_same_bytes(run, tmp_path, stop):
     fit(tmp_path / "whole", CHANGES)
-    with pytest.raises(Killed):
-        fit(run, CHANGES, stop=stop)
+    killed(run, CHANGES, stop=stop)
     fit(run, CHANGES)
     assert outputs(run) == outputs(tmp_path / "whole")
 
@@ -112,36 +109,18 @@ def test_a_whole_network_waits_while_another_learns(run):
         ({"until": 3, "network": "idle"}, "callbacks: no step trains a network 'idle'"),
         ({}, "callbacks.freeze: .*until 0: an iteration above 0, or batch_norms_after, is needed"),
         ({"modules": ["base"], "batch_norms_after": 0}, "callbacks.freeze: .*one or more modules, and an iteration"),
-    ],
-)
-def test_what_cannot_be_frozen(run, arguments, said):
-    with pytest.raises(UserError, match=said):
-        fit(run, CHANGES | {"callbacks": {"freeze": FREEZE | arguments}})
-
-
-def test_a_network_has_one_entry(run):
-    two = {"base": FREEZE | {"until": 3, "modules": ["base"]}, "norms": FREEZE | {"batch_norms_after": 0}}
-    with pytest.raises(UserError, match="two freeze the network 'painter'; one takes all arguments together"):
-        fit(run, CHANGES | {"callbacks": two})
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"networks.painter.frozen": {"until": 3}}, "callbacks: {frozen: {type: figura.callbacks.Freeze, "),
-        ({"networks.painter.freeze_batch_norm": {"after": 0}}, "callbacks: {norms: {type: figura.callbacks.Freeze, "),
-        ({"train.rate_scaling": {"rule": "linear", "batch_size": 4}}, "multiply `lr` of each `optimizer` yourself"),
-        ({"train.rollback": {"every": 1}}, "then a lower rate and `FIGURA_RESUME_ANYWAY=1 dvc repro`"),
         (
-            {"steps.painter.injectors.grey": {"type": "Grey"}},
-            "here: an injector of your own, a few lines from `figura.interfaces.Operation`",
+            {"until": 3, "modules": ["base"], "also": FREEZE | {"batch_norms_after": 0}},
+            "two freeze the network 'painter'",
         ),
     ],
 )
-def test_keys_and_types_of_earlier_versions_are_refused_with_the_new_way(changes, said):
-    with pytest.raises(UserError) as caught:
-        toy.checked(changes)
-    assert said in str(caught.value)
+def test_what_cannot_be_frozen(run, arguments, said):
+    entries = {"freeze": FREEZE | arguments}
+    if also := entries["freeze"].pop("also", None):
+        entries["also"] = also
+    with pytest.raises(UserError, match=said):
+        fit(run, CHANGES | {"callbacks": entries})
 
 
 def test_the_recipe_of_a_model_of_an_earlier_version_is_read(tmp_path):

@@ -123,11 +123,6 @@ def test_another_file_in_the_place_of_a_manifest_is_told(tmp_path, content):
             read()
 
 
-def test_data_that_are_not_prepared(tmp_path):
-    with pytest.raises(UserError, match=r"people.manifest\.json: no such file; run `dvc repro prepare@people` first"):
-        provenance.data_version([str(tmp_path / "people")])
-
-
 def test_a_folder_that_nobody_prepared(tmp_path):
     (tmp_path / "train").mkdir()
     (tmp_path / "train/one.png").write_bytes(b"one")
@@ -156,16 +151,3 @@ def test_what_dvc_repro_writes_is_no_change(tmp_path, monkeypatch, project):
     process = provenance.process_record()
     assert process["commit"] is not None
     assert set(process["changed_files"]) == {"outside.py", str((root / "params.yaml").relative_to(tmp_path))}
-
-
-@pytest.mark.parametrize(
-    ("commit", "changed", "told"),
-    [
-        (None, [], []),
-        (None, ["a.txt"], ["nothing is committed yet, so no commit says what made this result"]),
-        ("0123456789abcdef", [], []),
-        ("0123456789abcdef", ["a.txt", "b"], ["changed since commit 0123456789ab: a.txt, b"]),
-    ],
-)
-def test_what_is_told_of_files_that_no_commit_has(commit, changed, told):
-    assert provenance.dirty({"commit": commit, "changed_files": changed}) == told

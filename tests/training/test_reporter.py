@@ -20,16 +20,6 @@ from figura.training.trainer import Trainer
 RUNTIME = toy.recipe()["runtime"]
 
 
-def test_the_settings_of_a_recipe_are_plain_values_by_dotted_key():
-    plain = settings(toy.checked({"steps.painter.optimizer.betas": [0.5, 0.9]}))
-    assert plain["losses.distance.weight"] == 2.0
-    assert plain["losses.square.schedule.end"] == 6
-    assert plain["steps.painter.optimizer.betas"] == "[0.5, 0.9]"
-    assert plain["train.evaluate_limit"] == "None"
-    assert not [key for key in plain if key.startswith(("runtime", "evaluate", "metrics"))]
-    assert {type(value) for value in plain.values()} <= {bool, int, float, str}
-
-
 def test_a_training_says_where_all_its_settings_stand_and_what_it_starts_from(run, tmp_path, capsys):
     recipe = toy.checked().read_from(Path("params.yaml"))
     Trainer(recipe, run).fit()

@@ -13,7 +13,7 @@ import torch
 import toy
 from accelerate import Accelerator
 from safetensors.torch import load_file
-from trainings import BASE, Killed, Stopping, contents, fit, outputs
+from trainings import BASE, Killed, Stopping, contents, fit, killed, outputs
 from two_processes import run_in_two
 
 from figura.base.errors import UserError
@@ -54,8 +54,7 @@ def uninterrupted(tmp_path_factory):
     + [("epochs", 9)],
 )
 def test_goes_on_where_it_was_killed(name, stop, run, uninterrupted, capsys):
-    with pytest.raises(Killed):
-        fit(run, *RECIPES[name], stop=stop)
+    killed(run, *RECIPES[name], stop=stop)
     assert not (run / "model").exists()
     saved = stop // EVERY * EVERY
     trainer = fit(run, *RECIPES[name])
@@ -67,21 +66,18 @@ def test_goes_on_where_it_was_killed(name, stop, run, uninterrupted, capsys):
 
 def test_counters_go_on(run):
     nothing_but_nan = BASE | {"data.train.ramps.broken_from": 0, "train.max_nonfinite": 6}
-    with pytest.raises(Killed):
-        fit(run, nothing_but_nan, stop=5)
+    killed(run, nothing_but_nan, stop=5)
     with pytest.raises(UserError, match=r"6 updates in a row were not finite .* in iteration 6 "):
         fit(run, nothing_but_nan)
     shutil.rmtree(run)
-    with pytest.raises(Killed):
-        fit(run, BASE, stop=5)
+    killed(run, BASE, stop=5)
     optimizer = fit(run, BASE).steps["painter"].optimizer
     assert {state["step"].item() for state in optimizer.state_dict()["state"].values()} == {STEPS}
 
 
 def test_killed_again_and_again(run, uninterrupted):
     for stop in (5, 7, 8, 10):
-        with pytest.raises(Killed):
-            fit(run, *RECIPES["plain"], stop=stop)
+        killed(run, *RECIPES["plain"], stop=stop)
     assert fit(run, *RECIPES["plain"]).done == [8, 9, 10, 11]
     assert outputs(run) == uninterrupted("plain")
 
@@ -182,8 +178,7 @@ def change(what, changes, data, monkeypatch):
 @pytest.mark.parametrize("what", ["recipe", "code", "packages", "data", "environment"])
 def test_refused_after_a_change_set_aside_and_begun_again(what, run, tmp_path, monkeypatch, capsys):
     changes = stored(tmp_path / "data")
-    with pytest.raises(Killed):
-        fit(run, changes, stop=9)
+    killed(run, changes, stop=9)
     state = {name: content for name, content in contents(run / "resume").items() if name.startswith("0000000008")}
     changes = change(what, changes, tmp_path / "data", monkeypatch)
     trainer = fit(run, changes)
@@ -204,8 +199,7 @@ def made_otherwise(run, monkeypatch, stop=9):
     """Kill a training of which only the text of its provenance differs from the next ones."""
     with monkeypatch.context() as patch:
         patch.setattr(provenance, "code_version", lambda modules, types: "changed")
-        with pytest.raises(Killed):
-            fit(run, BASE, stop=stop)
+        killed(run, BASE, stop=stop)
 
 
 def assert_went_on_from_a_refused_state(run, trainer, whole, said):
@@ -230,8 +224,7 @@ def test_a_refused_state_is_taken_though_the_fresh_training_has_written_a_younge
     run, uninterrupted, monkeypatch, capsys
 ):
     made_otherwise(run, monkeypatch)
-    with pytest.raises(Killed):
-        fit(run, BASE, stop=6)
+    killed(run, BASE, stop=6)
     assert [path.name for path in (run / "resume").iterdir()] == ["0000000004"]
     trainer = fit(run, BASE, resume_anyway=True)
     assert_went_on_from_a_refused_state(run, trainer, uninterrupted("plain"), capsys.readouterr().out)
@@ -240,8 +233,7 @@ def test_a_refused_state_is_taken_though_the_fresh_training_has_written_a_younge
 
 def test_a_training_that_took_a_refused_state_and_was_killed_goes_on_by_itself(run, uninterrupted, monkeypatch):
     made_otherwise(run, monkeypatch, stop=6)
-    with pytest.raises(Killed):
-        fit(run, BASE, stop=10, resume_anyway=True)
+    killed(run, BASE, stop=10, resume_anyway=True)
     assert fit(run, BASE).done == [8, 9, 10, 11]
     own = outputs(run)
     assert json.loads(own["model/provenance.json"])["resumed"] == "iteration 4, made by another code"
@@ -249,16 +241,14 @@ def test_a_training_that_took_a_refused_state_and_was_killed_goes_on_by_itself(r
 
 
 def test_a_lower_rate_goes_on_from_a_state(run):
-    with pytest.raises(Killed):
-        fit(run, BASE, stop=9)
+    killed(run, BASE, stop=9)
     trainer = fit(run, BASE | {"steps.painter.optimizer.lr": 0.005}, resume_anyway=True)
     assert trainer.done == [8, 9, 10, 11]
     assert trainer.loss_log.train[-1]["painter.lr"] == 0.005
 
 
 def test_asking_where_nothing_was_refused_changes_nothing(run, uninterrupted):
-    with pytest.raises(Killed):
-        fit(run, BASE, stop=9, resume_anyway=True)
+    killed(run, BASE, stop=9, resume_anyway=True)
     assert fit(run, BASE, resume_anyway=True).done == [8, 9, 10, 11]
     assert outputs(run) == uninterrupted("plain")
 
@@ -266,8 +256,7 @@ def test_asking_where_nothing_was_refused_changes_nothing(run, uninterrupted):
 def test_a_second_refusal_of_the_same_iteration_leaves_both(run, monkeypatch, capsys):
     made_otherwise(run, monkeypatch)
     first = contents(run / "resume" / "0000000008")
-    with pytest.raises(Killed):
-        fit(run, BASE, stop=9)
+    killed(run, BASE, stop=9)
     second = contents(run / "resume" / "0000000008")
     fit(run, BASE | {"losses.square.weight": 0.75})
     assert str(run / "resume-refused" / "0000000008-2") in capsys.readouterr().out
@@ -284,8 +273,7 @@ def test_a_second_refusal_of_the_same_iteration_leaves_both(run, monkeypatch, ca
     ],
 )
 def test_a_state_that_does_not_fit_is_told_and_stays(run, other, said):
-    with pytest.raises(Killed):
-        fit(run, BASE, stop=9)
+    killed(run, BASE, stop=9)
     state = contents(run / "resume")
     with pytest.raises(UserError, match=r"resume/0000000008: does not fit this recipe: ") as caught:
         fit(run, BASE | other, resume_anyway=True)
@@ -302,8 +290,7 @@ def test_a_state_of_another_form_is_told_and_stays(run):
 
 
 def test_what_may_not_change_a_result_does_not_stop_a_resume(run, uninterrupted):
-    with pytest.raises(Killed):
-        fit(run, *RECIPES["plain"], stop=9)
+    killed(run, *RECIPES["plain"], stop=9)
     changes = BASE | {
         "runtime.log_every": 1,
         "runtime.resume_every": 3,
@@ -330,8 +317,7 @@ def trainings(folder):
     with patch.object(Accelerator, "end_training"):  # several trainings, one group of processes
         trainer = fit(folder / "one-then-two", CHANGES)
         assert trainer.done[0] == 8, trainer.done
-        with pytest.raises(Killed):
-            fit(folder / "two-then-one", CHANGES, stop=STOP)
+        killed(folder / "two-then-one", CHANGES, stop=STOP)
         with pytest.raises(UserError) as caught:
             Trainer(toy.checked(CHANGES), folder / "apart", train_step=perturbing).fit()
         (folder / f"said-{trainer.accelerator.process_index}").write_text(str(caught.value))
@@ -340,8 +326,7 @@ def trainings(folder):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sizes")
-    with pytest.raises(Killed):
-        fit(folder / "one-then-two", CHANGES, stop=STOP)
+    killed(folder / "one-then-two", CHANGES, stop=STOP)
     run_in_two(lambda: trainings(folder))
     return folder
 

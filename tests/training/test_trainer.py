@@ -9,7 +9,7 @@ import pytest
 import torch
 import toy
 from torch.utils.data import default_collate
-from trainings import BASE, QUIET, Killed, Stopping, fit, history, outputs, trained
+from trainings import BASE, QUIET, Killed, Stopping, assert_same, fit, history, outputs, trained, weights
 from two_processes import run_in_two
 
 from figura.base.errors import UserError
@@ -31,20 +31,6 @@ class Recording(Trainer):
 class Explosive(Loss):
     def forward(self, *, image):
         raise AssertionError("computed")
-
-
-def weights(trainer, networks="live"):
-    chosen = getattr(trainer.networks, networks)
-    return {f"{n}.{key}": value.clone() for n, net in chosen.items() for key, value in net.state_dict().items()}
-
-
-def assert_same(left, right, **tolerance):
-    assert left.keys() == right.keys()
-    for name in left:
-        torch.testing.assert_close(left[name], right[name], msg=lambda text, n=name: f"{n}: {text}", **tolerance)
-
-
-EXACT = {"rtol": 0, "atol": 0}
 
 
 def batches(count, jitter=0.1, length=22):
@@ -80,7 +66,7 @@ def test_equals_a_bare_loop_bit_for_bit(run):
     trainer = trained(run, kind=Recording)
     steps = list(bare_painter(12))
     for own, (expected, _) in zip([*trainer.snapshots[1:], weights(trainer)], steps, strict=True):
-        assert_same(own, expected, **EXACT)
+        assert_same(own, expected)
     rows = history(run)
     assert [row["step"] for row in rows] == [3, 6, 9, 12]
     for place, row in enumerate(rows):
@@ -114,7 +100,7 @@ def test_the_average_of_the_weights_is_what_is_written(run, warmup):
     torch.testing.assert_close(found.double(), average, rtol=1e-5, atol=1e-7)
     written = toy.Painter(2)
     load_weights(written, run / "model" / "painter.safetensors")
-    assert_same({f"painter.{k}": v for k, v in written.state_dict().items()}, weights(trainer, "ema"), **EXACT)
+    assert_same({f"painter.{k}": v for k, v in written.state_dict().items()}, weights(trainer, "ema"))
     assert (seen[-1] - found).abs().max() > 1e-3  # the average is another thing than the last weights
 
 
@@ -122,7 +108,7 @@ def test_without_ema_the_last_weights_are_written(run):
     trainer = trained(run, {"train.ema": None})
     written = toy.Painter(2)
     load_weights(written, run / "model" / "painter.safetensors")
-    assert_same({f"painter.{k}": v for k, v in written.state_dict().items()}, weights(trainer), **EXACT)
+    assert_same({f"painter.{k}": v for k, v in written.state_dict().items()}, weights(trainer))
 
 
 def bare_gan(count):
@@ -153,15 +139,15 @@ GAN = {"steps.painter.clip": None, "train.steps": 9}
 def test_two_networks_that_share_a_forward_equal_a_bare_loop(run):
     trainer = trained(run, GAN, toy.gan(), kind=Recording)
     for own, expected in zip([*trainer.snapshots[1:], weights(trainer)], bare_gan(9), strict=True):
-        assert_same(own, expected, rtol=0, atol=1e-7)
+        assert_same(own, expected, atol=1e-7)
 
 
-@pytest.mark.parametrize("parts", [2, 3, 4])
+@pytest.mark.parametrize("parts", [3, 9])
 def test_accumulation_equals_the_whole_batch(run, parts):
     plain = {"networks.painter.dropout": 0.0, "steps.painter.injectors.paint.args": {}, "train.ema": None}
     whole = trained(run / "1", plain)
     cut = trained(run / "2", plain | {"train.accumulation": parts})
-    assert_same(weights(cut), weights(whole), rtol=0, atol=1e-6)
+    assert_same(weights(cut), weights(whole), atol=1e-6)
     for row, expected in zip(history(run / "2"), history(run / "1"), strict=True):
         assert row == pytest.approx(expected, rel=1e-5)
 
@@ -222,7 +208,7 @@ def test_skips_that_are_not_in_a_row_are_forgiven(run):
 def test_a_loss_of_weight_0_is_never_computed(run):
     never = {"type": "test_trainer.Explosive", "inputs": {"image": "image"}, "weight": 0.0}
     trainer = trained(run / "1", {"losses.never": never})
-    assert_same(weights(trainer), weights(trained(run / "2")), **EXACT)
+    assert_same(weights(trainer), weights(trained(run / "2")))
     assert "never.raw" not in history(run / "1")[0]
 
 
@@ -250,7 +236,7 @@ def reference(tmp_path_factory):
     ids=str,
 )
 def test_runtime_changes_no_output(run, reference, changes):
-    trained(run, {"runtime": toy.recipe()["runtime"] | changes})
+    trained(run, {"runtime": toy.recipe()["runtime"] | changes, "evaluate.batch_size": 2, "metrics.bootstrap": 5})
     assert outputs(run) == reference
 
 
@@ -270,11 +256,6 @@ def test_evaluations_change_no_weights(run, reference, every):
         assert own[name] == reference[name]
     steps = {1: list(range(1, 13)), 4: [4, 8, 12], None: [5, 10, 12]}  # an epoch has 5 batches
     assert [row["step"] for row in history(run, "validation")] == steps[every]
-
-
-def test_untracked_sections_change_no_output(run, reference):
-    trained(run, {"evaluate.batch_size": 2, "metrics.bootstrap": 5})
-    assert outputs(run) == reference
 
 
 def test_validation_is_the_mean_over_the_sorted_split(run):
@@ -302,7 +283,7 @@ def test_operations_and_modes(run):
     batch = next(batches(1))
     state, means = trainer.log_op(batch)
     values = trainer.eval_op(batch)
-    assert_same(weights(trainer), before, **EXACT)
+    assert_same(weights(trainer), before)
     assert modes == [module.training for net in trainer.networks.live.values() for module in net.modules()]
     assert not any(modes) is all(modes)
     assert trainer.iteration == 0
@@ -396,9 +377,9 @@ def test_bf16(run):
 def test_networks_start_from_their_own_seed(run):
     alone = Trainer(toy.checked(), run / "1")
     expected = network("painter", toy.Painter, 2, 0.1).state_dict()
-    assert_same(weights(alone), {f"painter.{key}": value for key, value in expected.items()}, **EXACT)
+    assert_same(weights(alone), {f"painter.{key}": value for key, value in expected.items()})
     both = Trainer(toy.checked(GAN, toy.gan()), run / "2")
-    torch.testing.assert_close(weights(both)["painter.layer.weight"], expected["layer.weight"], **EXACT)
+    torch.testing.assert_close(weights(both)["painter.layer.weight"], expected["layer.weight"], rtol=0, atol=0)
     other = Trainer(toy.checked({"seed": 4}), run / "3")
     assert not torch.equal(weights(other)["painter.layer.weight"], expected["layer.weight"])
 
@@ -416,7 +397,7 @@ def test_a_network_that_is_loaded_and_not_trained_stays_as_it_is(run, tmp_path):
     expected = {f"critic.{key}": value for key, value in critic.state_dict().items()}
     for networks in ("live", "ema"):
         own = {name: value for name, value in weights(trainer, networks).items() if name.startswith("critic.")}
-        assert_same(own, expected, **EXACT)
+        assert_same(own, expected)
 
 
 def test_a_batch_that_processes_cannot_share():

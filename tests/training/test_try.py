@@ -4,9 +4,8 @@ import json
 
 import cv2
 import numpy as np
-import pytest
 import toy
-from trainings import Killed, contents, fit
+from trainings import contents, fit, killed
 
 from figura.base.yaml12 import read_yaml
 from figura.live import listeners
@@ -44,8 +43,7 @@ def test_its_sheet_has_a_header(run, tmp_path):
 def test_a_stopped_training_goes_on_after_a_try(run, tmp_path):
     quiet = {"runtime.samples": None, "runtime.timing": False, "runtime.checkpoint_every": 4}
     fit(tmp_path / "whole", quiet)
-    with pytest.raises(Killed):
-        fit(run, quiet, stop=9)
+    killed(run, quiet, stop=9)
     before = {name: contents(run / name) for name in ("resume", "checkpoints", "live")}
     fit(run, quiet | TRY)
     assert {name: contents(run / name) for name in ("resume", "checkpoints", "live")} == before
@@ -56,8 +54,7 @@ def test_a_stopped_training_goes_on_after_a_try(run, tmp_path):
 
 
 def test_no_training_goes_on_from_a_try(run):
-    with pytest.raises(Killed):
-        fit(run, TRY, stop=9)
+    killed(run, TRY, stop=9)
     assert {path.name for path in (run / "try/resume").iterdir()} == {"0000000004", "0000000008"}
     trainer = fit(run, {}, resume_anyway=True)
     assert trainer.done == list(range(12))

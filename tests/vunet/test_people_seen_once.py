@@ -103,7 +103,7 @@ def test_vunet_on_real_people(real_people, run):
     checked = recipe(real_people)
     Trainer(checked, run).fit()
     dump, metrics, said = judged(checked, run / "dump")
-    people = json.loads((real_people / "validation.json").read_text())["annotations"]
+    people = json.loads((real_people / "test.json").read_text())["annotations"]
     usable = [
         one for one in people
         if not one["iscrowd"] and sum(v > 0 for v in one["keypoints"][2::3]) >= 10 and one["bbox"][3] >= 60
@@ -128,4 +128,4 @@ def test_super_resolution_of_real_pictures(real_people, run):
     draw_pictures(checked, dump, run / "pictures", say=said.append)
     assert said == []
     assert {path.stem for path in (run / "pictures").iterdir()} == {*checked.metrics.pictures}
-    assert metrics["upscaling"]["images"] == len(list((real_people / "images/validation").iterdir()))
+    assert metrics["upscaling"]["images"] == len(list((real_people / "images/test").iterdir()))

@@ -242,17 +242,6 @@ def test_noise_has_the_scale_asked_for():
     assert 0.49 < noise.std() < 0.51
 
 
-def test_bad_arguments():
-    for size in (0, 2, 48):
-        with pytest.raises(ValueError, match=f"image_size is {size}, expected a power of two"):
-            VUNet(image_size=size, nf_start=4, nf_max=8)
-    network, pose = small(), torch.randn(1, 3, 16, 16)
-    with pytest.raises(ValueError, match="'transfer', expected one of train, appearance_transfer, sample_appearance"):
-        network(pose, pose, mode="transfer")
-    with pytest.raises(ValueError, match="needs an appearance"):
-        network(pose)
-
-
 def test_fan_in_initialisation():
     network = VUNet(image_size=16, nf_start=64, nf_max=128, initialisation="fan_in")
     up = network.decoder.ups[0].conv

@@ -6,7 +6,6 @@ import re
 import subprocess
 import tomllib
 import urllib.request
-from fnmatch import fnmatch
 from importlib.metadata import requires
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from hatchling import build
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from pipeline.project import ENVIRONMENT
-from workflows.workflow import ROOT, named, stand_in
+from workflows.workflow import ROOT, stand_in
 
 from figura.base.errors import UserError
 from locks.renew import (
@@ -165,7 +164,7 @@ def test_every_install_of_the_makefile_checks_hashes(tmp_path: Path) -> None:
     printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     installs = re.findall(r"/pip install (.+)", printed)
     locks = [one.removeprefix("--quiet --no-deps --require-hashes --requirement ") for one in installs]
-    assert sorted(locks) == sorted([*map(str, PURPOSES), "--quiet --no-deps --no-build-isolation --editable ."])
+    assert sorted(locks) == sorted([*map(str, PURPOSES), "--no-deps --no-build-isolation --editable ."])
 
 
 LOCKS = set(map(str, PURPOSES))
@@ -209,25 +208,6 @@ def test_the_audit_asks_for_every_lock_file_and_takes_no_silence_for_an_answer(t
     assert {"--strict", "--require-hashes", "--disable-pip"} <= set(told.split())
 
 
-def test_an_audit_that_finds_something_says_what_to_do(tmp_path: Path) -> None:
-    done, _ = audit(tmp_path, "numpy 2.4.6 PYSEC-2026-1 2.4.7")
-    assert done.returncode
-    assert "PYSEC-2026-1" in done.stdout
-    assert "What to do: 'make lock OPTIONS=\"--upgrade-package NAME\"'" in done.stderr
-
-
-def test_the_workflow_audits_each_week_and_where_a_lock_file_changes_and_keeps_the_bill_of_materials() -> None:
-    workflow = named("audit")
-    events, steps = workflow["on"], workflow["jobs"]["audit"]["steps"]
-    assert events["schedule"]
-    for patterns in (events["push"]["paths"], events["pull_request"]["paths"]):
-        assert all(any(fnmatch(name, pattern) for pattern in patterns) for name in LOCKS)
-        assert not any(fnmatch("README.md", pattern) for pattern in patterns)
-    assert {"make audit", "make sbom"} <= {line.strip() for one in steps for line in one.get("run", "").splitlines()}
-    (upload,) = (one["with"] for one in steps if one.get("with", {}).get("name") == "sbom")
-    assert upload["path"] == "sbom"
-
-
 def licences() -> dict[str, tuple[str, str]]:
     """Return version and licence of each package in locks/LICENSES.csv."""
     with (ROOT / "locks/LICENSES.csv").open(newline="") as file:
@@ -249,14 +229,6 @@ def test_licences_are_those_of_the_locked_versions() -> None:
     listed = {name: f"=={version}" for name, (version, _) in licences().items()}
     locked = {name: str(pin.specifier) for name, pin in pins(USE, DEV).items()}
     assert listed == locked, "`make licences` renews locks/LICENSES.csv"
-
-
-@pytest.mark.parametrize(
-    ("licence", "expected"),
-    [("MIT", True), ("Apache-2.0 OR GPL-2.0-or-later", True), ("MPL-2.0 AND MIT", False), ("GPL-3.0", False)],
-)
-def test_a_licence_is_permissive_if_one_may_choose_so(licence: str, expected: bool) -> None:
-    assert permissive(licence) == expected
 
 
 def test_what_users_install_is_permissive_but_for_what_is_noted() -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 from pipeline.project import ENVIRONMENT, ROOT, Project
-from ruamel.yaml import YAML
 from workflows.workflow import HERE, WORKFLOWS, load, named, stand_in
 
 STEPS = {step["name"]: step["run"] for step in named("reproduce")["jobs"]["reproduce"]["steps"] if "run" in step}
@@ -236,15 +235,3 @@ def test_blocks_are_clean_for_shellcheck() -> None:
 def test_the_dockerfile_is_clean_for_hadolint() -> None:
     assert complaints(program("hadolint"), "machines/Dockerfile") == ""
     assert "DL3006" in complaints(program("hadolint"), "-", text="FROM debian\n")  # no tag
-
-
-def test_labels_of_our_runners_are_those_that_actionlint_knows() -> None:
-    known = YAML(typ="safe").load(ROOT / ".github/actionlint.yaml")["self-hosted-runner"]["labels"]
-    used = {
-        label
-        for path in WORKFLOWS
-        for job in load(path)["jobs"].values()
-        if isinstance(job["runs-on"], list)
-        for label in job["runs-on"]
-    }
-    assert used == {"self-hosted", *known}
