@@ -115,21 +115,11 @@ class Step:
     """
 
     def __init__(
-        self,
-        *,
-        trains: dict[str, nn.Module],
-        injectors: Sequence[GatedInjector],
-        losses: dict[str, WeightedLoss],
-        optimizer: torch.optim.Optimizer,
-        lr_schedule: Schedule,
-        clip: float | None,
-        clip_value: float | None = None,
-        detach: Sequence[str],
-        gate: Gate,
-        requires: Sequence[str] = (),
-        scaler: GradScaler | None = None,
+        self, *, trains: dict[str, nn.Module], injectors: Sequence[GatedInjector], losses: dict[str, WeightedLoss],
+        optimizer: torch.optim.Optimizer, lr_schedule: Schedule, clip: float | None, clip_value: float | None = None,
+        detach: Sequence[str], gate: Gate, requires: Sequence[str] = (), scaler: GradScaler | None = None,
         compiled: bool = False,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.compiled = compiled
         self.average: GradientAverage | None = None  # averages `parameters` over ranks, if there are several
         self.trains, self.injectors, self.optimizer, self.scaler = trains, injectors, optimizer, scaler
