@@ -8,7 +8,7 @@ from typing import Any
 from figura.base.exit_status import run
 from figura.base.files import read_json
 
-NEXT = """pictures: plots/*/pictures/*.png
+NEXT = """pictures: plots/*/pictures/
 next: source .venv/bin/activate, then `figura report` (one page of everything) or `dvc exp run -S losses.KL.weight=2`"""
 
 
