@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -131,7 +132,7 @@ def test_a_run_that_waits_holds_nothing_and_hears_signals(folder: Path, capsys: 
                 signal.sigwait([signal.SIGTERM])
                 os._exit(0)
         assert os.read(ready, 1) == b"1"
-        os.kill(os.getpid(), signal.SIGUSR1)
+        signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)  # other threads do not block it
         with ExitStack() as held, pytest.raises(Interrupted, match="stopped while it waited"):
             devices.take("gpu", VISIBLE, 3, held)
         assert f"gpu-7: process {holder} on " in capsys.readouterr().out
