@@ -203,6 +203,7 @@ def pretended_gpu() -> Iterator[PretendedGPU]:
         "torch.cuda.is_available": lambda: True,
         "torch.cuda.device_count": lambda: 1,
         "torch.cuda.current_device": lambda: 0,
+        "torch.cuda.get_device_name": lambda device=None: "a pretended GPU",
         "torch.cuda.set_device": lambda device: None,
         "torch.cuda.is_bf16_supported": lambda including_emulation=True: True,
         "torch.cuda.synchronize": mode.wait,
