@@ -50,12 +50,13 @@ SCORES = {
 
 
 def counts_by_hand():
-    """People with labelled joints, people, and pictures of one person with a visible joint, of the validation split."""
+    """People with labelled joints, people, and pictures of one person with a visible joint, of the split test."""
     entry = read_yaml(ROOT / "data/params.yaml")["datasets"]["people"]
-    share = entry["coco"]["shares"]["validation"]
+    shares = entry["coco"]["shares"]
+    end = shares["validation"] + shares["test"]
     people = [
         one for one in json.loads((REAL / "annotations.json").read_text())["annotations"]
-        if not one["iscrowd"] and fraction(one["image_id"], entry["seed"]) < share
+        if not one["iscrowd"] and shares["validation"] <= fraction(one["image_id"], entry["seed"]) < end
     ]  # fmt: skip
     of_image = Counter(one["image_id"] for one in people)
     alone = [one for one in people if of_image[one["image_id"]] == 1]
@@ -145,6 +146,7 @@ def recipe(root: Path, steps: int) -> Recipe:
         "data.common.root": str(root),
         "data.common.side": SIDE,
         "data.validation.scenes.side": ...,
+        "evaluate.data": {"scenes": {"split": "validation"}},
         "data.train.scenes.augmentation": ...,
         "data.batch_size": 3,
         "networks.network.backbone.widths": [16, 32, 48, 64],
