@@ -174,7 +174,7 @@ class _NamedPoses(PoseSource):
 
     def _keys(self, record: dict[str, Any], size: Size) -> dict[str, Any]:
         """Return `keypoints` and other keys of an annotation; raises UnusableError if they cannot be used."""
-        raise NotImplementedError
+        raise TypeError(f"{type(self).__name__} reads no poses")
 
     def _reject(self, entry: Entry, fault: UnusableError) -> None:
         self.faults.append(Rejected(self.path.name, "pose", entry.number[:80], fault.reason, fault.detail))
