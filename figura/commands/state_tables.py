@@ -55,8 +55,8 @@ def planned(recipes: Mapping[str, Recipe]) -> Iterator[tuple[str, str, str]]:
     total = left = 0
     for name, recipe in recipes.items():
         batches = Loaders(recipe, build_datasets(recipe, "train"), {}, rank=0, ranks=1, pin=False).batches_per_epoch
-        arguments = (recipe, recipe.train.evaluate_every or batches, build_callbacks(recipe, {}))
-        last = recipe.train.steps or (recipe.train.epochs or 0) * batches
+        arguments = (recipe, recipe.train.evaluation_interval(batches), build_callbacks(recipe, {}))
+        last = recipe.train.iterations(batches)
         between: list[int] = []
         for iteration in range(recipe.runtime.resume_every, last, recipe.runtime.resume_every):
             between = thinned([*between, iteration])

@@ -199,6 +199,14 @@ class Train(Section):
             raise ValueError("write either steps or epochs")
         return self
 
+    def iterations(self, of_epoch: int) -> int:
+        """Return how many iterations training takes, given those of an epoch."""
+        return self.steps or (self.epochs or 0) * of_epoch
+
+    def evaluation_interval(self, of_epoch: int) -> int:
+        """Return the iterations from one evaluation to the next, given those of an epoch."""
+        return self.evaluate_every or of_epoch
+
 
 class Mode(Section):
     """One way to run the trained networks over `evaluate.data`, `repeat` times for each example."""

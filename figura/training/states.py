@@ -4,7 +4,6 @@ They lie beside DVC's cache, so all workspaces, experiments and branches of a re
 them. recipe/prefix.py says what a state depends on.
 """
 
-import configparser
 import json
 import os
 import shutil
@@ -22,6 +21,7 @@ from accelerate.utils import gather_object
 from safetensors import SafetensorError
 
 from figura.base.checksums import damage
+from figura.base.dvc_cache import dvc_cache
 from figura.base.errors import UserError, one_line
 from figura.base.files import read_json, write_text
 from figura.base.manifest import MANIFEST
@@ -46,16 +46,6 @@ KEPT = 4
 KNOTS = 16
 """States of a training at iterations where something begins, ends or changes its formula."""
 NAMED = 3  # settings in a message
-
-
-def _cache(dvc: Path) -> Path:
-    """Return the cache's folder that the configuration of a repository names; relative to the file that names it."""
-    config = configparser.ConfigParser(interpolation=None, strict=False)
-    try:
-        config.read([dvc / "config", dvc / "config.local"], encoding="utf-8")
-    except (configparser.Error, ValueError):  # DVC itself will say so
-        return dvc / "cache"
-    return dvc / config.get("cache", "dir", fallback="cache").strip("'\"")
 
 
 @dataclass(frozen=True)
@@ -107,8 +97,8 @@ class StateStore:
         if asked:
             return None if asked.lower() in ("off", "0", "false", "no") else cls(Path(asked))
         root = Path(os.environ.get("DVC_ROOT") or Path.cwd())  # in an experiment's copy, the repository it comes from
-        dvc = next((folder / ".dvc" for folder in (root, *root.parents) if (folder / ".dvc").is_dir()), None)
-        return None if dvc is None else cls(_cache(dvc) / "figura-states")
+        cache = dvc_cache(root)
+        return None if cache is None else cls(cache / "figura-states")
 
     def states(self) -> list[SharedState]:
         """Return all states, by iteration; those that another process removes meanwhile are left out."""

@@ -102,8 +102,8 @@ class Trainer:
         compile_networks(self.networks.live, losses, recipe)
         self.validation = Validation(recipe, self.loaders, self.accelerator.device)
         self.batches_per_epoch = self.loaders.batches_per_epoch
-        self.last = recipe.train.steps or (recipe.train.epochs or 0) * self.batches_per_epoch
-        self.evaluate_every = recipe.train.evaluate_every or self.batches_per_epoch
+        self.last = recipe.train.iterations(self.batches_per_epoch)
+        self.evaluate_every = recipe.train.evaluation_interval(self.batches_per_epoch)
         tags = {loss: name for name, step in self.steps.items() for loss in step.losses}
         log_file = self.scratch / "live" / "losses.csv" if self.accelerator.is_main_process else None
         self.loss_log = LossLog(log_file, tags, recipe.train.record_every)

@@ -1,11 +1,11 @@
 """What is wrong with raw records, and where their files are."""
 
 import os
-from configparser import ConfigParser
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
+from figura.base.dvc_cache import dvc_cache
 from figura.data.formats.records import UnusableError
 
 
@@ -32,7 +32,7 @@ def inside(folder: Path, name: str, root: Path) -> Path:
         raise UnusableError("file name that no file can have", repr(name)) from error
     if ".." not in Path(name).parts and (path.is_relative_to(root) or path.is_relative_to(root.resolve())):
         return path
-    files = None if ".." in Path(name).parts else _dvc_cache(root.resolve())
+    files = None if ".." in Path(name).parts else _cached_files(root.resolve())
     if files is None or not path.is_relative_to(files):
         is_link = ".." not in name and not Path(name).is_absolute()
         link = f" (a link to {path}; copy it, or let the source itself be the link)" if is_link else ""
@@ -41,12 +41,7 @@ def inside(folder: Path, name: str, root: Path) -> Path:
 
 
 @cache
-def _dvc_cache(root: Path) -> Path | None:
-    """Return the folder of the files in the cache of the repository around `root`; None without one."""
-    for folder in (root, *root.parents):
-        if (folder / ".dvc").is_dir():
-            config = ConfigParser(interpolation=None)
-            config.read([folder / ".dvc/config", folder / ".dvc/config.local"])
-            named = config.get("cache", "dir", fallback="cache")
-            return (folder / ".dvc" / named / "files/md5").resolve()
-    return None
+def _cached_files(root: Path) -> Path | None:
+    """Return the folder of the files in the cache of the DVC repository around `root`; None without one."""
+    folder = dvc_cache(root)
+    return None if folder is None else (folder / "files/md5").resolve()
