@@ -135,8 +135,11 @@ def test_a_preempted_job_goes_on(partition, cluster: Cluster, project: Project, 
     assert (ended["JobState"], ended["Restarts"] in starts) == ("COMPLETED", True), cluster.story()
     if partition == "all":  # with a notice, Slurm may have queued the job by itself when its own request comes
         assert "submit the job once more" not in said
-    (reached,) = re.findall(r"interrupted: SIG\w+; stopped after iteration (\d+) of", said)
-    assert f"resumed after iteration {reached}" in said
+    reached = re.findall(r"interrupted: SIG\w+; stopped after iteration (\d+) of", said)
+    resumed = re.findall(r"resumed after iteration (\d+)", said)
+    assert len(resumed) == 1, said
+    # without a notice, Slurm ends srun, too, which may be gone before it has passed the training's last line on
+    assert reached == resumed or (partition == "all" and not reached), said
     assert trained(preempted.outputs()) == trained(whole)
 
 
