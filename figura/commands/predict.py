@@ -7,6 +7,9 @@ FOLDER/<name>.<what>.<suffix>: for poses, JSON (in pixels of the upright image) 
 frames are a video, FOLDER/<name>.<what>.webm, as long as it; `--frames` writes one picture a frame instead.
 FOLDER/predictions.csv lists them: name, file, image_id (the number of the photo, as in COCO results), frame of a video.
 
+A large picture is predicted in tiles with `--tile 256`, so that memory depends on the tile, for networks whose picture
+is as large as their input or a multiple of it.
+
 Pairs have a truth: `--set predict.data.layout=pairs` takes the half of A|B pictures that is the input (or the folder a
 or b), shows the true picture beside the predicted one, and adds L1, PSNR and SSIM to predictions.csv.
 
@@ -54,6 +57,7 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
 
     from figura.prediction.files import ResultFiles
     from figura.prediction.inputs import count_photos, find_files, read_photos
+    from figura.prediction.tiles import Tiling, tiled_results
 
     recipe, predict = predictor.trained.recipe, predictor.trained.predict
     if predictor.trained.is_try:
@@ -69,8 +73,12 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
     runner = predictor.start(report, batch_size=args.batch_size, workers=args.workers)
     start = time.perf_counter()
     photos, total = read_photos(files, args.every, report), count_photos(files, args.every)
+    if args.tile is None:
+        results = runner.results(photos, recipe.runtime.progress, total)
+    else:
+        results = tiled_results(runner, photos, Tiling(args.tile, args.overlap), recipe.runtime.progress)
     with ResultFiles(args.output, args.every, videos=not args.frames) as output:
-        for result in runner.results(photos, recipe.runtime.progress, total):
+        for result in results:
             runner.attempt(result.image.source, output.add, result)
             output.close_videos(runner.unfinished_files)
         runner.attempt(predict.grid, output.write_sheets, runner.sheets())
@@ -81,7 +89,8 @@ def _predict(args: argparse.Namespace, predictor: "Predictor") -> None:
     if runner.examples > runner.on_grid > 0:
         print(f"{predict.grid}: the first {runner.on_grid} of {runner.examples} (evaluate.grids.{predict.grid}.size)")
     examples = "" if runner.examples == done else f" ({runner.examples} examples)"
-    print(f"{done} images{examples} in {seconds:.1f} s: {done / seconds:.2f} images/s")
+    images = "images" if args.tile is None else "tiles"
+    print(f"{done} {images}{examples} in {seconds:.1f} s: {done / seconds:.2f} {images}/s")
     if done and not runner.examples:
         kind = predict.data.type
         print(f"warning: nothing is written, because predict.data ({kind}) makes no example of these images")
@@ -106,6 +115,8 @@ def _arguments(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--every", type=_count, default=1, metavar="N", help="take every N-th frame of a video")
     parser.add_argument("--frames", action="store_true", help="of a video, write pictures of frames and no video")
     parser.add_argument("--workers", type=_whole, default=1, metavar="N", help="threads that prefetch; 0: none")
+    parser.add_argument("--tile", type=_count, metavar="N", help="predict from tiles of N pixels, put together again")
+    parser.add_argument("--overlap", type=_whole, metavar="N", help="of tiles, in pixels; default: a quarter of a tile")
     parser.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of evaluate or predict"
     )

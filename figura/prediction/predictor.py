@@ -64,7 +64,7 @@ class Predictor:
 
     def predict(
         self, images: Any, *, batch_size: int | None = None, every: int = 1, skip: bool = False,
-        progress: bool = False, workers: int = 1,
+        progress: bool = False, workers: int = 1, tile: int | None = None, overlap: int | None = None,
     ) -> Results:  # fmt: skip
         """Return the results of all images, in their order.
 
@@ -79,6 +79,9 @@ class Predictor:
                 inputs still get a number (`image.id`), except paths that match nothing in a list of only paths.
             progress: show a progress bar.
             workers: threads that read images ahead.
+            tile: predict from tiles of so many pixels a side, put together again: memory depends on it, not on the
+                image. For networks that make a picture of the input's size or a multiple of it.
+            overlap: of neighbouring tiles, in pixels, at most half of `tile`. Default: a quarter.
 
         Warns of images that are squeezed, or almost black because of 16 bits with low values.
 
@@ -90,7 +93,13 @@ class Predictor:
         faults = list[str]()
         runner = self.start(faults.append if skip else refuse, batch_size=batch_size, workers=workers)
         photos = photos_from(images, _count("every", every), runner.report)
-        return self._gathered(runner, list(runner.results(photos, progress)), faults)
+        if tile is None:
+            return self._gathered(runner, list(runner.results(photos, progress)), faults)
+        from figura.prediction.tiles import Tiling, tiled_results
+
+        results = list(tiled_results(runner, photos, Tiling(tile, overlap), progress))
+        runner.images[:] = sorted((one.image for one in results), key=lambda image: image.id)
+        return self._gathered(runner, results, faults)
 
     def stream(
         self, images: Any, *, batch_size: int | None = None, every: int = 1, skip: bool = False, workers: int = 1
