@@ -15,8 +15,8 @@ from figura.interfaces import Example, ExampleDataset
 from models.images.augmentation import augment
 from models.images.augmentation_settings import GeometricTransforms, PairAugmentation
 from models.images.pairs import normalised
-from models.super_resolution.degradation_settings import Degradation
-from models.super_resolution.degradations import degraded
+from models.super_resolution.degradation_settings import Degradation, Sharpening
+from models.super_resolution.degradations import degraded, sharpened
 from models.super_resolution.resampling import Kernel, resample
 
 
@@ -27,11 +27,12 @@ class Patches(ExampleDataset):
     `size`, the patch is the full image, cropped at the bottom and right to multiples of `scale`. Images smaller than a
     patch are skipped, with a warning that has their number. Then `augmentation` transforms the patch, and `degradation`
     converts it to the network's input. The default degradation is the bicubic downsampling of the papers' benchmarks.
+    With `sharpening`, the sharpened patch is degraded.
     `baselines` are kernels for upsampling the input, for comparison.
 
     An example has `hq`, the patch, and `lq`, the input, float32 `(3, height, width)` and `(3, height / scale, width /
-    scale)` in [-1, 1] (v / 127.5 - 1), RGB; each baseline under its own name, of hq's size; `index`, an integer, and
-    `name`, the path below the split's folder without suffix.
+    scale)` in [-1, 1] (v / 127.5 - 1), RGB; with `sharpening`, `sharp`; each baseline under its own name, both of hq's
+    size; `index`, an integer, and `name`, the path below the split's folder without suffix.
 
     Raises ValueError for arguments out of range, and UserError for a folder that is missing or has no image as large as
     a patch. An unreadable image, or a small one whose header has no size, raises UserError when it is read.
@@ -42,7 +43,7 @@ class Patches(ExampleDataset):
     @classmethod
     def provides(cls, arguments: Mapping[str, Any]) -> tuple[str, ...]:
         """Return the names in an example, including those of the baselines in the arguments."""
-        return (*cls.names, *arguments.get("baselines", ()))
+        return (*cls.names, *(["sharp"] if arguments.get("sharpening") else []), *arguments.get("baselines", ()))
 
     @classmethod
     def facts(cls, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -60,6 +61,7 @@ class Patches(ExampleDataset):
         crop: Literal["random", "centre"] = "centre",
         augmentation: GeometricTransforms | None = None,
         degradation: Degradation | None = None,
+        sharpening: Sharpening | None = None,
         baselines: tuple[Kernel, ...] = (),
     ) -> None:
         if scale < 1:
@@ -74,6 +76,7 @@ class Patches(ExampleDataset):
             raise ValueError(f"baselines {list(baselines)}: each is written once")
         self.scale, self.size, self.crop, self.baselines = scale, size, crop, baselines
         self.degradation = degradation or Degradation(kernels={"bicubic": 1.0})
+        self.sharpening = sharpening
         self.augmentation = None if augmentation is None else PairAugmentation(both=augmentation)
         self.folder, self.manifest = _folder(Path(root), split), Manifest(Path(root))
         paths = sorted(
@@ -129,9 +132,12 @@ class Patches(ExampleDataset):
         if min(height, width) < least:  # the size was not in the header
             raise UserError(f"{path}: {width} x {height} pixels, smaller than {least} x {least}, a patch; remove it")
         hq = self._patch(image, random)
-        lq = degraded(hq, self.degradation, self.scale, random)
+        sharp = hq if self.sharpening is None else sharpened(hq, self.sharpening)
+        lq = degraded(sharp, self.degradation, self.scale, random)
         size = (hq.shape[0], hq.shape[1])
         baselines: Example = {kernel: normalised(resample(lq, size, kernel)) for kernel in self.baselines}
+        if self.sharpening is not None:
+            baselines["sharp"] = normalised(sharp)
         name = self.paths[index].with_suffix("").as_posix()
         return {"lq": normalised(lq), "hq": normalised(hq), **baselines, "index": index, "name": name}
 

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from pictures_by_hand import noise
 from scipy.ndimage import gaussian_filter
+from scipy.special import j1
 
 from models.images import photometry
-from models.super_resolution.degradation_settings import Degradation
-from models.super_resolution.degradations import degraded, gaussian_kernel, with_shot_noise
+from models.super_resolution.degradation_settings import Degradation, Sharpening
+from models.super_resolution.degradations import blur_kernel, degraded, sharpened, sinc_kernel, with_shot_noise
 from models.super_resolution.resampling import resample
 
 
@@ -75,19 +76,63 @@ def test_on_the_border_of_two_areas_a_pixel_counts_for_the_first():
 
 
 def test_gaussian_kernels():
-    kernel = gaussian_kernel((1.5, 1.5), 0.0)
+    kernel = blur_kernel((1.5, 1.5), 0.0)
     impulse = np.zeros((21, 21))
     impulse[10, 10] = 1
     expected = gaussian_filter(impulse, 1.5, radius=5)
     assert kernel.shape == (11, 11)
     np.testing.assert_allclose(kernel, expected[5:16, 5:16], atol=1e-6)
-    turned = gaussian_kernel((3.0, 1.0), math.radians(30)).astype(float)
+    turned = blur_kernel((3.0, 1.0), math.radians(30)).astype(float)
     assert turned.sum() == pytest.approx(1.0, abs=1e-6)
     y, x = np.mgrid[-9:10, -9:10]
     moments = np.array([[(turned * p * q).sum() for q in (x, y)] for p in (x, y)])
     c, s = math.cos(math.radians(30)), math.sin(math.radians(30))
     rotation = np.array([[c, -s], [s, c]])
     np.testing.assert_allclose(moments, rotation @ np.diag([9.0, 1.0]) @ rotation.T, rtol=0.05)
+
+
+@pytest.mark.parametrize(("shape", "exponent"), [("generalised", 0.7), ("generalised", 3.0), ("plateau", 1.5)])
+def test_other_shapes(shape, exponent):
+    kernel = blur_kernel((2.0, 1.0), 0.0, shape, exponent)
+    assert kernel.shape == (13, 13)
+
+    def weight(x, y):
+        q = (x / 2.0) ** 2 + (y / 1.0) ** 2
+        return 1 / (1 + q**exponent) if shape == "plateau" else math.exp(-(q**exponent) / 2)
+
+    total = sum(weight(x, y) for x in range(-6, 7) for y in range(-6, 7))
+    for x, y in [(0, 0), (3, 0), (0, 2), (-4, 5)]:
+        assert kernel[6 + y, 6 + x] == pytest.approx(weight(x, y) / total, rel=1e-5)
+
+
+def test_sinc_filters_end_at_their_cutoff():
+    kernel = sinc_kernel(0.4).astype(float)
+    y, x = np.mgrid[-10:11, -10:11]
+    r, w = np.hypot(x, y), 0.4 * np.pi
+    with np.errstate(invalid="ignore"):
+        expected = np.where(r == 0, w**2 / (4 * np.pi), w * j1(w * r) / (2 * np.pi * r))
+    np.testing.assert_allclose(kernel, expected / expected.sum(), atol=1e-7)
+    assert kernel.min() < -0.003  # the lobes that ring
+    gain = np.abs(np.fft.fft2(np.fft.ifftshift(np.pad(kernel, 11)), norm="backward"))[0]
+    highest = len(gain) // 2
+    assert gain[: int(0.3 * highest)].min() > 0.85
+    assert gain[int(0.5 * highest) : highest].max() < 0.15
+
+
+def test_sharpening():
+    """`v + mask (clip(v + amount (v - blurred)) - v)`, the mask blurred; below the threshold nothing changes."""
+    image = noise(40, 30)
+    found = sharpened(image, Sharpening(amount=0.5, sigma=3.0, threshold=60.0))
+    values = image.astype(np.float64)
+
+    def blurred(a):
+        return gaussian_filter(a, 3.0, axes=(0, 1), mode="mirror", radius=12)
+
+    residual = values - blurred(values)
+    mask = blurred((np.abs(residual) > 60).astype(float))
+    expected = values + mask * (np.clip(values + 0.5 * residual, 0, 255) - values)
+    assert np.abs(found - expected).max() <= 0.5 + 0.01
+    assert (sharpened(image, Sharpening(amount=0.5, sigma=3.0, threshold=255.0)) == image).all()
 
 
 def test_shot_noise_has_poissons_variance():
@@ -129,6 +174,53 @@ def test_the_order(monkeypatch):
     assert arguments[4][0] == "jpeg"
     assert 50 <= arguments[4][1] <= 60
     assert (degraded(image, everything, 4, np.random.default_rng(3)) == found).all()
+
+
+def test_second_order(monkeypatch):
+    """Two rounds, of which the second sizes by the small image; the final filter before or after the compression."""
+    image, calls = noise(32, 32), []
+
+    def watched(name, function):
+        def call(*arguments, **named):
+            result = function(*arguments, **named)
+            calls.append((name, result.shape[0], arguments[1].shape if name == "blurred" else None))
+            return result
+
+        return call
+
+    for name in ("blurred", "noisy", "compressed"):
+        monkeypatch.setattr(photometry, name, watched(name, getattr(photometry, name)))
+    monkeypatch.setattr("models.super_resolution.degradations.resample", watched("resample", resample))
+    blur = {"chance": 1.0, "sigma": (0.5, 1.0), "shapes": {"gaussian": 0.5, "generalised": 0.25, "plateau": 0.25}}
+    jpeg = {"chance": 1.0, "type": "jpeg", "quality": (50, 60)}
+
+    def resize(of, smaller):
+        return {"chance": 1.0, "of": of, "smaller": smaller, "factor": (0.5, 1.5), "kernels": {"area": 1.0}}
+
+    noisy = {"chance": 1.0, "std": (0.01, 0.02)}
+    second = settings(
+        rounds=[
+            {"blur": blur, "resize": resize("large", 1.0), "gaussian_noise": noisy, "compression": jpeg},
+            {"blur": blur, "sinc": {"chance": 1.0, "cutoff": (0.3, 1.0)}, "resize": resize("small", 0.0)},
+        ],
+        kernels={"area": 1.0}, sinc={"chance": 1.0, "cutoff": (0.3, 1.0)}, compression=jpeg,
+    )  # fmt: skip
+    orders = set()
+    for seed in range(8):
+        calls.clear()
+        found = degraded(image, second, 4, np.random.default_rng(seed))
+        assert found.shape == (8, 8, 3)
+        names = [name for name, _, _ in calls]
+        first = ["blurred", "resample", "noisy", "compressed", "blurred", "resample", "resample"]
+        assert names[:7] == first
+        orders.add(tuple(names[7:]))
+        sizes = [size for _, size, _ in calls]
+        assert 16 <= sizes[1] < 32
+        assert 8 <= sizes[5] <= 12
+        assert sizes[6] == 8
+        assert calls[4][2] == (21, 21)  # the sinc filter in place of the blur
+        assert (degraded(image, second, 4, np.random.default_rng(seed)) == found).all()
+    assert orders == {("blurred", "compressed"), ("compressed", "blurred")}
 
 
 def test_chances_and_shares():
