@@ -1,0 +1,130 @@
+"""The settings of a race, and which of them go on after a rung."""
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dvc.exceptions import DvcException
+from dvc.utils.cli_parse import to_path_overrides
+from dvc.utils.hydra import get_hydra_sweeps
+from hydra.errors import HydraException
+
+from figura.base.errors import UserError, one_line
+from figura.base.files import short_name
+from figura.commands.compare.comparison import compare_revisions
+from figura.commands.compare.resampling import Direction, Effect, PairedBootstrap, PairedEstimate, effect_of, spread_of
+from figura.commands.compare.revisions import SEED, Files
+from figura.engine.build import on_split_of
+from figura.recipe.schema import Recipe
+
+Settings = dict[str, dict[str, list[str]]]
+"""By what `-S` changes apart from the seed (`losses.KL.weight=2`): the overrides of each seed's experiment, by name."""
+SET_BY_RACE = {"train.steps", "train.epochs", "train.try"}
+
+
+def settings_of(grid: Sequence[str], recipe: str, file: Path) -> Settings:
+    """Return the settings of a grid, in the grammar of `dvc exp run -S`; a key without a file is one of the recipe.
+
+    Raises:
+        UserError: an override is not readable, or has a key that the race sets; there is one setting, or one stands
+            twice.
+    """
+    overrides = [one if ":" in one.partition("=")[0] else f"{file}:{one}" for one in grid]
+    for key in SET_BY_RACE & {one.partition(":")[2].partition("=")[0].lstrip("+") for one in overrides}:
+        raise UserError(f"-S {key}: the race sets it; write the whole length into {file}, as train.steps")
+    try:
+        crossed = get_hydra_sweeps(to_path_overrides(overrides))
+    except (HydraException, DvcException) as error:
+        raise UserError(f"-S: {one_line(str(error))}") from None
+    settings: Settings = {}
+    for by_file in crossed:
+        run = [f"{path}:{text}" for path, texts in by_file.items() for text in texts]
+        shown = [one.removeprefix(f"{file}:") for one in run]
+        seeds = settings.setdefault(" ".join(one for one in shown if not one.startswith(f"{SEED}=")), {})
+        name = short_name(re.sub(r"[^\w.,=+-]+", "_", "-".join(["race", recipe, *shown])))
+        if any(name in others for others in settings.values()):
+            raise UserError(f"-S: {' '.join(shown)} stands twice")
+        seeds[name] = run
+    if len(settings) < 2:
+        raise UserError("-S: one setting; a race needs several, such as -S losses.KL.weight=1,2,4")
+    return settings
+
+
+def on_validation(recipe: Recipe) -> list[str]:
+    """Return the overrides with which `evaluate.data` has the splits of `data.validation`, as in `runtime.scores`."""
+    judged = {name: on_split_of(one, recipe.data.validation.get(name)) for name, one in recipe.evaluate.data.items()}
+    return [
+        f"evaluate.data.{name}.split={one.arguments['split']}"
+        for name, one in judged.items()
+        if one not in (None, recipe.evaluate.data[name])
+    ]
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How a setting stands at a rung.
+
+    Attributes:
+        value: of the metric, the mean over seeds.
+        effect: its difference from the best; None for the best itself.
+        better_half: whether it is in the better half of the settings.
+    """
+
+    value: float
+    effect: Effect | None
+    better_half: bool
+
+    @property
+    def worse(self) -> bool:
+        """Whether it is worse than the best beyond images, and beyond seeds if a setting has several."""
+        effect = self.effect
+        return effect is not None and (effect.beyond_images if effect.seeds is None else effect.beyond_seeds)
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it trains until the next rung. Half do in any case: an interval over images knows no seeds."""
+        return self.better_half or not self.worse
+
+    @property
+    def cells(self) -> tuple[str, str, str, str]:
+        """Its value, its difference from the best with the interval, and a verdict, as text."""
+        if self.effect is None:
+            return f"{self.value:.4g}", "", "", "best"
+        low, high = self.effect.seeds or (self.effect.low, self.effect.high)
+        verdict = "stops" if not self.goes_on else "worse, better half" if self.worse else "no worse"
+        return f"{self.value:.4g}", f"{self.effect.difference:+.3g}", f"[{low:+.3g}, {high:+.3g}]", verdict
+
+
+def compare(settings: Mapping[str, Sequence[str]], metric: str, recipe: str, file: Path) -> dict[str, Standing]:
+    """Return how settings stand, the best first, given the experiments of each, and a name in `metrics.summary`.
+
+    Raises:
+        UserError: dumps do not match, the metric has no interval, or two experiments hold the same training.
+    """
+    names = [one for experiments in settings.values() for one in experiments]
+    with tempfile.TemporaryDirectory() as scratch:
+        result = compare_revisions([Files(one) for one in names], recipe, file, Path(scratch))
+    estimates, metrics = result.estimates.get(metric, {}), result.recipe.metrics
+    if left_out := [one for one in names if one not in estimates]:
+        raise UserError("\n".join([f"{metric} cannot be compared for {', '.join(left_out)}", *result.lines]))
+    return standings(
+        {setting: [estimates[one] for one in experiments] for setting, experiments in settings.items()},
+        metrics.summary[metric].better,
+        PairedBootstrap(metrics.bootstrap, metrics.confidence, result.recipe.seed),
+    )
+
+
+def standings(
+    estimates: Mapping[str, Sequence[PairedEstimate]], better: Direction, bootstrap: PairedBootstrap
+) -> dict[str, Standing]:
+    """Return how settings stand, the best first, given the estimate of a metric for each of their seeds."""
+    spread = spread_of([[one["value"] for one in seeds] for seeds in estimates.values()])
+    values = {name: sum(one["value"] for one in seeds) / len(seeds) for name, seeds in estimates.items()}
+    best, *others = sorted(values, key=lambda name: values[name] if better == "lower" else -values[name])
+    found = {best: Standing(values[best], None, better_half=True)}
+    for place, name in enumerate(others, 1):
+        effect = effect_of(estimates[best], estimates[name], better, spread, bootstrap)
+        found[name] = Standing(values[name], effect, better_half=place < len(values) / 2)
+    return found
