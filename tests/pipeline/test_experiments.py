@@ -1,4 +1,4 @@
-"""Experiments of the real DVC: a grid queued and reported, a try that leaves no trace."""
+"""Experiments of the real DVC: a grid queued and reported, a try that leaves no trace, a race."""
 
 import json
 
@@ -79,4 +79,27 @@ def test_every_recipe_goes_on_from_a_shorter_training(project: Project) -> None:
     assert done.count("8 of 12 iterations are those of") == len(names) - 1
     assert "9 of 12 iterations are those of vunet of " in done
     project.run("dvc", "repro", "--force", "--downstream", *trains, FIGURA_STATES="")
+    assert project.outputs() == results
+
+
+def test_the_winner_of_a_race_has_the_files_of_a_plain_training(project: Project) -> None:
+    recipe, share = "recipes/pix2pix.yaml", {"FIGURA_STATES": ""}  # beside DVC's cache
+    grid = ["--rungs", "4", "-S", "losses.G_L1.weight=none,2,1e38"]  # refused, good, and far worse
+    done = project.run("figura", "race", "--recipe", "pix2pix", "--metric", "psnr", *grid, **share)
+    winner = "race-pix2pix-losses.G_L1.weight=2"
+    head, best, worse, failed, total, command = filter(None, done.stdout.splitlines())
+    assert head.split() == ["at", "4", "psnr", "from", "the", "best", "interval", "trained"]
+    assert (best.split()[0], best.split()[2:]) == ("losses.G_L1.weight=2", ["best", "4"])
+    assert (worse.split()[0], worse.split()[-2:]) == ("losses.G_L1.weight=1e38", ["stops", "4"])
+    assert failed.split() == ["losses.G_L1.weight=none", "failed", "0"]
+    assert total == "losses.G_L1.weight=2 wins; 16 of 36 iterations were trained"
+    assert done.stderr.count('evaluate.data.pairs.split  "test" -> "validation"') == 2
+    assert project.run("dvc", "exp", "list", "--name-only").stdout.split() == [winner]  # no rungs
+    project.run(*command.split())
+    results = project.outputs()
+    stages = [f"{stage}@pix2pix" for stage in ("train", "eval-dump", "metrics")]
+    project.run("git", "restore", recipe)
+    project.set(recipe, {"losses.G_L1.weight": 2})
+    whole = project.run("dvc", "repro", "--force", "--single-item", *stages)
+    assert ran(whole.stdout) == set(stages)
     assert project.outputs() == results

@@ -1,0 +1,109 @@
+"""`figura race`: which settings there are, which of them stop at a rung, and what is refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from figura.base.errors import UserError
+from figura.base.yaml12 import read_yaml
+from figura.commands.compare.resampling import PairedBootstrap
+from figura.commands.race import main
+from figura.commands.rungs import on_validation, settings_of, standings
+from figura.recipe.schema_check import check_schema
+
+ROOT = Path(__file__).parents[2]
+POSE = Path("recipes/pose.yaml")
+BOOTSTRAP = PairedBootstrap(400, 0.95, 5)
+BASE = np.random.default_rng(3).normal(5, 1, 60)
+EITHER = np.tile([0.1, -0.1], 30)
+"""Differences of pairs of images whose mean is 0."""
+
+
+def estimates(**away):
+    """Return an estimate for each seed of each setting, from differences to `BASE`."""
+    return {name: [BOOTSTRAP.estimate(BASE + one) for one in seeds] for name, seeds in away.items()}
+
+
+def test_what_is_worse_and_not_in_the_better_half_stops():
+    found = standings(
+        estimates(worst=[0.3], best=[0.0], second=[0.1], third=[0.2], unsure=[EITHER + 0.015]), "lower", BOOTSTRAP
+    )
+    assert list(found) == ["best", "unsure", "second", "third", "worst"]
+    assert {name: (one.worse, one.goes_on) for name, one in found.items()} == {
+        "best": (False, True),
+        "unsure": (False, True),
+        "second": (True, True),  # the third of five
+        "third": (True, False),
+        "worst": (True, False),
+    }
+    assert found["worst"].cells == (f"{BASE.mean() + 0.3:.4g}", "+0.3", "[+0.3, +0.3]", "stops")
+    assert found["second"].cells[1:] == ("+0.1", "[+0.1, +0.1]", "worse, better half")
+    assert found["unsure"].cells[1] == "+0.015"
+    assert found["unsure"].cells[3] == "no worse"
+    assert found["best"].cells[1:] == ("", "", "best")
+
+
+def test_a_setting_that_is_not_worse_goes_on_from_the_last_place():
+    found = standings(estimates(best=[0.0], last=[EITHER - 0.015]), "higher", BOOTSTRAP)
+    assert list(found) == ["best", "last"]
+    assert found["last"].goes_on
+    found = standings(estimates(best=[0.0], last=[EITHER - 0.1]), "higher", BOOTSTRAP)
+    assert not found["last"].goes_on
+
+
+def test_seeds_that_differ_more_than_settings_keep_them_in_the_race():
+    alike = estimates(best=[-0.01, 0.01], other=[0.19, 0.21])  # 0.2 apart; seeds by 0.02
+    assert not standings(alike, "lower", BOOTSTRAP)["other"].goes_on
+    apart = estimates(best=[-0.2, 0.2], other=[0.0, 0.4])
+    other = standings(apart, "lower", BOOTSTRAP)["other"]
+    assert other.goes_on
+    assert other.effect.difference == pytest.approx(0.2)
+    # variances 0.08 of both, pooled over 2 degrees of freedom; Student's t has 4.303 there; images add none
+    half = 4.303 * np.sqrt(0.08 * (1 / 2 + 1 / 2))
+    assert other.effect.seeds == pytest.approx((0.2 - half, 0.2 + half), abs=1e-3)
+
+
+def test_a_grid_is_crossed_and_seeds_belong_to_their_setting():
+    grid = ["losses.caf.weight=1,2", "seed=1,2", "data/params.yaml:datasets.people.seed=3"]
+    settings = settings_of(grid, "pose", POSE)
+    assert list(settings) == [f"losses.caf.weight={n} data/params.yaml:datasets.people.seed=3" for n in (1, 2)]
+    first = settings["losses.caf.weight=1 data/params.yaml:datasets.people.seed=3"]
+    name = "race-pose-losses.caf.weight=1-seed={}-data_params.yaml_datasets.people.seed=3"
+    assert first == {
+        name.format(seed): [
+            "recipes/pose.yaml:losses.caf.weight=1",
+            f"recipes/pose.yaml:seed={seed}",
+            "data/params.yaml:datasets.people.seed=3",
+        ]
+        for seed in (1, 2)
+    }
+
+
+@pytest.mark.parametrize("file", ["params.yaml", "recipes/pix2pix.yaml", "recipes/super_resolution.yaml", str(POSE)])
+def test_rungs_of_our_recipes_are_judged_on_validation(file):
+    recipe = check_schema(read_yaml(ROOT / file), ROOT / file)
+    (dataset,) = recipe.evaluate.data
+    assert on_validation(recipe) == [f"evaluate.data.{dataset}.split=validation"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"--recipe": "vnet"}, "--recipe vnet: dvc.yaml has no such recipe"),
+        ({"--metric": "psnr"}, "--metric psnr: metrics.summary of params.yaml has l1_person"),
+        ({"--rungs": "200,1400"}, "--rungs 200,1400: expected rising iterations below train.steps, 1,400"),
+        ({"--rungs": "500,200"}, "--rungs 500,200: expected rising iterations"),
+        ({"--rungs": "half"}, "--rungs half: expected rising iterations"),
+        ({"-S": "seed=1,2"}, "-S: one setting"),
+        ({"-S": "losses.KL.weight=1,1"}, "-S: losses.KL.weight=1 stands twice"),
+        ({"-S": "losses.KL.weight=1,(2"}, "-S: Error parsing override"),
+        ({"-S": "train.steps=100,200"}, "-S train.steps: the race sets it"),
+    ],
+)
+def test_what_cannot_be_raced_is_refused(changes, message, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    options = {"--recipe": "vunet", "--metric": "l1_person", "--rungs": "200", "-S": "losses.KL.weight=1,2"}
+    with pytest.raises(UserError) as refused:
+        main([word for option in (options | changes).items() for word in option])
+    assert str(refused.value).startswith(message)
