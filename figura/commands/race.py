@@ -133,7 +133,7 @@ def _run(command: Sequence[str]) -> tuple[int, str]:
                 lines.append(line)
         except BaseException:  # of a signal, which the training must see too
             os.killpg(process.pid, signal.SIGINT)
-            process.wait()
+            process.communicate()
             raise
     return process.returncode, "".join(lines)
 
