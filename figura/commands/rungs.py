@@ -21,19 +21,17 @@ from figura.recipe.schema import Recipe
 
 Settings = dict[str, dict[str, list[str]]]
 """By what `-S` changes apart from the seed (`losses.KL.weight=2`): the overrides of each seed's experiment, by name."""
-SET_BY_RACE = {"train.steps", "train.epochs", "train.try"}
 
 
 def settings_of(grid: Sequence[str], recipe: str, file: Path) -> Settings:
     """Return the settings of a grid, in the grammar of `dvc exp run -S`; a key without a file is one of the recipe.
 
     Raises:
-        UserError: an override is not readable, or has a key that the race sets; there is one setting, or one stands
-            twice.
+        UserError: an override is not readable, or sets `train.steps`; there is one setting, or one stands twice.
     """
     overrides = [one if ":" in one.partition("=")[0] else f"{file}:{one}" for one in grid]
-    for key in SET_BY_RACE & {one.partition(":")[2].partition("=")[0].lstrip("+") for one in overrides}:
-        raise UserError(f"-S {key}: the race sets it; write the whole length into {file}, as train.steps")
+    if any(one.partition(":")[2].lstrip("+").startswith("train.steps=") for one in overrides):
+        raise UserError(f"-S train.steps: the race sets it; write the whole length into {file}")
     try:
         crossed = get_hydra_sweeps(to_path_overrides(overrides))
     except (HydraException, DvcException) as error:
