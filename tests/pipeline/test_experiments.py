@@ -90,7 +90,7 @@ def test_the_winner_of_a_race_has_the_files_of_a_plain_training(project: Project
     head, best, worse, failed, total, command = filter(None, done.stdout.splitlines())
     assert head.split() == ["at", "4", "psnr", "from", "the", "best", "interval", "trained"]
     assert (best.split()[0], best.split()[2:]) == ("losses.G_L1.weight=2", ["best", "4"])
-    assert (worse.split()[0], worse.split()[-2:]) == ("losses.G_L1.weight=1e38", ["stops", "4"])
+    assert (worse.split()[0], worse.split()[-2:]) == ("losses.G_L1.weight=1e+38", ["stops", "4"])
     assert failed.split() == ["losses.G_L1.weight=none", "failed", "0"]
     assert total == "losses.G_L1.weight=2 wins; 16 of 36 iterations were trained"
     assert done.stderr.count('evaluate.data.pairs.split  "test" -> "validation"') == 2
