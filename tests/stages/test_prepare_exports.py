@@ -1,5 +1,7 @@
 """Annotations and predictions of other tools as annotations and poses of a dataset."""
 
+import contextlib
+import io
 import json
 from pathlib import Path
 
@@ -12,8 +14,9 @@ from figura.base.exit_status import run
 from figura.data.formats.coco import FLIP, KEYPOINTS
 from figura.data.formats.exports import open_export
 from figura.data.formats.keypoint_sets import SETS
-from figura.data.preparation.exported import write_export
+from figura.data.preparation.datasets import read_dataset
 from figura.data.preparation.matching import PictureNames
+from figura.data.preparation.prepare import prepare
 from stages.prepare import main
 
 pytestmark = pytest.mark.usefixtures("project")
@@ -42,16 +45,18 @@ def load(split, folder=PREPARED):
 
 
 def converted(path, stated=(), least=0.0):
-    """Return the images by name, the annotations by image, the categories, and what was said."""
-    export = open_export(Path("raw", path), "annotations")
-    assert export is not None
-    done = write_export(Path("export.json"), export, Path("raw/images"), stated, least, "coco")
-    content = json.loads(Path("export.json").read_text())
-    names = {one["id"]: one["file_name"] for one in content["images"]}
+    """Return the annotations by image, the categories, and the printed lines."""
+    joints = {"keypoints": {"keypoints": list(stated)}} if stated else {}
+    write_params(annotations={"test": path}, min_confidence=least, **joints)
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said):
+        prepare(read_dataset("mine"), "mine", Path())
+    prepared = load("test")
+    names = {one["id"]: one["file_name"].removeprefix("test/") for one in prepared["images"]}
     people: dict[str, list] = {name: [] for name in names.values()}
-    for one in content["annotations"]:
+    for one in prepared["annotations"]:
         people[names[one["image_id"]]].append(one)
-    return people, content["categories"], done
+    return people, prepared["categories"], said.getvalue()
 
 
 def flat(count, first=(4, 5), confidence=0.5):
@@ -215,29 +220,29 @@ def test_alphapose_results():
     person = {"category_id": 1, "keypoints": flat(17), "score": 2.9, "box": [3, 4, 20, 30], "idx": 0.0}
     low = {**person, "keypoints": [*flat(16), 9, 9, 0.2]}
     write("results.json", [{**person, "image_id": "a.png"}, {**low, "image_id": "frames/B.PNG"}])
-    people, (category,), done = converted("results.json", least=0.3)
+    people, (category,), said = converted("results.json", least=0.3)
     assert list(people) == ["a.png", "b.png"]
     (one,), (other,) = people.values()
     assert (one["bbox"], one["num_keypoints"], one["keypoints"][:6]) == ([3, 4, 20, 30], 17, [4, 5, 2, 5, 5, 2])
     assert (other["num_keypoints"], other["keypoints"][-3:]) == (16, [0, 0, 0])
     assert category["keypoints"] == list(KEYPOINTS)
-    assert "results.json: 1 joints below min_confidence 0.3 do not count" in done.notes
-    assert "results.json: says nothing about 1 pictures below images: left out" in done.notes
+    assert "repaired: 1 joints below min_confidence 0.3 (e.g. results.json annotation 2: right_ankle: 0.2" in said
+    assert "results.json: says nothing about 1 pictures below images: left out" in said
 
 
 def test_joints_are_matched_by_name():
     write_pictures("a.png")
     write("results.json", [{"image_id": "a.png", "category_id": 1, "keypoints": flat(136), "score": 1}])
-    people, (category,), done = converted("results.json", stated=KEYPOINTS)  # Halpe's first 17 are COCO's
+    people, (category,), said = converted("results.json", stated=KEYPOINTS)  # Halpe's first 17 are COCO's
     assert category["keypoints"] == list(KEYPOINTS)
     assert people["a.png"][0]["keypoints"] == [2 if place % 3 == 2 else one for place, one in enumerate(flat(17))]
-    assert any("left out: not among the joints of the dataset" in note for note in done.notes)
+    assert "left out: not among the joints of the dataset" in said
     people, (category,), _ = converted("results.json")
     assert len(category["keypoints"]) == 136
     stated = SETS["mpii"].skeleton.keypoints
-    people, (category,), done = converted("results.json", stated=stated)  # has no upper_neck by this name
+    people, (category,), said = converted("results.json", stated=stated)  # has no upper_neck by this name
     assert people["a.png"][0]["keypoints"][:3] == [4 + 16, 5, 2]  # MPII's first is Halpe's 17th, the right ankle
-    assert any(note.startswith("results.json: has no pelvis, thorax, upper_neck, head_top") for note in done.notes)
+    assert "results.json: has no pelvis, thorax, upper_neck, head_top" in said
 
 
 def test_openpose_folders():
@@ -334,9 +339,9 @@ def test_predictions_as_annotations_of_a_dataset(capsys):
 @pytest.mark.parametrize(
     ("keypoints", "message"),
     [
-        ([number / 100 for number in flat(17, confidence=90)], "all joints lie between 0 and 1"),
+        ([number / 100 for number in flat(17, confidence=90)], "0 boxes and 1 poses are about 1 or less"),
         (flat(17, (32, 5)), "13 of 17 joints lie far outside of their pictures"),
-        (flat(12), "have 12 joints without names; write 12 names to coco.keypoints.keypoints"),
+        (flat(12), "have 12 joints without names; write 12 names to .*coco.keypoints.keypoints"),
     ],
 )
 def test_coordinates_of_other_pictures(keypoints, message):
@@ -401,9 +406,11 @@ def test_joints_of_results_that_are_no_numbers_do_not_count():
     write_pictures("a.png")
     joints = [None, 5, 0.9, "6", "7", "0.9", 1e999, 5, 0.9, *flat(14)]
     write("r.json", [{"image_id": "a.png", "category_id": 1, "keypoints": joints, "score": 1}])
-    people, _, done = converted("r.json")
+    people, _, said = converted("r.json")
     assert people["a.png"][0]["keypoints"][:9] == [0, 0, 0, 6, 7, 2, 0, 0, 0]
-    assert "r.json: 2 joints that are no numbers do not count" in done.notes
+    assert (
+        "repaired: 1 joints that are no numbers, unlabelled (e.g. r.json annotation 1: nose, right_eye -> unlab" in said
+    )
 
 
 def test_a_folder_of_coco_files_as_posetrack_has():
@@ -417,12 +424,14 @@ def test_a_folder_of_coco_files_as_posetrack_has():
         person = {"id": 1, "image_id": 5, "category_id": 1, "bbox": [3, 4, 20, 30], "keypoints": flat(17, confidence=1)}
         write(f"val/{video}.json", {"images": images, "annotations": [person], "categories": [category]})
     people, categories, _ = converted("val")
-    assert {name: len(those) for name, those in people.items()} == {"1/000000.png": 1, "2/000000.png": 1}
-    (person,) = people["1/000000.png"]
-    (image, _) = json.loads(Path("export.json").read_text())["images"]
+    crowds = {name: [one.get("iscrowd", 0) for one in those] for name, those in people.items()}
+    assert crowds == {"1/000000.png": [0, 1], "2/000000.png": [0, 1]}  # and the region to ignore
+    person, region = people["1/000000.png"]
+    assert region["bbox"] == [1, 2, 8, 6]
+    (image, _) = load("test")["images"]
     assert (image["ignore_regions_x"], image["width"], image["height"]) == ([[1, 9, 9]], 32, 48)
     assert person["keypoints"] == flat(17, confidence=1)
-    assert categories == [{"id": 1, "name": "person", "keypoints": joints}]
+    assert [(one["id"], one["name"], one["keypoints"]) for one in categories] == [(1, "person", joints)]
 
 
 def test_coco_files_of_several_splits_are_not_joined(capsys):
@@ -456,7 +465,7 @@ def test_turned_pictures_have_the_size_that_tools_see():
     write("results.json", [{"image_id": "a.jpg", "category_id": 1, "keypoints": flat(17, (25, 5)), "score": 1}])
     people, _, _ = converted("results.json")
     assert people["a.jpg"][0]["num_keypoints"] == 17
-    (image,) = json.loads(Path("export.json").read_text())["images"]
+    (image,) = load("test")["images"]
     assert (image["width"], image["height"]) == (48, 32)
 
 
@@ -579,7 +588,7 @@ def test_poses_of_pictures_of_another_size(capsys):
     write(f"poses/{MARKET[0]}.people.json", [person])
     write_market()
     assert run(main, ["mine"]) == 1
-    assert "predicted in a picture of 44 x 48 pixels, but train/" in capsys.readouterr().err
+    assert "is 44 x 48 pixels there, but train/" in capsys.readouterr().err
     write(f"poses/{MARKET[0]}.people.json", [person | {"width": 32}])
     assert run(main, ["mine"]) == 0
     del person["width"], person["height"]  # as earlier versions wrote it: joints twice as far tell

@@ -236,8 +236,7 @@ def test_predicted_poses_of_own_joints(capsys):
     write_params("market1501", **section)
     assert run(main, ["mine"]) == 1
     error = capsys.readouterr().err
-    assert "keypoints are not 17 x 3 numbers; write the names of others to" in error
-    assert "datasets.mine.market1501.keypoints" in error
+    assert "figura's people have 3 joints without names; write 3 names to data/params.yaml: datasets.mine.mark" in error
     write_params("market1501", **section, min_confidence=0.5, keypoints={"keypoints": ["head", "left", "right"]})
     assert run(main, ["mine"]) == 0
     assert persons("validation")["query/0001_c2s1_001976_00.jpg"]["keypoints"] == [2, 2, 2, 11, 11, 2, 0, 0, 0]
@@ -309,24 +308,24 @@ def test_annotated_poses_of_own_joints(named, capsys):
 @pytest.mark.parametrize(
     ("text", "number", "reason"),
     [
-        ("{", "", "poses cannot be read"),
-        ("3", "", "poses are no list of people, as `figura predict` writes them"),
-        ("[" * 100000, "", "poses cannot be read"),
-        ("[3]", "0", "not an object"),
-        ('[{"bbox": 1}]', "0", "score is not a finite number"),
-        ('[{"bbox": [1, 2, 3, 1e9], "score": 1}]', "0", "box outside of the image"),
-        (f'[{{"bbox": [1, 2, 3, 1{"0" * 400}], "score": 1}}]', "0", "box is not four finite numbers"),
-        ('[{"keypoints": [1], "bbox": [1, 2, 3, 4], "score": true}]', "0", "keypoints are not 17 x 3 numbers; write "),
+        ("{", "", "file cannot be read"),
+        ("3", "", "file without a list of people"),
+        ("[" * 100000, "", "file cannot be read"),
+        ("[3]", ": 0", "not an object"),
     ],
 )
 def test_faulty_predictions_are_listed_and_the_rest_is_prepared(text, number, reason):
+    """Boxes do not matter, as people fill their pictures; keypoints that are none cost themselves."""
     write_market()
+    odd = [{"bbox": [1, 2, 3, 1e9], "keypoints": [1], "score": True}]
+    others = dict(zip(MARKET["bounding_box_train"][1:], ([predicted(0.5, 4)], odd, [predicted(0.5, 6)]), strict=True))
     Path("raw/poses").mkdir()
-    Path("raw/poses/0002_c1s1_000451_03.people.json").write_text(text)
+    for name, content in {MARKET["bounding_box_train"][0]: text, **others}.items():
+        Path(f"raw/poses/{name}.people.json").write_text(content if content is text else json.dumps(content))
     write_params("market1501", max_rejected=0.1, poses="poses", shares={"validation": 0.5})
     assert run(main, ["mine"]) == 0
     (row,) = rows(PREPARED / "rejected.csv")
-    assert (row["file"], row["kind"], row["id"]) == ("0002_c1s1_000451_03.people.json", "pose", number)
+    assert (row["file"], row["kind"], row["id"]) == ("poses", "pose", f"0002_c1s1_000451_03{number}")
     assert row["reason"].startswith(reason)
     assert len(row["detail"]) < 400
 
@@ -443,7 +442,7 @@ def write_one_prediction():
         ),
         ("deepfashion", POSES, None, "deepfashion.poses: no "),
         ("deepfashion", POSES, lambda: Path("raw/poses.json").write_text(NO_POSES), "none has key"),
-        ("deepfashion", SHARES | {"poses": "poses"}, write_one_prediction, "stands for WOMEN/"),
+        ("deepfashion", SHARES | {"poses": "poses"}, write_one_prediction, "two names for one picture: "),
         (
             "market1501", SHARES | {"pairs": {"test": "pairs.csv"}}, lambda: write_pairs("x,y", header="a,b"),
             "pairs.csv: the columns are 'a, b'; needed are 'from' and 'to'",

@@ -291,9 +291,9 @@ def check_keypoints(path: Path, category: dict[str, Any]) -> None:
         )
 
 
-def to_json(value: Any) -> str:
-    """Return canonical JSON: compact, sorted keys, ASCII; raises ValueError for NaN and infinity."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+def to_json(value: Any, strict: bool = True) -> str:
+    """Return canonical JSON: compact, sorted keys, ASCII; raises ValueError for NaN and infinity if `strict`."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=not strict)
 
 
 class Spool:
@@ -310,9 +310,9 @@ class Spool:
     def __exit__(self, *_: object) -> None:
         self.file.close()
 
-    def add(self, record: dict[str, Any]) -> None:
-        """Add a record with an integer `id`; raises ValueError for NaN or infinity."""
-        line = to_json(record).encode()
+    def add(self, record: dict[str, Any], strict: bool = True) -> None:
+        """Add a record with an integer `id`; raises ValueError for NaN or infinity if `strict`."""
+        line = to_json(record, strict).encode()
         self.ids.append(record["id"])
         self.starts.append(self.end)
         self.lengths.append(len(line))
@@ -328,11 +328,11 @@ class Spool:
             at = self.starts[place] + self.lengths[place]
 
 
-def write_coco(path: Path, head: dict[str, Any], images: Iterable[bytes], annotations: Iterable[bytes]) -> None:
-    """Write a COCO file atomically: `head`, then the records in the same order, one per line."""
+def write_coco(path: Path, head: dict[str, Any], *records: Iterable[bytes]) -> None:
+    """Write a COCO file atomically: `head`, then images, and annotations if any, in the same order, one per line."""
     with replacing(path) as temporary, temporary.open("wb") as file:
         file.write(to_json(head).encode()[:-1])
-        for section, lines in zip(RECORDS, (images, annotations), strict=True):
+        for section, lines in zip(RECORDS, records, strict=False):
             file.write(f'{"," if head or section != RECORDS[0] else ""}"{section}":['.encode())
             for number, line in enumerate(lines):
                 file.write((b",\n" if number else b"\n") + line)

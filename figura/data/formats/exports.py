@@ -14,7 +14,7 @@ YOLO's folders are in `figura.data.formats.yolo`.
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -73,8 +73,8 @@ class Export:
         format: what it is, for messages.
         entries: starts a pass over the records.
         joints: the names of the joints in the records; empty if it does not say them.
-        categories: id -> name of the categories.
-        confident: the third number of a joint is a confidence instead of COCO's flag.
+        categories: those of the records, with `id` and `name`.
+        predicted: the third number of a joint is a confidence instead of COCO's flag.
         relative: coordinates are fractions of the picture's width and height.
         flip: the mirrored index of each joint, if it says so without names.
     """
@@ -83,8 +83,8 @@ class Export:
     format: str
     entries: Callable[[], Iterator[Entry]]
     joints: tuple[str, ...] = ()
-    categories: Mapping[int, str] = field(default_factory=lambda: {1: "person"})
-    confident: bool = True
+    categories: tuple[Mapping[str, Any], ...] = ({"id": 1, "name": "person"},)
+    predicted: bool = True
     relative: bool = False
     flip: tuple[int, ...] = ()
 
@@ -127,9 +127,9 @@ def _of_object(path: Path, where: str) -> Export | None:
     if "instance_info" in head:
         return _mmpose([path], path)
     if "keypoint_names" in head:
-        return Export(path, "OCHuman", partial(_ochuman, path), KEYPOINTS, confident=False)
+        return Export(path, "OCHuman", partial(_ochuman, path), KEYPOINTS, predicted=False)
     if {"annotations", "images"} <= set(head) and _has_confidences(path):
-        return _coco([path], path, "predictions in COCO's format", confident=True)
+        return _coco([path], path, "predictions in COCO's format", predicted=True)
     return None
 
 
@@ -190,7 +190,7 @@ def _of_list(path: Path, where: str) -> Export:
         first = first[0]
     keys = set(first) if isinstance(first, dict) else set[str]()
     if {"joints", "joints_vis", "image"} <= keys:
-        return Export(path, "MPII", partial(_mpii, path), SETS["mpii"].skeleton.keypoints, confident=False)
+        return Export(path, "MPII", partial(_mpii, path), SETS["mpii"].skeleton.keypoints, predicted=False)
     if "image_id" in keys and keys & {"keypoints", "bbox"}:
         tool = "AlphaPose's results" if isinstance(first["image_id"], str) else "COCO results"
         return Export(path, tool, partial(_results, path))
@@ -497,19 +497,19 @@ def _coco_files(files: list[Path], folder: Path, key: str) -> Export:
             f"{key}: {folder}: its files are those of several splits ({', '.join(sorted(splits))}); write them apart, "
             "as in `annotations: {train: FILE, validation: FILE}` and `images: {train: FOLDER, validation: FOLDER}`"
         )
-    return _coco(files, folder, "COCO files", confident=False)
+    return _coco(files, folder, "COCO files", predicted=False)
 
 
-def _coco(files: list[Path], path: Path, title: str, confident: bool) -> Export:
+def _coco(files: list[Path], path: Path, title: str, predicted: bool) -> Export:
     first, *others = (read_head(file)[0].get("categories", []) for file in files)
     for file, categories in zip(files[1:], others, strict=True):
         if categories != first:
             raise UserError(f"{file}: categories: not those of {files[0].name}; the files of a folder have the same")
     known = {one["id"]: one for one in first if isinstance(one, dict) and type(one.get("id")) is int}
     joints: list[Any] = next((one["keypoints"] for one in known.values() if isinstance(one.get("keypoints"), list)), [])
-    names = {number: str(one.get("name")) for number, one in known.items()}
-    entries = partial(entries_of_coco, files, path if path.is_dir() else path.parent, confident)
-    return Export(path, title, entries, tuple(map(str, joints)), names, confident)
+    named = tuple({"id": number, "name": str(one.get("name"))} for number, one in known.items())
+    entries = partial(entries_of_coco, files, path if path.is_dir() else path.parent, predicted)
+    return Export(path, title, entries, tuple(map(str, joints)), named, predicted)
 
 
 def _split_of(file: Path) -> str | None:

@@ -72,14 +72,17 @@ class Conventions(NamedTuple):
     """How numbers of a file are read. None is as in COCO, after questions whether that can be.
 
     Attributes:
-        boxes: `xywh`; `corners` for x1, y1, x2, y2; `joints` for boxes around the joints whatever the file says.
+        boxes: `xywh`; `corners` for x1, y1, x2, y2; `joints` for boxes around the joints whatever the file says;
+            `picture` for people who fill their pictures.
         coordinates: `pixels`, `relative` (0 to 1) or `percent` of the picture's sides.
         min_confidence: joints with a lower confidence, where there are confidences for flags, are unlabelled.
+        predicted: there are confidences for flags, even if all of a person are 0, 1 or 2.
     """
 
-    boxes: Literal["xywh", "corners", "joints"] | None = None
+    boxes: Literal["xywh", "corners", "joints", "picture"] | None = None
     coordinates: Literal["pixels", "relative", "percent"] | None = None
     min_confidence: float = 0.0
+    predicted: bool = False
 
 
 AS_COCO = Conventions()
@@ -214,7 +217,7 @@ class _Annotation:
             record["segmentation"], self.mask_area = self.mask(record["segmentation"], "masks")
         if "parts" in record:
             self.set_parts(record["parts"])
-        record["bbox"] = self.box()
+        record["bbox"] = [0, 0, *self.picture] if self.conventions.boxes == "picture" else self.box()
         if record.get("keypoints") and self.names and max(record["bbox"][:2]) > 1:
             # A joint at 0, 0 though the box begins elsewhere: tools write 0, 0 for a missing joint
             record["keypoints"] = list(record["keypoints"])
@@ -261,7 +264,8 @@ class _Annotation:
         if self.sides is not None:
             for axis in (0, 1):
                 values[axis::3] = [_scaled([0, one], (1, self.sides[axis]))[1] for one in values[axis::3]]
-        keypoints = values if is_finite(values) and {*values[2::3]} <= {0, 1, 2} else self.flagged(values)
+        as_coco = not self.conventions.predicted and is_finite(values) and {*values[2::3]} <= {0, 1, 2}
+        keypoints = values if as_coco else self.flagged(values)
         if not isinstance(raw, list) or len(raw) != len(keypoints):
             of_pairs = isinstance(raw, list) and len(raw) == 2 * len(joints.names)
             form = "joints without visibility, visible unless at 0, 0" if of_pairs else "keypoints in another form"
@@ -275,7 +279,8 @@ class _Annotation:
     def flagged(self, values: list[Any]) -> list[float]:
         """Return finite numbers with flags 0, 1 or 2: of texts, missing values, confidences."""
         flags = [real_number(flag if type(flag) is not bool else 2 * flag) for flag in values[2::3]]
-        confidences = any(flag is not None and not float(flag).is_integer() for flag in flags)
+        predicted, least = self.conventions.predicted, self.conventions.min_confidence
+        confidences = predicted or any(flag is not None and not float(flag).is_integer() for flag in flags)
         keypoints: list[float] = []
         lost: list[str] = []
         for name, x, y, flag in zip(self.names, values[::3], values[1::3], flags, strict=True):
@@ -284,16 +289,18 @@ class _Annotation:
                 keypoints += (0, 0, 0)
                 lost += [name] if x is not None or y is not None else []
             elif confidences:
-                keypoints += (across, down, 2) if flag > 0 and flag >= self.conventions.min_confidence else (0, 0, 0)
+                keypoints += (across, down, 2) if flag > 0 and flag >= least else (0, 0, 0)
+                if predicted and 0 < flag < least:
+                    self.note(f"joints below min_confidence {least:g}", f"{name}: {flag:g}", "unlabelled")
             else:
                 keypoints += (across, down, int(min(max(flag, 0), 2)))
         if lost:
             self.repairs.append(Repair("joints that are no numbers, unlabelled", ", ".join(lost), "unlabelled"))
-        if confidences:
+        if confidences and not predicted:
             self.note("confidences read as flags", values[2::3], f"{_count(keypoints)} of {len(flags)} labelled")
-        elif not {flag for flag in flags if flag is not None} <= {0, 1, 2}:
+        elif not confidences and not {flag for flag in flags if flag is not None} <= {0, 1, 2}:
             self.note("visibility beyond 0, 1 and 2", values[2::3], keypoints[2::3])
-        elif not lost:
+        elif not lost and not is_finite(values):
             self.note(AS_TEXT, values, keypoints)
         return keypoints
 
@@ -302,7 +309,7 @@ class _Annotation:
         (width, height), across, down = self.picture, keypoints[::3], keypoints[1::3]
         if not (min(across) >= 0 <= min(down) and max(across) <= width and max(down) <= height):
             for place, (x, y, flag) in enumerate(zip(across, down, keypoints[2::3], strict=True)):
-                if flag and _far(x, y, self.picture):
+                if flag and not self.conventions.predicted and _far(x, y, self.picture):
                     detail = f"{self.names[place]}: {x}, {y} in {width} x {height}"
                     raise UnusableError("keypoint far outside of the image", detail)
                 if flag and not (0 <= x <= width and 0 <= y <= height):
@@ -423,14 +430,14 @@ def _sides(picture: Size, conventions: Conventions) -> tuple[float, float] | Non
 
 
 def _scaled(values: Any, sides: tuple[float, float], nested: int = 2) -> Any:
-    """Return x, y, x, y, ... multiplied by the sides, also in nested lists; what is no number stays."""
+    """Return x, y, x, y, ... multiplied by the sides, in thousandths, also in nested lists; what is no number stays."""
     if not isinstance(values, list):
         return values
     if nested and any(isinstance(one, list) for one in values):
         return [_scaled(one, sides, nested - 1) for one in values]
     numbers = map(real_number, values)
     return [
-        value if number is None else number * sides[place % 2]
+        value if number is None else round(number * sides[place % 2], 3)
         for place, (value, number) in enumerate(zip(values, numbers, strict=True))
     ]
 
@@ -460,12 +467,12 @@ def triples(raw: Any, names: Sequence[str]) -> list[Any] | None:
     return list(raw) if len(raw) == 3 * len(names) else None
 
 
-def labelled_points(raw: Any, names: Sequence[str]) -> list[tuple[float, float]]:
-    """Return x and y of the labelled joints, as they are written, of keypoints in any form."""
+def labelled_points(raw: Any, names: Sequence[str], least: float = 0.0) -> list[tuple[float, float]]:
+    """Return x and y of the joints labelled with at least `least`, as they are written, of keypoints in any form."""
     values = triples(raw, names) if raw and names else None
     if values and is_finite(values):
         points = zip(values[::3], values[1::3], values[2::3], strict=True)
-        return [(x, y) for x, y, flag in points if flag]
+        return [(x, y) for x, y, flag in points if flag and flag >= least]
     points = zip(*(map(real_number, (values or [])[axis::3]) for axis in (0, 1, 2)), strict=True)
     return [(x, y) for x, y, flag in points if x is not None and y is not None and flag]
 

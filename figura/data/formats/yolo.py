@@ -184,8 +184,8 @@ def _export(
                     place = label.relative_to(root).as_posix()
                     yield Entry("", UnusableError("label without a picture", place), place)
 
-    categories = {number + 1: name for number, name in names.items()}
-    return Export(path, "YOLO's labels", entries, joints, categories, confident=False, relative=True, flip=flip)
+    categories = tuple({"id": number + 1, "name": name} for number, name in names.items())
+    return Export(path, "YOLO's labels", entries, joints, categories, predicted=False, relative=True, flip=flip)
 
 
 def _rows(label: Path, picture: str, names: dict[int, str], joints: int, dims: int) -> Iterator[Entry]:

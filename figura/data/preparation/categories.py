@@ -111,11 +111,11 @@ def _listed_names(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= _NAMED else f"{', '.join(names[:_NAMED])}, ..."
 
 
-def stated_names(settings: KeypointSettings) -> tuple[str, ...]:
+def stated_names(settings: KeypointSettings | None) -> tuple[str, ...]:
     """Return the joint names in the settings; empty if they come from the file."""
-    if settings.set is not None:
+    if settings is not None and settings.set is not None:
         return SETS[settings.set].skeleton.keypoints
-    return tuple(settings.keypoints or ())
+    return tuple(settings.keypoints or ()) if settings is not None else ()
 
 
 def standing_pose_of(people: People, settings: KeypointSettings) -> NDArray[np.float64] | None:

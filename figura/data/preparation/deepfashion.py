@@ -12,7 +12,7 @@ from typing import Literal, get_args
 
 from figura.base.errors import UserError
 from figura.base.files import read_text
-from figura.data.preparation.pictures import Person, Picture, Reading
+from figura.data.preparation.pictures import Picture, Reading
 from figura.data.preparation.settings import Status
 from figura.data.preparation.validation import Rejected
 
@@ -41,13 +41,10 @@ def read_deepfashion(
             fault = Rejected(partition.name, "image", name[:80], "name of another form", detail)
             reading.faults.append((split_of[status], fault))
             continue
-        number, variant, _, view = int(parts[1]), int(parts[2]), parts[3], parts[4]
-        person = Person(
-            id=number if identity == "item" else 100 * number + variant,
-            group=number,
-            notes={"item": number, "variant": variant, "view": view},
-        )
-        reading.pictures.append(Picture(name.partition("/")[2], split_of[status], person))
+        number, variant, view = int(parts[1]), int(parts[2]), parts[4]
+        person = {"item": number, "variant": variant, "view": view}
+        person["person_id"] = number if identity == "item" else 100 * number + variant
+        reading.pictures.append(Picture(name.partition("/")[2], split_of[status], person, group=number))
     return reading
 
 

@@ -1,16 +1,18 @@
-"""Exports of other tools -> a COCO file."""
+"""Records of other formats than COCO's, and pictures by themselves -> a COCO file."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from figura.base.errors import UserError
 from figura.base.pictures import Orientation
 from figura.data.formats.coco import Spool, write_coco
-from figura.data.formats.exports import Entry, Export
+from figura.data.formats.exports import Export
 from figura.data.formats.records import Size, UnusableError
-from figura.data.preparation.matching import Confidences, Joints, PictureNames, check_size
+from figura.data.preparation.matching import Joints, PictureNames, check_size
 from figura.data.preparation.pictures import picture_files, size_of
 from figura.data.preparation.validation import Rejected
 
@@ -23,71 +25,67 @@ class Converted:
     notes: list[str] = field(default_factory=list)
     faults: list[Rejected] = field(default_factory=list)
 
-    def reject(self, export: Export, entry: Entry, fault: UnusableError) -> None:
-        """Keep why an entry is not used."""
-        row = Rejected(export.path.name, "annotation", entry.number[:80], fault.reason, fault.detail)
-        self.faults.append(row)
-
 
 def write_export(
     path: Path,
     export: Export,
+    joints: Joints,
     images: Path,
-    stated: Sequence[str],
-    least: float,
     key: str,
     first: int = 1,
     orientation: Orientation = "upright",
+    progress: bool = False,
 ) -> Converted:
     """Write an export as a COCO file of pictures below `images`; memory holds names and sizes of the pictures.
 
-    Pictures that the export does not mention are left out, as nobody knows who is in them.
+    Pictures that the export does not mention are left out, as nobody knows who is in them. Joints are in the dataset's
+    order; all else of a record stays for `normalise`. Files that are no pictures get the size 1 x 1: `Preparation`
+    reads each and rejects them.
 
     Args:
         path: the file to write.
-        export: the records.
+        export: the records; without a category, the file has only images, like COCO's `image_info_*.json`.
+        joints: those of its records, and the dataset's.
         images: the folder of the pictures.
-        stated: the joints in the settings; empty for the export's own.
-        least: the confidence from which a joint counts; 0 for an export without.
         key: the dotted key of the settings.
         first: the first number of pictures and annotations.
         orientation: which way up the records take the pictures.
+        progress: whether to show a progress bar.
 
     Raises:
-        UserError: nothing belongs to any picture, or to pictures of this size; names of joints are missing.
+        UserError: nothing belongs to any picture, or to pictures of this size.
     """
-    joints, confidences, done = Joints(export, stated, key), Confidences(least), Converted()
+    done = Converted()
     files = list(picture_files(images))
-    names, numbers, sizes = PictureNames(files), dict[str, int](), dict[str, Size]()
-    people = 0
+    names, numbers, sizes, people = PictureNames(files), dict[str, int](), dict[str, Size](), 0
     with Spool(path.parent) as pictures, Spool(path.parent) as annotations:
-        for entry in export.entries():
+        for entry in tqdm(export.entries(), f"{path.stem[1:]}: pictures", disable=not progress):
             try:
                 if isinstance(entry.record, UnusableError):
                     raise entry.record
                 file = names.find(entry.picture)
                 if file not in numbers:
                     numbers[file], sizes[file] = first + len(numbers), size_of(images / file, orientation)
-                    stated_size = None if export.confident else entry.size  # preparation decides about it
-                    own = {"id": numbers[file], "file_name": file, **(stated_size or sizes[file])._asdict()}
-                    pictures.add({**entry.image, **own})
-                if export.confident:
+                    size = sizes[file] if export.predicted else entry.size or sizes[file]  # preparation compares them
+                    pictures.add(
+                        {**entry.image, "id": numbers[file], "file_name": file, **size._asdict()}, strict=False
+                    )
+                if export.predicted:
                     check_size(entry, sizes[file], export.path, file)
                 if entry.record is not None:
-                    record = _annotation(entry.record, export, joints, confidences, sizes[file])
-                    annotations.add({**record, "id": first + people, "image_id": numbers[file]})
+                    own = {"id": first + people, "image_id": numbers[file]}
+                    annotations.add({**joints.ordered(entry.record), **own}, strict=False)
                     people += 1
             except UnusableError as fault:
-                done.reject(export, entry, fault)
-            except (ValueError, RecursionError) as error:
-                done.reject(export, entry, UnusableError("number not finite", error))
+                row = Rejected(export.path.name, "annotation", entry.number[:80], fault.reason, fault.detail)
+                done.faults.append(row)
         _check_usable(export, images, files, len(numbers), people, done.faults, key)
-        confidences.check(export.path)
-        write_coco(path, {"categories": _categories(export, joints)}, pictures.lines(), annotations.lines())
+        if export.categories:
+            write_coco(path, {"categories": _categories(export, joints)}, pictures.lines(), annotations.lines())
+        else:
+            write_coco(path, {}, pictures.lines())
     done.files = {number: file for file, number in numbers.items()}
-    done.notes += joints.notes
     done.notes.append(f"{export.path.name}: {export.format}, {people} records of {len(numbers)} pictures")
-    done.notes += confidences.notes(export.path.name)
     if (unknown := len(files) - len(numbers)) and not export.relative:
         done.notes.append(f"{export.path.name}: says nothing about {unknown} pictures below {images.name}: left out")
     return done
@@ -112,39 +110,13 @@ def _check_usable(
     )
 
 
-def _annotation(
-    record: Mapping[str, Any], export: Export, joints: Joints, confidences: Confidences, size: Size
-) -> dict[str, Any]:
-    made = dict(record)
-    if made.get("keypoints") and (export.confident or export.relative or joints.moved):
-        ordered = joints.ordered(made["keypoints"])
-        if export.relative:
-            ordered = _scaled(ordered, size, 3)
-        if export.confident or any(flag not in (0, 1, 2) for flag in ordered[2::3]):
-            ordered = confidences.flagged(ordered, size)
-        made |= {"keypoints": ordered, "num_keypoints": sum(flag > 0 for flag in ordered[2::3])}
-    if export.relative:
-        made["bbox"] = _scaled(made["bbox"], size, 2)
-        if "segmentation" in made:
-            made["segmentation"] = [_scaled(polygon, size, 2) for polygon in made["segmentation"]]
-    return made
-
-
-def _scaled(numbers: Sequence[float], size: Size, dims: int) -> list[float]:
-    """Return fractions as pixels, rounded to a thousandth; of each `dims` numbers the first two are x and y."""
-    sides = (size.width, size.height, None)
-    return [
-        number if (side := sides[place % dims]) is None else round(number * side, 3)
-        for place, number in enumerate(numbers)
-    ]
-
-
 def _categories(export: Export, joints: Joints) -> list[dict[str, Any]]:
+    """Return the categories with the dataset's joints; what else they say of joints is of the export's order."""
     told: dict[str, Any] = {}
     if joints.names:
         told["keypoints"] = list(joints.names)
         if export.flip and len(export.flip) == len(joints.names):
-            told["flip"] = {
-                joints.names[one]: joints.names[other] for one, other in enumerate(export.flip) if one < other
-            }
-    return [{"id": number, "name": name, **told} for number, name in export.categories.items()]
+            pairs = enumerate(export.flip)
+            told["flip"] = {joints.names[one]: joints.names[other] for one, other in pairs if one < other}
+    kept = ("id", "name") if joints.moved else None
+    return [{key: one[key] for key in kept or one} | told for one in export.categories]

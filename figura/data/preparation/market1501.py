@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from figura.data.preparation.pictures import Person, Picture, Reading, picture_files
+from figura.data.preparation.pictures import Picture, Reading, picture_files
 from figura.data.preparation.validation import Rejected
 
 NAME = re.compile(r"(-1|\d+)_c(\d+)s(\d+)_(\d+)_(\d+)\.")
@@ -34,6 +34,6 @@ def read_market1501(source: Path, folders: Mapping[str, Sequence[str]]) -> Readi
                 if number in LEFT_OUT:
                     reading.left_out[LEFT_OUT[number]] += 1
                     continue
-                notes = {"camera": camera, "sequence": sequence, "frame": frame}
-                reading.pictures.append(Picture(file, split, Person(id=number, group=number, notes=notes)))
+                person = {"camera": camera, "sequence": sequence, "frame": frame, "person_id": number}
+                reading.pictures.append(Picture(file, split, person, group=number))
     return reading

@@ -1,9 +1,8 @@
-"""What an export says -> the dataset's terms: pictures and joints by name, confidences as flags."""
+"""What an export says -> the dataset's terms: pictures and joints by name."""
 
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -11,10 +10,7 @@ from urllib.parse import unquote
 from figura.base.errors import UserError
 from figura.data.formats.exports import OF_COUNT, Entry, Export
 from figura.data.formats.keypoint_sets import SETS, plain_name, set_of
-from figura.data.formats.records import Size, UnusableError, is_finite, real_number
-
-_NEAR, _SHARE_OUTSIDE = 0.1, 0.2
-"""More joints than this share are farther outside than this part of the picture: it had another size."""
+from figura.data.formats.records import Size, UnusableError
 
 
 class PictureNames:
@@ -93,14 +89,14 @@ class Joints:
 
     Attributes:
         names: the dataset's joints; empty if nothing has joints.
+        notes: lines on what was assumed.
 
     Raises:
         UserError: the joints have no names, or none of those in the settings.
     """
 
     def __init__(self, export: Export, stated: Sequence[str], key: str) -> None:
-        self._assumed: list[str] = []
-        self._lost, self._title = 0, export.path.name
+        self.notes: list[str] = []
         count = len(export.joints) or next(_counts(export), 0)
         own = export.joints or (tuple(stated) if count == len(stated) else OF_COUNT.get(count, ()))
         if count and not own:
@@ -114,7 +110,7 @@ class Joints:
         elif unnamed or (count and not export.joints and own != tuple(stated)):
             named = next((name for name, one in SETS.items() if one.skeleton.keypoints == own), "OpenPose's 18")
             assumed = "have no names" if unnamed else f"are taken for those of {named}"
-            self._assumed.append(
+            self.notes.append(
                 f"{key}.keypoints: the {count} joints of {export.path.name} {assumed}; other names can stand there"
             )
         self.names = tuple(stated) or (OF_COUNT[17] if count == 18 and own == OF_COUNT[18] else own)
@@ -131,42 +127,29 @@ class Joints:
                 )
             left = sorted({plain_name(name) for name in own} - {plain_name(name) for name in self.names})
             if missing:
-                self._assumed.append(f"{export.path.name}: has no {_some(missing)}: not labelled")
+                self.notes.append(f"{export.path.name}: has no {_some(missing)}: not labelled")
             if left:
-                self._assumed.append(f"{export.path.name}: {_some(left)} left out: not among the joints of the dataset")
-
-    @property
-    def notes(self) -> list[str]:
-        """Lines on what was assumed, and on joints that were no numbers so far."""
-        lost = [f"{self._title}: {self._lost} joints that are no numbers do not count"] if self._lost else []
-        return self._assumed + lost
+                self.notes.append(f"{export.path.name}: {_some(left)} left out: not among the joints of the dataset")
 
     @property
     def moved(self) -> bool:
         """Whether the order changes."""
         return self._places is not None
 
-    def ordered(self, keypoints: Any) -> list[float]:
-        """Return x, y and the number of each joint, in the dataset's order; zeros for a joint that is no numbers.
+    def ordered(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a record with its joints in the dataset's order, zeros for those that it does not have.
 
         Raises:
-            UnusableError: they are not three values a joint.
+            UnusableError: they would move, and are not three values a joint.
         """
+        keypoints = record.get("keypoints")
+        if self._places is None or not keypoints:
+            return record
         if not isinstance(keypoints, list) or len(keypoints) != 3 * self.count:
             length = f"{len(keypoints)} numbers" if isinstance(keypoints, list) else repr(keypoints)[:80]
             raise UnusableError(f"keypoints are not {self.count} x 3 numbers", length)
-        if not is_finite(keypoints):
-            values = [*map(real_number, keypoints)]
-            joints = [values[place : place + 3] for place in range(0, len(values), 3)]
-            self._lost += sum(None in joint for joint in joints)
-            keypoints = [number for joint in joints for number in ((0, 0, 0) if None in joint else joint)]
-        if self._places is None:
-            return keypoints
-        return [
-            number
-            for place in self._places
-            for number in ((0, 0, 0) if place is None else keypoints[3 * place : 3 * place + 3])
-        ]
+        joints = [(0, 0, 0) if one is None else keypoints[3 * one : 3 * one + 3] for one in self._places]
+        return {**record, "keypoints": [number for joint in joints for number in joint]}
 
 
 def _some(names: Sequence[str]) -> str:
@@ -179,51 +162,6 @@ def _counts(export: Export) -> Iterator[int]:
         keypoints = entry.record.get("keypoints") if isinstance(entry.record, dict) else None
         if isinstance(keypoints, list) and keypoints and not len(keypoints) % 3:
             yield len(keypoints) // 3
-
-
-@dataclass
-class Confidences:
-    """Turns confidences into COCO's flags, and counts."""
-
-    least: float
-    joints: int = 0
-    below: int = 0
-    outside: int = 0
-    far: int = 0
-    largest: float = 0.0
-
-    def flagged(self, keypoints: Sequence[float], size: Size) -> list[float]:
-        """Return the joints, labelled (2) with a confidence of at least `least`, above 0 and inside of the picture."""
-        flagged: list[float] = []
-        for x, y, confidence in zip(keypoints[::3], keypoints[1::3], keypoints[2::3], strict=True):
-            inside = 0 <= x <= size.width and 0 <= y <= size.height
-            sure = confidence > 0 and confidence >= self.least
-            self.below += confidence > 0 and not sure
-            if sure:
-                self.joints += 1
-                self.outside += not inside
-                self.far += max(abs(x / size.width - 0.5), abs(y / size.height - 0.5)) > 0.5 + _NEAR
-                self.largest = max(self.largest, x, y)
-            flagged += [x, y, 2] if sure and inside else [0, 0, 0]
-        return flagged
-
-    def notes(self, title: str) -> list[str]:
-        """Return lines on the joints that do not count."""
-        counts = {f"below min_confidence {self.least:g}": self.below, "outside of their pictures": self.outside}
-        return [f"{title}: {count} joints {what} do not count" for what, count in counts.items() if count]
-
-    def check(self, path: Path) -> None:
-        """Raise UserError if the coordinates cannot be pixels of these pictures."""
-        if self.joints and self.largest <= 1:
-            raise UserError(
-                f"{path}: all joints lie between 0 and 1, so they are fractions; write pixels (OpenPose: "
-                "--keypoint_scale 0)"
-            )
-        if self.far > _SHARE_OUTSIDE * self.joints:
-            raise UserError(
-                f"{path}: {self.far} of {self.joints} joints lie far outside of their pictures, so they belong to "
-                "pictures of another size"
-            )
 
 
 def check_size(entry: Entry, size: Size, path: Path, file: str) -> None:

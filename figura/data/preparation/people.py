@@ -154,7 +154,8 @@ class Preparation:
         self.examples: dict[str, Examples] = {}
         self.rejected: list[Rejected] = []
         self.doubts = Repairs()
-        self.records = 0
+        self.records = self.converted = 0
+        """The number of records, and of pictures in converted files."""
 
     @property
     def images(self) -> dict[str, int]:
@@ -188,7 +189,7 @@ class Preparation:
             file.read_images()
             if "annotations" in counts:
                 file.read_annotations()
-            self.notes += file.questions.check(raw.source, raw.conventions, self.key)
+            self.notes += file.questions.check(raw.source, self.key)
             if people:
                 labelled = sum(self.statistics[split].with_keypoints for split in raw.splits)
                 self.notes += scan.joints.unlabelled(raw.source, people.members, labelled)
@@ -330,7 +331,7 @@ class _File:
         self.preparation, self.raw, self.spools, self.counts, self.people = preparation, raw, spools, counts, people
         self.names = {one["id"]: str(one.get("name")) for one in categories}
         self.joints = Joints(people.keypoints, standing_pose_of(people, preparation.settings)) if people else Joints()
-        self.poses, self.questions = Poses(len(self.joints.names)), Plausibility(self.joints.names)
+        self.poses, self.questions = Poses(len(self.joints.names)), Plausibility(self.joints.names, raw.conventions)
         self.images = ImageRecords(
             raw.images, raw.root, frozenset(scan.several), scan.largest_image + 1, self._repair, self._doubt
         )

@@ -26,6 +26,7 @@ _PER_CENT = 120  # pixels; coordinates up to 100 in pictures larger than this ar
 _LARGE = 200  # pixels; in pictures larger than this, with a smaller spread, too
 _SPREAD, _SOME_SPREAD = 70, 40
 _FILLED = 0.4  # of a box's sides, by its joints
+_NEAR = 0.1  # of a picture's sides, around it; predicted joints farther outside are of a picture of another size
 
 _IN_OTHER_KEYS = (len(WHOLEBODY.keypoints), len(HUMANART21.keypoints))  # `keypoints` has COCO's joints alone
 
@@ -91,13 +92,17 @@ def _numbers_of(joint: Any) -> int:
 
 
 class Plausibility:
-    """Counts over the boxes and joints of a file, before any repair. `names` are those of people's joints."""
+    """Counts over the boxes and joints of a file, before any repair.
 
-    def __init__(self, names: Sequence[str] = ()) -> None:
-        self.names = names
+    `names` are those of people's joints, `conventions` say how the file's numbers are read.
+    """
+
+    def __init__(self, names: Sequence[str], conventions: Conventions) -> None:
+        self.names, self.conventions = names, conventions
         self.boxes = self.beyond = self.corners = self.corner_areas = 0
         self.persons = self.in_corners = self.nearer = self.apart = self.left = self.right = 0
-        self.posed = self.twice = 0
+        self.posed = self.twice = self.predicted = self.far = 0
+        self.farthest = 0.0
         self.seen: set[bytes] = set()
         self.least, self.largest = (math.inf, math.inf), (0.0, 0.0)
         self.sides = (math.inf, math.inf)
@@ -105,7 +110,7 @@ class Plausibility:
     def add(self, record: Mapping[str, Any], size: Size) -> None:
         """Count an annotation in a picture of this size."""
         box = real_numbers(record.get("bbox")) or []
-        points = labelled_points(record.get("keypoints"), self.names)
+        points = labelled_points(record.get("keypoints"), self.names, self.conventions.min_confidence)
         self._add_content(record)
         width, height = size
         self.sides = min(self.sides[0], width), min(self.sides[1], height)
@@ -113,6 +118,10 @@ class Plausibility:
         if points:
             self.posed += 1
             self._extend(across, down)
+        if self.conventions.predicted:
+            self.predicted += len(points)
+            self.far += sum(max(abs(x / width - 0.5), abs(y / height - 0.5)) > 0.5 + _NEAR for x, y in points)
+            self.farthest = max([self.farthest, *across, *down])
         if len(box) != 4:
             return
         x, y, a, b = box
@@ -160,8 +169,9 @@ class Plausibility:
             )
             self.apart += 2 * (len(across) - within) > len(across)
 
-    def check(self, path: Path, conventions: Conventions, key: str) -> list[str]:
+    def check(self, path: Path, key: str) -> list[str]:
         """Return warnings; raise UserError for a contradiction. `key` is the dotted key of the settings."""
+        conventions = self.conventions
         count = f"{self.boxes} boxes and {self.posed} poses"
         if conventions.coordinates is None and min(self.sides) > 8 and 0 < max(self.largest) <= _RELATIVE:
             raise UserError(
@@ -173,6 +183,16 @@ class Plausibility:
                 f"{path}: no coordinate of {count} is above 100, though every picture is larger than "
                 f"{_PER_CENT} pixels: they look like percent; write `coordinates: percent` to {key}, or "
                 "`coordinates: pixels` if they are pixels"
+            )
+        if self.predicted and self.farthest <= 1 and conventions.coordinates in (None, "pixels"):
+            raise UserError(
+                f"{path}: all joints lie between 0 and 1, so they are fractions; write pixels (OpenPose: "
+                "--keypoint_scale 0)"
+            )
+        if self.far > _SOME * self.predicted and conventions.coordinates in (None, "pixels"):
+            raise UserError(
+                f"{path}: {self.far} of {self.predicted} joints lie far outside of their pictures, so they belong to "
+                "pictures of another size"
             )
         if conventions.boxes == "corners" and self.boxes >= _LEAST and 2 * self.corners < self.boxes:
             raise UserError(

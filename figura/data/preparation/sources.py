@@ -2,14 +2,14 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 from figura.base.errors import UserError
-from figura.data.formats.exports import Export, json_files, open_export
+from figura.data.formats.exports import Entry, Export, open_export
 from figura.data.formats.pair_files import LAYOUTS, sides, split_folders
 from figura.data.formats.records import Conventions, UnusableError, whole_number
 from figura.data.formats.yolo import open_yolo, yolo_file
@@ -17,13 +17,13 @@ from figura.data.preparation.categories import stated_names
 from figura.data.preparation.deepfashion import read_deepfashion
 from figura.data.preparation.exported import Converted, write_export
 from figura.data.preparation.image_records import record_key
-from figura.data.preparation.keypoint_settings import KeypointSettings
 from figura.data.preparation.market1501 import read_market1501
+from figura.data.preparation.matching import Joints
 from figura.data.preparation.pair_list import write_pair_list
 from figura.data.preparation.pairs import PairPreparation
 from figura.data.preparation.people import Preparation, Raw
-from figura.data.preparation.pictures import Picture, Reading, left_out_line, picture_files, write_records
-from figura.data.preparation.poses import AnnotatedPoses, ExportedPoses, PoseSource, PredictedPoses
+from figura.data.preparation.pictures import Picture, Reading, left_out_line, picture_files
+from figura.data.preparation.poses import Poses, open_poses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
 from figura.data.preparation.splits import TRAIN, drawn_split, in_order, joined_groups
 from figura.data.preparation.validation import inside
@@ -60,16 +60,14 @@ def always(split: str) -> Callable[[object], str]:
 
 def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[str]:
     """Add annotation files, COCO's or other exports, with their images; return lines to print."""
-    lines, grouped, seen, count = list[str](), list[str](), set[str](), 1
-    exports = _exports(coco, source)
-    root = source.folder.resolve()
-    for split, (annotations, export) in exports.items():
+    lines, grouped, seen = list[str](), list[str](), set[str]()
+    root, names = source.folder.resolve(), stated_names(coco.keypoints)
+    for split, (annotations, export) in _exports(coco, source).items():
         own = export is not None and export.relative
-        images = root if own else source.path(coco.images[split], f"images.{split}")
         shares = coco.shares if split == TRAIN else {}
         raw = Raw(
             annotations=annotations,
-            images=images,
+            images=root if own else source.path(coco.images[split], f"images.{split}"),
             root=root,
             splits=(split, *in_order(shares)),
             split_of=always(split),
@@ -78,29 +76,41 @@ def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[st
         )
         done = Converted()
         if export is not None:
-            records = preparation.folder / f".{split}.json"
-            names = stated_names(coco.keypoints or KeypointSettings())
-            done = write_export(
-                records, export, images, names, coco.min_confidence, source.key, count, coco.orientation or "upright"
-            )
-            count += len(done.files)
-            lines += [note for note in done.notes if note not in lines]
+            if own:
+                raw = replace(raw, conventions=Conventions(coco.boxes or "xywh", "relative", coco.min_confidence))
+            joints = Joints(export, names, source.key)
+            raw, done = _converted(preparation, export, joints, raw, source)
+            lines += [note for note in (*joints.notes, *done.notes) if note not in lines]
             if own and (twice := seen & set(done.files.values())):
                 lines.append(f"warning: {annotations.name}: {len(twice)} pictures of {split} are in another split, too")
             seen |= set(done.files.values())
-            raw = replace(raw, annotations=records, name=raw.title, origin=annotations)
-            if export.confident or own:  # coordinates are checked and made pixels above
-                raw = replace(raw, conventions=Conventions(coco.boxes or ("xywh" if own else None), "pixels"))
         groups = _Groups(source, coco, done.files) if shares else None
         if groups is not None:
             raw = replace(raw, split_of=groups.split_of, look=groups.look)
-        preparation.add(raw)
+        _add(preparation, raw, done)
         grouped += groups.lines() if groups is not None else []
-        if export is not None:
-            raw.annotations.unlink()
-        for fault in done.faults:
-            preparation.add_rejected(split, fault)
     return lines + grouped
+
+
+def _converted(
+    preparation: Preparation, export: Export, joints: Joints, raw: Raw, source: RawFolder
+) -> tuple[Raw, Converted]:
+    """Write an export to a COCO file in the prepared folder; return its raw file, and what was written."""
+    path = preparation.folder / f".{raw.splits[0]}.json"
+    orientation, first = raw.orientation or "upright", preparation.converted + 1
+    done = write_export(path, export, joints, raw.images, source.key, first, orientation, preparation.progress)
+    preparation.converted += len(done.files)
+    conventions = raw.conventions._replace(predicted=export.predicted)
+    return replace(raw, annotations=path, name=raw.title, origin=export.path, conventions=conventions), done
+
+
+def _add(preparation: Preparation, raw: Raw, done: Converted) -> None:
+    """Add a raw file, and the records that could not be converted."""
+    preparation.add(raw)
+    if raw.origin is not None:
+        raw.annotations.unlink()
+    for fault in done.faults:
+        preparation.add_rejected(raw.splits[0], fault)
 
 
 def _exports(coco: Coco, source: RawFolder) -> dict[str, tuple[Path, Export | None]]:
@@ -239,14 +249,13 @@ def _layout_there(folder: Path) -> str:
 
 def add_images(preparation: Preparation, folders: Folders, source: RawFolder) -> list[str]:
     """Add folders of pictures without annotations; return lines to print."""
-    count, left_out = 0, Counter[str]()
+    left_out = Counter[str]()
     for split in in_order(folders.splits):
         folder = source.directory(folders.splits[split], split)
         shares = folders.shares if split == TRAIN else {}
         splits = partial(drawn_split, source.seed, shares) if shares else always(split)
         pictures = [Picture(file, splits(file)) for file in picture_files(folder, left_out)]
-        _add_pictures(preparation, pictures, (split, *shares), folder, source, count)
-        count += len(pictures)
+        _add_pictures(preparation, pictures, (split, *shares), folder, source)
     return [left_out_line(left_out)] if left_out else []
 
 
@@ -256,35 +265,39 @@ def _add_pictures(
     splits: Iterable[str],
     images: Path,
     source: RawFolder,
-    count: int = 0,
-    poses: PoseSource | None = None,
+    poses: Poses | None = None,
+    joints: Joints | None = None,
+    min_confidence: float = 0.0,
 ) -> None:
-    """Add pictures below `images`, split by split, numbered after the first `count`."""
+    """Add pictures below `images`, and the people who fill them, split by split."""
     by_split: dict[str, list[Picture]] = {split: [] for split in in_order(splits)}
     for one in pictures:
         by_split[one.split].append(one)
+    alone = Export(images, "pictures", lambda: iter(()), predicted=False)
+    told = poses.export if poses else alone
+    root = source.folder.resolve()
     for split, these in by_split.items():
-        records = preparation.folder / f".{split}.json"
-        write_records(records, images, these, count + 1, poses, preparation.progress)
-        count += len(these)
-        root = source.folder.resolve()
-        below = images.relative_to(root).as_posix()
-        preparation.add(
-            Raw(
-                annotations=records,
-                images=images,
-                root=root,
-                splits=(split,),
-                split_of=always(split),
-                name=split if below == "." else below,
-                origin=poses.path if poses else images,
-                plain=not any(one.person for one in these),
-                orientation="upright",
-            )
+        known = any(one.person for one in these)
+        entries = partial(_entries, these, poses)
+        export = replace(told, entries=entries, categories=told.categories if known else ())
+        raw = Raw(
+            annotations=images,
+            images=images,
+            root=root,
+            splits=(split,),
+            split_of=always(split),
+            name=split if images == root else images.relative_to(root).as_posix(),
+            plain=not known,
+            orientation="upright",
+            conventions=Conventions("picture", "pixels", min_confidence),
         )
-        records.unlink()
-        while poses is not None and poses.faults:
-            preparation.add_rejected(split, poses.faults.pop(0))
+        _add(preparation, *_converted(preparation, export, joints or Joints(alone, (), source.key), raw, source))
+
+
+def _entries(pictures: Iterable[Picture], poses: Poses | None) -> Iterator[Entry]:
+    for one in pictures:
+        found = poses.of(one.file) if poses and one.person else {}
+        yield Entry(one.file, one.person and {**one.person, **found, "category_id": 1, "iscrowd": 0}, one.file)
 
 
 def add_market1501(preparation: Preparation, market: Market1501, source: RawFolder) -> list[str]:
@@ -314,50 +327,31 @@ def _add_identities(
     splits: tuple[str, ...],
     source: RawFolder,
 ) -> list[str]:
-    shares = settings.shares
+    shares, lines = settings.shares, list[str]()
     pictures = [
-        replace(one, split=drawn_split(source.seed, shares, f"person {one.person.group}"))
-        if one.split == TRAIN and one.person and shares
+        one._replace(split=drawn_split(source.seed, shares, f"person {one.group}"))
+        if one.split == TRAIN and shares
         else one
         for one in reading.pictures
     ]
-    poses = _poses(settings, images, source)
-    _add_pictures(preparation, pictures, (*splits, *shares), images, source, poses=poses)
-    if poses is not None:
-        poses.check()
-    for split, fault in reading.faults:
-        preparation.add_rejected(split, fault)
-    lines = [left_out_line(reading.left_out)] if reading.left_out else []
-    if poses is None:
+    if reading.left_out:
+        lines.append(left_out_line(reading.left_out))
+    every = (*splits, *shares)
+    if settings.poses is None:
+        _add_pictures(preparation, pictures, every, images, source)
         lines.append(f"nobody has joints; {source.key}.poses can bring them")
     else:
+        names = stated_names(settings.keypoints)
+        export = open_poses(source.path(settings.poses, "poses"), source.key, names, settings.min_confidence)
+        poses, joints = Poses(export, images), Joints(export, names, source.key)
+        _add_pictures(preparation, pictures, every, images, source, poses, joints, settings.min_confidence)
         if not poses.pictures:
             raise UserError(f"{source.key}.poses: nothing in {settings.poses} belongs to any picture")
-        lines += [*poses.notes, f"poses: {settings.poses} has {poses.pictures} of {len(pictures)} pictures"]
+        lines += [*joints.notes, f"poses: {settings.poses} has {poses.pictures} of {len(pictures)} pictures"]
+        reading.faults += [(in_order(every)[0], fault) for fault in poses.faults]
+    for split, fault in reading.faults:
+        preparation.add_rejected(split, fault)
     return lines + _add_pair_lists(preparation, settings.pairs, source)
-
-
-def _poses(settings: Identities, images: Path, source: RawFolder) -> PoseSource | None:
-    if settings.poses is None:
-        return None
-    path, key = source.path(settings.poses, "poses"), f"{source.key}.poses"
-    names = stated_names(settings.keypoints or KeypointSettings())
-    if path.is_dir() and all(file.name.endswith(".people.json") for file in json_files(path)):
-        below = images.relative_to(source.folder.resolve())
-        return PredictedPoses(path, below, settings.min_confidence, names, source.key)
-    if not path.exists():
-        raise UserError(f"{key}: no {path}; it is a COCO file, a folder of *.people.json, or another tool's results")
-    export = open_export(path, key)
-    if export is not None and export.confident:
-        return ExportedPoses(export, settings.min_confidence, names, source.key)
-    if export is not None:
-        raise UserError(f"{key}: {path.name}: {export.format}; poses are a COCO file or the results of a pose network")
-    if settings.min_confidence:
-        raise UserError(
-            f"{source.key}.min_confidence: found {settings.min_confidence}; joints of {settings.poses}, a COCO file, "
-            "have no confidence, so leave it out"
-        )
-    return AnnotatedPoses(path, names, source.key)
 
 
 def _add_pair_lists(preparation: Preparation, pairs: Mapping[str, str], source: RawFolder) -> list[str]:
