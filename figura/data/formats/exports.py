@@ -38,14 +38,10 @@ _OPENPOSE_18 = (
 _WHOLEBODY = SETS["wholebody"].skeleton.keypoints
 _FACE, _HANDS = _WHOLEBODY[23:91], (_WHOLEBODY[91:112], _WHOLEBODY[112:])
 _BODIES = {25: SETS["body_25"].skeleton.keypoints, 18: _OPENPOSE_18}
-OF_COUNT = {
-    14: SETS["crowdpose"].skeleton.keypoints,
-    16: SETS["mpii"].skeleton.keypoints,
-    17: KEYPOINTS,
-    26: SETS["halpe26"].skeleton.keypoints,
-    133: _WHOLEBODY,
-    136: SETS["halpe"].skeleton.keypoints,
-} | _BODIES  # fmt: skip
+OF_COUNT = _BODIES | {
+    len(SETS[name].skeleton.keypoints): SETS[name].skeleton.keypoints
+    for name in ("crowdpose", "mpii", "coco", "halpe26", "wholebody", "halpe")
+}
 """Number of joints -> their names, for predictions that do not say them."""
 
 
@@ -100,42 +96,86 @@ def open_export(path: Path, key: str) -> Export | None:
         UserError: it cannot be read, or it is a format that figura does not read; the message names the format and what
             to do.
     """
-    return _of_folder(path, key) if path.is_dir() else _of_file(path, key)
-
-
-def _of_file(path: Path, key: str) -> Export | None:
-    where = f"{key}: {path.name}"
-    if advice := _NO_JSON.get(path.suffix.lower()):
+    files = json_files(path) if path.is_dir() else [path]
+    if not files:
+        raise UserError(f"{key}: {path}: {_of_other_files(path)}")
+    where, first = f"{key}: {files[0].name}", files[0]
+    if advice := _NO_JSON.get(first.suffix.lower()):
         raise UserError(f"{where}: {advice}")
-    match _first_character(path):
-        case "<":
-            raise UserError(f"{where}: XML; {_of_xml(path)}")
-        case "[":
-            return _of_list(path, where)
-        case "{":
-            return _of_object(path, where)
+    if path.is_dir() and first.name.endswith(".people.json"):
+        people = [file for file in files if file.name.endswith(".people.json")]
+        return Export(path, "figura's people", partial(_of_pictures, people, path, _result, suffix=".people"))
+    character, content = _beginning(first)
+    read = {"{": _of_object, "[": _of_list}.get(character)
+    if read and (export := read(path, files, content, key)):
+        return export
+    _refuse_others(first, character, content, where)
+    if path.is_dir():
+        found = ", ".join(sorted(content or ())[:8])
+        raise UserError(f"{key}: {first}: a JSON object with {found}, no format that figura reads")
     return None
 
 
-def _of_object(path: Path, where: str) -> Export | None:
-    head = dict(islice(_named(path), 20))
-    for names, advice in _OTHER_OBJECTS.items():
-        if names <= set(head):
+def _refuse_others(path: Path, character: str, content: Any, where: str) -> None:
+    """Raise UserError if a file is XML, a list or an object of another tool, with what to do."""
+    keys = set(content) if isinstance(content, dict) else set()
+    for told, advice in _OTHERS.items():
+        if {*told.split()} <= {character, *keys}:
             raise UserError(f"{where}: {advice}")
-    if any(isinstance(one, dict) and "regions" in one for one in head.values()):
+    if character == "<":
+        raise UserError(f"{where}: XML; {_of_xml(path)}")
+    if character == "[":
+        found = "an empty list" if content is None else f"a list that begins with {repr(content)[:60]}"
+        found = f"a list of objects with {', '.join(sorted(keys)[:8])}" if keys else found
+        raise UserError(
+            f"{where}: {found}; a COCO file is an object with images, annotations and categories; of lists, figura "
+            "reads results with image_id and keypoints or bbox"
+        )
+    if keys and any(isinstance(one, dict) and "regions" in one for one in content.values()):
         raise UserError(f"{where}: {_VIA}")
-    if "instance_info" in head:
-        return _mmpose([path], path)
-    if "keypoint_names" in head:
-        return Export(path, "OCHuman", partial(_ochuman, path), KEYPOINTS, predicted=False)
-    if {"annotations", "images"} <= set(head) and _has_confidences(path):
-        return _coco([path], path, "predictions in COCO's format", predicted=True)
+
+
+def _of_object(path: Path, files: list[Path], content: Mapping[str, Any], key: str) -> Export | None:
+    """Return the records of an object, or of the `files` of a folder; the first begins with this `content`."""
+    several = path.is_dir()
+    if "instance_info" in content:
+        return _mmpose(files, path, content)
+    if "keypoint_names" in content:
+        return Export(files[0], "OCHuman", partial(_ochuman, files[0]), KEYPOINTS, predicted=False)
+    if several and "people" in content:
+        return _openpose(files, path)
+    if several and "images" in content:
+        return _coco_files(files, path, key)
+    if {"annotations", "images"} <= set(content) and _has_confidences(path):
+        return _coco(files, path, "predictions in COCO's format", predicted=True)
     return None
 
 
-def _first_character(path: Path) -> str:
+def _of_list(path: Path, files: list[Path], content: Any, key: str) -> Export | None:
+    """Return the records of a list, or of the `files` of a folder; the first begins with this `content`."""
+    keys, first, export = set(content) if isinstance(content, dict) else set(), files[0], None
+    if path.is_dir() and (content in (None, []) or "keypoint_scores" in keys):
+        return _mmpose(files, path, content)
+    if {"joints", "joints_vis", "image"} <= keys:
+        export = Export(first, "MPII", partial(_mpii, first), SETS["mpii"].skeleton.keypoints, predicted=False)
+    elif "image_id" in keys and keys & {"keypoints", "bbox"}:
+        tool = "AlphaPose's results" if isinstance(content["image_id"], str) else "COCO results"
+        export = Export(first, tool, partial(_results, first))
+    if export and len(files) > 1:
+        raise UserError(f"{key}: {path}: {len(files)} JSON files; write the one with the {export.format}")
+    return export
+
+
+def _beginning(path: Path) -> tuple[str, Any]:
+    """Return the first character of a file; and the first keys of an object, or what a list begins with."""
     with open_regular(path) as file:
-        return file.read(1 << 12).removeprefix(b"\xef\xbb\xbf").lstrip()[:1].decode("latin-1")
+        character = file.read(1 << 12).removeprefix(b"\xef\xbb\xbf").lstrip()[:1].decode("latin-1")
+    content: Any = dict(islice(_named(path), 20)) if character == "{" else None
+    if character == "[":
+        content = next(read_elements(path), None)
+        while isinstance(content, list) and content:  # of MMPose's inferencer, a list for each picture
+            content = content[0]
+    return character, content
 
 
 def _named(path: Path) -> Iterator[tuple[str, Any]]:
@@ -150,20 +190,25 @@ def _named(path: Path) -> Iterator[tuple[str, Any]]:
 
 
 _VIA = "VIA's own format; export it as COCO: Annotation > Export Annotations (COCO format)"
-_OTHER_OBJECTS = {
-    frozenset({"shapes", "imagePath"}): (
+_OTHERS = {
+    "{ shapes imagePath": (
         "labelme's JSON of one picture, as X-AnyLabeling also writes it; export the pictures together: as COCO, or as "
         "YOLO pose, and write `annotations: data.yaml`"
     ),
-    frozenset({"_via_img_metadata"}): _VIA,
-    frozenset({"people", "version"}): (
-        "OpenPose's JSON of one picture; write the folder of all of them: `annotations: FOLDER`"
+    "{ _via_img_metadata": _VIA,
+    "{ people version": "OpenPose's JSON of one picture; write the folder of all of them: `annotations: FOLDER`",
+    "{ features type": "GeoJSON, coordinates of maps; figura needs pixels, as in a COCO file",
+    "{ bodies version": "AlphaPose's JSON in the format cmu; run it without --format, for one alphapose-results.json",
+    "[ keypoint_scores": "MMPose's results of one picture; write the folder of all of them: `annotations: FOLDER`",
+    "[ frame_id instances": "MMPose's results of a video; predict its frames as pictures",
+    "[ score bbox": (
+        "people of one picture, as `figura predict` writes them; write the folder of all *.people.json: `annotations: "
+        "FOLDER`"
     ),
-    frozenset({"features", "type"}): "GeoJSON, coordinates of maps; figura needs pixels, as in a COCO file",
-    frozenset({"bodies", "version"}): (
-        "AlphaPose's JSON in the format cmu; run it without --format, for one alphapose-results.json"
-    ),
+    "[ annotations data": "Label Studio's own format; export it as COCO or YOLO",
+    "[ completions data": "Label Studio's own format; export it as COCO or YOLO",
 }
+"""First character, and keys that tell a format -> what to do instead."""
 _NO_JSON = {
     ".mat": "a MATLAB file, as MPII publishes it; use its JSON lists (train.json, valid.json) of HRNet or MMPose",
     ".csv": "a table; figura reads COCO's JSON, YOLO's folders and the results of pose networks",
@@ -184,74 +229,6 @@ def _of_xml(path: Path) -> str:
     return "figura reads COCO's JSON, YOLO's folders and the results of pose networks"
 
 
-def _of_list(path: Path, where: str) -> Export:
-    first: Any = next(read_elements(path), None)
-    while isinstance(first, list) and first:  # the lists of MMPose's inferencer, one for each picture
-        first = first[0]
-    keys = set(first) if isinstance(first, dict) else set[str]()
-    if {"joints", "joints_vis", "image"} <= keys:
-        return Export(path, "MPII", partial(_mpii, path), SETS["mpii"].skeleton.keypoints, predicted=False)
-    if "image_id" in keys and keys & {"keypoints", "bbox"}:
-        tool = "AlphaPose's results" if isinstance(first["image_id"], str) else "COCO results"
-        return Export(path, tool, partial(_results, path))
-    for names, advice in _OTHER_LISTS.items():
-        if names <= keys:
-            raise UserError(f"{where}: {advice}")
-    found = "an empty list" if first is None else f"a list that begins with {repr(first)[:60]}"
-    found = f"a list of objects with {', '.join(sorted(keys)[:8])}" if keys else found
-    raise UserError(
-        f"{where}: {found}; a COCO file is an object with images, annotations and categories; of lists, figura reads "
-        "results with image_id and keypoints or bbox"
-    )
-
-
-_OTHER_LISTS = {
-    frozenset({"keypoint_scores"}): (
-        "MMPose's results of one picture; write the folder of all of them: `annotations: FOLDER`"
-    ),
-    frozenset({"frame_id", "instances"}): "MMPose's results of a video; predict its frames as pictures",
-    frozenset({"score", "bbox"}): (
-        "people of one picture, as `figura predict` writes them; write the folder of all *.people.json: `annotations: "
-        "FOLDER`"
-    ),
-    frozenset({"annotations", "data"}): "Label Studio's own format; export it as COCO or YOLO",
-    frozenset({"completions", "data"}): "Label Studio's own format; export it as COCO or YOLO",
-}
-
-
-def _of_folder(folder: Path, key: str) -> Export | None:
-    files = json_files(folder)
-    first = next((file for file in files if not file.name.startswith(".")), None)
-    if first is None:
-        raise UserError(f"{key}: {folder}: {_of_other_files(folder)}")
-    if first.name.endswith(".people.json"):
-        people = [file for file in files if file.name.endswith(".people.json")]
-        return Export(folder, "figura's people", partial(_people, people, folder))
-    if _first_character(first) == "[":
-        return _of_lists(files, folder, key)
-    head = set(dict(islice(_named(first), 20)))
-    if "people" in head:
-        return _openpose(files, folder)
-    if "instance_info" in head:
-        return _mmpose(files, folder)
-    if "images" in head:
-        return _coco_files(files, folder, key)
-    _of_file(first, key)
-    raise UserError(f"{key}: {first}: a JSON object with {', '.join(sorted(head)[:8])}, no format that figura reads")
-
-
-def _of_lists(files: list[Path], folder: Path, key: str) -> Export:
-    head: Any = next(read_elements(files[0]), {"keypoint_scores": []})  # MMPose: nobody is there
-    while isinstance(head, list) and head:
-        head = head[0]
-    if isinstance(head, dict) and "keypoint_scores" in head:
-        return _mmpose(files, folder)
-    export = _of_list(files[0], f"{key}: {files[0].name}")
-    if len(files) > 1:
-        raise UserError(f"{key}: {folder}: {len(files)} JSON files; write the one with the {export.format}")
-    return export
-
-
 def json_files(folder: Path) -> list[Path]:
     """Return the JSON files below a folder, sorted, without hidden ones and links."""
     found = []
@@ -270,7 +247,7 @@ def _of_other_files(folder: Path) -> str:
     return "no JSON file; it may hold COCO files, OpenPose's, MMPose's or figura's results, or YOLO's data.yaml"
 
 
-def _entry(
+def entry_of(
     read: Callable[[Any], dict[str, Any]], raw: Any, picture: str | int, number: str, size: Size | None = None
 ) -> Entry:
     """Read a record; an entry of its fault if that raises UnusableError."""
@@ -282,10 +259,10 @@ def _entry(
 
 def _results(path: Path) -> Iterator[Entry]:
     for number, one in enumerate(read_elements(path)):
-        image: Any = one.get("image_id") if isinstance(one, dict) else None
+        image: Any = _values(one, "image_id")[0]
         image = whole_number(image) if isinstance(image, float) else image
         if type(image) in (int, str):
-            yield _entry(_result, one, image, str(number), _size(one))
+            yield entry_of(_result, one, image, str(number), _size(one))
         else:
             yield Entry("", UnusableError("result without image_id", repr(one)[:80]), str(number))
 
@@ -294,42 +271,21 @@ def _result(one: Any) -> dict[str, Any]:
     """Read a COCO result; AlphaPose calls the box `box`."""
     if not isinstance(one, dict):
         raise UnusableError("not an object", repr(one)[:80])
-    keys = ("keypoints", "score", "segmentation")
-    box = one.get("bbox", one.get("box"))
-    record = {key: one[key] for key in keys if one.get(key) is not None} | ({} if box is None else {"bbox": box})
-    return record | {"category_id": one.get("category_id", 1)}
+    record = {key: one.get(key) for key in ("keypoints", "score", "segmentation")}
+    return _stated(record | {"bbox": one.get("bbox", one.get("box")), "category_id": one.get("category_id", 1)})
+
+
+def _stated(record: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if value is not None}
+
+
+def _values(one: Any, *keys: str) -> list[Any]:
+    return [one.get(key) if isinstance(one, dict) else None for key in keys]
 
 
 def _size(record: Any) -> Size | None:
-    width, height = (record.get(key) if isinstance(record, dict) else None for key in ("width", "height"))
+    width, height = _values(record, "width", "height")
     return Size(width, height) if type(width) is int and type(height) is int else None
-
-
-def _of_pictures(
-    files: list[Path],
-    folder: Path,
-    name_of: Callable[[str], str],
-    people_of: Callable[[Any], Any],
-    read: Callable[[Any], dict[str, Any]],
-) -> Iterator[Entry]:
-    """Yield the people of files of a picture each; `name_of` makes its name of the file's, without `.json`."""
-    for file in files:
-        picture = name_of(file.relative_to(folder).as_posix().removesuffix(".json"))
-        try:
-            people = people_of(read_json(file, most=LARGEST))
-        except UserError as error:
-            yield Entry(picture, UnusableError("file cannot be read", error), picture)
-            continue
-        if not isinstance(people, list):
-            yield Entry(picture, UnusableError("file without a list of people", repr(people)[:80]), picture)
-            continue
-        yield Entry(picture, None)
-        for place, one in enumerate(people):
-            yield _entry(read, one, picture, f"{picture}: {place}", _size(one))
-
-
-def _people(files: list[Path], folder: Path) -> Iterator[Entry]:
-    return _of_pictures(files, folder, lambda name: name.removesuffix(".people"), lambda content: content, _result)
 
 
 def _has_confidences(path: Path) -> bool:
@@ -343,77 +299,76 @@ def _has_confidences(path: Path) -> bool:
     return False
 
 
+def _of_pictures(
+    files: list[Path],
+    folder: Path,
+    read: Callable[[Any], dict[str, Any]],
+    key: str = "",
+    prefix: str = "",
+    suffix: str = "",
+) -> Iterator[Entry]:
+    """Yield the people in files of a picture each, a list or an object with the list at `key`.
+
+    The picture's name is that of the file without `prefix`, `suffix` and `.json`.
+    """
+    for file in files:
+        name = file.name.removesuffix(".json").removeprefix(prefix).removesuffix(suffix)
+        picture = (file.relative_to(folder).parent / name).as_posix()
+        try:
+            content = read_json(file, most=LARGEST)
+        except UserError as error:
+            yield Entry(picture, UnusableError("file cannot be read", error), picture)
+            continue
+        people = content.get(key) if isinstance(content, dict) else content
+        while isinstance(people, list) and len(people) == 1 and isinstance(people[0], list):
+            people = people[0]
+        if not isinstance(people, list):
+            yield Entry(picture, UnusableError("file without a list of people", repr(content)[:80]), picture)
+            continue
+        yield Entry(picture, None)
+        for place, one in enumerate(people):
+            yield entry_of(read, one, picture, f"{picture}: {place}", _size(one))
+
+
 def _openpose(files: list[Path], folder: Path) -> Export:
-    def entries(joints: tuple[str, ...] = ()) -> Iterator[Entry]:
-        return _of_pictures(
-            files,
-            folder,
-            lambda name: name.removesuffix("_keypoints"),
-            lambda content: content.get("people") if isinstance(content, dict) else content,
-            partial(_openpose_person, joints=joints),
-        )
-
-    found = (entry.record for entry in entries() if isinstance(entry.record, dict))
+    entries = partial(_of_pictures, files, folder, key="people", suffix="_keypoints")
+    found = (entry.record for entry in entries(_openpose_person) if isinstance(entry.record, dict))
     joints: tuple[str, ...] = next(found, {}).get("names", ())
-    return Export(folder, "OpenPose's results", partial(entries, joints), joints)
+    return Export(folder, "OpenPose's results", partial(entries, partial(_openpose_person, joints=joints)), joints)
 
 
-def _openpose_person(person: Any, joints: tuple[str, ...]) -> dict[str, Any]:
+def _openpose_person(person: Any, joints: tuple[str, ...] = ()) -> dict[str, Any]:
     """Join the body, the face (without the pupils) and the hands of a person; `names` are those, without `joints`."""
-    numbers: dict[str, list[Any]] = {}
-    for key in ("pose", "face", "hand_left", "hand_right"):
-        part = person.get(f"{key}_keypoints_2d", []) if isinstance(person, dict) else None
-        if not isinstance(part, list):
-            raise UnusableError("person of another form", repr(person)[:80])
-        numbers[key] = part
-    keypoints, names = list(numbers["pose"]), _BODIES.get(len(numbers["pose"]) // 3)
+    parts = _values(person, *(f"{part}_keypoints_2d" for part in ("pose", "face", "hand_left", "hand_right")))
+    pose, *others = ([] if part is None else part for part in parts)
+    if not isinstance(person, dict) or not all(isinstance(part, list) for part in (pose, *others)):
+        raise UnusableError("person of another form", repr(person)[:80])
+    keypoints, names = list(pose), _BODIES.get(len(pose) // 3)
     if names is None or len(keypoints) % 3:
         raise UnusableError("pose is neither 25 nor 18 joints", f"{len(keypoints)} numbers")
-    face = numbers["face"][: 3 * len(_FACE)]
-    for part, of_part in ((face, _FACE), (numbers["hand_left"], _HANDS[0]), (numbers["hand_right"], _HANDS[1])):
-        if len(part) == 3 * len(of_part):
+    for part, of_part in zip(others, (_FACE, *_HANDS), strict=True):
+        if len(part) >= 3 * len(of_part):
             names += of_part
-            keypoints += part
+            keypoints += part[: 3 * len(of_part)]
     if joints and names != joints:
         raise UnusableError("other joints than those of the first person", f"{len(names)} instead of {len(joints)}")
     return {"keypoints": keypoints, "category_id": 1} | ({} if joints else {"names": names})
 
 
-def _mmpose(files: list[Path], path: Path) -> Export:
-    joints: tuple[str, ...] = ()
-    if files and _first_character(files[0]) == "{":
-        meta = dict(islice(_named(files[0]), 20)).get("meta_info")
-        names = meta.get("keypoint_id2name") if isinstance(meta, dict) else None
-        if isinstance(names, dict) and all(str(place) in names for place in range(len(names))):
-            joints = tuple(str(names[str(place)]) for place in range(len(names)))
+def _mmpose(files: list[Path], path: Path, head: Any) -> Export:
+    (meta,) = _values(head, "meta_info")
+    (names,) = _values(meta, "keypoint_id2name")
+    named = isinstance(names, dict) and all(str(place) in names for place in range(len(names)))
+    joints = tuple(str(names[str(place)]) for place in range(len(names))) if named else ()
     folder = path if path.is_dir() else path.parent
-    entries = partial(_of_pictures, files, folder, _mmpose_picture, _mmpose_people, _mmpose_person)
+    entries = partial(_of_pictures, files, folder, _mmpose_person, "instance_info", "results_")
     return Export(path, "MMPose's results", entries, joints)
 
 
-def _mmpose_picture(name: str) -> str:
-    parent, slash, base = name.rpartition("/")
-    return f"{parent}{slash}{base.removeprefix('results_')}"
-
-
-def _mmpose_people(content: Any) -> Any:
-    people = content.get("instance_info") if isinstance(content, dict) else content
-    while isinstance(people, list) and len(people) == 1 and isinstance(people[0], list):
-        people = people[0]
-    return people
-
-
 def _mmpose_person(one: Any) -> dict[str, Any]:
-    points, scores, box = _values(one, "keypoints", "keypoint_scores", "bbox")
-    record = {"category_id": 1, "keypoints": _triples(points, scores)}
+    points, scores, box, score = _values(one, "keypoints", "keypoint_scores", "bbox", "bbox_score")
     box = box[0] if isinstance(box, list) and len(box) == 1 else box
-    if isinstance(box, list) and len(box) >= 4 and is_finite(box[:4]):
-        record["bbox"] = _between(box)
-    return record | ({"score": one["bbox_score"]} if is_finite([one.get("bbox_score")]) else {})
-
-
-def _values(one: Any, *keys: str) -> list[Any]:
-    return [one.get(key) if isinstance(one, dict) else None for key in keys]
+    return _stated({"category_id": 1, "keypoints": _triples(points, scores), "bbox": _between(box), "score": score})
 
 
 def _triples(points: Any, thirds: Any) -> list[Any]:
@@ -425,32 +380,29 @@ def _triples(points: Any, thirds: Any) -> list[Any]:
     return [number for point, third in zip(points, thirds, strict=True) for number in (*point, third)]
 
 
-def _between(corners: list[Any]) -> list[Any]:
-    """Return x, y, width and height of a box of two corners."""
-    return [corners[0], corners[1], corners[2] - corners[0], corners[3] - corners[1]]
+def _between(box: Any) -> Any:
+    """Return x, y, width and height of a box of two corners; what is none stays, for `normalise`."""
+    if not isinstance(box, list) or len(box) < 4 or not is_finite(box[:4]):
+        return box
+    return [box[0], box[1], box[2] - box[0], box[3] - box[1]]
 
 
 def _mpii(path: Path) -> Iterator[Entry]:
     for number, one in enumerate(read_elements(path)):
         (picture,) = _values(one, "image")
-        if isinstance(picture, str):
-            yield _entry(_mpii_person, one, picture, str(number))
-        else:
-            yield Entry("", UnusableError("record is not one of MPII's", repr(one)[:80]), str(number))
+        yield entry_of(_mpii_person, one, picture if isinstance(picture, str) else "", str(number))
 
 
-def _mpii_person(one: Mapping[str, Any]) -> dict[str, Any]:
+def _mpii_person(one: Any) -> dict[str, Any]:
     """Read a person; the box is the square of 200 x `scale` pixels around `center` (MPII's definition)."""
-    points, visible, center, scale = _values(one, "joints", "joints_vis", "center", "scale")
-    if not isinstance(center, list) or len(center) != 2 or not is_finite([*center, scale]):
+    picture, points, visible, center, scale = _values(one, "image", "joints", "joints_vis", "center", "scale")
+    is_place = isinstance(center, list) and len(center) == 2 and is_finite([*center, scale])
+    if not is_place or not isinstance(picture, str):
         raise UnusableError("record is not one of MPII's", repr(one)[:80])
-    triples, side = _triples(points, visible), 200 * scale
-    keypoints = [
-        number
-        for x, y, seen in zip(triples[::3], triples[1::3], triples[2::3], strict=True)
-        for number in ((x, y, 2) if seen else (0, 0, 0))
-    ]
-    return {"category_id": 1, "keypoints": keypoints, "bbox": [center[0] - side / 2, center[1] - side / 2, side, side]}
+    flat, side = _triples(points, visible), 200 * scale
+    joints = [(x, y, 2) if seen else (0, 0, 0) for x, y, seen in zip(flat[::3], flat[1::3], flat[2::3], strict=True)]
+    box = [center[0] - side / 2, center[1] - side / 2, side, side]
+    return {"category_id": 1, "keypoints": [number for joint in joints for number in joint], "bbox": box}
 
 
 _OCHUMAN_FLAGS = {0: 0, 1: 2, 2: 2, 3: 1}
@@ -467,27 +419,21 @@ def _ochuman(path: Path) -> Iterator[Entry]:
             continue
         yield Entry(picture, None, size=_size(image))
         for place, one in enumerate(people):
-            yield _entry(partial(_ochuman_person, places=places), one, picture, f"{number}: {place}", _size(image))
+            yield entry_of(partial(_ochuman_person, places=places), one, picture, f"{number}: {place}", _size(image))
 
 
 def _ochuman_person(one: Any, places: list[int | None]) -> dict[str, Any]:
     box, numbers, mask = _values(one, "bbox", "keypoints", "segms")
-    if not isinstance(box, list) or len(box) != 4 or not is_finite(box):
-        raise UnusableError("box is not four finite numbers", repr(box)[:80])
-    record: dict[str, Any] = {"category_id": 1, "bbox": _between(box)}
+    keypoints: list[Any] = []
     if numbers is not None:
         if not isinstance(numbers, list) or len(numbers) <= 3 * max((place or 0) for place in places) + 2:
             raise UnusableError("keypoints are not those of keypoint_names", repr(numbers)[:80])
-        keypoints: list[Any] = []
         for place in places:
             x, y, flag = [0, 0, 0] if place is None else numbers[3 * place : 3 * place + 3]
-            keypoints += [x, y, _OCHUMAN_FLAGS.get(flag, flag) if type(flag) is int else flag]
-        record["keypoints"] = keypoints
-    if isinstance(mask, dict) and isinstance(mask.get("outer"), list):
-        record["segmentation"] = (
-            "a mask with holes" if mask.get("inner") else mask["outer"]
-        )  # COCO's polygons have none
-    return record
+            keypoints += [x, y, _OCHUMAN_FLAGS[flag] if flag in (0, 1, 2, 3) else flag]
+    outer, inner = _values(mask, "outer", "inner")
+    mask = "a mask with holes" if outer and inner else outer  # COCO's polygons have none
+    return _stated({"category_id": 1, "bbox": _between(box), "keypoints": keypoints or None, "segmentation": mask})
 
 
 def _coco_files(files: list[Path], folder: Path, key: str) -> Export:

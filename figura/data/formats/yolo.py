@@ -6,6 +6,7 @@ nobody.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -13,7 +14,7 @@ import yaml
 
 from figura.base.errors import UserError
 from figura.base.files import read_text
-from figura.data.formats.exports import OF_COUNT, Entry, Export
+from figura.data.formats.exports import OF_COUNT, Entry, Export, entry_of
 from figura.data.formats.keypoint_sets import SETS
 from figura.data.formats.pair_files import SUFFIXES
 from figura.data.formats.records import UnusableError, is_finite
@@ -42,16 +43,20 @@ def open_yolo(path: Path, root: Path) -> dict[str, Export]:
     Raises:
         UserError: data.yaml is no map, names no folder of pictures that exists below `root`, or has wrong values.
     """
-    content = _content(path)
+    content, root = _content(path), root.resolve()
     names = _names(path, content.get("names"), content.get("nc"))
-    joints, dims, flip = _joints(path, content, names)
-    count = content["kpt_shape"][0] if dims else 0
+    joints, shape, flip = _joints(path, content, names)
+    categories = tuple({"id": number + 1, "name": name} for number, name in names.items())
     splits, seen = dict[str, Export](), set[str]()
     for key, split in SPLITS.items():
         if content.get(key) and split not in splits:
-            pictures = list(_pictures(path, root.resolve(), content, key))
+            pictures = list(_pictures(path, root, content, key))
+            if pictures and not any((root / label_of(picture)).is_file() for picture in pictures):
+                label = label_of(pictures[0])
+                raise UserError(f"{path}: no labels: {label} and the others do not exist below {root}")
             folders = {str(PurePosixPath(picture).parent) for picture in pictures} - seen
-            splits[split] = _export(path, root.resolve(), pictures, sorted(folders), names, joints, (count, dims), flip)
+            entries = partial(_entries, root, pictures, sorted(folders), names, shape)
+            splits[split] = Export(path, "YOLO's labels", entries, joints, categories, False, relative=True, flip=flip)
             seen |= folders
     if not splits:
         raise UserError(f"{path}: no split; it needs `train` and `val`, folders of pictures")
@@ -80,15 +85,17 @@ def _names(path: Path, names: Any, count: Any) -> dict[int, str]:
     return {number: str(name) for number, name in known.items()}
 
 
-def _joints(path: Path, content: dict[str, Any], names: dict[int, str]) -> tuple[tuple[str, ...], int, tuple[int, ...]]:
-    """Return the names of the joints, the numbers of each, and their mirrored indices if these are said.
+def _joints(
+    path: Path, content: dict[str, Any], names: dict[int, str]
+) -> tuple[tuple[str, ...], tuple[int, int], tuple[int, ...]]:
+    """Return the names of the joints, `kpt_shape` (their number and that of values of each), and `flip_idx` if said.
 
     Without names, they are those of the published set that has as many and the same `flip_idx`; without this, too, it
     is left to others to assume them.
     """
     shape, flip = content.get("kpt_shape"), content.get("flip_idx")
     if shape is None:
-        return (), 0, ()
+        return (), (0, 0), ()
     whole = isinstance(shape, list) and len(shape) == 2 and all(type(one) is int for one in shape)
     if not whole or not 2 <= shape[0] <= _MOST_JOINTS or shape[1] not in (2, 3):
         raise UserError(f"{path}: kpt_shape: found {repr(shape)[:80]}; expected [number of joints, 2 or 3]")
@@ -101,12 +108,12 @@ def _joints(path: Path, content: dict[str, Any], names: dict[int, str]) -> tuple
     said = content.get("kpt_names")
     said = next(iter(said.values()), None) if isinstance(said, dict) else said
     if isinstance(said, list) and len({*map(str, said)}) == len(said) == count:
-        return tuple(map(str, said)), shape[1], tuple(flip or ())
+        return tuple(map(str, said)), (count, shape[1]), tuple(flip or ())
     known = OF_COUNT.get(count, ())
     published = next((one.skeleton for one in SETS.values() if one.skeleton.keypoints == known), None)
     if published and "person" in names.values() and (not flip or tuple(flip) == published.flip):
-        return known if flip else (), shape[1], ()
-    return tuple(f"joint_{number}" for number in range(1, count + 1)), shape[1], tuple(flip or ())
+        return known if flip else (), (count, shape[1]), ()
+    return tuple(f"joint_{number}" for number in range(1, count + 1)), (count, shape[1]), tuple(flip or ())
 
 
 def _pictures(path: Path, root: Path, content: dict[str, Any], key: str) -> Iterator[str]:
@@ -156,54 +163,38 @@ def label_of(picture: str) -> str:
     return "/".join(parts)
 
 
-def _export(
-    path: Path,
-    root: Path,
-    pictures: list[str],
-    folders: list[str],
-    names: dict[int, str],
-    joints: tuple[str, ...],
-    shape: tuple[int, int],
-    flip: tuple[int, ...],
-) -> Export:
-    if pictures and not any((root / label_of(picture)).is_file() for picture in pictures):
-        raise UserError(f"{path}: no labels: {label_of(pictures[0])} and the others do not exist below {root}")
-
-    def entries() -> Iterator[Entry]:
-        for picture in pictures:
-            yield Entry(picture, None)
-            label = root / label_of(picture)
-            if not label.resolve().is_relative_to(root):
-                yield Entry(picture, UnusableError("path leaves the data root", label.name), label_of(picture))
-            elif label.is_file():
-                yield from _rows(label, picture, names, *shape)
-        for folder in folders:
-            have = {"classes", *(file.stem for file in (root / folder).iterdir())}  # classes.txt is labelImg's
-            for label in sorted((root / label_of(f"{folder}/x")).parent.glob("*.txt")):
-                if label.stem not in have:
-                    place = label.relative_to(root).as_posix()
-                    yield Entry("", UnusableError("label without a picture", place), place)
-
-    categories = tuple({"id": number + 1, "name": name} for number, name in names.items())
-    return Export(path, "YOLO's labels", entries, joints, categories, predicted=False, relative=True, flip=flip)
+def _entries(
+    root: Path, pictures: list[str], folders: list[str], names: dict[int, str], shape: tuple[int, int]
+) -> Iterator[Entry]:
+    """Yield the rows of the labels of pictures, and the labels in their folders that belong to none."""
+    for picture in pictures:
+        yield Entry(picture, None)
+        place = label_of(picture)
+        if not (root / place).resolve().is_relative_to(root):
+            yield Entry(picture, UnusableError("path leaves the data root", Path(place).name), place)
+        elif (root / place).is_file():
+            yield from _rows(root / place, picture, place, names, shape)
+    for folder in folders:
+        have = {"classes", *(file.stem for file in (root / folder).iterdir())}  # classes.txt is labelImg's
+        for label in sorted((root / label_of(f"{folder}/x")).parent.glob("*.txt")):
+            if label.stem not in have:
+                place = label.relative_to(root).as_posix()
+                yield Entry("", UnusableError("label without a picture", place), place)
 
 
-def _rows(label: Path, picture: str, names: dict[int, str], joints: int, dims: int) -> Iterator[Entry]:
+def _rows(label: Path, picture: str, place: str, names: dict[int, str], shape: tuple[int, int]) -> Iterator[Entry]:
     try:
-        text = read_text(label, most=_LARGEST)
+        lines = read_text(label, most=_LARGEST).splitlines()
     except UserError as error:
-        yield Entry(picture, UnusableError("label cannot be read", error), label_of(picture))
+        yield Entry(picture, UnusableError("label cannot be read", error), place)
         return
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         if line.strip():
-            try:
-                record: dict[str, Any] | UnusableError = _row(line.split(), names, joints, dims)
-            except UnusableError as fault:
-                record = fault
-            yield Entry(picture, record, f"{label_of(picture)}: {number}")
+            yield entry_of(partial(_row, names=names, shape=shape), line.split(), picture, f"{place}: {number}")
 
 
-def _row(words: list[str], names: dict[int, str], joints: int, dims: int) -> dict[str, Any]:
+def _row(words: list[str], names: dict[int, str], shape: tuple[int, int]) -> dict[str, Any]:
+    joints, dims = shape
     try:
         numbers = [float(word) for word in words]
     except ValueError:
