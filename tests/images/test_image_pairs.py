@@ -12,7 +12,7 @@ from PIL import Image
 
 from figura.base.errors import UserError
 from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, with_channels
-from figura.data.preparation.manifest import write_manifest
+from figura.data.preparation.outcome import write_manifest
 from models.images.augmentation import PairAugmentation
 from models.images.pairs import ImagePairs, resized
 

@@ -1,6 +1,5 @@
 """Prepare a dataset of image pairs: usable pairs, statistics, a sample picture."""
 
-import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,12 +18,9 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from figura.base.errors import one_line
-from figura.base.files import write_text
 from figura.data.formats.pair_files import Fault, Loaded, Pair, find_pairs, load_pair, sides
-from figura.data.formats.prepared import REJECTED
-from figura.data.preparation.manifest import write_manifest, write_rejected
+from figura.data.preparation.outcome import Outcome, Repaired, Repairs
 from figura.data.preparation.pictures import left_out_line, other_files
-from figura.data.preparation.repairs import REPAIRED, Repaired, Repairs
 
 _AT_ONCE = 64
 _SHOWN = 8  # pairs per split in the picture
@@ -79,7 +75,8 @@ class PairStatistics:
     """Counts over one split, pair by pair."""
 
     def __init__(self) -> None:
-        self.pairs = 0
+        self.images = 0
+        self.repairs = Repairs()
         self.sizes: Counter[tuple[int, int]] = Counter()
         self.sides = (Moments(), Moments())
         self.rejected: Counter[str] = Counter()
@@ -88,7 +85,7 @@ class PairStatistics:
 
     def add(self, name: str, seen: Seen) -> None:
         """Count a usable pair; store the first few as small pictures."""
-        self.pairs += 1
+        self.images += 1
         self.sizes[seen.size] += 1
         if seen.is_single:
             self.single.append(name)
@@ -102,7 +99,7 @@ class PairStatistics:
         """Return all counts; sizes are width x height of one image; mean and std are over all pixels."""
         sizes = sorted(self.sizes.items(), key=lambda item: (-item[1], item[0]))
         return {
-            "pairs": self.pairs,
+            "pairs": self.images,
             "sizes": {f"{width}x{height}": count for (height, width), count in sizes},
             "a": self.sides[0].summary(),
             "b": self.sides[1].summary(),
@@ -110,22 +107,14 @@ class PairStatistics:
         }
 
 
-class PairPreparation:
+class PairPreparation(Outcome):
     """Copies usable pairs to `<split>/` below `folder`, in their layout, and collects statistics and rejections."""
 
-    def __init__(self, folder: Path, progress: bool = False) -> None:
-        self.folder, self.progress = folder, progress
-        self.statistics: dict[str, PairStatistics] = {}
-        self.rejected: list[Rejected] = []
-        self.repairs, self.doubts = Repairs(), Repairs()
-        self.left_out = Counter[str]()
-        self.notes: list[str] = []
-        self.records = 0
+    columns = Rejected._fields
 
-    @property
-    def images(self) -> dict[str, int]:
-        """Split -> number of usable pairs."""
-        return {split: one.pairs for split, one in self.statistics.items()}
+    def __init__(self, folder: Path, progress: bool = False) -> None:
+        super().__init__(folder, progress)
+        self.left_out = Counter[str]()
 
     def add(
         self,
@@ -151,7 +140,8 @@ class PairPreparation:
         self.records += len(pairs) + len(faults)
         self.statistics |= {split: PairStatistics() for split in splits}
         for fault in faults:
-            self._reject(split_of(Path(fault.file).stem), fault)
+            split = split_of(Path(fault.file).stem)
+            self.reject(split, Rejected(split, *fault))
         watched = iter(tqdm(pairs, f"read {' and '.join(splits)}", unit="pair", disable=not self.progress))
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             while batch := list(islice(watched, _AT_ONCE)):
@@ -160,7 +150,7 @@ class PairPreparation:
                 for pair, outcome in zip(batch, outcomes, strict=True):
                     split = split_of(pair.name)
                     if isinstance(outcome, Fault):
-                        self._reject(split, outcome)
+                        self.reject(split, Rejected(split, *outcome))
                     else:
                         self._count(split, pair, outcome)
 
@@ -168,7 +158,7 @@ class PairPreparation:
         self.statistics[split].add(pair.name, seen)
         for file, done, doubts in zip(pair.files, seen.done, seen.doubts, strict=True):
             for kind in done:
-                self.repairs.add_row(Repaired(split, file, kind))
+                self.statistics[split].repairs.add_row(Repaired(split, file, kind))
             for kind in doubts:
                 self.doubts.add(kind, f"{split} {file}")
 
@@ -176,38 +166,24 @@ class PairPreparation:
         place = self.folder / split
         return None if source == place else place
 
-    def _reject(self, split: str, fault: Fault) -> None:
-        self.statistics[split].rejected[fault.reason] += 1
-        self.rejected.append(Rejected(split, *fault))
-
     def finish(self) -> None:
-        """Write `statistics.json`, `plots/pairs.png`, `rejected.csv` and `manifest.json` beside the splits."""
-        summaries = {split: one.summary() for split, one in self.statistics.items()}
-        write_text(self.folder / "statistics.json", json.dumps(summaries, indent=2) + "\n")
+        """Write `plots/pairs.png`, and what every preparation writes."""
         write_sheet(self.statistics, self.folder / "plots" / "pairs.png")
-        self.list_rejected(self.folder / REJECTED)
-        self.repairs.write(self.folder / REPAIRED)
-        self.notes = write_manifest(self.folder)
+        super().finish()
 
     def lines(self) -> Iterator[str]:
         """Yield repairs and doubts, one line a kind, and a summary of each split."""
-        yield from self.repairs.lines()
-        yield from self.doubts.lines("warning")
-        yield from self.notes
+        yield from super().lines()
         if self.left_out:
             yield left_out_line(self.left_out)
         for split, one in self.statistics.items():
-            if 2 * len(one.single) > one.pairs:
+            if 2 * len(one.single) > one.images:
                 yield (
-                    f"warning: {split}: {len(one.single)} of {one.pairs} pictures (e.g. {one.single[0]}) may be single "
-                    "ones: their halves are narrower than high, or one continues the other; pairs are A|B pictures, or "
-                    "files of the same names in the folders a and b"
+                    f"warning: {split}: {len(one.single)} of {one.images} pictures (e.g. {one.single[0]}) may be "
+                    "single ones: their halves are narrower than high, or one continues the other; pairs are A|B "
+                    "pictures, or files of the same names in the folders a and b"
                 )
-            yield f"{split}: {one.pairs} pairs, {one.rejected.total()} rejected"
-
-    def list_rejected(self, path: Path) -> None:
-        """Write every rejected pair, with its reason, as CSV."""
-        write_rejected(path, Rejected._fields, self.rejected)
+            yield f"{split}: {one.images} pairs, {one.rejected.total()} rejected"
 
 
 def _once(source: Path, pairs: Sequence[Pair]) -> tuple[list[Pair], list[Fault]]:
@@ -275,7 +251,7 @@ def write_sheet(splits: Mapping[str, PairStatistics], path: Path) -> None:
         FigureCanvasAgg(figure)
         bands = np.ravel(figure.subfigures(len(splits), 1, squeeze=False))
         for band, (split, statistics) in zip(bands, splits.items(), strict=True):
-            band.suptitle(f"{split} ({statistics.pairs} pairs), A above B")
+            band.suptitle(f"{split} ({statistics.images} pairs), A above B")
             columns = band.subplots(2, _SHOWN, squeeze=False).T
             for axes in columns.flat:
                 axes.set_axis_off()

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,6 @@ from figura.base.files import write_text
 from figura.base.pictures import store_picture
 from figura.data.formats.coco import KEYPOINTS, RECORDS, Spool, read_head, read_records, to_json, write_coco
 from figura.data.formats.facts import FACTS
-from figura.data.formats.prepared import REJECTED
 from figura.data.formats.records import (
     AS_COCO,
     AS_TEXT,
@@ -43,10 +43,9 @@ from figura.data.preparation.image_records import (
     record_key,
 )
 from figura.data.preparation.keypoint_settings import KeypointSettings
-from figura.data.preparation.manifest import write_manifest, write_rejected
+from figura.data.preparation.outcome import Outcome, Repaired
 from figura.data.preparation.people_sheet import Examples, write_people
 from figura.data.preparation.questions import JointCounts, Plausibility
-from figura.data.preparation.repairs import REPAIRED, Repaired, Repairs
 from figura.data.preparation.skeletons import Poses, Source, build_skeleton
 from figura.data.preparation.splits import TRAIN
 from figura.data.preparation.statistics import Statistics, write_plots
@@ -121,7 +120,7 @@ class _Scan:
                 self.several.add(number)
 
 
-class Preparation:
+class Preparation(Outcome):
     """Converts raw files to `<split>.json` and `images/<split>/` below `folder`; collects statistics and repairs.
 
     All splits have the same category of people and the same joints, defined by the first file, so add that of the split
@@ -135,6 +134,8 @@ class Preparation:
         key: the dotted key of the settings in messages; it has `category` and `keypoints`.
     """
 
+    columns = Rejected._fields
+
     def __init__(
         self,
         folder: Path,
@@ -143,24 +144,16 @@ class Preparation:
         keypoints: KeypointSettings | None = None,
         key: str = "coco",
     ) -> None:
-        self.folder, self.progress, self.category, self.key = folder, progress, category, key
+        super().__init__(folder, progress)
+        self.category, self.key = category, key
         self.settings = keypoints or KeypointSettings()
         self.people: People | None = None
         self.skeleton: Skeleton | None = None
         self.categories: dict[int, str] = {}
         self.written: list[dict[str, Any]] = []
-        self.notes: list[str] = []
-        self.statistics: dict[str, Statistics] = {}
         self.examples: dict[str, Examples] = {}
-        self.rejected: list[Rejected] = []
-        self.doubts = Repairs()
-        self.records = self.converted = 0
-        """The number of records, and of pictures in converted files."""
-
-    @property
-    def images(self) -> dict[str, int]:
-        """Split -> number of usable images."""
-        return {split: len(one.persons_of) for split, one in self.statistics.items()}
+        self.converted = 0
+        """The number of pictures in converted files."""
 
     def add(self, raw: Raw) -> None:
         """Make every record of a raw file right, write its splits; raises UserError if the file is invalid."""
@@ -208,11 +201,17 @@ class Preparation:
         if "annotations" not in counts and (self.written or not head.get("categories")):
             head["categories"] = self.written
             return self.people
-        people = choose_people(raw.source, head["categories"], self.category, self.settings, self.key)
-        if people is not None and self.people is not None:
-            people = _agreeing(people, self.people, raw.source, self.key)
-        if people is not None and self.written and not (self.people and self.people.keypoints):
-            _check_no_new_joints(people, raw.source, next(iter(self.statistics)), self.key)
+        choose = partial(choose_people, raw.source, head["categories"], settings=self.settings, key=self.key)
+        people, first = choose(self.category), self.people
+        if people is not None and first is not None:
+            if len(people.members) > 1 == len(first.members):
+                people = choose(first.name) or people
+            people = _agreeing(people, first, raw.source)
+        if people is not None and self.written and people.entry.get("keypoints") and not (first and first.keypoints):
+            raise UserError(
+                f"{raw.source}: categories: {people.name} has keypoints, but not in the file of "
+                f"{next(iter(self.statistics))}; write their names to {self.key}.keypoints"
+            )
         self._collect(raw, head["categories"], people)
         self.people = self.people or people
         return people
@@ -242,11 +241,10 @@ class Preparation:
     def add_rejected(self, split: str, rejected: Rejected) -> None:
         """Count an unreadable record of an added split."""
         self.records += 1
-        self.statistics[split].rejected[rejected.reason] += 1
-        self.rejected.append(rejected)
+        self.reject(split, rejected)
 
     def finish(self) -> None:
-        """Write `facts.json`, `statistics.json`, `plots/`, lists of records and `manifest.json` beside the splits."""
+        """Write `facts.json` and `plots/`, and what every preparation writes."""
         facts = {
             "skeleton": None if self.skeleton is None else self.skeleton.settings(),
             "categories": [{"id": number, "name": name} for number, name in sorted(self.categories.items())],
@@ -255,26 +253,13 @@ class Preparation:
         }
         lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value, allow_nan=False)}" for key, value in facts.items())
         write_text(self.folder / FACTS, f"{{\n{lines}\n}}\n")
-        summaries = {split: one.summary() for split, one in self.statistics.items()}
-        write_text(self.folder / "statistics.json", json.dumps(summaries, indent=2) + "\n")
         write_plots(self.statistics, self.folder / "plots")
         write_people(self.examples, self.folder / "images", self.skeleton, self.folder / "plots" / "people.png")
-        self.list_rejected(self.folder / REJECTED)
-        self.repairs().write(self.folder / REPAIRED)
-        self.notes += write_manifest(self.folder)
-
-    def repairs(self) -> Repairs:
-        """Return the repairs of all splits."""
-        every = Repairs()
-        for one in self.statistics.values():
-            every.join(one.repairs)
-        return every
+        super().finish()
 
     def lines(self) -> Iterator[str]:
         """Yield what was repaired, the rules applied to the joints, one line each, and a summary of each split."""
-        yield from self.repairs().lines()
-        yield from self.doubts.lines("warning")
-        yield from self.notes
+        yield from super().lines()
         if self.people is None and self.categories:
             names = ", ".join(self.categories.values())
             yield f"{self.key}.category: no category has keypoints, so there are only boxes; categories: {names}"
@@ -283,10 +268,6 @@ class Preparation:
             yield f"{self.key}.category: {self.people.name} is {names}"
         for split, one in self.statistics.items():
             yield f"{split}: {one.line()}"
-
-    def list_rejected(self, path: Path) -> None:
-        """Write every rejected record, with its reason, as CSV."""
-        write_rejected(path, Rejected._fields, self.rejected)
 
 
 def _number_categories(categories: Any) -> None:
@@ -553,23 +534,17 @@ class _File:
 
     def _reject(self, kind: str, record: Any, fault: UnusableError) -> None:
         number = str(record.get("id", ""))[:80] if isinstance(record, dict) else ""
-        self.preparation.statistics[self.split].rejected[fault.reason] += 1
-        self.preparation.rejected.append(Rejected(self.raw.title, kind, number, fault.reason, fault.detail))
+        self.preparation.reject(self.split, Rejected(self.raw.title, kind, number, fault.reason, fault.detail))
 
 
-def _agreeing(people: People, first: People, path: Path, key: str) -> People:
-    """Adapt the category of people of a further file to the first file.
-
-    If the first file has several merged categories, those of the further file become the same one. If it has one, only
-    this one of several is used.
+def _agreeing(people: People, first: People, path: Path) -> People:
+    """Adapt the category of people of a further file to the first file, whose merged categories it joins.
 
     Raises:
         UserError: they are not the same category.
     """
     if len(first.members) > 1:
         people = replace(people, id=first.id, name=first.name)
-    elif len(people.members) > 1:
-        people = _alone(people, first, path, key)
     if (people.id, people.name) != (first.id, first.name):
         raise UserError(
             f"{path}: categories: people are {people.name!r} with id {people.id}; in the file of another split they "
@@ -581,24 +556,3 @@ def _agreeing(people: People, first: People, path: Path, key: str) -> People:
             f"split it has {', '.join(first.keypoints)}"
         )
     return replace(people, keypoints=people.keypoints or first.keypoints)
-
-
-def _alone(people: People, first: People, path: Path, key: str) -> People:
-    """Restrict people to the category of the first file; raises UserError if it is not among the members."""
-    member = people.members.get(first.id)
-    if member is None or str(member.get("name")) != first.name:
-        names = ", ".join(str(one.get("name")) for one in people.members.values())
-        raise UserError(
-            f"{path}: categories: {names} have joints; in the file of another split it is {first.name!r} with id "
-            f"{first.id} alone; name one category of both files in {key}.category"
-        )
-    return replace(people, id=first.id, name=first.name, members={first.id: member})
-
-
-def _check_no_new_joints(people: People, path: Path, first: str, key: str) -> None:
-    """Raise UserError if the file names joints but that of the split `first` does not."""
-    if people.entry.get("keypoints"):
-        raise UserError(
-            f"{path}: categories: {people.name} has keypoints, but not in the file of {first}; write their names to "
-            f"{key}.keypoints"
-        )

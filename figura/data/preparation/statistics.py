@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
 from figura.base.errors import one_line
-from figura.data.preparation.repairs import Repairs
+from figura.data.preparation.outcome import Repairs
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 VISIBILITY = ("unlabelled", "hidden", "visible")
@@ -43,6 +43,11 @@ class Statistics:
         self.categories: Counter[str] = Counter()
         self.rejected: Counter[str] = Counter()
         self.repairs = Repairs()
+
+    @property
+    def images(self) -> int:
+        """The number of usable images."""
+        return len(self.persons_of)
 
     def add_image(self, record: Mapping[str, Any]) -> None:
         """Count a usable image."""
@@ -81,7 +86,7 @@ class Statistics:
         """Return the counts in `facts.json` (see `figura.data.formats.facts`)."""
         return {
             "annotated": self.annotated,
-            "images": len(self.persons_of),
+            "images": self.images,
             "persons": len(self.heights),
             "with_joints": self.with_keypoints,
             "boxes": self.categories.total(),
@@ -93,7 +98,7 @@ class Statistics:
         """Return all counts; sizes of images and boxes in pixels; visibility of joints over persons with keypoints."""
         return {
             "annotated": self.annotated,
-            "images": len(self.persons_of),
+            "images": self.images,
             "persons": len(self.heights),
             "persons_with_keypoints": self.with_keypoints,
             "identities": len(self.identities),
@@ -118,7 +123,7 @@ class Statistics:
 
     def line(self) -> str:
         """Return a summary in one line."""
-        images = f"{len(self.persons_of)} images"
+        images = f"{self.images} images"
         rejected = f"{self.rejected.total()} records rejected"
         if not self.annotated:
             return f"{images} without annotations, {rejected}"
