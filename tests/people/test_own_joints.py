@@ -244,7 +244,7 @@ def test_settings_name_joints_that_the_category_does_not(tmp_path):
         (
             {"sigmas": 0.1},
             {},
-            r"dog: sigmas: found '0\.1'; expected a list; correct it, or write it to coco\.keypoints",
+            r"dog: sigmas: found 0\.1; expected a list; correct it, or write it to coco\.keypoints",
         ),
         ({"flip_pairs": [["nose", "noose"]]}, {}, r"dog: flip_pairs: found \['nose', 'noose'\]"),
     ],

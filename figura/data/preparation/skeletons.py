@@ -9,8 +9,9 @@ The rules, for values missing in data/params.yaml and in the category, without a
 The annotations are those of the first file, which is that of the split train.
 """
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -145,6 +146,11 @@ class Source:
     poses: Poses
     key: str
 
+    @property
+    def where(self) -> str:
+        """The category, for errors."""
+        return f"{self.path}: categories: {self.category.get('name')}"
+
 
 def build_skeleton(source: Source, settings: KeypointSettings) -> tuple[Skeleton, list[str]]:
     """Return the skeleton, and a line per applied rule.
@@ -155,31 +161,30 @@ def build_skeleton(source: Source, settings: KeypointSettings) -> tuple[Skeleton
     Raises:
         UserError: the message has the file or key, the value and what is allowed.
     """
-    keypoints = list(source.keypoints)
+    keypoints, notes = list(source.keypoints), list[str]()
     published = set_of(keypoints)
-    notes: list[str] = []
     stated = settings.model_dump(exclude_none=True, exclude={"set", "keypoints"})
     if isinstance(stated.get("sigmas"), float):
         stated["sigmas"] = [stated["sigmas"]] * len(keypoints)
-    values: dict[str, Any] = {"keypoints": keypoints} | ({} if published is None else published.skeleton.settings())
-    if settings.set is None:
-        values |= _of_category(source, _told(source, stated, notes), published, notes)
-    values |= stated
+    told = _told(source, stated, published, notes) if settings.set is None else {}
+    values = {"keypoints": keypoints} | ({} if published is None else published.skeleton.settings()) | told | stated
     for name, rule in {"sigmas": _sigmas, "flip": _flip, "connections": _connections}.items():
         if name not in values:
             values[name], note = rule(source)
             notes.append(note)
+    measured = "standing_pose" not in values
     try:
-        if "standing_pose" not in values:
-            values["standing_pose"], note = _standing_pose(source, values)
-            notes.append(note)
-        skeleton = skeleton_from(values)
+        skeleton = skeleton_from({"standing_pose": _circle(len(keypoints))} | values)
     except ValueError as error:
-        name, colon, rest = str(error).partition(": ")
-        dotted = f".{name}: {rest}" if colon and name in KeypointSettings.model_fields else f": {error}"
-        raise UserError(f"{source.key}{dotted}") from error
-    notes += _of_parts(skeleton, source.key) + _of_sides(skeleton, source.key)
-    return skeleton, notes
+        name = re.split(r"\W", str(error))[0]
+        if name in told:
+            raise UserError(f"{source.where}: {error}; correct it, or write it to {source.key}") from error
+        dotted = "." if str(error).startswith(f"{name}: ") and name in KeypointSettings.model_fields else ": "
+        raise UserError(f"{source.key}{dotted}{error}") from error
+    if measured:
+        skeleton, note = _standing(skeleton, source)
+        notes.append(note)
+    return skeleton, notes + _of_parts(skeleton, source.key) + _of_sides(skeleton, source.key)
 
 
 def _of_parts(skeleton: Skeleton, key: str) -> list[str]:
@@ -246,14 +251,13 @@ def _connections(source: Source) -> tuple[list[list[str]], str]:
     return pairs, f"{source.key}.connections: {name} has no skeleton; joints near each other are connected: {named}"
 
 
-def _standing_pose(source: Source, values: Mapping[str, Any]) -> tuple[list[list[float]], str]:
-    circle = _circle(len(source.keypoints))
-    skeleton = skeleton_from({**values, "standing_pose": circle})
+def _standing(skeleton: Skeleton, source: Source) -> tuple[Skeleton, str]:
+    """Return a skeleton whose joints lie on a circle with their places in the annotations instead, if there are any."""
     pose = measured_pose(source.poses.places(), skeleton.flip, skeleton.connections)
     if pose is None:
-        return circle, f"warning: {source.key}.standing_pose: none can be measured, so the joints lie on a circle"
-    places: list[list[float]] = pose.tolist()
-    return places, f"{source.key}.standing_pose: the median of {len(source.poses.rows)} annotations"
+        return skeleton, f"warning: {source.key}.standing_pose: none can be measured, so the joints lie on a circle"
+    note = f"{source.key}.standing_pose: the median of {len(source.poses.rows)} annotations"
+    return replace(skeleton, standing_pose=pose), note
 
 
 def _circle(joints: int) -> list[list[float]]:
@@ -262,74 +266,61 @@ def _circle(joints: int) -> list[list[float]]:
     return places
 
 
-def _told(source: Source, stated: Mapping[str, Any], notes: list[str]) -> dict[str, Any]:
-    """Return the category's values for its joints that the settings lack, by the category's keys."""
-    told = {}
+def _told(source: Source, stated: Mapping[str, Any], published: KeypointSet | None, notes: list[str]) -> dict[str, Any]:
+    """Return the category's values for its joints that the settings lack, as accepted by `skeleton_from`."""
+    told: dict[str, Any] = {}
+    first = source.members[0]
     for key, setting in _SETTING_OF.items():
         if setting in stated:
             continue
         if source.category.get(key):
             told[key] = source.category[key]
-        if any(one.get(key) != source.members[0].get(key) for one in source.members):
+        if any(one.get(key) != first.get(key) for one in source.members):
             names = ", ".join(str(one.get("name")) for one in source.members)
             notes.append(
-                f"warning: {source.path}: categories: {names} differ in {key}; that of {source.members[0].get('name')} "
-                f"counts; {source.key}.{setting} can tell another"
+                f"warning: {source.path}: categories: {names} differ in {key}; that of {first.get('name')} counts; "
+                f"{source.key}.{setting} can tell another"
             )
-    return told
+    pairs = _named_pairs(source, told.pop("skeleton", None), told.pop("flip_pairs", None), published, notes)
+    return pairs | told
 
 
-def _of_category(
-    source: Source, category: Mapping[str, Any], published: KeypointSet | None, notes: list[str]
+def _named_pairs(
+    source: Source, connections: Any, flips: Any, published: KeypointSet | None, notes: list[str]
 ) -> dict[str, Any]:
-    """Return the category's values, as accepted by `skeleton_from`."""
-    keypoints = list(source.keypoints)
-    where = f"{source.path}: categories: {source.category.get('name')}"
-    values: dict[str, Any] = {}
-    from_0 = _counts_from_0(category, keypoints, published, where, notes)
-    try:
-        if category.get("flip_pairs"):
-            values["flip"] = dict(_pairs("flip_pairs", category["flip_pairs"], keypoints, from_0))
-        for name, kind in (("flip", dict), ("sigmas", list), ("standing_pose", list)):
-            if category.get(name):
-                if not isinstance(category[name], kind):
-                    raise ValueError(f"{name}: found {str(category[name])[:80]!r}; expected a {kind.__name__}")
-                values[name] = category[name]
-        # The other values are irrelevant for this check.
-        rest = {"connections": [], "sigmas": [SIGMA] * len(keypoints), "standing_pose": _circle(len(keypoints))}
-        skeleton_from({**rest, **values, "keypoints": keypoints})
-    except ValueError as error:
-        raise UserError(f"{where}: {error}; correct it, or write it to {source.key}") from error
-    if category.get("skeleton"):
+    """Return the category's pairs by name as `connections` and `flip`."""
+    keypoints, named = list(source.keypoints), dict[str, Any]()
+    number = _first_number(connections, flips, keypoints, published)
+    if number is None:
+        notes.append(
+            f"warning: {source.where}: skeleton and flip_pairs could count joints from 0 or from 1; read from 1"
+        )
+    elif number == 0:
+        notes.append(f"{source.where}: skeleton and flip_pairs count joints from 0")
+    if flips:
         try:
-            values["connections"] = _pairs("skeleton", category["skeleton"], keypoints, from_0)
+            named["flip"] = dict(_pairs("flip_pairs", flips, keypoints, number == 0))
+        except ValueError as error:
+            raise UserError(f"{source.where}: {error}; correct it, or write it to {source.key}") from error
+    if connections:
+        try:
+            named["connections"] = _pairs("skeleton", connections, keypoints, number == 0)
         except ValueError as error:
             if published is None:
-                raise UserError(f"{where}: {error}; correct it, or write {source.key}.connections") from error
-            notes.append(f"warning: {where}: {error}; the connections of the published set count")
-    return values
-
-
-def _counts_from_0(
-    category: Mapping[str, Any], keypoints: Sequence[str], published: KeypointSet | None, where: str, notes: list[str]
-) -> bool:
-    first = _first_number(category, keypoints, published)
-    if first is None:
-        notes.append(f"warning: {where}: skeleton and flip_pairs could count joints from 0 or from 1; read from 1")
-    elif first == 0:
-        notes.append(f"{where}: skeleton and flip_pairs count joints from 0")
-    return first == 0
+                raise UserError(f"{source.where}: {error}; correct it, or write {source.key}.connections") from error
+            notes.append(f"warning: {source.where}: {error}; the connections of the published set count")
+    return named
 
 
 def _first_number(
-    category: Mapping[str, Any], keypoints: Sequence[str], published: KeypointSet | None
+    skeleton: Any, flip_pairs: Any, keypoints: Sequence[str], published: KeypointSet | None
 ) -> Literal[0, 1] | None:
     """Return the number of the first joint in the category's pairs: COCO's files count from 1, many tools from 0.
 
     A 0 or the number of joints decides; else the base by which `flip_pairs` join sides by name, and `skeleton` the
     pairs of the published set, or without one, pairs whose mirror image it has, too. None if both fit.
     """
-    connections, flips = (_numbered(category.get(key), keypoints) for key in ("skeleton", "flip_pairs"))
+    connections, flips = _numbered(skeleton, keypoints), _numbered(flip_pairs, keypoints)
     pairs = connections + flips
     numbers = {one for pair in pairs for one in pair}
     if not numbers or len(keypoints) in numbers:
