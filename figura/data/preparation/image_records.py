@@ -4,13 +4,14 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from figura.base.errors import UserError
 from figura.base.pictures import Orientation, picture_facts
 from figura.data.formats.records import Size, UnusableError, labelled_points, real_numbers, whole_number
-from figura.data.preparation.matching import equal_end, path_parts
+from figura.data.preparation.matching import PictureNames
 from figura.data.preparation.validation import inside
 
 Reached = tuple[float, float]
@@ -55,7 +56,11 @@ class FileNames:
 
     def __init__(self, folder: Path, root: Path) -> None:
         self.folder, self.root = folder, root
-        self._files: dict[str, list[str]] | None = None
+
+    @cached_property
+    def _files(self) -> PictureNames:
+        walk = ((Path(parent).relative_to(self.folder), files) for parent, _, files in os.walk(self.folder))
+        return PictureNames([(below / file).as_posix() for below, files in walk for file in files])
 
     def find(self, name: str) -> tuple[str, Path]:
         """Return the file's name below the folder, for a path of another machine by its last parts, and its real path.
@@ -77,24 +82,11 @@ class FileNames:
                 return str(plain), path
         except UnusableError as error:
             outside = error
-        wanted = path_parts(name)
-        fitting = [(equal_end(path_parts(file), wanted), file) for file in self._named(wanted[-1] if wanted else "")]
-        most = max((count for count, _ in fitting), default=0)
-        best = [file for count, file in fitting if count == most]
-        if len(best) == 1:
-            return best[0], Path(os.path.realpath(self.folder / best[0]))
+        if found := self._files.nearest(name):
+            return found, Path(os.path.realpath(self.folder / found))
         if outside:
             raise outside
         return name, path
-
-    def _named(self, name: str) -> list[str]:
-        if self._files is None:
-            self._files = {}
-            for parent, _, files in os.walk(self.folder):
-                for file in files:
-                    below = Path(parent, file).relative_to(self.folder).as_posix()
-                    self._files.setdefault(path_parts(file)[-1], []).append(below)
-        return self._files.get(name, [])
 
 
 class ImageRecords:

@@ -37,34 +37,16 @@ class Rejected(NamedTuple):
     detail: str
 
 
-class Moments:
-    """Sums over all pixels of the A images, or of the B images, of a split."""
-
-    def __init__(self) -> None:
-        self.pixels = 0
-        self.sums, self.squares = np.zeros(3), np.zeros(3)
-
-    def add(self, pixels: int, mean: NDArray[np.float64], std: NDArray[np.float64]) -> None:
-        """Add an image with its number of pixels, and `mean` and `std` of its channels `(3,)`."""
-        self.pixels += pixels
-        self.sums += pixels * mean
-        self.squares += pixels * (std**2 + mean**2)
-
-    def summary(self) -> dict[str, list[float]]:
-        """Return mean and (population) standard deviation of red, green and blue, in 0 to 255."""
-        mean = self.sums / max(self.pixels, 1)
-        std = np.sqrt(np.maximum(self.squares / max(self.pixels, 1) - mean**2, 0))
-        return {"mean": mean.round(3).tolist(), "std": std.round(3).tolist()}
-
-
 class Seen(NamedTuple):
-    """Summary of a usable pair: size of each half (height, width), mean and std of the channels, small pictures.
+    """Summary of a usable pair: size of each half (height, width), small pictures, mean and (population) std.
 
+    `means` and `stds` are those of red, green and blue of A and of B, float64 (2, 3), in 0 to 255.
     `done` and `doubts` are of each file, as in `Reading`; `is_single` is whether it looks like one picture, not A|B.
     """
 
     size: tuple[int, int]
-    statistics: tuple[tuple[NDArray[np.float64], NDArray[np.float64]], ...]
+    means: NDArray[np.float64]
+    stds: NDArray[np.float64]
     pictures: tuple[NDArray[np.uint8], ...]
     done: tuple[tuple[str, ...], ...]
     doubts: tuple[tuple[str, ...], ...]
@@ -78,7 +60,7 @@ class PairStatistics:
         self.images = 0
         self.repairs = Repairs()
         self.sizes: Counter[tuple[int, int]] = Counter()
-        self.sides = (Moments(), Moments())
+        self.pixels, self.sums, self.squares = 0, np.zeros((2, 3)), np.zeros((2, 3))
         self.rejected: Counter[str] = Counter()
         self.shown: list[tuple[str, tuple[NDArray[np.uint8], ...]]] = []
         self.single: list[str] = []
@@ -90,19 +72,26 @@ class PairStatistics:
         if seen.is_single:
             self.single.append(name)
         height, width = seen.size
-        for moments, (mean, std) in zip(self.sides, seen.statistics, strict=True):
-            moments.add(height * width, mean, std)
+        self.pixels += height * width
+        self.sums += height * width * seen.means
+        self.squares += height * width * (seen.stds**2 + seen.means**2)
         if len(self.shown) < _SHOWN:
             self.shown.append((name, seen.pictures))
 
     def summary(self) -> dict[str, Any]:
         """Return all counts; sizes are width x height of one image; mean and std are over all pixels."""
+        means = self.sums / max(self.pixels, 1)
+        stds = np.sqrt(np.maximum(self.squares / max(self.pixels, 1) - means**2, 0))
+        a, b = (
+            {"mean": mean.round(3).tolist(), "std": std.round(3).tolist()}
+            for mean, std in zip(means, stds, strict=True)
+        )
         sizes = sorted(self.sizes.items(), key=lambda item: (-item[1], item[0]))
         return {
             "pairs": self.images,
             "sizes": {f"{width}x{height}": count for (height, width), count in sizes},
-            "a": self.sides[0].summary(),
-            "b": self.sides[1].summary(),
+            "a": a,
+            "b": b,
             "rejected": dict(sorted(self.rejected.items())),
         }
 
@@ -221,14 +210,12 @@ def _seen(loaded: Loaded) -> Seen:
     height, width = loaded.a.shape[:2]
     scale = min(1.0, _SIDE / max(height, width))
     small = (max(1, round(width * scale)), max(1, round(height * scale)))
-    statistics, pictures = [], []
-    for image in (loaded.a, loaded.b):
-        mean, std = cv2.meanStdDev(image)
-        statistics.append((np.ravel(mean), np.ravel(std)))
-        pictures.append(np.asarray(cv2.resize(image, small, interpolation=cv2.INTER_AREA), dtype=np.uint8))
+    images = (loaded.a, loaded.b)
+    means, stds = np.stack([cv2.meanStdDev(image) for image in images], axis=1)[..., 0]
+    pictures = [np.asarray(cv2.resize(image, small, interpolation=cv2.INTER_AREA), np.uint8) for image in images]
     done, doubts = (tuple(getattr(one, name) for one in loaded.readings) for name in ("done", "doubts"))
     single = len(loaded.readings) == 1 and (width < 0.95 * height or _continues(loaded.a, loaded.b))
-    return Seen((height, width), tuple(statistics), tuple(pictures), done, doubts, single)
+    return Seen((height, width), means, stds, tuple(pictures), done, doubts, single)
 
 
 def _continues(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> bool:

@@ -56,7 +56,7 @@ _AT_ONCE = 64
 _FREE = 1 << 62
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Raw:
     """One annotation file and its images.
 

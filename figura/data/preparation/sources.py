@@ -1,4 +1,4 @@
-"""Dataset settings -> raw files: one function per kind of dataset that is read from a folder."""
+"""Dataset settings -> raw files: one function per kind of dataset, in `KINDS`."""
 
 import re
 from collections import Counter
@@ -27,6 +27,9 @@ from figura.data.preparation.poses import Poses, open_poses
 from figura.data.preparation.settings import Coco, DeepFashion, Folders, Identities, Market1501, check_splits
 from figura.data.preparation.splits import TRAIN, drawn_split, in_order, joined_groups
 from figura.data.preparation.validation import inside
+from figura.synthetic import SyntheticSettings, write_synthetic
+from figura.synthetic.catalogue import CatalogueSettings, write_catalogue
+from figura.synthetic.randomness import SPLITS
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,24 @@ class RawFolder:
 def always(split: str) -> Callable[[object], str]:
     """Return a function that assigns all records to one split."""
     return lambda _: split
+
+
+def add_synthetic(preparation: Preparation, settings: SyntheticSettings, source: RawFolder) -> list[str]:
+    """Draw people, with their images at the final paths, and add them."""
+    folder = preparation.folder
+    write_synthetic(settings, source.seed, folder, preparation.progress)
+    for split in SPLITS:
+        raw = Raw(folder / f"{split}.json", folder / "images", folder, (split,), always(split), in_place=True)
+        preparation.add(raw)
+    return []
+
+
+def add_catalogue(preparation: PairPreparation, settings: CatalogueSettings, source: RawFolder) -> list[str]:
+    """Draw image pairs, and add them."""
+    write_catalogue(settings, source.seed, preparation.folder, preparation.progress)
+    for split in SPLITS:
+        preparation.add((split,), preparation.folder / split, preparation.folder, always(split))
+    return []
 
 
 def add_coco(preparation: Preparation, coco: Coco, source: RawFolder) -> list[str]:
@@ -225,7 +246,7 @@ def _value(record: Mapping[str, Any], dotted: str | None) -> Any:
     return value
 
 
-def add_pairs(preparation: PairPreparation, folders: Folders, source: RawFolder) -> None:
+def add_pairs(preparation: PairPreparation, folders: Folders, source: RawFolder) -> list[str]:
     """Add folders of image pairs."""
     for split in in_order(folders.splits):
         folder = source.path(folders.splits[split], split)
@@ -235,6 +256,7 @@ def add_pairs(preparation: PairPreparation, folders: Folders, source: RawFolder)
         shares = folders.shares if split == TRAIN else {}
         split_of = partial(drawn_split, source.seed, shares) if shares else always(split)
         preparation.add((split, *in_order(shares)), found[0], source.folder, split_of, found[1])
+    return []
 
 
 def _layout_there(folder: Path) -> str:
@@ -367,3 +389,15 @@ def _add_pair_lists(preparation: Preparation, pairs: Mapping[str, str], source: 
             preparation.add_rejected(split, fault)
         lines.append(f"{split}: {count} pairs of {listing}, {len(faults)} rejected")
     return lines
+
+
+KINDS: dict[str, Callable[[Any, Any, RawFolder], list[str]]] = {
+    "synthetic": add_synthetic,
+    "coco": add_coco,
+    "market1501": add_market1501,
+    "deepfashion": add_deepfashion,
+    "catalogue": add_catalogue,
+    "paired": add_pairs,
+    "images": add_images,
+}
+"""Kind of a dataset -> what adds its records to a preparation, with its section; it returns lines to print."""
