@@ -97,6 +97,7 @@ class ImageRecords:
         root: the folder that no path may leave.
         several: ids that records of different files have.
         first: the smallest number for images whose ids are texts.
+        wanted: which way up turned pictures are read; None for the one that fits.
         repair: counts a repair: id or name, kind, before, after.
         doubt: counts what looks wrong: kind, file.
     """
@@ -107,10 +108,12 @@ class ImageRecords:
         root: Path,
         several: frozenset[Any],
         first: int,
+        wanted: Orientation | None,
         repair: Callable[[str, str, str, str], None],
         doubt: Callable[[str, str], None],
     ) -> None:
-        self.folder, self.root, self.several, self.repair, self.doubt = folder, root, several, repair, doubt
+        self.folder, self.root, self.several, self.wanted = folder, root, several, wanted
+        self.repair, self.doubt = repair, doubt
         self.names, self._next = FileNames(folder, root), first
         self.ids: dict[Any, int] = {}
         """Key in the file -> id, where they differ."""
@@ -168,52 +171,52 @@ class ImageRecords:
         image.stored, image.upright, image.turned = Size(*facts.stored), Size(*facts.upright), facts.orientation > 1
         return None
 
-    def settle(self, image: ImageRecord, wanted: Orientation | None) -> Orientation | None:
-        """Return the orientation if record and file decide it: the stated size, or the setting. Repairs the size.
+    def settle(self, image: ImageRecord, reach: Reach | None = None) -> Orientation | UnusableError | None:
+        """Return which way up an image is read, or why it cannot be used; None if nothing decides. Repairs the size.
 
-        None asks for `settle_by_reach`.
+        That is the setting, or the way whose size the record states, or that its annotations fit. `reach` is None
+        before these are read.
         """
-        stated = image.stated
-        if image.stored != image.upright:
-            if wanted is None and stated == image.upright:
-                wanted = "upright"
-            return wanted and self._sized(image, wanted)
-        size = image.stored
-        swapped = stated is not None and stated[::-1] == size
-        rounded = stated is not None and max(abs(a - b) for a, b in zip(stated, size, strict=True)) <= _ROUNDED
-        if stated is None or swapped or rounded:
-            return self._sized(image, wanted or "upright") if not image.turned or wanted else None
-        return None
+        stated, size, wanted = image.stated, image.stored, self.wanted
+        if image.stored == image.upright and not image.turned:
+            swapped = stated is not None and stated[::-1] == size
+            if stated is None or swapped or max(abs(a - b) for a, b in zip(stated, size, strict=True)) <= _ROUNDED:
+                return self._sized(image, "upright")
+            return None if reach is None else self._contradicted(image, stated, reach.get(image.id))
+        if wanted is None and image.stored != image.upright == stated:
+            wanted = "upright"
+        ways: tuple[Orientation, ...] = ("upright", "stored")
+        fitting = [way for way in ways if reach is not None and _fits(reach.get(image.id), _size(image, way))]
+        if wanted is None and len(fitting) == 1:
+            wanted = fitting[0]
+        return wanted and self._sized(image, wanted)
 
     def settle_by_reach(
-        self, images: Iterable[ImageRecord], reach: Reach, wanted: Orientation | None
+        self, images: Iterable[ImageRecord], reach: Reach
     ) -> Iterator[tuple[ImageRecord, Orientation | UnusableError]]:
-        """Yield the orientation of the other images, by what their annotations fit; else that of most; else upright."""
+        """Yield the orientation of images, by what their annotations fit; else that of most others; else upright."""
         votes: Counter[Orientation] = Counter()
-        open_: list[ImageRecord] = []
+        undecided: list[ImageRecord] = []
         for image in images:
-            ways: tuple[Orientation, Orientation] = ("upright", "stored")
-            fitting = [way for way in ways if _fits(reach.get(image.id), _size(image, way))]
-            if image.stored == image.upright and not image.turned:
-                yield image, self._contradicted(image, reach.get(image.id))
-            elif len(fitting) == 1 and wanted is None:
-                votes[fitting[0]] += 1
-                yield image, self._sized(image, fitting[0])
-            else:
-                open_.append(image)
-        usual: Orientation = wanted or (votes.most_common(1)[0][0] if votes else "upright")
+            outcome = self.settle(image, reach)
+            if outcome is None:
+                undecided.append(image)
+                continue
+            if not isinstance(outcome, UnusableError):
+                votes[outcome] += image.turned
+            yield image, outcome
+        usual: Orientation = max(votes, key=votes.__getitem__, default="upright")
         kind = (
             f"images turned by EXIF whose annotations fit both ways, read {usual} (the setting `orientation` decides)"
         )
-        for image in open_:
-            if wanted is None and image.id in reach:
+        for image in undecided:
+            if image.id in reach:
                 self.doubt(kind, image.file)
             yield image, self._sized(image, usual)
 
-    def _contradicted(self, image: ImageRecord, reach: tuple[float, float] | None) -> Orientation | UnusableError:
+    def _contradicted(self, image: ImageRecord, stated: Size, reach: Reached | None) -> Orientation | UnusableError:
         """Decide about a stated size that is not the file's: wrong if the annotations fit the file alone."""
-        stated, size = image.stated, image.stored
-        assert stated is not None, "settle() takes the file's size"
+        size = image.stored
         if reach is None or (_fits(reach, size) and not _fits(reach, stated)):
             return self._sized(image, "upright")
         return UnusableError(

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -314,7 +314,13 @@ class _File:
         self.joints = Joints(people.keypoints, standing_pose_of(people, preparation.settings)) if people else Joints()
         self.poses, self.questions = Poses(len(self.joints.names)), Plausibility(self.joints.names, raw.conventions)
         self.images = ImageRecords(
-            raw.images, raw.root, frozenset(scan.several), scan.largest_image + 1, self._repair, self._doubt
+            raw.images,
+            raw.root,
+            frozenset(scan.several),
+            scan.largest_image + 1,
+            raw.orientation,
+            self._repair,
+            self._doubt,
         )
         self.sizes: dict[Any, Size | None] = {}
         """Image id -> its size; None if the image was rejected, then also by its key in the file."""
@@ -340,25 +346,12 @@ class _File:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             while batch := list(islice(records, _AT_ONCE)):
                 declared = [image for record in batch if (image := self._declared(record))]
-                faults = list(pool.map(self.images.look, declared))
-                ready: list[tuple[ImageRecord, Orientation]] = []
-                for image, fault in zip(declared, faults, strict=True):
-                    if fault:
-                        self._reject_image(image.record, image.id, fault)
-                    elif way := self.images.settle(image, self.raw.orientation):
-                        ready.append((image, way))
-                    else:
-                        undecided.append(image)
-                self._bring(pool, ready)
+                faults = zip(declared, pool.map(self.images.look, declared), strict=True)
+                settled = [(image, fault or self.images.settle(image)) for image, fault in faults]
+                undecided += [image for image, outcome in settled if outcome is None]
+                self._bring(pool, settled)
             reach = self._reach({image.id for image in undecided}) if undecided else {}
-            settled = self.images.settle_by_reach(undecided, reach, self.raw.orientation)
-            ready = []
-            for image, outcome in settled:
-                if isinstance(outcome, UnusableError):
-                    self._reject_image(image.record, image.id, outcome)
-                else:
-                    ready.append((image, outcome))
-            self._bring(pool, ready)
+            self._bring(pool, self.images.settle_by_reach(undecided, reach))
 
     def _declared(self, record: Any) -> ImageRecord | None:
         try:
@@ -372,8 +365,16 @@ class _File:
             self.splits[image.id] = self.split
         return image
 
-    def _bring(self, pool: ThreadPoolExecutor, ready: Sequence[tuple[ImageRecord, Orientation]]) -> None:
+    def _bring(
+        self, pool: ThreadPoolExecutor, settled: Iterable[tuple[ImageRecord, Orientation | UnusableError | None]]
+    ) -> None:
         """Copy images to their final paths, made plain where they are not; rename them in their records."""
+        ready: list[tuple[ImageRecord, Orientation]] = []
+        for image, way in settled:
+            if isinstance(way, UnusableError):
+                self._reject_image(image.record, image.id, way)
+            elif way:
+                ready.append((image, way))
         for (image, _), outcome in zip(ready, pool.map(lambda pair: self._stored(*pair), ready), strict=True):
             if isinstance(outcome, UnusableError):
                 self._reject_image(image.record, image.id, outcome)
